@@ -1,0 +1,1 @@
+//! Async multipath QUIC for tokio.

@@ -1,0 +1,49 @@
+//! Settings of outgoing connections.
+
+use std::sync::Arc;
+
+use super::{ConfigError, TransportConfig};
+
+/// Settings of an outgoing connection: TLS and transport.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    pub(crate) tls: Arc<rustls::ClientConfig>,
+    pub(crate) transport: Arc<TransportConfig>,
+}
+
+impl ClientConfig {
+    /// Connections that speak this TLS.
+    ///
+    /// # Errors
+    ///
+    /// If the configuration has no TLS 1.3 cipher suite for QUIC
+    /// (TLS13_AES_128_GCM_SHA256 protects Initial packets, RFC 9001 section 5.2).
+    pub fn new(tls: Arc<rustls::ClientConfig>) -> Result<Self, ConfigError> {
+        crate::handshake::check_suites(tls.crypto_provider())?;
+        Ok(Self {
+            tls,
+            transport: Arc::new(TransportConfig::default()),
+        })
+    }
+
+    /// Connections that trust servers whose certificates these roots signed.
+    ///
+    /// # Errors
+    ///
+    /// If rustls refuses.
+    pub fn with_root_certificates(roots: rustls::RootCertStore) -> Result<Self, ConfigError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| ConfigError::Tls(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self::new(Arc::new(tls))
+    }
+
+    /// The transport's settings.
+    pub fn transport(&mut self, transport: Arc<TransportConfig>) -> &mut Self {
+        self.transport = transport;
+        self
+    }
+}

@@ -1,0 +1,35 @@
+//! Settings of an endpoint, shared by all its connections.
+
+use quinn_proto::VarInt;
+
+/// Settings of an endpoint.
+#[derive(Debug, Clone)]
+pub struct EndpointConfig {
+    pub(crate) cid_len: usize,
+    pub(crate) max_udp_payload_size: u16,
+    pub(crate) seed: [u8; 32],
+}
+
+impl EndpointConfig {
+    /// Default settings and this seed for all that is random: connection IDs, stateless reset
+    /// keys, PATH_CHALLENGE data, skipped packet numbers. It must be secret and fresh in
+    /// production; in a simulation, the same seed gives the same run.
+    pub const fn new(seed: [u8; 32]) -> Self {
+        Self {
+            cid_len: 8,
+            max_udp_payload_size: 65527,
+            seed,
+        }
+    }
+
+    /// The largest UDP payload that we take, told to the peer (RFC 9000 section 18.2).
+    /// Default 65527; values below 1200 are taken for 1200.
+    pub const fn max_udp_payload_size(&mut self, bytes: u16) -> &mut Self {
+        self.max_udp_payload_size = if bytes < 1200 { 1200 } else { bytes };
+        self
+    }
+
+    pub(crate) fn max_udp_payload_size_var(&self) -> VarInt {
+        VarInt::from(self.max_udp_payload_size)
+    }
+}

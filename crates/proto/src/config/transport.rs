@@ -1,0 +1,228 @@
+//! Settings of the transport, the same for clients and servers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpquic_sched::Scheduler;
+
+use super::ConfigError;
+use crate::congestion::CongestionControl;
+use crate::limits;
+
+/// Makes a scheduler for each new connection.
+pub type SchedulerFactory = Arc<dyn Fn() -> Box<dyn Scheduler> + Send + Sync>;
+
+/// Settings of a connection's transport.
+///
+/// ```
+/// use std::time::Duration;
+/// use mpquic_proto::TransportConfig;
+///
+/// let mut config = TransportConfig::default();
+/// config
+///     .max_idle_timeout(Some(Duration::from_secs(10)))
+///     .max_paths(4);
+/// ```
+#[derive(Clone)]
+pub struct TransportConfig {
+    pub(crate) max_concurrent_bidi_streams: u64,
+    pub(crate) max_concurrent_uni_streams: u64,
+    pub(crate) max_idle_timeout: Option<Duration>,
+    pub(crate) keep_alive_interval: Option<Duration>,
+    pub(crate) stream_receive_window: u64,
+    pub(crate) receive_window: u64,
+    pub(crate) send_window: u64,
+    pub(crate) datagram_receive_buffer: Option<usize>,
+    pub(crate) datagram_send_buffer: usize,
+    pub(crate) max_paths: u32,
+    pub(crate) initial_rtt: Duration,
+    pub(crate) initial_mtu: u16,
+    pub(crate) max_mtu: u16,
+    pub(crate) max_ack_delay: Duration,
+    pub(crate) congestion: CongestionControl,
+    pub(crate) scheduler: SchedulerFactory,
+    pub(crate) segmentation_offload: bool,
+    pub(crate) ecn: bool,
+}
+
+impl TransportConfig {
+    /// Bidirectional streams that the peer may have open at a time. Default 128.
+    pub fn max_concurrent_bidi_streams(&mut self, count: u64) -> &mut Self {
+        self.max_concurrent_bidi_streams = count.min(1 << 60);
+        self
+    }
+
+    /// Unidirectional streams that the peer may have open at a time. Default 128.
+    pub fn max_concurrent_uni_streams(&mut self, count: u64) -> &mut Self {
+        self.max_concurrent_uni_streams = count.min(1 << 60);
+        self
+    }
+
+    /// How long nothing may be received before the connection is given up; the smaller of both
+    /// sides' values holds. `None` is for ever. Default 30 s.
+    pub fn max_idle_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
+        self.max_idle_timeout = timeout;
+        self
+    }
+
+    /// Sends a PING on a path that has been silent for so long. Default `None`.
+    pub fn keep_alive_interval(&mut self, interval: Option<Duration>) -> &mut Self {
+        self.keep_alive_interval = interval;
+        self
+    }
+
+    /// The most bytes that a peer may have under way on one stream; reached by auto-tuning.
+    /// Default 16 MiB.
+    pub fn stream_receive_window(&mut self, bytes: u64) -> &mut Self {
+        self.stream_receive_window = bytes;
+        self
+    }
+
+    /// The most bytes that a peer may have under way on all streams; reached by auto-tuning.
+    /// Default 24 MiB.
+    pub fn receive_window(&mut self, bytes: u64) -> &mut Self {
+        self.receive_window = bytes;
+        self
+    }
+
+    /// The most bytes written and not acknowledged, over all streams. Default 16 MiB.
+    pub fn send_window(&mut self, bytes: u64) -> &mut Self {
+        self.send_window = bytes;
+        self
+    }
+
+    /// Bytes of received datagrams kept for the application; `None` refuses datagrams
+    /// (RFC 9221 section 3). Default 1 MiB.
+    pub fn datagram_receive_buffer(&mut self, bytes: Option<usize>) -> &mut Self {
+        self.datagram_receive_buffer = bytes;
+        self
+    }
+
+    /// Bytes of datagrams waiting to be sent. Default 1 MiB.
+    pub fn datagram_send_buffer(&mut self, bytes: usize) -> &mut Self {
+        self.datagram_send_buffer = bytes;
+        self
+    }
+
+    /// Paths that may be open at a time, the first included; 1 turns the extension off. Default 8,
+    /// at most [`limits::MAX_OPEN_PATHS`].
+    pub fn max_paths(&mut self, count: u32) -> &mut Self {
+        self.max_paths = count.clamp(1, limits::MAX_OPEN_PATHS as u32);
+        self
+    }
+
+    /// The RTT assumed before the first sample (RFC 9002 section 6.2.2). Default 333 ms.
+    pub fn initial_rtt(&mut self, rtt: Duration) -> &mut Self {
+        self.initial_rtt = rtt;
+        self
+    }
+
+    /// The UDP payload size assumed to pass on every path; at least 1200. Default 1200.
+    ///
+    /// # Errors
+    ///
+    /// Below 1200 (RFC 9000 section 14) or above 65527.
+    pub fn initial_mtu(&mut self, bytes: u16) -> Result<&mut Self, ConfigError> {
+        Self::check_mtu("initial_mtu", bytes)?;
+        self.initial_mtu = bytes;
+        self.max_mtu = self.max_mtu.max(bytes);
+        Ok(self)
+    }
+
+    /// The largest UDP payload size that is probed for (RFC 8899). Default 1452; a value at or
+    /// below the initial one turns probing off.
+    ///
+    /// # Errors
+    ///
+    /// Below 1200 (RFC 9000 section 14) or above 65527.
+    pub fn max_mtu(&mut self, bytes: u16) -> Result<&mut Self, ConfigError> {
+        Self::check_mtu("max_mtu", bytes)?;
+        self.max_mtu = bytes;
+        Ok(self)
+    }
+
+    fn check_mtu(name: &'static str, bytes: u16) -> Result<(), ConfigError> {
+        if (1200..=65527).contains(&bytes) {
+            return Ok(());
+        }
+        Err(ConfigError::OutOfRange {
+            name,
+            value: bytes.into(),
+            expected: "1200 to 65527 bytes (RFC 9000 section 14)",
+        })
+    }
+
+    /// The congestion controller. Default CUBIC.
+    pub fn congestion(&mut self, control: CongestionControl) -> &mut Self {
+        self.congestion = control;
+        self
+    }
+
+    /// The packet scheduler, made anew for each connection. Default minRTT.
+    ///
+    /// ```
+    /// use mpquic_proto::TransportConfig;
+    /// use mpquic_sched::RoundRobin;
+    ///
+    /// let mut config = TransportConfig::default();
+    /// config.scheduler(|| Box::new(RoundRobin::default()));
+    /// ```
+    pub fn scheduler(
+        &mut self,
+        factory: impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.scheduler = Arc::new(factory);
+        self
+    }
+
+    /// Whether datagrams may be handed out in batches for the system to segment. Default true.
+    pub fn segmentation_offload(&mut self, enabled: bool) -> &mut Self {
+        self.segmentation_offload = enabled;
+        self
+    }
+
+    /// Whether packets are marked ECT(0) (RFC 9000 section 13.4). Default true.
+    pub fn ecn(&mut self, enabled: bool) -> &mut Self {
+        self.ecn = enabled;
+        self
+    }
+}
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        Self {
+            max_concurrent_bidi_streams: limits::DEFAULT_MAX_CONCURRENT_STREAMS,
+            max_concurrent_uni_streams: limits::DEFAULT_MAX_CONCURRENT_STREAMS,
+            max_idle_timeout: Some(Duration::from_secs(30)),
+            keep_alive_interval: None,
+            stream_receive_window: 16 << 20,
+            receive_window: 24 << 20,
+            send_window: 16 << 20,
+            datagram_receive_buffer: Some(limits::DEFAULT_DATAGRAM_BUFFER),
+            datagram_send_buffer: limits::DEFAULT_DATAGRAM_BUFFER,
+            max_paths: 8,
+            initial_rtt: Duration::from_millis(333),
+            initial_mtu: 1200,
+            max_mtu: 1452,
+            max_ack_delay: Duration::from_millis(25),
+            congestion: CongestionControl::default(),
+            scheduler: Arc::new(|| Box::new(mpquic_sched::MinRtt::default())),
+            segmentation_offload: true,
+            ecn: true,
+        }
+    }
+}
+
+impl fmt::Debug for TransportConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransportConfig")
+            .field("max_idle_timeout", &self.max_idle_timeout)
+            .field("stream_receive_window", &self.stream_receive_window)
+            .field("receive_window", &self.receive_window)
+            .field("send_window", &self.send_window)
+            .field("max_paths", &self.max_paths)
+            .field("congestion", &self.congestion)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a connection ended, as the application sees it.
+
+use bytes::Bytes;
+use quinn_proto::{TransportErrorCode, VarInt};
+use thiserror::Error;
+
+use super::TransportError;
+
+/// CONNECTION_CLOSE of the transport, as received (RFC 9000 section 19.19, type 0x1c).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionClose {
+    /// The code.
+    pub error_code: TransportErrorCode,
+    /// The frame type that triggered it; 0 for none.
+    pub frame_type: u64,
+    /// For people; not checked to be UTF-8.
+    pub reason: Bytes,
+}
+
+/// CONNECTION_CLOSE of the application (RFC 9000 section 19.19, type 0x1d).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApplicationClose {
+    /// The application's code.
+    pub error_code: VarInt,
+    /// For people; not checked to be UTF-8.
+    pub reason: Bytes,
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The peer speaks no version that we speak.
+    #[error("the peer supports none of our QUIC versions")]
+    VersionMismatch,
+    /// The peer broke the protocol, or the handshake failed here; we closed.
+    #[error("{0}")]
+    TransportError(#[from] TransportError),
+    /// The peer's transport closed the connection.
+    #[error("closed by the peer's transport: {} ({})", .0.error_code, String::from_utf8_lossy(&.0.reason))]
+    ConnectionClosed(ConnectionClose),
+    /// The peer's application closed the connection.
+    #[error("closed by the peer's application: code {} ({})", .0.error_code, String::from_utf8_lossy(&.0.reason))]
+    ApplicationClosed(ApplicationClose),
+    /// The peer has lost the connection's state (stateless reset, RFC 9000 section 10.3).
+    #[error("reset by the peer")]
+    Reset,
+    /// Nothing was received for the idle timeout (RFC 9000 section 10.1).
+    #[error("timed out")]
+    TimedOut,
+    /// This side closed the connection.
+    #[error("closed locally")]
+    LocallyClosed,
+}

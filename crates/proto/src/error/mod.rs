@@ -1,0 +1,9 @@
+//! Why a connection ends or a call fails, and who is at fault; wire codes, no handling.
+
+mod connection;
+mod path;
+mod transport;
+
+pub use connection::{ApplicationClose, ConnectionClose, ConnectionError};
+pub use path::{PathError, PathErrorCode};
+pub use transport::TransportError;

@@ -1,0 +1,76 @@
+//! Why a path ends or cannot be opened (RFC 10069, error codes).
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::PathId;
+
+/// The error code of PATH_ABANDON (RFC 10069, error codes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PathErrorCode(pub u64);
+
+impl PathErrorCode {
+    /// No error.
+    pub const NO_ERROR: Self = Self(0);
+    /// At the application's request.
+    pub const APPLICATION_ABANDON_PATH: Self = Self(0x3e);
+    /// Not enough resources for the path.
+    pub const PATH_RESOURCE_LIMIT_REACHED: Self = Self(0x3e75);
+    /// The interface is unstable or performs poorly.
+    pub const PATH_UNSTABLE_OR_POOR: Self = Self(0x3e76);
+    /// No connection ID for the path.
+    pub const NO_CID_AVAILABLE_FOR_PATH: Self = Self(0x3e77);
+}
+
+impl fmt::Display for PathErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NO_ERROR => f.write_str("NO_ERROR"),
+            Self::APPLICATION_ABANDON_PATH => f.write_str("APPLICATION_ABANDON_PATH"),
+            Self::PATH_RESOURCE_LIMIT_REACHED => f.write_str("PATH_RESOURCE_LIMIT_REACHED"),
+            Self::PATH_UNSTABLE_OR_POOR => f.write_str("PATH_UNSTABLE_OR_POOR"),
+            Self::NO_CID_AVAILABLE_FOR_PATH => f.write_str("NO_CID_AVAILABLE_FOR_PATH"),
+            Self(code) => write!(f, "{code:#x}"),
+        }
+    }
+}
+
+/// Why a call about a path failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// The handshake is not complete yet.
+    #[error("the handshake is not complete: paths can be opened after it")]
+    HandshakeIncomplete,
+    /// One of the endpoints does not speak the extension.
+    #[error("multipath was not negotiated with this peer")]
+    MultipathNotNegotiated,
+    /// Only clients open paths (RFC 10069, path management).
+    #[error("only the client of a connection can open paths")]
+    ServerSide,
+    /// The peer's MAX_PATH_ID, or our own, allows no further path ID; PATHS_BLOCKED was sent.
+    #[error("no path ID left: the limit is {limit}")]
+    NoPathIdLeft {
+        /// The largest path ID that both sides allow.
+        limit: PathId,
+    },
+    /// The peer has not issued a connection ID for the next path ID yet; PATH_CIDS_BLOCKED was sent.
+    #[error("the peer has issued no connection ID for path {path} yet")]
+    NoCidAvailable {
+        /// The path ID that would be next.
+        path: PathId,
+    },
+    /// As many paths are open as [`limits`](crate::limits) allow.
+    #[error("as many paths are open as can be ({0})")]
+    TooManyPaths(usize),
+    /// No open path has this ID.
+    #[error("path {0} is not open")]
+    NotOpen(PathId),
+    /// The last path cannot be abandoned; close the connection instead.
+    #[error("path {0} is the last one: close the connection instead")]
+    LastPath(PathId),
+    /// The connection is closed.
+    #[error("the connection is closed")]
+    Closed,
+}

@@ -1,0 +1,104 @@
+//! A violation of the protocol and the code that tells it to the peer (RFC 9000 section 20.1).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use quinn_proto::TransportErrorCode as Code;
+
+/// A connection error of the transport: what goes into CONNECTION_CLOSE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransportError {
+    /// The code on the wire.
+    pub code: Code,
+    /// The type of the frame that triggered it, if known.
+    pub frame: Option<u64>,
+    /// For people; empty is fine.
+    pub reason: Cow<'static, str>,
+}
+
+impl TransportError {
+    /// An error of this code and reason, of no frame in particular.
+    pub fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            frame: None,
+            reason: reason.into(),
+        }
+    }
+
+    /// The same error, of a frame of this type.
+    pub fn in_frame(mut self, frame_type: u64) -> Self {
+        self.frame.get_or_insert(frame_type);
+        self
+    }
+
+    /// PROTOCOL_VIOLATION.
+    pub fn protocol_violation(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::PROTOCOL_VIOLATION, reason)
+    }
+
+    /// FRAME_ENCODING_ERROR.
+    pub fn frame_encoding(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::FRAME_ENCODING_ERROR, reason)
+    }
+
+    /// FLOW_CONTROL_ERROR.
+    pub fn flow_control(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::FLOW_CONTROL_ERROR, reason)
+    }
+
+    /// STREAM_LIMIT_ERROR.
+    pub fn stream_limit(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::STREAM_LIMIT_ERROR, reason)
+    }
+
+    /// STREAM_STATE_ERROR.
+    pub fn stream_state(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::STREAM_STATE_ERROR, reason)
+    }
+
+    /// FINAL_SIZE_ERROR.
+    pub fn final_size(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::FINAL_SIZE_ERROR, reason)
+    }
+
+    /// TRANSPORT_PARAMETER_ERROR.
+    pub fn transport_parameter(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::TRANSPORT_PARAMETER_ERROR, reason)
+    }
+
+    /// CONNECTION_ID_LIMIT_ERROR.
+    pub fn connection_id_limit(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::CONNECTION_ID_LIMIT_ERROR, reason)
+    }
+
+    /// CRYPTO_BUFFER_EXCEEDED.
+    pub fn crypto_buffer_exceeded(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::CRYPTO_BUFFER_EXCEEDED, reason)
+    }
+
+    /// INTERNAL_ERROR.
+    pub fn internal(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::INTERNAL_ERROR, reason)
+    }
+
+    /// CRYPTO_ERROR carrying a TLS alert (RFC 9001 section 4.8).
+    pub fn crypto(alert: u8, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::crypto(alert), reason)
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.code)?;
+        if let Some(frame) = self.frame {
+            write!(f, " in frame {frame:#x}")?;
+        }
+        if !self.reason.is_empty() {
+            write!(f, ": {}", self.reason)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for TransportError {}

@@ -1,0 +1,46 @@
+//! Sans-IO multipath QUIC: RFC 9000, 9001, 9002, 9221 and 10069, with a packet scheduler on the
+//! hot path. Knows no socket, no clock, no runtime and no global randomness.
+#![forbid(unsafe_code)]
+
+mod cid;
+pub mod config;
+pub mod congestion;
+mod connection;
+mod crypto;
+mod datagram;
+mod endpoint;
+mod error;
+mod frame;
+mod handshake;
+mod ids;
+pub mod limits;
+mod mtu;
+mod packet;
+mod path;
+mod receive;
+mod recovery;
+mod schedule;
+mod space;
+mod stats;
+mod stream;
+mod transmit;
+mod transport_parameters;
+
+pub use config::{ClientConfig, ConfigError, EndpointConfig, ServerConfig, TransportConfig};
+pub use congestion::CongestionControl;
+pub use connection::{Connection, Event, PathEvent};
+pub use datagram::SendDatagramError;
+pub use endpoint::{
+    AcceptError, ConnectError, ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, Incoming,
+};
+pub use error::{
+    ApplicationClose, ConnectionClose, ConnectionError, PathError, PathErrorCode, TransportError,
+};
+pub use ids::{ConnectionHandle, FourTuple, PathId, Transmit};
+pub use mpquic_sched as sched;
+pub use mpquic_sched::{PathStatus, StreamHints};
+pub use quinn_proto::{
+    ConnectionId, Dir, EcnCodepoint, Side, StreamId, TransportErrorCode, VarInt,
+};
+pub use stats::{ConnectionStats, PathStats};
+pub use stream::{ClosedStream, FinishError, ReadError, StreamEvent, WriteError};

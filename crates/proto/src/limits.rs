@@ -1,0 +1,74 @@
+//! Every collection that a peer can grow has its cap here, with the attack that it stops; no code enforces anything here.
+
+/// Ranges of received packet numbers kept per space. Stops: a peer that sends every second packet
+/// number to grow our ACKs (quiche 953cf96e). The oldest ranges go first.
+pub const MAX_ACK_RANGES: usize = 64;
+
+/// CRYPTO bytes buffered out of order per encryption level. Stops: sparse CRYPTO frames
+/// (CVE-2024-1765). Over it: CRYPTO_BUFFER_EXCEEDED.
+pub const MAX_CRYPTO_BUFFER: u64 = 64 * 1024;
+
+/// Gaps in the CRYPTO stream per encryption level. Stops: one-byte CRYPTO frames.
+pub const MAX_CRYPTO_GAPS: usize = 128;
+
+/// The smallest cap on gaps in one stream's reassembly buffer.
+pub const MIN_STREAM_GAPS: usize = 4096;
+
+/// Gaps in one stream's reassembly buffer, for a receive window of so many bytes. Stops: one-byte
+/// STREAM frames at every second offset (RUSTSEC-2026-0185), without breaking a transfer whose
+/// full-size packets alternate between unequal paths: those leave at most one gap per two
+/// packets of 1,200 bytes, retransmissions one more each; this allows one per 512 bytes.
+pub const fn max_stream_gaps(window: u64) -> usize {
+    let scaled = (window / 512) as usize;
+    if scaled > MIN_STREAM_GAPS {
+        scaled
+    } else {
+        MIN_STREAM_GAPS
+    }
+}
+
+/// RETIRE_CONNECTION_ID and PATH_RETIRE_CONNECTION_ID frames waiting to be sent or acknowledged,
+/// over all paths. Stops: NEW_CONNECTION_ID floods with rising Retire Prior To (CVE-2024-22189).
+pub const MAX_PENDING_RETIRE: usize = 256;
+
+/// Connection IDs of the peer kept per path ID: our active_connection_id_limit.
+pub const ACTIVE_CONNECTION_ID_LIMIT: u64 = 5;
+
+/// Connection IDs issued per path ID, whatever the peer's active_connection_id_limit. Stops: a
+/// peer that asks for 2^62 of them.
+pub const MAX_ISSUED_CIDS_PER_PATH: u64 = 5;
+
+/// PATH_CHALLENGEs to be answered per path. Stops: challenge floods (CVE-2023-6193). The newest are kept.
+pub const MAX_PENDING_PATH_RESPONSES: usize = 4;
+
+/// Paths open at a time, handshake path included: the scheduler contract's number of slots.
+pub const MAX_OPEN_PATHS: usize = mpquic_sched::MAX_PATHS;
+
+/// Path IDs above the largest abandoned one for which connection IDs are issued ahead. Stops: a
+/// peer that raises MAX_PATH_ID to 2^32-1 to make us issue without end.
+pub const MAX_PATH_IDS_ISSUED_AHEAD: u32 = MAX_OPEN_PATHS as u32;
+
+/// Abandoned paths whose state is kept for its three PTOs. Stops: open-and-abandon churn.
+pub const MAX_ABANDONED_PATHS: usize = 32;
+
+/// Packets that came before their keys, and are kept. Stops: floods of undecryptable packets.
+pub const MAX_UNDECRYPTABLE_PACKETS: usize = 10;
+
+/// Bytes of CONNECTION_CLOSE reason that are kept.
+pub const MAX_CLOSE_REASON: usize = 512;
+
+/// Connections that an endpoint holds in the state "incoming", neither accepted nor refused.
+/// Stops: Initial floods. Beyond it, Initials are dropped before any key is derived.
+pub const MAX_INCOMING: usize = 1 << 12;
+
+/// Bytes of datagrams kept for one incoming connection before it is accepted.
+pub const MAX_INCOMING_BUFFER: usize = 10 * 1500;
+
+/// Bytes of datagrams kept for all incoming connections together.
+pub const MAX_INCOMING_BUFFER_TOTAL: usize = 16 << 20;
+
+/// Bytes of received DATAGRAM frames kept unless configured otherwise; the oldest go first.
+pub const DEFAULT_DATAGRAM_BUFFER: usize = 1 << 20;
+
+/// Streams of each direction that the peer may have open unless configured otherwise.
+pub const DEFAULT_MAX_CONCURRENT_STREAMS: u64 = 128;

@@ -1,0 +1,69 @@
+//! What a packet carried that must be sent again if it is lost; no decision on whether it still matters.
+
+use mpquic_sched::PathSet;
+use quinn_proto::{Dir, StreamId};
+use smallvec::SmallVec;
+
+use crate::PathId;
+
+/// A piece of a stream in a sent packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamRange {
+    pub(crate) id: StreamId,
+    /// First byte.
+    pub(crate) start: u64,
+    /// One past the last byte; equal to `start` for a bare FIN.
+    pub(crate) end: u64,
+    /// Whether the frame carried the FIN.
+    pub(crate) fin: bool,
+    /// Every path that has carried this piece so far, this packet's path included.
+    pub(crate) carried: PathSet,
+}
+
+/// One frame of a sent packet. Frames that are never repeated (PADDING, PING) leave no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SentFrame {
+    Stream(StreamRange),
+    Crypto {
+        start: u64,
+        end: u64,
+    },
+    ResetStream(StreamId),
+    StopSending(StreamId),
+    MaxData,
+    MaxStreamData(StreamId),
+    MaxStreams(Dir),
+    DataBlocked,
+    StreamDataBlocked(StreamId),
+    StreamsBlocked(Dir),
+    NewConnectionId {
+        path: PathId,
+        sequence: u64,
+    },
+    RetireConnectionId {
+        path: PathId,
+        sequence: u64,
+    },
+    /// An ACK or PATH_ACK: once it is acknowledged, packet numbers up to `largest` of that space need no more acknowledging.
+    Ack {
+        path: PathId,
+        largest: u64,
+    },
+    HandshakeDone,
+    NewToken,
+    Datagram {
+        len: u16,
+    },
+    PathChallenge(u64),
+    PathAbandon(PathId),
+    PathStatus {
+        path: PathId,
+        sequence: u64,
+    },
+    MaxPathId(u32),
+    PathsBlocked(u32),
+    PathCidsBlocked(PathId),
+}
+
+/// The record of one packet. A bulk packet has a STREAM frame and perhaps an ACK: no allocation.
+pub(crate) type SentFrames = SmallVec<[SentFrame; 2]>;

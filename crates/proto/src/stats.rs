@@ -1,0 +1,83 @@
+//! Figures of a connection and of its paths; counted elsewhere.
+
+use std::time::Duration;
+
+/// Figures of one path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathStats {
+    /// Smoothed RTT (RFC 9002 section 5.3).
+    pub rtt: Duration,
+    /// The smallest RTT sample.
+    pub min_rtt: Duration,
+    /// RTT variation.
+    pub rtt_var: Duration,
+    /// Congestion window, bytes.
+    pub cwnd: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Largest UDP payload known to pass, bytes.
+    pub mtu: u16,
+    /// Consecutive probe timeouts.
+    pub pto_count: u32,
+    /// UDP datagrams sent.
+    pub sent_datagrams: u64,
+    /// UDP payload bytes sent.
+    pub sent_bytes: u64,
+    /// UDP datagrams received.
+    pub received_datagrams: u64,
+    /// UDP payload bytes received.
+    pub received_bytes: u64,
+    /// Stream bytes sent, retransmissions and copies included.
+    pub sent_stream_bytes: u64,
+    /// Stream bytes received, duplicates included.
+    pub received_stream_bytes: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Packets declared lost.
+    pub lost_packets: u64,
+    /// Packets declared lost and acknowledged after all.
+    pub spurious_losses: u64,
+    /// Packets that carried retransmitted data.
+    pub retransmitted_packets: u64,
+    /// Packets that carried a copy asked for by the scheduler.
+    pub copied_packets: u64,
+    /// Congestion events.
+    pub congestion_events: u64,
+    /// Delivery rate estimate, bytes per second.
+    pub delivery_rate: u64,
+    /// Whether it is in trouble now.
+    pub suspect: bool,
+}
+
+/// Figures of a connection over all its paths, closed ones included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionStats {
+    /// UDP datagrams sent.
+    pub sent_datagrams: u64,
+    /// UDP payload bytes sent.
+    pub sent_bytes: u64,
+    /// UDP datagrams received.
+    pub received_datagrams: u64,
+    /// UDP payload bytes received.
+    pub received_bytes: u64,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Packets declared lost.
+    pub lost_packets: u64,
+    /// Times the scheduler was asked.
+    pub decisions: u64,
+    /// Times it answered "wait".
+    pub waits: u64,
+    /// Times its wait was overridden.
+    pub overridden_waits: u64,
+    /// Stream bytes sent again as a copy or reinjection.
+    pub reinjected_bytes: u64,
+    /// The most gaps that a stream's reassembly buffer held.
+    pub max_receive_gaps: usize,
+    /// The most bytes that were received and not readable for a gap before them.
+    pub max_out_of_order: u64,
+    /// Received packets that did not decrypt.
+    pub undecryptable_packets: u64,
+}

@@ -1,0 +1,117 @@
+//! The `Scheduler` trait and what it answers; no scheduler of its own.
+
+use std::time::Instant;
+
+use quinn_proto::StreamId;
+
+use crate::{Acked, Context, Lost, PathEvent, PathIndex, PathSet, Sent, StreamEvent};
+
+/// Decides, packet by packet, which path carries what.
+///
+/// Asked once per packet on the hot path: nothing in here may allocate, lock, or call the system,
+/// and the cost is O(paths). Each direction of a connection schedules for itself.
+///
+/// Not asked for: ACKs, PATH_CHALLENGE and PATH_RESPONSE, MTU probes, loss probes and
+/// CONNECTION_CLOSE, which the transport places itself.
+///
+/// # Example
+///
+/// Everything on the path with the lowest slot that has room:
+///
+/// ```
+/// use mpquic_sched::{Context, Data, Decision, PathSet, Scheduler};
+///
+/// struct LowestSlot;
+///
+/// impl Scheduler for LowestSlot {
+///     fn decide(&mut self, cx: &Context<'_>) -> Decision {
+///         match cx.sendable().next() {
+///             Some(path) => Decision::send(path.index),
+///             None => Decision::Wait { until: None },
+///         }
+///     }
+/// }
+/// ```
+pub trait Scheduler: Send {
+    /// Where does the next packet go?
+    ///
+    /// A decision for a path that cannot send is a bug: the transport panics on it in debug
+    /// builds, and takes it for [`Decision::Wait`] in release builds.
+    fn decide(&mut self, cx: &Context<'_>) -> Decision;
+
+    /// A packet that `decide` asked for has left.
+    fn on_sent(&mut self, _event: &Sent) {}
+
+    /// A packet was acknowledged for the first time.
+    fn on_acked(&mut self, _event: &Acked) {}
+
+    /// A packet was declared lost.
+    fn on_lost(&mut self, _event: &Lost) {}
+
+    /// A path was opened, validated, changed status, fell into trouble, recovered, or ended.
+    fn on_path(&mut self, _event: &PathEvent) {}
+
+    /// A stream was opened, written, finished, fully acknowledged, reset, or hinted at.
+    fn on_stream(&mut self, _event: &StreamEvent) {}
+
+    /// When [`on_wakeup`](Self::on_wakeup) is to be called, if at all.
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The time of [`next_wakeup`](Self::next_wakeup) has come.
+    fn on_wakeup(&mut self, _cx: &Context<'_>) {}
+}
+
+/// What a scheduler answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// Send one packet.
+    Send {
+        /// The path that carries it. Its [`can_send`](crate::PathView::can_send) must be true.
+        path: PathIndex,
+        /// What it carries.
+        data: Data,
+        /// Paths that carry a copy of its stream data too; those that cannot send, or that have
+        /// carried the data before, are left out.
+        copies: PathSet,
+    },
+    /// Send nothing now, although a path could.
+    ///
+    /// Asked again at the next ack, loss, write or path event, or at `until`. A scheduler that
+    /// waits for ever with a usable path and nothing in flight is overridden after one PTO.
+    Wait {
+        /// When to ask again at the latest.
+        until: Option<Instant>,
+    },
+}
+
+impl Decision {
+    /// One packet of the transport's own choice on `path`, no copies.
+    pub const fn send(path: PathIndex) -> Self {
+        Self::Send {
+            path,
+            data: Data::Next,
+            copies: PathSet::EMPTY,
+        }
+    }
+}
+
+/// What a scheduled packet carries.
+///
+/// If there is nothing of the kind asked for, nothing is sent and the scheduler is told of it by
+/// the next [`QueueView`](crate::QueueView); it is then not asked again before something changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Data {
+    /// The transport's own order: control frames, datagrams, retransmissions, then new data by
+    /// stream priority.
+    Next,
+    /// Data of this stream only (stream-aware schedulers: SA-ECF, SAILfish).
+    Stream(StreamId),
+    /// New data of the head stream, leaving a gap of so many unsent bytes before it for a faster
+    /// path (DAPS, STMS, GAPS). A gap at or beyond the end of what is written sends nothing.
+    Ahead(u64),
+    /// A copy of the oldest stream data in flight on other paths that this path has not carried
+    /// (opportunistic retransmission, tail loss).
+    Unacked,
+}

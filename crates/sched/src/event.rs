@@ -1,0 +1,178 @@
+//! What a scheduler is told after it has decided; events carry facts, no judgement.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::StreamId;
+
+use crate::{PathIndex, PathStatus};
+
+/// A scheduled packet left.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Sent {
+    /// The path that carries it.
+    pub path: PathIndex,
+    /// When.
+    pub now: Instant,
+    /// The packet's size on the wire, bytes.
+    pub size: u16,
+    /// The decision that asked for it; a copy has the number of its original.
+    pub decision: u64,
+    /// Whether it carries data that was sent before.
+    pub retransmission: bool,
+}
+
+/// A packet was acknowledged for the first time.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Acked {
+    /// The path that carried it.
+    pub path: PathIndex,
+    /// When the acknowledgement came.
+    pub now: Instant,
+    /// When the packet left.
+    pub sent: Instant,
+    /// The packet's size on the wire, bytes.
+    pub size: u16,
+    /// The RTT sample that this acknowledgement gave, if it gave one.
+    pub rtt: Option<Duration>,
+    /// The decision that asked for it; `None` for packets that were not scheduled.
+    pub decision: Option<u64>,
+    /// Stream bytes that became contiguous at the receiver by it, so that a reward can count a
+    /// packet only once all before it have arrived (Peekaboo, Algorithm 1).
+    pub contiguous: u64,
+}
+
+/// A packet was declared lost.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Lost {
+    /// The path that carried it.
+    pub path: PathIndex,
+    /// When it was declared lost.
+    pub now: Instant,
+    /// When it left.
+    pub sent: Instant,
+    /// The packet's size on the wire, bytes.
+    pub size: u16,
+    /// The decision that asked for it; `None` for packets that were not scheduled.
+    pub decision: Option<u64>,
+}
+
+/// Something happened to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathEvent {
+    /// The path's slot.
+    pub path: PathIndex,
+    /// The path ID on the wire.
+    pub id: u32,
+    /// When.
+    pub now: Instant,
+    /// What.
+    pub kind: PathEventKind,
+}
+
+/// What happened to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathEventKind {
+    /// A slot was taken; the path cannot carry data yet.
+    Opened,
+    /// The peer's address is validated; data may go.
+    Validated,
+    /// The preference for its use changed.
+    Status(PathStatus),
+    /// It fell into trouble: its data in flight became sendable elsewhere.
+    Suspect,
+    /// A packet was acknowledged again.
+    Recovered,
+    /// It ended; its slot will be reused.
+    Abandoned,
+}
+
+/// Something happened to a stream that we send on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamEvent {
+    /// Which stream.
+    pub id: StreamId,
+    /// What.
+    pub kind: StreamEventKind,
+}
+
+/// What happened to a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamEventKind {
+    /// It was opened, by us or by the peer.
+    Opened,
+    /// The application wrote so many bytes.
+    Written(u64),
+    /// The application will write no more.
+    Finished,
+    /// All data and the end were acknowledged.
+    FullyAcked,
+    /// It was reset.
+    Reset,
+    /// The application told what it knows of it.
+    Hint(StreamHints),
+}
+
+/// What an application may tell of a stream ahead of sending it.
+///
+/// ```
+/// use mpquic_sched::StreamHints;
+///
+/// let hints = StreamHints { size: Some(4_000_000), chunk: Some(7), ..StreamHints::default() };
+/// assert!(hints.deadline.is_none());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StreamHints {
+    /// How many bytes it will have in all.
+    pub size: Option<u64>,
+    /// By when the receiver should have all of it.
+    pub deadline: Option<Instant>,
+    /// The number of the chunk that it carries (video segments and the like).
+    pub chunk: Option<u64>,
+}
+
+macro_rules! constructor {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? }) => {
+        impl $name {
+            $(#[$doc])*
+            pub const fn new($($field: $type),*) -> Self {
+                Self { $($field),* }
+            }
+        }
+    };
+}
+
+constructor!(
+    /// The event of these parts; for transports, and for tests of schedulers.
+    Sent { path: PathIndex, now: Instant, size: u16, decision: u64, retransmission: bool }
+);
+constructor!(
+    /// The event of these parts; for transports, and for tests of schedulers.
+    Acked {
+        path: PathIndex,
+        now: Instant,
+        sent: Instant,
+        size: u16,
+        rtt: Option<Duration>,
+        decision: Option<u64>,
+        contiguous: u64,
+    }
+);
+constructor!(
+    /// The event of these parts; for transports, and for tests of schedulers.
+    Lost { path: PathIndex, now: Instant, sent: Instant, size: u16, decision: Option<u64> }
+);
+constructor!(
+    /// The event of these parts; for transports, and for tests of schedulers.
+    PathEvent { path: PathIndex, id: u32, now: Instant, kind: PathEventKind }
+);
+constructor!(
+    /// The event of these parts; for transports, and for tests of schedulers.
+    StreamEvent { id: StreamId, kind: StreamEventKind }
+);

@@ -1,0 +1,142 @@
+//! Path slots and sets of them; does not know what a path is.
+
+use std::fmt;
+
+/// The most paths that one connection can have open at a time.
+///
+/// A path ID (RFC 10069) is never reused, a slot is: it stays with its path while that lives.
+pub const MAX_PATHS: usize = 16;
+
+/// The slot of a live path: its place in [`Context::paths`](crate::Context::paths).
+///
+/// Stable while the path lives; given to another path only after
+/// [`PathEventKind::Abandoned`](crate::PathEventKind::Abandoned).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathIndex(u8);
+
+impl PathIndex {
+    /// The slot with this number, or `None` if it is not below [`MAX_PATHS`].
+    pub const fn new(index: usize) -> Option<Self> {
+        if index < MAX_PATHS {
+            Some(Self(index as u8))
+        } else {
+            None
+        }
+    }
+
+    /// The slot's number, below [`MAX_PATHS`].
+    pub const fn get(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for PathIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A set of path slots, one bit each.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct PathSet(u16);
+
+impl PathSet {
+    /// No path.
+    pub const EMPTY: Self = Self(0);
+
+    /// The set of one path.
+    pub const fn only(path: PathIndex) -> Self {
+        Self(1 << path.0)
+    }
+
+    /// Adds a path.
+    pub const fn insert(&mut self, path: PathIndex) {
+        self.0 |= 1 << path.0;
+    }
+
+    /// Takes a path out.
+    pub const fn remove(&mut self, path: PathIndex) {
+        self.0 &= !(1 << path.0);
+    }
+
+    /// Whether the path is in the set.
+    pub const fn contains(self, path: PathIndex) -> bool {
+        self.0 & (1 << path.0) != 0
+    }
+
+    /// Whether no path is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// How many paths are in the set.
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// The paths in either set.
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The paths in both sets.
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// The paths in this set and not in the other.
+    pub const fn difference(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The paths in the set, in ascending order of their slots.
+    pub fn iter(self) -> impl Iterator<Item = PathIndex> {
+        let mut bits = self.0;
+        std::iter::from_fn(move || {
+            if bits == 0 {
+                return None;
+            }
+            let lowest = bits.trailing_zeros() as u8;
+            bits &= bits - 1;
+            Some(PathIndex(lowest))
+        })
+    }
+}
+
+impl FromIterator<PathIndex> for PathSet {
+    fn from_iter<I: IntoIterator<Item = PathIndex>>(paths: I) -> Self {
+        let mut set = Self::EMPTY;
+        for path in paths {
+            set.insert(path);
+        }
+        set
+    }
+}
+
+impl fmt::Debug for PathSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set()
+            .entries(self.iter().map(PathIndex::get))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_operations() {
+        let p = |i| PathIndex::new(i).unwrap();
+        let mut set: PathSet = [p(0), p(3), p(15)].into_iter().collect();
+        assert_eq!(set.len(), 3);
+        assert_eq!(
+            set.iter().map(PathIndex::get).collect::<Vec<_>>(),
+            [0, 3, 15]
+        );
+        set.remove(p(3));
+        assert!(!set.contains(p(3)));
+        assert_eq!(set.difference(PathSet::only(p(0))), PathSet::only(p(15)));
+        assert!(PathIndex::new(MAX_PATHS).is_none());
+    }
+}

@@ -1,0 +1,310 @@
+//! What a scheduler sees when it is asked: the paths, the queue, the time; borrowed, never copied.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::StreamId;
+
+use crate::{MAX_PATHS, PathIndex, PathSet};
+
+/// All that a decision may rest on.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Context<'a> {
+    /// The time of the decision.
+    pub now: Instant,
+    /// One view per slot; the place in the slice is the path's [`PathIndex`]. A slot without a
+    /// path has [`open`](PathView::open) false and cannot send.
+    pub paths: &'a [PathView],
+    /// What there is to send.
+    pub queue: &'a QueueView,
+    /// The number of this decision, from 0, counted over the connection's life; events name it.
+    pub decision: u64,
+}
+
+impl<'a> Context<'a> {
+    /// A context of the given parts. For transports, and for tests of schedulers.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, if `paths` has more than [`MAX_PATHS`] entries.
+    pub fn new(now: Instant, paths: &'a [PathView], queue: &'a QueueView, decision: u64) -> Self {
+        debug_assert!(paths.len() <= MAX_PATHS);
+        Self {
+            now,
+            paths,
+            queue,
+            decision,
+        }
+    }
+
+    /// The view of a slot, if it lies within [`paths`](Self::paths).
+    pub fn path(&self, index: PathIndex) -> Option<&'a PathView> {
+        self.paths.get(index.get())
+    }
+
+    /// The open paths, in ascending order of their slots.
+    pub fn open(&self) -> impl Iterator<Item = &'a PathView> + use<'a> {
+        self.paths.iter().filter(|path| path.open)
+    }
+
+    /// The paths that can take a packet now and that the preferences allow: those with the best
+    /// standing among the open ones, as [`standing`](PathView::standing) ranks them (available
+    /// before backup, healthy before suspect; RFC 10069, section on path status management).
+    ///
+    /// A backup path is thus offered only while no healthy available path is open, and a full
+    /// available path is waited for rather than spilled over to a backup.
+    pub fn sendable(&self) -> impl Iterator<Item = &'a PathView> + use<'a> {
+        let best = self.open().map(|path| path.standing()).min();
+        self.open()
+            .filter(move |path| path.can_send && Some(path.standing()) == best)
+    }
+
+    /// The same paths as [`sendable`](Self::sendable), as a set.
+    pub fn sendable_set(&self) -> PathSet {
+        self.sendable().map(|path| path.index).collect()
+    }
+}
+
+/// How the endpoints prefer to use a path (RFC 10069, PATH_STATUS_AVAILABLE and PATH_STATUS_BACKUP).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub enum PathStatus {
+    /// Used for data.
+    #[default]
+    Available,
+    /// Used for data only if no available path is usable.
+    Backup,
+}
+
+/// One path as the sender knows it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PathView {
+    /// The path's slot.
+    pub index: PathIndex,
+    /// The path ID on the wire (RFC 10069); never reused within a connection.
+    pub id: u32,
+    /// Whether the slot holds a path that is validated and not abandoned.
+    pub open: bool,
+    /// Whether congestion window, pacer and anti-amplification limit allow one full packet now.
+    pub can_send: bool,
+    /// Whether the path is in trouble: consecutive PTOs, or silence longer than expected.
+    pub suspect: bool,
+    /// The peer's preference, or ours where the peer has said nothing.
+    pub status: PathStatus,
+    /// When the pacer lets the next packet go, if the pacer is what holds it back.
+    pub next_release: Option<Instant>,
+    /// RFC 9002 section 5.3.
+    pub smoothed_rtt: Duration,
+    /// The newest RTT sample.
+    pub latest_rtt: Duration,
+    /// The smallest RTT sample.
+    pub min_rtt: Duration,
+    /// RFC 9002 section 5.3.
+    pub rtt_var: Duration,
+    /// The probe timeout now, without back-off (RFC 9002 section 6.2.1).
+    pub pto: Duration,
+    /// Probe timeouts in a row without an acknowledgement.
+    pub pto_count: u32,
+    /// Congestion window, bytes.
+    pub cwnd: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// The largest UDP payload that the path takes, bytes.
+    pub mtu: u16,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Packets declared lost.
+    pub lost_packets: u64,
+    /// Packets that carried retransmitted or copied data.
+    pub retransmitted_packets: u64,
+    /// Bytes of acknowledged packets.
+    pub delivered_bytes: u64,
+    /// The newest estimate of what the path delivers, bytes per second; 0 before the first.
+    pub delivery_rate: u64,
+    /// When a packet of this path was last acknowledged.
+    pub last_acked: Option<Instant>,
+    /// When an ack-eliciting packet was last sent on this path.
+    pub last_sent: Option<Instant>,
+    /// The newest RTT samples.
+    pub rtt_history: RttHistory,
+}
+
+impl PathView {
+    /// A slot without a path.
+    pub const fn closed(index: PathIndex) -> Self {
+        Self {
+            index,
+            id: 0,
+            open: false,
+            can_send: false,
+            suspect: false,
+            status: PathStatus::Available,
+            next_release: None,
+            smoothed_rtt: Duration::ZERO,
+            latest_rtt: Duration::ZERO,
+            min_rtt: Duration::ZERO,
+            rtt_var: Duration::ZERO,
+            pto: Duration::ZERO,
+            pto_count: 0,
+            cwnd: 0,
+            in_flight: 0,
+            mtu: 1200,
+            sent_packets: 0,
+            lost_packets: 0,
+            retransmitted_packets: 0,
+            delivered_bytes: 0,
+            delivery_rate: 0,
+            last_acked: None,
+            last_sent: None,
+            rtt_history: RttHistory::new(),
+        }
+    }
+
+    /// Rank by preference, lowest is best: available and healthy, backup and healthy, available
+    /// and suspect, backup and suspect.
+    pub const fn standing(&self) -> u8 {
+        (self.suspect as u8) << 1 | matches!(self.status, PathStatus::Backup) as u8
+    }
+
+    /// Room left in the congestion window, bytes.
+    pub const fn window_left(&self) -> u64 {
+        self.cwnd.saturating_sub(self.in_flight)
+    }
+}
+
+/// The newest RTT samples of a path, in microseconds, newest first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RttHistory {
+    samples: [u32; Self::CAPACITY],
+    next: u8,
+    len: u8,
+}
+
+impl RttHistory {
+    /// How many samples are kept.
+    pub const CAPACITY: usize = 8;
+
+    /// No sample yet.
+    pub const fn new() -> Self {
+        Self {
+            samples: [0; Self::CAPACITY],
+            next: 0,
+            len: 0,
+        }
+    }
+
+    /// Takes in a sample; the oldest one goes when full. Beyond 71 minutes it saturates.
+    pub fn push(&mut self, rtt: Duration) {
+        self.samples[usize::from(self.next)] = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
+        self.next = (self.next + 1) % Self::CAPACITY as u8;
+        self.len = (self.len + 1).min(Self::CAPACITY as u8);
+    }
+
+    /// The samples in microseconds, newest first.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        let newest = usize::from(self.next) + Self::CAPACITY - 1;
+        (0..usize::from(self.len)).map(move |age| self.samples[(newest - age) % Self::CAPACITY])
+    }
+}
+
+/// What there is to send, over all streams.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct QueueView {
+    /// Bytes written and not yet sent for the first time, within the stream windows.
+    pub unsent: u64,
+    /// Bytes declared lost, or in flight on a path in trouble, waiting to be sent again.
+    pub retransmittable: u64,
+    /// What the peer's connection window still allows of new data, bytes.
+    pub window_left: u64,
+    /// Bytes acknowledged out of order: the receiver's out-of-order queue as the sender can know it.
+    pub out_of_order: u64,
+    /// Stream bytes in flight and not acknowledged, over all paths.
+    pub in_flight: u64,
+    /// Whether control frames or datagrams wait.
+    pub control: bool,
+    /// The stream whose data goes next.
+    pub head: Option<StreamHead>,
+}
+
+/// The stream whose data goes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamHead {
+    /// Which stream.
+    pub id: StreamId,
+    /// Its priority; higher goes first.
+    pub priority: i32,
+    /// Bytes written to it and not yet sent.
+    pub remaining: u64,
+    /// The application's deadline for it, if it hinted one.
+    pub deadline: Option<Instant>,
+    /// The application's chunk number for it, if it hinted one.
+    pub chunk: Option<u64>,
+}
+
+impl StreamHead {
+    /// A head of the given parts.
+    pub const fn new(
+        id: StreamId,
+        priority: i32,
+        remaining: u64,
+        deadline: Option<Instant>,
+        chunk: Option<u64>,
+    ) -> Self {
+        Self {
+            id,
+            priority,
+            remaining,
+            deadline,
+            chunk,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(slot: usize) -> PathView {
+        PathView {
+            open: true,
+            can_send: true,
+            ..PathView::closed(PathIndex::new(slot).unwrap())
+        }
+    }
+
+    #[test]
+    fn backup_is_offered_only_when_no_available_path_is_healthy() {
+        let mut paths = [view(0), view(1)];
+        paths[1].status = PathStatus::Backup;
+        let queue = QueueView::default();
+        let sendable = |paths: &[PathView]| {
+            Context::new(Instant::now(), paths, &queue, 0)
+                .sendable()
+                .map(|path| path.index.get())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(sendable(&paths), [0]);
+        paths[0].can_send = false;
+        assert_eq!(sendable(&paths), Vec::<usize>::new());
+        paths[0].suspect = true;
+        assert_eq!(sendable(&paths), [1]);
+        paths[1].open = false;
+        paths[0].can_send = true;
+        assert_eq!(sendable(&paths), [0]);
+    }
+
+    #[test]
+    fn rtt_history_keeps_the_newest() {
+        let mut history = RttHistory::new();
+        for ms in 1..=10 {
+            history.push(Duration::from_millis(ms));
+        }
+        let samples: Vec<_> = history.iter().collect();
+        assert_eq!(
+            samples,
+            [10_000, 9_000, 8_000, 7_000, 6_000, 5_000, 4_000, 3_000]
+        );
+    }
+}
