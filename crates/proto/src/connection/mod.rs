@@ -1,230 +1,390 @@
-//! One connection: glue between its parts; no part calls back.
+//! One connection: the struct and its poll methods. Glue: it calls its parts, no part calls back.
 
+mod application;
+mod cids;
+mod close;
 mod event;
+mod fate;
+mod handshaking;
+mod path_life;
+mod paths;
+mod state;
+mod timers;
 
-pub use event::{Event, PathEvent};
-
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use mpquic_sched::{PathStatus, StreamHints};
-use quinn_proto::{Dir, Side, StreamId, VarInt};
+use quinn_proto::{ConnectionId, Side};
+use rand::rngs::StdRng;
 
+pub use event::{Event, PathEvent};
+pub(crate) use state::{CloseFrame, State};
+
+use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
+use crate::congestion::Controller;
+use crate::datagram::Datagrams;
+use crate::endpoint::{ConnectionEvent, EndpointEvent};
+use crate::handshake::{Handshake, Level};
+use crate::ids::Transmit;
+use crate::mtu;
+use crate::path::{Path, PathLimits, Paths};
+use crate::schedule::Schedule;
+use crate::space::{PacketSpace, SentPacket};
+use crate::stream::{PeerStreamParams, Streams};
+use crate::transport_parameters::TransportParameters;
 use crate::{
-    ClosedStream, ConnectionError, ConnectionEvent, ConnectionStats, EndpointEvent, FinishError,
-    FourTuple, PathError, PathErrorCode, PathId, PathStats, ReadError, SendDatagramError, Transmit,
-    WriteError,
+    ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple, PathId,
+    ServerConfig, StreamEvent, TransportConfig, TransportError,
 };
 
-/// One connection.
-pub struct Connection {}
+/// The only version that this crate speaks (RFC 9000).
+pub(crate) const VERSION_1: u32 = 1;
+
+/// Our ack_delay_exponent: the default of RFC 9000 section 18.2.
+pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
+
+/// One connection, driven by its caller: datagrams and timeouts in, datagrams and events out.
+///
+/// After each call that may have changed something, a driver calls, in this order,
+/// [`poll_endpoint_events`](Self::poll_endpoint_events) until it is dry,
+/// [`poll_transmit`](Self::poll_transmit) until it is dry, [`poll`](Self::poll) until it is dry,
+/// and [`poll_timeout`](Self::poll_timeout).
+///
+/// # Determinism
+///
+/// Time and randomness are arguments: the same calls on a connection of the same seed have the
+/// same results, but for the bytes of TLS's own random values.
+pub struct Connection {
+    pub(crate) side: Side,
+    pub(crate) config: Arc<TransportConfig>,
+    pub(crate) endpoint_config: Arc<EndpointConfig>,
+    pub(crate) rng: StdRng,
+    pub(crate) cid_generator: CidGenerator,
+    pub(crate) reset_key: Arc<ResetKey>,
+    pub(crate) state: State,
+    pub(crate) handshake: Handshake,
+    /// Our connection ID of the handshake.
+    pub(crate) handshake_scid: ConnectionId,
+    /// The destination connection ID of the client's first Initial packet.
+    pub(crate) original_dcid: ConnectionId,
+    /// The Initial and the Handshake packet number space.
+    pub(crate) levels: [Option<PacketSpace>; 2],
+    /// Loss probes to be sent at these levels.
+    pub(crate) level_probes: [u8; 2],
+    pub(crate) paths: Paths,
+    /// There if both sides speak RFC 10069.
+    pub(crate) path_limits: Option<PathLimits>,
+    pub(crate) streams: Streams,
+    pub(crate) datagrams: Datagrams,
+    pub(crate) local_cids: LocalCids,
+    pub(crate) remote_cids: RemoteCids,
+    pub(crate) controller: Box<dyn Controller>,
+    pub(crate) schedule: Schedule,
+    pub(crate) peer: TransportParameters,
+    pub(crate) peer_known: bool,
+    pub(crate) received_any: bool,
+    /// RFC 9001 section 4.1.2.
+    pub(crate) confirmed: bool,
+    pub(crate) handshake_done_pending: bool,
+    /// When a packet was last received, or the first ack-eliciting one sent after that.
+    pub(crate) idle_since: Instant,
+    pub(crate) eliciting_since_received: bool,
+    /// CONNECTION_CLOSE is to be sent on the paths of these slots.
+    pub(crate) close_due: mpquic_sched::PathSet,
+    pub(crate) received_since_close: u64,
+    pub(crate) lost_reason: Option<ConnectionError>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) endpoint_events: VecDeque<EndpointEvent>,
+    /// Reused by ACK processing, so that it allocates nothing.
+    pub(crate) acked_scratch: Vec<(u64, SentPacket)>,
+    pub(crate) lost_scratch: Vec<(u64, SentPacket)>,
+    pub(crate) totals: ConnectionStats,
+}
 
 impl Connection {
-    /// Writes datagrams to send to the end of `buf`, at most `max_datagrams` of one path at once.
-    pub fn poll_transmit(
-        &mut self,
-        _now: Instant,
-        _max_datagrams: usize,
-        _buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        todo!()
+    /// A connection that we start; its first datagram is ready to be polled.
+    pub(crate) fn new_client(
+        now: Instant,
+        config: ClientConfig,
+        endpoint: &Arc<EndpointConfig>,
+        tuple: FourTuple,
+        server_name: &str,
+        mut rng: StdRng,
+        reset_key: Arc<ResetKey>,
+    ) -> Result<Self, ConnectError> {
+        let cid_generator = CidGenerator::new(endpoint.cid_len);
+        let scid = cid_generator.generate(&mut rng);
+        // RFC 9000 section 7.2: at least 8 unpredictable bytes.
+        let dcid = CidGenerator::new(8.max(endpoint.cid_len)).generate(&mut rng);
+        let parameters = Self::parameters(&config.transport, endpoint, scid);
+        let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid)?;
+        Ok(Self::new(
+            now,
+            Side::Client,
+            config.transport,
+            endpoint,
+            tuple,
+            rng,
+            reset_key,
+            cid_generator,
+            handshake,
+            scid,
+            dcid,
+            dcid,
+        ))
     }
-    /// When to call [`handle_timeout`](Self::handle_timeout).
-    pub fn poll_timeout(&mut self) -> Option<Instant> {
-        todo!()
+
+    /// A connection that a client starts with an Initial packet from `client_scid` to
+    /// `original_dcid`, which is to be handed over next.
+    pub(crate) fn new_server(
+        now: Instant,
+        config: &Arc<ServerConfig>,
+        endpoint: &Arc<EndpointConfig>,
+        tuple: FourTuple,
+        original_dcid: ConnectionId,
+        client_scid: ConnectionId,
+        mut rng: StdRng,
+        reset_key: Arc<ResetKey>,
+    ) -> Result<Self, TransportError> {
+        let cid_generator = CidGenerator::new(endpoint.cid_len);
+        let scid = cid_generator.generate(&mut rng);
+        let mut parameters = Self::parameters(&config.transport, endpoint, scid);
+        parameters.original_destination_connection_id = Some(original_dcid);
+        parameters.stateless_reset_token = Some(reset_key.token(&scid));
+        let handshake = Handshake::server(config.tls.clone(), &parameters, &original_dcid)?;
+        let mut this = Self::new(
+            now,
+            Side::Server,
+            config.transport.clone(),
+            endpoint,
+            tuple,
+            rng,
+            reset_key,
+            cid_generator,
+            handshake,
+            scid,
+            original_dcid,
+            client_scid,
+        );
+        this.endpoint_events
+            .push_back(EndpointEvent::AddCid(original_dcid));
+        Ok(this)
     }
-    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
-    pub fn handle_timeout(&mut self, _now: Instant) {
-        todo!()
+
+    fn new(
+        now: Instant,
+        side: Side,
+        config: Arc<TransportConfig>,
+        endpoint: &Arc<EndpointConfig>,
+        tuple: FourTuple,
+        mut rng: StdRng,
+        reset_key: Arc<ResetKey>,
+        cid_generator: CidGenerator,
+        handshake: Handshake,
+        scid: ConnectionId,
+        original_dcid: ConnectionId,
+        remote_cid: ConnectionId,
+    ) -> Self {
+        let mut paths = Paths::new();
+        let mut controller = config.congestion.build();
+        let mut levels = [None, None];
+        for level in &mut levels {
+            *level = Some(PacketSpace::new(&mut rng));
+        }
+        if let Some(index) = paths.free_slot() {
+            controller.add_path(index, now, config.initial_mtu);
+            // RFC 9000 section 8.1: a client needs no proof of the server's address, its Initial is one.
+            let validated = side == Side::Client;
+            let space = PacketSpace::new(&mut rng);
+            paths.insert(Path::new(
+                now,
+                PathId::ZERO,
+                index,
+                tuple,
+                validated,
+                space,
+                &config,
+            ));
+        }
+        let mut streams = Streams::new(side, &config);
+        streams.enable_sched_events(true);
+        Self {
+            side,
+            rng,
+            cid_generator,
+            reset_key,
+            state: State::new(),
+            handshake,
+            handshake_scid: scid,
+            original_dcid,
+            levels,
+            level_probes: [0; 2],
+            paths,
+            path_limits: None,
+            streams,
+            datagrams: Datagrams::new(&config),
+            local_cids: LocalCids::new(scid),
+            remote_cids: RemoteCids::new(remote_cid),
+            controller,
+            schedule: Schedule::new((config.scheduler)()),
+            peer: TransportParameters::default(),
+            peer_known: false,
+            received_any: false,
+            confirmed: false,
+            handshake_done_pending: false,
+            idle_since: now,
+            eliciting_since_received: false,
+            close_due: mpquic_sched::PathSet::EMPTY,
+            received_since_close: 0,
+            lost_reason: None,
+            events: VecDeque::new(),
+            endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),
+            acked_scratch: Vec::new(),
+            lost_scratch: Vec::new(),
+            totals: ConnectionStats::default(),
+            endpoint_config: endpoint.clone(),
+            config,
+        }
     }
-    /// Takes in a datagram from the endpoint.
-    pub fn handle_event(&mut self, _event: ConnectionEvent) {
-        todo!()
+
+    fn parameters(
+        config: &TransportConfig,
+        endpoint: &EndpointConfig,
+        scid: ConnectionId,
+    ) -> TransportParameters {
+        TransportParameters {
+            max_idle_timeout_ms: config
+                .max_idle_timeout
+                .map_or(0, |timeout| timeout.as_millis().min(1 << 60) as u64),
+            max_udp_payload_size: endpoint.max_udp_payload_size.into(),
+            initial_max_data: crate::stream::initial_receive_window(config),
+            initial_max_stream_data_bidi_local: crate::stream::initial_stream_window(config),
+            initial_max_stream_data_bidi_remote: crate::stream::initial_stream_window(config),
+            initial_max_stream_data_uni: crate::stream::initial_stream_window(config),
+            initial_max_streams_bidi: config.max_concurrent_bidi_streams,
+            initial_max_streams_uni: config.max_concurrent_uni_streams,
+            ack_delay_exponent: ACK_DELAY_EXPONENT,
+            max_ack_delay_ms: config.max_ack_delay.as_millis() as u64,
+            active_connection_id_limit: crate::limits::ACTIVE_CONNECTION_ID_LIMIT,
+            initial_source_connection_id: Some(scid),
+            max_datagram_frame_size: config.datagram_receive_buffer.map(|_| 65535),
+            initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
+            ..TransportParameters::default()
+        }
     }
-    /// What the endpoint must know; drain it before each transmit.
+
+    /// What the endpoint must know; drain it before each transmit, so that no connection ID is
+    /// told to the peer before it is routed.
     pub fn poll_endpoint_events(&mut self) -> Option<EndpointEvent> {
-        todo!()
+        self.endpoint_events.pop_front()
     }
+
     /// What the application may want to know.
     pub fn poll(&mut self) -> Option<Event> {
-        todo!()
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        if let Some(event) = self.streams.poll_event() {
+            return Some(Event::Stream(event));
+        }
+        None
     }
 
-    // -- life
-    /// Closes with the application's code and reason.
-    pub fn close(&mut self, _now: Instant, _code: VarInt, _reason: Bytes) {
-        todo!()
+    /// Takes in a datagram from the endpoint.
+    pub fn handle_event(&mut self, event: ConnectionEvent) {
+        self.on_datagram(
+            event.now,
+            event.network_path,
+            event.ecn,
+            event.datagram,
+        );
     }
-    /// Closing, draining or drained.
-    pub fn is_closed(&self) -> bool {
-        todo!()
+
+    /// Writes datagrams to send to the end of `buf`: one, or up to `max_datagrams` of equal size
+    /// for one path. `None` if there is nothing to send now.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        max_datagrams: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        self.transmit(now, max_datagrams.max(1), buf)
     }
-    /// Over, nothing to send or wait for.
-    pub fn is_drained(&self) -> bool {
-        todo!()
-    }
-    /// TLS still under way.
-    pub fn is_handshaking(&self) -> bool {
-        todo!()
-    }
-    /// RFC 9001 section 4.1.2.
-    pub fn is_handshake_confirmed(&self) -> bool {
-        todo!()
-    }
+
     /// Client or server.
     pub fn side(&self) -> Side {
-        todo!()
+        self.side
     }
-    /// Negotiated ALPN protocol.
-    pub fn alpn(&self) -> Option<&[u8]> {
-        todo!()
-    }
-    /// SNI the client sent (server side).
-    pub fn server_name(&self) -> Option<&str> {
-        todo!()
-    }
-    /// The peer's certificate chain.
-    pub fn peer_certificates(&self) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
-        todo!()
-    }
-    /// RFC 5705 / 8446 §7.5 exporter.
-    pub fn export_keying_material(
-        &self,
-        _output: &mut [u8],
-        _label: &[u8],
-        _context: &[u8],
-    ) -> Result<(), rustls::Error> {
-        todo!()
-    }
-    /// Begin a key update (RFC 9001 §6).
-    pub fn force_key_update(&mut self, _now: Instant) {
-        todo!()
-    }
-    /// Sends a PING on every open path.
-    pub fn ping(&mut self) {
-        todo!()
-    }
+
     /// Figures of the whole connection.
     pub fn stats(&self) -> ConnectionStats {
-        todo!()
+        let mut stats = self.totals;
+        stats.decisions = self.schedule.decisions();
+        stats.waits = self.schedule.waits;
+        stats.overridden_waits = self.schedule.overridden;
+        stats.max_receive_gaps = self.streams.max_gaps_seen();
+        stats.max_out_of_order = self.streams.max_out_of_order_seen();
+        stats
     }
 
-    // -- streams
-    /// Opens a stream, `None` if the peer's limit forbids (an `Available` event follows).
-    pub fn open(&mut self, _dir: Dir) -> Option<StreamId> {
-        todo!()
-    }
-    /// Takes the next stream that the peer opened.
-    pub fn accept(&mut self, _dir: Dir) -> Option<StreamId> {
-        todo!()
-    }
-    /// Writes what fits.
-    pub fn write(&mut self, _id: StreamId, _data: &[u8]) -> Result<usize, WriteError> {
-        todo!()
-    }
-    /// Writes what fits without copying; `chunk` is advanced.
-    pub fn write_chunk(&mut self, _id: StreamId, _chunk: &mut Bytes) -> Result<usize, WriteError> {
-        todo!()
-    }
-    /// No more data will be written.
-    pub fn finish(&mut self, _id: StreamId) -> Result<(), FinishError> {
-        todo!()
-    }
-    /// Abandons sending.
-    pub fn reset(&mut self, _id: StreamId, _code: VarInt) -> Result<(), ClosedStream> {
-        todo!()
-    }
-    /// The peer's STOP_SENDING code, if it came.
-    pub fn stopped(&self, _id: StreamId) -> Result<Option<VarInt>, ClosedStream> {
-        todo!()
-    }
-    /// Higher goes first.
-    pub fn set_priority(&mut self, _id: StreamId, _priority: i32) -> Result<(), ClosedStream> {
-        todo!()
-    }
-    /// Current priority.
-    pub fn priority(&self, _id: StreamId) -> Result<i32, ClosedStream> {
-        todo!()
-    }
-    /// Tells the scheduler about the stream.
-    pub fn set_hints(&mut self, _id: StreamId, _hints: StreamHints) -> Result<(), ClosedStream> {
-        todo!()
-    }
-    /// Reads in order; `Ok(None)` is the end.
-    pub fn read(&mut self, _id: StreamId, _buf: &mut [u8]) -> Result<Option<usize>, ReadError> {
-        todo!()
-    }
-    /// Reads in order; `Ok(None)` is the end.
-    pub fn read_chunk(&mut self, _id: StreamId, _max: usize) -> Result<Option<Bytes>, ReadError> {
-        todo!()
-    }
-    /// Asks the peer to stop sending; unread data is dropped.
-    pub fn stop(&mut self, _id: StreamId, _code: VarInt) -> Result<(), ClosedStream> {
-        todo!()
+    /// The peer's max_ack_delay (RFC 9000 section 18.2).
+    pub(crate) fn peer_max_ack_delay(&self) -> Duration {
+        Duration::from_millis(self.peer.max_ack_delay_ms)
     }
 
-    // -- datagrams
-    /// Queues a datagram; with `drop`, the oldest queued ones make room.
-    pub fn send_datagram(&mut self, _data: Bytes, _drop: bool) -> Result<(), SendDatagramError> {
-        todo!()
-    }
-    /// The oldest received datagram.
-    pub fn recv_datagram(&mut self) -> Option<Bytes> {
-        todo!()
-    }
-    /// Largest datagram now; `None` if the peer takes none.
-    pub fn max_datagram_size(&self) -> Option<usize> {
-        todo!()
-    }
-    /// Free bytes of the send buffer.
-    pub fn datagram_send_buffer_space(&self) -> usize {
-        todo!()
+    /// The largest probe timeout of all paths (RFC 10069: closing, key update).
+    pub(crate) fn largest_pto(&self) -> Duration {
+        let delay = self.peer_max_ack_delay();
+        self.paths
+            .iter()
+            .map(|path| path.pto(delay))
+            .max()
+            .unwrap_or(3 * self.config.initial_rtt)
     }
 
-    // -- paths
-    /// Whether RFC 10069 was negotiated.
-    pub fn is_multipath(&self) -> bool {
-        todo!()
+    pub(crate) fn level(&mut self, level: Level) -> Option<&mut PacketSpace> {
+        match level {
+            Level::Initial => self.levels[0].as_mut(),
+            Level::Handshake => self.levels[1].as_mut(),
+            Level::OneRtt => None,
+        }
     }
-    /// Opens a path (client only). `PathEvent::Opened` or `PathEvent::Abandoned` follows.
-    pub fn open_path(&mut self, _now: Instant, _path: FourTuple) -> Result<PathId, PathError> {
-        todo!()
+
+    /// Passes on to the scheduler what the streams noted.
+    pub(crate) fn feed_stream_events(&mut self) {
+        while let Some(event) = self.streams.poll_sched_event() {
+            self.schedule.on_stream(&event);
+        }
     }
-    /// Abandons a path.
-    pub fn close_path(
-        &mut self,
-        _now: Instant,
-        _id: PathId,
-        _code: PathErrorCode,
-    ) -> Result<(), PathError> {
-        todo!()
+
+    pub(crate) fn apply_stream_parameters(&mut self) {
+        self.streams.set_peer_params(&PeerStreamParams {
+            max_data: self.peer.initial_max_data,
+            max_stream_data_bidi_local: self.peer.initial_max_stream_data_bidi_local,
+            max_stream_data_bidi_remote: self.peer.initial_max_stream_data_bidi_remote,
+            max_stream_data_uni: self.peer.initial_max_stream_data_uni,
+            max_streams_bidi: self.peer.initial_max_streams_bidi,
+            max_streams_uni: self.peer.initial_max_streams_uni,
+        });
+        for dir in [quinn_proto::Dir::Bi, quinn_proto::Dir::Uni] {
+            self.events
+                .push_back(Event::Stream(StreamEvent::Available { dir }));
+        }
     }
-    /// Tells the peer our preference, and takes it for our own sending too.
-    pub fn set_path_status(&mut self, _id: PathId, _status: PathStatus) -> Result<(), PathError> {
-        todo!()
+
+    /// The largest UDP payload to use on a path, the peer's own limit included.
+    pub(crate) fn datagram_size(&self, path: &Path) -> usize {
+        let most = self.peer.max_udp_payload_size.min(u64::from(u16::MAX)) as usize;
+        usize::from(path.mtu.current()).min(most.max(usize::from(mtu::BASE_MTU)))
     }
-    /// Our status of a path and the peer's, if it told.
-    pub fn path_status(&self, _id: PathId) -> Result<(PathStatus, Option<PathStatus>), PathError> {
-        todo!()
-    }
-    /// IDs of the open paths (validated or not), ascending.
-    pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
-        std::iter::empty()
-    }
-    /// Its addresses.
-    pub fn network_path(&self, _id: PathId) -> Result<FourTuple, PathError> {
-        todo!()
-    }
-    /// Its figures.
-    pub fn path_stats(&self, _id: PathId) -> Result<PathStats, PathError> {
-        todo!()
-    }
-    /// The RTT estimate of a path.
-    pub fn rtt(&self, _id: PathId) -> Result<Duration, PathError> {
-        todo!()
-    }
-    #[doc(hidden)]
-    pub fn lost_reason(&self) -> Option<&ConnectionError> {
-        todo!()
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("side", &self.side)
+            .field("scid", &self.handshake_scid)
+            .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,225 @@
-//! Drives TLS through CRYPTO frames; does not touch packets.
+//! Drives TLS through the CRYPTO streams and holds the keys of each level; does not touch packets.
 
-pub(crate) fn check_suites(
-    _provider: &rustls::crypto::CryptoProvider,
-) -> Result<(), crate::ConfigError> {
-    todo!()
+mod crypto_stream;
+mod undecryptable;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use quinn_proto::{ConnectionId, Side};
+use rustls::quic::{self, KeyChange, Version};
+
+pub(crate) use crypto_stream::CryptoStream;
+pub(crate) use undecryptable::Undecryptable;
+
+use crate::crypto::{Keys, OneRttKeys, initial_keys};
+use crate::transport_parameters::TransportParameters;
+use crate::{ConfigError, ConnectError, TransportError};
+
+/// An encryption level that has a packet number space of its own (RFC 9000 section 12.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    Initial,
+    Handshake,
+    OneRtt,
+}
+
+/// The TLS session, its CRYPTO streams and the keys it gave.
+pub(crate) struct Handshake {
+    tls: quic::Connection,
+    streams: [CryptoStream; 3],
+    /// Where TLS writes to now.
+    write_level: Level,
+    pub(crate) initial: Option<Keys>,
+    pub(crate) handshake: Option<Keys>,
+    pub(crate) one_rtt: Option<OneRttKeys>,
+    pub(crate) undecryptable: Undecryptable,
+    complete: bool,
+    scratch: Vec<u8>,
+}
+
+/// What reading a CRYPTO frame brought.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Handshake keys are there now.
+    pub(crate) handshake_keys: bool,
+    /// 1-RTT keys are there now.
+    pub(crate) one_rtt_keys: bool,
+    /// TLS is complete now (RFC 9001 section 4.1.1).
+    pub(crate) complete: bool,
+}
+
+impl Handshake {
+    pub(crate) fn client(
+        config: Arc<rustls::ClientConfig>,
+        server_name: &str,
+        parameters: &TransportParameters,
+        initial_dcid: &ConnectionId,
+    ) -> Result<Self, ConnectError> {
+        let name = rustls::pki_types::ServerName::try_from(server_name)
+            .map_err(|_| ConnectError::InvalidServerName(server_name.into()))?
+            .to_owned();
+        let mut encoded = Vec::new();
+        parameters.encode(Side::Client, &mut encoded);
+        let tls = quic::ClientConnection::new(config, Version::V1, name, encoded)
+            .map_err(|error| ConnectError::Tls(error.to_string()))?;
+        let mut this = Self::new(tls.into(), initial_keys(initial_dcid, Side::Client));
+        this.write_tls();
+        Ok(this)
+    }
+
+    pub(crate) fn server(
+        config: Arc<rustls::ServerConfig>,
+        parameters: &TransportParameters,
+        initial_dcid: &ConnectionId,
+    ) -> Result<Self, TransportError> {
+        let mut encoded = Vec::new();
+        parameters.encode(Side::Server, &mut encoded);
+        let tls = quic::ServerConnection::new(config, Version::V1, encoded)
+            .map_err(|error| TransportError::internal(error.to_string()))?;
+        Ok(Self::new(
+            tls.into(),
+            initial_keys(initial_dcid, Side::Server),
+        ))
+    }
+
+    fn new(tls: quic::Connection, initial: Keys) -> Self {
+        Self {
+            tls,
+            streams: Default::default(),
+            write_level: Level::Initial,
+            initial: Some(initial),
+            handshake: None,
+            one_rtt: None,
+            undecryptable: Undecryptable::default(),
+            complete: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(crate) fn stream(&mut self, level: Level) -> &mut CryptoStream {
+        &mut self.streams[level as usize]
+    }
+
+    pub(crate) fn can_send(&self, level: Level) -> bool {
+        self.streams[level as usize].can_send()
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The peer's transport parameters, once TLS has them; authenticated once it is complete.
+    pub(crate) fn peer_parameters(&self) -> Option<&[u8]> {
+        self.tls.quic_transport_parameters()
+    }
+
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        self.tls.alpn_protocol()
+    }
+
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        match &self.tls {
+            quic::Connection::Server(tls) => tls.server_name(),
+            quic::Connection::Client(_) => None,
+        }
+    }
+
+    pub(crate) fn peer_certificates(
+        &self,
+    ) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
+        self.tls.peer_certificates()
+    }
+
+    pub(crate) fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), rustls::Error> {
+        self.tls
+            .export_keying_material(output, label, Some(context))
+            .map(|_| ())
+    }
+
+    /// Takes in a CRYPTO frame and lets TLS answer.
+    pub(crate) fn on_crypto(
+        &mut self,
+        level: Level,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<Progress, TransportError> {
+        let stream = &mut self.streams[level as usize];
+        stream.on_frame(offset, data)?;
+        let tls = &mut self.tls;
+        let read = stream.read(|bytes| tls.read_hs(bytes));
+        let read = read.map_err(|error| {
+            // RFC 9001 section 4.8: a TLS alert becomes a connection error of code 0x100 + alert.
+            let alert = self.tls.alert().map_or(80, u8::from);
+            TransportError::crypto(alert, error.to_string())
+        })?;
+        if !read {
+            return Ok(Progress::default());
+        }
+        let mut progress = self.write_tls();
+        if !self.complete && !self.tls.is_handshaking() {
+            self.complete = true;
+            progress.complete = true;
+        }
+        Ok(progress)
+    }
+
+    fn write_tls(&mut self) -> Progress {
+        let mut progress = Progress::default();
+        loop {
+            self.scratch.clear();
+            let change = self.tls.write_hs(&mut self.scratch);
+            let wrote = !self.scratch.is_empty();
+            self.streams[self.write_level as usize].write(&self.scratch);
+            match change {
+                Some(KeyChange::Handshake { keys }) => {
+                    self.handshake = Some(keys.into());
+                    self.write_level = Level::Handshake;
+                    progress.handshake_keys = true;
+                }
+                Some(KeyChange::OneRtt { keys, next }) => {
+                    self.one_rtt = Some(OneRttKeys::new(keys.into(), next));
+                    self.write_level = Level::OneRtt;
+                    progress.one_rtt_keys = true;
+                }
+                None if wrote => {}
+                None => return progress,
+            }
+        }
+    }
+
+    /// RFC 9001 section 4.9: the keys of a level and all that it had to send are dropped.
+    pub(crate) fn discard(&mut self, level: Level) {
+        match level {
+            Level::Initial => self.initial = None,
+            Level::Handshake => self.handshake = None,
+            Level::OneRtt => return,
+        }
+        self.streams[level as usize] = CryptoStream::default();
+    }
+
+    /// Forgets keys that a key update left behind, when their time is over.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        if let Some(keys) = &mut self.one_rtt {
+            keys.on_timeout(now);
+        }
+    }
+}
+
+/// RFC 9001 section 5.2: Initial packets need TLS13_AES_128_GCM_SHA256, with QUIC support.
+pub(crate) fn check_suites(provider: &rustls::crypto::CryptoProvider) -> Result<(), ConfigError> {
+    let usable = provider.cipher_suites.iter().any(|suite| {
+        suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256
+            && suite.tls13().is_some_and(|suite| suite.quic.is_some())
+    });
+    if usable {
+        Ok(())
+    } else {
+        Err(ConfigError::NoInitialCipherSuite)
+    }
 }

@@ -1,1 +1,354 @@
-//! (room)
+//! From a datagram to decrypted packets (RFC 9000 section 12.2): splits, finds keys and number space,
+//! decrypts, filters duplicates; what frames mean is `dispatch`'s.
+
+mod dispatch;
+
+use std::time::Instant;
+
+use bytes::BytesMut;
+use quinn_proto::{ConnectionId, EcnCodepoint, Side};
+
+use crate::cid::is_reset;
+use crate::connection::{Connection, VERSION_1};
+use crate::handshake::{Buffered, Level};
+use crate::packet::{
+    PacketType, ProtectedPacket, decode_next, expand_pn, reserved_bits_are_zero, unprotect_header,
+    version_list,
+};
+use crate::path::PathState;
+use crate::{ConnectionError, FourTuple, PathId, TransportError};
+
+/// Where a datagram came from, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) now: Instant,
+    pub(crate) tuple: FourTuple,
+    pub(crate) ecn: Option<EcnCodepoint>,
+}
+
+/// A decrypted packet, its frames still to be read.
+struct Opened {
+    number: u64,
+    payload: std::ops::Range<usize>,
+}
+
+impl Connection {
+    /// Takes in one UDP payload.
+    pub(crate) fn on_datagram(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        mut datagram: BytesMut,
+    ) {
+        if self.state.is_drained() {
+            return;
+        }
+        let arrival = Arrival { now, tuple, ecn };
+        self.totals.received_datagrams += 1;
+        self.totals.received_bytes += datagram.len() as u64;
+        let mut offset = 0;
+        let mut first = true;
+        while offset < datagram.len() {
+            let rest = &mut datagram[offset..];
+            let Ok(packet) = decode_next(rest, self.endpoint_config.cid_len) else {
+                break;
+            };
+            let len = packet.len();
+            if first {
+                self.credit(&packet, &tuple, rest.len());
+                first = false;
+            }
+            self.on_packet(arrival, &packet, &mut rest[..len]);
+            if self.state.is_drained() {
+                return;
+            }
+            offset += len;
+        }
+        // RFC 9000 section 10.3.1: a stateless reset looks like a packet that cannot be decrypted.
+        if first {
+            self.check_reset(now, &datagram);
+        }
+    }
+
+    /// Counts a datagram for the path that its first packet belongs to (RFC 9000 section 8.1: all
+    /// bytes count, decryptable or not).
+    fn credit(&mut self, packet: &ProtectedPacket, tuple: &FourTuple, bytes: usize) {
+        let id = match packet {
+            ProtectedPacket::Short { dcid, .. } => match self.local_cids.path_of(dcid) {
+                Some(id) => id,
+                None => return,
+            },
+            _ => PathId::ZERO,
+        };
+        if let Some(path) = self.paths.get_mut(id) {
+            if path.network.tuple.matches(tuple) {
+                path.network.on_received(bytes);
+                path.counters.received_datagrams += 1;
+                path.counters.received_bytes += bytes as u64;
+                if path.network.tuple.local != tuple.local {
+                    // The system chose the local IP: now it is known.
+                    path.network.tuple.local = tuple.local;
+                }
+            }
+        }
+    }
+
+    fn on_packet(&mut self, arrival: Arrival, packet: &ProtectedPacket, bytes: &mut [u8]) {
+        match packet {
+            ProtectedPacket::Long {
+                ty,
+                version,
+                dcid,
+                scid,
+                pn_offset,
+                ..
+            } => {
+                let level = match ty {
+                    PacketType::Initial => Level::Initial,
+                    PacketType::Handshake => Level::Handshake,
+                    // 0-RTT is not accepted: its packets are dropped (RFC 9001 section 4.6.2).
+                    _ => return,
+                };
+                if *version != VERSION_1 {
+                    return;
+                }
+                self.on_long_packet(arrival, level, dcid, scid, *pn_offset, bytes);
+            }
+            ProtectedPacket::Short {
+                dcid, pn_offset, ..
+            } => self.on_short_packet(arrival, dcid, *pn_offset, bytes),
+            ProtectedPacket::VersionNegotiation {
+                dcid, versions, ..
+            } => {
+                let ours = self.side == Side::Client
+                    && !self.received_any
+                    && *dcid == self.handshake_scid;
+                // RFC 9000 section 6.2: ignored if it lists the version that we chose.
+                let listed = version_list(&bytes[versions.clone()]).any(|v| v == VERSION_1);
+                if ours && !listed && self.state.is_alive() {
+                    self.end(Some(ConnectionError::VersionMismatch));
+                }
+            }
+            // Retry is for servers that validate addresses before they accept; not spoken yet.
+            ProtectedPacket::Retry { .. } => {}
+        }
+    }
+
+    fn on_long_packet(
+        &mut self,
+        arrival: Arrival,
+        level: Level,
+        dcid: &ConnectionId,
+        scid: &ConnectionId,
+        pn_offset: usize,
+        bytes: &mut [u8],
+    ) {
+        let opened = {
+            let keys = match level {
+                Level::Initial => self.handshake.initial.as_ref(),
+                _ => self.handshake.handshake.as_ref(),
+            };
+            let Some(keys) = keys else {
+                if level == Level::Handshake && self.levels[1].is_some() {
+                    self.keep_undecryptable(arrival, level, bytes);
+                }
+                return;
+            };
+            let Some((first, truncated, pn_len)) =
+                unprotect_header(bytes, pn_offset, &*keys.remote.header)
+            else {
+                return;
+            };
+            let Some(space) = self.levels[level as usize].as_ref() else {
+                return;
+            };
+            let number = expand_pn(truncated, pn_len, space.received.next_expected());
+            let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
+            let Ok(plain) = keys.remote.packet.decrypt_in_place(number, header, payload) else {
+                self.totals.undecryptable_packets += 1;
+                return;
+            };
+            let len = plain.len();
+            if !reserved_bits_are_zero(first) {
+                return self.fail(
+                    arrival.now,
+                    TransportError::protocol_violation("reserved bits are set"),
+                );
+            }
+            Opened {
+                number,
+                payload: pn_offset + pn_len..pn_offset + pn_len + len,
+            }
+        };
+        if !self.state.is_alive() {
+            if self.state.is_closing() {
+                self.closing_packet(arrival, PathId::ZERO, &bytes[opened.payload]);
+            }
+            return;
+        }
+        // RFC 9000 section 7.2: the server's choice replaces the client's random destination; later
+        // packets must keep to it.
+        if self.side == Side::Client && !self.received_any {
+            self.remote_cids.replace_initial(*scid);
+        } else if self.remote_cids.active(PathId::ZERO) != Some(*scid) && !self.confirmed {
+            return;
+        }
+        if self.side == Side::Server && level == Level::Initial && dcid != &self.original_dcid {
+            // The client has switched to our connection ID: nothing to check.
+        }
+        self.received_any = true;
+        let Some(space) = self.level(level) else {
+            return;
+        };
+        if !space.received.insert(opened.number) {
+            return;
+        }
+        self.on_authenticated(arrival.now);
+        if self.side == Side::Server && level == Level::Handshake {
+            // RFC 9000 section 8.1: the client has proven its address.
+            if let Some(path) = self.paths.get_mut(PathId::ZERO) {
+                path.network.validate();
+            }
+            if self.levels[0].is_some() {
+                self.discard_level(arrival.now, Level::Initial);
+            }
+        }
+        if let Err(error) =
+            self.on_level_payload(arrival, level, opened.number, &bytes[opened.payload])
+        {
+            self.fail(arrival.now, error);
+        }
+    }
+
+    fn on_short_packet(
+        &mut self,
+        arrival: Arrival,
+        dcid: &ConnectionId,
+        pn_offset: usize,
+        bytes: &mut [u8],
+    ) {
+        let now = arrival.now;
+        let Some(id) = self.local_cids.path_of(dcid) else {
+            return self.check_reset(now, bytes);
+        };
+        // RFC 9001 section 5.7: a server processes no 1-RTT packets before TLS is complete.
+        let ready = self.handshake.is_complete() || self.state.is_closing();
+        if self.handshake.one_rtt.is_none() || !ready {
+            return self.keep_undecryptable(arrival, Level::OneRtt, bytes);
+        }
+        let nonce_path = self.nonce_path(id);
+        let pto = self.largest_pto();
+        let expected = match self.paths.state(id.0.into(), u32::MAX) {
+            PathState::Open(path) => path.space.received.next_expected(),
+            PathState::Abandoned(Some(retired)) => retired.space.received.next_expected(),
+            PathState::NeverOpened(_) => 0,
+            PathState::Abandoned(None) | PathState::BeyondLimit => return,
+        };
+        let Some(keys) = &mut self.handshake.one_rtt else {
+            return;
+        };
+        let Some((first, truncated, pn_len)) =
+            unprotect_header(bytes, pn_offset, keys.remote_header())
+        else {
+            return self.check_reset(now, bytes);
+        };
+        let number = expand_pn(truncated, pn_len, expected);
+        let phase = first & crate::packet::KEY_PHASE_BIT != 0;
+        let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
+        let opened = keys.open(nonce_path, number, phase, header, payload, now, pto);
+        let len = match opened {
+            Ok(opened) => opened.payload_len,
+            Err(crate::crypto::OpenError::Decrypt) => {
+                self.totals.undecryptable_packets += 1;
+                return self.check_reset_of_path(now, bytes);
+            }
+            Err(crate::crypto::OpenError::Transport(error)) => return self.fail(now, error),
+        };
+        if !reserved_bits_are_zero(first) {
+            return self.fail(
+                now,
+                TransportError::protocol_violation("reserved bits are set"),
+            );
+        }
+        let payload = pn_offset + pn_len..pn_offset + pn_len + len;
+        if !self.state.is_alive() {
+            if self.state.is_closing() {
+                self.closing_packet(arrival, id, &bytes[payload]);
+            }
+            return;
+        }
+        let fresh = match self.paths.state(id.0.into(), u32::MAX) {
+            PathState::Open(path) => path.space.received.insert(number),
+            PathState::Abandoned(Some(retired)) => retired.space.received.insert(number),
+            PathState::NeverOpened(id) => {
+                if self.accept_path(now, id, arrival.tuple).is_none() {
+                    return;
+                }
+                let Some(path) = self.paths.get_mut(id) else {
+                    return;
+                };
+                path.network.on_received(bytes.len());
+                path.space.received.insert(number)
+            }
+            PathState::Abandoned(None) | PathState::BeyondLimit => false,
+        };
+        if !fresh {
+            return;
+        }
+        self.on_authenticated(now);
+        if let Err(error) = self.on_path_payload(arrival, id, dcid, number, &bytes[payload]) {
+            self.fail(now, error);
+        }
+    }
+
+    /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.
+    fn on_authenticated(&mut self, now: Instant) {
+        self.idle_since = now;
+        self.eliciting_since_received = false;
+    }
+
+    fn keep_undecryptable(&mut self, arrival: Arrival, level: Level, bytes: &[u8]) {
+        self.handshake.undecryptable.push(Buffered {
+            level,
+            network_path: arrival.tuple,
+            ecn: arrival.ecn,
+            packet: BytesMut::from(bytes),
+        });
+    }
+
+    /// New keys are there: tries again what came too early (RFC 9001 section 5.7).
+    pub(crate) fn retry_undecryptable(&mut self, now: Instant) {
+        for level in [Level::Handshake, Level::OneRtt] {
+            let ready = match level {
+                Level::OneRtt => self.handshake.is_complete(),
+                _ => self.handshake.handshake.is_some(),
+            };
+            if !ready {
+                continue;
+            }
+            for mut buffered in self.handshake.undecryptable.take(level) {
+                let arrival = Arrival {
+                    now,
+                    tuple: buffered.network_path,
+                    ecn: buffered.ecn,
+                };
+                let decoded = decode_next(&buffered.packet, self.endpoint_config.cid_len);
+                if let Ok(packet) = decoded {
+                    self.on_packet(arrival, &packet, &mut buffered.packet);
+                }
+            }
+        }
+    }
+
+    fn check_reset_of_path(&mut self, now: Instant, bytes: &[u8]) {
+        self.check_reset(now, bytes);
+    }
+
+    /// RFC 9000 section 10.3.1.
+    fn check_reset(&mut self, now: Instant, bytes: &[u8]) {
+        if self.state.is_alive() && is_reset(self.remote_cids.tokens(), bytes) {
+            self.drain(now, ConnectionError::Reset);
+        }
+    }
+}

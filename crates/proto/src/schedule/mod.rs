@@ -1,1 +1,257 @@
-//! (room)
+//! Asks the connection's scheduler and remembers what it said; builds no packets.
+
+mod reinject;
+mod view;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use mpquic_sched::{
+    Acked, Context, Data, Decision, Lost, MAX_PATHS, PathEvent, PathIndex, PathSet, PathView,
+    QueueView, Scheduler, Sent, StreamEvent,
+};
+use smallvec::SmallVec;
+
+pub(crate) use reinject::ReinjectCursors;
+pub(crate) use view::{PathFacts, refresh};
+
+use crate::space::StreamRange;
+
+/// Copies that wait for their path at most; more are dropped, they are only copies.
+const MAX_PENDING_COPIES: usize = 4 * MAX_PATHS;
+
+/// A decision to be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Planned {
+    pub(crate) path: PathIndex,
+    pub(crate) data: Data,
+    pub(crate) copies: PathSet,
+    pub(crate) number: u64,
+}
+
+/// Stream data to be sent on one more path.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    pub(crate) path: PathIndex,
+    pub(crate) ranges: SmallVec<[StreamRange; 2]>,
+    pub(crate) decision: u64,
+}
+
+/// The scheduler, what it sees, and what it decided.
+pub(crate) struct Schedule {
+    scheduler: Box<dyn Scheduler>,
+    pub(crate) views: Vec<PathView>,
+    pub(crate) queue: QueueView,
+    pub(crate) cursors: ReinjectCursors,
+    pub(crate) copies: VecDeque<Copy>,
+    next_number: u64,
+    /// A decision made and not yet carried out, since the batch before it was of another path.
+    planned: Option<Planned>,
+    /// When the scheduler wants to be asked again at the latest.
+    wait_until: Option<Instant>,
+    /// Since when it waits although a path could send and nothing is in flight.
+    idle_wait_since: Option<Instant>,
+    override_now: bool,
+    pub(crate) waits: u64,
+    pub(crate) overridden: u64,
+}
+
+impl Schedule {
+    pub(crate) fn new(scheduler: Box<dyn Scheduler>) -> Self {
+        Self {
+            scheduler,
+            views: (0..MAX_PATHS)
+                .filter_map(PathIndex::new)
+                .map(PathView::closed)
+                .collect(),
+            queue: QueueView::default(),
+            cursors: ReinjectCursors::default(),
+            copies: VecDeque::new(),
+            next_number: 0,
+            planned: None,
+            wait_until: None,
+            idle_wait_since: None,
+            override_now: false,
+            waits: 0,
+            overridden: 0,
+        }
+    }
+
+    /// Slots up to the highest one in use; schedulers need not look at the rest.
+    fn visible(views: &[PathView]) -> &[PathView] {
+        let len = views
+            .iter()
+            .rposition(|view| view.open)
+            .map_or(0, |last| last + 1);
+        &views[..len]
+    }
+
+    /// What to send next. `nothing_in_flight` arms the override of endless waits.
+    pub(crate) fn next(
+        &mut self,
+        now: Instant,
+        nothing_in_flight: bool,
+    ) -> Option<Planned> {
+        if let Some(planned) = self.planned.take() {
+            if self.views[planned.path.get()].can_send {
+                return Some(planned);
+            }
+        }
+        let views = Self::visible(&self.views);
+        if !views.iter().any(|view| view.can_send) {
+            return None;
+        }
+        let cx = Context::new(now, views, &self.queue, self.next_number);
+        let decision = self.scheduler.decide(&cx);
+        let number = self.next_number;
+        self.next_number += 1;
+        match decision {
+            Decision::Send { path, data, copies } => {
+                if cx.path(path).is_some_and(|view| view.can_send) {
+                    self.wait_until = None;
+                    self.idle_wait_since = None;
+                    return Some(Planned {
+                        path,
+                        data,
+                        copies,
+                        number,
+                    });
+                }
+                // The contract: a bug in the scheduler, loud in debug builds, a wait in release.
+                debug_assert!(false, "the scheduler chose path slot {path}, which cannot send");
+                self.wait_until = None;
+            }
+            Decision::Wait { until } => self.wait_until = until.filter(|until| *until > now),
+        }
+        self.waits += 1;
+        if !nothing_in_flight {
+            self.idle_wait_since = None;
+            return None;
+        }
+        self.idle_wait_since.get_or_insert(now);
+        if !std::mem::take(&mut self.override_now) {
+            return None;
+        }
+        // Liveness is the transport's promise: the wait has lasted a PTO with nothing in flight.
+        let best = cx.sendable().min_by_key(|view| view.smoothed_rtt)?;
+        self.overridden += 1;
+        self.idle_wait_since = None;
+        self.wait_until = None;
+        Some(Planned {
+            path: best.index,
+            data: Data::Next,
+            copies: PathSet::EMPTY,
+            number,
+        })
+    }
+
+    /// Keeps a decision for the next batch.
+    pub(crate) fn put_back(&mut self, planned: Planned) {
+        self.planned = Some(planned);
+    }
+
+    /// Something changed that a kept decision may not fit any more.
+    pub(crate) fn invalidate(&mut self) {
+        self.planned = None;
+    }
+
+    pub(crate) fn push_copy(&mut self, copy: Copy) {
+        if self.copies.len() < MAX_PENDING_COPIES {
+            self.copies.push_back(copy);
+        }
+    }
+
+    /// When to ask again although nothing happened.
+    pub(crate) fn timer(&self, pto: Duration) -> Option<Instant> {
+        let overridden = self.idle_wait_since.map(|since| since + pto);
+        [self.wait_until, overridden, self.scheduler.next_wakeup()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    pub(crate) fn on_timeout(&mut self, now: Instant, pto: Duration) {
+        if self.wait_until.is_some_and(|until| until <= now) {
+            self.wait_until = None;
+        }
+        if self.idle_wait_since.is_some_and(|since| since + pto <= now) {
+            self.override_now = true;
+            self.idle_wait_since = None;
+        }
+        if self.scheduler.next_wakeup().is_some_and(|at| at <= now) {
+            let cx = Context::new(
+                now,
+                Self::visible(&self.views),
+                &self.queue,
+                self.next_number,
+            );
+            self.scheduler.on_wakeup(&cx);
+        }
+    }
+
+    pub(crate) fn decisions(&self) -> u64 {
+        self.next_number
+    }
+
+    pub(crate) fn on_sent(&mut self, event: &Sent) {
+        self.scheduler.on_sent(event);
+    }
+
+    pub(crate) fn on_acked(&mut self, event: &Acked) {
+        self.scheduler.on_acked(event);
+    }
+
+    pub(crate) fn on_lost(&mut self, event: &Lost) {
+        self.scheduler.on_lost(event);
+    }
+
+    pub(crate) fn on_path(&mut self, event: &PathEvent) {
+        self.planned = None;
+        self.scheduler.on_path(event);
+    }
+
+    pub(crate) fn on_stream(&mut self, event: &StreamEvent) {
+        self.scheduler.on_stream(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Never;
+
+    impl Scheduler for Never {
+        fn decide(&mut self, _: &Context<'_>) -> Decision {
+            Decision::Wait { until: None }
+        }
+    }
+
+    #[test]
+    fn an_endless_wait_is_overridden_after_one_pto() {
+        let mut schedule = Schedule::new(Box::new(Never));
+        schedule.views[1].open = true;
+        schedule.views[1].can_send = true;
+        schedule.queue.unsent = 1;
+        let start = Instant::now();
+        let pto = Duration::from_millis(100);
+        assert_eq!(schedule.next(start, true), None);
+        assert_eq!(schedule.timer(pto), Some(start + pto));
+        assert_eq!(schedule.next(start + pto / 2, true), None);
+        assert_eq!(schedule.timer(pto), Some(start + pto));
+        schedule.on_timeout(start + pto, pto);
+        let planned = schedule.next(start + pto, true).unwrap();
+        assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
+        assert_eq!(schedule.overridden, 1);
+    }
+
+    #[test]
+    fn waiting_with_data_in_flight_is_not_overridden() {
+        let mut schedule = Schedule::new(Box::new(Never));
+        schedule.views[0].open = true;
+        schedule.views[0].can_send = true;
+        let start = Instant::now();
+        assert_eq!(schedule.next(start, false), None);
+        assert_eq!(schedule.timer(Duration::from_millis(1)), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! Issues connection IDs for each path ID that may be used (RFC 9000 section 5.1, RFC 10069, issuing
+//! new connection IDs) and keeps the endpoint's routing in step.
+
+use super::Connection;
+use crate::endpoint::EndpointEvent;
+use crate::frame::{NewConnectionId, RetireConnectionId};
+use crate::path::PathState;
+use crate::{Event, PathEvent, PathId, TransportError, limits};
+
+/// Connection IDs issued ahead for a path ID that is not in use yet: one opens the path.
+const ISSUED_AHEAD: u64 = 1;
+
+impl Connection {
+    /// Issues what is missing, up to the peer's active_connection_id_limit per path.
+    pub(crate) fn issue_cids(&mut self) {
+        if !self.state.is_established() {
+            return;
+        }
+        let most = self
+            .peer
+            .active_connection_id_limit
+            .min(limits::MAX_ISSUED_CIDS_PER_PATH);
+        let last = match &self.path_limits {
+            Some(limits) => limits.issue_max(self.paths.largest_used()),
+            None => PathId::ZERO,
+        };
+        let mut next = Some(PathId::ZERO);
+        while let Some(id) = next.filter(|id| *id <= last) {
+            next = id.next();
+            if self.paths.is_abandoned(id) {
+                continue;
+            }
+            let wanted = match self.paths.get(id) {
+                Some(_) => most,
+                None => most.min(ISSUED_AHEAD),
+            };
+            for _ in 0..self.local_cids.needed(id, wanted) {
+                let cid = self.cid_generator.generate(&mut self.rng);
+                let token = self.reset_key.token(&cid);
+                self.endpoint_events.push_back(EndpointEvent::AddCid(cid));
+                self.local_cids.issue(id, cid, token);
+            }
+        }
+    }
+
+    /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID.
+    pub(crate) fn on_new_cid(&mut self, frame: &NewConnectionId) -> Result<(), TransportError> {
+        let id = match self.path_of_frame(frame.path)? {
+            PathState::BeyondLimit => return Err(beyond_limit()),
+            // RFC 10069, new frames: what cannot be processed any more is ignored.
+            PathState::Abandoned(_) => return Ok(()),
+            PathState::NeverOpened(id) => id,
+            PathState::Open(path) => path.id,
+        };
+        let had_any = self.remote_cids.active(id).is_some();
+        self.remote_cids.on_new(id, frame)?;
+        self.sync_reset_tokens(id);
+        if !had_any {
+            if let Some(limits) = &mut self.path_limits {
+                limits.on_cid(id);
+            }
+            self.announce_available();
+        }
+        Ok(())
+    }
+
+    /// RETIRE_CONNECTION_ID or PATH_RETIRE_CONNECTION_ID, in a packet sent to `dcid`.
+    pub(crate) fn on_retire_cid(
+        &mut self,
+        frame: &RetireConnectionId,
+        dcid: &quinn_proto::ConnectionId,
+    ) -> Result<(), TransportError> {
+        let id = match self.path_of_frame(frame.path)? {
+            PathState::BeyondLimit => return Err(beyond_limit()),
+            PathState::Abandoned(_) => return Ok(()),
+            PathState::NeverOpened(id) => id,
+            PathState::Open(path) => path.id,
+        };
+        if let Some(cid) = self.local_cids.retire(id, frame.sequence)? {
+            // RFC 9000 section 19.16.
+            if cid == *dcid {
+                return Err(TransportError::protocol_violation(
+                    "RETIRE_CONNECTION_ID for the connection ID that carries it",
+                ));
+            }
+            self.endpoint_events.push_back(EndpointEvent::RetireCid(cid));
+        }
+        self.issue_cids();
+        Ok(())
+    }
+
+    /// Tells the endpoint which stateless reset tokens count on a path's remote address.
+    pub(crate) fn sync_reset_tokens(&mut self, id: PathId) {
+        let Some(remote) = self.paths.get(id).map(|path| path.network.tuple.remote) else {
+            return;
+        };
+        for change in self.remote_cids.take_token_changes(id) {
+            self.endpoint_events.push_back(match change {
+                (token, true) => EndpointEvent::AddResetToken(remote, token),
+                (token, false) => EndpointEvent::RemoveResetToken(remote, token),
+            });
+        }
+    }
+
+    /// What the path ID of a frame means; frames without one speak of path 0.
+    pub(crate) fn path_of_frame(
+        &mut self,
+        path: Option<u64>,
+    ) -> Result<PathState<'_>, TransportError> {
+        let max = match (&self.path_limits, path) {
+            (Some(limits), _) => limits.local_max(),
+            (None, None) => 0,
+            // RFC 10069: without negotiation, no frame of the extension may be used.
+            (None, Some(_)) => {
+                return Err(TransportError::protocol_violation(
+                    "multipath frame without negotiation",
+                ));
+            }
+        };
+        Ok(self.paths.state(path.unwrap_or(0), max))
+    }
+
+    /// Tells the application, on clients, that a path can be opened now.
+    pub(crate) fn announce_available(&mut self) {
+        if !self.confirmed || self.side == quinn_proto::Side::Server {
+            return;
+        }
+        let Some(limits) = &self.path_limits else {
+            return;
+        };
+        if let Some(next) = self.paths.next_unused(limits.usable_max()) {
+            if self.remote_cids.active(next).is_some() {
+                self.events
+                    .push_back(Event::Path(PathEvent::Available { next }));
+            }
+        }
+    }
+}
+
+/// RFC 10069, new frames.
+pub(crate) fn beyond_limit() -> TransportError {
+    TransportError::protocol_violation("path ID above MAX_PATH_ID")
+}

@@ -1,0 +1,77 @@
+//! How a connection ends (RFC 9000 section 10); builds no packets.
+
+use std::time::Instant;
+
+use mpquic_sched::PathSet;
+
+use super::state::{CloseFrame, reason};
+use super::{Connection, Event};
+use crate::endpoint::EndpointEvent;
+use crate::{ApplicationClose, ConnectionClose, ConnectionError, TransportError};
+
+impl Connection {
+    /// The peer broke the protocol, or we cannot go on: tell it, then wait three PTOs.
+    pub(crate) fn fail(&mut self, now: Instant, error: TransportError) {
+        tracing::debug!(%error, "closing the connection");
+        self.start_closing(now, CloseFrame::Transport(error), true);
+    }
+
+    pub(crate) fn start_closing(&mut self, now: Instant, close: CloseFrame, tell: bool) {
+        if !self.state.is_alive() {
+            return;
+        }
+        let reason = reason(&close);
+        // RFC 10069, connection closure: three times the largest PTO among all paths.
+        self.state.close(close, now + 3 * self.largest_pto());
+        self.close_due = self
+            .paths
+            .iter()
+            .filter(|path| path.network.is_validated() || path.network.budget() > 0)
+            .map(|path| path.index)
+            .collect();
+        self.received_since_close = 0;
+        self.lost_reason = Some(reason.clone());
+        if tell {
+            self.events.push_back(Event::ConnectionLost { reason });
+        }
+    }
+
+    /// The peer closed (RFC 9000 section 10.2.2).
+    pub(crate) fn on_peer_close(&mut self, now: Instant, close: Result<ApplicationClose, ConnectionClose>) {
+        let reason = match close {
+            Ok(close) => ConnectionError::ApplicationClosed(close),
+            Err(close) => ConnectionError::ConnectionClosed(close),
+        };
+        self.drain(now, reason);
+    }
+
+    /// Nothing is sent any more; datagrams on their way still find us for three PTOs.
+    pub(crate) fn drain(&mut self, now: Instant, reason: ConnectionError) {
+        let was_alive = self.state.is_alive();
+        self.state.drain(now + 3 * self.largest_pto());
+        self.close_due = PathSet::EMPTY;
+        if was_alive {
+            self.lost_reason = Some(reason.clone());
+            self.events.push_back(Event::ConnectionLost { reason });
+        }
+    }
+
+    /// Over at once: idle timeout, or the closing period has passed.
+    pub(crate) fn end(&mut self, reason: Option<ConnectionError>) {
+        if let Some(reason) = reason {
+            self.lost_reason = Some(reason.clone());
+            self.events.push_back(Event::ConnectionLost { reason });
+        }
+        if self.state.end() {
+            self.endpoint_events.push_back(EndpointEvent::Drained);
+        }
+    }
+
+    /// A packet came while closing: answer it, ever more rarely (RFC 9000 section 10.2.1).
+    pub(crate) fn on_received_while_closing(&mut self, path: mpquic_sched::PathIndex) {
+        self.received_since_close += 1;
+        if self.received_since_close.is_power_of_two() {
+            self.close_due.insert(path);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! What the progress of TLS means for the connection: parameters, keys dropped, confirmation, the
+//! extension negotiated; does not touch packets.
+
+use std::time::Instant;
+
+use quinn_proto::Side;
+
+use super::{Connection, Event};
+use crate::endpoint::EndpointEvent;
+use crate::handshake::{Level, Progress};
+use crate::path::PathLimits;
+use crate::transport_parameters::TransportParameters;
+use crate::{PathEvent, PathId, TransportError};
+
+impl Connection {
+    /// A CRYPTO frame.
+    pub(crate) fn on_crypto(
+        &mut self,
+        now: Instant,
+        level: Level,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
+        let progress = self.handshake.on_crypto(level, offset, data)?;
+        self.read_parameters()?;
+        self.on_progress(now, progress)
+    }
+
+    fn on_progress(&mut self, now: Instant, progress: Progress) -> Result<(), TransportError> {
+        if progress.complete {
+            if !self.peer_known {
+                // RFC 9001 section 8.2.
+                return Err(TransportError::crypto(
+                    109,
+                    "the peer sent no transport parameters",
+                ));
+            }
+            self.state.establish();
+            self.events.push_back(Event::Connected);
+            self.start_multipath()?;
+            if self.side == Side::Server {
+                // RFC 9001 section 4.1.2: for a server, complete is confirmed.
+                self.handshake_done_pending = true;
+                self.confirm(now);
+            }
+            self.issue_cids();
+            self.events
+                .push_back(Event::Path(PathEvent::Opened { id: PathId::ZERO }));
+            self.tell_scheduler_of_first_path(now);
+        }
+        if (progress.handshake_keys || progress.one_rtt_keys || progress.complete)
+            && !self.handshake.undecryptable.is_empty()
+        {
+            self.retry_undecryptable(now);
+        }
+        Ok(())
+    }
+
+    /// Reads the peer's transport parameters as soon as TLS has them.
+    fn read_parameters(&mut self) -> Result<(), TransportError> {
+        if self.peer_known {
+            return Ok(());
+        }
+        let Some(encoded) = self.handshake.peer_parameters() else {
+            return Ok(());
+        };
+        let peer = TransportParameters::decode(!self.side, encoded)?;
+        let remote_scid = self.remote_cids.active(PathId::ZERO);
+        let original = (self.side == Side::Client).then_some(&self.original_dcid);
+        peer.validate_cids(remote_scid.as_ref(), original, None)?;
+        if peer.initial_max_path_id.is_some() && remote_scid.is_some_and(|cid| cid.is_empty()) {
+            // RFC 10069, initial_max_path_id.
+            return Err(TransportError::protocol_violation(
+                "multipath with a zero-length connection ID",
+            ));
+        }
+        self.peer = peer;
+        self.peer_known = true;
+        if let Some(token) = self.peer.stateless_reset_token {
+            self.remote_cids.set_reset_token(token);
+            self.sync_reset_tokens(PathId::ZERO);
+        }
+        self.apply_stream_parameters();
+        self.events.push_back(Event::HandshakeDataReady);
+        Ok(())
+    }
+
+    /// RFC 10069: used once the handshake is complete, if both sides sent initial_max_path_id.
+    fn start_multipath(&mut self) -> Result<(), TransportError> {
+        if self.config.max_paths > 1 {
+            if let Some(remote) = self.peer.initial_max_path_id {
+                self.path_limits = Some(PathLimits::new(self.config.max_paths - 1, remote));
+            }
+        }
+        Ok(())
+    }
+
+    /// The path ID that goes into the nonce of 1-RTT packets: none without the extension.
+    pub(crate) fn nonce_path(&self, id: PathId) -> Option<PathId> {
+        self.path_limits.is_some().then_some(id)
+    }
+
+    /// HANDSHAKE_DONE came.
+    pub(crate) fn on_handshake_done(&mut self, now: Instant) -> Result<(), TransportError> {
+        if self.side == Side::Server {
+            return Err(TransportError::protocol_violation(
+                "HANDSHAKE_DONE from a client",
+            ));
+        }
+        self.confirm(now);
+        Ok(())
+    }
+
+    /// RFC 9001 section 4.1.2.
+    fn confirm(&mut self, now: Instant) {
+        if self.confirmed {
+            return;
+        }
+        self.confirmed = true;
+        self.discard_level(now, Level::Handshake);
+        if let Some(path) = self.paths.get_mut(PathId::ZERO) {
+            // RFC 9002 section 6.2.1: the PTO starts afresh.
+            path.pto_count = 0;
+            path.network.validate();
+        }
+        self.events.push_back(Event::HandshakeConfirmed);
+        self.announce_available();
+    }
+
+    /// RFC 9001 section 4.9.1: a client drops Initial keys when it first sends a Handshake packet, a
+    /// server when it first processes one.
+    pub(crate) fn discard_level(&mut self, _now: Instant, level: Level) {
+        self.handshake.discard(level);
+        let slot = match level {
+            Level::Initial => 0,
+            Level::Handshake => 1,
+            Level::OneRtt => return,
+        };
+        if let Some(mut space) = self.levels[slot].take() {
+            // RFC 9002 section 6.4: packets of a dropped level leave the bytes in flight.
+            let mut dropped = std::mem::take(&mut self.lost_scratch);
+            space.drain_all(&mut dropped);
+            dropped.clear();
+            self.lost_scratch = dropped;
+            if let Some(path) = self.paths.get_mut(PathId::ZERO) {
+                path.pto_count = 0;
+            }
+        }
+        self.level_probes[slot] = 0;
+        if level == Level::Initial && self.side == Side::Server {
+            self.endpoint_events
+                .push_back(EndpointEvent::RetireCid(self.original_dcid));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The life of a path: opened by the client, accepted by the server, validated, abandoned, discarded
+//! (RFC 10069, path initiation and path close); builds no packets.
+
+use std::time::{Duration, Instant};
+
+use mpquic_sched::{PathEventKind, PathIndex, PathStatus, PathView};
+use quinn_proto::Side;
+
+use super::{CloseFrame, Connection, Event};
+use crate::cid::Active;
+use crate::endpoint::EndpointEvent;
+use crate::path::{Path, PathState, RetiredPath};
+use crate::space::PacketSpace;
+use crate::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, TransportError};
+
+/// PATH_CHALLENGEs on a path without an RTT sample are repeated no sooner than after this time.
+const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// An abandoned path whose peer never answers is forgotten after so many PTOs.
+const UNANSWERED_ABANDON_PTOS: u32 = 12;
+
+impl Connection {
+    /// Opens a path; on clients only, after the handshake is confirmed.
+    /// [`PathEvent::Opened`] follows when the peer's address is validated,
+    /// [`PathEvent::Abandoned`] if it cannot be.
+    ///
+    /// # Errors
+    ///
+    /// See [`PathError`]. If the peer's limit or its connection IDs stand in the way, the peer is
+    /// told, and [`PathEvent::Available`] follows when they no longer do.
+    pub fn open_path(&mut self, now: Instant, tuple: FourTuple) -> Result<PathId, PathError> {
+        if self.is_closed() {
+            return Err(PathError::Closed);
+        }
+        if self.side == Side::Server {
+            return Err(PathError::ServerSide);
+        }
+        if !self.confirmed {
+            return Err(PathError::HandshakeIncomplete);
+        }
+        let Some(limits) = &mut self.path_limits else {
+            return Err(PathError::MultipathNotNegotiated);
+        };
+        let open = self.paths.open_count();
+        if open >= self.config.max_paths as usize {
+            return Err(PathError::TooManyPaths(open));
+        }
+        let usable = limits.usable_max();
+        let Some(id) = self.paths.next_unused(usable) else {
+            limits.note_blocked();
+            return Err(PathError::NoPathIdLeft { limit: usable });
+        };
+        if self.remote_cids.active(id).is_none() {
+            limits.note_cids_blocked(id);
+            return Err(PathError::NoCidAvailable { path: id });
+        }
+        let interval = self.challenge_interval();
+        let path = self
+            .add_path(now, id, tuple)
+            .ok_or(PathError::TooManyPaths(open))?;
+        path.network.start_challenge(interval);
+        // A client may send before the peer's address is validated; only data waits for that.
+        path.network.on_received(usize::MAX / 8);
+        self.sync_reset_tokens(id);
+        self.issue_cids();
+        Ok(id)
+    }
+
+    /// A packet on a path ID that was not used before decrypted: on servers, the client opens it.
+    /// `None` if there is no room for it, or this side is the client, whose peer opens no paths.
+    pub(crate) fn accept_path(&mut self, now: Instant, id: PathId, tuple: FourTuple) -> Option<()> {
+        if self.side == Side::Client || self.path_limits.is_none() || !self.state.is_established() {
+            return None;
+        }
+        let interval = self.challenge_interval();
+        let path = self.add_path(now, id, tuple)?;
+        path.network.start_challenge(interval);
+        self.sync_reset_tokens(id);
+        self.issue_cids();
+        Some(())
+    }
+
+    fn challenge_interval(&self) -> Duration {
+        self.largest_pto().max(MIN_CHALLENGE_INTERVAL)
+    }
+
+    fn add_path(&mut self, now: Instant, id: PathId, tuple: FourTuple) -> Option<&mut Path> {
+        let index = self.paths.free_slot()?;
+        let space = PacketSpace::new(&mut self.rng);
+        self.controller
+            .add_path(index, now, self.config.initial_mtu);
+        self.schedule.cursors.reset(index);
+        let path = Path::new(now, id, index, tuple, false, space, &self.config);
+        self.paths.insert(path);
+        self.tell_scheduler(now, id, index, PathEventKind::Opened);
+        self.paths.get_mut(id)
+    }
+
+    pub(crate) fn tell_scheduler_of_first_path(&mut self, now: Instant) {
+        if let Some(index) = self.paths.get(PathId::ZERO).map(|path| path.index) {
+            self.tell_scheduler(now, PathId::ZERO, index, PathEventKind::Opened);
+            self.tell_scheduler(now, PathId::ZERO, index, PathEventKind::Validated);
+        }
+    }
+
+    pub(crate) fn tell_scheduler(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        index: PathIndex,
+        kind: PathEventKind,
+    ) {
+        self.schedule
+            .on_path(&mpquic_sched::PathEvent::new(index, id.0, now, kind));
+    }
+
+    /// A PATH_RESPONSE came on this path.
+    pub(crate) fn on_path_response(&mut self, now: Instant, id: PathId, token: u64) {
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        if !path.network.on_response(token) {
+            return;
+        }
+        let index = path.index;
+        self.events.push_back(Event::Path(PathEvent::Opened { id }));
+        self.tell_scheduler(now, id, index, PathEventKind::Validated);
+    }
+
+    /// PATH_ABANDON came.
+    pub(crate) fn on_path_abandon(
+        &mut self,
+        now: Instant,
+        id: u64,
+        error_code: PathErrorCode,
+    ) -> Result<(), TransportError> {
+        let until = now + 3 * self.largest_pto();
+        let id = match self.path_of_frame(Some(id))? {
+            PathState::BeyondLimit => return Err(super::cids::beyond_limit()),
+            PathState::Abandoned(None) => return Ok(()),
+            PathState::Abandoned(Some(retired)) => {
+                if !retired.peer_abandoned {
+                    retired.peer_abandoned = true;
+                    // RFC 10069, path close: kept for 3 PTO after the frame was received.
+                    retired.discard_at = until;
+                }
+                return Ok(());
+            }
+            PathState::NeverOpened(id) => id,
+            PathState::Open(path) => path.id,
+        };
+        let last = self.paths.open_count() == 1 && self.paths.get(id).is_some();
+        self.abandon_path(now, id, error_code, true);
+        if last {
+            // RFC 10069, path close: the only open path is gone.
+            let close = CloseFrame::Transport(TransportError::new(
+                quinn_proto::TransportErrorCode::NO_ERROR,
+                "the last path was abandoned",
+            ));
+            self.start_closing(now, close, true);
+        }
+        Ok(())
+    }
+
+    /// Ends a path ID, opened or not. Its data in flight goes back to the queues.
+    pub(crate) fn abandon_path(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        error_code: PathErrorCode,
+        by_peer: bool,
+    ) {
+        let pto = self.largest_pto();
+        let space = match self.paths.take(id) {
+            Some(mut path) => {
+                self.rehome(now, &mut path);
+                self.controller.remove_path(path.index);
+                self.schedule.views[path.index.get()] = PathView::closed(path.index);
+                self.schedule
+                    .copies
+                    .retain(|copy| copy.path != path.index);
+                self.tell_scheduler(now, id, path.index, PathEventKind::Abandoned);
+                path.space
+            }
+            None => {
+                self.paths.abandon_unused(id);
+                PacketSpace::new(&mut self.rng)
+            }
+        };
+        // RFC 10069, path close: the peer's connection IDs count as retired at once.
+        self.sync_tokens_of_abandoned(id);
+        let keep = if by_peer { 3 } else { UNANSWERED_ABANDON_PTOS };
+        let dropped = self.paths.retire(RetiredPath {
+            id,
+            space,
+            discard_at: now + keep * pto,
+            abandon_pending: true,
+            error_code,
+            peer_abandoned: by_peer,
+        });
+        if let Some(dropped) = dropped {
+            self.discard_path(dropped.id);
+        }
+        self.events.push_back(Event::Path(PathEvent::Abandoned {
+            id,
+            error_code,
+            by_peer,
+        }));
+        let max = self.config.max_paths - 1 + self.paths.abandoned_count();
+        if let Some(limits) = &mut self.path_limits {
+            limits.raise_local(max);
+        }
+        self.issue_cids();
+    }
+
+    fn sync_tokens_of_abandoned(&mut self, id: PathId) {
+        for (remote, token) in self.remote_cids.abandon(id) {
+            self.endpoint_events
+                .push_back(EndpointEvent::RemoveResetToken(remote, token));
+        }
+    }
+
+    /// Forgets what was kept of an abandoned path.
+    pub(crate) fn discard_path(&mut self, id: PathId) {
+        for cid in self.local_cids.drop_path(id) {
+            self.endpoint_events.push_back(EndpointEvent::RetireCid(cid));
+        }
+        self.events
+            .push_back(Event::Path(PathEvent::Discarded { id }));
+    }
+
+    /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP came. They may speak of path IDs that are not in
+    /// use yet: those are remembered when the path opens only if it is open; the sender repeats its
+    /// wish by status when it opens the path.
+    pub(crate) fn on_path_status(
+        &mut self,
+        now: Instant,
+        id: u64,
+        status: PathStatus,
+        seq: u64,
+    ) -> Result<(), TransportError> {
+        let (id, index, effective) = match self.path_of_frame(Some(id))? {
+            PathState::BeyondLimit => return Err(super::cids::beyond_limit()),
+            PathState::Abandoned(_) => return Ok(()),
+            PathState::NeverOpened(_) => return Ok(()),
+            PathState::Open(path) => {
+                if !path.status.on_remote(status, seq) {
+                    return Ok(());
+                }
+                (path.id, path.index, path.status.effective())
+            }
+        };
+        self.events
+            .push_back(Event::Path(PathEvent::RemoteStatus { id, status }));
+        self.tell_scheduler(now, id, index, PathEventKind::Status(effective));
+        Ok(())
+    }
+
+    /// Whether the path ID can carry packets: open, with a connection ID of the peer.
+    pub(crate) fn has_cid(&self, id: PathId) -> bool {
+        matches!(self.remote_cids.state(id), Active::Usable)
+    }
+}

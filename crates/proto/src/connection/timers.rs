@@ -1,0 +1,278 @@
+//! When to wake up and what to do then: idle, loss, probe, acknowledgement, validation, discard.
+//! Derived from the parts' state on each call, so no timer can be orphaned.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::Side;
+
+use super::Connection;
+use crate::handshake::Level;
+use crate::path::ChallengeTimeout;
+use crate::recovery::pto_deadline;
+use crate::{ConnectionError, PathErrorCode, PathId};
+
+/// A suspect path is probed at least so often while another path carries the data: a path that
+/// comes back is found within this time and its round trip.
+const MAX_SUSPECT_PROBE_INTERVAL: Duration = Duration::from_millis(400);
+
+/// Probes sent when a PTO expires (RFC 9002 section 6.2.4).
+const PROBES_PER_PTO: u8 = 2;
+
+impl Connection {
+    /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        if self.state.is_drained() {
+            return None;
+        }
+        if let Some(until) = self.state.timer() {
+            return Some(until);
+        }
+        let mut next = self.idle_deadline();
+        let mut consider = |at: Option<Instant>| {
+            next = match (next, at) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        };
+        consider(self.handshake_pto_deadline());
+        for space in self.levels.iter().flatten() {
+            consider(space.loss_time());
+        }
+        for path in self.paths.iter() {
+            consider(path.space.loss_time());
+            consider(self.path_pto_deadline(path.id));
+            consider(path.space.acks.timer());
+            consider(path.network.challenge_timer());
+            consider(path.suspect.deadline());
+            consider(self.keep_alive_deadline(path.last_activity));
+        }
+        if self.state.is_established() && self.has_scheduled_data() {
+            for view in &self.schedule.views {
+                consider(view.next_release.filter(|_| view.open));
+            }
+            consider(self.schedule.timer(self.smallest_pto()));
+        }
+        for retired in self.paths.retired() {
+            consider(Some(retired.discard_at));
+            consider(retired.space.acks.timer());
+        }
+        next
+    }
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come; harmless if called early.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.state.is_drained() {
+            return;
+        }
+        if let Some(until) = self.state.timer() {
+            if until <= now {
+                self.end(None);
+            }
+            return;
+        }
+        if self.idle_deadline().is_some_and(|at| at <= now) {
+            // RFC 9000 section 10.1: silently.
+            self.end(Some(ConnectionError::TimedOut));
+            return;
+        }
+        self.handshake.on_timeout(now);
+        self.on_level_timeouts(now);
+        let ids: smallvec::SmallVec<[PathId; 16]> = self.paths.iter().map(|path| path.id).collect();
+        for id in ids {
+            self.on_path_timeouts(now, id);
+        }
+        let pto = self.smallest_pto();
+        self.schedule.on_timeout(now, pto);
+        while let Some(at) = self
+            .paths
+            .retired()
+            .iter()
+            .position(|retired| retired.discard_at <= now)
+        {
+            let retired = self.paths.retired_mut().remove(at);
+            self.discard_path(retired.id);
+        }
+    }
+
+    fn on_level_timeouts(&mut self, now: Instant) {
+        for level in [Level::Initial, Level::Handshake] {
+            let due = self
+                .level(level)
+                .and_then(|space| space.loss_time())
+                .is_some_and(|at| at <= now);
+            if due {
+                self.detect_level_losses(now, level);
+            }
+        }
+        if self.handshake_pto_deadline().is_some_and(|at| at <= now) {
+            self.on_handshake_pto();
+        }
+    }
+
+    fn on_path_timeouts(&mut self, now: Instant, id: PathId) {
+        let keep_alive = self
+            .paths
+            .get(id)
+            .and_then(|path| self.keep_alive_deadline(path.last_activity));
+        let pto = self.path_pto_deadline(id);
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        if keep_alive.is_some_and(|at| at <= now) {
+            path.ping = true;
+            path.last_activity = now;
+        }
+        if path.space.loss_time().is_some_and(|at| at <= now) {
+            self.detect_path_losses(now, id);
+        }
+        if pto.is_some_and(|at| at <= now) {
+            self.on_path_pto(now, id);
+        }
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        if path.suspect.deadline().is_some_and(|at| at <= now) && path.suspect.on_silence(now) {
+            self.on_suspect(now, id);
+        }
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        if path.network.on_challenge_timeout(now) == ChallengeTimeout::GiveUp {
+            // RFC 10069, path initiation: a path that cannot be validated is closed explicitly.
+            self.abandon_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR, false);
+        }
+    }
+
+    /// RFC 9002 section 6.2.4: a probe timeout of a path's packet number space.
+    fn on_path_pto(&mut self, now: Instant, id: PathId) {
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        path.pto_count = path.pto_count.saturating_add(1);
+        let index = path.index;
+        let newly_suspect = path.suspect.on_pto(now);
+        let elsewhere = self.has_other_usable(index);
+        if newly_suspect {
+            self.on_suspect(now, id);
+        }
+        if let Some(path) = self.paths.get_mut(id) {
+            // With the data on other paths, one small probe shows whether this one lives.
+            path.probes = if elsewhere { 1 } else { PROBES_PER_PTO };
+            if elsewhere {
+                path.ping = true;
+            }
+        }
+        if !elsewhere {
+            self.offer_in_flight(id, usize::from(PROBES_PER_PTO));
+        }
+    }
+
+    /// When the PTO of a path's 1-RTT space expires.
+    pub(crate) fn path_pto_deadline(&self, id: PathId) -> Option<Instant> {
+        let path = self.paths.get(id)?;
+        // RFC 9002 section 6.2.1: not before the handshake is confirmed.
+        if !self.confirmed || !path.space.has_ack_eliciting_in_flight() {
+            return None;
+        }
+        let deadline = pto_deadline(
+            &path.space,
+            &path.rtt,
+            self.peer_max_ack_delay(),
+            path.pto_count,
+        )?;
+        if path.suspect.is_suspect() && self.has_other_usable(path.index) {
+            let pto = path.pto(self.peer_max_ack_delay());
+            let latest = path.space.last_ack_eliciting_sent()? + pto.max(MAX_SUSPECT_PROBE_INTERVAL);
+            return Some(deadline.min(latest));
+        }
+        Some(deadline)
+    }
+
+    /// When the PTO of the Initial and Handshake spaces expires.
+    fn handshake_pto_deadline(&self) -> Option<Instant> {
+        let path = self.paths.get(PathId::ZERO)?;
+        if self.levels.iter().all(Option::is_none) {
+            return None;
+        }
+        // RFC 9002 section 6.2.2.1: a server at the amplification limit cannot send, and waits.
+        if path.network.budget() == 0 {
+            return None;
+        }
+        let earliest = self
+            .levels
+            .iter()
+            .flatten()
+            .filter(|space| space.has_ack_eliciting_in_flight())
+            .filter_map(|space| pto_deadline(space, &path.rtt, Duration::ZERO, path.pto_count))
+            .min();
+        if earliest.is_some() || self.side == Side::Server || self.confirmed {
+            return earliest;
+        }
+        // RFC 9002 section 6.2.2.1: a client keeps the PTO armed until its address is validated, so
+        // that a server at the amplification limit gets something to answer.
+        let backoff = 1u32 << path.pto_count.min(16);
+        Some(self.idle_since + path.pto(Duration::ZERO).saturating_mul(backoff))
+    }
+
+    fn on_handshake_pto(&mut self) {
+        let Some(path) = self.paths.get_mut(PathId::ZERO) else {
+            return;
+        };
+        path.pto_count = path.pto_count.saturating_add(1);
+        let mut probed = false;
+        for level in [Level::Initial, Level::Handshake] {
+            let slot = level as usize;
+            let Some(space) = self.levels[slot].as_ref() else {
+                continue;
+            };
+            if !space.has_ack_eliciting_in_flight() {
+                continue;
+            }
+            probed = true;
+            self.level_probes[slot] = PROBES_PER_PTO;
+            let stream = self.handshake.stream(level);
+            for (_, packet) in space.sent.iter() {
+                for frame in &packet.frames {
+                    if let crate::space::SentFrame::Crypto { start, end } = *frame {
+                        stream.on_lost(start, end);
+                    }
+                }
+            }
+        }
+        if !probed {
+            // Nothing in flight: RFC 9002 section 6.2.2.1, a Handshake packet if there are keys, else
+            // a padded Initial.
+            let slot = usize::from(self.handshake.handshake.is_some());
+            self.level_probes[slot] = 1;
+            // The next deadline counts from here.
+            self.eliciting_since_received = true;
+        }
+    }
+
+    /// RFC 9000 section 10.1: the smaller of both sides' timeouts, at least three PTOs.
+    fn idle_deadline(&self) -> Option<Instant> {
+        let local = self.config.max_idle_timeout;
+        let remote = (self.peer.max_idle_timeout_ms != 0)
+            .then(|| Duration::from_millis(self.peer.max_idle_timeout_ms));
+        let timeout = match (local, remote) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b)?,
+        };
+        Some(self.idle_since + timeout.max(3 * self.largest_pto()))
+    }
+
+    fn keep_alive_deadline(&self, last: Instant) -> Option<Instant> {
+        let interval = self.config.keep_alive_interval?;
+        self.state.is_established().then(|| last + interval)
+    }
+
+    pub(crate) fn smallest_pto(&self) -> Duration {
+        let delay = self.peer_max_ack_delay();
+        self.paths
+            .iter()
+            .filter(|path| path.network.is_validated())
+            .map(|path| path.pto(delay))
+            .min()
+            .unwrap_or(3 * self.config.initial_rtt)
+    }
+}

@@ -1,0 +1,206 @@
+//! The CRYPTO stream of one encryption level, both directions (RFC 9000 section 7); knows no TLS.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::frame::{crypto_header_size, encode_crypto_header};
+use crate::frame::writer::FrameWriter;
+use crate::space::SentFrame;
+use crate::{TransportError, limits};
+
+/// The bytes sent and received at one level. Small: kept until the level is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct CryptoStream {
+    out: Vec<u8>,
+    /// What to send, for the first time or again.
+    pending: VecDeque<Range<u64>>,
+    /// What was acknowledged, ascending and disjoint.
+    acked: Vec<Range<u64>>,
+    /// Bytes handed to TLS so far.
+    read: u64,
+    /// Received bytes from `read` on; bytes in no range of `ranges` are not there yet.
+    buffer: Vec<u8>,
+    /// Received and not read, ascending, disjoint and not adjacent.
+    ranges: Vec<Range<u64>>,
+}
+
+impl CryptoStream {
+    /// Queues bytes from TLS.
+    pub(crate) fn write(&mut self, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        let start = self.out.len() as u64;
+        self.out.extend_from_slice(data);
+        self.pending.push_back(start..self.out.len() as u64);
+    }
+
+    pub(crate) fn can_send(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Writes CRYPTO frames while there is room.
+    pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>) {
+        while let Some(range) = self.pending.front().cloned() {
+            let want = (range.end - range.start) as usize;
+            let room = w.remaining();
+            let header = crypto_header_size(range.start, want);
+            // A frame of fewer than 8 bytes of data is not worth its header.
+            if room < header + want.min(8) {
+                return;
+            }
+            let len = want.min(room - header);
+            let end = range.start + len as u64;
+            encode_crypto_header(w.buf, range.start, len);
+            w.buf
+                .extend_from_slice(&self.out[range.start as usize..end as usize]);
+            w.record(SentFrame::Crypto {
+                start: range.start,
+                end,
+            });
+            self.pending.pop_front();
+            if end < range.end {
+                self.pending.push_front(end..range.end);
+            }
+        }
+    }
+
+    pub(crate) fn on_acked(&mut self, start: u64, end: u64) {
+        insert(&mut self.acked, start..end);
+        self.pending
+            .retain(|range| !(start <= range.start && range.end <= end));
+    }
+
+    /// Queues the bytes again unless they were acknowledged or are queued already.
+    pub(crate) fn on_lost(&mut self, start: u64, end: u64) {
+        let covers = |range: &Range<u64>| range.start <= start && end <= range.end;
+        if !self.acked.iter().any(covers) && !self.pending.iter().any(covers) {
+            self.pending.push_front(start..end);
+        }
+    }
+
+    /// Whether everything written was acknowledged.
+    pub(crate) fn is_fully_acked(&self) -> bool {
+        let len = self.out.len() as u64;
+        len == 0 || self.acked.first().is_some_and(|range| *range == (0..len))
+    }
+
+    /// Takes in a CRYPTO frame.
+    pub(crate) fn on_frame(&mut self, offset: u64, data: &[u8]) -> Result<(), TransportError> {
+        let end = offset + data.len() as u64;
+        // RFC 9000 section 7.5: at least 4096 bytes must be buffered; we take more.
+        if end > self.read + limits::MAX_CRYPTO_BUFFER {
+            return Err(TransportError::crypto_buffer_exceeded(
+                "CRYPTO data too far ahead",
+            ));
+        }
+        let start = offset.max(self.read);
+        if start >= end {
+            return Ok(());
+        }
+        let at = (start - self.read) as usize;
+        let until = (end - self.read) as usize;
+        if self.buffer.len() < until {
+            self.buffer.resize(until, 0);
+        }
+        self.buffer[at..until].copy_from_slice(&data[(start - offset) as usize..]);
+        insert(&mut self.ranges, start..end);
+        if self.ranges.len() > limits::MAX_CRYPTO_GAPS {
+            return Err(TransportError::crypto_buffer_exceeded(
+                "too many gaps in CRYPTO data",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Hands the bytes that follow what was read so far to `consume`, if there are any.
+    pub(crate) fn read<E>(
+        &mut self,
+        consume: impl FnOnce(&[u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let Some(first) = self.ranges.first() else {
+            return Ok(false);
+        };
+        if first.start != self.read {
+            return Ok(false);
+        }
+        let len = (first.end - self.read) as usize;
+        self.read = first.end;
+        self.ranges.remove(0);
+        let result = consume(&self.buffer[..len]);
+        self.buffer.drain(..len);
+        result.map(|()| true)
+    }
+}
+
+/// Adds a range to a list of ascending, disjoint, non-adjacent ranges.
+fn insert(ranges: &mut Vec<Range<u64>>, new: Range<u64>) {
+    let from = ranges.partition_point(|range| range.end < new.start);
+    let to = ranges.partition_point(|range| range.start <= new.end);
+    if from == to {
+        ranges.insert(from, new);
+        return;
+    }
+    let merged = ranges[from].start.min(new.start)..ranges[to - 1].end.max(new.end);
+    ranges[from] = merged;
+    ranges.drain(from + 1..to);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(stream: &mut CryptoStream) -> Vec<u8> {
+        let mut all = Vec::new();
+        stream
+            .read(|data| {
+                all.extend_from_slice(data);
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+        all
+    }
+
+    #[test]
+    fn reassembles_out_of_order_and_overlapping() {
+        let mut stream = CryptoStream::default();
+        stream.on_frame(5, b"fgh").unwrap();
+        assert!(read(&mut stream).is_empty());
+        stream.on_frame(0, b"abc").unwrap();
+        assert_eq!(read(&mut stream), b"abc");
+        stream.on_frame(1, b"bcdef").unwrap();
+        assert_eq!(read(&mut stream), b"defgh");
+        stream.on_frame(0, b"abc").unwrap();
+        assert!(read(&mut stream).is_empty());
+    }
+
+    #[test]
+    fn caps_hold() {
+        let mut stream = CryptoStream::default();
+        assert!(stream.on_frame(1 << 20, b"x").is_err());
+        let mut refused = false;
+        for i in 1..1000 {
+            refused |= stream.on_frame(i * 2, b"x").is_err();
+        }
+        assert!(refused);
+        assert!(stream.ranges.len() <= limits::MAX_CRYPTO_GAPS + 1);
+    }
+
+    #[test]
+    fn lost_data_is_sent_again_and_acked_data_is_not() {
+        let mut stream = CryptoStream::default();
+        stream.write(&[7; 100]);
+        let mut buf = Vec::new();
+        let mut w = FrameWriter::new(&mut buf, 1000);
+        stream.fill(&mut w);
+        assert_eq!(w.frames[..], [SentFrame::Crypto { start: 0, end: 100 }]);
+        assert!(!stream.can_send());
+        stream.on_lost(0, 100);
+        stream.on_lost(0, 100);
+        assert_eq!(stream.pending.len(), 1);
+        stream.on_acked(0, 100);
+        assert!(!stream.can_send() && stream.is_fully_acked());
+        stream.on_lost(0, 100);
+        assert!(!stream.can_send());
+    }
+}

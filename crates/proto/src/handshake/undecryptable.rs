@@ -1,0 +1,42 @@
+//! Packets that came before their keys (RFC 9001 section 5.7), bounded; decrypts nothing.
+
+use bytes::BytesMut;
+use quinn_proto::EcnCodepoint;
+
+use super::Level;
+use crate::{FourTuple, limits};
+
+/// One packet, headers still protected.
+#[derive(Debug)]
+pub(crate) struct Buffered {
+    pub(crate) level: Level,
+    pub(crate) network_path: FourTuple,
+    pub(crate) ecn: Option<EcnCodepoint>,
+    pub(crate) packet: BytesMut,
+}
+
+/// The packets kept.
+#[derive(Debug, Default)]
+pub(crate) struct Undecryptable(Vec<Buffered>);
+
+impl Undecryptable {
+    /// Keeps a packet, unless too many are kept already.
+    pub(crate) fn push(&mut self, packet: Buffered) {
+        if self.0.len() < limits::MAX_UNDECRYPTABLE_PACKETS {
+            self.0.push(packet);
+        }
+    }
+
+    /// Takes out the packets of a level, oldest first.
+    pub(crate) fn take(&mut self, level: Level) -> Vec<Buffered> {
+        let (taken, kept) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|packet| packet.level == level);
+        self.0 = kept;
+        taken
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

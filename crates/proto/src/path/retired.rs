@@ -1,0 +1,21 @@
+//! What is kept of an abandoned path for three PTOs (RFC 10069, path close): enough to acknowledge
+//! stragglers and not to answer them with stateless resets; nothing is sent on it.
+
+use std::time::Instant;
+
+use crate::space::PacketSpace;
+use crate::{PathErrorCode, PathId};
+
+/// An abandoned path on its way out.
+pub(crate) struct RetiredPath {
+    pub(crate) id: PathId,
+    /// Still takes packets, and owes acknowledgements for them, which travel on other paths.
+    pub(crate) space: PacketSpace,
+    /// When the rest is forgotten; set once the peer has abandoned the path too, or as a fallback.
+    pub(crate) discard_at: Instant,
+    /// Our PATH_ABANDON is to be sent (again).
+    pub(crate) abandon_pending: bool,
+    pub(crate) error_code: PathErrorCode,
+    /// The peer's PATH_ABANDON has come.
+    pub(crate) peer_abandoned: bool,
+}

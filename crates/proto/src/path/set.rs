@@ -1,0 +1,220 @@
+//! All paths of a connection: slots of open ones, abandoned ones on their way out, and the memory of
+//! which path IDs were ever used; sends and receives nothing.
+
+use mpquic_sched::{MAX_PATHS, PathIndex};
+
+use super::{Path, RetiredPath};
+use crate::{PathId, limits};
+
+/// What a path ID in a frame or packet means. Every handler answers all four.
+pub(crate) enum PathState<'a> {
+    /// Allowed, and no path yet.
+    NeverOpened(PathId),
+    /// Open.
+    Open(&'a mut Path),
+    /// Abandoned; its remains, if they are still kept.
+    Abandoned(Option<&'a mut RetiredPath>),
+    /// Above the limit that we announced: a PROTOCOL_VIOLATION (RFC 10069, new frames).
+    BeyondLimit,
+}
+
+/// The paths.
+pub(crate) struct Paths {
+    slots: Vec<Option<Path>>,
+    retired: Vec<RetiredPath>,
+    /// Abandoned path IDs: ascending, disjoint, non-adjacent ranges, bounds included.
+    abandoned: Vec<(u32, u32)>,
+    abandoned_count: u32,
+    largest_used: PathId,
+    open: usize,
+}
+
+impl Paths {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: (0..MAX_PATHS).map(|_| None).collect(),
+            retired: Vec::new(),
+            abandoned: Vec::new(),
+            abandoned_count: 0,
+            largest_used: PathId::ZERO,
+            open: 0,
+        }
+    }
+
+    /// The lowest free slot.
+    pub(crate) fn free_slot(&self) -> Option<PathIndex> {
+        self.slots
+            .iter()
+            .position(Option::is_none)
+            .and_then(PathIndex::new)
+    }
+
+    /// Puts an open path into its slot, which must be free.
+    pub(crate) fn insert(&mut self, path: Path) -> &mut Path {
+        self.largest_used = self.largest_used.max(path.id);
+        self.open += 1;
+        let slot = &mut self.slots[path.index.get()];
+        debug_assert!(slot.is_none());
+        slot.insert(path)
+    }
+
+    /// Number of open paths.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open
+    }
+
+    pub(crate) fn largest_used(&self) -> PathId {
+        self.largest_used
+    }
+
+    /// How many path IDs were abandoned over the connection's life.
+    pub(crate) fn abandoned_count(&self) -> u32 {
+        self.abandoned_count
+    }
+
+    pub(crate) fn is_abandoned(&self, id: PathId) -> bool {
+        let at = self.abandoned.partition_point(|range| range.1 < id.0);
+        self.abandoned.get(at).is_some_and(|range| range.0 <= id.0)
+    }
+
+    fn mark_abandoned(&mut self, id: PathId) {
+        if self.is_abandoned(id) {
+            return;
+        }
+        self.abandoned_count += 1;
+        let at = self.abandoned.partition_point(|range| range.1 < id.0);
+        let joins_left = at > 0 && self.abandoned[at - 1].1 + 1 == id.0;
+        let joins_right = self
+            .abandoned
+            .get(at)
+            .is_some_and(|range| range.0 == id.0 + 1);
+        match (joins_left, joins_right) {
+            (true, true) => {
+                self.abandoned[at - 1].1 = self.abandoned[at].1;
+                self.abandoned.remove(at);
+            }
+            (true, false) => self.abandoned[at - 1].1 = id.0,
+            (false, true) => self.abandoned[at].0 = id.0,
+            (false, false) => self.abandoned.insert(at, (id.0, id.0)),
+        }
+    }
+
+    /// What this path ID means, if IDs up to `max` are allowed.
+    pub(crate) fn state(&mut self, id: u64, max: u32) -> PathState<'_> {
+        let Ok(id) = u32::try_from(id) else {
+            return PathState::BeyondLimit;
+        };
+        if id > max {
+            return PathState::BeyondLimit;
+        }
+        let id = PathId(id);
+        if self.is_abandoned(id) {
+            let retired = self.retired.iter_mut().find(|path| path.id == id);
+            return PathState::Abandoned(retired);
+        }
+        match self.slots.iter_mut().flatten().find(|path| path.id == id) {
+            Some(path) => PathState::Open(path),
+            None => PathState::NeverOpened(id),
+        }
+    }
+
+    pub(crate) fn get(&self, id: PathId) -> Option<&Path> {
+        self.slots.iter().flatten().find(|path| path.id == id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        self.slots.iter_mut().flatten().find(|path| path.id == id)
+    }
+
+    pub(crate) fn at(&self, index: PathIndex) -> Option<&Path> {
+        self.slots[index.get()].as_ref()
+    }
+
+    pub(crate) fn at_mut(&mut self, index: PathIndex) -> Option<&mut Path> {
+        self.slots[index.get()].as_mut()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.slots.iter().flatten()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// Takes an open path out of its slot; its ID counts as abandoned from here on.
+    pub(crate) fn take(&mut self, id: PathId) -> Option<Path> {
+        let slot = self
+            .slots
+            .iter_mut()
+            .find(|slot| slot.as_ref().is_some_and(|path| path.id == id))?;
+        let path = slot.take();
+        self.open -= 1;
+        self.mark_abandoned(id);
+        path
+    }
+
+    /// Abandons a path ID on which no path was opened.
+    pub(crate) fn abandon_unused(&mut self, id: PathId) {
+        self.largest_used = self.largest_used.max(id);
+        self.mark_abandoned(id);
+    }
+
+    /// Keeps the remains of an abandoned path. Over the cap, the oldest go: they are returned.
+    pub(crate) fn retire(&mut self, path: RetiredPath) -> Option<RetiredPath> {
+        self.retired.push(path);
+        (self.retired.len() > limits::MAX_ABANDONED_PATHS).then(|| self.retired.remove(0))
+    }
+
+    pub(crate) fn retired(&self) -> &[RetiredPath] {
+        &self.retired
+    }
+
+    pub(crate) fn retired_mut(&mut self) -> &mut Vec<RetiredPath> {
+        &mut self.retired
+    }
+
+    /// The lowest path ID up to `max` that was never used.
+    pub(crate) fn next_unused(&self, max: PathId) -> Option<PathId> {
+        (0..=max.0)
+            .map(PathId)
+            .find(|id| !self.is_abandoned(*id) && self.get(*id).is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn abandoned_ids_are_remembered(ids in proptest::collection::vec(0u32..64, 0..80)) {
+            let mut paths = Paths::new();
+            let mut model = std::collections::BTreeSet::new();
+            for id in ids {
+                paths.abandon_unused(PathId(id));
+                model.insert(id);
+            }
+            for id in 0..70 {
+                prop_assert_eq!(paths.is_abandoned(PathId(id)), model.contains(&id));
+            }
+            prop_assert_eq!(paths.abandoned_count() as usize, model.len());
+            for pair in paths.abandoned.windows(2) {
+                prop_assert!(pair[0].1 + 1 < pair[1].0);
+            }
+        }
+    }
+
+    #[test]
+    fn four_states() {
+        let mut paths = Paths::new();
+        paths.abandon_unused(PathId(2));
+        assert!(matches!(paths.state(1, 3), PathState::NeverOpened(PathId(1))));
+        assert!(matches!(paths.state(2, 3), PathState::Abandoned(None)));
+        assert!(matches!(paths.state(4, 3), PathState::BeyondLimit));
+        assert!(matches!(paths.state(1 << 40, u32::MAX), PathState::BeyondLimit));
+        assert_eq!(paths.next_unused(PathId(3)), Some(PathId(0)));
+    }
+}

@@ -1,0 +1,251 @@
+//! Frame to owner: one line per frame; holds no state and takes no decision of its own.
+
+use mpquic_sched::PathStatus;
+use quinn_proto::ConnectionId;
+
+use super::Arrival;
+use crate::connection::{CloseFrame, Connection, Event};
+use crate::frame::{Frame, FrameIter};
+use crate::handshake::Level;
+use crate::packet::PacketType;
+use crate::path::PathState;
+use crate::{PathId, TransportError};
+
+impl Connection {
+    /// The frames of an Initial or Handshake packet.
+    pub(super) fn on_level_payload(
+        &mut self,
+        arrival: Arrival,
+        level: Level,
+        number: u64,
+        payload: &[u8],
+    ) -> Result<(), TransportError> {
+        let ty = match level {
+            Level::Initial => PacketType::Initial,
+            _ => PacketType::Handshake,
+        };
+        let now = arrival.now;
+        let mut ack_eliciting = false;
+        let mut any = false;
+        for frame in FrameIter::new(payload) {
+            let frame = frame?;
+            any = true;
+            let frame_type = frame.ty();
+            if !frame.allowed_in(ty) {
+                return Err(not_allowed().in_frame(frame_type));
+            }
+            ack_eliciting |= frame.is_ack_eliciting();
+            let result = match frame {
+                Frame::Padding | Frame::Ping => Ok(()),
+                Frame::Ack(ack) => self.on_level_ack(now, level, &ack),
+                Frame::Crypto(crypto) => self.on_crypto(now, level, crypto.offset, crypto.data),
+                Frame::ConnectionClose(close) => {
+                    self.on_peer_close(now, Err(close));
+                    return Ok(());
+                }
+                _ => Err(not_allowed()),
+            };
+            result.map_err(|error| error.in_frame(frame_type))?;
+        }
+        if !any {
+            return Err(empty());
+        }
+        if let Some(space) = self.level(level) {
+            space
+                .acks
+                .on_received(now, number, ack_eliciting, arrival.ecn, std::time::Duration::ZERO);
+        }
+        Ok(())
+    }
+
+    /// The frames of a 1-RTT packet on a path.
+    pub(super) fn on_path_payload(
+        &mut self,
+        arrival: Arrival,
+        id: PathId,
+        dcid: &ConnectionId,
+        number: u64,
+        payload: &[u8],
+    ) -> Result<(), TransportError> {
+        let now = arrival.now;
+        let mut ack_eliciting = false;
+        let mut any = false;
+        for frame in FrameIter::new(payload) {
+            let frame = frame?;
+            any = true;
+            ack_eliciting |= frame.is_ack_eliciting();
+            let frame_type = frame.ty();
+            self.on_frame(arrival, id, dcid, frame)
+                .map_err(|error| error.in_frame(frame_type))?;
+            if !self.state.is_alive() {
+                return Ok(());
+            }
+        }
+        if !any {
+            return Err(empty());
+        }
+        let max_ack_delay = self.config.max_ack_delay;
+        // A PATH_ABANDON among the frames may have moved the space.
+        let acks = match self.paths.state(id.0.into(), u32::MAX) {
+            PathState::Open(path) => {
+                path.last_activity = now;
+                &mut path.space.acks
+            }
+            PathState::Abandoned(Some(retired)) => &mut retired.space.acks,
+            _ => return Ok(()),
+        };
+        acks.on_received(now, number, ack_eliciting, arrival.ecn, max_ack_delay);
+        Ok(())
+    }
+
+    fn on_frame(
+        &mut self,
+        arrival: Arrival,
+        id: PathId,
+        dcid: &ConnectionId,
+        frame: Frame<'_>,
+    ) -> Result<(), TransportError> {
+        let now = arrival.now;
+        match frame {
+            Frame::Padding | Frame::Ping => {}
+            Frame::Ack(ack) => self.on_path_ack(now, &ack)?,
+            Frame::Crypto(crypto) => {
+                self.on_crypto(now, Level::OneRtt, crypto.offset, crypto.data)?;
+            }
+            Frame::Stream(stream) => {
+                let rtt = match self.paths.get_mut(id) {
+                    Some(path) => {
+                        path.counters.received_stream_bytes += stream.data.len() as u64;
+                        path.rtt.smoothed()
+                    }
+                    None => self.config.initial_rtt,
+                };
+                self.streams
+                    .on_stream(now, rtt, stream.id, stream.offset, stream.fin, stream.data)?;
+            }
+            Frame::ResetStream(reset) => {
+                self.streams
+                    .on_reset_stream(reset.id, reset.error_code, reset.final_size)?;
+            }
+            Frame::StopSending(stop) => self.streams.on_stop_sending(stop.id, stop.error_code)?,
+            Frame::MaxData(max) => self.streams.on_max_data(max.into_inner()),
+            Frame::MaxStreamData { id, offset } => self.streams.on_max_stream_data(id, offset)?,
+            Frame::MaxStreams { dir, count } => self.streams.on_max_streams(dir, count)?,
+            // RFC 9000 sections 19.12 and 19.14: of use for debugging only.
+            Frame::DataBlocked { .. } | Frame::StreamsBlocked { .. } => {}
+            Frame::StreamDataBlocked { id, .. } => self.streams.on_stream_data_blocked(id)?,
+            Frame::NewConnectionId(frame) => self.on_new_cid(&frame)?,
+            Frame::RetireConnectionId(frame) => self.on_retire_cid(&frame, dcid)?,
+            Frame::PathChallenge(token) => self.on_path_challenge(arrival, id, token),
+            Frame::PathResponse(token) => self.on_path_response(now, id, token),
+            Frame::HandshakeDone => self.on_handshake_done(now)?,
+            Frame::NewToken(_) => {
+                if self.side == quinn_proto::Side::Server {
+                    return Err(TransportError::protocol_violation("NEW_TOKEN from a client"));
+                }
+            }
+            Frame::Datagram(data) => {
+                if self.datagrams.on_datagram(data)? {
+                    self.events.push_back(Event::DatagramReceived);
+                }
+            }
+            Frame::ConnectionClose(close) => self.on_peer_close(now, Err(close)),
+            Frame::ApplicationClose(close) => self.on_peer_close(now, Ok(close)),
+            Frame::PathAbandon { path, error } => self.on_path_abandon(now, path, error)?,
+            Frame::PathStatusAvailable { path, seq } => {
+                self.on_path_status(now, path, PathStatus::Available, seq)?;
+            }
+            Frame::PathStatusBackup { path, seq } => {
+                self.on_path_status(now, path, PathStatus::Backup, seq)?;
+            }
+            Frame::MaxPathId(max) => self.on_max_path_id(max)?,
+            Frame::PathsBlocked(max) => self.on_paths_blocked(max)?,
+            Frame::PathCidsBlocked { path, next_seq } => {
+                self.on_path_cids_blocked(path, next_seq)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 9000 section 8.2.2: answered on the path where it came. One that came from another
+    /// address than the path's is not answered: the answer would go to the wrong place.
+    fn on_path_challenge(&mut self, arrival: Arrival, id: PathId, token: u64) {
+        if let Some(path) = self.paths.get_mut(id) {
+            if path.network.tuple.matches(&arrival.tuple) {
+                path.network.on_challenge(token);
+            }
+        }
+    }
+
+    fn on_max_path_id(&mut self, max: u64) -> Result<(), TransportError> {
+        let initial = self.peer.initial_max_path_id.unwrap_or(0);
+        let limits = self.path_limits.as_mut().ok_or_else(not_negotiated)?;
+        if limits.on_max_path_id(max, initial)? {
+            self.issue_cids();
+            self.announce_available();
+        }
+        Ok(())
+    }
+
+    fn on_paths_blocked(&self, max: u64) -> Result<(), TransportError> {
+        // Informational: the limit rises when a path is abandoned, not on request.
+        let limits = self.path_limits.as_ref().ok_or_else(not_negotiated)?;
+        limits.on_paths_blocked(max)
+    }
+
+    fn on_path_cids_blocked(&mut self, path: u64, next_seq: u64) -> Result<(), TransportError> {
+        let id = match self.path_of_frame(Some(path))? {
+            PathState::BeyondLimit => return Err(crate::connection::beyond_limit()),
+            PathState::Abandoned(_) => return Ok(()),
+            PathState::NeverOpened(id) => id,
+            PathState::Open(path) => path.id,
+        };
+        // RFC 10069, PATH_CIDS_BLOCKED.
+        if next_seq > self.local_cids.next_sequence(id) {
+            return Err(TransportError::protocol_violation(
+                "PATH_CIDS_BLOCKED expects a connection ID beyond the next",
+            ));
+        }
+        self.issue_cids();
+        Ok(())
+    }
+
+    /// A packet while we are closing: only a close of the peer's matters (RFC 9000 section 10.2.1).
+    pub(super) fn closing_packet(&mut self, arrival: Arrival, id: PathId, payload: &[u8]) {
+        for frame in FrameIter::new(payload) {
+            match frame {
+                Ok(Frame::ConnectionClose(_) | Frame::ApplicationClose(_)) => {
+                    let reason = match self.state.close_frame() {
+                        Some(CloseFrame::Transport(error)) => error.clone().into(),
+                        _ => crate::ConnectionError::LocallyClosed,
+                    };
+                    self.drain(arrival.now, reason);
+                    return;
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        let path = self
+            .paths
+            .get(id)
+            .or_else(|| self.paths.iter().next())
+            .map(|path| path.index);
+        if let Some(index) = path {
+            self.on_received_while_closing(index);
+        }
+    }
+}
+
+fn not_allowed() -> TransportError {
+    TransportError::protocol_violation("frame not allowed in this packet")
+}
+
+fn empty() -> TransportError {
+    // RFC 9000 section 12.4.
+    TransportError::protocol_violation("packet without frames")
+}
+
+fn not_negotiated() -> TransportError {
+    TransportError::protocol_violation("multipath frame without negotiation")
+}

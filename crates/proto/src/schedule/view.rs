@@ -1,0 +1,65 @@
+//! Fills a scheduler's view of a path from the path's state; decides nothing.
+
+use std::time::Instant;
+
+use mpquic_sched::PathView;
+
+use crate::congestion::Controller;
+use crate::path::Path;
+
+/// What the connection knows of a path beyond the path itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PathFacts {
+    /// Validated, with a connection ID of the peer, and data may flow at all.
+    pub(crate) usable: bool,
+    pub(crate) max_ack_delay: std::time::Duration,
+}
+
+/// Brings the view up to date. Called once per path and batch, and for the sending path once per
+/// packet: cheap.
+pub(crate) fn refresh(
+    view: &mut PathView,
+    path: &mut Path,
+    controller: &dyn Controller,
+    facts: PathFacts,
+    now: Instant,
+) {
+    let cwnd = controller.window(path.index);
+    let mtu = path.mtu.current();
+    let in_flight = path.space.bytes_in_flight();
+    let slow_start = controller.in_slow_start(path.index);
+    let window = in_flight + u64::from(mtu) <= cwnd;
+    let budget = path
+        .pacer
+        .budget(now, cwnd, path.rtt.smoothed(), mtu, slow_start);
+    let paced = budget >= u64::from(mtu);
+    view.id = path.id.0;
+    view.open = facts.usable;
+    view.can_send =
+        facts.usable && window && paced && path.network.budget() >= u64::from(mtu);
+    view.next_release = if window && !paced {
+        path.pacer
+            .next_release(now, cwnd, path.rtt.smoothed(), mtu, slow_start)
+    } else {
+        None
+    };
+    view.suspect = path.suspect.is_suspect();
+    view.status = path.status.effective();
+    view.smoothed_rtt = path.rtt.smoothed();
+    view.latest_rtt = path.rtt.latest();
+    view.min_rtt = path.rtt.min();
+    view.rtt_var = path.rtt.var();
+    view.pto = path.pto(facts.max_ack_delay);
+    view.pto_count = path.pto_count;
+    view.cwnd = cwnd;
+    view.in_flight = in_flight;
+    view.mtu = mtu;
+    view.sent_packets = path.counters.sent_packets;
+    view.lost_packets = path.counters.lost_packets;
+    view.retransmitted_packets = path.counters.retransmitted_packets;
+    view.delivered_bytes = path.counters.delivered_bytes;
+    view.delivery_rate = path.delivery.rate();
+    view.last_acked = path.last_acked;
+    view.last_sent = path.space.last_ack_eliciting_sent();
+    view.rtt_history = *path.rtt.history();
+}

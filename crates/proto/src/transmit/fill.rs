@@ -1,0 +1,267 @@
+//! Fills a 1-RTT packet: the owners of frames are asked in a fixed order; they choose what to write.
+
+use std::time::Instant;
+
+use mpquic_sched::{Data, PathIndex, PathStatus};
+use smallvec::SmallVec;
+
+use crate::connection::{ACK_DELAY_EXPONENT, Connection};
+use crate::frame::writer::FrameWriter;
+use crate::frame::{EcnCounts, Frame, encode_ack};
+use crate::handshake::Level;
+use crate::schedule::ReinjectCursors;
+use crate::space::{PacketSpace, SentFrame, StreamRange};
+use crate::PathId;
+
+/// Writes the acknowledgement that a space owes, if it owes one: ACK without a path, PATH_ACK with.
+pub(super) fn write_ack(
+    w: &mut FrameWriter<'_>,
+    space: &mut PacketSpace,
+    now: Instant,
+    path: Option<PathId>,
+    id: PathId,
+    exponent: u8,
+) {
+    if !space.acks.pending() {
+        return;
+    }
+    let Some(largest) = space.received.largest() else {
+        return;
+    };
+    let delay = space.acks.delay(now).as_micros() as u64 >> exponent;
+    let ecn = space.acks.ecn_counts().map(|(ect0, ect1, ce)| EcnCounts { ect0, ect1, ce });
+    let room = w.remaining();
+    let written = encode_ack(w.buf, path, delay, space.received.ranges(), ecn, room);
+    if written.is_some() {
+        space.acks.on_ack_sent();
+        w.record(SentFrame::Ack { path: id, largest });
+    }
+}
+
+/// Writes a small frame if it fits.
+fn write_small(w: &mut FrameWriter<'_>, frame: &Frame<'_>, record: SentFrame) -> bool {
+    if w.remaining() < frame.size() {
+        return false;
+    }
+    frame.encode(w.buf);
+    w.record(record);
+    true
+}
+
+impl Connection {
+    /// The acknowledgement of this path's own packets.
+    pub(super) fn fill_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, id: PathId) {
+        let wire = self.nonce_path(id);
+        if let Some(path) = self.paths.get_mut(id) {
+            write_ack(w, &mut path.space, now, wire, id, ACK_DELAY_EXPONENT);
+        }
+    }
+
+    /// Acknowledgements of paths that cannot carry their own: abandoned, or without a connection ID
+    /// (RFC 10069, handling PATH_ACK for abandoned paths).
+    pub(super) fn fill_foreign_acks(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
+        for retired in self.paths.retired_mut() {
+            let id = retired.id;
+            write_ack(w, &mut retired.space, now, Some(id), id, ACK_DELAY_EXPONENT);
+        }
+        if self.path_limits.is_none() {
+            return;
+        }
+        let mute: SmallVec<[PathId; 4]> = self
+            .paths
+            .iter()
+            .filter(|path| path.space.acks.pending() && self.remote_cids.active(path.id).is_none())
+            .map(|path| path.id)
+            .collect();
+        for id in mute {
+            self.fill_ack(w, now, id);
+        }
+    }
+
+    /// Whether control frames or datagrams wait to be scheduled.
+    pub(crate) fn has_control(&self) -> bool {
+        self.handshake_done_pending
+            || self.handshake.can_send(Level::OneRtt)
+            || self.local_cids.can_send()
+            || self.remote_cids.can_send()
+            || self.streams.can_send_control()
+            || self.datagrams.can_send()
+            || self.path_limits.as_ref().is_some_and(|limits| limits.can_send())
+            || self
+                .paths
+                .iter()
+                .any(|path| path.status.pending().is_some())
+            || self
+                .paths
+                .retired()
+                .iter()
+                .any(|path| path.abandon_pending || path.space.acks.pending())
+    }
+
+    /// Everything but stream data and datagrams, most urgent first.
+    pub(super) fn fill_control(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
+        if self.handshake_done_pending
+            && write_small(w, &Frame::HandshakeDone, SentFrame::HandshakeDone)
+        {
+            self.handshake_done_pending = false;
+        }
+        self.handshake.stream(Level::OneRtt).fill(w);
+        self.fill_path_frames(w);
+        self.fill_foreign_acks(w, now);
+        let multipath = self.path_limits.is_some();
+        if self.remote_cids.can_send() {
+            self.remote_cids.fill(w, multipath);
+        }
+        if self.local_cids.can_send() {
+            self.local_cids.fill(w, multipath);
+        }
+        if self.streams.can_send_control() {
+            self.streams.fill_control(w);
+        }
+    }
+
+    fn fill_path_frames(&mut self, w: &mut FrameWriter<'_>) {
+        for retired in self.paths.retired_mut() {
+            if retired.abandon_pending {
+                let frame = Frame::PathAbandon {
+                    path: retired.id.0.into(),
+                    error: retired.error_code,
+                };
+                if !write_small(w, &frame, SentFrame::PathAbandon(retired.id)) {
+                    return;
+                }
+                retired.abandon_pending = false;
+            }
+        }
+        for path in self.paths.iter_mut() {
+            if let Some((status, seq)) = path.status.pending() {
+                let id = path.id;
+                let frame = status_frame(id, status, seq);
+                let record = SentFrame::PathStatus {
+                    path: id,
+                    sequence: seq,
+                };
+                if !write_small(w, &frame, record) {
+                    return;
+                }
+                path.status.on_sent();
+            }
+        }
+        let Some(limits) = &mut self.path_limits else {
+            return;
+        };
+        // The largest of these takes 12 bytes: with less room, the next packet carries them.
+        if !limits.can_send() || w.remaining() < 16 {
+            return;
+        }
+        if let Some(max) = limits.take_max_path_id() {
+            write_small(w, &Frame::MaxPathId(max.into()), SentFrame::MaxPathId(max));
+        }
+        if w.remaining() < 16 {
+            return;
+        }
+        if let Some(max) = limits.take_paths_blocked() {
+            write_small(w, &Frame::PathsBlocked(max.into()), SentFrame::PathsBlocked(max));
+        }
+        if w.remaining() < 16 {
+            return;
+        }
+        if let Some(path) = limits.take_cids_blocked() {
+            let frame = Frame::PathCidsBlocked {
+                path: path.0.into(),
+                next_seq: self.remote_cids.next_expected(path),
+            };
+            write_small(w, &frame, SentFrame::PathCidsBlocked(path));
+        }
+    }
+
+    /// What the scheduler asked for. Returns whether stream data or datagrams were written.
+    pub(super) fn fill_data(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        data: Data,
+        index: PathIndex,
+    ) -> bool {
+        match data {
+            Data::Next => {
+                let before = w.buf.len();
+                if self.datagrams.can_send() {
+                    self.datagrams.fill(w);
+                }
+                let wrote = self.streams.fill(w, data, index);
+                wrote || w.buf.len() > before
+            }
+            Data::Stream(_) | Data::Ahead(_) => self.streams.fill(w, data, index),
+            Data::Unacked => self.fill_unacked(w, index),
+        }
+    }
+
+    /// Copies of the oldest data in flight elsewhere, as much as fits.
+    fn fill_unacked(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) -> bool {
+        let mut wrote = false;
+        while w.remaining() > MIN_COPY_ROOM {
+            let Some(candidate) = self.schedule.cursors.oldest(&self.paths, index) else {
+                break;
+            };
+            let before = w.buf.len();
+            let complete = self.fill_ranges(w, &candidate.ranges, index);
+            if w.buf.len() > before {
+                wrote = true;
+                self.totals.reinjected_bytes += (w.buf.len() - before) as u64;
+                self.mark_carried(candidate.source, candidate.packet, index);
+            }
+            if !complete {
+                break;
+            }
+            ReinjectCursors::advance(&mut self.schedule.cursors, index, &candidate);
+        }
+        wrote
+    }
+
+    /// Writes what is not acknowledged of these ranges; true if all of it fitted.
+    pub(super) fn fill_ranges(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        ranges: &[StreamRange],
+        index: PathIndex,
+    ) -> bool {
+        for range in ranges {
+            if w.remaining() <= MIN_COPY_ROOM {
+                return false;
+            }
+            if let Some(written) = self.streams.fill_range(w, range, index) {
+                w.mark_retransmission();
+                if written.end < range.end {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// A sent packet's data is on one more path now.
+    pub(super) fn mark_carried(&mut self, source: PathIndex, packet: u64, target: PathIndex) {
+        let Some(path) = self.paths.at_mut(source) else {
+            return;
+        };
+        if let Some(packet) = path.space.sent.get_mut(packet) {
+            for frame in &mut packet.frames {
+                if let SentFrame::Stream(range) = frame {
+                    range.carried.insert(target);
+                }
+            }
+        }
+    }
+}
+
+/// Less room than this is not worth a copy of stream data.
+const MIN_COPY_ROOM: usize = 40;
+
+fn status_frame(id: PathId, status: PathStatus, seq: u64) -> Frame<'static> {
+    let path = id.0.into();
+    match status {
+        PathStatus::Available => Frame::PathStatusAvailable { path, seq },
+        PathStatus::Backup => Frame::PathStatusBackup { path, seq },
+    }
+}
+

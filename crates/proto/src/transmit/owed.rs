@@ -1,0 +1,192 @@
+//! Packets that a path owes without being scheduled: challenges, answers, loss probes,
+//! acknowledgements, keep-alives, MTU probes; carries no new stream data but in loss probes.
+
+use std::time::Instant;
+
+use mpquic_sched::Data;
+use smallvec::SmallVec;
+
+use super::{MIN_INITIAL_DATAGRAM, PacketOrigin, Written};
+use crate::PathId;
+use crate::connection::Connection;
+use crate::frame::{Frame, types};
+use crate::ids::Transmit;
+use crate::space::SentFrame;
+
+impl Connection {
+    /// The next datagram that some path owes. Acknowledgements that could travel with data are left
+    /// to the scheduled packets first; `all` sends what is left of them.
+    pub(super) fn transmit_owed(
+        &mut self,
+        now: Instant,
+        buf: &mut Vec<u8>,
+        all: bool,
+    ) -> Option<Transmit> {
+        let ids: SmallVec<[PathId; 16]> = self
+            .paths
+            .iter()
+            .filter(|path| self.remote_cids.active(path.id).is_some())
+            .map(|path| path.id)
+            .collect();
+        for id in ids {
+            let Some(path) = self.paths.get(id) else {
+                continue;
+            };
+            let transmit = if path.network.challenge_due() || path.network.response_due() {
+                self.transmit_path_probe(now, id, buf)
+            } else if path.probes > 0 {
+                self.transmit_loss_probe(now, id, buf)
+            } else if path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)) {
+                self.transmit_ack(now, id, buf)
+            } else if path.ping && self.state.is_established() {
+                self.transmit_ping(now, id, buf)
+            } else if all && self.state.is_established() {
+                self.transmit_mtu_probe(now, id, buf)
+            } else {
+                None
+            };
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+        None
+    }
+
+    /// Whether a scheduled packet on this path is likely to follow at once.
+    fn data_will_carry_ack(&self, id: PathId) -> bool {
+        let Some(path) = self.paths.get(id) else {
+            return false;
+        };
+        self.paths.open_count() == 1
+            && self.state.is_established()
+            && path.network.is_validated()
+            && self.has_scheduled_data()
+            && path.space.bytes_in_flight() + u64::from(path.mtu.current())
+                <= self.controller.window(path.index)
+    }
+
+    /// PATH_CHALLENGE and PATH_RESPONSE, padded (RFC 9000 sections 8.2.1 and 8.2.2).
+    fn transmit_path_probe(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let start = buf.len();
+        let builder = self.start_packet(id, buf)?;
+        let token = rand::Rng::next_u64(&mut self.rng);
+        let mut w = builder.writer(buf);
+        let path = self.paths.get_mut(id)?;
+        if let Some(response) = path.network.next_response() {
+            Frame::PathResponse(response).encode(w.buf);
+            w.mark_ack_eliciting();
+        }
+        if path.network.challenge_due() && w.remaining() > 16 {
+            Frame::PathChallenge(token).encode(w.buf);
+            w.record(SentFrame::PathChallenge(token));
+            path.network.on_challenge_sent(now, token);
+        }
+        self.fill_ack(&mut w, now, id);
+        let written = Written::from(w);
+        let pad_to = start + MIN_INITIAL_DATAGRAM;
+        self.seal(now, id, builder, written, pad_to, buf, PacketOrigin::Owed)?;
+        self.finish_transmit(id, None, buf.len() - start, None)
+    }
+
+    /// RFC 9002 section 6.2.4: data if there is any, else a PING. With other paths to carry the
+    /// data, a PING is enough to learn whether this one lives.
+    fn transmit_loss_probe(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let start = buf.len();
+        let path = self.paths.get_mut(id)?;
+        path.probes -= 1;
+        path.ping = false;
+        let index = path.index;
+        let builder = self.start_packet(id, buf)?;
+        let mut w = builder.writer(buf);
+        self.fill_ack(&mut w, now, id);
+        if !self.has_other_usable(index) {
+            self.fill_control(&mut w, now);
+            if self.state.is_established() {
+                self.fill_data(&mut w, Data::Next, index);
+            }
+        }
+        if !w.is_ack_eliciting() {
+            w.buf.push(types::PING as u8);
+            w.mark_ack_eliciting();
+        }
+        let written = Written::from(w);
+        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Owed)?;
+        let ecn = self.paths.get(id)?.ecn.mark();
+        self.finish_transmit(id, ecn, buf.len() - start, None)
+    }
+
+    fn transmit_ack(&mut self, now: Instant, id: PathId, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let start = buf.len();
+        let builder = self.start_packet(id, buf)?;
+        let mut w = builder.writer(buf);
+        self.fill_ack(&mut w, now, id);
+        if w.frames.is_empty() {
+            builder.abort(buf);
+            return None;
+        }
+        let written = Written::from(w);
+        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Owed)?;
+        let ecn = self.paths.get(id)?.ecn.mark();
+        self.finish_transmit(id, ecn, buf.len() - start, None)
+    }
+
+    fn transmit_ping(&mut self, now: Instant, id: PathId, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let start = buf.len();
+        let builder = self.start_packet(id, buf)?;
+        if let Some(path) = self.paths.get_mut(id) {
+            path.ping = false;
+        }
+        let mut w = builder.writer(buf);
+        self.fill_ack(&mut w, now, id);
+        w.buf.push(types::PING as u8);
+        w.mark_ack_eliciting();
+        let written = Written::from(w);
+        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Owed)?;
+        self.finish_transmit(id, None, buf.len() - start, None)
+    }
+
+    /// RFC 8899: a PING padded to the size that is being tried.
+    fn transmit_mtu_probe(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let most = self.peer.max_udp_payload_size;
+        let path = self.paths.get_mut(id)?;
+        if !path.network.is_validated() || !self.confirmed {
+            return None;
+        }
+        let size = path.mtu.poll(now).filter(|size| u64::from(*size) <= most)?;
+        // A probe counts against the window like any packet (RFC 9000 section 14.4).
+        if path.space.bytes_in_flight() + u64::from(size) > self.controller.window(path.index) {
+            return None;
+        }
+        let start = buf.len();
+        let builder = self.start_packet_of(id, buf, Some(size.into()))?;
+        let mut w = builder.writer(buf);
+        w.buf.push(types::PING as u8);
+        w.mark_ack_eliciting();
+        let written = Written::from(w);
+        let pad_to = start + usize::from(size);
+        self.seal(now, id, builder, written, pad_to, buf, PacketOrigin::MtuProbe)?;
+        self.finish_transmit(id, None, buf.len() - start, None)
+    }
+
+    /// A packet with an ACK was taken back before it was sent.
+    pub(super) fn owe_ack_again(&mut self, id: PathId) {
+        if let Some(path) = self.paths.get_mut(id) {
+            path.space.acks.owe_again();
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Packets that the scheduler asked for, in batches of one path for segmentation offload, and their
+//! copies; the choice is the scheduler's.
+
+use std::time::Instant;
+
+use mpquic_sched::{Data, PathIndex, PathSet};
+use smallvec::SmallVec;
+
+use super::{PacketBuilder, PacketOrigin, SealKeys, Written};
+use crate::PathId;
+use crate::connection::Connection;
+use crate::ids::Transmit;
+use crate::schedule::{Copy, PathFacts, Planned, refresh};
+use crate::space::{SentFrame, StreamRange};
+
+impl Connection {
+    /// Whether there is anything that a scheduler could send.
+    pub(crate) fn has_scheduled_data(&self) -> bool {
+        let queue = self.streams.queue();
+        queue.unsent.min(queue.window_left) > 0
+            || queue.retransmittable > 0
+            || self.streams.has_pending_fin()
+            || self.has_control()
+    }
+
+    /// Brings the scheduler's view of the queue up to date: O(1) but for the head.
+    fn refresh_queue(&mut self) {
+        let counters = self.streams.queue();
+        let control = self.has_control();
+        let head = self.streams.head();
+        let queue = &mut self.schedule.queue;
+        queue.unsent = counters.unsent;
+        queue.retransmittable = counters.retransmittable;
+        queue.window_left = counters.window_left;
+        queue.out_of_order = counters.out_of_order;
+        queue.in_flight = counters.in_flight;
+        queue.control = control;
+        queue.head = head;
+    }
+
+    fn refresh_views(&mut self, now: Instant) {
+        let max_ack_delay = self.peer_max_ack_delay();
+        for path in self.paths.iter_mut() {
+            let usable =
+                path.network.is_validated() && self.remote_cids.active(path.id).is_some();
+            let facts = PathFacts {
+                usable,
+                max_ack_delay,
+            };
+            let view = &mut self.schedule.views[path.index.get()];
+            refresh(view, path, &*self.controller, facts, now);
+        }
+    }
+
+    fn refresh_view(&mut self, now: Instant, index: PathIndex) {
+        let max_ack_delay = self.peer_max_ack_delay();
+        if let Some(path) = self.paths.at_mut(index) {
+            let facts = PathFacts {
+                usable: true,
+                max_ack_delay,
+            };
+            let view = &mut self.schedule.views[index.get()];
+            refresh(view, path, &*self.controller, facts, now);
+        }
+    }
+
+    fn nothing_in_flight(&self) -> bool {
+        self.paths
+            .iter()
+            .all(|path| !path.space.has_ack_eliciting_in_flight())
+    }
+
+    pub(super) fn transmit_scheduled(
+        &mut self,
+        now: Instant,
+        max_datagrams: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let waiting = self.has_scheduled_data();
+        // A scheduler may want to reinject even if nothing waits.
+        if !waiting && self.streams.queue().in_flight == 0 {
+            return None;
+        }
+        self.refresh_views(now);
+        self.refresh_queue();
+        let mut planned = self.schedule.next(now, waiting && self.nothing_in_flight())?;
+        let id = self.paths.at(planned.path)?.id;
+        let index = planned.path;
+        let start = buf.len();
+        let mut segment = None;
+        let mut count = 0;
+        let max_datagrams = if self.config.segmentation_offload {
+            max_datagrams
+        } else {
+            1
+        };
+        loop {
+            if !waiting && planned.data != Data::Unacked {
+                break;
+            }
+            let Some(size) = self.build_scheduled(now, id, planned, buf) else {
+                break;
+            };
+            count += 1;
+            let full = *segment.get_or_insert(size);
+            self.refresh_view(now, index);
+            // RFC of the system's offload, not of QUIC: all datagrams of a batch but the last have
+            // the same size.
+            let mtu = usize::from(self.schedule.views[index.get()].mtu);
+            if size < full || full < mtu || count >= max_datagrams || !self.has_scheduled_data() {
+                break;
+            }
+            self.refresh_queue();
+            match self.schedule.next(now, false) {
+                Some(next) if next.path == index => planned = next,
+                Some(next) => {
+                    self.schedule.put_back(next);
+                    break;
+                }
+                None => break,
+            }
+        }
+        let size = buf.len() - start;
+        if size == 0 {
+            return None;
+        }
+        let ecn = self.paths.get(id)?.ecn.mark();
+        let segment_size = segment.filter(|segment| *segment < size);
+        self.finish_transmit(id, ecn, size, segment_size)
+    }
+
+    /// Builds one packet as planned; `None` if there was nothing of that kind to send.
+    fn build_scheduled(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        planned: Planned,
+        buf: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let start = buf.len();
+        let builder = self.start_packet(id, buf)?;
+        let mut w = builder.writer(buf);
+        self.fill_ack(&mut w, now, id);
+        self.fill_control(&mut w, now);
+        self.fill_data(&mut w, planned.data, planned.path);
+        if !w.is_ack_eliciting() {
+            // Only an ACK, or nothing: not what was asked for. The ACK stays owed.
+            let acked = !w.frames.is_empty();
+            builder.abort(buf);
+            if acked {
+                self.owe_ack_again(id);
+            }
+            return None;
+        }
+        let written = Written::from(w);
+        let ranges: SmallVec<[StreamRange; 2]> = if planned.copies.is_empty() {
+            SmallVec::new()
+        } else {
+            stream_ranges(&written.frames)
+        };
+        let number = builder.number;
+        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Decision(planned.number))?;
+        if !ranges.is_empty() {
+            self.plan_copies(planned, number, &ranges);
+        }
+        Some(buf.len() - start)
+    }
+
+    /// The same stream data goes on further paths too, as soon as they take it.
+    fn plan_copies(&mut self, planned: Planned, number: u64, ranges: &[StreamRange]) {
+        let others = planned.copies.difference(PathSet::only(planned.path));
+        for path in others.iter() {
+            let can_send = self
+                .schedule
+                .views
+                .get(path.get())
+                .is_some_and(|view| view.can_send);
+            if !can_send {
+                continue;
+            }
+            self.mark_carried(planned.path, number, path);
+            self.schedule.push_copy(Copy {
+                path,
+                ranges: SmallVec::from_slice(ranges),
+                decision: planned.number,
+            });
+        }
+    }
+
+    /// Sends the oldest copy whose path has room.
+    pub(super) fn transmit_copy(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        while let Some(copy) = self.schedule.copies.pop_front() {
+            let Some(id) = self.paths.at(copy.path).map(|path| path.id) else {
+                continue;
+            };
+            self.refresh_view(now, copy.path);
+            if !self.schedule.views[copy.path.get()].can_send {
+                continue;
+            }
+            let start = buf.len();
+            let Some(builder) = self.start_packet(id, buf) else {
+                continue;
+            };
+            let mut w = builder.writer(buf);
+            self.fill_ranges(&mut w, &copy.ranges, copy.path);
+            if !w.is_ack_eliciting() {
+                builder.abort(buf);
+                continue;
+            }
+            let written = Written::from(w);
+            self.totals.reinjected_bytes += stream_ranges(&written.frames)
+                .iter()
+                .map(|range| range.end - range.start)
+                .sum::<u64>();
+            self.seal(now, id, builder, written, 0, buf, PacketOrigin::Copy(copy.decision))?;
+            let ecn = self.paths.get(id)?.ecn.mark();
+            return self.finish_transmit(id, ecn, buf.len() - start, None);
+        }
+        None
+    }
+
+    /// Starts a 1-RTT packet on a path.
+    pub(super) fn start_packet(&mut self, id: PathId, buf: &mut Vec<u8>) -> Option<PacketBuilder> {
+        self.start_packet_of(id, buf, None)
+    }
+
+    /// Starts a 1-RTT packet on a path, of a datagram of this size if given.
+    pub(super) fn start_packet_of(
+        &mut self,
+        id: PathId,
+        buf: &mut Vec<u8>,
+        size: Option<usize>,
+    ) -> Option<PacketBuilder> {
+        let dcid = self.remote_cids.active(id)?;
+        let phase = self.handshake.one_rtt.as_ref()?.phase();
+        let path = self.paths.get(id)?;
+        let budget = usize::try_from(path.network.budget()).unwrap_or(usize::MAX);
+        let size = size.unwrap_or_else(|| self.datagram_size(path)).min(budget);
+        let path = self.paths.get_mut(id)?;
+        let number = path.space.next_number();
+        let acked = path.space.largest_acked();
+        let end = buf.len() + size;
+        PacketBuilder::short(buf, &dcid, phase, number, acked, end)
+    }
+
+    /// Protects a 1-RTT packet and books it.
+    pub(super) fn seal(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        builder: PacketBuilder,
+        written: Written,
+        pad_to: usize,
+        buf: &mut Vec<u8>,
+        origin: PacketOrigin,
+    ) -> Option<()> {
+        let nonce_path = self.nonce_path(id);
+        let keys = self.handshake.one_rtt.as_mut()?;
+        match builder.finish(buf, written, pad_to, SealKeys::OneRtt(keys, nonce_path)) {
+            Ok(built) => {
+                self.book(now, id, built, origin);
+                Some(())
+            }
+            Err(error) => {
+                self.on_seal_error(now, error);
+                None
+            }
+        }
+    }
+}
+
+fn stream_ranges(frames: &[SentFrame]) -> SmallVec<[StreamRange; 2]> {
+    frames
+        .iter()
+        .filter_map(|frame| match frame {
+            SentFrame::Stream(range) => Some(*range),
+            _ => None,
+        })
+        .collect()
+}
