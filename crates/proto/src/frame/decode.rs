@@ -1,0 +1,160 @@
+//! Walks the frames of a decrypted packet; allocates nothing and decides nothing.
+
+use std::iter::FusedIterator;
+
+use quinn_proto::{StreamId, VarInt};
+
+use super::{
+    AckFrame, Crypto, Frame, NewConnectionId, ResetStream, RetireConnectionId, StopSending, Stream,
+    flow, path_control, path_limit, types,
+};
+use crate::packet::varint::{self, Reader, UnexpectedEnd};
+use crate::{ApplicationClose, ConnectionClose, TransportError};
+
+/// Why a frame cannot be decoded; becomes FRAME_ENCODING_ERROR.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Malformed(pub(super) &'static str);
+
+impl From<UnexpectedEnd> for Malformed {
+    fn from(_: UnexpectedEnd) -> Self {
+        Self("cut off")
+    }
+}
+
+/// A value that came from a varint as a [`VarInt`]: always in range.
+#[inline]
+pub(super) fn varint62(x: u64) -> VarInt {
+    VarInt::from_u64(x).unwrap_or(VarInt::MAX)
+}
+
+#[inline]
+pub(super) fn stream_id(x: u64) -> StreamId {
+    varint62(x).into()
+}
+
+/// The frames of one packet's payload, in order. A run of PADDING is one [`Frame::Padding`]. Ends
+/// after the first error.
+#[derive(Debug, Clone)]
+pub(crate) struct FrameIter<'a> {
+    rest: Reader<'a>,
+    ty: u64,
+}
+
+impl<'a> FrameIter<'a> {
+    /// An empty payload gives no frame: the caller's PROTOCOL_VIOLATION (RFC 9000 section 12.4).
+    #[inline]
+    pub(crate) const fn new(payload: &'a [u8]) -> Self {
+        Self {
+            rest: Reader::new(payload),
+            ty: 0,
+        }
+    }
+
+    /// The type of the frame last returned, exactly as on the wire (flag bits included).
+    #[inline]
+    pub(crate) const fn last_type(&self) -> u64 {
+        self.ty
+    }
+
+    /// Bytes not decoded yet.
+    #[inline]
+    pub(crate) const fn remaining(&self) -> usize {
+        self.rest.remaining()
+    }
+
+    #[inline]
+    fn decode_type(&mut self) -> Result<u64, TransportError> {
+        let before = self.rest.remaining();
+        let ty = self
+            .rest
+            .varint()
+            .map_err(|UnexpectedEnd| TransportError::frame_encoding("frame type cut off"))?;
+        // RFC 9000 section 12.4: a frame type MUST use the shortest encoding.
+        if before - self.rest.remaining() != varint::size(ty) {
+            return Err(TransportError::protocol_violation(
+                "frame type not in its shortest encoding",
+            )
+            .in_frame(ty));
+        }
+        Ok(ty)
+    }
+
+    #[inline]
+    fn decode_body(&mut self, ty: u64) -> Result<Frame<'a>, Malformed> {
+        let r = &mut self.rest;
+        Ok(match ty {
+            types::STREAM..=types::STREAM_LAST => Frame::Stream(Stream::decode(ty, r)?),
+            types::ACK | types::ACK_ECN => {
+                Frame::Ack(AckFrame::decode(false, ty == types::ACK_ECN, r)?)
+            }
+            types::PATH_ACK | types::PATH_ACK_ECN => {
+                Frame::Ack(AckFrame::decode(true, ty == types::PATH_ACK_ECN, r)?)
+            }
+            types::PADDING => {
+                let rest = r.rest();
+                let zeros = rest.iter().take_while(|&&b| b == 0).count();
+                r.bytes(zeros)?;
+                Frame::Padding
+            }
+            types::PING => Frame::Ping,
+            types::RESET_STREAM => Frame::ResetStream(ResetStream::decode(r)?),
+            types::STOP_SENDING => Frame::StopSending(StopSending::decode(r)?),
+            types::CRYPTO => Frame::Crypto(Crypto::decode(r)?),
+            types::NEW_TOKEN => match r.varint_bytes()? {
+                // RFC 9000 section 19.7.
+                [] => return Err(Malformed("empty token")),
+                token => Frame::NewToken(token),
+            },
+            types::MAX_DATA..=types::STREAMS_BLOCKED_UNI => flow::decode(ty, r)?,
+            types::NEW_CONNECTION_ID => Frame::NewConnectionId(NewConnectionId::decode(false, r)?),
+            types::RETIRE_CONNECTION_ID => {
+                Frame::RetireConnectionId(RetireConnectionId::decode(false, r)?)
+            }
+            types::PATH_CHALLENGE | types::PATH_RESPONSE => path_control::decode(ty, r)?,
+            types::CONNECTION_CLOSE => Frame::ConnectionClose(ConnectionClose::decode(r)?),
+            types::APPLICATION_CLOSE => Frame::ApplicationClose(ApplicationClose::decode(r)?),
+            types::HANDSHAKE_DONE => Frame::HandshakeDone,
+            types::DATAGRAM => Frame::Datagram(r.take_rest()),
+            types::DATAGRAM_LEN => Frame::Datagram(r.varint_bytes()?),
+            types::PATH_ABANDON..=types::PATH_STATUS_AVAILABLE => path_control::decode(ty, r)?,
+            types::PATH_NEW_CONNECTION_ID => {
+                Frame::NewConnectionId(NewConnectionId::decode(true, r)?)
+            }
+            types::PATH_RETIRE_CONNECTION_ID => {
+                Frame::RetireConnectionId(RetireConnectionId::decode(true, r)?)
+            }
+            types::MAX_PATH_ID..=types::PATH_CIDS_BLOCKED => path_limit::decode(ty, r)?,
+            // RFC 9000 section 12.4: an unknown type is a FRAME_ENCODING_ERROR.
+            _ => return Err(Malformed("unknown frame type")),
+        })
+    }
+
+    fn fail(&mut self, error: TransportError) -> Option<Result<Frame<'a>, TransportError>> {
+        self.rest = Reader::new(&[]);
+        Some(Err(error))
+    }
+}
+
+impl<'a> Iterator for FrameIter<'a> {
+    type Item = Result<Frame<'a>, TransportError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let ty = match self.decode_type() {
+            Ok(ty) => ty,
+            Err(error) => return self.fail(error),
+        };
+        self.ty = ty;
+        match self.decode_body(ty) {
+            Ok(frame) => Some(Ok(frame)),
+            Err(Malformed(reason)) => {
+                self.fail(TransportError::frame_encoding(reason).in_frame(ty))
+            }
+        }
+    }
+}
+
+impl FusedIterator for FrameIter<'_> {}

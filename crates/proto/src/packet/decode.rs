@@ -1,0 +1,246 @@
+//! Splits packets off a datagram and reads what is not protected; needs no keys, changes nothing.
+
+use std::ops::Range;
+
+use quinn_proto::ConnectionId;
+use thiserror::Error;
+
+use super::varint::{Reader, UnexpectedEnd};
+use super::{FIXED_BIT, LONG_HEADER_FORM, MAX_CID_LEN, PacketType, TAG_LEN, VERSION_1};
+
+/// Why no packet can be read here. The rest of the datagram is dropped without an answer, except
+/// that a server may answer an unsupported version (RFC 9000 section 6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum PacketDecodeError {
+    #[error("the datagram ends inside a header")]
+    Truncated,
+    #[error("the fixed bit is 0")]
+    FixedBit,
+    #[error("a connection ID of {0} bytes")]
+    ConnectionIdTooLong(usize),
+    #[error("version {0:#x} is not supported")]
+    UnsupportedVersion(u32),
+    #[error("a Retry packet without a token")]
+    EmptyRetryToken,
+    #[error("a Version Negotiation packet with a broken list")]
+    VersionList,
+}
+
+impl From<UnexpectedEnd> for PacketDecodeError {
+    fn from(_: UnexpectedEnd) -> Self {
+        Self::Truncated
+    }
+}
+
+/// The version-independent fields (RFC 8999): what routing needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Invariant<'a> {
+    pub(crate) first: u8,
+    /// 0 for Version Negotiation and for short headers.
+    pub(crate) version: u32,
+    /// Up to 255 bytes in versions that we do not speak.
+    pub(crate) dcid: &'a [u8],
+    /// Empty for short headers.
+    pub(crate) scid: &'a [u8],
+    pub(crate) is_long: bool,
+}
+
+/// Reads the version-independent fields. `local_cid_len` is the length of the IDs that we issue.
+pub(crate) fn parse_invariant(
+    data: &[u8],
+    local_cid_len: usize,
+) -> Result<Invariant<'_>, PacketDecodeError> {
+    let mut r = Reader::new(data);
+    let first = r.u8()?;
+    if first & LONG_HEADER_FORM == 0 {
+        return Ok(Invariant {
+            first,
+            version: 0,
+            dcid: r.bytes(local_cid_len)?,
+            scid: &[],
+            is_long: false,
+        });
+    }
+    let version = r.u32()?;
+    let dcid_len = r.u8()?;
+    let dcid = r.bytes(dcid_len.into())?;
+    let scid_len = r.u8()?;
+    let scid = r.bytes(scid_len.into())?;
+    Ok(Invariant {
+        first,
+        version,
+        dcid,
+        scid,
+        is_long: true,
+    })
+}
+
+/// A packet as far as it can be read without keys. Offsets are relative to the slice that was
+/// decoded, and lie within `len`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ProtectedPacket {
+    Long {
+        /// Initial, ZeroRtt or Handshake.
+        ty: PacketType,
+        version: u32,
+        dcid: ConnectionId,
+        scid: ConnectionId,
+        /// Of an Initial packet; empty otherwise.
+        token: Range<usize>,
+        pn_offset: usize,
+        /// The whole packet; what follows is coalesced (RFC 9000 section 12.2).
+        len: usize,
+    },
+    Short {
+        dcid: ConnectionId,
+        pn_offset: usize,
+        /// Always the rest of the datagram.
+        len: usize,
+    },
+    Retry {
+        version: u32,
+        dcid: ConnectionId,
+        scid: ConnectionId,
+        token: Range<usize>,
+        /// The Retry Integrity Tag, 16 bytes.
+        tag: Range<usize>,
+        len: usize,
+    },
+    VersionNegotiation {
+        dcid: ConnectionId,
+        scid: ConnectionId,
+        /// See [`version_list`].
+        versions: Range<usize>,
+        len: usize,
+    },
+}
+
+impl ProtectedPacket {
+    pub(crate) const fn ty(&self) -> PacketType {
+        match self {
+            Self::Long { ty, .. } => *ty,
+            Self::Short { .. } => PacketType::OneRtt,
+            Self::Retry { .. } => PacketType::Retry,
+            Self::VersionNegotiation { .. } => PacketType::VersionNegotiation,
+        }
+    }
+
+    /// Bytes of the datagram that this packet takes.
+    pub(crate) const fn len(&self) -> usize {
+        match self {
+            Self::Long { len, .. }
+            | Self::Short { len, .. }
+            | Self::Retry { len, .. }
+            | Self::VersionNegotiation { len, .. } => *len,
+        }
+    }
+
+    pub(crate) const fn dcid(&self) -> &ConnectionId {
+        match self {
+            Self::Long { dcid, .. }
+            | Self::Short { dcid, .. }
+            | Self::Retry { dcid, .. }
+            | Self::VersionNegotiation { dcid, .. } => dcid,
+        }
+    }
+}
+
+fn cid(bytes: &[u8]) -> Result<ConnectionId, PacketDecodeError> {
+    if bytes.len() > MAX_CID_LEN {
+        return Err(PacketDecodeError::ConnectionIdTooLong(bytes.len()));
+    }
+    Ok(ConnectionId::new(bytes))
+}
+
+/// Reads the first packet of a datagram or of what is left of it.
+pub(crate) fn decode_next(
+    datagram: &[u8],
+    local_cid_len: usize,
+) -> Result<ProtectedPacket, PacketDecodeError> {
+    let len = datagram.len();
+    let invariant = parse_invariant(datagram, local_cid_len)?;
+    if !invariant.is_long {
+        if invariant.first & FIXED_BIT == 0 {
+            return Err(PacketDecodeError::FixedBit);
+        }
+        return Ok(ProtectedPacket::Short {
+            dcid: cid(invariant.dcid)?,
+            pn_offset: 1 + local_cid_len,
+            len,
+        });
+    }
+    // First byte, version, and two IDs with their lengths.
+    let at = 7 + invariant.dcid.len() + invariant.scid.len();
+    let version = invariant.version;
+    if version == 0 {
+        // RFC 9000 section 17.2.1: a list of 32-bit versions.
+        if len == at || (len - at) % 4 != 0 {
+            return Err(PacketDecodeError::VersionList);
+        }
+        return Ok(ProtectedPacket::VersionNegotiation {
+            dcid: cid(invariant.dcid)?,
+            scid: cid(invariant.scid)?,
+            versions: at..len,
+            len,
+        });
+    }
+    if version != VERSION_1 {
+        return Err(PacketDecodeError::UnsupportedVersion(version));
+    }
+    if invariant.first & FIXED_BIT == 0 {
+        return Err(PacketDecodeError::FixedBit);
+    }
+    let dcid = cid(invariant.dcid)?;
+    let scid = cid(invariant.scid)?;
+    let mut r = Reader::new(&datagram[at..]);
+    let ty = match (invariant.first >> 4) & 0b11 {
+        0 => PacketType::Initial,
+        1 => PacketType::ZeroRtt,
+        2 => PacketType::Handshake,
+        _ => {
+            // RFC 9000 section 17.2.5: the token is all but the tag, and not empty.
+            let Some(tag_at) = len.checked_sub(TAG_LEN).filter(|&tag_at| tag_at >= at) else {
+                return Err(PacketDecodeError::Truncated);
+            };
+            if tag_at == at {
+                return Err(PacketDecodeError::EmptyRetryToken);
+            }
+            return Ok(ProtectedPacket::Retry {
+                version,
+                dcid,
+                scid,
+                token: at..tag_at,
+                tag: tag_at..len,
+                len,
+            });
+        }
+    };
+    let token = if ty == PacketType::Initial {
+        let token = r.varint_bytes()?;
+        let end = len - r.remaining();
+        end - token.len()..end
+    } else {
+        at..at
+    };
+    let body = r.varint()?;
+    let pn_offset = len - r.remaining();
+    // The Length field counts the packet number and the payload (RFC 9000 section 17.2).
+    if body > r.remaining() as u64 {
+        return Err(PacketDecodeError::Truncated);
+    }
+    Ok(ProtectedPacket::Long {
+        ty,
+        version,
+        dcid,
+        scid,
+        token,
+        pn_offset,
+        len: pn_offset + body as usize,
+    })
+}
+
+/// The versions in a Version Negotiation packet.
+pub(crate) fn version_list(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    let (versions, _) = bytes.as_chunks::<4>();
+    versions.iter().map(|v| u32::from_be_bytes(*v))
+}

@@ -1,0 +1,174 @@
+//! Writes headers into a datagram; protects nothing (see `protection`).
+
+use quinn_proto::ConnectionId;
+
+use super::varint;
+use super::{FIXED_BIT, KEY_PHASE_BIT, LONG_HEADER_FORM, PacketType, SPIN_BIT, TAG_LEN};
+
+/// Where things are in the buffer, counted from its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LongHeaderMarks {
+    /// The packet's first byte.
+    pub(crate) start: usize,
+    /// The two bytes of the Length field.
+    pub(crate) len_offset: usize,
+    pub(crate) pn_offset: usize,
+    pub(crate) pn_len: usize,
+}
+
+impl LongHeaderMarks {
+    /// The payload's first byte.
+    pub(crate) const fn payload(&self) -> usize {
+        self.pn_offset + self.pn_len
+    }
+}
+
+/// What [`patch_length`] can write: a two-byte varint (RFC 9000 section 16).
+const MAX_LENGTH: usize = (1 << 14) - 1;
+
+fn put_cid(buf: &mut Vec<u8>, cid: &[u8]) {
+    buf.push(cid.len() as u8);
+    buf.extend_from_slice(cid);
+}
+
+/// The low `pn_len` bytes of the packet number; `pn_len` is 1 to 4.
+fn put_pn(buf: &mut Vec<u8>, pn: u64, pn_len: usize) {
+    let len = pn_len.clamp(1, 4);
+    buf.extend_from_slice(&(pn as u32).to_be_bytes()[4 - len..]);
+}
+
+/// Bits 0x30 of a long header (RFC 9000 table 5).
+const fn long_type(ty: PacketType) -> u8 {
+    match ty {
+        PacketType::ZeroRtt => 0x10,
+        PacketType::Handshake => 0x20,
+        PacketType::Retry => 0x30,
+        _ => 0x00,
+    }
+}
+
+/// Appends the header of an Initial, 0-RTT or Handshake packet (RFC 9000 section 17.2). `token` is
+/// for Initial packets. The Length is a placeholder until [`patch_length`].
+pub(crate) fn encode_long_header(
+    buf: &mut Vec<u8>,
+    ty: PacketType,
+    version: u32,
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+    token: &[u8],
+    pn: u64,
+    pn_len: usize,
+) -> LongHeaderMarks {
+    debug_assert!((1..=4).contains(&pn_len));
+    let start = buf.len();
+    buf.push(LONG_HEADER_FORM | FIXED_BIT | long_type(ty) | (pn_len.clamp(1, 4) - 1) as u8);
+    buf.extend_from_slice(&version.to_be_bytes());
+    put_cid(buf, dcid);
+    put_cid(buf, scid);
+    if ty == PacketType::Initial {
+        varint::put(buf, token.len() as u64);
+        buf.extend_from_slice(token);
+    }
+    let len_offset = buf.len();
+    buf.extend_from_slice(&[0x40, 0]);
+    let pn_offset = buf.len();
+    put_pn(buf, pn, pn_len);
+    LongHeaderMarks {
+        start,
+        len_offset,
+        pn_offset,
+        pn_len: buf.len() - pn_offset,
+    }
+}
+
+/// Bytes that [`encode_long_header`] appends.
+pub(crate) fn long_header_size(
+    ty: PacketType,
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+    token_len: usize,
+    pn_len: usize,
+) -> usize {
+    let token = if ty == PacketType::Initial {
+        varint::size(token_len as u64) + token_len
+    } else {
+        0
+    };
+    1 + 4 + 1 + dcid.len() + 1 + scid.len() + token + 2 + pn_len
+}
+
+/// Writes the Length of a packet that ends, its tag included, at `end` of `buf`. Packets with a
+/// long header stay far below 2^14 bytes; a longer one is a bug of the caller's.
+pub(crate) fn patch_length(buf: &mut [u8], marks: &LongHeaderMarks, end: usize) {
+    let len = end.saturating_sub(marks.pn_offset);
+    debug_assert!(len <= MAX_LENGTH, "a long-header packet of {len} bytes");
+    let field = 0x4000 | len.min(MAX_LENGTH) as u16;
+    if let Some(bytes) = buf.get_mut(marks.len_offset..marks.len_offset + 2) {
+        bytes.copy_from_slice(&field.to_be_bytes());
+    }
+}
+
+/// Appends a 1-RTT header (RFC 9000 section 17.3.1); returns the offset of the packet number in
+/// `buf`. The payload starts `pn_len` bytes later.
+#[inline]
+pub(crate) fn encode_short_header(
+    buf: &mut Vec<u8>,
+    dcid: &ConnectionId,
+    spin: bool,
+    key_phase: bool,
+    pn: u64,
+    pn_len: usize,
+) -> usize {
+    debug_assert!((1..=4).contains(&pn_len));
+    let spin = if spin { SPIN_BIT } else { 0 };
+    let phase = if key_phase { KEY_PHASE_BIT } else { 0 };
+    buf.push(FIXED_BIT | spin | phase | (pn_len.clamp(1, 4) - 1) as u8);
+    buf.extend_from_slice(dcid);
+    let pn_offset = buf.len();
+    put_pn(buf, pn, pn_len);
+    pn_offset
+}
+
+/// Bytes that [`encode_short_header`] appends.
+#[inline]
+pub(crate) const fn short_header_size(dcid_len: usize, pn_len: usize) -> usize {
+    1 + dcid_len + pn_len
+}
+
+/// Appends a Retry packet without its integrity tag (RFC 9000 section 17.2.5); the tag is
+/// `crypto::retry_tag` over what was appended.
+pub(crate) fn encode_retry_header(
+    buf: &mut Vec<u8>,
+    version: u32,
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+    token: &[u8],
+) {
+    buf.reserve(7 + dcid.len() + scid.len() + token.len() + TAG_LEN);
+    buf.push(LONG_HEADER_FORM | FIXED_BIT | long_type(PacketType::Retry));
+    buf.extend_from_slice(&version.to_be_bytes());
+    put_cid(buf, dcid);
+    put_cid(buf, scid);
+    buf.extend_from_slice(token);
+}
+
+/// Appends a Version Negotiation packet (RFC 9000 section 17.2.1). The IDs are those of the packet
+/// that is answered, swapped, and may be longer than ours ever are (RFC 8999 section 5.1; longer
+/// than 255 bytes they cannot be).
+pub(crate) fn encode_version_negotiation(
+    buf: &mut Vec<u8>,
+    dcid: &[u8],
+    scid: &[u8],
+    versions: &[u32],
+    random: u8,
+) {
+    debug_assert!(dcid.len() <= 255 && scid.len() <= 255);
+    // The fixed bit is not required here, but lets QUIC be told from other protocols on the port.
+    buf.push(LONG_HEADER_FORM | FIXED_BIT | random);
+    buf.extend_from_slice(&0u32.to_be_bytes());
+    put_cid(buf, &dcid[..dcid.len().min(255)]);
+    put_cid(buf, &scid[..scid.len().min(255)]);
+    for version in versions {
+        buf.extend_from_slice(&version.to_be_bytes());
+    }
+}
