@@ -1,0 +1,415 @@
+//! Connection IDs that this endpoint issued, per path ID; does not choose them or route by them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quinn_proto::ConnectionId;
+use smallvec::SmallVec;
+
+use super::{ResetToken, wire};
+use crate::frame::writer::FrameWriter;
+use crate::space::SentFrame;
+use crate::{PathId, TransportError, limits};
+
+/// The IDs by which the peer may address us. Each belongs to one path ID (RFC 10069).
+///
+/// Frames of the peer for path IDs that are beyond the limit, or whose state is discarded, must
+/// not come here: what to do about those is the paths' matter.
+#[derive(Debug)]
+pub(crate) struct LocalCids {
+    paths: BTreeMap<PathId, Path>,
+    /// Every ID of every path, sorted by ID: what each received packet is looked up in.
+    by_id: Vec<(ConnectionId, PathId)>,
+    /// Frames to send, for the first time or again.
+    to_send: BTreeSet<(PathId, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Path {
+    /// Issued and not retired: at most [`limits::MAX_ISSUED_CIDS_PER_PATH`].
+    active: SmallVec<[Issued; limits::MAX_ISSUED_CIDS_PER_PATH as usize]>,
+    /// Of the next ID (RFC 9000 section 5.1.1: grows by 1).
+    next: u64,
+    /// One past the largest sequence number that went out.
+    sent: u64,
+    /// No more are issued or announced; packets with those issued are still taken.
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Issued {
+    sequence: u64,
+    id: ConnectionId,
+    token: ResetToken,
+    /// The peer has it for certain: never announced again.
+    acked: bool,
+}
+
+impl LocalCids {
+    /// With the ID of the handshake: path 0, sequence number 0 (RFC 9000 section 5.1.1). The peer
+    /// learns it from the long headers, so there is no frame to send.
+    pub(crate) fn new(initial: ConnectionId) -> Self {
+        let path = Path {
+            active: SmallVec::from_iter([Issued {
+                sequence: 0,
+                id: initial,
+                token: [0; 16],
+                acked: true,
+            }]),
+            next: 1,
+            sent: 1,
+            stopped: false,
+        };
+        Self {
+            paths: BTreeMap::from([(PathId::ZERO, path)]),
+            by_id: vec![(initial, PathId::ZERO)],
+            to_send: BTreeSet::new(),
+        }
+    }
+
+    /// How many more to issue for a path, given the peer's active_connection_id_limit, which
+    /// counts per path ID (RFC 10069).
+    pub(crate) fn needed(&self, path: PathId, peer_limit: u64) -> usize {
+        let limit = peer_limit.min(limits::MAX_ISSUED_CIDS_PER_PATH) as usize;
+        match self.paths.get(&path) {
+            None => limit,
+            Some(path) if path.stopped => 0,
+            Some(path) => limit.saturating_sub(path.active.len()),
+        }
+    }
+
+    /// Takes a fresh ID for a path, to be announced. Returns its sequence number.
+    pub(crate) fn issue(&mut self, path: PathId, id: ConnectionId, token: ResetToken) -> u64 {
+        let state = self.paths.entry(path).or_default();
+        let sequence = state.next;
+        state.next += 1;
+        state.active.push(Issued {
+            sequence,
+            id,
+            token,
+            acked: false,
+        });
+        let at = self.by_id.partition_point(|(other, _)| *other < id);
+        self.by_id.insert(at, (id, path));
+        self.to_send.insert((path, sequence));
+        sequence
+    }
+
+    /// The sequence number that the next ID of a path will have.
+    pub(crate) fn next_sequence(&self, path: PathId) -> u64 {
+        self.paths.get(&path).map_or(0, |path| path.next)
+    }
+
+    /// The path ID to which a packet with this destination belongs.
+    pub(crate) fn path_of(&self, id: &ConnectionId) -> Option<PathId> {
+        let at = self
+            .by_id
+            .binary_search_by(|(other, _)| other.cmp(id))
+            .ok()?;
+        Some(self.by_id[at].1)
+    }
+
+    /// Path ID and sequence number of an ID.
+    pub(crate) fn lookup(&self, id: &ConnectionId) -> Option<(PathId, u64)> {
+        let path = self.path_of(id)?;
+        let issued = self.paths.get(&path)?.active.iter().find(|i| i.id == *id)?;
+        Some((path, issued.sequence))
+    }
+
+    /// The peer will not use this one again (RFC 9000 section 19.16), as a packet addressed to
+    /// `packet_dcid` says. Returns the ID, for the endpoint to forget; `None` if it was retired
+    /// already.
+    pub(crate) fn retire(
+        &mut self,
+        path: PathId,
+        sequence: u64,
+        packet_dcid: &ConnectionId,
+    ) -> Result<Option<ConnectionId>, TransportError> {
+        // RFC 9000 section 19.16: greater than any previously sent.
+        let state = self
+            .paths
+            .get_mut(&path)
+            .filter(|state| sequence < state.sent)
+            .ok_or_else(|| {
+                TransportError::protocol_violation("retires a connection ID that was never issued")
+            })?;
+        let Some(at) = state.active.iter().position(|i| i.sequence == sequence) else {
+            return Ok(None);
+        };
+        if state.active[at].id == *packet_dcid {
+            return Err(TransportError::protocol_violation(
+                "retires the connection ID that its packet is addressed to",
+            ));
+        }
+        let id = state.active.remove(at).id;
+        self.to_send.remove(&(path, sequence));
+        self.forget_id(&id);
+        Ok(Some(id))
+    }
+
+    /// The path is being abandoned: nothing more is issued or announced for it, but packets under
+    /// way are still recognised (RFC 10069: for 3 PTO).
+    pub(crate) fn stop_issuing(&mut self, path: PathId) {
+        self.paths.entry(path).or_default().stopped = true;
+        self.unqueue(path);
+    }
+
+    /// The path's state is discarded. Returns its IDs, for the endpoint to forget.
+    pub(crate) fn drop_path(
+        &mut self,
+        path: PathId,
+    ) -> SmallVec<[ConnectionId; limits::MAX_ISSUED_CIDS_PER_PATH as usize]> {
+        self.unqueue(path);
+        self.by_id.retain(|&(_, of)| of != path);
+        self.paths
+            .remove(&path)
+            .map(|state| state.active.iter().map(|issued| issued.id).collect())
+            .unwrap_or_default()
+    }
+
+    /// Every ID that is not retired, of every path.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, PathId)> + '_ {
+        self.by_id.iter().copied()
+    }
+
+    /// Whether [`fill`](Self::fill) has something to write.
+    pub(crate) fn can_send(&self) -> bool {
+        !self.to_send.is_empty()
+    }
+
+    /// Writes as many announcements as fit. Without multipath there is only path 0, and its frame
+    /// is NEW_CONNECTION_ID.
+    pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
+        while let Some(&(path, sequence)) = self.to_send.first() {
+            let state = self.paths.get_mut(&path);
+            let Some(state) = state else {
+                self.to_send.pop_first();
+                continue;
+            };
+            if let Some(issued) = state.active.iter().find(|i| i.sequence == sequence) {
+                let on = multipath.then_some(path);
+                if !wire::write_new(w, on, sequence, &issued.id, &issued.token) {
+                    return;
+                }
+                state.sent = state.sent.max(sequence + 1);
+                w.record(SentFrame::NewConnectionId { path, sequence });
+            }
+            self.to_send.pop_first();
+        }
+    }
+
+    /// The packet with this announcement is lost: it is repeated if the ID still counts.
+    pub(crate) fn on_lost(&mut self, path: PathId, sequence: u64) {
+        let current = self.paths.get(&path).is_some_and(|state| {
+            !state.stopped
+                && state
+                    .active
+                    .iter()
+                    .any(|i| i.sequence == sequence && !i.acked)
+        });
+        if current {
+            self.to_send.insert((path, sequence));
+        }
+    }
+
+    /// The peer has this announcement.
+    pub(crate) fn on_acked(&mut self, path: PathId, sequence: u64) {
+        self.to_send.remove(&(path, sequence));
+        if let Some(state) = self.paths.get_mut(&path)
+            && let Some(issued) = state.active.iter_mut().find(|i| i.sequence == sequence)
+        {
+            issued.acked = true;
+        }
+    }
+
+    fn unqueue(&mut self, path: PathId) {
+        self.to_send.retain(|&(of, _)| of != path);
+    }
+
+    fn forget_id(&mut self, id: &ConnectionId) {
+        if let Ok(at) = self.by_id.binary_search_by(|(other, _)| other.cmp(id)) {
+            self.by_id.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use quinn_proto::TransportErrorCode as Code;
+
+    fn cid(n: u64) -> ConnectionId {
+        ConnectionId::new(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes())
+    }
+
+    fn send(cids: &mut LocalCids, limit: usize) -> Vec<(PathId, u64)> {
+        let mut buf = Vec::new();
+        let mut w = FrameWriter::new(&mut buf, limit);
+        cids.fill(&mut w, true);
+        w.frames
+            .iter()
+            .map(|frame| match *frame {
+                SentFrame::NewConnectionId { path, sequence } => (path, sequence),
+                _ => panic!("{frame:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn issues_up_to_the_lower_limit_per_path() {
+        let mut cids = LocalCids::new(cid(0));
+        assert_eq!(cids.needed(PathId::ZERO, 2), 1);
+        assert_eq!(cids.needed(PathId::ZERO, u64::MAX), 4);
+        assert_eq!(cids.needed(PathId(7), u64::MAX), 5);
+        assert_eq!(cids.issue(PathId(7), cid(1), [1; 16]), 0);
+        assert_eq!(cids.needed(PathId(7), 2), 1);
+        assert_eq!(cids.next_sequence(PathId(7)), 1);
+        assert_eq!(cids.next_sequence(PathId(8)), 0);
+        assert_eq!(cids.lookup(&cid(1)), Some((PathId(7), 0)));
+        assert_eq!(cids.lookup(&cid(2)), None);
+    }
+
+    #[test]
+    fn retirement_rules() {
+        let mut cids = LocalCids::new(cid(0));
+        cids.issue(PathId::ZERO, cid(1), [1; 16]);
+        let violation = Err(Code::PROTOCOL_VIOLATION);
+        let code = |result: Result<_, TransportError>| result.map_err(|error| error.code);
+        // Issued, but the frame has not gone out yet: the peer cannot know it.
+        assert_eq!(code(cids.retire(PathId::ZERO, 1, &cid(0))), violation);
+        assert_eq!(send(&mut cids, 1200), [(PathId::ZERO, 1)]);
+        assert_eq!(code(cids.retire(PathId::ZERO, 2, &cid(0))), violation);
+        assert_eq!(code(cids.retire(PathId(1), 0, &cid(0))), violation);
+        assert_eq!(code(cids.retire(PathId::ZERO, 0, &cid(0))), violation);
+        assert_eq!(cids.retire(PathId::ZERO, 0, &cid(1)), Ok(Some(cid(0))));
+        assert_eq!(cids.retire(PathId::ZERO, 0, &cid(1)), Ok(None));
+        assert_eq!(cids.path_of(&cid(0)), None);
+        assert_eq!(cids.path_of(&cid(1)), Some(PathId::ZERO));
+    }
+
+    #[test]
+    fn lost_announcements_are_repeated_while_they_count() {
+        let mut cids = LocalCids::new(cid(0));
+        for n in 1..5 {
+            cids.issue(PathId(1), cid(n), [n as u8; 16]);
+        }
+        // A frame takes 30 bytes: two of the four fit.
+        assert_eq!(send(&mut cids, 60), [(PathId(1), 0), (PathId(1), 1)]);
+        assert_eq!(send(&mut cids, 1200), [(PathId(1), 2), (PathId(1), 3)]);
+        assert!(!cids.can_send());
+        cids.on_acked(PathId(1), 0);
+        cids.on_lost(PathId(1), 0);
+        assert!(!cids.can_send());
+        cids.on_lost(PathId(1), 1);
+        cids.on_lost(PathId(1), 1);
+        assert_eq!(send(&mut cids, 1200), [(PathId(1), 1)]);
+        cids.on_lost(PathId(1), 2);
+        assert_eq!(cids.retire(PathId(1), 2, &cid(0)), Ok(Some(cid(3))));
+        assert!(!cids.can_send());
+        cids.stop_issuing(PathId(1));
+        cids.on_lost(PathId(1), 3);
+        assert!(!cids.can_send());
+        assert_eq!(cids.needed(PathId(1), 5), 0);
+        assert_eq!(cids.path_of(&cid(4)), Some(PathId(1)));
+        assert_eq!(
+            cids.drop_path(PathId(1)).as_slice(),
+            [cid(1), cid(2), cid(4)]
+        );
+        assert_eq!(cids.path_of(&cid(4)), None);
+        assert_eq!(cids.iter().collect::<Vec<_>>(), [(cid(0), PathId::ZERO)]);
+    }
+
+    /// The peer retires at will; we replace. State stays flat over any churn.
+    #[test]
+    fn retire_flood_is_bounded() {
+        let mut cids = LocalCids::new(cid(0));
+        let mut n = 0;
+        for round in 0..10_000 {
+            for _ in 0..cids.needed(PathId(1), 5) {
+                n += 1;
+                cids.issue(PathId(1), cid(n), [0; 16]);
+            }
+            send(&mut cids, 1200);
+            cids.retire(PathId(1), round, &cid(0)).unwrap();
+            assert!(cids.by_id.len() <= 6 && cids.to_send.len() <= 5);
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Issue(u32),
+        Send(usize),
+        Fate(usize, bool),
+        Retire(u32, u64),
+        Stop(u32),
+        Drop(u32),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let path = 0..4_u32;
+        prop_oneof![
+            4 => path.clone().prop_map(Op::Issue),
+            4 => (0..200_usize).prop_map(Op::Send),
+            4 => (any::<usize>(), any::<bool>()).prop_map(|(at, lost)| Op::Fate(at, lost)),
+            4 => (path.clone(), 0..12_u64).prop_map(|(path, back)| Op::Retire(path, back)),
+            1 => (1..4_u32).prop_map(Op::Stop),
+            1 => (1..4_u32).prop_map(Op::Drop),
+        ]
+    }
+
+    proptest! {
+        /// Every ID that is not retired, stopped or acknowledged is queued or in flight, and the
+        /// lookup agrees with what was issued.
+        #[test]
+        fn nothing_is_forgotten(ops in prop::collection::vec(op(), 0..300)) {
+            let mut cids = LocalCids::new(cid(0));
+            let mut n = 0;
+            let mut in_flight: Vec<(PathId, u64)> = Vec::new();
+            for op in ops {
+                match op {
+                    Op::Issue(path) => {
+                        if cids.needed(PathId(path), 5) > 0 {
+                            n += 1;
+                            cids.issue(PathId(path), cid(n), [0; 16]);
+                        }
+                    }
+                    Op::Send(limit) => in_flight.extend(send(&mut cids, limit)),
+                    Op::Fate(at, lost) if !in_flight.is_empty() => {
+                        let (path, sequence) = in_flight.swap_remove(at % in_flight.len());
+                        if lost {
+                            cids.on_lost(path, sequence);
+                        } else {
+                            cids.on_acked(path, sequence);
+                        }
+                    }
+                    Op::Fate(..) => {}
+                    Op::Retire(path, back) => {
+                        let sequence = cids.next_sequence(PathId(path)).saturating_sub(back);
+                        let _ = cids.retire(PathId(path), sequence, &cid(u64::MAX));
+                    }
+                    Op::Stop(path) => cids.stop_issuing(PathId(path)),
+                    Op::Drop(path) => {
+                        // A path ID is never used again: late fates of its frames find nothing.
+                        cids.drop_path(PathId(path));
+                        in_flight.retain(|&(of, _)| of != PathId(path));
+                    }
+                }
+                let mut ids = Vec::new();
+                for (&path, state) in &cids.paths {
+                    prop_assert!(state.active.len() <= 5);
+                    for issued in &state.active {
+                        ids.push((issued.id, path));
+                        let known = issued.acked
+                            || state.stopped
+                            || cids.to_send.contains(&(path, issued.sequence))
+                            || in_flight.contains(&(path, issued.sequence));
+                        prop_assert!(known);
+                        prop_assert_eq!(cids.lookup(&issued.id), Some((path, issued.sequence)));
+                    }
+                }
+                ids.sort();
+                prop_assert_eq!(&cids.by_id, &ids);
+            }
+        }
+    }
+}

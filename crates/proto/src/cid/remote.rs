@@ -1,0 +1,377 @@
+//! Connection IDs that the peer issued, per path ID; does not decide when a path needs another one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quinn_proto::ConnectionId;
+use smallvec::SmallVec;
+
+use super::ranges::Sequences;
+use super::{ResetToken, wire};
+use crate::frame::writer::FrameWriter;
+use crate::space::SentFrame;
+use crate::{PathId, TransportError, limits};
+
+/// Ranges of retired sequence numbers remembered per path. A peer that numbers its IDs as RFC 9000
+/// section 5.1.1 says has at most one hole per ID that we keep; this leaves room for one that
+/// skips numbers, and stops one that sends every second number below Retire Prior To.
+const MAX_RETIRED_RANGES: usize = 16;
+
+/// What a new connection ID changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnNew {
+    /// A repetition, or retired at once: nothing.
+    Ignored,
+    /// There is one more to use.
+    Stored,
+    /// The path uses another ID from now on: the peer retired the one in use, or there was none.
+    Rotated(Rotation),
+    /// The peer retired the ID in use and there is no other: nothing can be sent on the path
+    /// until [`OnNew::Rotated`].
+    Blocked {
+        /// Of the ID that was in use: it does not identify a stateless reset any longer.
+        retired_token: Option<ResetToken>,
+    },
+}
+
+/// A path changed from one ID to another. Stateless reset tokens count for IDs in use only
+/// (RFC 9000 section 10.3.1): the endpoint is to be told of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rotation {
+    /// The ID to use.
+    pub(crate) id: ConnectionId,
+    /// Its token.
+    pub(crate) token: Option<ResetToken>,
+    /// The token of the ID that was in use before, if there was one.
+    pub(crate) retired_token: Option<ResetToken>,
+}
+
+/// The IDs by which we may address the peer. Each may be used on one path ID only (RFC 10069).
+///
+/// Frames for path IDs beyond the limit, or abandoned, must not come here: they are an error and
+/// ignored respectively, which is the paths' matter.
+#[derive(Debug)]
+pub(crate) struct RemoteCids {
+    paths: BTreeMap<PathId, Path>,
+    /// RETIRE frames to be sent, for the first time or again, and those under way. Together at
+    /// most [`limits::MAX_PENDING_RETIRE`] and the IDs kept.
+    to_send: BTreeSet<(PathId, u64)>,
+    in_flight: BTreeSet<(PathId, u64)>,
+    /// The peer chose a zero-length ID in the handshake: it cannot issue others.
+    zero_length: bool,
+}
+
+#[derive(Debug, Default)]
+struct Path {
+    /// The path is open: it wants an ID in use.
+    in_use: bool,
+    active: Option<Held>,
+    /// Ascending by sequence number.
+    unused: SmallVec<[Held; limits::ACTIVE_CONNECTION_ID_LIMIT as usize]>,
+    retire_prior_to: u64,
+    /// Numbers that a RETIRE frame was made for: never again, and never taken again.
+    retired: Sequences,
+    /// One past the largest number seen.
+    next: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    sequence: u64,
+    id: ConnectionId,
+    /// The initial ID has none unless the transport parameters brought it.
+    token: Option<ResetToken>,
+}
+
+impl RemoteCids {
+    /// With the destination of the handshake's packets: path 0, in use, sequence number 0. A
+    /// client starts with an ID of its own choice and [replaces](Self::replace_initial) it.
+    pub(crate) fn new(initial: ConnectionId) -> Self {
+        let path = Path {
+            in_use: true,
+            active: Some(Held {
+                sequence: 0,
+                id: initial,
+                token: None,
+            }),
+            next: 1,
+            ..Path::default()
+        };
+        Self {
+            paths: BTreeMap::from([(PathId::ZERO, path)]),
+            to_send: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
+            zero_length: initial.is_empty(),
+        }
+    }
+
+    /// The source connection ID of the server's first packet (RFC 9000 section 7.2), or of a Retry.
+    pub(crate) fn replace_initial(&mut self, id: ConnectionId) {
+        self.zero_length = id.is_empty();
+        if let Some(held) = self.initial() {
+            held.id = id;
+        }
+    }
+
+    /// The transport parameter stateless_reset_token, of the initial ID. Whether that is in use
+    /// still, and the endpoint thus to be told.
+    pub(crate) fn set_reset_token(&mut self, token: ResetToken) -> bool {
+        self.initial()
+            .map(|held| held.token = Some(token))
+            .is_some()
+    }
+
+    /// Where the peer can be reached on a path.
+    pub(crate) fn active(&self, path: PathId) -> Option<ConnectionId> {
+        Some(self.paths.get(&path)?.active?.id)
+    }
+
+    /// Token of the ID in use on a path.
+    pub(crate) fn active_token(&self, path: PathId) -> Option<ResetToken> {
+        self.paths.get(&path)?.active?.token
+    }
+
+    /// Tokens of all IDs in use: for [`is_reset`](super::is_reset).
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &ResetToken> {
+        self.paths
+            .values()
+            .filter_map(|path| path.active.as_ref()?.token.as_ref())
+    }
+
+    /// Whether a path could be opened, or change to another ID.
+    pub(crate) fn has_unused(&self, path: PathId) -> bool {
+        self.paths
+            .get(&path)
+            .is_some_and(|path| !path.unused.is_empty())
+    }
+
+    /// The sequence number that the peer's next ID for a path is expected to have: for
+    /// PATH_CIDS_BLOCKED (RFC 10069).
+    pub(crate) fn next_expected(&self, path: PathId) -> u64 {
+        self.paths.get(&path).map_or(0, |path| path.next)
+    }
+
+    /// NEW_CONNECTION_ID (then for path 0), PATH_NEW_CONNECTION_ID, or the transport parameter
+    /// preferred_address (path 0, sequence number 1, Retire Prior To 0).
+    pub(crate) fn on_new(
+        &mut self,
+        path: PathId,
+        sequence: u64,
+        retire_prior_to: u64,
+        id: ConnectionId,
+        token: ResetToken,
+    ) -> Result<OnNew, TransportError> {
+        if retire_prior_to > sequence || id.is_empty() {
+            // RFC 9000 section 19.15.
+            return Err(TransportError::frame_encoding(
+                "connection ID of length 0, or Retire Prior To above its own sequence number",
+            ));
+        }
+        if self.zero_length {
+            return Err(TransportError::protocol_violation(
+                "issues connection IDs, having chosen a zero-length one",
+            ));
+        }
+        let repeated = self.check_unique(path, sequence, &id, &token)?;
+        let state = self.paths.entry(path).or_default();
+        state.next = state.next.max(sequence.saturating_add(1));
+
+        // RFC 9000 section 5.1.2: first retire, then add.
+        let retired_token = (retire_prior_to > state.retire_prior_to)
+            .then(|| state.raise_retire_prior_to(retire_prior_to, path, &mut self.to_send))
+            .flatten();
+        let known = repeated || state.retired.contains(sequence);
+        let mut stored = false;
+        if !known {
+            if sequence < state.retire_prior_to {
+                // Section 19.15: it came late, but must be retired.
+                state.retire(sequence, path, &mut self.to_send);
+            } else {
+                let at = state.unused.partition_point(|h| h.sequence < sequence);
+                let held = Held {
+                    sequence,
+                    id,
+                    token: Some(token),
+                };
+                state.unused.insert(at, held);
+                stored = true;
+            }
+        }
+        let held = state.unused.len() + usize::from(state.active.is_some());
+        if held > limits::ACTIVE_CONNECTION_ID_LIMIT as usize {
+            return Err(TransportError::connection_id_limit(
+                "more connection IDs than the active_connection_id_limit",
+            ));
+        }
+        if self.to_send.len() + self.in_flight.len() > limits::MAX_PENDING_RETIRE
+            || state.retired.ranges() > MAX_RETIRED_RANGES
+        {
+            // Section 5.1.2: too many retired IDs that the peer does not acknowledge.
+            return Err(TransportError::connection_id_limit(
+                "too many connection IDs to retire",
+            ));
+        }
+
+        if state.in_use && state.active.is_none() {
+            return Ok(match state.take_next(retired_token) {
+                Some(rotation) => OnNew::Rotated(rotation),
+                None => OnNew::Blocked { retired_token },
+            });
+        }
+        Ok(if stored {
+            OnNew::Stored
+        } else {
+            OnNew::Ignored
+        })
+    }
+
+    /// Opens a path: takes its first ID into use. `None`, and no change, if there is none, or if
+    /// the path has one in use.
+    pub(crate) fn activate(&mut self, path: PathId) -> Option<Rotation> {
+        let state = self.paths.get_mut(&path)?;
+        if state.active.is_some() {
+            return None;
+        }
+        let rotation = state.take_next(None)?;
+        state.in_use = true;
+        Some(rotation)
+    }
+
+    /// Changes to another ID of the same path (RFC 9000 section 9.5) and retires the one in use.
+    /// `None`, and no change, if there is no other.
+    pub(crate) fn rotate(&mut self, path: PathId) -> Option<Rotation> {
+        let state = self.paths.get_mut(&path)?;
+        if !state.in_use || state.unused.is_empty() {
+            return None;
+        }
+        let old = state.active.take();
+        if let Some(old) = old {
+            state.retire(old.sequence, path, &mut self.to_send);
+        }
+        state.take_next(old.and_then(|old| old.token))
+    }
+
+    /// The path is abandoned: all its IDs count as retired immediately, without RETIRE frames
+    /// (RFC 10069). Returns the token that the endpoint is to forget.
+    pub(crate) fn abandon(&mut self, path: PathId) -> Option<ResetToken> {
+        self.to_send.retain(|&(of, _)| of != path);
+        self.in_flight.retain(|&(of, _)| of != path);
+        self.paths.remove(&path)?.active?.token
+    }
+
+    /// Whether [`fill`](Self::fill) has something to write.
+    pub(crate) fn can_send(&self) -> bool {
+        !self.to_send.is_empty()
+    }
+
+    /// Writes as many RETIRE frames as fit. The IDs that they retire are in use on no path any
+    /// more, so any packet may carry them (RFC 9000 section 19.16).
+    pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
+        while let Some(&(path, sequence)) = self.to_send.first() {
+            if !wire::write_retire(w, multipath.then_some(path), sequence) {
+                return;
+            }
+            w.record(SentFrame::RetireConnectionId { path, sequence });
+            self.to_send.pop_first();
+            self.in_flight.insert((path, sequence));
+        }
+    }
+
+    /// The packet with this RETIRE frame is lost.
+    pub(crate) fn on_lost(&mut self, path: PathId, sequence: u64) {
+        if self.in_flight.remove(&(path, sequence)) {
+            self.to_send.insert((path, sequence));
+        }
+    }
+
+    /// The peer has this RETIRE frame.
+    pub(crate) fn on_acked(&mut self, path: PathId, sequence: u64) {
+        self.in_flight.remove(&(path, sequence));
+        // Declared lost too early: no need to repeat it.
+        self.to_send.remove(&(path, sequence));
+    }
+
+    fn initial(&mut self) -> Option<&mut Held> {
+        self.paths
+            .get_mut(&PathId::ZERO)?
+            .active
+            .as_mut()
+            .filter(|held| held.sequence == 0)
+    }
+
+    /// RFC 9000 section 19.15: one number, one ID, one token; RFC 10069: over all paths. Whether
+    /// this is the repetition of one that we hold.
+    fn check_unique(
+        &self,
+        path: PathId,
+        sequence: u64,
+        id: &ConnectionId,
+        token: &ResetToken,
+    ) -> Result<bool, TransportError> {
+        let mut repeated = false;
+        for (&of, state) in &self.paths {
+            for held in state.active.iter().chain(&state.unused) {
+                let same_number = of == path && held.sequence == sequence;
+                let same_id = held.id == *id;
+                let same_token = held.token.as_ref() == Some(token);
+                if same_number && same_id && (same_token || held.token.is_none()) {
+                    repeated = true;
+                } else if same_number || same_id || same_token {
+                    return Err(TransportError::protocol_violation(
+                        "connection ID, sequence number or reset token used twice",
+                    ));
+                }
+            }
+        }
+        Ok(repeated)
+    }
+
+    /// Entries that the peer can make grow: for tests of the caps.
+    #[cfg(test)]
+    pub(super) fn state_size(&self) -> usize {
+        self.to_send.len()
+            + self.in_flight.len()
+            + self
+                .paths
+                .values()
+                .map(|p| p.unused.len() + p.retired.ranges() + usize::from(p.active.is_some()))
+                .sum::<usize>()
+    }
+}
+
+impl Path {
+    /// Retires what is below. Returns the token of the ID in use if that was among it.
+    fn raise_retire_prior_to(
+        &mut self,
+        below: u64,
+        path: PathId,
+        to_send: &mut BTreeSet<(PathId, u64)>,
+    ) -> Option<ResetToken> {
+        self.retire_prior_to = below;
+        while self.unused.first().is_some_and(|h| h.sequence < below) {
+            let held = self.unused.remove(0);
+            self.retire(held.sequence, path, to_send);
+        }
+        let active = self.active.take_if(|held| held.sequence < below)?;
+        self.retire(active.sequence, path, to_send);
+        active.token
+    }
+
+    fn retire(&mut self, sequence: u64, path: PathId, to_send: &mut BTreeSet<(PathId, u64)>) {
+        if self.retired.insert(sequence) {
+            to_send.insert((path, sequence));
+        }
+    }
+
+    fn take_next(&mut self, retired_token: Option<ResetToken>) -> Option<Rotation> {
+        if self.unused.is_empty() {
+            return None;
+        }
+        let next = self.unused.remove(0);
+        self.active = Some(next);
+        Some(Rotation {
+            id: next.id,
+            token: next.token,
+            retired_token,
+        })
+    }
+}
