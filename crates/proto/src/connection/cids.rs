@@ -2,6 +2,7 @@
 //! new connection IDs) and keeps the endpoint's routing in step.
 
 use super::Connection;
+use crate::cid::{OnNew, Rotation};
 use crate::endpoint::EndpointEvent;
 use crate::frame::{NewConnectionId, RetireConnectionId};
 use crate::path::PathState;
@@ -52,10 +53,21 @@ impl Connection {
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,
         };
-        let had_any = self.remote_cids.active(id).is_some();
-        self.remote_cids.on_new(id, frame)?;
-        self.sync_reset_tokens(id);
-        if !had_any {
+        let had_any = self.has_cid(id) || self.remote_cids.has_unused(id);
+        let outcome = self.remote_cids.on_new(
+            id,
+            frame.sequence,
+            frame.retire_prior_to,
+            frame.id,
+            frame.reset_token,
+        )?;
+        if let OnNew::Rotated(rotation) = outcome {
+            self.apply_rotation(id, rotation);
+        }
+        if self.paths.get(id).is_some() {
+            // The client opened the path before its connection IDs for it arrived.
+            self.activate_cid(id);
+        } else if !had_any {
             if let Some(limits) = &mut self.path_limits {
                 limits.on_cid(id);
             }
@@ -76,29 +88,47 @@ impl Connection {
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,
         };
-        if let Some(cid) = self.local_cids.retire(id, frame.sequence)? {
-            // RFC 9000 section 19.16.
-            if cid == *dcid {
-                return Err(TransportError::protocol_violation(
-                    "RETIRE_CONNECTION_ID for the connection ID that carries it",
-                ));
-            }
+        if let Some(cid) = self.local_cids.retire(id, frame.sequence, dcid)? {
             self.endpoint_events.push_back(EndpointEvent::RetireCid(cid));
         }
         self.issue_cids();
         Ok(())
     }
 
-    /// Tells the endpoint which stateless reset tokens count on a path's remote address.
-    pub(crate) fn sync_reset_tokens(&mut self, id: PathId) {
-        let Some(remote) = self.paths.get(id).map(|path| path.network.tuple.remote) else {
-            return;
-        };
-        for change in self.remote_cids.take_token_changes(id) {
-            self.endpoint_events.push_back(match change {
-                (token, true) => EndpointEvent::AddResetToken(remote, token),
-                (token, false) => EndpointEvent::RemoveResetToken(remote, token),
-            });
+    /// Takes the first connection ID of the peer for this path into use, unless one is.
+    pub(crate) fn activate_cid(&mut self, id: PathId) {
+        if let Some(rotation) = self.remote_cids.activate(id) {
+            self.apply_rotation(id, rotation);
+        }
+    }
+
+    /// Tells the endpoint which stateless reset tokens count on the path's remote address
+    /// (RFC 9000 section 10.3.1: those of connection IDs in use).
+    fn apply_rotation(&mut self, id: PathId, rotation: Rotation) {
+        if let Some(token) = rotation.retired_token {
+            self.forget_reset_token(id, token);
+        }
+        if let Some(token) = rotation.token {
+            self.add_reset_token(id, token);
+        }
+    }
+
+    pub(crate) fn add_reset_token(&mut self, id: PathId, token: [u8; 16]) {
+        if let Some(path) = self.paths.get(id) {
+            self.endpoint_events.push_back(EndpointEvent::AddResetToken(
+                path.network.tuple.remote,
+                token,
+            ));
+        }
+    }
+
+    pub(crate) fn forget_reset_token(&mut self, id: PathId, token: [u8; 16]) {
+        if let Some(path) = self.paths.get(id) {
+            self.endpoint_events
+                .push_back(EndpointEvent::RemoveResetToken(
+                    path.network.tuple.remote,
+                    token,
+                ));
         }
     }
 
@@ -129,7 +159,7 @@ impl Connection {
             return;
         };
         if let Some(next) = self.paths.next_unused(limits.usable_max()) {
-            if self.remote_cids.active(next).is_some() {
+            if self.remote_cids.has_unused(next) {
                 self.events
                     .push_back(Event::Path(PathEvent::Available { next }));
             }

@@ -77,8 +77,9 @@ impl Connection {
         self.peer = peer;
         self.peer_known = true;
         if let Some(token) = self.peer.stateless_reset_token {
-            self.remote_cids.set_reset_token(token);
-            self.sync_reset_tokens(PathId::ZERO);
+            if self.remote_cids.set_reset_token(token) {
+                self.add_reset_token(PathId::ZERO, token);
+            }
         }
         self.apply_stream_parameters();
         self.events.push_back(Event::HandshakeDataReady);

@@ -19,6 +19,7 @@ use quinn_proto::{ConnectionId, Side};
 use rand::rngs::StdRng;
 
 pub use event::{Event, PathEvent};
+pub(crate) use cids::beyond_limit;
 pub(crate) use state::{CloseFrame, State};
 
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};

@@ -7,7 +7,6 @@ use mpquic_sched::{PathEventKind, PathIndex, PathStatus, PathView};
 use quinn_proto::Side;
 
 use super::{CloseFrame, Connection, Event};
-use crate::cid::Active;
 use crate::endpoint::EndpointEvent;
 use crate::path::{Path, PathState, RetiredPath};
 use crate::space::PacketSpace;
@@ -50,7 +49,7 @@ impl Connection {
             limits.note_blocked();
             return Err(PathError::NoPathIdLeft { limit: usable });
         };
-        if self.remote_cids.active(id).is_none() {
+        if !self.remote_cids.has_unused(id) {
             limits.note_cids_blocked(id);
             return Err(PathError::NoCidAvailable { path: id });
         }
@@ -61,7 +60,7 @@ impl Connection {
         path.network.start_challenge(interval);
         // A client may send before the peer's address is validated; only data waits for that.
         path.network.on_received(usize::MAX / 8);
-        self.sync_reset_tokens(id);
+        self.activate_cid(id);
         self.issue_cids();
         Ok(id)
     }
@@ -75,7 +74,7 @@ impl Connection {
         let interval = self.challenge_interval();
         let path = self.add_path(now, id, tuple)?;
         path.network.start_challenge(interval);
-        self.sync_reset_tokens(id);
+        self.activate_cid(id);
         self.issue_cids();
         Some(())
     }
@@ -171,6 +170,11 @@ impl Connection {
         by_peer: bool,
     ) {
         let pto = self.largest_pto();
+        // RFC 10069, path close: the peer's connection IDs count as retired at once.
+        if let Some(token) = self.remote_cids.abandon(id) {
+            self.forget_reset_token(id, token);
+        }
+        self.local_cids.stop_issuing(id);
         let space = match self.paths.take(id) {
             Some(mut path) => {
                 self.rehome(now, &mut path);
@@ -187,8 +191,6 @@ impl Connection {
                 PacketSpace::new(&mut self.rng)
             }
         };
-        // RFC 10069, path close: the peer's connection IDs count as retired at once.
-        self.sync_tokens_of_abandoned(id);
         let keep = if by_peer { 3 } else { UNANSWERED_ABANDON_PTOS };
         let dropped = self.paths.retire(RetiredPath {
             id,
@@ -213,13 +215,6 @@ impl Connection {
         self.issue_cids();
     }
 
-    fn sync_tokens_of_abandoned(&mut self, id: PathId) {
-        for (remote, token) in self.remote_cids.abandon(id) {
-            self.endpoint_events
-                .push_back(EndpointEvent::RemoveResetToken(remote, token));
-        }
-    }
-
     /// Forgets what was kept of an abandoned path.
     pub(crate) fn discard_path(&mut self, id: PathId) {
         for cid in self.local_cids.drop_path(id) {
@@ -229,9 +224,7 @@ impl Connection {
             .push_back(Event::Path(PathEvent::Discarded { id }));
     }
 
-    /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP came. They may speak of path IDs that are not in
-    /// use yet: those are remembered when the path opens only if it is open; the sender repeats its
-    /// wish by status when it opens the path.
+    /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP came, perhaps for a path that is not in use yet.
     pub(crate) fn on_path_status(
         &mut self,
         now: Instant,
@@ -242,7 +235,12 @@ impl Connection {
         let (id, index, effective) = match self.path_of_frame(Some(id))? {
             PathState::BeyondLimit => return Err(super::cids::beyond_limit()),
             PathState::Abandoned(_) => return Ok(()),
-            PathState::NeverOpened(_) => return Ok(()),
+            PathState::NeverOpened(id) => {
+                if let Some(early) = self.paths.early_status(id) {
+                    early.on_remote(status, seq);
+                }
+                return Ok(());
+            }
             PathState::Open(path) => {
                 if !path.status.on_remote(status, seq) {
                     return Ok(());
@@ -258,6 +256,6 @@ impl Connection {
 
     /// Whether the path ID can carry packets: open, with a connection ID of the peer.
     pub(crate) fn has_cid(&self, id: PathId) -> bool {
-        matches!(self.remote_cids.state(id), Active::Usable)
+        self.remote_cids.active(id).is_some()
     }
 }

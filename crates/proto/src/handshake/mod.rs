@@ -10,7 +10,7 @@ use quinn_proto::{ConnectionId, Side};
 use rustls::quic::{self, KeyChange, Version};
 
 pub(crate) use crypto_stream::CryptoStream;
-pub(crate) use undecryptable::Undecryptable;
+pub(crate) use undecryptable::{Buffered, Undecryptable};
 
 use crate::crypto::{Keys, OneRttKeys, initial_keys};
 use crate::transport_parameters::TransportParameters;

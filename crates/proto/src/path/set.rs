@@ -3,7 +3,7 @@
 
 use mpquic_sched::{MAX_PATHS, PathIndex};
 
-use super::{Path, RetiredPath};
+use super::{Path, RetiredPath, StatusState};
 use crate::{PathId, limits};
 
 /// What a path ID in a frame or packet means. Every handler answers all four.
@@ -22,6 +22,9 @@ pub(crate) enum PathState<'a> {
 pub(crate) struct Paths {
     slots: Vec<Option<Path>>,
     retired: Vec<RetiredPath>,
+    /// What the peer wants of path IDs that are not in use yet (RFC 10069: all path IDs below the
+    /// limit can be spoken of). At most as many as there are slots.
+    early_status: Vec<(PathId, StatusState)>,
     /// Abandoned path IDs: ascending, disjoint, non-adjacent ranges, bounds included.
     abandoned: Vec<(u32, u32)>,
     abandoned_count: u32,
@@ -34,6 +37,7 @@ impl Paths {
         Self {
             slots: (0..MAX_PATHS).map(|_| None).collect(),
             retired: Vec::new(),
+            early_status: Vec::new(),
             abandoned: Vec::new(),
             abandoned_count: 0,
             largest_used: PathId::ZERO,
@@ -50,12 +54,30 @@ impl Paths {
     }
 
     /// Puts an open path into its slot, which must be free.
-    pub(crate) fn insert(&mut self, path: Path) -> &mut Path {
+    pub(crate) fn insert(&mut self, mut path: Path) -> &mut Path {
+        let early = self.early_status.iter().position(|(id, _)| *id == path.id);
+        if let Some(at) = early {
+            path.status = self.early_status.swap_remove(at).1;
+        }
         self.largest_used = self.largest_used.max(path.id);
         self.open += 1;
         let slot = &mut self.slots[path.index.get()];
         debug_assert!(slot.is_none());
         slot.insert(path)
+    }
+
+    /// The status of a path ID that is not in use yet, for frames that speak of it early; `None` if
+    /// too many are spoken of.
+    pub(crate) fn early_status(&mut self, id: PathId) -> Option<&mut StatusState> {
+        let at = match self.early_status.iter().position(|(other, _)| *other == id) {
+            Some(at) => at,
+            None if self.early_status.len() < MAX_PATHS => {
+                self.early_status.push((id, StatusState::default()));
+                self.early_status.len() - 1
+            }
+            None => return None,
+        };
+        Some(&mut self.early_status[at].1)
     }
 
     /// Number of open paths.
@@ -82,6 +104,7 @@ impl Paths {
             return;
         }
         self.abandoned_count += 1;
+        self.early_status.retain(|(other, _)| *other != id);
         let at = self.abandoned.partition_point(|range| range.1 < id.0);
         let joins_left = at > 0 && self.abandoned[at - 1].1 + 1 == id.0;
         let joins_right = self
