@@ -4,22 +4,51 @@ mod event;
 
 pub use event::{Event, PathEvent};
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mpquic_sched::{PathStatus, StreamHints};
-use quinn_proto::{Dir, Side, StreamId, VarInt};
+use quinn_proto::{ConnectionId, Dir, Side, StreamId, VarInt};
+use rand::rngs::StdRng;
 
+use crate::cid::ResetKey;
 use crate::{
-    ClosedStream, ConnectionError, ConnectionEvent, ConnectionStats, EndpointEvent, FinishError,
-    FourTuple, PathError, PathErrorCode, PathId, PathStats, ReadError, SendDatagramError, Transmit,
-    WriteError,
+    ClientConfig, ClosedStream, ConnectError, ConnectionError, ConnectionEvent, ConnectionStats,
+    EndpointConfig, EndpointEvent, FinishError, FourTuple, PathError, PathErrorCode, PathId,
+    PathStats, ReadError, SendDatagramError, ServerConfig, Transmit, WriteError,
 };
 
 /// One connection.
 pub struct Connection {}
 
 impl Connection {
+    /// A client's connection, with its first flight ready to be sent.
+    pub(crate) fn new_client(
+        _now: Instant,
+        _config: ClientConfig,
+        _endpoint: &Arc<EndpointConfig>,
+        _network_path: FourTuple,
+        _server_name: &str,
+        _rng: StdRng,
+        _reset_key: Arc<ResetKey>,
+    ) -> Result<Self, ConnectError> {
+        todo!()
+    }
+    /// A server's connection, which has seen no packet yet.
+    pub(crate) fn new_server(
+        _now: Instant,
+        _config: &Arc<ServerConfig>,
+        _endpoint: &Arc<EndpointConfig>,
+        _network_path: FourTuple,
+        _original_dcid: ConnectionId,
+        _client_scid: ConnectionId,
+        _version: u32,
+        _rng: StdRng,
+        _reset_key: Arc<ResetKey>,
+    ) -> Self {
+        todo!()
+    }
     /// Writes datagrams to send to the end of `buf`, at most `max_datagrams` of one path at once.
     pub fn poll_transmit(
         &mut self,
