@@ -15,7 +15,7 @@ mod remote_tests;
 mod reset;
 mod wire;
 
-pub(crate) use generator::CidGenerator;
+pub(crate) use generator::{CidGenerator, MAX_CID_LEN};
 pub(crate) use local::LocalCids;
 pub(crate) use remote::{OnNew, RemoteCids, Rotation};
-pub(crate) use reset::{ResetKey, ResetToken, TOKEN_LEN, is_reset};
+pub(crate) use reset::{ResetKey, ResetToken, TOKEN_LEN, is_reset, tail};

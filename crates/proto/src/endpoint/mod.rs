@@ -1,155 +1,435 @@
 //! Routes datagrams to connections and makes new ones; does not run them.
 
+mod event;
+mod incoming;
+mod invariant;
+mod negotiation;
+mod refusal;
+mod reset;
+mod routes;
+#[cfg(test)]
+mod tests;
+
+pub use event::{AcceptError, ConnectError, ConnectionEvent, DatagramEvent, EndpointEvent};
+pub use incoming::Incoming;
+
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::BytesMut;
-use quinn_proto::{ConnectionId, EcnCodepoint};
-use thiserror::Error;
+use quinn_proto::{ConnectionId, EcnCodepoint, TransportErrorCode};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rustls::pki_types::ServerName;
+use slab::Slab;
 
+use self::incoming::Waiting;
+use self::invariant::Invariant;
+use self::negotiation::VERSION;
+use self::reset::ResetRate;
+use self::routes::{Route, Routes};
+use crate::cid::{self, CidGenerator, MAX_CID_LEN, ResetKey, ResetToken};
 use crate::{
-    ClientConfig, ConfigError, Connection, ConnectionError, ConnectionHandle, EndpointConfig,
-    FourTuple, ServerConfig, Transmit,
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, EndpointConfig, FourTuple,
+    ServerConfig, Transmit, TransportError,
 };
 
+/// Datagrams with a client's Initial packets have at least this size (RFC 9000 section 14.1).
+const MIN_INITIAL_SIZE: usize = 1200;
+
+/// The shortest destination connection ID that a client may make up (RFC 9000 section 7.2).
+const MIN_INITIAL_DCID: usize = 8;
+
 /// All connections of one or several sockets.
-pub struct Endpoint {}
-
-/// What a datagram meant.
-pub enum DatagramEvent {
-    /// It belongs to this connection: hand the event to it.
-    ConnectionEvent(ConnectionHandle, ConnectionEvent),
-    /// A client wants to connect.
-    NewConnection(Incoming),
-    /// Answer it with this, written to the buffer (version negotiation, stateless reset).
-    Response(Transmit),
+pub struct Endpoint {
+    config: Arc<EndpointConfig>,
+    server: Option<Arc<ServerConfig>>,
+    rng: StdRng,
+    generator: CidGenerator,
+    reset_key: Arc<ResetKey>,
+    reset_rate: ResetRate,
+    routes: Routes,
+    waiting: Waiting,
+    connections: Slab<Known>,
 }
 
-/// A datagram on its way from the endpoint to a connection.
-#[derive(Debug)]
-pub struct ConnectionEvent {
-    pub(crate) now: Instant,
-    pub(crate) network_path: FourTuple,
-    pub(crate) ecn: Option<EcnCodepoint>,
-    pub(crate) datagram: BytesMut,
-}
-
-/// What a connection tells its endpoint. Hand it over before the connection's next transmit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndpointEvent {
-    /// Route datagrams with this connection ID here.
-    AddCid(ConnectionId),
-    /// Route them here no longer.
-    RetireCid(ConnectionId),
-    /// A datagram from this address that ends in this token is a stateless reset of this connection.
-    AddResetToken(SocketAddr, [u8; 16]),
-    /// It is so no longer.
-    RemoveResetToken(SocketAddr, [u8; 16]),
-    /// The connection is over: forget it.
-    Drained,
-}
-
-/// A client that wants to connect: accept, refuse or ignore it.
-#[derive(Debug)]
-pub struct Incoming {}
-
-impl Incoming {
-    /// Where it comes from.
-    pub fn network_path(&self) -> FourTuple {
-        todo!()
+// By hand: keys and the generator's state must not end up in logs.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("server", &self.server.is_some())
+            .field("connections", &self.connections.len())
+            .field("incoming", &self.waiting.len())
+            .finish_non_exhaustive()
     }
 }
 
-/// Why an incoming connection could not be accepted.
-#[derive(Debug)]
-pub struct AcceptError {
-    /// The reason.
-    pub cause: ConnectionError,
-    /// An answer for the client, written to the buffer.
-    pub response: Option<Transmit>,
-}
-
-/// Why no connection could be started.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The server name is no DNS name and no IP address.
-    #[error("invalid server name: {0:?}")]
-    InvalidServerName(String),
-    /// The remote address cannot be: port 0 or an unspecified IP.
-    #[error("invalid remote address: {0}")]
-    InvalidRemoteAddress(SocketAddr),
-    /// TLS refused to start.
-    #[error("TLS: {0}")]
-    Tls(String),
-    /// The configuration cannot be.
-    #[error("{0}")]
-    Config(#[from] ConfigError),
+/// What the endpoint must forget when a connection is over.
+#[derive(Debug, Default)]
+struct Known {
+    cids: Vec<ConnectionId>,
+    tokens: Vec<(SocketAddr, ResetToken)>,
 }
 
 impl Endpoint {
     /// An endpoint; with a server configuration, one that accepts connections.
-    pub fn new(_config: Arc<EndpointConfig>, _server: Option<Arc<ServerConfig>>) -> Self {
-        todo!()
+    pub fn new(config: Arc<EndpointConfig>, server: Option<Arc<ServerConfig>>) -> Self {
+        let mut rng = StdRng::from_seed(config.seed);
+        Self {
+            server,
+            generator: CidGenerator::new(config.cid_len),
+            reset_key: Arc::new(ResetKey::new(&config.seed)),
+            reset_rate: ResetRate::new(),
+            routes: Routes::new(&mut rng),
+            waiting: Waiting::default(),
+            connections: Slab::new(),
+            rng,
+            config,
+        }
     }
 
-    /// Replaces the server configuration for future connections; `None` refuses them.
-    pub fn set_server_config(&mut self, _server: Option<Arc<ServerConfig>>) {
-        todo!()
+    /// Replaces the server configuration for future connections. `None`: there are none, clients
+    /// that ask get no answer.
+    pub fn set_server_config(&mut self, server: Option<Arc<ServerConfig>>) {
+        self.server = server;
     }
 
     /// Takes in one datagram. An answer, if any, is appended to `buf`.
     pub fn handle(
         &mut self,
-        _now: Instant,
-        _network_path: FourTuple,
-        _ecn: Option<EcnCodepoint>,
-        _datagram: BytesMut,
-        _buf: &mut Vec<u8>,
+        now: Instant,
+        network_path: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        datagram: BytesMut,
+        buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
-        todo!()
+        let header = invariant::parse(&datagram, self.generator.len());
+        match header.and_then(|header| self.route(&header)) {
+            Some(Route::Connection(handle)) => {
+                return Some(to_connection(handle, now, network_path, ecn, datagram));
+            }
+            Some(Route::Incoming(index)) => {
+                self.waiting
+                    .buffer(index, now, network_path, ecn, &datagram);
+                return None;
+            }
+            None => {}
+        }
+
+        // RFC 9000 section 10.3.1: any datagram that belongs nowhere, whatever its header. The
+        // connection finds the token at its end, as it cannot decrypt it either.
+        let token = cid::tail(&datagram);
+        if let Some(handle) = token.and_then(|token| self.routes.reset(network_path.remote, token))
+        {
+            return Some(to_connection(handle, now, network_path, ecn, datagram));
+        }
+
+        match header? {
+            Invariant::Short { first, dcid } => {
+                // A packet without the fixed bit is not one of version 1 (RFC 9000 section 17.3.1).
+                let answer = first & 0x40 != 0
+                    && reset::answers(datagram.len())
+                    && self.reset_rate.take(now);
+                answer.then(|| {
+                    let token = self.reset_key.token(&ConnectionId::new(dcid));
+                    let start = buf.len();
+                    reset::write(buf, &mut self.rng, &token, datagram.len());
+                    DatagramEvent::Response(answer_to(network_path, buf.len() - start))
+                })
+            }
+            // Version negotiation, of no connection of ours. Never answered (section 6.1).
+            Invariant::Long { version: 0, .. } => None,
+            Invariant::Long {
+                version: VERSION,
+                first,
+                dcid,
+                scid,
+            } => {
+                if first & 0x40 == 0 || first & 0x30 != 0 {
+                    // Not an Initial packet: nothing to start from (section 5.2.2).
+                    return None;
+                }
+                let incoming = self.admit(now, network_path, ecn, &datagram, dcid, scid)?;
+                Some(DatagramEvent::NewConnection(incoming))
+            }
+            Invariant::Long { dcid, scid, .. } => {
+                // Section 5.2.2: only servers, and only if it could have begun a connection. The
+                // packet's version may have longer connection IDs than ours.
+                if self.server.is_none() || datagram.len() < MIN_INITIAL_SIZE {
+                    return None;
+                }
+                let start = buf.len();
+                negotiation::write(buf, &mut self.rng, dcid, scid);
+                let answer = answer_to(network_path, buf.len() - start);
+                Some(DatagramEvent::Response(answer))
+            }
+        }
     }
 
     /// Starts a connection to `network_path.remote`.
+    ///
+    /// # Errors
+    ///
+    /// If the address or the server name cannot be, or TLS refuses.
     pub fn connect(
         &mut self,
-        _now: Instant,
-        _config: ClientConfig,
-        _network_path: FourTuple,
-        _server_name: &str,
+        now: Instant,
+        config: ClientConfig,
+        network_path: FourTuple,
+        server_name: &str,
     ) -> Result<(ConnectionHandle, Connection), ConnectError> {
-        todo!()
+        check_target(network_path.remote, server_name)?;
+        let rng = StdRng::from_rng(&mut self.rng);
+        let mut connection = Connection::new_client(
+            now,
+            config,
+            &self.config,
+            network_path,
+            server_name,
+            rng,
+            Arc::clone(&self.reset_key),
+        )?;
+        let handle = self.register();
+        self.take_events(handle, &mut connection);
+        Ok((handle, connection))
     }
 
     /// Accepts an incoming connection, with the endpoint's server configuration or another.
+    ///
+    /// # Errors
+    ///
+    /// If there is no server configuration, or if the first datagram already ends the connection:
+    /// no Initial packet in it could be decrypted, or what it says breaks the protocol, or TLS
+    /// refuses. Nothing of the connection is kept then.
+    #[expect(
+        clippy::result_large_err,
+        reason = "a Connection, returned otherwise, is larger by far"
+    )]
     pub fn accept(
         &mut self,
-        _incoming: Incoming,
-        _now: Instant,
-        _buf: &mut Vec<u8>,
-        _server: Option<Arc<ServerConfig>>,
+        incoming: Incoming,
+        now: Instant,
+        buf: &mut Vec<u8>,
+        server: Option<Arc<ServerConfig>>,
     ) -> Result<(ConnectionHandle, Connection), AcceptError> {
-        todo!()
+        let Some(server) = server.or_else(|| self.server.clone()) else {
+            let response = self.refuse(incoming, buf);
+            return Err(AcceptError {
+                cause: ConnectionError::TransportError(TransportError::new(
+                    TransportErrorCode::CONNECTION_REFUSED,
+                    "no server configuration",
+                )),
+                response: (response.size > 0).then_some(response),
+            });
+        };
+        let datagrams = self.forget(&incoming);
+        let rng = StdRng::from_rng(&mut self.rng);
+        let mut connection = Connection::new_server(
+            now,
+            &server,
+            &self.config,
+            incoming.network_path,
+            incoming.dcid,
+            incoming.scid,
+            incoming.version,
+            rng,
+            Arc::clone(&self.reset_key),
+        );
+        let handle = self.register();
+        // The client goes on using the ID that it made up until it has seen ours (section 7.2), so
+        // its repeated Initials must find the connection. The connection retires it.
+        self.handle_event(handle, EndpointEvent::AddCid(incoming.dcid));
+        self.take_events(handle, &mut connection);
+        connection.handle_event(ConnectionEvent {
+            now,
+            network_path: incoming.network_path,
+            ecn: incoming.ecn,
+            datagram: incoming.datagram,
+        });
+        if connection.is_closed() || connection.lost_reason().is_some() {
+            let cause = connection.lost_reason().cloned();
+            let response = connection.poll_transmit(now, 1, buf);
+            self.handle_event(handle, EndpointEvent::Drained);
+            return Err(AcceptError {
+                cause: cause.unwrap_or(ConnectionError::LocallyClosed),
+                response,
+            });
+        }
+        for datagram in datagrams {
+            // They have waited; the connection begins now. Time must not run backwards for it.
+            connection.handle_event(ConnectionEvent { now, ..datagram });
+        }
+        self.take_events(handle, &mut connection);
+        Ok((handle, connection))
     }
 
     /// Refuses an incoming connection: CONNECTION_REFUSED, written to `buf`.
-    pub fn refuse(&mut self, _incoming: Incoming, _buf: &mut Vec<u8>) -> Transmit {
-        todo!()
+    pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Transmit {
+        self.forget(&incoming);
+        let own = self.generator.generate(&mut self.rng);
+        let size = refusal::write(buf, incoming.version, &incoming.dcid, &incoming.scid, &own);
+        answer_to(incoming.network_path, size.unwrap_or(0))
     }
 
     /// Forgets an incoming connection without an answer.
-    pub fn ignore(&mut self, _incoming: Incoming) {
-        todo!()
+    pub fn ignore(&mut self, incoming: Incoming) {
+        self.forget(&incoming);
     }
 
     /// Takes in what a connection has to say.
-    pub fn handle_event(&mut self, _handle: ConnectionHandle, _event: EndpointEvent) {
-        todo!()
+    pub fn handle_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
+        let Some(known) = self.connections.get_mut(handle.0) else {
+            return;
+        };
+        match event {
+            EndpointEvent::AddCid(id) => {
+                if self.routes.add(id, Route::Connection(handle)) {
+                    known.cids.push(id);
+                }
+            }
+            EndpointEvent::RetireCid(id) => {
+                if let Some(at) = known.cids.iter().position(|other| *other == id) {
+                    known.cids.swap_remove(at);
+                    self.routes.remove(&id, Route::Connection(handle));
+                }
+            }
+            EndpointEvent::AddResetToken(remote, token) => {
+                if !known.tokens.contains(&(remote, token)) {
+                    known.tokens.push((remote, token));
+                    self.routes.add_token(remote, &token, handle);
+                }
+            }
+            EndpointEvent::RemoveResetToken(remote, token) => {
+                if let Some(at) = known.tokens.iter().position(|t| *t == (remote, token)) {
+                    known.tokens.swap_remove(at);
+                    self.routes.remove_token(remote, &token, handle);
+                }
+            }
+            EndpointEvent::Drained => {
+                let known = self.connections.remove(handle.0);
+                for id in known.cids {
+                    self.routes.remove(&id, Route::Connection(handle));
+                }
+                for (remote, token) in known.tokens {
+                    self.routes.remove_token(remote, &token, handle);
+                }
+            }
+        }
     }
 
     /// How many connections are not drained.
     pub fn open_connections(&self) -> usize {
-        todo!()
+        self.connections.len()
+    }
+
+    /// By connection ID. Version 1 and version negotiation only: packets of other versions do not
+    /// belong to our connections (RFC 9000 section 5.2).
+    fn route(&self, header: &Invariant<'_>) -> Option<Route> {
+        match *header {
+            Invariant::Short { first, dcid } if first & 0x40 != 0 => self.routes.get(dcid),
+            Invariant::Long {
+                version: VERSION,
+                first,
+                dcid,
+                ..
+            } if first & 0x40 != 0 => self.routes.get(dcid),
+            // No connection that waits, or is a server's, has to do with version negotiation; the
+            // connection sees to that.
+            Invariant::Long {
+                version: 0, dcid, ..
+            } => self
+                .routes
+                .get(dcid)
+                .filter(|route| matches!(route, Route::Connection(_))),
+            _ => None,
+        }
+    }
+
+    /// A client's first Initial packet. No key is derived and nothing decrypted here, so that a
+    /// flood of them costs little, and nothing but this once as many wait as may.
+    fn admit(
+        &mut self,
+        now: Instant,
+        network_path: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        datagram: &[u8],
+        dcid: &[u8],
+        scid: &[u8],
+    ) -> Option<Incoming> {
+        let server = self.server.as_ref()?;
+        let valid = datagram.len() >= MIN_INITIAL_SIZE
+            && (MIN_INITIAL_DCID..=MAX_CID_LEN).contains(&dcid.len())
+            && scid.len() <= MAX_CID_LEN;
+        if !valid || self.waiting.len() >= server.max_incoming {
+            return None;
+        }
+        let dcid = ConnectionId::new(dcid);
+        let index = self.waiting.open(dcid, datagram.len())?;
+        self.routes.add(dcid, Route::Incoming(index));
+        Some(Incoming {
+            index,
+            received: now,
+            network_path,
+            ecn,
+            // A copy: the buffer that it came in may be large and shared, and this may wait long.
+            datagram: datagram.into(),
+            dcid,
+            scid: ConnectionId::new(scid),
+            version: VERSION,
+        })
+    }
+
+    /// Ends the wait. Its further datagrams.
+    fn forget(&mut self, incoming: &Incoming) -> Vec<ConnectionEvent> {
+        let route = Route::Incoming(incoming.index);
+        self.routes.remove(&incoming.dcid, route);
+        self.waiting.close(incoming)
+    }
+
+    fn register(&mut self) -> ConnectionHandle {
+        ConnectionHandle(self.connections.insert(Known::default()))
+    }
+
+    fn take_events(&mut self, handle: ConnectionHandle, connection: &mut Connection) {
+        while let Some(event) = connection.poll_endpoint_events() {
+            self.handle_event(handle, event);
+        }
+    }
+}
+
+fn check_target(remote: SocketAddr, server_name: &str) -> Result<(), ConnectError> {
+    if remote.port() == 0 || remote.ip().is_unspecified() {
+        return Err(ConnectError::InvalidRemoteAddress(remote));
+    }
+    ServerName::try_from(server_name)
+        .map(drop)
+        .map_err(|_| ConnectError::InvalidServerName(server_name.into()))
+}
+
+fn to_connection(
+    handle: ConnectionHandle,
+    now: Instant,
+    network_path: FourTuple,
+    ecn: Option<EcnCodepoint>,
+    datagram: BytesMut,
+) -> DatagramEvent {
+    let event = ConnectionEvent {
+        now,
+        network_path,
+        ecn,
+        datagram,
+    };
+    DatagramEvent::ConnectionEvent(handle, event)
+}
+
+/// To where a datagram came from, from where it came to.
+const fn answer_to(network_path: FourTuple, size: usize) -> Transmit {
+    Transmit {
+        network_path,
+        ecn: None,
+        size,
+        segment_size: None,
     }
 }

@@ -1,0 +1,134 @@
+//! Connections that wait to be accepted, and their datagrams, within bounds; decides on none.
+
+use std::time::Instant;
+
+use bytes::BytesMut;
+use quinn_proto::{ConnectionId, EcnCodepoint};
+use slab::Slab;
+
+use super::ConnectionEvent;
+use crate::{FourTuple, limits};
+
+/// A client that wants to connect: accept, refuse or ignore it.
+///
+/// The endpoint remembers it until then. Whoever holds one and may drop it, as asynchronous code
+/// does, must hand it to [`Endpoint::ignore`](crate::Endpoint::ignore) instead, or its place
+/// among those that may wait stays taken.
+#[derive(Debug)]
+#[must_use = "accept, refuse or ignore it: the endpoint remembers it until then"]
+pub struct Incoming {
+    pub(super) index: usize,
+    pub(super) received: Instant,
+    pub(super) network_path: FourTuple,
+    pub(super) ecn: Option<EcnCodepoint>,
+    /// The first datagram.
+    pub(super) datagram: BytesMut,
+    /// Destination and source connection IDs of its first packet, and its version.
+    pub(super) dcid: ConnectionId,
+    pub(super) scid: ConnectionId,
+    pub(super) version: u32,
+}
+
+impl Incoming {
+    /// Where it comes from. Nothing is proven about the remote address yet.
+    pub fn network_path(&self) -> FourTuple {
+        self.network_path
+    }
+
+    /// When its first datagram came.
+    pub fn received(&self) -> Instant {
+        self.received
+    }
+}
+
+/// The endpoint's side of every [`Incoming`].
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    slots: Slab<Slot>,
+    /// Of all slots.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    dcid: ConnectionId,
+    /// After the first, which the [`Incoming`] has.
+    datagrams: Vec<ConnectionEvent>,
+    /// With the first.
+    bytes: usize,
+}
+
+impl Waiting {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Takes a place for one whose first datagram has so many bytes. `None` if that is more than
+    /// one may take, or if the memory for all is used up.
+    pub(super) fn open(&mut self, dcid: ConnectionId, datagram: usize) -> Option<usize> {
+        let bytes = cost(datagram);
+        if bytes > limits::MAX_INCOMING_BUFFER
+            || self.bytes + bytes > limits::MAX_INCOMING_BUFFER_TOTAL
+        {
+            return None;
+        }
+        self.bytes += bytes;
+        Some(self.slots.insert(Slot {
+            dcid,
+            datagrams: Vec::new(),
+            bytes,
+        }))
+    }
+
+    /// Keeps a further datagram, or drops it if there is no room. It is copied: the buffer that it
+    /// came in may be large and shared.
+    pub(super) fn buffer(
+        &mut self,
+        index: usize,
+        now: Instant,
+        network_path: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        datagram: &[u8],
+    ) {
+        let Some(slot) = self.slots.get_mut(index) else {
+            return;
+        };
+        let bytes = cost(datagram.len());
+        if slot.bytes + bytes > limits::MAX_INCOMING_BUFFER
+            || self.bytes + bytes > limits::MAX_INCOMING_BUFFER_TOTAL
+        {
+            return;
+        }
+        slot.bytes += bytes;
+        self.bytes += bytes;
+        slot.datagrams.push(ConnectionEvent {
+            now,
+            network_path,
+            ecn,
+            datagram: datagram.into(),
+        });
+    }
+
+    /// Gives the place up. The datagrams after the first.
+    pub(super) fn close(&mut self, incoming: &Incoming) -> Vec<ConnectionEvent> {
+        // An `Incoming` is consumed by what closes it, so it is there, unless it is another
+        // endpoint's.
+        match self.slots.get(incoming.index) {
+            Some(slot) if slot.dcid == incoming.dcid => {}
+            _ => return Vec::new(),
+        }
+        let slot = self.slots.remove(incoming.index);
+        self.bytes -= slot.bytes;
+        slot.datagrams
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// Memory that a datagram takes: with the record of it, or many tiny ones would be too cheap.
+const fn cost(datagram: usize) -> usize {
+    datagram + size_of::<ConnectionEvent>()
+}

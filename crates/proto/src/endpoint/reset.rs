@@ -1,0 +1,132 @@
+//! Sends stateless resets (RFC 9000 section 10.3): size rule and rate; tokens come from `cid`.
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt};
+
+use crate::cid::{ResetToken, TOKEN_LEN};
+
+/// Shorter resets are not sent. Below 41 bytes they can be told from packets (RFC 9000 section
+/// 10.3.3); a packet of 43 bytes gets an answer one byte shorter, as section 10.3 wants it.
+const MIN_SIZE: usize = 42;
+
+/// Up to here the size is random; a reset has no reason to be longer.
+const MAX_SIZE: usize = 96;
+
+/// One reset more may be sent each time that this has passed.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// Resets that may be sent at once.
+const BURST: u32 = 64;
+
+/// A bucket of resets. Stops: floods of packets that belong nowhere, made to have us compute and
+/// send, and what is left of reset loops (RFC 9000 section 10.3.3).
+#[derive(Debug)]
+pub(super) struct ResetRate {
+    left: u32,
+    /// Up to when the refill is accounted for.
+    since: Option<Instant>,
+}
+
+impl ResetRate {
+    pub(super) const fn new() -> Self {
+        Self {
+            left: BURST,
+            since: None,
+        }
+    }
+
+    /// Takes one out, if there is one.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let passed = now.saturating_duration_since(since);
+        let intervals = passed.as_nanos() / INTERVAL.as_nanos();
+        if intervals >= u128::from(BURST - self.left) {
+            self.left = BURST;
+            self.since = Some(since.max(now));
+        } else {
+            // Less than BURST, so it fits.
+            let earned = intervals as u32;
+            self.left += earned;
+            self.since = Some(since + INTERVAL * earned);
+        }
+        let take = self.left > 0;
+        self.left -= u32::from(take);
+        take
+    }
+}
+
+/// Whether a packet of this size may be answered at all: the answer must be smaller (RFC 9000
+/// section 10.3.3), so that two endpoints that reset each other come to an end.
+pub(super) const fn answers(trigger: usize) -> bool {
+    trigger > MIN_SIZE
+}
+
+/// Appends a reset, smaller than the packet that it answers. Only if [`answers`] says so.
+pub(super) fn write(buf: &mut Vec<u8>, rng: &mut StdRng, token: &ResetToken, trigger: usize) {
+    let largest = MAX_SIZE.min(trigger.saturating_sub(1)).max(MIN_SIZE);
+    let size = rng.random_range(MIN_SIZE..=largest);
+    let start = buf.len();
+    buf.resize(start + size - TOKEN_LEN, 0);
+    rng.fill_bytes(&mut buf[start..]);
+    // A short header with the fixed bit set.
+    buf[start] = 0x40 | buf[start] & 0x3f;
+    buf.extend_from_slice(token);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn smaller_than_the_trigger_and_in_form() {
+        let mut rng = StdRng::seed_from_u64(0);
+        assert!(!answers(42) && answers(43));
+        for trigger in (43..1500).chain(43..200) {
+            let mut buf = vec![9; 3];
+            write(&mut buf, &mut rng, &[7; 16], trigger);
+            let reset = &buf[3..];
+            assert!(reset.len() < trigger && (MIN_SIZE..=MAX_SIZE).contains(&reset.len()));
+            assert_eq!(reset[0] & 0xc0, 0x40);
+            assert_eq!(reset[reset.len() - 16..], [7; 16]);
+        }
+    }
+
+    #[test]
+    fn a_loop_ends() {
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut size = 1500;
+        let mut rounds = 0;
+        while answers(size) {
+            let mut buf = Vec::new();
+            write(&mut buf, &mut rng, &[7; 16], size);
+            size = buf.len();
+            rounds += 1;
+        }
+        assert!(rounds < 60);
+    }
+
+    #[test]
+    fn rate() {
+        let mut rate = ResetRate::new();
+        let start = Instant::now();
+        let mut taken = |now, times: usize| (0..times).filter(|_| rate.take(now)).count();
+        assert_eq!(taken(start, 1000), 64);
+        assert_eq!(taken(start + INTERVAL - Duration::from_nanos(1), 10), 0);
+        assert_eq!(taken(start + INTERVAL, 10), 1);
+        // Fractions of an interval are not lost.
+        assert_eq!(taken(start + INTERVAL * 5 / 2, 10), 1);
+        assert_eq!(taken(start + INTERVAL * 3, 10), 1);
+        // Nor is time that runs backwards a gift.
+        assert_eq!(taken(start, 10), 0);
+        assert_eq!(taken(start + Duration::from_secs(3600), 1000), 64);
+        // Over 10 seconds: the burst and 200 a second.
+        let mut rate = ResetRate::new();
+        let sent = (0..100_000)
+            .filter(|n| rate.take(start + Duration::from_micros(100 * n)))
+            .count();
+        assert!((2050..=2064).contains(&sent), "{sent}");
+    }
+}

@@ -1,0 +1,475 @@
+//! Tests of the endpoint without connections: routing, answers, and connections that wait.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{TransportConfig, limits};
+
+const CLIENT: &str = "192.0.2.1:1111";
+
+fn path(remote: &str) -> FourTuple {
+    FourTuple {
+        local: "0.0.0.0:443".parse().unwrap(),
+        remote: remote.parse().unwrap(),
+    }
+}
+
+fn server_config(max_incoming: usize) -> Arc<ServerConfig> {
+    let cert = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(cert.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.cert.der().clone()], key)
+        .unwrap();
+    Arc::new(ServerConfig {
+        tls: Arc::new(tls),
+        transport: Arc::new(TransportConfig::default()),
+        max_incoming,
+    })
+}
+
+/// An endpoint, the time, and the answers it wrote.
+struct Bench {
+    endpoint: Endpoint,
+    now: Instant,
+    buf: Vec<u8>,
+}
+
+impl Bench {
+    fn client() -> Self {
+        Self::with(None)
+    }
+
+    fn server() -> Self {
+        Self::with(Some(server_config(limits::MAX_INCOMING)))
+    }
+
+    fn with(server: Option<Arc<ServerConfig>>) -> Self {
+        Self {
+            endpoint: Endpoint::new(Arc::new(EndpointConfig::new([5; 32])), server),
+            now: Instant::now(),
+            buf: Vec::new(),
+        }
+    }
+
+    fn handle_from(&mut self, remote: &str, datagram: &[u8]) -> Option<DatagramEvent> {
+        self.buf.clear();
+        self.endpoint
+            .handle(self.now, path(remote), None, datagram.into(), &mut self.buf)
+    }
+
+    fn handle(&mut self, datagram: &[u8]) -> Option<DatagramEvent> {
+        self.handle_from(CLIENT, datagram)
+    }
+
+    /// The connection that a datagram is for.
+    fn target(&mut self, datagram: &[u8]) -> Option<ConnectionHandle> {
+        match self.handle(datagram)? {
+            DatagramEvent::ConnectionEvent(handle, event) => {
+                assert_eq!(event.datagram, datagram);
+                assert_eq!(event.network_path, path(CLIENT));
+                Some(handle)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn response(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
+        match self.handle(datagram)? {
+            DatagramEvent::Response(transmit) => {
+                assert_eq!(transmit.network_path, path(CLIENT));
+                assert_eq!(transmit.size, self.buf.len());
+                assert_eq!(transmit.segment_size, None);
+                Some(self.buf.clone())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn incoming(&mut self, datagram: &[u8]) -> Option<Incoming> {
+        match self.handle(datagram)? {
+            DatagramEvent::NewConnection(incoming) => Some(incoming),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn tell(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
+        self.endpoint.handle_event(handle, event);
+    }
+
+    /// Nothing left behind by those that wait.
+    fn assert_none_waits(&self) {
+        assert_eq!(self.endpoint.waiting.len(), 0);
+        assert_eq!(self.endpoint.waiting.bytes(), 0);
+        assert_eq!(self.endpoint.routes.sizes().0, 0);
+    }
+}
+
+fn cid(n: u8) -> ConnectionId {
+    ConnectionId::new(&[n; 8])
+}
+
+fn short(id: &[u8], len: usize) -> Vec<u8> {
+    let mut datagram = [&[0x40], id].concat();
+    datagram.resize(len.max(datagram.len()), 0xee);
+    datagram
+}
+
+fn long(first: u8, version: u32, dcid: &[u8], scid: &[u8], len: usize) -> Vec<u8> {
+    let mut datagram = vec![first];
+    datagram.extend(version.to_be_bytes());
+    for id in [dcid, scid] {
+        datagram.push(id.len() as u8);
+        datagram.extend(id);
+    }
+    datagram.resize(len.max(datagram.len()), 0xee);
+    datagram
+}
+
+fn initial(dcid: u64) -> Vec<u8> {
+    long(0xc0, 1, &dcid.to_be_bytes(), &[9; 8], 1200)
+}
+
+#[test]
+fn routes_by_connection_id_until_retired() {
+    let mut bench = Bench::client();
+    let a = bench.endpoint.register();
+    let b = bench.endpoint.register();
+    bench.tell(a, EndpointEvent::AddCid(cid(1)));
+    bench.tell(b, EndpointEvent::AddCid(cid(2)));
+    // Taken already: stays with the first.
+    bench.tell(b, EndpointEvent::AddCid(cid(1)));
+    bench.tell(b, EndpointEvent::RetireCid(cid(1)));
+    assert_eq!(bench.target(&short(&cid(1), 30)), Some(a));
+    assert_eq!(bench.target(&short(&cid(2), 30)), Some(b));
+    assert_eq!(bench.target(&long(0xe0, 1, &cid(2), &[], 30)), Some(b));
+    // Version negotiation for a client; not another version; not without the fixed bit.
+    assert_eq!(bench.target(&long(0x80, 0, &cid(2), &[], 30)), Some(b));
+    assert!(bench.handle(&long(0xc0, 2, &cid(2), &[], 1200)).is_none());
+    assert!(bench.handle(&long(0x80, 1, &cid(2), &[], 1200)).is_none());
+    let mut no_fixed_bit = short(&cid(2), 100);
+    no_fixed_bit[0] = 0;
+    assert!(bench.handle(&no_fixed_bit).is_none());
+    bench.tell(a, EndpointEvent::RetireCid(cid(1)));
+    assert!(bench.handle(&short(&cid(1), 30)).is_none());
+}
+
+#[test]
+fn drained_connections_leave_nothing() {
+    let mut bench = Bench::client();
+    let remote = CLIENT.parse().unwrap();
+    let a = bench.endpoint.register();
+    let b = bench.endpoint.register();
+    assert_ne!(a, b);
+    for n in 0..10 {
+        bench.tell(a, EndpointEvent::AddCid(cid(n)));
+        bench.tell(a, EndpointEvent::AddResetToken(remote, [n; 16]));
+    }
+    bench.tell(b, EndpointEvent::AddCid(cid(50)));
+    assert_eq!(bench.endpoint.open_connections(), 2);
+    bench.tell(a, EndpointEvent::Drained);
+    assert_eq!(bench.endpoint.open_connections(), 1);
+    assert_eq!(bench.endpoint.routes.sizes(), (1, 0));
+    // Events of the gone change nothing.
+    bench.tell(a, EndpointEvent::AddCid(cid(1)));
+    bench.tell(a, EndpointEvent::Drained);
+    assert_eq!(bench.endpoint.routes.sizes(), (1, 0));
+    assert_eq!(bench.target(&short(&cid(50), 30)), Some(b));
+}
+
+#[test]
+fn stateless_resets_reach_the_connection() {
+    let mut bench = Bench::client();
+    let remote = CLIENT.parse().unwrap();
+    let a = bench.endpoint.register();
+    bench.tell(a, EndpointEvent::AddResetToken(remote, [7; 16]));
+    let mut reset = short(&cid(200), 30);
+    reset.extend([7; 16]);
+    assert_eq!(bench.target(&reset), Some(a));
+    // With any header, whole or not (RFC 9000 section 10.3), from 21 bytes on.
+    let mut odd = vec![0xff; 5];
+    odd.extend([7; 16]);
+    assert_eq!(bench.target(&odd), Some(a));
+    assert!(bench.handle(&odd[1..]).is_none());
+    // From elsewhere, or later, it is not one.
+    assert!(!matches!(
+        bench.handle_from("192.0.2.1:1112", &reset),
+        Some(DatagramEvent::ConnectionEvent(..))
+    ));
+    bench.tell(a, EndpointEvent::RemoveResetToken(remote, [7; 16]));
+    assert!(bench.handle(&odd).is_none());
+}
+
+#[test]
+fn sends_stateless_resets_by_size_and_rate() {
+    let mut bench = Bench::server();
+    let expected = bench.endpoint.reset_key.token(&cid(1));
+    for len in [43, 44, 100, 1500] {
+        let reset = bench.response(&short(&cid(1), len)).unwrap();
+        assert!(reset.len() < len);
+        assert_eq!(reset[reset.len() - 16..], expected);
+    }
+    for len in 0..43 {
+        assert!(bench.handle(&short(&cid(1), len)).is_none());
+    }
+    // Never to long headers.
+    assert!(bench.handle(&long(0xe0, 1, &cid(1), &[], 1200)).is_none());
+    let flood = (0..1000)
+        .filter(|_| bench.response(&short(&cid(1), 100)).is_some())
+        .count();
+    assert!(flood <= 64, "{flood}");
+    bench.now += Duration::from_secs(1);
+    assert!(bench.response(&short(&cid(1), 100)).is_some());
+}
+
+#[test]
+fn two_endpoints_that_reset_each_other_stop() {
+    let (mut a, mut b) = (Bench::client(), Bench::client());
+    let mut packet = short(&cid(1), 1400);
+    let mut count = 0;
+    while let Some(answer) = a.response(&packet) {
+        packet = answer;
+        std::mem::swap(&mut a, &mut b);
+        count += 1;
+        assert!(count < 60);
+    }
+}
+
+#[test]
+fn version_negotiation() {
+    let mut bench = Bench::server();
+    let strange = long(0x90, 0xabcd, &[1; 30], &[2; 200], 1200);
+    let answer = bench.response(&strange).unwrap();
+    let parsed = invariant::parse(&answer, 8).unwrap();
+    assert!(
+        matches!(parsed, Invariant::Long { version: 0, dcid, scid, .. }
+            if dcid == [2; 200] && scid == [1; 30])
+    );
+    // Not for small ones, not in reply to itself, not by clients.
+    assert!(bench.handle(&strange[..1199]).is_none());
+    let mut negotiation = answer.clone();
+    negotiation.resize(1300, 0);
+    assert!(bench.handle(&negotiation).is_none());
+    assert!(Bench::client().handle(&strange).is_none());
+    bench.endpoint.set_server_config(None);
+    assert!(bench.handle(&strange).is_none());
+}
+
+#[test]
+fn what_is_no_first_initial() {
+    let mut bench = Bench::server();
+    let dcid = [1; 8];
+    let cases = [
+        initial(1)[..1199].to_vec(),
+        long(0xc0, 1, &dcid[..7], &[], 1200),
+        long(0xc0, 1, &[1; 21], &[], 1200),
+        long(0xc0, 1, &dcid, &[1; 21], 1200),
+        // 0-RTT, Handshake, Retry; no fixed bit.
+        long(0xd0, 1, &dcid, &[], 1200),
+        long(0xe0, 1, &dcid, &[], 1200),
+        long(0xf0, 1, &dcid, &[], 1200),
+        long(0x80, 1, &dcid, &[], 1200),
+    ];
+    for case in cases {
+        assert!(bench.handle(&case).is_none());
+    }
+    bench.assert_none_waits();
+    assert!(Bench::client().handle(&initial(1)).is_none());
+    let incoming = bench.incoming(&long(0xcf, 1, &[1; 20], &[], 1200)).unwrap();
+    assert_eq!(incoming.network_path(), path(CLIENT));
+    bench.endpoint.ignore(incoming);
+    bench.assert_none_waits();
+}
+
+#[test]
+fn repeated_initials_wait_together() {
+    let mut bench = Bench::server();
+    let incoming = bench.incoming(&initial(1)).unwrap();
+    let other = bench.incoming(&initial(2)).unwrap();
+    for _ in 0..3 {
+        assert!(bench.handle(&initial(1)).is_none());
+    }
+    assert_eq!(bench.endpoint.forget(&incoming).len(), 3);
+    assert_eq!(bench.endpoint.forget(&other).len(), 0);
+    bench.assert_none_waits();
+}
+
+#[test]
+fn memory_of_the_waiting_is_bounded() {
+    let mut bench = Bench::server();
+    // Jumbo datagrams for one; many for all.
+    assert!(
+        bench
+            .incoming(&long(0xc0, 1, &[1; 8], &[], 15_001))
+            .is_none()
+    );
+    let mut all = Vec::new();
+    for n in 0..limits::MAX_INCOMING as u64 {
+        let Some(incoming) = bench.incoming(&initial(n)) else {
+            break;
+        };
+        all.push(incoming);
+        for size in [1, 9000, 9000, 1200, 9000] {
+            bench.handle(&long(0xc0, 1, &n.to_be_bytes(), &[], size));
+        }
+        assert!(bench.endpoint.waiting.bytes() <= limits::MAX_INCOMING_BUFFER_TOTAL);
+    }
+    for incoming in all {
+        let kept: usize = bench
+            .endpoint
+            .forget(&incoming)
+            .iter()
+            .map(|event| event.datagram.len())
+            .sum();
+        assert!(kept + 1200 <= limits::MAX_INCOMING_BUFFER);
+    }
+    bench.assert_none_waits();
+    // Tiny datagrams are not cheaper than what keeping them takes.
+    let incoming = bench.incoming(&initial(1)).unwrap();
+    for _ in 0..100_000 {
+        bench.handle(&long(0xc0, 1, &1_u64.to_be_bytes(), &[], 0));
+    }
+    assert!(bench.endpoint.forget(&incoming).len() < 200);
+}
+
+#[test]
+fn saturation_drops_initials_and_recovers() {
+    let mut bench = Bench::with(Some(server_config(10)));
+    let mut all: Vec<_> = (0..100)
+        .filter_map(|n| bench.incoming(&initial(n)))
+        .collect();
+    assert_eq!(all.len(), 10);
+    assert_eq!(bench.endpoint.routes.sizes().0, 10);
+    bench.endpoint.ignore(all.pop().unwrap());
+    assert!(bench.incoming(&initial(200)).is_some_and(|incoming| {
+        all.push(incoming);
+        true
+    }));
+    assert!(bench.incoming(&initial(201)).is_none());
+}
+
+#[test]
+fn refusal_answers_the_client() {
+    let mut bench = Bench::server();
+    let incoming = bench.incoming(&initial(1)).unwrap();
+    let mut buf = vec![1, 2, 3];
+    let transmit = bench.endpoint.refuse(incoming, &mut buf);
+    assert_eq!(transmit.network_path, path(CLIENT));
+    assert_eq!(transmit.size, buf.len() - 3);
+    let header = invariant::parse(&buf[3..], 8).unwrap();
+    assert!(
+        matches!(header, Invariant::Long { version: 1, dcid, scid, .. }
+            if dcid == [9; 8] && scid.len() == 8)
+    );
+    bench.assert_none_waits();
+}
+
+#[test]
+fn accepting_without_a_configuration_refuses() {
+    let mut bench = Bench::server();
+    let incoming = bench.incoming(&initial(1)).unwrap();
+    bench.endpoint.set_server_config(None);
+    let mut buf = Vec::new();
+    let error = bench
+        .endpoint
+        .accept(incoming, bench.now, &mut buf, None)
+        .err()
+        .unwrap();
+    assert_eq!(error.response.unwrap().size, buf.len());
+    bench.assert_none_waits();
+    assert_eq!(bench.endpoint.open_connections(), 0);
+}
+
+#[test]
+fn another_endpoints_incoming_harms_nothing() {
+    let (mut a, mut b) = (Bench::server(), Bench::server());
+    let from_a = a.incoming(&initial(1)).unwrap();
+    let of_b = b.incoming(&initial(2)).unwrap();
+    b.endpoint.ignore(from_a);
+    assert_eq!(b.endpoint.waiting.len(), 1);
+    b.endpoint.ignore(of_b);
+    b.assert_none_waits();
+}
+
+#[test]
+fn targets() {
+    let check = |remote: &str, name: &str| check_target(remote.parse().unwrap(), name);
+    assert_eq!(check("192.0.2.1:443", "example.org"), Ok(()));
+    assert_eq!(check("[2001:db8::1]:443", "192.0.2.1"), Ok(()));
+    for remote in ["192.0.2.1:0", "0.0.0.0:443", "[::]:443"] {
+        assert_eq!(
+            check(remote, "example.org"),
+            Err(ConnectError::InvalidRemoteAddress(remote.parse().unwrap()))
+        );
+    }
+    assert_eq!(
+        check("192.0.2.1:443", "no such name"),
+        Err(ConnectError::InvalidServerName("no such name".into()))
+    );
+}
+
+proptest! {
+    /// CVE-2024-45311: first and repeated Initials of a few clients, refused and ignored in any
+    /// order, from any address, never panic or leak.
+    #[test]
+    fn initials_in_any_order(ops in prop::collection::vec((0..5_u8, 0..3_u64, 0..9_usize), 0..200)) {
+        let mut bench = Bench::with(Some(shared_server()));
+        let mut all: Vec<Incoming> = Vec::new();
+        for (op, client, at) in ops {
+            match op {
+                0..3 => {
+                    let remote = format!("192.0.2.{}:5", op + 1);
+                    if let Some(event) = bench.handle_from(&remote, &initial(client)) {
+                        let DatagramEvent::NewConnection(incoming) = event else {
+                            panic!("{event:?}");
+                        };
+                        prop_assert!(all.iter().all(|other| other.dcid != incoming.dcid));
+                        all.push(incoming);
+                    }
+                }
+                _ if all.is_empty() => {}
+                3 => {
+                    let incoming = all.swap_remove(at % all.len());
+                    prop_assert!(bench.endpoint.refuse(incoming, &mut bench.buf).size > 0);
+                }
+                _ => {
+                    let incoming = all.swap_remove(at % all.len());
+                    bench.endpoint.ignore(incoming);
+                }
+            }
+            prop_assert_eq!(bench.endpoint.waiting.len(), all.len());
+        }
+        for incoming in all {
+            bench.endpoint.ignore(incoming);
+        }
+        bench.assert_none_waits();
+    }
+
+    /// No datagram makes a panic, or an answer larger than itself.
+    #[test]
+    fn any_datagram(bytes in prop::collection::vec(any::<u8>(), 0..1400), from in 0..3_u8) {
+        let mut bench = Bench::with(Some(shared_server()));
+        let a = bench.endpoint.register();
+        bench.tell(a, EndpointEvent::AddResetToken(CLIENT.parse().unwrap(), [1; 16]));
+        let mut bytes = bytes;
+        match (from, bytes.first_mut()) {
+            (1, Some(first)) => *first |= 0xc0,
+            (2, Some(first)) => *first = *first & 0x3f | 0x40,
+            _ => {}
+        }
+        if let Some(DatagramEvent::Response(transmit)) = bench.handle(&bytes) {
+            prop_assert!(transmit.size < bytes.len());
+        }
+    }
+}
+
+/// Making a key for each case would take most of the time.
+fn shared_server() -> Arc<ServerConfig> {
+    static SHARED: std::sync::OnceLock<Arc<ServerConfig>> = std::sync::OnceLock::new();
+    Arc::clone(SHARED.get_or_init(|| server_config(limits::MAX_INCOMING)))
+}
