@@ -49,6 +49,11 @@ impl PathSet {
         Self(1 << path.0)
     }
 
+    /// The set with bit i for slot i.
+    pub(crate) const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
     /// Adds a path.
     pub const fn insert(&mut self, path: PathIndex) {
         self.0 |= 1 << path.0;
@@ -74,6 +79,15 @@ impl PathSet {
         self.0.count_ones() as usize
     }
 
+    /// The path with the lowest slot.
+    pub const fn first(self) -> Option<PathIndex> {
+        if self.0 == 0 {
+            None
+        } else {
+            Some(PathIndex(self.0.trailing_zeros() as u8))
+        }
+    }
+
     /// The paths in either set.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -91,14 +105,11 @@ impl PathSet {
 
     /// The paths in the set, in ascending order of their slots.
     pub fn iter(self) -> impl Iterator<Item = PathIndex> {
-        let mut bits = self.0;
+        let mut rest = self;
         std::iter::from_fn(move || {
-            if bits == 0 {
-                return None;
-            }
-            let lowest = bits.trailing_zeros() as u8;
-            bits &= bits - 1;
-            Some(PathIndex(lowest))
+            let lowest = rest.first()?;
+            rest.0 &= rest.0 - 1;
+            Some(lowest)
         })
     }
 }
@@ -136,6 +147,8 @@ mod tests {
         );
         set.remove(p(3));
         assert!(!set.contains(p(3)));
+        assert_eq!(set.first(), Some(p(0)));
+        assert_eq!(PathSet::EMPTY.first(), None);
         assert_eq!(set.difference(PathSet::only(p(0))), PathSet::only(p(15)));
         assert!(PathIndex::new(MAX_PATHS).is_none());
     }

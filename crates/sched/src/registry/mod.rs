@@ -1,0 +1,244 @@
+//! Makes schedulers from names and JSON values; knows what is registered, not what it does.
+
+mod error;
+mod settings;
+
+pub use error::RegistryError;
+pub use settings::{InvalidConfig, NoConfig};
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{MinRtt, RoundRobin, Scheduler, SinglePath};
+
+/// Makes a scheduler for each new connection; cannot fail.
+pub type SchedulerFactory = Arc<dyn Fn() -> Box<dyn Scheduler> + Send + Sync>;
+
+type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
+
+/// Schedulers by name, for command lines, experiment files and users' configurations.
+///
+/// A configuration is a JSON object; `null` stands for the empty one. Every field of the built-in
+/// schedulers has a default, and an unknown field is an error.
+///
+/// | name | scheduler | configuration |
+/// |---|---|---|
+/// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
+/// | `roundrobin`, `rr` | [`RoundRobin`] | [`RoundRobinConfig`](crate::RoundRobinConfig) |
+/// | `single` | [`SinglePath`] | [`SinglePathConfig`](crate::SinglePathConfig) |
+///
+/// ```
+/// use mpquic_sched::Registry;
+/// use serde_json::json;
+///
+/// let registry = Registry::new();
+/// let mut scheduler = registry.build("roundrobin", &json!({"burst": 2}))?;
+/// # let _ = &mut scheduler;
+///
+/// let error = registry.build("min-rtt", &json!({})).err().unwrap();
+/// assert_eq!(
+///     error.to_string(),
+///     "unknown scheduler `min-rtt`, did you mean `minrtt`? \
+///      Known: minrtt, roundrobin (or rr), single",
+/// );
+///
+/// let error = registry.build("rr", &json!({"burst": "two"})).err().unwrap();
+/// assert_eq!(
+///     error.to_string(),
+///     "scheduler `roundrobin`, field `burst`: invalid type: string \"two\", expected a nonzero u32",
+/// );
+/// # Ok::<(), mpquic_sched::RegistryError>(())
+/// ```
+pub struct Registry {
+    entries: BTreeMap<String, Parse>,
+    /// Second names, and the first ones that they stand for.
+    aliases: BTreeMap<String, String>,
+}
+
+impl Registry {
+    /// A registry with the built-in schedulers.
+    pub fn new() -> Self {
+        let mut registry = Self::empty();
+        registry
+            .insert("minrtt", |_| Ok(()), MinRtt::new)
+            .insert("roundrobin", |_| Ok(()), RoundRobin::new)
+            .insert("single", |_| Ok(()), SinglePath::new);
+        registry.aliases.insert("rr".into(), "roundrobin".into());
+        registry
+    }
+
+    /// A registry with nothing in it.
+    pub const fn empty() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            aliases: BTreeMap::new(),
+        }
+    }
+
+    /// Registers a scheduler whose configuration is right if it can be read as a `C`.
+    ///
+    /// Give `C` the attribute `#[serde(deny_unknown_fields, default)]`, or take
+    /// [`NoConfig`].
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NameTaken`].
+    pub fn register<C, S>(
+        &mut self,
+        name: &str,
+        make: impl Fn(&C) -> S + Send + Sync + 'static,
+    ) -> Result<&mut Self, RegistryError>
+    where
+        C: DeserializeOwned + Send + Sync + 'static,
+        S: Scheduler + 'static,
+    {
+        self.register_checked(name, |_| Ok(()), make)
+    }
+
+    /// Registers a scheduler whose configuration must pass `check` beyond being readable as a `C`:
+    /// ranges, fields that exclude each other.
+    ///
+    /// ```
+    /// use mpquic_sched::{InvalidConfig, MinRtt, MinRttConfig, Registry};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// #[serde(deny_unknown_fields)]
+    /// struct Config {
+    ///     alpha: f64,
+    /// }
+    ///
+    /// let mut registry = Registry::new();
+    /// registry.register_checked(
+    ///     "mine",
+    ///     |config: &Config| match config.alpha {
+    ///         0.0.. => Ok(()),
+    ///         alpha => Err(InvalidConfig::field("alpha", format!("expected 0 or more, got {alpha}"))),
+    ///     },
+    ///     |_| MinRtt::new(&MinRttConfig {}),
+    /// )?;
+    /// let error = registry.build("mine", &serde_json::json!({"alpha": -1.0})).err().unwrap();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "scheduler `mine`, field `alpha`: expected 0 or more, got -1",
+    /// );
+    /// # Ok::<(), mpquic_sched::RegistryError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NameTaken`].
+    pub fn register_checked<C, S>(
+        &mut self,
+        name: &str,
+        check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
+        make: impl Fn(&C) -> S + Send + Sync + 'static,
+    ) -> Result<&mut Self, RegistryError>
+    where
+        C: DeserializeOwned + Send + Sync + 'static,
+        S: Scheduler + 'static,
+    {
+        if self.entries.contains_key(name) || self.aliases.contains_key(name) {
+            return Err(RegistryError::NameTaken(name.to_owned()));
+        }
+        Ok(self.insert(name, check, make))
+    }
+
+    fn insert<C, S>(
+        &mut self,
+        name: &str,
+        check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
+        make: impl Fn(&C) -> S + Send + Sync + 'static,
+    ) -> &mut Self
+    where
+        C: DeserializeOwned + Send + Sync + 'static,
+        S: Scheduler + 'static,
+    {
+        let make = Arc::new(make);
+        let parse = move |value: &Value| -> Result<SchedulerFactory, InvalidConfig> {
+            let config: C = settings::read(value)?;
+            check(&config)?;
+            let make = make.clone();
+            Ok(Arc::new(move || Box::new(make(&config))))
+        };
+        self.entries.insert(name.to_owned(), Box::new(parse));
+        self
+    }
+
+    /// Makes one scheduler.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::UnknownName`], [`RegistryError::InvalidConfig`].
+    pub fn build(&self, name: &str, config: &Value) -> Result<Box<dyn Scheduler>, RegistryError> {
+        Ok(self.factory(name, config)?())
+    }
+
+    /// Checks name and configuration once, and makes any number of schedulers after that.
+    ///
+    /// ```
+    /// use mpquic_sched::Registry;
+    ///
+    /// let factory = Registry::new().factory("minrtt", &serde_json::Value::Null)?;
+    /// let for_one_connection = factory();
+    /// let for_another = factory();
+    /// # drop((for_one_connection, for_another));
+    /// # Ok::<(), mpquic_sched::RegistryError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::UnknownName`], [`RegistryError::InvalidConfig`].
+    pub fn factory(&self, name: &str, config: &Value) -> Result<SchedulerFactory, RegistryError> {
+        let canonical = self.aliases.get(name).map_or(name, String::as_str);
+        match self.entries.get(canonical) {
+            Some(parse) => parse(config).map_err(|problem| RegistryError::InvalidConfig {
+                scheduler: canonical.to_owned(),
+                problem,
+            }),
+            None => Err(self.unknown(name)),
+        }
+    }
+
+    /// The names of all schedulers, in alphabetical order and without second names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.keys().map(String::as_str)
+    }
+
+    fn unknown(&self, name: &str) -> RegistryError {
+        let known = self.names().map(|known| {
+            let seconds: Vec<_> = self
+                .aliases
+                .iter()
+                .filter(|(_, first)| *first == known)
+                .map(|(second, _)| second.as_str())
+                .collect();
+            if seconds.is_empty() {
+                known.to_owned()
+            } else {
+                format!("{known} (or {})", seconds.join(", "))
+            }
+        });
+        RegistryError::UnknownName {
+            name: name.to_owned(),
+            nearest: error::nearest(name, self.names().chain(self.aliases.keys().map(|a| &**a))),
+            known: known.collect(),
+        }
+    }
+}
+
+impl Default for Registry {
+    /// The same as [`new`](Self::new).
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}

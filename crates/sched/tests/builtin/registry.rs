@@ -1,0 +1,180 @@
+//! The registry: what it makes, and what it says when it cannot.
+
+use mpquic_sched::{
+    Context, Decision, InvalidConfig, NoConfig, PathIndex, Registry, RegistryError, RoundRobin,
+    RoundRobinConfig, Scheduler,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{ask_times, path};
+
+fn message(registry: &Registry, name: &str, config: Value) -> String {
+    registry
+        .build(name, &config)
+        .err()
+        .expect("should be refused")
+        .to_string()
+}
+
+#[test]
+fn makes_the_built_in_schedulers() {
+    let registry = Registry::new();
+    let names: Vec<_> = registry.names().collect();
+    assert_eq!(names, ["minrtt", "roundrobin", "single"]);
+    let paths = [path(0, 90), path(1, 10)];
+    for (name, config, expected) in [
+        ("minrtt", json!({}), [1, 1, 1]),
+        ("minrtt", Value::Null, [1, 1, 1]),
+        ("roundrobin", json!({}), [0, 1, 0]),
+        ("rr", json!({"burst": 2}), [0, 0, 1]),
+        ("single", json!({}), [0, 0, 0]),
+        ("single", json!({"path": 1}), [1, 1, 1]),
+    ] {
+        let mut scheduler = registry.build(name, &config).unwrap();
+        assert_eq!(
+            ask_times(&mut *scheduler, &paths, 3),
+            expected,
+            "{name} {config}"
+        );
+    }
+}
+
+#[test]
+fn a_factory_makes_independent_schedulers() {
+    let factory = Registry::default().factory("rr", &json!({})).unwrap();
+    let paths = [path(0, 1), path(1, 1)];
+    let (mut one, mut other) = (factory(), factory());
+    assert_eq!(ask_times(&mut *one, &paths, 3), [0, 1, 0]);
+    assert_eq!(ask_times(&mut *other, &paths, 3), [0, 1, 0]);
+}
+
+#[test]
+fn an_unknown_name_gets_the_list_and_the_nearest() {
+    let registry = Registry::new();
+    let known = "Known: minrtt, roundrobin (or rr), single";
+    for (name, hint) in [
+        ("MinRTT", ", did you mean `minrtt`?"),
+        ("round_robin", ", did you mean `roundrobin`?"),
+        ("r", ", did you mean `rr`?"),
+        ("signle", ", did you mean `single`?"),
+        ("peekaboo", "."),
+        ("", "."),
+    ] {
+        let expected = format!("unknown scheduler `{name}`{hint} {known}");
+        assert_eq!(message(&registry, name, json!({})), expected);
+    }
+    let error = registry.build("blest", &json!({})).err().unwrap();
+    assert!(matches!(
+        error,
+        RegistryError::UnknownName { name, nearest: None, known } if name == "blest" && known.len() == 3
+    ));
+}
+
+#[test]
+fn a_wrong_configuration_names_scheduler_field_and_expectation() {
+    let registry = Registry::new();
+    for (name, config, expected) in [
+        (
+            "minrtt",
+            json!({"alpha": 1}),
+            "scheduler `minrtt`, field `alpha`: unknown field `alpha`, there are no fields",
+        ),
+        (
+            "rr",
+            json!({"burst": 0}),
+            "scheduler `roundrobin`, field `burst`: invalid value: integer `0`, expected a nonzero u32",
+        ),
+        (
+            "rr",
+            json!({"bursts": 1}),
+            "scheduler `roundrobin`, field `bursts`: unknown field `bursts`, expected `burst`",
+        ),
+        (
+            "single",
+            json!({"path": -1}),
+            "scheduler `single`, field `path`: invalid value: integer `-1`, expected u32",
+        ),
+        (
+            "single",
+            json!({"path": 1, "zeal": true}),
+            "scheduler `single`, field `zeal`: unknown field `zeal`, expected `path`",
+        ),
+        (
+            "single",
+            json!([1]),
+            "scheduler `single`, expected an object of settings, got [1]",
+        ),
+    ] {
+        assert_eq!(message(&registry, name, config), expected);
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Weights {
+    first: u32,
+    second: u32,
+}
+
+/// Sends on one path, which it is told when it is made.
+struct Fixed(PathIndex);
+
+impl Scheduler for Fixed {
+    fn decide(&mut self, _cx: &Context<'_>) -> Decision {
+        Decision::send(self.0)
+    }
+}
+
+#[test]
+fn users_register_their_own() {
+    let mut registry = Registry::empty();
+    let slot = |config: &Weights| usize::from(config.second > config.first);
+    registry
+        .register("fixed", |_: &NoConfig| Fixed(PathIndex::new(7).unwrap()))
+        .unwrap()
+        .register_checked(
+            "weights",
+            |config: &Weights| match config.first.checked_add(config.second) {
+                Some(0) => Err(InvalidConfig::whole("expected a weight above 0")),
+                None => Err(InvalidConfig::field("second", "expected a smaller one")),
+                Some(_) => Ok(()),
+            },
+            move |config| Fixed(PathIndex::new(slot(config)).unwrap()),
+        )
+        .unwrap();
+    assert_eq!(registry.names().collect::<Vec<_>>(), ["fixed", "weights"]);
+    let config = json!({"first": 1, "second": 2});
+    let mut scheduler = registry.build("weights", &config).unwrap();
+    assert_eq!(ask_times(&mut *scheduler, &[], 1), [1]);
+    for (config, expected) in [
+        (
+            json!({"first": 0, "second": 0}),
+            "scheduler `weights`, expected a weight above 0",
+        ),
+        (
+            json!({"first": u32::MAX, "second": 1}),
+            "scheduler `weights`, field `second`: expected a smaller one",
+        ),
+        (
+            json!({"first": 1}),
+            "scheduler `weights`, missing field `second`",
+        ),
+    ] {
+        assert_eq!(message(&registry, "weights", config), expected);
+    }
+}
+
+#[test]
+fn a_name_is_given_once() {
+    let mut registry = Registry::new();
+    for name in ["minrtt", "rr"] {
+        let make = |config: &RoundRobinConfig| RoundRobin::new(config);
+        let error = registry.register(name, make).err().unwrap();
+        assert_eq!(error, RegistryError::NameTaken(name.to_owned()));
+    }
+    assert_eq!(
+        format!("{registry:?}"),
+        r#"{"minrtt", "roundrobin", "single"}"#
+    );
+}

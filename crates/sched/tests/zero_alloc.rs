@@ -1,0 +1,108 @@
+//! No built-in scheduler allocates once it is made: the decision and all feedback are counted.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use mpquic_sched::{
+    Acked, Context, Lost, PathEvent, PathEventKind, PathIndex, PathStatus, PathView, QueueView,
+    Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId,
+};
+
+thread_local! {
+    /// Per thread, so that the test harness's own threads do not count.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: hands every call on to the system allocator unchanged; the counter is thread-local,
+// initialised at compile time and without a destructor, so that counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = allocations();
+    drop(std::hint::black_box(Box::new(1_u64)));
+    assert_eq!(allocations(), before + 1);
+}
+
+#[test]
+fn schedulers_do_not_allocate() {
+    let slots: Vec<_> = (0..8).map(|slot| PathIndex::new(slot).unwrap()).collect();
+    let mut paths: Vec<_> = slots.iter().map(|slot| PathView::closed(*slot)).collect();
+    let queue = QueueView::default();
+    let registry = Registry::new();
+    let start = Instant::now();
+    for name in registry.names() {
+        let mut scheduler = registry
+            .build(name, &serde_json::Value::Null)
+            .expect("the default configuration");
+        let before = allocations();
+        for number in 0..10_000_u64 {
+            let now = start + Duration::from_micros(number);
+            let slot = slots[number as usize % slots.len()];
+            // A view that walks through all combinations of what a path can be.
+            let view = &mut paths[slot.get()];
+            view.open = number % 11 != 0;
+            view.can_send = view.open && number % 5 != 0;
+            view.suspect = number % 17 == 0;
+            view.status = [PathStatus::Available, PathStatus::Backup][number as usize / 64 % 2];
+            view.smoothed_rtt = Duration::from_micros(number * 7919 % 50_000);
+
+            std::hint::black_box(scheduler.decide(&Context::new(now, &paths, &queue, number)));
+            scheduler.on_sent(&Sent::new(slot, now, 1452, number, number % 3 == 0));
+            let rtt = Some(Duration::from_millis(20));
+            scheduler.on_acked(&Acked::new(slot, now, start, 1452, rtt, Some(number), 1400));
+            scheduler.on_lost(&Lost::new(slot, now, start, 1452, Some(number)));
+            for kind in [
+                PathEventKind::Opened,
+                PathEventKind::Validated,
+                PathEventKind::Status(PathStatus::Backup),
+                PathEventKind::Suspect,
+                PathEventKind::Recovered,
+                PathEventKind::Abandoned,
+            ] {
+                scheduler.on_path(&PathEvent::new(slot, number as u32, now, kind));
+            }
+            for kind in [
+                StreamEventKind::Opened,
+                StreamEventKind::Written(1400),
+                StreamEventKind::Hint(StreamHints::default()),
+                StreamEventKind::Finished,
+                StreamEventKind::FullyAcked,
+                StreamEventKind::Reset,
+            ] {
+                let id = StreamId::from(quinn_proto::VarInt::from_u32(number as u32));
+                scheduler.on_stream(&StreamEvent::new(id, kind));
+            }
+            std::hint::black_box(scheduler.next_wakeup());
+            scheduler.on_wakeup(&Context::new(now, &paths, &queue, number));
+        }
+        assert_eq!(allocations() - before, 0, "{name}");
+    }
+}
