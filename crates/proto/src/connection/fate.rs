@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use mpquic_sched::{Acked, Lost, PathEventKind, PathIndex, PathSet};
 
+use quinn_proto::Side;
+
 use super::Connection;
-use crate::congestion::Acknowledged;
 use crate::frame::AckFrame;
 use crate::handshake::Level;
 use crate::path::{Path, PathState};
-use crate::recovery::is_persistent_congestion;
+use crate::recovery::{EcnTotals, LossOutcome};
 use crate::space::{SentFrame, SentPacket};
 use crate::{Event, PathEvent, PathId, TransportError};
 
@@ -57,30 +58,26 @@ impl Connection {
             return Ok(());
         }
         let index = path.index;
-        if outcome.resets_pto {
+        // RFC 9002 section 6.2.1: not for a server's Initial ACKs while the client may be unvalidated.
+        if level == Level::Handshake || self.side == Side::Server {
             path.pto_count = 0;
-            self.level_probes[slot] = 0;
         }
-        path.suspect.on_acked(outcome.largest_sent);
+        self.level_probes[slot] = 0;
+        if let Some(newest) = outcome.newest_sent {
+            path.suspect.on_ack(now, newest, space);
+        }
         for (_, packet) in acked.drain(..) {
             if packet.in_flight {
-                self.controller.on_ack(
-                    index,
-                    now,
-                    Acknowledged {
-                        sent: packet.time_sent,
-                        bytes: packet.size.into(),
-                        app_limited: true,
-                    },
-                    &path.rtt,
-                );
+                let bytes = packet.size.into();
+                self.controller
+                    .on_ack(index, now, packet.time_sent, bytes, true, &path.rtt);
             }
             for frame in &packet.frames {
                 match *frame {
                     SentFrame::Crypto { start, end } => {
                         self.handshake.stream(level).on_acked(start, end);
                     }
-                    SentFrame::Ack { largest, .. } => space.received.on_ack_of_ack(largest),
+                    SentFrame::Ack { largest, .. } => space.received.discard_below(largest + 1),
                     _ => {}
                 }
             }
@@ -91,35 +88,33 @@ impl Connection {
 
     pub(crate) fn detect_level_losses(&mut self, now: Instant, level: Level) {
         let slot = level as usize;
+        let max_ack_delay = self.peer_max_ack_delay();
         let mut lost = std::mem::take(&mut self.lost_scratch);
         if let (Some(space), Some(path)) = (
             self.levels.get_mut(slot).and_then(Option::as_mut),
             self.paths.get_mut(PathId::ZERO),
         ) {
-            space.detect_lost(now, &path.rtt, &mut lost);
-            let mut newest = None;
-            let mut bytes = 0;
+            let outcome = space.detect_lost(now, &path.rtt, max_ack_delay, &mut lost);
             for (_, packet) in lost.drain(..) {
                 path.counters.lost_packets += 1;
                 self.totals.lost_packets += 1;
-                newest = newest.max(Some(packet.time_sent));
-                bytes += u64::from(packet.size);
                 for frame in &packet.frames {
                     if let SentFrame::Crypto { start, end } = *frame {
                         self.handshake.stream(level).on_lost(start, end);
                     }
                 }
             }
-            if let Some(sent) = newest {
+            if let Some(sent) = outcome.newest_sent {
                 path.counters.congestion_events += 1;
+                let index = path.index;
                 self.controller
-                    .on_congestion_event(path.index, now, sent, false, bytes, false);
+                    .on_congestion_event(index, now, sent, outcome.persistent, outcome.bytes, false);
             }
         }
         self.lost_scratch = lost;
     }
 
-    /// ACK or PATH_ACK of 1-RTT packets, which came on path `arrived`.
+    /// ACK or PATH_ACK of 1-RTT packets.
     pub(crate) fn on_path_ack(
         &mut self,
         now: Instant,
@@ -166,7 +161,11 @@ impl Connection {
             return Ok(());
         };
         let in_flight_before = path.space.bytes_in_flight();
-        let ecn = ack.ecn.map(|counts| (counts.ect0, counts.ect1, counts.ce));
+        let ecn = ack.ecn.map(|counts| EcnTotals {
+            ect0: counts.ect0,
+            ect1: counts.ect1,
+            ce: counts.ce,
+        });
         let outcome = path.space.on_ack(
             ack.largest,
             ack.blocks.iter(),
@@ -176,18 +175,18 @@ impl Connection {
             &mut path.rtt,
             acked,
         )?;
-        path.counters.spurious_losses += outcome.spurious;
-        if outcome.spurious > 0 {
-            self.controller.on_spurious_loss(path.index, now);
+        let index = path.index;
+        path.counters.spurious_losses += u64::from(outcome.spurious);
+        if let Some(sent) = outcome.spurious_sent {
+            self.controller
+                .on_spurious_loss(index, now, sent, outcome.spurious_bytes);
         }
-        if acked.is_empty() {
+        let Some(newest_sent) = outcome.newest_sent else {
             return Ok(());
-        }
+        };
         path.pto_count = 0;
         path.probes = 0;
-        path.last_acked = Some(now);
-        let index = path.index;
-        let recovered = path.suspect.on_acked(outcome.largest_sent);
+        let recovered = path.suspect.on_ack(now, newest_sent, &path.space);
         let cwnd = self.controller.window(index);
         // RFC 9002 section 7.8: a window that was not used says nothing of the path. Pacing leaves a
         // part of it unused at any time.
@@ -196,18 +195,23 @@ impl Connection {
             self.on_packet_acked(now, id, number, &packet, outcome.rtt_sample, app_limited);
         }
         if let Some(path) = self.paths.get_mut(id) {
-            let ce = path.ecn.on_ack(&outcome);
-            if let Some(sent) = ce {
+            if path.ecn.on_ack(outcome.ecn) > 0 {
                 path.counters.congestion_events += 1;
                 self.controller
-                    .on_congestion_event(index, now, sent, false, 0, true);
+                    .on_congestion_event(index, now, newest_sent, false, 0, true);
             }
-            self.controller.on_end_acks(index, now);
+            path.delivery.on_ack_end(now, &path.rtt);
         }
+        let (nonce_path, pto) = (self.nonce_path(id), self.largest_pto());
         if let Some(keys) = &mut self.handshake.one_rtt {
-            keys.on_acked(outcome.largest_sent);
+            keys.on_acked(nonce_path, ack.largest, now, pto);
+            if keys.update_due() && self.confirmed {
+                // RFC 9001 section 6.6: long before the limit of the keys is reached.
+                keys.initiate_update(now);
+            }
         }
         if recovered {
+            self.sync_suspects();
             self.events.push_back(Event::Path(PathEvent::Recovered { id }));
             self.tell_scheduler(now, id, index, PathEventKind::Recovered);
         }
@@ -229,21 +233,17 @@ impl Connection {
         };
         let index = path.index;
         path.counters.delivered_bytes += u64::from(packet.size);
-        path.delivery.on_acked(now, packet, app_limited);
+        if let Some(snapshot) = &packet.delivery {
+            path.delivery
+                .on_acked(now, packet.time_sent, packet.size, snapshot);
+        }
         if path.mtu.on_acked(number) {
             self.controller.on_mtu_update(index, path.mtu.current());
         }
         if packet.in_flight {
-            self.controller.on_ack(
-                index,
-                now,
-                Acknowledged {
-                    sent: packet.time_sent,
-                    bytes: packet.size.into(),
-                    app_limited,
-                },
-                &path.rtt,
-            );
+            let bytes = packet.size.into();
+            self.controller
+                .on_ack(index, now, packet.time_sent, bytes, app_limited, &path.rtt);
         }
         let mut contiguous = 0;
         for frame in &packet.frames {
@@ -272,7 +272,7 @@ impl Connection {
             }
             SentFrame::Ack { path, largest } => {
                 if let Some(path) = self.paths.get_mut(path) {
-                    path.space.received.on_ack_of_ack(largest);
+                    path.space.received.discard_below(largest + 1);
                 }
             }
             SentFrame::NewConnectionId { path, sequence } => {
@@ -304,9 +304,9 @@ impl Connection {
 
     /// One line per frame: its owner learns that it did not arrive, and repeats it if it still
     /// matters.
-    fn on_frame_lost(&mut self, frame: &SentFrame) {
+    fn on_frame_lost(&mut self, frame: &SentFrame, path: PathIndex) {
         match *frame {
-            SentFrame::Stream(range) => self.streams.on_lost(&range),
+            SentFrame::Stream(range) => self.streams.on_lost(&range, path),
             _ => self.repeat_control(frame),
         }
     }
@@ -370,47 +370,57 @@ impl Connection {
     /// Declares packets lost by the packet and time thresholds (RFC 9002 section 6.1).
     pub(crate) fn detect_path_losses(&mut self, now: Instant, id: PathId) {
         let mut lost = std::mem::take(&mut self.lost_scratch);
+        let max_ack_delay = self.peer_max_ack_delay();
         if let Some(path) = self.paths.get_mut(id) {
-            path.space.detect_lost(now, &path.rtt, &mut lost);
-        }
-        if !lost.is_empty() {
-            self.on_packets_lost(now, id, &lost);
-            lost.clear();
+            let outcome = path
+                .space
+                .detect_lost(now, &path.rtt, max_ack_delay, &mut lost);
+            if !lost.is_empty() {
+                self.on_packets_lost(now, id, &outcome, &lost);
+                lost.clear();
+            }
         }
         self.lost_scratch = lost;
     }
 
-    fn on_packets_lost(&mut self, now: Instant, id: PathId, lost: &[(u64, SentPacket)]) {
-        let max_ack_delay = self.peer_max_ack_delay();
+    fn on_packets_lost(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        outcome: &LossOutcome,
+        lost: &[(u64, SentPacket)],
+    ) {
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
         let index = path.index;
-        let mut newest = None;
-        let mut bytes = 0;
         for (number, packet) in lost {
-            if path.mtu.on_lost(*number, packet.size, now) {
-                // RFC 8899 section 3: the loss of a probe is no sign of congestion.
+            if packet.mtu_probe {
+                path.mtu.on_probe_lost(*number, now);
                 continue;
             }
             path.counters.lost_packets += 1;
             self.totals.lost_packets += 1;
-            newest = newest.max(Some(packet.time_sent));
-            bytes += u64::from(packet.size);
+            if packet.ecn_marked {
+                path.ecn.on_lost_marked();
+            }
         }
-        let persistent = is_persistent_congestion(lost, &path.rtt, max_ack_delay);
-        path.ecn.on_lost(lost.len());
-        if let Some(sent) = newest {
+        if let Some(sent) = outcome.newest_sent {
             path.counters.congestion_events += 1;
+            let persistent = outcome.persistent;
             self.controller
-                .on_congestion_event(index, now, sent, persistent, bytes, false);
+                .on_congestion_event(index, now, sent, persistent, outcome.bytes, false);
             if persistent {
+                // RFC 9002 section 5.2.
                 path.rtt.reset_min();
+            }
+            if path.mtu.on_loss_event(now, outcome.largest_size) {
+                self.controller.on_mtu_update(index, path.mtu.current());
             }
         }
         for (_, packet) in lost {
             for frame in &packet.frames {
-                self.on_frame_lost(frame);
+                self.on_frame_lost(frame, index);
             }
             if packet.ack_eliciting {
                 self.schedule.on_lost(&Lost::new(
@@ -428,10 +438,11 @@ impl Connection {
     /// lost).
     pub(crate) fn rehome(&mut self, now: Instant, path: &mut Path) {
         let mut lost = std::mem::take(&mut self.lost_scratch);
-        path.space.drain_all(&mut lost);
+        let max_ack_delay = self.peer_max_ack_delay();
+        path.space.drain_all(&path.rtt, max_ack_delay, &mut lost);
         for (_, packet) in lost.drain(..) {
             for frame in &packet.frames {
-                self.on_frame_lost(frame);
+                self.on_frame_lost(frame, path.index);
             }
             self.schedule.on_lost(&Lost::new(
                 path.index,
@@ -442,6 +453,25 @@ impl Connection {
             ));
         }
         self.lost_scratch = lost;
+    }
+
+    /// RFC 9002 section 6.2.4: on the only path there is, a probe carries again what a lost packet may
+    /// have carried. Control frames are queued again; stream data is copied when the probe is built.
+    pub(crate) fn repeat_oldest_control(&mut self, id: PathId) {
+        let Some(path) = self.paths.get(id) else {
+            return;
+        };
+        let frames: smallvec::SmallVec<[SentFrame; 8]> = path
+            .space
+            .sent
+            .iter()
+            .filter(|(_, packet)| packet.ack_eliciting)
+            .take(2)
+            .flat_map(|(_, packet)| packet.frames.iter().copied())
+            .collect();
+        for frame in &frames {
+            self.repeat_control(frame);
+        }
     }
 
     /// Whether data can go on another path than this one.
@@ -461,16 +491,16 @@ impl Connection {
             return;
         };
         let index = path.index;
+        self.sync_suspects();
         if self.has_other_usable(index) {
-            self.offer_in_flight(id, usize::MAX);
+            self.offer_in_flight(id);
         }
         self.events.push_back(Event::Path(PathEvent::Suspect { id }));
         self.tell_scheduler(now, id, index, PathEventKind::Suspect);
     }
 
-    /// Queues the frames of the oldest `count` ack-eliciting packets in flight on a path again,
-    /// without giving the packets up.
-    pub(crate) fn offer_in_flight(&mut self, id: PathId, count: usize) {
+    /// Queues the frames of the packets in flight on a path again, without giving the packets up.
+    fn offer_in_flight(&mut self, id: PathId) {
         let mut frames: smallvec::SmallVec<[SentFrame; 8]> = smallvec::SmallVec::new();
         let Some(path) = self.paths.get(id) else {
             return;
@@ -480,7 +510,6 @@ impl Connection {
                 .sent
                 .iter()
                 .filter(|(_, packet)| packet.ack_eliciting)
-                .take(count)
                 .flat_map(|(_, packet)| packet.frames.iter().copied()),
         );
         for frame in &frames {
@@ -491,12 +520,14 @@ impl Connection {
         }
     }
 
-    /// Paths that carry data now, as a set; for tests and the close packet.
-    pub(crate) fn validated_paths(&self) -> PathSet {
-        self.paths
+    /// Tells the streams which paths cannot be counted on.
+    pub(crate) fn sync_suspects(&mut self) {
+        let suspects: PathSet = self
+            .paths
             .iter()
-            .filter(|path| path.network.is_validated())
+            .filter(|path| path.suspect.is_suspect())
             .map(|path| path.index)
-            .collect()
+            .collect();
+        self.streams.set_suspects(suspects);
     }
 }

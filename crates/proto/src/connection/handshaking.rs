@@ -9,7 +9,7 @@ use super::{Connection, Event};
 use crate::endpoint::EndpointEvent;
 use crate::handshake::{Level, Progress};
 use crate::path::PathLimits;
-use crate::transport_parameters::TransportParameters;
+use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};
 use crate::{PathEvent, PathId, TransportError};
 
 impl Connection {
@@ -37,11 +37,11 @@ impl Connection {
             }
             self.state.establish();
             self.events.push_back(Event::Connected);
-            self.start_multipath()?;
+            self.start_multipath();
             if self.side == Side::Server {
                 // RFC 9001 section 4.1.2: for a server, complete is confirmed.
                 self.handshake_done_pending = true;
-                self.confirm(now);
+                self.confirm();
             }
             self.issue_cids();
             self.events
@@ -66,14 +66,11 @@ impl Connection {
         };
         let peer = TransportParameters::decode(!self.side, encoded)?;
         let remote_scid = self.remote_cids.active(PathId::ZERO);
-        let original = (self.side == Side::Client).then_some(&self.original_dcid);
-        peer.validate_cids(remote_scid.as_ref(), original, None)?;
-        if peer.initial_max_path_id.is_some() && remote_scid.is_some_and(|cid| cid.is_empty()) {
-            // RFC 10069, initial_max_path_id.
-            return Err(TransportError::protocol_violation(
-                "multipath with a zero-length connection ID",
-            ));
-        }
+        peer.validate(&ExpectedConnectionIds {
+            initial_source: remote_scid.unwrap_or(self.original_dcid),
+            original_destination: (self.side == Side::Client).then_some(self.original_dcid),
+            retry_source: None,
+        })?;
         self.peer = peer;
         self.peer_known = true;
         if let Some(token) = self.peer.stateless_reset_token {
@@ -87,13 +84,12 @@ impl Connection {
     }
 
     /// RFC 10069: used once the handshake is complete, if both sides sent initial_max_path_id.
-    fn start_multipath(&mut self) -> Result<(), TransportError> {
+    fn start_multipath(&mut self) {
         if self.config.max_paths > 1 {
             if let Some(remote) = self.peer.initial_max_path_id {
                 self.path_limits = Some(PathLimits::new(self.config.max_paths - 1, remote));
             }
         }
-        Ok(())
     }
 
     /// The path ID that goes into the nonce of 1-RTT packets: none without the extension.
@@ -102,23 +98,23 @@ impl Connection {
     }
 
     /// HANDSHAKE_DONE came.
-    pub(crate) fn on_handshake_done(&mut self, now: Instant) -> Result<(), TransportError> {
+    pub(crate) fn on_handshake_done(&mut self) -> Result<(), TransportError> {
         if self.side == Side::Server {
             return Err(TransportError::protocol_violation(
                 "HANDSHAKE_DONE from a client",
             ));
         }
-        self.confirm(now);
+        self.confirm();
         Ok(())
     }
 
     /// RFC 9001 section 4.1.2.
-    fn confirm(&mut self, now: Instant) {
+    fn confirm(&mut self) {
         if self.confirmed {
             return;
         }
         self.confirmed = true;
-        self.discard_level(now, Level::Handshake);
+        self.discard_level(Level::Handshake);
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
             // RFC 9002 section 6.2.1: the PTO starts afresh.
             path.pto_count = 0;
@@ -130,19 +126,15 @@ impl Connection {
 
     /// RFC 9001 section 4.9.1: a client drops Initial keys when it first sends a Handshake packet, a
     /// server when it first processes one.
-    pub(crate) fn discard_level(&mut self, _now: Instant, level: Level) {
+    pub(crate) fn discard_level(&mut self, level: Level) {
         self.handshake.discard(level);
         let slot = match level {
             Level::Initial => 0,
             Level::Handshake => 1,
             Level::OneRtt => return,
         };
-        if let Some(mut space) = self.levels[slot].take() {
-            // RFC 9002 section 6.4: packets of a dropped level leave the bytes in flight.
-            let mut dropped = std::mem::take(&mut self.lost_scratch);
-            space.drain_all(&mut dropped);
-            dropped.clear();
-            self.lost_scratch = dropped;
+        // RFC 9002 section 6.4: packets of a dropped level leave the bytes in flight.
+        if self.levels[slot].take().is_some() {
             if let Some(path) = self.paths.get_mut(PathId::ZERO) {
                 path.pto_count = 0;
             }

@@ -36,7 +36,7 @@ use crate::stream::{PeerStreamParams, Streams};
 use crate::transport_parameters::TransportParameters;
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple, PathId,
-    ServerConfig, StreamEvent, TransportConfig, TransportError,
+    ServerConfig, TransportConfig, TransportError,
 };
 
 /// The only version that this crate speaks (RFC 9000).
@@ -254,17 +254,18 @@ impl Connection {
         endpoint: &EndpointConfig,
         scid: ConnectionId,
     ) -> TransportParameters {
+        let streams = Streams::local_params(config);
         TransportParameters {
             max_idle_timeout_ms: config
                 .max_idle_timeout
                 .map_or(0, |timeout| timeout.as_millis().min(1 << 60) as u64),
             max_udp_payload_size: endpoint.max_udp_payload_size.into(),
-            initial_max_data: crate::stream::initial_receive_window(config),
-            initial_max_stream_data_bidi_local: crate::stream::initial_stream_window(config),
-            initial_max_stream_data_bidi_remote: crate::stream::initial_stream_window(config),
-            initial_max_stream_data_uni: crate::stream::initial_stream_window(config),
-            initial_max_streams_bidi: config.max_concurrent_bidi_streams,
-            initial_max_streams_uni: config.max_concurrent_uni_streams,
+            initial_max_data: streams.max_data,
+            initial_max_stream_data_bidi_local: streams.max_stream_data_bidi_local,
+            initial_max_stream_data_bidi_remote: streams.max_stream_data_bidi_remote,
+            initial_max_stream_data_uni: streams.max_stream_data_uni,
+            initial_max_streams_bidi: streams.max_streams_bidi,
+            initial_max_streams_uni: streams.max_streams_uni,
             ack_delay_exponent: ACK_DELAY_EXPONENT,
             max_ack_delay_ms: config.max_ack_delay.as_millis() as u64,
             active_connection_id_limit: crate::limits::ACTIVE_CONNECTION_ID_LIMIT,
@@ -360,7 +361,7 @@ impl Connection {
     }
 
     pub(crate) fn apply_stream_parameters(&mut self) {
-        self.streams.set_peer_params(&PeerStreamParams {
+        self.streams.set_peer_params(PeerStreamParams {
             max_data: self.peer.initial_max_data,
             max_stream_data_bidi_local: self.peer.initial_max_stream_data_bidi_local,
             max_stream_data_bidi_remote: self.peer.initial_max_stream_data_bidi_remote,
@@ -368,10 +369,6 @@ impl Connection {
             max_streams_bidi: self.peer.initial_max_streams_bidi,
             max_streams_uni: self.peer.initial_max_streams_uni,
         });
-        for dir in [quinn_proto::Dir::Bi, quinn_proto::Dir::Uni] {
-            self.events
-                .push_back(Event::Stream(StreamEvent::Available { dir }));
-        }
     }
 
     /// The largest UDP payload to use on a path, the peer's own limit included.

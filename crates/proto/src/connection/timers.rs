@@ -8,7 +8,7 @@ use quinn_proto::Side;
 use super::Connection;
 use crate::handshake::Level;
 use crate::path::ChallengeTimeout;
-use crate::recovery::pto_deadline;
+use crate::recovery::{pto_duration, pto_time};
 use crate::{ConnectionError, PathErrorCode, PathId};
 
 /// A suspect path is probed at least so often while another path carries the data: a path that
@@ -27,6 +27,7 @@ impl Connection {
         if let Some(until) = self.state.timer() {
             return Some(until);
         }
+        let max_ack_delay = self.peer_max_ack_delay();
         let mut next = self.idle_deadline();
         let mut consider = |at: Option<Instant>| {
             next = match (next, at) {
@@ -36,14 +37,14 @@ impl Connection {
         };
         consider(self.handshake_pto_deadline());
         for space in self.levels.iter().flatten() {
-            consider(space.loss_time());
+            consider(space.loss_time);
         }
         for path in self.paths.iter() {
-            consider(path.space.loss_time());
+            consider(path.space.loss_time);
             consider(self.path_pto_deadline(path.id));
             consider(path.space.acks.timer());
             consider(path.network.challenge_timer());
-            consider(path.suspect.deadline());
+            consider(path.suspect.deadline(&path.space, &path.rtt, max_ack_delay));
             consider(self.keep_alive_deadline(path.last_activity));
         }
         if self.state.is_established() && self.has_scheduled_data() {
@@ -98,7 +99,7 @@ impl Connection {
         for level in [Level::Initial, Level::Handshake] {
             let due = self
                 .level(level)
-                .and_then(|space| space.loss_time())
+                .and_then(|space| space.loss_time)
                 .is_some_and(|at| at <= now);
             if due {
                 self.detect_level_losses(now, level);
@@ -115,6 +116,7 @@ impl Connection {
             .get(id)
             .and_then(|path| self.keep_alive_deadline(path.last_activity));
         let pto = self.path_pto_deadline(id);
+        let max_ack_delay = self.peer_max_ack_delay();
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
@@ -122,7 +124,7 @@ impl Connection {
             path.ping = true;
             path.last_activity = now;
         }
-        if path.space.loss_time().is_some_and(|at| at <= now) {
+        if path.space.loss_time.is_some_and(|at| at <= now) {
             self.detect_path_losses(now, id);
         }
         if pto.is_some_and(|at| at <= now) {
@@ -131,7 +133,11 @@ impl Connection {
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
-        if path.suspect.deadline().is_some_and(|at| at <= now) && path.suspect.on_silence(now) {
+        let pto_count = path.pto_count;
+        if path
+            .suspect
+            .check(now, &path.space, &path.rtt, max_ack_delay, pto_count)
+        {
             self.on_suspect(now, id);
         }
         let Some(path) = self.paths.get_mut(id) else {
@@ -145,12 +151,16 @@ impl Connection {
 
     /// RFC 9002 section 6.2.4: a probe timeout of a path's packet number space.
     fn on_path_pto(&mut self, now: Instant, id: PathId) {
+        let max_ack_delay = self.peer_max_ack_delay();
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
         path.pto_count = path.pto_count.saturating_add(1);
         let index = path.index;
-        let newly_suspect = path.suspect.on_pto(now);
+        let pto_count = path.pto_count;
+        let newly_suspect =
+            path.suspect
+                .check(now, &path.space, &path.rtt, max_ack_delay, pto_count);
         let elsewhere = self.has_other_usable(index);
         if newly_suspect {
             self.on_suspect(now, id);
@@ -163,7 +173,7 @@ impl Connection {
             }
         }
         if !elsewhere {
-            self.offer_in_flight(id, usize::from(PROBES_PER_PTO));
+            self.repeat_oldest_control(id);
         }
     }
 
@@ -171,10 +181,10 @@ impl Connection {
     pub(crate) fn path_pto_deadline(&self, id: PathId) -> Option<Instant> {
         let path = self.paths.get(id)?;
         // RFC 9002 section 6.2.1: not before the handshake is confirmed.
-        if !self.confirmed || !path.space.has_ack_eliciting_in_flight() {
+        if !self.confirmed || path.space.ack_eliciting_in_flight() == 0 {
             return None;
         }
-        let deadline = pto_deadline(
+        let deadline = pto_time(
             &path.space,
             &path.rtt,
             self.peer_max_ack_delay(),
@@ -182,7 +192,7 @@ impl Connection {
         )?;
         if path.suspect.is_suspect() && self.has_other_usable(path.index) {
             let pto = path.pto(self.peer_max_ack_delay());
-            let latest = path.space.last_ack_eliciting_sent()? + pto.max(MAX_SUSPECT_PROBE_INTERVAL);
+            let latest = path.space.last_ack_eliciting_sent? + pto.max(MAX_SUSPECT_PROBE_INTERVAL);
             return Some(deadline.min(latest));
         }
         Some(deadline)
@@ -202,16 +212,14 @@ impl Connection {
             .levels
             .iter()
             .flatten()
-            .filter(|space| space.has_ack_eliciting_in_flight())
-            .filter_map(|space| pto_deadline(space, &path.rtt, Duration::ZERO, path.pto_count))
+            .filter_map(|space| pto_time(space, &path.rtt, Duration::ZERO, path.pto_count))
             .min();
         if earliest.is_some() || self.side == Side::Server || self.confirmed {
             return earliest;
         }
         // RFC 9002 section 6.2.2.1: a client keeps the PTO armed until its address is validated, so
         // that a server at the amplification limit gets something to answer.
-        let backoff = 1u32 << path.pto_count.min(16);
-        Some(self.idle_since + path.pto(Duration::ZERO).saturating_mul(backoff))
+        Some(self.idle_since + pto_duration(&path.rtt, Duration::ZERO, path.pto_count))
     }
 
     fn on_handshake_pto(&mut self) {
@@ -225,7 +233,7 @@ impl Connection {
             let Some(space) = self.levels[slot].as_ref() else {
                 continue;
             };
-            if !space.has_ack_eliciting_in_flight() {
+            if space.ack_eliciting_in_flight() == 0 {
                 continue;
             }
             probed = true;

@@ -18,7 +18,7 @@ pub(crate) use status::StatusState;
 pub(crate) use validation::{ChallengeTimeout, NetworkPath};
 
 use crate::mtu::MtuDiscovery;
-use crate::recovery::{DeliveryRate, EcnState, Pacer, RttEstimator, SuspectDetector};
+use crate::recovery::{DeliveryRate, EcnValidator, Pacer, RttEstimator, Suspect};
 use crate::space::PacketSpace;
 use crate::{FourTuple, PathId, TransportConfig};
 
@@ -32,9 +32,9 @@ pub(crate) struct Path {
     pub(crate) space: PacketSpace,
     pub(crate) rtt: RttEstimator,
     pub(crate) pacer: Pacer,
-    pub(crate) ecn: EcnState,
+    pub(crate) ecn: EcnValidator,
     pub(crate) delivery: DeliveryRate,
-    pub(crate) suspect: SuspectDetector,
+    pub(crate) suspect: Suspect,
     pub(crate) mtu: MtuDiscovery,
     /// Probe timeouts in a row (RFC 9002 section 6.2.1).
     pub(crate) pto_count: u32,
@@ -44,7 +44,6 @@ pub(crate) struct Path {
     pub(crate) ping: bool,
     /// When something was last received on this path, for keep-alive.
     pub(crate) last_activity: Instant,
-    pub(crate) last_acked: Option<Instant>,
     pub(crate) counters: PathCounters,
 }
 
@@ -83,22 +82,21 @@ impl Path {
             status: StatusState::default(),
             space,
             rtt: RttEstimator::new(config.initial_rtt),
-            pacer: Pacer::new(now),
-            ecn: EcnState::new(config.ecn),
+            pacer: Pacer::default(),
+            ecn: EcnValidator::new(config.ecn),
             delivery: DeliveryRate::default(),
-            suspect: SuspectDetector::default(),
+            suspect: Suspect::default(),
             mtu: MtuDiscovery::new(config.initial_mtu, config.max_mtu),
             pto_count: 0,
             probes: 0,
             ping: false,
             last_activity: now,
-            last_acked: None,
             counters: PathCounters::default(),
         }
     }
 
     /// The probe timeout without back-off (RFC 9002 section 6.2.1).
     pub(crate) fn pto(&self, max_ack_delay: Duration) -> Duration {
-        self.rtt.pto_base() + max_ack_delay
+        self.rtt.pto_base(max_ack_delay)
     }
 }

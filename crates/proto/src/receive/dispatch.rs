@@ -9,6 +9,7 @@ use crate::frame::{Frame, FrameIter};
 use crate::handshake::Level;
 use crate::packet::PacketType;
 use crate::path::PathState;
+use crate::space::Arrival as Received;
 use crate::{PathId, TransportError};
 
 impl Connection {
@@ -51,9 +52,14 @@ impl Connection {
             return Err(empty());
         }
         if let Some(space) = self.level(level) {
-            space
-                .acks
-                .on_received(now, number, ack_eliciting, arrival.ecn, std::time::Duration::ZERO);
+            space.on_received(&Received {
+                now,
+                pn: number,
+                ack_eliciting,
+                ecn: arrival.ecn,
+                max_ack_delay: std::time::Duration::ZERO,
+                immediate: true,
+            });
         }
         Ok(())
     }
@@ -84,17 +90,24 @@ impl Connection {
         if !any {
             return Err(empty());
         }
-        let max_ack_delay = self.config.max_ack_delay;
+        let received = Received {
+            now,
+            pn: number,
+            ack_eliciting,
+            ecn: arrival.ecn,
+            max_ack_delay: self.config.max_ack_delay,
+            immediate: false,
+        };
         // A PATH_ABANDON among the frames may have moved the space.
-        let acks = match self.paths.state(id.0.into(), u32::MAX) {
+        let space = match self.paths.state(id.0.into(), u32::MAX) {
             PathState::Open(path) => {
                 path.last_activity = now;
-                &mut path.space.acks
+                &mut path.space
             }
-            PathState::Abandoned(Some(retired)) => &mut retired.space.acks,
+            PathState::Abandoned(Some(retired)) => &mut retired.space,
             _ => return Ok(()),
         };
-        acks.on_received(now, number, ack_eliciting, arrival.ecn, max_ack_delay);
+        space.on_received(&received);
         Ok(())
     }
 
@@ -132,13 +145,14 @@ impl Connection {
             Frame::MaxStreamData { id, offset } => self.streams.on_max_stream_data(id, offset)?,
             Frame::MaxStreams { dir, count } => self.streams.on_max_streams(dir, count)?,
             // RFC 9000 sections 19.12 and 19.14: of use for debugging only.
-            Frame::DataBlocked { .. } | Frame::StreamsBlocked { .. } => {}
+            Frame::DataBlocked { .. } => {}
+            Frame::StreamsBlocked { dir, limit } => self.streams.on_streams_blocked(dir, limit)?,
             Frame::StreamDataBlocked { id, .. } => self.streams.on_stream_data_blocked(id)?,
             Frame::NewConnectionId(frame) => self.on_new_cid(&frame)?,
             Frame::RetireConnectionId(frame) => self.on_retire_cid(&frame, dcid)?,
             Frame::PathChallenge(token) => self.on_path_challenge(arrival, id, token),
             Frame::PathResponse(token) => self.on_path_response(now, id, token),
-            Frame::HandshakeDone => self.on_handshake_done(now)?,
+            Frame::HandshakeDone => self.on_handshake_done()?,
             Frame::NewToken(_) => {
                 if self.side == quinn_proto::Side::Server {
                     return Err(TransportError::protocol_violation("NEW_TOKEN from a client"));

@@ -16,6 +16,7 @@ use crate::packet::{
     version_list,
 };
 use crate::path::PathState;
+use crate::space::PacketSpace;
 use crate::{ConnectionError, FourTuple, PathId, TransportError};
 
 /// Where a datagram came from, and when.
@@ -99,7 +100,6 @@ impl Connection {
             ProtectedPacket::Long {
                 ty,
                 version,
-                dcid,
                 scid,
                 pn_offset,
                 ..
@@ -113,7 +113,7 @@ impl Connection {
                 if *version != VERSION_1 {
                     return;
                 }
-                self.on_long_packet(arrival, level, dcid, scid, *pn_offset, bytes);
+                self.on_long_packet(arrival, level, scid, *pn_offset, bytes);
             }
             ProtectedPacket::Short {
                 dcid, pn_offset, ..
@@ -139,7 +139,6 @@ impl Connection {
         &mut self,
         arrival: Arrival,
         level: Level,
-        dcid: &ConnectionId,
         scid: &ConnectionId,
         pn_offset: usize,
         bytes: &mut [u8],
@@ -163,7 +162,7 @@ impl Connection {
             let Some(space) = self.levels[level as usize].as_ref() else {
                 return;
             };
-            let number = expand_pn(truncated, pn_len, space.received.next_expected());
+            let number = expand_pn(truncated, pn_len, expected(space));
             let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
             let Ok(plain) = keys.remote.packet.decrypt_in_place(number, header, payload) else {
                 self.totals.undecryptable_packets += 1;
@@ -194,14 +193,11 @@ impl Connection {
         } else if self.remote_cids.active(PathId::ZERO) != Some(*scid) && !self.confirmed {
             return;
         }
-        if self.side == Side::Server && level == Level::Initial && dcid != &self.original_dcid {
-            // The client has switched to our connection ID: nothing to check.
-        }
         self.received_any = true;
         let Some(space) = self.level(level) else {
             return;
         };
-        if !space.received.insert(opened.number) {
+        if space.received.is_duplicate(opened.number) {
             return;
         }
         self.on_authenticated(arrival.now);
@@ -211,7 +207,7 @@ impl Connection {
                 path.network.validate();
             }
             if self.levels[0].is_some() {
-                self.discard_level(arrival.now, Level::Initial);
+                self.discard_level(Level::Initial);
             }
         }
         if let Err(error) =
@@ -240,8 +236,8 @@ impl Connection {
         let nonce_path = self.nonce_path(id);
         let pto = self.largest_pto();
         let expected = match self.paths.state(id.0.into(), u32::MAX) {
-            PathState::Open(path) => path.space.received.next_expected(),
-            PathState::Abandoned(Some(retired)) => retired.space.received.next_expected(),
+            PathState::Open(path) => expected(&path.space),
+            PathState::Abandoned(Some(retired)) => expected(&retired.space),
             PathState::NeverOpened(_) => 0,
             PathState::Abandoned(None) | PathState::BeyondLimit => return,
         };
@@ -279,8 +275,8 @@ impl Connection {
             return;
         }
         let fresh = match self.paths.state(id.0.into(), u32::MAX) {
-            PathState::Open(path) => path.space.received.insert(number),
-            PathState::Abandoned(Some(retired)) => retired.space.received.insert(number),
+            PathState::Open(path) => !path.space.received.is_duplicate(number),
+            PathState::Abandoned(Some(retired)) => !retired.space.received.is_duplicate(number),
             PathState::NeverOpened(id) => {
                 if self.accept_path(now, id, arrival.tuple).is_none() {
                     return;
@@ -289,7 +285,7 @@ impl Connection {
                     return;
                 };
                 path.network.on_received(bytes.len());
-                path.space.received.insert(number)
+                true
             }
             PathState::Abandoned(None) | PathState::BeyondLimit => false,
         };
@@ -351,4 +347,9 @@ impl Connection {
             self.drain(now, ConnectionError::Reset);
         }
     }
+}
+
+/// The packet number that a truncated one is expanded near (RFC 9000 appendix A.3).
+fn expected(space: &PacketSpace) -> u64 {
+    space.received.largest().map_or(0, |largest| largest + 1)
 }

@@ -29,17 +29,13 @@ pub(crate) fn refresh(
     let in_flight = path.space.bytes_in_flight();
     let slow_start = controller.in_slow_start(path.index);
     let window = in_flight + u64::from(mtu) <= cwnd;
-    let budget = path
-        .pacer
-        .budget(now, cwnd, path.rtt.smoothed(), mtu, slow_start);
-    let paced = budget >= u64::from(mtu);
+    let paced = path.pacer.budget(now, cwnd, &path.rtt, mtu, slow_start) >= u64::from(mtu);
     view.id = path.id.0;
     view.open = facts.usable;
     view.can_send =
         facts.usable && window && paced && path.network.budget() >= u64::from(mtu);
     view.next_release = if window && !paced {
-        path.pacer
-            .next_release(now, cwnd, path.rtt.smoothed(), mtu, slow_start)
+        path.pacer.next_release()
     } else {
         None
     };
@@ -59,7 +55,7 @@ pub(crate) fn refresh(
     view.retransmitted_packets = path.counters.retransmitted_packets;
     view.delivered_bytes = path.counters.delivered_bytes;
     view.delivery_rate = path.delivery.rate();
-    view.last_acked = path.last_acked;
-    view.last_sent = path.space.last_ack_eliciting_sent();
+    view.last_acked = path.suspect.last_ack();
+    view.last_sent = path.space.last_ack_eliciting_sent;
     view.rtt_history = *path.rtt.history();
 }

@@ -124,7 +124,7 @@ impl PacketBuilder {
         buf: &mut Vec<u8>,
         written: Written,
         pad_to: usize,
-        keys: SealKeys<'_>,
+        mut keys: SealKeys<'_>,
     ) -> Result<Built, TransportError> {
         // RFC 9001 section 5.4.2: packet number and payload together have at least 4 bytes.
         let least = self.payload + 4 - self.pn_len.min(4);
@@ -137,7 +137,7 @@ impl PacketBuilder {
             patch_length(buf, marks, buf.len() + TAG_LEN);
         }
         let (header, payload) = buf[self.start..].split_at_mut(self.payload - self.start);
-        let tag = match &keys {
+        let tag = match &mut keys {
             SealKeys::Long(keys) => keys
                 .local
                 .packet
@@ -155,7 +155,7 @@ impl PacketBuilder {
             self.pn_offset - self.start,
             self.pn_len,
             header_key,
-        );
+        )?;
         Ok(Built {
             number: self.number,
             size: (buf.len() - self.start) as u16,

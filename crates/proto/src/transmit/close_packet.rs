@@ -84,8 +84,8 @@ impl Connection {
             _ => PacketType::Handshake,
         };
         let space = self.levels[level as usize].as_mut()?;
-        let number = space.next_number();
-        let acked = space.largest_acked();
+        let number = space.next_pn()?;
+        let acked = space.largest_acked;
         let scid = &self.handshake_scid;
         let builder = PacketBuilder::long(buf, ty, VERSION_1, &dcid, scid, number, acked, end)?;
         let mut w = builder.writer(buf);
@@ -99,7 +99,7 @@ impl Connection {
             }
         }
         let written = Written::from(w);
-        space.skip_to(number + 1);
+        space.numbers.take(&mut self.rng);
         builder
             .finish(buf, written, pad_to, SealKeys::Long(keys))
             .ok()
@@ -117,9 +117,9 @@ impl Connection {
         let dcid = self.remote_cids.active(id)?;
         let nonce_path = self.nonce_path(id);
         let path = self.paths.get_mut(id)?;
-        let number = path.space.next_number();
-        let acked = path.space.largest_acked();
-        path.space.skip_to(number + 1);
+        let number = path.space.next_pn()?;
+        let acked = path.space.largest_acked;
+        path.space.numbers.take(&mut self.rng);
         let keys = self.handshake.one_rtt.as_mut()?;
         let builder = PacketBuilder::short(buf, &dcid, keys.phase(), number, acked, end)?;
         let mut w = builder.writer(buf);

@@ -29,9 +29,13 @@ pub(super) fn write_ack(
         return;
     };
     let delay = space.acks.delay(now).as_micros() as u64 >> exponent;
-    let ecn = space.acks.ecn_counts().map(|(ect0, ect1, ce)| EcnCounts { ect0, ect1, ce });
+    let ecn = space.acks.ecn().map(|totals| EcnCounts {
+        ect0: totals.ect0,
+        ect1: totals.ect1,
+        ce: totals.ce,
+    });
     let room = w.remaining();
-    let written = encode_ack(w.buf, path, delay, space.received.ranges(), ecn, room);
+    let written = encode_ack(w.buf, path, delay, space.received.descending(), ecn, room);
     if written.is_some() {
         space.acks.on_ack_sent();
         w.record(SentFrame::Ack { path: id, largest });

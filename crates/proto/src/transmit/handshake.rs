@@ -73,14 +73,14 @@ impl Connection {
             self.build_level(now, Level::Handshake, buf, end, pad_to);
             if buf.len() > start && self.side == Side::Client && self.levels[0].is_some() {
                 // RFC 9001 section 4.9.1.
-                self.discard_level(now, Level::Initial);
+                self.discard_level(Level::Initial);
             }
         }
         let size = buf.len() - start;
         if size == 0 {
             return None;
         }
-        let ecn = self.paths.get(PathId::ZERO)?.ecn.mark();
+        let ecn = self.paths.get(PathId::ZERO)?.ecn.outgoing();
         self.finish_transmit(PathId::ZERO, ecn, size, None)
     }
 
@@ -123,7 +123,7 @@ impl Connection {
             Level::Initial => PacketType::Initial,
             _ => PacketType::Handshake,
         };
-        let number = space.next_number();
+        let number = space.next_pn()?;
         let builder = PacketBuilder::long(
             buf,
             ty,
@@ -131,7 +131,7 @@ impl Connection {
             &dcid,
             &self.handshake_scid,
             number,
-            space.largest_acked(),
+            space.largest_acked,
             end,
         )?;
         let mut w = builder.writer(buf);

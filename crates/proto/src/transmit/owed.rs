@@ -3,15 +3,16 @@
 
 use std::time::Instant;
 
-use mpquic_sched::Data;
+use mpquic_sched::{Data, PathIndex};
 use smallvec::SmallVec;
 
 use super::{MIN_INITIAL_DATAGRAM, PacketOrigin, Written};
 use crate::PathId;
 use crate::connection::Connection;
+use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, types};
 use crate::ids::Transmit;
-use crate::space::SentFrame;
+use crate::space::{SentFrame, StreamRange};
 
 impl Connection {
     /// The next datagram that some path owes. Acknowledgements that could travel with data are left
@@ -89,7 +90,7 @@ impl Connection {
         self.fill_ack(&mut w, now, id);
         let written = Written::from(w);
         let pad_to = start + MIN_INITIAL_DATAGRAM;
-        self.seal(now, id, builder, written, pad_to, buf, PacketOrigin::Owed)?;
+        self.seal(now, id, builder, written, pad_to, buf, PacketOrigin::Unmarked)?;
         self.finish_transmit(id, None, buf.len() - start, None)
     }
 
@@ -113,6 +114,9 @@ impl Connection {
             self.fill_control(&mut w, now);
             if self.state.is_established() {
                 self.fill_data(&mut w, Data::Next, index);
+                if !w.is_ack_eliciting() {
+                    self.fill_probe(&mut w, id, index);
+                }
             }
         }
         if !w.is_ack_eliciting() {
@@ -121,8 +125,27 @@ impl Connection {
         }
         let written = Written::from(w);
         self.seal(now, id, builder, written, 0, buf, PacketOrigin::Owed)?;
-        let ecn = self.paths.get(id)?.ecn.mark();
+        let ecn = self.paths.get(id)?.ecn.outgoing();
         self.finish_transmit(id, ecn, buf.len() - start, None)
+    }
+
+    /// The oldest stream data in flight on this path, once more.
+    fn fill_probe(&mut self, w: &mut FrameWriter<'_>, id: PathId, index: PathIndex) {
+        let Some(path) = self.paths.get(id) else {
+            return;
+        };
+        let oldest: SmallVec<[StreamRange; 2]> = path
+            .space
+            .sent
+            .iter()
+            .map(|(_, packet)| super::scheduled::stream_ranges(&packet.frames))
+            .find(|ranges| !ranges.is_empty())
+            .unwrap_or_default();
+        for range in &oldest {
+            if self.streams.fill_probe(w, range, index).is_some() {
+                w.mark_retransmission();
+            }
+        }
     }
 
     fn transmit_ack(&mut self, now: Instant, id: PathId, buf: &mut Vec<u8>) -> Option<Transmit> {
@@ -136,7 +159,7 @@ impl Connection {
         }
         let written = Written::from(w);
         self.seal(now, id, builder, written, 0, buf, PacketOrigin::Owed)?;
-        let ecn = self.paths.get(id)?.ecn.mark();
+        let ecn = self.paths.get(id)?.ecn.outgoing();
         self.finish_transmit(id, ecn, buf.len() - start, None)
     }
 
@@ -151,7 +174,7 @@ impl Connection {
         w.buf.push(types::PING as u8);
         w.mark_ack_eliciting();
         let written = Written::from(w);
-        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Owed)?;
+        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Unmarked)?;
         self.finish_transmit(id, None, buf.len() - start, None)
     }
 
@@ -186,7 +209,7 @@ impl Connection {
     /// A packet with an ACK was taken back before it was sent.
     pub(super) fn owe_ack_again(&mut self, id: PathId) {
         if let Some(path) = self.paths.get_mut(id) {
-            path.space.acks.owe_again();
+            path.space.acks.force();
         }
     }
 }

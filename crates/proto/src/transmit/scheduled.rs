@@ -16,11 +16,7 @@ use crate::space::{SentFrame, StreamRange};
 impl Connection {
     /// Whether there is anything that a scheduler could send.
     pub(crate) fn has_scheduled_data(&self) -> bool {
-        let queue = self.streams.queue();
-        queue.unsent.min(queue.window_left) > 0
-            || queue.retransmittable > 0
-            || self.streams.has_pending_fin()
-            || self.has_control()
+        self.streams.can_send_data() || self.has_control()
     }
 
     /// Brings the scheduler's view of the queue up to date: O(1) but for the head.
@@ -67,7 +63,7 @@ impl Connection {
     fn nothing_in_flight(&self) -> bool {
         self.paths
             .iter()
-            .all(|path| !path.space.has_ack_eliciting_in_flight())
+            .all(|path| path.space.ack_eliciting_in_flight() == 0)
     }
 
     pub(super) fn transmit_scheduled(
@@ -124,7 +120,7 @@ impl Connection {
         if size == 0 {
             return None;
         }
-        let ecn = self.paths.get(id)?.ecn.mark();
+        let ecn = self.paths.get(id)?.ecn.outgoing();
         let segment_size = segment.filter(|segment| *segment < size);
         self.finish_transmit(id, ecn, size, segment_size)
     }
@@ -213,7 +209,7 @@ impl Connection {
                 .map(|range| range.end - range.start)
                 .sum::<u64>();
             self.seal(now, id, builder, written, 0, buf, PacketOrigin::Copy(copy.decision))?;
-            let ecn = self.paths.get(id)?.ecn.mark();
+            let ecn = self.paths.get(id)?.ecn.outgoing();
             return self.finish_transmit(id, ecn, buf.len() - start, None);
         }
         None
@@ -237,8 +233,8 @@ impl Connection {
         let budget = usize::try_from(path.network.budget()).unwrap_or(usize::MAX);
         let size = size.unwrap_or_else(|| self.datagram_size(path)).min(budget);
         let path = self.paths.get_mut(id)?;
-        let number = path.space.next_number();
-        let acked = path.space.largest_acked();
+        let number = path.space.next_pn()?;
+        let acked = path.space.largest_acked;
         let end = buf.len() + size;
         PacketBuilder::short(buf, &dcid, phase, number, acked, end)
     }
@@ -269,7 +265,8 @@ impl Connection {
     }
 }
 
-fn stream_ranges(frames: &[SentFrame]) -> SmallVec<[StreamRange; 2]> {
+/// The stream data among a packet's frames.
+pub(super) fn stream_ranges(frames: &[SentFrame]) -> SmallVec<[StreamRange; 2]> {
     frames
         .iter()
         .filter_map(|frame| match frame {

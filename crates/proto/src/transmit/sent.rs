@@ -21,6 +21,8 @@ pub(crate) enum PacketOrigin {
     Copy(u64),
     /// The path owed it.
     Owed,
+    /// The path owed it, and it leaves without an ECN mark.
+    Unmarked,
     /// It tries a larger datagram.
     MtuProbe,
 }
@@ -28,24 +30,42 @@ pub(crate) enum PacketOrigin {
 impl Connection {
     /// Books a packet of the Initial or Handshake space.
     pub(super) fn book_level(&mut self, now: Instant, level: Level, built: Built) {
-        let packet = sent_packet(now, &built, None);
-        if let Some(space) = self.level(level) {
-            space.on_sent(now, built.number, packet);
+        self.book_path(now, PathId::ZERO, &built);
+        let Some(path) = self.paths.get_mut(PathId::ZERO) else {
+            return;
+        };
+        let ecn_marked = path.ecn.outgoing().is_some();
+        if ecn_marked {
+            path.ecn.on_sent_marked();
         }
-        let in_flight = built.in_flight.then_some(built.size);
-        self.book_path(now, PathId::ZERO, &built, in_flight);
+        let packet = SentPacket {
+            time_sent: now,
+            size: built.size,
+            ack_eliciting: built.ack_eliciting,
+            in_flight: built.in_flight,
+            ecn_marked,
+            mtu_probe: false,
+            retransmission: false,
+            app_limited: true,
+            decision: None,
+            delivery: None,
+            frames: built.frames,
+        };
+        if let Some(space) = self.levels[level as usize].as_mut() {
+            space.on_sent(packet, &mut self.rng);
+        }
     }
 
     /// Books a 1-RTT packet of a path.
     pub(super) fn book(&mut self, now: Instant, id: PathId, built: Built, origin: PacketOrigin) {
+        // Challenges, PINGs and MTU probes leave without a mark: see `owed`.
+        let marked = !matches!(origin, PacketOrigin::Unmarked | PacketOrigin::MtuProbe);
         let decision = match origin {
             PacketOrigin::Decision(number) | PacketOrigin::Copy(number) => Some(number),
-            PacketOrigin::Owed | PacketOrigin::MtuProbe => None,
+            PacketOrigin::Owed | PacketOrigin::Unmarked | PacketOrigin::MtuProbe => None,
         };
-        let size = built.size;
-        let (retransmission, number) = (built.retransmission, built.number);
-        let in_flight = built.in_flight.then_some(size);
-        self.book_path(now, id, &built, in_flight);
+        let (size, number, retransmission) = (built.size, built.number, built.retransmission);
+        self.book_path(now, id, &built);
         let mut index = None;
         if let Some(path) = self.paths.get_mut(id) {
             index = Some(path.index);
@@ -64,13 +84,28 @@ impl Connection {
             if matches!(origin, PacketOrigin::Copy(_)) {
                 path.counters.copied_packets += 1;
             }
-            let mut packet = sent_packet(now, &built, decision);
-            packet.frames = built.frames;
-            path.delivery.on_sent(now, path.space.bytes_in_flight(), &mut packet);
-            if built.ack_eliciting {
-                path.suspect.on_sent(now, path.space.has_ack_eliciting_in_flight(), &path.rtt);
+            let ecn_marked = marked && path.ecn.outgoing().is_some();
+            if ecn_marked {
+                path.ecn.on_sent_marked();
             }
-            path.space.on_sent(now, number, packet);
+            let in_flight = path.space.bytes_in_flight();
+            let delivery = built
+                .in_flight
+                .then(|| path.delivery.on_sent(now, in_flight));
+            let packet = SentPacket {
+                time_sent: now,
+                size,
+                ack_eliciting: built.ack_eliciting,
+                in_flight: built.in_flight,
+                ecn_marked,
+                mtu_probe: origin == PacketOrigin::MtuProbe,
+                retransmission,
+                app_limited: false,
+                decision,
+                delivery,
+                frames: built.frames,
+            };
+            path.space.on_sent(packet, &mut self.rng);
             if origin == PacketOrigin::MtuProbe {
                 path.mtu.on_probe_sent(number);
             }
@@ -81,7 +116,7 @@ impl Connection {
         }
     }
 
-    fn book_path(&mut self, now: Instant, id: PathId, built: &Built, in_flight: Option<u16>) {
+    fn book_path(&mut self, now: Instant, id: PathId, built: &Built) {
         self.totals.sent_packets += 1;
         if built.ack_eliciting && !self.eliciting_since_received {
             // RFC 9000 section 10.1: the first ack-eliciting packet after the last one received.
@@ -92,10 +127,10 @@ impl Connection {
             return;
         };
         path.counters.sent_packets += 1;
-        if let Some(bytes) = in_flight {
-            path.pacer.on_sent(bytes.into());
-            let after = path.space.bytes_in_flight() + u64::from(bytes);
-            self.controller.on_sent(path.index, now, bytes, after);
+        if built.in_flight {
+            path.pacer.on_sent(built.size.into());
+            let after = path.space.bytes_in_flight() + u64::from(built.size);
+            self.controller.on_sent(path.index, now, built.size, after);
         }
     }
 
@@ -125,18 +160,5 @@ impl Connection {
     /// Protection failed: nothing can be sent any more.
     pub(super) fn on_seal_error(&mut self, now: Instant, error: TransportError) {
         self.fail(now, error);
-    }
-}
-
-fn sent_packet(now: Instant, built: &Built, decision: Option<u64>) -> SentPacket {
-    SentPacket {
-        time_sent: now,
-        size: built.size,
-        ack_eliciting: built.ack_eliciting,
-        in_flight: built.in_flight,
-        decision,
-        retransmission: built.retransmission,
-        frames: built.frames.clone(),
-        ..SentPacket::default()
     }
 }
