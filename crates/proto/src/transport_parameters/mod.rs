@@ -1,1 +1,110 @@
-//! (room)
+//! Transport parameters (RFC 9000 section 18, RFC 9221 section 3, RFC 10069): values, codec and checks; applies none of them.
+#![allow(dead_code, reason = "the connection does not use all of it yet")]
+
+mod decode;
+mod encode;
+mod preferred_address;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use quinn_proto::ConnectionId;
+
+#[allow(unused_imports, reason = "the connection does not use all of it yet")]
+pub(crate) use self::{
+    encode::Grease, preferred_address::PreferredAddress, validate::ExpectedConnectionIds,
+};
+
+/// Parameter IDs on the wire.
+mod id {
+    pub(super) const ORIGINAL_DESTINATION_CONNECTION_ID: u64 = 0x00;
+    pub(super) const MAX_IDLE_TIMEOUT: u64 = 0x01;
+    pub(super) const STATELESS_RESET_TOKEN: u64 = 0x02;
+    pub(super) const MAX_UDP_PAYLOAD_SIZE: u64 = 0x03;
+    pub(super) const INITIAL_MAX_DATA: u64 = 0x04;
+    pub(super) const INITIAL_MAX_STREAM_DATA_BIDI_LOCAL: u64 = 0x05;
+    pub(super) const INITIAL_MAX_STREAM_DATA_BIDI_REMOTE: u64 = 0x06;
+    pub(super) const INITIAL_MAX_STREAM_DATA_UNI: u64 = 0x07;
+    pub(super) const INITIAL_MAX_STREAMS_BIDI: u64 = 0x08;
+    pub(super) const INITIAL_MAX_STREAMS_UNI: u64 = 0x09;
+    pub(super) const ACK_DELAY_EXPONENT: u64 = 0x0a;
+    pub(super) const MAX_ACK_DELAY: u64 = 0x0b;
+    pub(super) const DISABLE_ACTIVE_MIGRATION: u64 = 0x0c;
+    pub(super) const PREFERRED_ADDRESS: u64 = 0x0d;
+    pub(super) const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
+    pub(super) const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
+    pub(super) const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
+    /// RFC 9221 section 3.
+    pub(super) const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
+    /// RFC 10069.
+    pub(super) const INITIAL_MAX_PATH_ID: u64 = 0x3e;
+}
+
+/// The largest max_udp_payload_size that means anything, and the default (RFC 9000 section 18.2).
+pub(crate) const MAX_UDP_PAYLOAD_SIZE: u64 = 65527;
+/// RFC 9000 section 18.2.
+const DEFAULT_ACK_DELAY_EXPONENT: u8 = 3;
+/// RFC 9000 section 18.2.
+const DEFAULT_MAX_ACK_DELAY_MS: u64 = 25;
+/// RFC 9000 section 18.2: at least 2, which is the default.
+const DEFAULT_ACTIVE_CONNECTION_ID_LIMIT: u64 = 2;
+
+/// What one side tells the other in the handshake. Absent parameters have their defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TransportParameters {
+    /// 0 is none.
+    pub(crate) max_idle_timeout_ms: u64,
+    pub(crate) max_udp_payload_size: u64,
+    pub(crate) initial_max_data: u64,
+    pub(crate) initial_max_stream_data_bidi_local: u64,
+    pub(crate) initial_max_stream_data_bidi_remote: u64,
+    pub(crate) initial_max_stream_data_uni: u64,
+    pub(crate) initial_max_streams_bidi: u64,
+    pub(crate) initial_max_streams_uni: u64,
+    pub(crate) ack_delay_exponent: u8,
+    pub(crate) max_ack_delay_ms: u64,
+    pub(crate) disable_active_migration: bool,
+    pub(crate) active_connection_id_limit: u64,
+    pub(crate) initial_source_connection_id: Option<ConnectionId>,
+    /// Server only.
+    pub(crate) original_destination_connection_id: Option<ConnectionId>,
+    /// Server only.
+    pub(crate) retry_source_connection_id: Option<ConnectionId>,
+    /// Server only.
+    pub(crate) stateless_reset_token: Option<[u8; 16]>,
+    /// Server only.
+    pub(crate) preferred_address: Option<PreferredAddress>,
+    /// `None` if datagrams are not accepted (RFC 9221 section 3: also what 0 means).
+    pub(crate) max_datagram_frame_size: Option<u64>,
+    /// `None` if the sender does not speak RFC 10069. Never remembered for 0-RTT.
+    pub(crate) initial_max_path_id: Option<u32>,
+    /// A parameter that nobody knows (RFC 9000 section 18.1); only ever sent.
+    pub(crate) grease: Option<Grease>,
+}
+
+impl Default for TransportParameters {
+    fn default() -> Self {
+        Self {
+            max_idle_timeout_ms: 0,
+            max_udp_payload_size: MAX_UDP_PAYLOAD_SIZE,
+            initial_max_data: 0,
+            initial_max_stream_data_bidi_local: 0,
+            initial_max_stream_data_bidi_remote: 0,
+            initial_max_stream_data_uni: 0,
+            initial_max_streams_bidi: 0,
+            initial_max_streams_uni: 0,
+            ack_delay_exponent: DEFAULT_ACK_DELAY_EXPONENT,
+            max_ack_delay_ms: DEFAULT_MAX_ACK_DELAY_MS,
+            disable_active_migration: false,
+            active_connection_id_limit: DEFAULT_ACTIVE_CONNECTION_ID_LIMIT,
+            initial_source_connection_id: None,
+            original_destination_connection_id: None,
+            retry_source_connection_id: None,
+            stateless_reset_token: None,
+            preferred_address: None,
+            max_datagram_frame_size: None,
+            initial_max_path_id: None,
+            grease: None,
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! 1-RTT keys: sealing and opening on any path, key update (RFC 9001 section 6, RFC 10069 "Key Phase Update Process"), AEAD limits over all paths.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::TransportErrorCode;
+use rustls::quic::{HeaderProtectionKey, Keys, PacketKey, PacketKeySet, Secrets, Tag};
+
+use crate::packet::protect_header;
+use crate::{PathId, TransportError};
+
+/// A decrypted packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// Bytes of payload, tag not included.
+    pub(crate) payload_len: usize,
+    /// The peer has updated the keys with this packet; what is sent from now on uses the new ones.
+    pub(crate) updated: bool,
+}
+
+/// Why a packet could not be opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OpenError {
+    /// Not authentic, or of keys that are gone: dropped silently.
+    Decrypt,
+    /// The connection is to be closed.
+    Transport(TransportError),
+}
+
+/// A packet number per path: the lowest of something. Plain numbers of different paths cannot be
+/// compared. Holds no more entries than there are paths in use.
+#[derive(Default)]
+struct Lowest(Vec<(u32, u64)>);
+
+impl Lowest {
+    fn key(path: Option<PathId>) -> u32 {
+        path.unwrap_or(PathId::ZERO).0
+    }
+
+    fn get(&self, path: Option<PathId>) -> Option<u64> {
+        let key = Self::key(path);
+        let entry = self.0.iter().find(|(path, _)| *path == key);
+        entry.map(|&(_, pn)| pn)
+    }
+
+    fn note(&mut self, path: Option<PathId>, pn: u64) {
+        let key = Self::key(path);
+        match self.0.iter_mut().find(|(path, _)| *path == key) {
+            Some((_, lowest)) => *lowest = pn.min(*lowest),
+            None => self.0.push((key, pn)),
+        }
+    }
+}
+
+/// Receive keys of the phase before, for packets that were overtaken.
+struct Previous {
+    key: Box<dyn PacketKey>,
+    /// Three PTOs after the first packet of the current phase; `None` before that packet.
+    expires: Option<Instant>,
+}
+
+/// The keys of 1-RTT packets.
+pub(crate) struct OneRttKeys {
+    local_header: Box<dyn HeaderProtectionKey>,
+    remote_header: Box<dyn HeaderProtectionKey>,
+    current: PacketKeySet,
+    /// Made ahead, so that an update costs nothing when it arrives: the time that a packet takes
+    /// must not tell its key phase (RFC 9001 section 6.3).
+    next: PacketKeySet,
+    previous: Option<Previous>,
+    secrets: Secrets,
+    phase: bool,
+    updates: u64,
+    /// The lowest packet number opened with the current keys, kept while there are previous ones.
+    received: Lowest,
+    /// The lowest packet number sealed with the current keys, kept until one is acknowledged.
+    sent: Lowest,
+    /// A packet sealed with the current keys was acknowledged.
+    acked: bool,
+    /// Not before this may we update again.
+    update_from: Option<Instant>,
+    /// Packets sealed with the current keys, over all paths.
+    sealed: u64,
+    /// Packets that failed to open, over all keys and paths.
+    failed: u64,
+    confidentiality_limit: u64,
+    integrity_limit: u64,
+}
+
+impl OneRttKeys {
+    /// From what TLS hands out with `KeyChange::OneRtt`.
+    pub(crate) fn new(keys: Keys, mut secrets: Secrets) -> Self {
+        let confidentiality_limit = keys.local.packet.confidentiality_limit();
+        let integrity_limit = keys.remote.packet.integrity_limit();
+        Self {
+            local_header: keys.local.header,
+            remote_header: keys.remote.header,
+            current: PacketKeySet {
+                local: keys.local.packet,
+                remote: keys.remote.packet,
+            },
+            next: secrets.next_packet_keys(),
+            previous: None,
+            secrets,
+            phase: false,
+            updates: 0,
+            received: Lowest::default(),
+            sent: Lowest::default(),
+            acked: false,
+            update_from: None,
+            sealed: 0,
+            failed: 0,
+            confidentiality_limit,
+            integrity_limit,
+        }
+    }
+
+    /// Smaller AEAD limits than the cipher suite's, to see them reached.
+    #[cfg(test)]
+    pub(crate) fn set_limits(&mut self, confidentiality: u64, integrity: u64) {
+        self.confidentiality_limit = confidentiality;
+        self.integrity_limit = integrity;
+    }
+
+    #[inline]
+    pub(crate) fn local_header(&self) -> &dyn HeaderProtectionKey {
+        self.local_header.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn remote_header(&self) -> &dyn HeaderProtectionKey {
+        self.remote_header.as_ref()
+    }
+
+    /// The key phase bit of packets sealed now.
+    #[inline]
+    pub(crate) const fn phase(&self) -> bool {
+        self.phase
+    }
+
+    /// Key updates so far, whoever initiated them.
+    pub(crate) const fn updates(&self) -> u64 {
+        self.updates
+    }
+
+    /// Encrypts a payload in place; the caller appends the tag. `path` is `None` unless multipath
+    /// was negotiated (RFC 10069 "Nonce Calculation after Handshake Completion").
+    ///
+    /// # Errors
+    ///
+    /// AEAD_LIMIT_REACHED once the keys have sealed as many packets as they may, over all paths.
+    #[inline]
+    pub(crate) fn seal(
+        &mut self,
+        path: Option<PathId>,
+        pn: u64,
+        header: &[u8],
+        payload: &mut [u8],
+    ) -> Result<Tag, TransportError> {
+        if self.sealed >= self.confidentiality_limit {
+            return Err(aead_limit_reached("too many packets with the same keys"));
+        }
+        let key = self.current.local.as_ref();
+        let tag = match path {
+            Some(path) => key.encrypt_in_place_for_path(path.0, pn, header, payload),
+            None => key.encrypt_in_place(pn, header, payload),
+        };
+        let tag = tag.map_err(|_| TransportError::internal("packet too long to encrypt"))?;
+        self.sealed += 1;
+        if !self.acked {
+            self.sent.note(path, pn);
+        }
+        Ok(tag)
+    }
+
+    /// Seals the packet that starts at `start` of `buf` and ends at its end: encrypts, appends the
+    /// tag, protects the header. `pn_offset` counts from the start of `buf`.
+    #[inline]
+    pub(crate) fn seal_packet(
+        &mut self,
+        buf: &mut Vec<u8>,
+        start: usize,
+        pn_offset: usize,
+        pn_len: usize,
+        path: Option<PathId>,
+        pn: u64,
+    ) -> Result<(), TransportError> {
+        let header_len = (pn_offset + pn_len).checked_sub(start);
+        let (header, payload) = header_len
+            .and_then(|len| buf.get_mut(start..)?.split_at_mut_checked(len))
+            .ok_or_else(|| TransportError::internal("packet offsets"))?;
+        let tag = self.seal(path, pn, header, payload)?;
+        buf.extend_from_slice(tag.as_ref());
+        let packet = &mut buf[start..];
+        protect_header(packet, pn_offset - start, pn_len, self.local_header())
+    }
+
+    /// Decrypts a payload, tag included, in place. `key_phase` is the bit of the unprotected
+    /// header; `pto` the largest of all paths (RFC 10069), read only when keys change.
+    ///
+    /// A failed attempt leaves `payload` unspecified: keys are chosen, not tried in turn.
+    #[inline]
+    pub(crate) fn open(
+        &mut self,
+        path: Option<PathId>,
+        pn: u64,
+        key_phase: bool,
+        header: &[u8],
+        payload: &mut [u8],
+        now: Instant,
+        pto: Duration,
+    ) -> Result<Opened, OpenError> {
+        if self.previous.is_some() {
+            self.on_timeout(now);
+        }
+        if key_phase == self.phase {
+            let key = self.current.remote.as_ref();
+            let Some(payload_len) = decrypt(key, path, pn, header, payload) else {
+                return Err(self.on_failure());
+            };
+            if let Some(previous) = &mut self.previous {
+                // RFC 9001 section 6.5: old keys live three PTOs from the first packet with new ones.
+                previous.expires.get_or_insert(now + 3 * pto);
+                self.received.note(path, pn);
+            }
+            return Ok(Opened {
+                payload_len,
+                updated: false,
+            });
+        }
+        match &self.previous {
+            Some(previous) if self.is_older(path, pn) => {
+                match decrypt(previous.key.as_ref(), path, pn, header, payload) {
+                    Some(payload_len) => Ok(Opened {
+                        payload_len,
+                        updated: false,
+                    }),
+                    None => Err(self.on_failure()),
+                }
+            }
+            _ => self.open_next(path, pn, header, payload, now, pto),
+        }
+    }
+
+    /// While previous keys are kept, whether a packet of the other key phase is of the phase before
+    /// and not of the next (RFC 9001 section 6.5): it is if it was sent before some packet of the
+    /// current phase on the same path. A path that brought no packet of the current phase yet cannot
+    /// tell; the peer must then have been waiting for three PTOs to update again, so it is.
+    fn is_older(&self, path: Option<PathId>, pn: u64) -> bool {
+        self.received.get(path).is_none_or(|lowest| pn < lowest)
+    }
+
+    /// Opens what looks like the first packet after an update by the peer (RFC 9001 section 6.2).
+    #[cold]
+    fn open_next(
+        &mut self,
+        path: Option<PathId>,
+        pn: u64,
+        header: &[u8],
+        payload: &mut [u8],
+        now: Instant,
+        pto: Duration,
+    ) -> Result<Opened, OpenError> {
+        let Some(payload_len) = decrypt(self.next.remote.as_ref(), path, pn, header, payload)
+        else {
+            return Err(self.on_failure());
+        };
+        // The peer may update only after an acknowledgment of a packet of the current phase, and
+        // that acknowledgment we must have sealed with the current keys.
+        if self.sealed == 0 {
+            return Err(OpenError::Transport(TransportError::new(
+                TransportErrorCode::KEY_UPDATE_ERROR,
+                "keys updated again before the last update was acknowledged",
+            )));
+        }
+        self.roll(Some(now + 3 * pto));
+        self.received.note(path, pn);
+        Ok(Opened {
+            payload_len,
+            updated: true,
+        })
+    }
+
+    /// Makes the next keys current in both directions.
+    fn roll(&mut self, expires: Option<Instant>) {
+        let next = self.secrets.next_packet_keys();
+        let current = std::mem::replace(&mut self.next, next);
+        let previous = std::mem::replace(&mut self.current, current);
+        self.previous = Some(Previous {
+            key: previous.remote,
+            expires,
+        });
+        self.phase = !self.phase;
+        self.updates += 1;
+        self.received.0.clear();
+        self.sent.0.clear();
+        self.acked = false;
+        self.update_from = None;
+        self.sealed = 0;
+    }
+
+    #[cold]
+    fn on_failure(&mut self) -> OpenError {
+        self.failed += 1;
+        // RFC 9001 section 6.6: counted over the connection, whichever the keys.
+        if self.failed > self.integrity_limit {
+            return OpenError::Transport(aead_limit_reached("too many packets were not authentic"));
+        }
+        OpenError::Decrypt
+    }
+
+    /// An ACK for this packet number has come. `pto` is the largest of all paths.
+    #[inline]
+    pub(crate) fn on_acked(&mut self, path: Option<PathId>, pn: u64, now: Instant, pto: Duration) {
+        if self.acked || self.sent.get(path).is_none_or(|lowest| pn < lowest) {
+            return;
+        }
+        self.acked = true;
+        self.sent.0.clear();
+        // RFC 10069: three times the largest PTO between the confirmation of an update and the next.
+        self.update_from = Some(if self.updates == 0 {
+            now
+        } else {
+            now + 3 * pto
+        });
+    }
+
+    /// Whether the current keys have sealed enough packets that they should be updated soon.
+    #[inline]
+    pub(crate) const fn update_due(&self) -> bool {
+        self.sealed >= self.confidentiality_limit / 2
+    }
+
+    /// Updates the keys if that is allowed by now (RFC 9001 sections 6.1 and 6.5): a packet of the
+    /// current phase was acknowledged, after an update three PTOs ago. The caller must know that the
+    /// handshake is confirmed.
+    pub(crate) fn initiate_update(&mut self, now: Instant) -> bool {
+        if !self.acked || self.update_from.is_none_or(|from| now < from) {
+            return false;
+        }
+        // RFC 9001 section 6.1: the old keys stay until a packet with the new ones has come.
+        self.roll(None);
+        true
+    }
+
+    /// When [`OneRttKeys::on_timeout`] has something to do. Not urgent: `open` sees to it as well.
+    pub(crate) fn timer(&self) -> Option<Instant> {
+        self.previous.as_ref().and_then(|previous| previous.expires)
+    }
+
+    /// Forgets the previous keys when their time is over.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        if self.timer().is_some_and(|expires| now >= expires) {
+            self.previous = None;
+            self.received.0.clear();
+        }
+    }
+}
+
+#[inline]
+fn decrypt(
+    key: &dyn PacketKey,
+    path: Option<PathId>,
+    pn: u64,
+    header: &[u8],
+    payload: &mut [u8],
+) -> Option<usize> {
+    let plain = match path {
+        Some(path) => key.decrypt_in_place_for_path(path.0, pn, header, payload),
+        None => key.decrypt_in_place(pn, header, payload),
+    };
+    plain.ok().map(<[u8]>::len)
+}
+
+fn aead_limit_reached(reason: &'static str) -> TransportError {
+    TransportError::new(TransportErrorCode::AEAD_LIMIT_REACHED, reason)
+}

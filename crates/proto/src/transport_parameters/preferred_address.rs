@@ -1,0 +1,56 @@
+//! The server's preferred address (RFC 9000 section 18.2, figure 22): codec only; nothing migrates here.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
+
+use quinn_proto::ConnectionId;
+
+use crate::packet::MAX_CID_LEN;
+use crate::packet::varint::{Reader, UnexpectedEnd};
+
+/// Where a server would rather be reached, with the connection ID (sequence number 1) for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PreferredAddress {
+    pub(crate) ipv4: Option<SocketAddrV4>,
+    pub(crate) ipv6: Option<SocketAddrV6>,
+    /// Never empty.
+    pub(crate) connection_id: ConnectionId,
+    pub(crate) stateless_reset_token: [u8; 16],
+}
+
+impl PreferredAddress {
+    pub(super) fn encode(&self, buf: &mut Vec<u8>) {
+        // An address of all zeros is none.
+        let ipv4 = self.ipv4.unwrap_or(NO_IPV4);
+        let ipv6 = self.ipv6.unwrap_or(NO_IPV6);
+        buf.extend_from_slice(&ipv4.ip().octets());
+        buf.extend_from_slice(&ipv4.port().to_be_bytes());
+        buf.extend_from_slice(&ipv6.ip().octets());
+        buf.extend_from_slice(&ipv6.port().to_be_bytes());
+        buf.push(self.connection_id.len() as u8);
+        buf.extend_from_slice(&self.connection_id);
+        buf.extend_from_slice(&self.stateless_reset_token);
+    }
+
+    pub(super) fn size(&self) -> usize {
+        4 + 2 + 16 + 2 + 1 + self.connection_id.len() + 16
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, UnexpectedEnd> {
+        let ipv4 = SocketAddrV4::new(Ipv4Addr::from(r.array::<4>()?), r.u16()?);
+        let ipv6 = SocketAddrV6::new(Ipv6Addr::from(r.array::<16>()?), r.u16()?, 0, 0);
+        let len = usize::from(r.u8()?);
+        // RFC 9000 section 18.2: a zero-length connection ID is not allowed here.
+        if !(1..=MAX_CID_LEN).contains(&len) {
+            return Err(UnexpectedEnd);
+        }
+        Ok(Self {
+            ipv4: (ipv4 != NO_IPV4).then_some(ipv4),
+            ipv6: (ipv6 != NO_IPV6).then_some(ipv6),
+            connection_id: ConnectionId::new(r.bytes(len)?),
+            stateless_reset_token: r.array()?,
+        })
+    }
+}
+
+const NO_IPV4: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+const NO_IPV6: SocketAddrV6 = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0);

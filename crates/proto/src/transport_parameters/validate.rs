@@ -1,0 +1,64 @@
+//! Checks transport parameters against the handshake that carried them (RFC 9000 section 7.3, RFC 10069).
+
+use quinn_proto::ConnectionId;
+
+use super::TransportParameters;
+use crate::TransportError;
+
+/// The connection IDs that the peer must confirm: those of the packets that this endpoint saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ExpectedConnectionIds {
+    /// The Source Connection ID of the peer's first Initial packet.
+    pub(crate) initial_source: ConnectionId,
+    /// At a client, the Destination Connection ID of its own first Initial packet; `None` at a server.
+    pub(crate) original_destination: Option<ConnectionId>,
+    /// At a client, the Source Connection ID of the Retry that it acted on, if any; `None` at a server.
+    pub(crate) retry_source: Option<ConnectionId>,
+}
+
+impl TransportParameters {
+    /// Authenticates the connection IDs of the handshake (RFC 9000 section 7.3), and applies the
+    /// rules that tie parameters to them.
+    ///
+    /// # Errors
+    ///
+    /// TRANSPORT_PARAMETER_ERROR if an ID is missing, differs, or is there though it must not be;
+    /// PROTOCOL_VIOLATION for multipath with a zero-length ID (RFC 10069).
+    pub(crate) fn validate(&self, expected: &ExpectedConnectionIds) -> Result<(), TransportError> {
+        for (name, is, should) in [
+            (
+                "initial_source_connection_id is missing or wrong",
+                self.initial_source_connection_id,
+                Some(expected.initial_source),
+            ),
+            (
+                "original_destination_connection_id is missing, wrong or unexpected",
+                self.original_destination_connection_id,
+                expected.original_destination,
+            ),
+            (
+                "retry_source_connection_id is missing, wrong or unexpected",
+                self.retry_source_connection_id,
+                expected.retry_source,
+            ),
+        ] {
+            if is != should {
+                return Err(TransportError::transport_parameter(name));
+            }
+        }
+        if expected.initial_source.is_empty() {
+            if self.preferred_address.is_some() {
+                // RFC 9000 section 18.2.
+                return Err(TransportError::transport_parameter(
+                    "preferred_address with a zero-length connection ID",
+                ));
+            }
+            if self.initial_max_path_id.is_some() {
+                return Err(TransportError::protocol_violation(
+                    "initial_max_path_id with a zero-length connection ID",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
