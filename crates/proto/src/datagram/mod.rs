@@ -1,4 +1,13 @@
 //! Unreliable datagrams (RFC 9221): two bounded queues; does not choose paths.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "used by the connection's glue, which is being written"
+)]
+
+mod queue;
+
+pub(crate) use queue::Datagrams;
 
 use bytes::Bytes;
 use thiserror::Error;

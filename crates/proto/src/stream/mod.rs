@@ -1,4 +1,31 @@
 //! Streams: their set, their buffers, their flow control; does not know packets or paths' state.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "used by the connection's glue, which is being written"
+)]
+
+mod assembler;
+mod control;
+mod events;
+mod flow;
+mod ids;
+mod incoming;
+mod outgoing;
+mod pool;
+mod range_map;
+mod ready;
+mod recv;
+mod send;
+mod send_buffer;
+mod set;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use send::AckedBytes;
+pub(crate) use set::{PeerStreamParams, QueueCounters, Streams};
 
 use quinn_proto::{Dir, StreamId, VarInt};
 use thiserror::Error;

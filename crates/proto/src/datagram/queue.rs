@@ -1,0 +1,318 @@
+//! The two queues of datagrams, bounded by bytes; does not choose paths or detect losses.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::SendDatagramError;
+use crate::frame::writer::FrameWriter;
+use crate::space::SentFrame;
+use crate::{TransportConfig, TransportError};
+
+/// RFC 9221 section 4: with explicit length.
+const DATAGRAM_LEN: u8 = 0x31;
+/// Without: extends to the end of the packet.
+const DATAGRAM: u8 = 0x30;
+
+/// What each datagram counts in a queue beyond its bytes, so that empty ones are bounded too.
+const OVERHEAD: usize = 32;
+
+/// Frame type and length of a datagram of `len` bytes.
+const fn header_size(len: usize) -> usize {
+    1 + varint_size(len)
+}
+
+const fn varint_size(value: usize) -> usize {
+    match value {
+        0..0x40 => 1,
+        0x40..0x4000 => 2,
+        _ => 4,
+    }
+}
+
+fn put_varint(buf: &mut Vec<u8>, value: usize) {
+    match varint_size(value) {
+        1 => buf.push(value as u8),
+        2 => buf.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
+        _ => buf.extend_from_slice(&(value as u32 | 0x8000_0000).to_be_bytes()),
+    }
+}
+
+/// Queued datagrams and the sum of what they count.
+#[derive(Debug, Default)]
+struct Queue {
+    items: VecDeque<Bytes>,
+    size: usize,
+}
+
+impl Queue {
+    fn push(&mut self, data: Bytes) {
+        self.size += data.len() + OVERHEAD;
+        self.items.push_back(data);
+    }
+
+    fn pop(&mut self) -> Option<Bytes> {
+        let data = self.items.pop_front()?;
+        self.size -= data.len() + OVERHEAD;
+        Some(data)
+    }
+}
+
+/// A connection's datagrams.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    outgoing: Queue,
+    send_limit: usize,
+    /// The peer's max_datagram_frame_size (RFC 9221 section 3); 0 takes none.
+    peer_max: u64,
+    /// A send was refused for want of space.
+    blocked: bool,
+    incoming: Queue,
+    recv_limit: Option<usize>,
+    /// Received datagrams that were dropped because the application did not fetch them.
+    dropped: u64,
+}
+
+impl Datagrams {
+    pub(crate) fn new(config: &TransportConfig) -> Self {
+        Self {
+            outgoing: Queue::default(),
+            send_limit: config.datagram_send_buffer,
+            peer_max: 0,
+            blocked: false,
+            incoming: Queue::default(),
+            recv_limit: config.datagram_receive_buffer,
+            dropped: 0,
+        }
+    }
+
+    /// What our transport parameters must say: the largest frame that we take, if any.
+    pub(crate) fn local_max_frame_size(config: &TransportConfig) -> Option<u64> {
+        config.datagram_receive_buffer.map(|_| 65535)
+    }
+
+    /// The peer's max_datagram_frame_size.
+    pub(crate) fn set_peer_max(&mut self, max_frame_size: Option<u64>) {
+        self.peer_max = max_frame_size.unwrap_or(0);
+    }
+
+    /// The largest datagram that fits into a packet with `room` bytes for frames and that the
+    /// peer takes; `None` if it takes none.
+    pub(crate) fn max_size(&self, room: usize) -> Option<usize> {
+        let frame = usize::try_from(self.peer_max).map_or(room, |max| max.min(room));
+        // The length's own size depends on the length: with the larger header there is always
+        // enough, and exact at its border.
+        let size = frame.checked_sub(header_size(frame))?;
+        Some(size)
+    }
+
+    /// Queues a datagram; with `drop`, the oldest make room. `room` as in
+    /// [`max_size`](Self::max_size).
+    pub(crate) fn send(
+        &mut self,
+        data: Bytes,
+        drop: bool,
+        room: usize,
+    ) -> Result<(), SendDatagramError> {
+        if self.send_limit == 0 {
+            return Err(SendDatagramError::Disabled);
+        }
+        if self.peer_max == 0 {
+            return Err(SendDatagramError::UnsupportedByPeer);
+        }
+        let size = data.len() + OVERHEAD;
+        if self.max_size(room).is_none_or(|max| data.len() > max) {
+            return Err(SendDatagramError::TooLarge);
+        }
+        if drop {
+            while self.outgoing.size + size > self.send_limit {
+                if self.outgoing.pop().is_none() {
+                    // One alone may exceed the limit.
+                    break;
+                }
+            }
+        } else if !self.outgoing.items.is_empty() && self.outgoing.size + size > self.send_limit {
+            self.blocked = true;
+            return Err(SendDatagramError::Blocked(data));
+        }
+        self.outgoing.push(data);
+        Ok(())
+    }
+
+    /// Free bytes of the send buffer.
+    pub(crate) fn send_buffer_space(&self) -> usize {
+        self.send_limit
+            .saturating_sub(self.outgoing.size + OVERHEAD)
+    }
+
+    /// Whether datagrams wait to be sent.
+    pub(crate) fn can_send(&self) -> bool {
+        !self.outgoing.items.is_empty()
+    }
+
+    /// True once after a refused send, when there is space again.
+    pub(crate) fn poll_unblocked(&mut self) -> bool {
+        let unblocked = self.blocked && self.outgoing.size * 2 <= self.send_limit;
+        self.blocked &= !unblocked;
+        unblocked
+    }
+
+    /// Writes as many datagrams as fit, oldest first. True if any was written. They are never
+    /// repeated (RFC 9221 section 5.2); their records serve statistics.
+    pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>) -> bool {
+        let mut wrote = false;
+        while let Some(data) = self.outgoing.items.front() {
+            let room = w.remaining();
+            let len = data.len();
+            let explicit = match room {
+                _ if header_size(len) + len <= room => true,
+                _ if 1 + len == room => false,
+                _ => break,
+            };
+            if explicit {
+                w.buf.push(DATAGRAM_LEN);
+                put_varint(w.buf, len);
+            } else {
+                w.buf.push(DATAGRAM);
+            }
+            w.buf.extend_from_slice(data);
+            w.record(SentFrame::Datagram {
+                len: u16::try_from(len).unwrap_or(u16::MAX),
+            });
+            self.outgoing.pop();
+            wrote = true;
+        }
+        wrote
+    }
+
+    /// Drops datagrams in front that fit no packet any more: paths' MTUs may shrink. How many.
+    pub(crate) fn drop_oversized(&mut self, room: usize) -> usize {
+        let mut dropped = 0;
+        while let Some(data) = self.outgoing.items.front()
+            && self.max_size(room).is_none_or(|max| data.len() > max)
+        {
+            self.outgoing.pop();
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// DATAGRAM (RFC 9221 section 4). True if none waited before: the application is to be told.
+    pub(crate) fn on_datagram(&mut self, data: &[u8]) -> Result<bool, TransportError> {
+        let Some(limit) = self.recv_limit else {
+            // RFC 9221 section 3.
+            return Err(
+                TransportError::protocol_violation("datagrams are turned off")
+                    .in_frame(u64::from(DATAGRAM)),
+            );
+        };
+        let size = data.len() + OVERHEAD;
+        if size > limit {
+            self.dropped += 1;
+            return Ok(false);
+        }
+        let was_empty = self.incoming.items.is_empty();
+        while self.incoming.size + size > limit && self.incoming.pop().is_some() {
+            self.dropped += 1;
+        }
+        self.incoming.push(Bytes::copy_from_slice(data));
+        Ok(was_empty)
+    }
+
+    /// The oldest received datagram.
+    pub(crate) fn recv(&mut self) -> Option<Bytes> {
+        self.incoming.pop()
+    }
+
+    /// Received datagrams that were dropped because the application did not fetch them.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagrams(send: usize, recv: Option<usize>) -> Datagrams {
+        let mut config = TransportConfig::default();
+        config
+            .datagram_send_buffer(send)
+            .datagram_receive_buffer(recv);
+        Datagrams::new(&config)
+    }
+
+    fn fill(d: &mut Datagrams, room: usize) -> Vec<u8> {
+        let mut buf = Vec::new();
+        d.fill(&mut FrameWriter::new(&mut buf, room));
+        assert!(buf.len() <= room);
+        buf
+    }
+
+    #[test]
+    fn refusals() {
+        let data = Bytes::from_static(&[7; 100]);
+        let mut d = datagrams(0, None);
+        assert_eq!(
+            d.send(data.clone(), false, 1200),
+            Err(SendDatagramError::Disabled)
+        );
+        let mut d = datagrams(300, None);
+        let refused = d.send(data.clone(), false, 1200);
+        assert_eq!(refused, Err(SendDatagramError::UnsupportedByPeer));
+        d.set_peer_max(Some(102));
+        assert_eq!(d.max_size(1200), Some(99));
+        let refused = d.send(data.clone(), false, 1200);
+        assert_eq!(refused, Err(SendDatagramError::TooLarge));
+        d.set_peer_max(Some(65535));
+        assert_eq!(d.max_size(1200), Some(1197));
+        assert_eq!(d.max_size(64), Some(61));
+        d.send(data.clone(), false, 1200).unwrap();
+        d.send(data.clone(), false, 1200).unwrap();
+        let refused = d.send(data.clone(), false, 1200);
+        assert_eq!(refused, Err(SendDatagramError::Blocked(data.clone())));
+        assert!(!d.poll_unblocked());
+        d.send(data, true, 1200).unwrap();
+        assert_eq!(d.outgoing.items.len(), 2);
+        assert_eq!(fill(&mut d, 1200).len(), 2 * 103);
+        assert!(!d.can_send() && d.poll_unblocked() && !d.poll_unblocked());
+        assert!(d.on_datagram(b"x").is_err());
+    }
+
+    #[test]
+    fn sizes_at_the_borders_fit() {
+        for room in 1..=1500 {
+            let mut d = datagrams(1 << 20, None);
+            d.set_peer_max(Some(65535));
+            if let Some(max) = d.max_size(room) {
+                d.send(vec![1; max].into(), false, room).unwrap();
+                assert!(!fill(&mut d, room).is_empty(), "{room}");
+            }
+        }
+        let mut d = datagrams(1 << 20, None);
+        d.set_peer_max(Some(65535));
+        d.send(vec![1; 1000].into(), false, 1200).unwrap();
+        assert!(fill(&mut d, 900).is_empty());
+        assert_eq!(fill(&mut d, 1001)[0], DATAGRAM);
+        d.send(vec![1; 1000].into(), false, 1200).unwrap();
+        assert_eq!(d.drop_oversized(1000), 1);
+        assert!(!d.can_send());
+    }
+
+    #[test]
+    fn the_oldest_received_go_first() {
+        let mut d = datagrams(0, Some(1000));
+        for n in 0..100_000u32 {
+            let first = d.on_datagram(&n.to_be_bytes()).unwrap();
+            assert_eq!(first, n == 0);
+            d.on_datagram(&[]).unwrap();
+        }
+        assert!(d.incoming.size <= 1000);
+        assert!(d.dropped() > 199_900);
+        d.on_datagram(b"last").unwrap();
+        let all: Vec<_> = std::iter::from_fn(|| d.recv()).collect();
+        assert_eq!(all.last().unwrap(), &Bytes::from_static(b"last"));
+        assert_eq!(d.incoming.size, 0);
+        assert!(!d.on_datagram(&[0; 2000]).unwrap());
+    }
+}

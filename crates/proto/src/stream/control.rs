@@ -1,0 +1,188 @@
+//! Frames of streams other than STREAM: which are due, and what their loss means; holds no limits.
+
+use quinn_proto::{Dir, StreamId};
+
+use super::set::Streams;
+use super::wire;
+use crate::frame::writer::FrameWriter;
+use crate::space::SentFrame;
+
+const DIRS: [Dir; 2] = [Dir::Bi, Dir::Uni];
+
+impl Streams {
+    /// Whether [`fill_control`](Self::fill_control) has something to write.
+    pub(crate) fn can_send_control(&self) -> bool {
+        !self.send_control.is_empty()
+            || !self.recv_control.is_empty()
+            || self.is_max_data_due()
+            || self.is_data_blocked_due()
+            || self.remote.iter().any(super::ids::RemoteIds::is_due)
+            || self.local.iter().any(super::ids::LocalIds::is_blocked_due)
+    }
+
+    fn is_max_data_due(&self) -> bool {
+        self.announce_again || self.window.is_due()
+    }
+
+    /// RFC 9000 section 4.1: data waits for nothing but the connection's window; once per limit.
+    fn is_data_blocked_due(&self) -> bool {
+        self.totals.unsent > self.totals.free
+            && self.window_left() == 0
+            && self.told_blocked_at != Some(self.max_data)
+    }
+
+    /// Writes what is due and fits.
+    pub(crate) fn fill_control(&mut self, w: &mut FrameWriter<'_>) {
+        self.fill_connection_limits(w);
+        self.fill_send_control(w);
+        self.fill_recv_control(w);
+    }
+
+    fn fill_connection_limits(&mut self, w: &mut FrameWriter<'_>) {
+        // The largest of these frames.
+        const SIZE: usize = 9;
+        if self.is_max_data_due() && w.remaining() >= SIZE {
+            self.announce_again = false;
+            wire::put_frame(w, &[wire::MAX_DATA, self.window.announce()]);
+            w.record(SentFrame::MaxData);
+        }
+        if self.is_data_blocked_due() && w.remaining() >= SIZE {
+            self.told_blocked_at = Some(self.max_data);
+            wire::put_frame(w, &[wire::DATA_BLOCKED, self.max_data]);
+            w.record(SentFrame::DataBlocked);
+        }
+        for dir in DIRS {
+            let ids = &mut self.remote[dir as usize];
+            if ids.is_due() && w.remaining() >= SIZE {
+                let ty = match dir {
+                    Dir::Bi => wire::MAX_STREAMS_BIDI,
+                    Dir::Uni => wire::MAX_STREAMS_UNI,
+                };
+                wire::put_frame(w, &[ty, ids.announce()]);
+                w.record(SentFrame::MaxStreams(dir));
+            }
+            let ids = &mut self.local[dir as usize];
+            if ids.is_blocked_due() && w.remaining() >= SIZE {
+                ids.told_blocked_at = Some(ids.limit);
+                let ty = match dir {
+                    Dir::Bi => wire::STREAMS_BLOCKED_BIDI,
+                    Dir::Uni => wire::STREAMS_BLOCKED_UNI,
+                };
+                wire::put_frame(w, &[ty, ids.limit]);
+                w.record(SentFrame::StreamsBlocked(dir));
+            }
+        }
+    }
+
+    fn fill_send_control(&mut self, w: &mut FrameWriter<'_>) {
+        while let Some(&id) = self.send_control.front() {
+            if let Some(stream) = self.sends.get_mut(&id) {
+                if stream.pending.reset
+                    && let Some((code, size)) = stream.reset_frame()
+                {
+                    let fields = [wire::RESET_STREAM, id.into(), code.into_inner(), size];
+                    if !wire::put_frame(w, &fields) {
+                        return;
+                    }
+                    w.record(SentFrame::ResetStream(id));
+                }
+                stream.pending.reset = false;
+                if stream.pending.blocked && stream.is_open() && stream.credit_left() == 0 {
+                    let fields = [wire::STREAM_DATA_BLOCKED, id.into(), stream.credit()];
+                    if !wire::put_frame(w, &fields) {
+                        return;
+                    }
+                    w.record(SentFrame::StreamDataBlocked(id));
+                }
+                stream.pending.blocked = false;
+                stream.in_control = false;
+            }
+            self.send_control.pop_front();
+        }
+    }
+
+    fn fill_recv_control(&mut self, w: &mut FrameWriter<'_>) {
+        while let Some(&id) = self.recv_control.front() {
+            if let Some(stream) = self.recvs.get_mut(&id) {
+                if stream.pending.stop_sending
+                    && let Some(code) = stream.stopped()
+                {
+                    let fields = [wire::STOP_SENDING, id.into(), code.into_inner()];
+                    if !wire::put_frame(w, &fields) {
+                        return;
+                    }
+                    w.record(SentFrame::StopSending(id));
+                }
+                stream.pending.stop_sending = false;
+                // RFC 9000 section 3.2: no credit is due once the final size is known.
+                if stream.pending.max_stream_data && stream.wants_more() {
+                    // The largest of this frame: a limit must not be announced and not written.
+                    if w.remaining() < 1 + 8 + 8 {
+                        return;
+                    }
+                    let limit = stream.window.announce();
+                    wire::put_frame(w, &[wire::MAX_STREAM_DATA, id.into(), limit]);
+                    w.record(SentFrame::MaxStreamData(id));
+                }
+                stream.pending.max_stream_data = false;
+                stream.in_control = false;
+            }
+            self.recv_control.pop_front();
+        }
+    }
+
+    /// A packet with this frame was acknowledged. Frames of others are ignored.
+    pub(crate) fn on_control_acked(&mut self, frame: &SentFrame) {
+        if let SentFrame::ResetStream(id) = *frame {
+            if let Some(stream) = self.sends.get_mut(&id) {
+                stream.on_reset_acked();
+            }
+            self.free_send_if_done(id);
+        }
+    }
+
+    /// A packet with this frame was declared lost: sent again if it still says something, with
+    /// what holds by then (RFC 9000 section 13.3). Frames of others are ignored.
+    pub(crate) fn on_control_lost(&mut self, frame: &SentFrame) {
+        match *frame {
+            SentFrame::ResetStream(id) => {
+                if let Some(stream) = self.sends.get_mut(&id)
+                    && stream.reset_frame().is_some()
+                {
+                    stream.pending.reset = true;
+                    self.queue_send_control(id);
+                }
+            }
+            SentFrame::StopSending(id) => self.recv_again(id, |stream| {
+                stream.pending.stop_sending = stream.stopped().is_some();
+            }),
+            SentFrame::MaxStreamData(id) => self.recv_again(id, |stream| {
+                stream.pending.max_stream_data = stream.stopped().is_none();
+            }),
+            SentFrame::MaxData => self.announce_again = true,
+            SentFrame::MaxStreams(dir) => self.remote[dir as usize].announce_again = true,
+            SentFrame::DataBlocked => self.told_blocked_at = None,
+            SentFrame::StreamDataBlocked(id) => {
+                if let Some(stream) = self.sends.get_mut(&id)
+                    && stream.is_open()
+                    && stream.blocked_at == Some(stream.credit())
+                {
+                    stream.pending.blocked = true;
+                    self.queue_send_control(id);
+                }
+            }
+            SentFrame::StreamsBlocked(dir) => self.local[dir as usize].told_blocked_at = None,
+            _ => {}
+        }
+    }
+
+    fn recv_again(&mut self, id: StreamId, f: impl FnOnce(&mut super::recv::RecvStream)) {
+        let Some(stream) = self.recvs.get_mut(&id) else {
+            return;
+        };
+        if stream.wants_more() {
+            f(stream);
+            self.queue_recv_control(id);
+        }
+    }
+}

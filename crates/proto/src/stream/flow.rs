@@ -1,0 +1,132 @@
+//! Receive windows and their auto-tuning (RFC 9000 section 4); does not send frames.
+//!
+//! A window starts small and doubles whenever all of it was consumed within two round trips, up
+//! to the configured maximum: then it was the window, not the path, that held the sender back. A
+//! new limit is announced when a quarter of the window has been consumed since the last one.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::VarInt;
+
+/// What a stream's window starts at, unless its maximum is smaller.
+pub(super) const INITIAL_STREAM_WINDOW: u64 = 1 << 20;
+
+/// What the connection's window starts at, unless its maximum is smaller.
+pub(super) const INITIAL_WINDOW: u64 = 3 << 19;
+
+/// One receive window: a stream's, or the connection's.
+#[derive(Debug)]
+pub(super) struct RecvWindow {
+    size: u64,
+    max: u64,
+    /// The limit that the peer was told.
+    announced: u64,
+    /// Bytes that the application has read, or that were dropped.
+    consumed: u64,
+    /// Since when, and from which `consumed` on, the window's use is being measured.
+    epoch: Option<(Instant, u64)>,
+}
+
+impl RecvWindow {
+    pub(super) fn new(initial: u64, max: u64) -> Self {
+        let size = initial.min(max).min(VarInt::MAX.into_inner());
+        Self {
+            size,
+            max,
+            announced: size,
+            consumed: 0,
+            epoch: None,
+        }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.size
+    }
+
+    pub(super) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// The limit that holds for the peer.
+    pub(super) fn limit(&self) -> u64 {
+        self.announced
+    }
+
+    pub(super) fn consume(&mut self, bytes: u64) {
+        self.consumed += bytes;
+    }
+
+    fn target(&self) -> u64 {
+        (self.consumed.saturating_add(self.size)).min(VarInt::MAX.into_inner())
+    }
+
+    /// Whether a new limit is worth a frame (RFC 9000 section 4.2).
+    pub(super) fn is_due(&self) -> bool {
+        self.target().saturating_sub(self.announced) >= (self.size / 4).max(1)
+    }
+
+    /// The limit for a frame that is being written. Never falls.
+    pub(super) fn announce(&mut self) -> u64 {
+        self.announced = self.announced.max(self.target());
+        self.announced
+    }
+
+    /// Measures; to be called as data arrives. `rtt` is the longest among the paths in use.
+    /// True if the window grew.
+    pub(super) fn tune(&mut self, now: Instant, rtt: Duration) -> bool {
+        if self.size >= self.max {
+            return false;
+        }
+        let Some((start, from)) = self.epoch else {
+            self.epoch = Some((now, self.consumed));
+            return false;
+        };
+        let used_up = self.consumed - from >= self.size;
+        let in_time = now.saturating_duration_since(start) <= rtt * 2;
+        if used_up || !in_time {
+            self.epoch = Some((now, self.consumed));
+        }
+        if used_up && in_time {
+            self.size = self.size.saturating_mul(2).min(self.max);
+            return true;
+        }
+        false
+    }
+
+    /// Grows to `size`, if the maximum lets it.
+    pub(super) fn grow_to(&mut self, size: u64) {
+        self.size = self.size.max(size.min(self.max));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_only_if_the_window_is_what_holds_the_sender_back() {
+        let rtt = Duration::from_millis(100);
+        let mut now = Instant::now();
+        let mut window = RecvWindow::new(1000, 8000);
+        for _ in 0..100 {
+            // 250 bytes per round trip: a quarter of the window.
+            window.consume(250);
+            assert!(!window.tune(now, rtt));
+            now += rtt;
+        }
+        assert_eq!(window.size(), 1000);
+        for _ in 0..10 {
+            let size = window.size();
+            window.consume(size);
+            window.tune(now, rtt);
+            now += rtt;
+        }
+        assert_eq!(window.size(), 8000);
+        assert_eq!(window.announce(), window.consumed() + 8000);
+        assert!(!window.is_due());
+        window.consume(1999);
+        assert!(!window.is_due());
+        window.consume(1);
+        assert!(window.is_due());
+    }
+}

@@ -1,0 +1,220 @@
+//! What the peer's frames do to streams (RFC 9000 sections 3, 4 and 19); sends nothing.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::{Dir, StreamId, VarInt};
+
+use super::ids::{MAX_STREAMS, Use};
+use super::recv::Arrival;
+use super::set::Streams;
+use super::{StreamEvent, wire};
+use crate::TransportError;
+
+impl Streams {
+    /// The peer names a stream in a frame: it may come to be by that, and must not be one that
+    /// only we may bring about (RFC 9000 sections 2.1, 3.2 and 4.6).
+    fn on_named(&mut self, id: StreamId, frame: u64) -> Result<(), TransportError> {
+        let dir = id.dir();
+        if id.initiator() == self.side {
+            if id.index() >= self.local[dir as usize].next {
+                return Err(TransportError::stream_state("not opened yet").in_frame(frame));
+            }
+            return Ok(());
+        }
+        match self.remote[dir as usize].on_use(id) {
+            Use::Known => {}
+            Use::First => self.create(id),
+            Use::New => {
+                self.create(id);
+                if !self.opened_queued[dir as usize] {
+                    self.opened_queued[dir as usize] = true;
+                    self.events.push_back(StreamEvent::Opened { dir });
+                }
+            }
+            Use::Forbidden => {
+                return Err(
+                    TransportError::stream_limit("a stream beyond the limit").in_frame(frame)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame about data that the peer sends.
+    fn on_named_by_sender(&mut self, id: StreamId, frame: u64) -> Result<(), TransportError> {
+        if id.dir() == Dir::Uni && id.initiator() == self.side {
+            return Err(TransportError::stream_state("a send-only stream").in_frame(frame));
+        }
+        self.on_named(id, frame)
+    }
+
+    /// A frame about data that the peer receives.
+    fn on_named_by_receiver(&mut self, id: StreamId, frame: u64) -> Result<(), TransportError> {
+        if id.dir() == Dir::Uni && id.initiator() != self.side {
+            return Err(TransportError::stream_state("a receive-only stream").in_frame(frame));
+        }
+        self.on_named(id, frame)
+    }
+
+    fn connection_left(&self) -> u64 {
+        self.window.limit().saturating_sub(self.received)
+    }
+
+    fn on_arrival(&mut self, id: StreamId, arrival: &Arrival) {
+        self.received += arrival.rise;
+        self.window.consume(arrival.dropped);
+        if arrival.readable {
+            self.push_readable(id);
+        }
+        if arrival.over {
+            self.free_recv(id);
+        }
+    }
+
+    /// STREAM (section 19.8). `rtt` is the longest smoothed RTT of the paths in use: the window
+    /// must cover the slowest one.
+    pub(crate) fn on_stream(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        id: StreamId,
+        offset: u64,
+        fin: bool,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
+        self.on_named_by_sender(id, wire::STREAM_TYPE)?;
+        let left = self.connection_left();
+        let Some(stream) = self.recvs.get_mut(&id) else {
+            return Ok(());
+        };
+        let arrival = stream.on_data(now, rtt, offset, fin, data, left, &mut self.pool)?;
+        self.max_gaps_seen = self.max_gaps_seen.max(stream.assembler.gaps());
+        self.max_out_of_order_seen = self
+            .max_out_of_order_seen
+            .max(stream.assembler.out_of_order());
+        let stream_window = stream.window.size();
+        let announce = stream.pending.max_stream_data;
+        self.on_arrival(id, &arrival);
+        if announce {
+            self.queue_recv_control(id);
+        }
+        // One stream must be able to use its window whatever others leave unread.
+        self.window.tune(now, rtt);
+        self.window.grow_to(stream_window.saturating_mul(3) / 2);
+        Ok(())
+    }
+
+    /// RESET_STREAM (section 19.4).
+    pub(crate) fn on_reset_stream(
+        &mut self,
+        id: StreamId,
+        code: VarInt,
+        final_size: u64,
+    ) -> Result<(), TransportError> {
+        self.on_named_by_sender(id, wire::RESET_STREAM)?;
+        let left = self.connection_left();
+        let Some(stream) = self.recvs.get_mut(&id) else {
+            return Ok(());
+        };
+        let arrival = stream.on_reset(code, final_size, left, &mut self.pool)?;
+        self.on_arrival(id, &arrival);
+        Ok(())
+    }
+
+    /// STOP_SENDING (section 19.5): answered with RESET_STREAM and the same code (section 3.5).
+    pub(crate) fn on_stop_sending(
+        &mut self,
+        id: StreamId,
+        code: VarInt,
+    ) -> Result<(), TransportError> {
+        self.on_named_by_receiver(id, wire::STOP_SENDING)?;
+        let Some(stream) = self.sends.get_mut(&id) else {
+            return Ok(());
+        };
+        if stream.stopped.is_some() || stream.is_reset() {
+            return Ok(());
+        }
+        stream.stopped = Some(code);
+        // After finish() the application has nothing left to do with the stream.
+        stream.stop_noticed = !stream.is_open();
+        self.reset_send(id, code);
+        self.events.push_back(StreamEvent::Stopped {
+            id,
+            error_code: code,
+        });
+        Ok(())
+    }
+
+    /// MAX_DATA (section 19.9).
+    pub(crate) fn on_max_data(&mut self, limit: u64) {
+        self.max_data = self.max_data.max(limit);
+    }
+
+    /// MAX_STREAM_DATA (section 19.10).
+    pub(crate) fn on_max_stream_data(
+        &mut self,
+        id: StreamId,
+        limit: u64,
+    ) -> Result<(), TransportError> {
+        self.on_named_by_receiver(id, wire::MAX_STREAM_DATA)?;
+        self.raise_stream_credit(id, limit);
+        Ok(())
+    }
+
+    pub(super) fn raise_stream_credit(&mut self, id: StreamId, limit: u64) {
+        if let Some(stream) = self.sends.get_mut(&id)
+            && stream.raise_credit(limit)
+            && stream.wants_credit
+        {
+            stream.wants_credit = false;
+            self.push_writable(id);
+        }
+    }
+
+    /// MAX_STREAMS (section 19.11).
+    pub(crate) fn on_max_streams(&mut self, dir: Dir, limit: u64) -> Result<(), TransportError> {
+        if limit > MAX_STREAMS {
+            let frame = match dir {
+                Dir::Bi => wire::MAX_STREAMS_BIDI,
+                Dir::Uni => wire::MAX_STREAMS_UNI,
+            };
+            return Err(TransportError::frame_encoding("more than 2^60 streams").in_frame(frame));
+        }
+        self.raise_stream_limit(dir, limit);
+        Ok(())
+    }
+
+    pub(super) fn raise_stream_limit(&mut self, dir: Dir, limit: u64) {
+        let ids = &mut self.local[dir as usize];
+        if limit > ids.limit {
+            ids.limit = limit;
+            if std::mem::take(&mut ids.wanted) {
+                self.events.push_back(StreamEvent::Available { dir });
+            }
+        }
+    }
+
+    /// DATA_BLOCKED (section 19.12): a hint only; our limits follow what is read.
+    pub(crate) fn on_data_blocked(&mut self) {}
+
+    /// STREAM_DATA_BLOCKED (section 19.13): checked; a hint only.
+    pub(crate) fn on_stream_data_blocked(&mut self, id: StreamId) -> Result<(), TransportError> {
+        self.on_named_by_sender(id, wire::STREAM_DATA_BLOCKED)
+    }
+
+    /// STREAMS_BLOCKED (section 19.14): checked; a hint only.
+    pub(crate) fn on_streams_blocked(
+        &mut self,
+        dir: Dir,
+        limit: u64,
+    ) -> Result<(), TransportError> {
+        if limit > MAX_STREAMS {
+            let frame = match dir {
+                Dir::Bi => wire::STREAMS_BLOCKED_BIDI,
+                Dir::Uni => wire::STREAMS_BLOCKED_UNI,
+            };
+            return Err(TransportError::frame_encoding("more than 2^60 streams").in_frame(frame));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! Filling packets with stream data, and the fate of what was sent; does not choose paths.
+
+use mpquic_sched::{Data, PathIndex, PathSet};
+use quinn_proto::StreamId;
+
+use super::send::AckedBytes;
+use super::set::Streams;
+use crate::frame::writer::FrameWriter;
+use crate::space::StreamRange;
+
+impl Streams {
+    /// Fills the rest of a packet that goes out on `path`. True if anything was written.
+    /// [`Data::Unacked`] needs the records of sent packets: see [`fill_range`](Self::fill_range).
+    pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, pick: Data, path: PathIndex) -> bool {
+        match pick {
+            Data::Next => {
+                let again = self.totals.again > 0 && self.fill_again(w, path);
+                self.fill_fresh(w, path) || again
+            }
+            Data::Stream(id) => self.fill_stream(w, id, path),
+            Data::Ahead(gap) => self.fill_ahead(w, gap, path),
+            Data::Unacked => false,
+        }
+    }
+
+    /// Lost data, by priority. Ranges that `path` has not carried go first within a stream.
+    fn fill_again(&mut self, w: &mut FrameWriter<'_>, path: PathIndex) -> bool {
+        let mut wrote = false;
+        let mut at = 0;
+        // A stream that has nothing for this path, or nothing that fits, is passed over.
+        while w.remaining() > 0 && at <= MAX_PASSED_OVER {
+            let next = self.again.iter().nth(at);
+            let Some(id) = next else { break };
+            if self.with_send(id, |s, _| s.send_again(w, path)) == Some(true) {
+                wrote = true;
+            } else {
+                at += 1;
+            }
+        }
+        wrote
+    }
+
+    /// New data, by priority, one packet's worth each among equals.
+    fn fill_fresh(&mut self, w: &mut FrameWriter<'_>, path: PathIndex) -> bool {
+        let mut wrote = false;
+        while w.remaining() > 0 {
+            let Some(id) = self.next_fresh() else { break };
+            if !self.send_fresh(w, id, path) {
+                break;
+            }
+            wrote = true;
+            if self.fresh.front() == Some(id) {
+                self.fresh.rotate();
+                self.tidy();
+            }
+        }
+        wrote
+    }
+
+    /// The first stream with new data that may go now.
+    fn next_fresh(&self) -> Option<StreamId> {
+        if self.window_left() > 0 {
+            return self.fresh.front();
+        }
+        if self.totals.free == 0 {
+            return None;
+        }
+        // The connection's window is used up: only what needs none of it.
+        self.fresh.iter().find(|id| {
+            self.sends
+                .get(id)
+                .is_some_and(|s| !s.is_reset() && s.has_free())
+        })
+    }
+
+    fn send_fresh(&mut self, w: &mut FrameWriter<'_>, id: StreamId, path: PathIndex) -> bool {
+        let left = self.window_left();
+        let cost = self.with_send(id, |s, _| s.send_fresh(w, path, left));
+        self.charge(cost.flatten())
+    }
+
+    fn charge(&mut self, cost: Option<u64>) -> bool {
+        self.data_sent += cost.unwrap_or(0);
+        cost.is_some()
+    }
+
+    fn fill_stream(&mut self, w: &mut FrameWriter<'_>, id: StreamId, path: PathIndex) -> bool {
+        let mut wrote = false;
+        while self.with_send(id, |s, _| s.again() > 0 && s.send_again(w, path)) == Some(true) {
+            wrote = true;
+        }
+        while self
+            .sends
+            .get(&id)
+            .is_some_and(|s| !s.is_reset() && s.unsent() > 0)
+            && self.send_fresh(w, id, path)
+        {
+            wrote = true;
+        }
+        wrote
+    }
+
+    fn fill_ahead(&mut self, w: &mut FrameWriter<'_>, gap: u64, path: PathIndex) -> bool {
+        let Some(id) = self.fresh.front() else {
+            return false;
+        };
+        let left = self.window_left();
+        let cost = self.with_send(id, |s, _| s.send_ahead(w, path, gap, left));
+        self.charge(cost.flatten())
+    }
+
+    /// Writes what is not acknowledged of `r` again on another path, as far as it fits: a copy or
+    /// a reinjection. What was written, or `None`: never data that `path` has carried.
+    pub(crate) fn fill_range(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        r: &StreamRange,
+        path: PathIndex,
+    ) -> Option<StreamRange> {
+        self.copy(w, r, path, false)
+    }
+
+    /// Like [`fill_range`](Self::fill_range), but on any path: for loss probes (RFC 9002 section
+    /// 6.2.4).
+    pub(crate) fn fill_probe(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        r: &StreamRange,
+        path: PathIndex,
+    ) -> Option<StreamRange> {
+        self.copy(w, r, path, true)
+    }
+
+    fn copy(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        r: &StreamRange,
+        path: PathIndex,
+        repeat: bool,
+    ) -> Option<StreamRange> {
+        self.with_send(r.id, |s, _| s.send_copy(w, r, path, repeat))
+            .flatten()
+    }
+
+    // -- fate
+
+    /// A packet with this range was acknowledged, perhaps after it had been declared lost.
+    pub(crate) fn on_acked(&mut self, r: &StreamRange) -> AckedBytes {
+        let Some(acked) = self.with_send(r.id, |s, pool| s.on_acked(r, pool)) else {
+            return AckedBytes::default();
+        };
+        if acked.contiguous > 0 {
+            self.wake_writers();
+        }
+        self.free_send_if_done(r.id);
+        acked
+    }
+
+    /// A packet with this range, sent on `path`, was declared lost. What is neither acknowledged
+    /// nor in flight on a path that can be counted on is sent again.
+    pub(crate) fn on_lost(&mut self, r: &StreamRange, path: PathIndex) {
+        let suspects = self.suspects;
+        self.with_send(r.id, |s, _| s.on_lost(r, path, suspects));
+    }
+
+    /// The paths in trouble, whenever that changes. For those that are new in the set, call
+    /// [`make_sendable`](Self::make_sendable) with what they have in flight.
+    pub(crate) fn set_suspects(&mut self, paths: PathSet) {
+        self.suspects = paths;
+    }
+
+    /// A path in trouble has this range in flight: it is sent elsewhere, unless a healthy path has
+    /// it in flight too.
+    pub(crate) fn make_sendable(&mut self, r: &StreamRange) {
+        let suspects = self.suspects;
+        self.with_send(r.id, |s, _| s.make_sendable(r, suspects));
+    }
+
+    /// A path ended, after what it had in flight was declared lost: its slot will mean another.
+    pub(crate) fn forget_path(&mut self, path: PathIndex) {
+        self.suspects.remove(path);
+        for stream in self.sends.values_mut() {
+            stream.forget_path(path);
+        }
+    }
+}
+
+/// Streams whose lost data is passed over in one packet, because the path has it in flight.
+const MAX_PASSED_OVER: usize = 8;

@@ -1,0 +1,104 @@
+//! Which stream's turn it is: higher priority first, round robin among equals; holds no data.
+
+use std::collections::VecDeque;
+
+use quinn_proto::StreamId;
+
+/// Levels beyond this are removed once empty; below it they stay, with their memory.
+const KEEP_LEVELS: usize = 8;
+
+#[derive(Debug)]
+struct Level {
+    priority: i32,
+    ids: VecDeque<StreamId>,
+}
+
+/// Streams that wait for something, by descending priority.
+#[derive(Debug, Default)]
+pub(super) struct ReadyQueue {
+    levels: Vec<Level>,
+}
+
+impl ReadyQueue {
+    /// Adds a stream behind its equals. The caller keeps it from being here twice.
+    pub(super) fn push(&mut self, priority: i32, id: StreamId) {
+        let at = self.levels.partition_point(|l| l.priority > priority);
+        match self.levels.get_mut(at) {
+            Some(level) if level.priority == priority => level.ids.push_back(id),
+            _ => self.levels.insert(
+                at,
+                Level {
+                    priority,
+                    ids: VecDeque::from([id]),
+                },
+            ),
+        }
+    }
+
+    /// Whose turn it is.
+    pub(super) fn front(&self) -> Option<StreamId> {
+        self.iter().next()
+    }
+
+    /// All, in the order of their turns.
+    pub(super) fn iter(&self) -> impl Iterator<Item = StreamId> + '_ {
+        self.levels.iter().flat_map(|l| l.ids.iter().copied())
+    }
+
+    /// The stream in front has had its turn.
+    pub(super) fn rotate(&mut self) {
+        if let Some(level) = self.levels.iter_mut().find(|l| !l.ids.is_empty()) {
+            level.ids.rotate_left(1);
+        }
+    }
+
+    /// The stream in front waits no more.
+    pub(super) fn pop(&mut self) {
+        if let Some(at) = self.levels.iter().position(|l| !l.ids.is_empty()) {
+            self.levels[at].ids.pop_front();
+            self.trim(at);
+        }
+    }
+
+    /// Takes a stream out, wherever it is; linear in the streams of its level.
+    pub(super) fn remove(&mut self, priority: i32, id: StreamId) {
+        if let Some(at) = self.levels.iter().position(|l| l.priority == priority) {
+            self.levels[at].ids.retain(|x| *x != id);
+            self.trim(at);
+        }
+    }
+
+    fn trim(&mut self, at: usize) {
+        if self.levels.len() > KEEP_LEVELS && self.levels[at].ids.is_empty() {
+            self.levels.remove(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quinn_proto::{Dir, Side};
+
+    use super::*;
+
+    #[test]
+    fn priority_then_turn() {
+        let id = |i| StreamId::new(Side::Client, Dir::Uni, i);
+        let mut queue = ReadyQueue::default();
+        queue.push(0, id(0));
+        queue.push(5, id(1));
+        queue.push(5, id(2));
+        queue.push(-1, id(3));
+        assert_eq!(queue.front(), Some(id(1)));
+        queue.rotate();
+        assert_eq!(queue.front(), Some(id(2)));
+        queue.pop();
+        queue.remove(5, id(1));
+        assert_eq!(queue.iter().collect::<Vec<_>>(), [id(0), id(3)]);
+        for priority in 100..200 {
+            queue.push(priority, id(9));
+            queue.pop();
+        }
+        assert!(queue.levels.len() <= KEEP_LEVELS);
+    }
+}

@@ -1,0 +1,276 @@
+//! The receiving half of one stream (RFC 9000 section 3.2); does not queue events or frames.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quinn_proto::VarInt;
+
+use super::assembler::Assembler;
+use super::flow::RecvWindow;
+use super::pool::Pool;
+use super::{ReadError, wire};
+use crate::TransportError;
+use crate::limits::max_stream_gaps;
+
+/// What a frame changed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// By how much the highest offset rose: what it costs of the connection's window.
+    pub(super) rise: u64,
+    /// Bytes that the application will never read: they go back into the connection's window.
+    pub(super) dropped: u64,
+    /// Something to read: data, the end, or a reset.
+    pub(super) readable: bool,
+    /// A stopped stream learned its final size: nothing is left to wait for.
+    pub(super) over: bool,
+}
+
+/// How a read went.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome<T> {
+    Data(T),
+    End,
+}
+
+/// Frames that wait to be sent for this half.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct RecvPending {
+    pub(super) stop_sending: bool,
+    pub(super) max_stream_data: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct RecvStream {
+    pub(super) assembler: Assembler,
+    pub(super) window: RecvWindow,
+    pub(super) pending: RecvPending,
+    /// Whether the stream is in the queue of control frames.
+    pub(super) in_control: bool,
+    /// Whether a Readable event waits to be polled.
+    pub(super) readable_queued: bool,
+    /// One past the highest byte received, or the final size.
+    highest: u64,
+    final_size: Option<u64>,
+    reset: Option<VarInt>,
+    stopped: Option<VarInt>,
+}
+
+impl RecvStream {
+    pub(super) fn new(window: RecvWindow) -> Self {
+        Self {
+            assembler: Assembler::default(),
+            window,
+            pending: RecvPending::default(),
+            in_control: false,
+            readable_queued: false,
+            highest: 0,
+            final_size: None,
+            reset: None,
+            stopped: None,
+        }
+    }
+
+    /// The code of our STOP_SENDING.
+    pub(super) fn stopped(&self) -> Option<VarInt> {
+        self.stopped
+    }
+
+    /// Whether frames that the peer may send can still matter to it.
+    pub(super) fn wants_more(&self) -> bool {
+        self.final_size.is_none()
+    }
+
+    /// All data up to the final size is here ("Data Recvd").
+    fn is_complete(&self) -> bool {
+        self.final_size == Some(self.assembler.frontier())
+    }
+
+    /// Something for the application to read.
+    pub(super) fn is_readable(&self) -> bool {
+        self.stopped.is_none()
+            && (self.reset.is_some() || self.assembler.readable() > 0 || self.is_complete())
+    }
+
+    /// Checks an end of data against what is known (RFC 9000 sections 4.1 and 4.5).
+    fn check(
+        &self,
+        end: u64,
+        is_final: bool,
+        connection_left: u64,
+        frame: u64,
+    ) -> Result<u64, TransportError> {
+        if let Some(size) = self.final_size
+            && (end > size || (is_final && end != size))
+        {
+            return Err(TransportError::final_size("the final size changed").in_frame(frame));
+        }
+        if is_final && end < self.highest {
+            return Err(
+                TransportError::final_size("the final size is below data received").in_frame(frame),
+            );
+        }
+        if end > self.window.limit() {
+            return Err(TransportError::flow_control("beyond the stream's limit").in_frame(frame));
+        }
+        let rise = end.saturating_sub(self.highest);
+        if rise > connection_left {
+            return Err(
+                TransportError::flow_control("beyond the connection's limit").in_frame(frame),
+            );
+        }
+        Ok(rise)
+    }
+
+    /// STREAM (RFC 9000 section 19.8).
+    pub(super) fn on_data(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        offset: u64,
+        fin: bool,
+        data: &[u8],
+        connection_left: u64,
+        pool: &mut Pool,
+    ) -> Result<Arrival, TransportError> {
+        let frame = wire::STREAM_TYPE;
+        let end = match offset.checked_add(data.len() as u64) {
+            Some(end) if end <= VarInt::MAX.into_inner() => end,
+            _ => {
+                return Err(
+                    TransportError::frame_encoding("stream data beyond 2^62-1").in_frame(frame)
+                );
+            }
+        };
+        let rise = self.check(end, fin, connection_left, frame)?;
+        self.highest += rise;
+        let learned_end = fin && self.final_size.is_none();
+        if fin {
+            self.final_size = Some(end);
+        }
+        let mut arrival = Arrival {
+            rise,
+            ..Arrival::default()
+        };
+        if self.stopped.is_some() || self.reset.is_some() {
+            self.window.consume(rise);
+            arrival.dropped = rise;
+            arrival.over = self.stopped.is_some() && self.final_size.is_some();
+            return Ok(arrival);
+        }
+        let more = self.assembler.insert(offset, data, pool);
+        if self.assembler.gaps() > max_stream_gaps(self.window.size()) {
+            return Err(
+                TransportError::internal("too many gaps in a stream's data").in_frame(frame)
+            );
+        }
+        if self.wants_more() && self.window.tune(now, rtt) {
+            self.pending.max_stream_data |= self.window.is_due();
+        }
+        arrival.readable = more || (learned_end && self.is_complete());
+        Ok(arrival)
+    }
+
+    /// RESET_STREAM (RFC 9000 section 19.4).
+    pub(super) fn on_reset(
+        &mut self,
+        code: VarInt,
+        final_size: u64,
+        connection_left: u64,
+        pool: &mut Pool,
+    ) -> Result<Arrival, TransportError> {
+        let rise = self.check(final_size, true, connection_left, wire::RESET_STREAM)?;
+        self.highest += rise;
+        // RFC 9000 section 3.2: once all data is here, a reset may be ignored.
+        let ignored = self.is_complete() || self.reset.is_some();
+        self.final_size = Some(final_size);
+        let mut arrival = Arrival {
+            rise,
+            ..Arrival::default()
+        };
+        if self.stopped.is_some() {
+            self.window.consume(rise);
+            arrival.dropped = rise;
+            arrival.over = true;
+        } else if !ignored {
+            self.reset = Some(code);
+            arrival.dropped = self.drop_data(pool);
+            arrival.readable = true;
+        }
+        Ok(arrival)
+    }
+
+    /// Drops what was received and not read; how much of the connection's window that frees.
+    fn drop_data(&mut self, pool: &mut Pool) -> u64 {
+        let dropped = self.highest - self.window.consumed();
+        self.window.consume(dropped);
+        self.assembler.clear(pool);
+        dropped
+    }
+
+    /// Whether reading is possible at all; a reset or the end ends the half.
+    fn before_read(&self) -> Result<Outcome<()>, ReadError> {
+        if self.stopped.is_some() {
+            return Err(ReadError::ClosedStream);
+        }
+        if let Some(code) = self.reset {
+            return Err(ReadError::Reset(code));
+        }
+        if self.assembler.readable() > 0 {
+            return Ok(Outcome::Data(()));
+        }
+        if self.is_complete() {
+            return Ok(Outcome::End);
+        }
+        Err(ReadError::Blocked)
+    }
+
+    fn after_read(&mut self, n: u64) {
+        self.window.consume(n);
+        if self.wants_more() && self.window.is_due() {
+            self.pending.max_stream_data = true;
+        }
+    }
+
+    pub(super) fn read(
+        &mut self,
+        buf: &mut [u8],
+        pool: &mut Pool,
+    ) -> Result<Outcome<usize>, ReadError> {
+        match self.before_read()? {
+            Outcome::End => Ok(Outcome::End),
+            Outcome::Data(()) => {
+                let n = self.assembler.read(buf, pool);
+                self.after_read(n as u64);
+                Ok(Outcome::Data(n))
+            }
+        }
+    }
+
+    pub(super) fn read_chunk(
+        &mut self,
+        max: usize,
+        pool: &mut Pool,
+    ) -> Result<Outcome<Bytes>, ReadError> {
+        match self.before_read()? {
+            Outcome::End => Ok(Outcome::End),
+            Outcome::Data(()) => {
+                let chunk = self.assembler.read_chunk(max, pool);
+                self.after_read(chunk.len() as u64);
+                Ok(Outcome::Data(chunk))
+            }
+        }
+    }
+
+    /// The application wants no more. How many bytes go back into the connection's window, and
+    /// whether the peer need not even be asked (RFC 9000 section 3.5).
+    pub(super) fn stop(&mut self, code: VarInt, pool: &mut Pool) -> (u64, bool) {
+        let dropped = self.drop_data(pool);
+        self.stopped = Some(code);
+        let over = self.final_size.is_some();
+        self.pending = RecvPending {
+            stop_sending: !over,
+            max_stream_data: false,
+        };
+        (dropped, over)
+    }
+}

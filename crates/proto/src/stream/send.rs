@@ -1,0 +1,671 @@
+//! The sending half of one stream: what became of each byte; does not choose streams or paths.
+//!
+//! Offsets in here count the end of the stream (FIN) as one more byte after the last one, so that
+//! loss, acknowledgement and retransmission of the end need no rules of their own.
+//!
+//! Every offset up to the end of what was written is in exactly one state:
+//! - acknowledged: below `base` or in `acked`;
+//! - unsent: at or above `frontier`, or in `holes` (left by [`mpquic_sched::Data::Ahead`]);
+//! - to be sent again: in `queue`, lost or in flight only on paths in trouble;
+//! - in flight: in `copies`, or in none of the maps, which means in flight once, on one path that
+//!   is the only one that ever carried it. That common case thus costs nothing.
+
+use mpquic_sched::{PathIndex, PathSet, StreamHints};
+use quinn_proto::{StreamId, VarInt};
+
+use super::pool::Pool;
+use super::range_map::RangeMap;
+use super::send_buffer::SendBuffer;
+use super::wire;
+use crate::frame::writer::FrameWriter;
+use crate::space::{SentFrame, StreamRange};
+
+/// A piece of a stream is not made smaller than this to fill a packet's rest.
+const MIN_PIECE: u64 = 16;
+
+/// How many ranges are looked at for one that a path has not carried.
+const MAX_LOOKED_AT: usize = 16;
+
+/// How often bytes are in flight, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Flight {
+    /// Packets in flight that carry them.
+    count: u16,
+    /// Paths of these packets.
+    flying: PathSet,
+    /// Paths that ever carried them.
+    carried: PathSet,
+}
+
+impl Flight {
+    /// In flight once, as the record of that packet tells.
+    fn once(carried: PathSet) -> Self {
+        Self {
+            count: 1,
+            flying: carried,
+            carried,
+        }
+    }
+
+    fn sent(mut self, path: PathIndex) -> Self {
+        self.count = self.count.saturating_add(1);
+        self.flying.insert(path);
+        self.carried.insert(path);
+        self
+    }
+
+    fn lost(mut self, path: PathIndex) -> Self {
+        self.count = self.count.saturating_sub(1);
+        // A path may have carried the same bytes twice (probes): only the counts tell.
+        if usize::from(self.count) < self.flying.len() {
+            self.flying.remove(path);
+        }
+        if self.count == 0 {
+            self.flying = PathSet::EMPTY;
+        }
+        self
+    }
+
+    /// Whether nothing in flight can be counted on.
+    fn needs_sending(self, suspects: PathSet) -> bool {
+        self.count == 0 || self.flying.difference(suspects).is_empty()
+    }
+
+    /// Whether a path may carry them (again).
+    fn may_go(self, path: PathIndex) -> bool {
+        !self.flying.contains(path)
+    }
+
+    /// Whether this is what the absence of a record says too.
+    fn is_plain(self) -> bool {
+        self.count == 1 && self.carried.len() <= 1
+    }
+}
+
+/// What a stream adds to the sums over all streams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Tally {
+    /// Bytes (and ends) never sent.
+    pub(super) unsent: u64,
+    /// Of these, sendable without credit: holes and ends alone.
+    pub(super) free: u64,
+    /// Bytes to be sent again.
+    pub(super) again: u64,
+    /// Bytes acknowledged beyond the first that is not.
+    pub(super) out_of_order: u64,
+    /// Bytes in flight, those to be sent again left out.
+    pub(super) in_flight: u64,
+    /// Bytes kept.
+    pub(super) buffered: u64,
+}
+
+impl Tally {
+    /// Replaces one stream's share.
+    pub(super) fn replace(&mut self, before: Self, after: Self) {
+        self.unsent = self.unsent - before.unsent + after.unsent;
+        self.free = self.free - before.free + after.free;
+        self.again = self.again - before.again + after.again;
+        self.out_of_order = self.out_of_order - before.out_of_order + after.out_of_order;
+        self.in_flight = self.in_flight - before.in_flight + after.in_flight;
+        self.buffered = self.buffered - before.buffered + after.buffered;
+    }
+}
+
+/// What an acknowledgement brought, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct AckedBytes {
+    /// Acknowledged for the first time.
+    pub(crate) newly: u64,
+    /// Became contiguous at the receiver: all before them is acknowledged too.
+    pub(crate) contiguous: u64,
+}
+
+/// RFC 9000 section 3.1; the states in which all is acknowledged are the stream's absence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// "Ready" and "Send".
+    Open,
+    /// "Data Sent", or on the way there: no more will be written.
+    Finished,
+    /// "Reset Sent" and "Reset Recvd".
+    Reset { code: VarInt, acked: bool },
+}
+
+/// Frames that wait to be sent for this half.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct SendPending {
+    pub(super) reset: bool,
+    pub(super) blocked: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct SendStream {
+    id: StreamId,
+    state: State,
+    pub(super) buffer: SendBuffer,
+    /// The peer's limit (RFC 9000 section 4.1).
+    credit: u64,
+    base: u64,
+    frontier: u64,
+    holes: RangeMap<()>,
+    acked: RangeMap<()>,
+    queue: RangeMap<Flight>,
+    copies: RangeMap<Flight>,
+
+    pub(super) priority: i32,
+    pub(super) hints: StreamHints,
+    /// The peer's STOP_SENDING.
+    pub(super) stopped: Option<VarInt>,
+    /// The application knows that the stream was stopped.
+    pub(super) stop_noticed: bool,
+    pub(super) pending: SendPending,
+    /// The limit that STREAM_DATA_BLOCKED was queued for.
+    pub(super) blocked_at: Option<u64>,
+
+    // Membership in queues of the set, so that none holds a stream twice.
+    pub(super) in_control: bool,
+    pub(super) in_fresh: bool,
+    pub(super) in_again: bool,
+    pub(super) in_blocked: bool,
+    pub(super) writable_queued: bool,
+    /// A write found no credit: Writable is owed once there is.
+    pub(super) wants_credit: bool,
+}
+
+impl SendStream {
+    pub(super) fn new(id: StreamId, credit: u64) -> Self {
+        Self {
+            id,
+            state: State::Open,
+            buffer: SendBuffer::default(),
+            credit,
+            base: 0,
+            frontier: 0,
+            holes: RangeMap::default(),
+            acked: RangeMap::default(),
+            queue: RangeMap::default(),
+            copies: RangeMap::default(),
+            priority: 0,
+            hints: StreamHints::default(),
+            stopped: None,
+            stop_noticed: false,
+            pending: SendPending::default(),
+            blocked_at: None,
+            in_control: false,
+            in_fresh: false,
+            in_again: false,
+            in_blocked: false,
+            writable_queued: false,
+            wants_credit: false,
+        }
+    }
+
+    /// Whether the application may write.
+    pub(super) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    pub(super) fn is_reset(&self) -> bool {
+        matches!(self.state, State::Reset { .. })
+    }
+
+    /// One past the last offset written, the end included.
+    fn end(&self) -> u64 {
+        self.buffer.end() + u64::from(self.state == State::Finished)
+    }
+
+    /// Never sent, the end included.
+    pub(super) fn unsent(&self) -> u64 {
+        self.end() - self.frontier + self.holes.total()
+    }
+
+    /// Never sent, and needing no credit: below what was sent already, or an end alone.
+    fn free(&self) -> u64 {
+        let end_alone = self.state == State::Finished && self.frontier == self.buffer.end();
+        self.holes.total() + u64::from(end_alone)
+    }
+
+    pub(super) fn has_free(&self) -> bool {
+        self.free() > 0
+    }
+
+    /// Waiting to be sent again.
+    pub(super) fn again(&self) -> u64 {
+        self.queue.total()
+    }
+
+    /// Bytes that were sent at least once count for the connection's window: the highest offset.
+    pub(super) fn highest_sent(&self) -> u64 {
+        self.frontier.min(self.buffer.end())
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        if self.is_reset() {
+            return Tally::default();
+        }
+        let elsewhere = self.holes.total() + self.acked.total() + self.queue.total();
+        Tally {
+            unsent: self.unsent(),
+            free: self.free(),
+            again: self.again(),
+            out_of_order: self.acked.total(),
+            in_flight: self.frontier - self.base - elsewhere,
+            buffered: self.buffer.len(),
+        }
+    }
+
+    /// Room below the peer's limit for this stream.
+    pub(super) fn credit_left(&self) -> u64 {
+        self.credit.saturating_sub(self.buffer.end())
+    }
+
+    pub(super) fn credit(&self) -> u64 {
+        self.credit
+    }
+
+    /// MAX_STREAM_DATA; limits never fall (RFC 9000 section 4.1). True if it rose.
+    pub(super) fn raise_credit(&mut self, limit: u64) -> bool {
+        let rises = limit > self.credit;
+        self.credit = self.credit.max(limit);
+        rises
+    }
+
+    pub(super) fn finish(&mut self) {
+        debug_assert!(self.is_open());
+        self.state = State::Finished;
+    }
+
+    /// Gives up all data. The final size is [`highest_sent`](Self::highest_sent).
+    pub(super) fn reset(&mut self, code: VarInt, pool: &mut Pool) {
+        self.frontier = self.highest_sent();
+        self.state = State::Reset { code, acked: false };
+        self.buffer.clear(pool);
+        self.holes.clear();
+        self.acked.clear();
+        self.queue.clear();
+        self.copies.clear();
+        self.pending = SendPending {
+            reset: true,
+            blocked: false,
+        };
+    }
+
+    /// Code and final size for RESET_STREAM.
+    pub(super) fn reset_frame(&self) -> Option<(VarInt, u64)> {
+        match self.state {
+            State::Reset { code, acked: false } => Some((code, self.frontier)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn on_reset_acked(&mut self) {
+        if let State::Reset { acked, .. } = &mut self.state {
+            *acked = true;
+            self.pending.reset = false;
+        }
+    }
+
+    /// All data and the end were acknowledged ("Data Recvd").
+    pub(super) fn is_delivered(&self) -> bool {
+        self.state == State::Finished && self.base == self.end()
+    }
+
+    /// Nothing is left to do for a stream that was reset, and the application knows of it.
+    pub(super) fn is_reset_done(&self) -> bool {
+        matches!(self.state, State::Reset { acked: true, .. })
+            && (self.stopped.is_none() || self.stop_noticed)
+    }
+
+    // -- sending
+
+    /// Writes one frame with data from `start`, which is unacknowledged up to `end`. Where the
+    /// frame ended, or `None` if nothing sensible fits.
+    fn write_frame(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        start: u64,
+        end: u64,
+        carried: PathSet,
+    ) -> Option<u64> {
+        let id = u64::from(self.id);
+        let data_end = end.min(self.buffer.end());
+        let avail = data_end.saturating_sub(start);
+        let room = w
+            .remaining()
+            .checked_sub(wire::stream_header_size(id, start, None))? as u64;
+        let fits = avail.min(room);
+        if fits < avail.min(MIN_PIECE) {
+            return None;
+        }
+        // RFC 9000 section 19.8: a frame without length extends to the end of the packet.
+        let len = if avail >= room {
+            None
+        } else if avail + wire::varint_size(avail) as u64 <= room {
+            Some(avail as usize)
+        } else {
+            // The length would push data into another packet: a byte of PADDING is cheaper.
+            w.buf.resize(w.buf.len() + (room - avail) as usize, 0);
+            None
+        };
+        let data_to = start + fits;
+        let fin = end > data_end && data_to == data_end;
+        wire::encode_stream_header(w.buf, id, start, fin, len);
+        self.buffer.copy_to(start, data_to, w.buf);
+        w.record(SentFrame::Stream(StreamRange {
+            id: self.id,
+            start,
+            end: data_to,
+            fin,
+            carried,
+        }));
+        Some(data_to + u64::from(fin))
+    }
+
+    /// Sends lost data again, if there is some that `path` may carry. True if something was written.
+    pub(super) fn send_again(&mut self, w: &mut FrameWriter<'_>, path: PathIndex) -> bool {
+        let mut choice = None;
+        for (start, end, flight) in self.queue.iter().take(MAX_LOOKED_AT) {
+            if !flight.may_go(path) {
+                continue;
+            }
+            if !flight.carried.contains(path) {
+                choice = Some((start, end, flight));
+                break;
+            }
+            choice = choice.or(Some((start, end, flight)));
+        }
+        let Some((start, end, flight)) = choice else {
+            return false;
+        };
+        let flight = flight.sent(path);
+        let Some(to) = self.write_frame(w, start, end, flight.carried) else {
+            return false;
+        };
+        w.mark_retransmission();
+        self.queue.remove(start, to);
+        self.place(start, to, flight);
+        true
+    }
+
+    /// Sends data for the first time, lowest offset first. The credit that it cost, or `None` if
+    /// nothing was written.
+    pub(super) fn send_fresh(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        path: PathIndex,
+        window_left: u64,
+    ) -> Option<u64> {
+        if let Some((start, end, ())) = self.holes.first() {
+            let to = self.write_frame(w, start, end, PathSet::only(path))?;
+            self.holes.remove(start, to);
+            return Some(0);
+        }
+        self.send_at(w, path, self.frontier, window_left)
+    }
+
+    /// Sends data for the first time, behind a gap of so many unsent bytes. The credit that it
+    /// cost, or `None` if nothing was written.
+    pub(super) fn send_ahead(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        path: PathIndex,
+        gap: u64,
+        window_left: u64,
+    ) -> Option<u64> {
+        let mut left = gap;
+        let hole = self.holes.iter().find_map(|(start, end, ())| {
+            if left < end - start {
+                return Some((start + left, end));
+            }
+            left -= end - start;
+            None
+        });
+        if let Some((start, end)) = hole {
+            let to = self.write_frame(w, start, end, PathSet::only(path))?;
+            self.holes.remove(start, to);
+            return Some(0);
+        }
+        let start = self.frontier.checked_add(left)?;
+        if start >= self.buffer.end() && gap > 0 {
+            return None;
+        }
+        self.send_at(w, path, start, window_left)
+    }
+
+    /// Sends from `start`, at or beyond the frontier.
+    fn send_at(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        path: PathIndex,
+        start: u64,
+        window_left: u64,
+    ) -> Option<u64> {
+        // RFC 9000 section 4.1: highest offsets count, so that a gap costs credit too; an end
+        // costs none.
+        let limit = self.frontier.saturating_add(window_left);
+        let end = if limit < self.buffer.end() {
+            limit
+        } else {
+            self.end()
+        };
+        if start >= end {
+            return None;
+        }
+        let to = self.write_frame(w, start, end, PathSet::only(path))?;
+        let before = self.highest_sent();
+        self.holes.insert(self.frontier, start, ());
+        self.frontier = to;
+        Some(self.highest_sent() - before)
+    }
+
+    /// Sends what is not acknowledged of a range again as a copy, as far as it fits. Unless
+    /// `repeat`, nothing that `path` carried before.
+    pub(super) fn send_copy(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        r: &StreamRange,
+        path: PathIndex,
+        repeat: bool,
+    ) -> Option<StreamRange> {
+        if self.is_reset() || (r.carried.contains(path) && !repeat) {
+            return None;
+        }
+        let end = r.end + u64::from(r.fin);
+        let mut carried = r.carried;
+        let mut found = None;
+        let mut pos = r.start;
+        // The first run of pieces that may go.
+        while pos < end {
+            let (flight, to) = self.flight_at(pos, end, r.carried);
+            let flight = flight.filter(|f| repeat || !f.carried.contains(path));
+            match (flight, found) {
+                (Some(flight), _) => {
+                    carried = carried.union(flight.carried);
+                    found.get_or_insert(pos);
+                }
+                (None, Some(_)) => break,
+                (None, None) => {}
+            }
+            pos = to;
+        }
+        let start = found?;
+        carried.insert(path);
+        let to = self.write_frame(w, start, pos, carried)?;
+        w.mark_retransmission();
+        self.for_each_flight(start, to, r.carried, |stream, from, to, flight, _| {
+            let flight = flight.sent(path);
+            stream.take_out(from, to);
+            stream.place(from, to, flight);
+        });
+        let fin = to > self.buffer.end();
+        Some(StreamRange {
+            id: self.id,
+            start,
+            end: to - u64::from(fin),
+            fin,
+            carried,
+        })
+    }
+
+    // -- fate
+
+    /// A packet with this range was acknowledged.
+    pub(super) fn on_acked(&mut self, r: &StreamRange, pool: &mut Pool) -> AckedBytes {
+        let end = r.end + u64::from(r.fin);
+        if self.is_reset() || end <= self.base {
+            return AckedBytes::default();
+        }
+        let data_end = self.buffer.end();
+        let base_before = self.base;
+        let fin_before = r.fin && self.acked.probe(data_end).0.is_some();
+        let mut newly = 0;
+        let plain = self.queue.is_empty() && self.copies.is_empty();
+        if plain && r.start <= self.base && self.acked.is_empty() {
+            newly = end - self.base;
+            self.base = end;
+        } else {
+            self.for_each_flight(r.start, end, r.carried, |stream, from, to, _, _| {
+                stream.take_out(from, to);
+                stream.acked.insert(from, to, ());
+                newly += to - from;
+            });
+            if let Some((start, to, ())) = self.acked.first()
+                && start <= self.base
+            {
+                self.acked.remove(start, to);
+                self.base = to;
+            }
+        }
+        if r.fin && !fin_before && newly > 0 {
+            newly -= 1;
+        }
+        let contiguous = self.base.min(data_end) - base_before.min(data_end);
+        if contiguous > 0 {
+            self.buffer.release(self.base, pool);
+        }
+        AckedBytes { newly, contiguous }
+    }
+
+    /// A packet with this range was declared lost; it went out on `path`.
+    pub(super) fn on_lost(&mut self, r: &StreamRange, path: PathIndex, suspects: PathSet) {
+        if self.is_reset() {
+            return;
+        }
+        let end = r.end + u64::from(r.fin);
+        self.for_each_flight(
+            r.start,
+            end,
+            r.carried,
+            |stream, from, to, flight, queued| {
+                let flight = flight.lost(path);
+                stream.take_out(from, to);
+                if queued || flight.needs_sending(suspects) {
+                    stream.queue.insert(from, to, flight);
+                } else {
+                    stream.place(from, to, flight);
+                }
+            },
+        );
+    }
+
+    /// A path in trouble has this range in flight: send it elsewhere, unless it is in flight on a
+    /// healthy path too.
+    pub(super) fn make_sendable(&mut self, r: &StreamRange, suspects: PathSet) {
+        if self.is_reset() {
+            return;
+        }
+        let end = r.end + u64::from(r.fin);
+        self.for_each_flight(
+            r.start,
+            end,
+            r.carried,
+            |stream, from, to, flight, queued| {
+                if !queued && flight.needs_sending(suspects) {
+                    stream.take_out(from, to);
+                    stream.queue.insert(from, to, flight);
+                }
+            },
+        );
+    }
+
+    /// A path ended; its slot will mean another one.
+    pub(super) fn forget_path(&mut self, path: PathIndex) {
+        let forget = |flight: &mut Flight| {
+            flight.flying.remove(path);
+            flight.carried.remove(path);
+        };
+        self.queue.for_each_value(forget);
+        self.copies.for_each_value(forget);
+    }
+
+    /// The state at `pos`, `None` if acknowledged, and up to where it is the same.
+    fn flight_at(&self, pos: u64, end: u64, carried: PathSet) -> (Option<Flight>, u64) {
+        if pos < self.base {
+            return (None, self.base.min(end));
+        }
+        let (acked, to) = self.acked.probe(pos);
+        let end = end.min(to);
+        if acked.is_some() {
+            return (None, end);
+        }
+        let (queued, to) = self.queue.probe(pos);
+        let end = end.min(to);
+        if queued.is_some() {
+            return (queued, end);
+        }
+        let (copied, to) = self.copies.probe(pos);
+        (copied.or_else(|| Some(Flight::once(carried))), end.min(to))
+    }
+
+    /// Calls `f` for each unacknowledged piece of a range that was sent, with its state and
+    /// whether it waits to be sent again.
+    fn for_each_flight(
+        &mut self,
+        start: u64,
+        end: u64,
+        carried: PathSet,
+        mut f: impl FnMut(&mut Self, u64, u64, Flight, bool),
+    ) {
+        let mut pos = start;
+        while pos < end {
+            let (flight, to) = self.flight_at(pos, end, carried);
+            if let Some(flight) = flight {
+                let queued = self.queue.probe(pos).0.is_some();
+                f(self, pos, to, flight, queued);
+            }
+            pos = to;
+        }
+    }
+
+    /// Takes a piece out of the maps of what is not acknowledged.
+    fn take_out(&mut self, start: u64, end: u64) {
+        self.queue.remove(start, end);
+        self.copies.remove(start, end);
+    }
+
+    /// Puts a piece that is in flight where it belongs.
+    fn place(&mut self, start: u64, end: u64, flight: Flight) {
+        if !flight.is_plain() {
+            self.copies.insert(start, end, flight);
+        }
+    }
+}
+
+#[cfg(test)]
+impl SendStream {
+    /// How often `pos` is in flight and whether it waits, for the model; `None` if acknowledged.
+    pub(super) fn inspect(&self, pos: u64) -> Option<(bool, Option<u16>, bool)> {
+        if pos < self.base || self.acked.probe(pos).0.is_some() {
+            return None;
+        }
+        let unsent = pos >= self.frontier || self.holes.probe(pos).0.is_some();
+        let queued = self.queue.probe(pos).0;
+        let copied = self.copies.probe(pos).0;
+        assert!(
+            usize::from(unsent) + usize::from(queued.is_some()) + usize::from(copied.is_some())
+                <= 1
+        );
+        let count = queued.or(copied).map(|f| f.count);
+        Some((unsent, count, queued.is_some()))
+    }
+}

@@ -1,0 +1,224 @@
+//! The bytes of a stream from the first unacknowledged one on; does not know what became of them.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::pool::{BLOCK, Pool};
+
+/// Writes below this size are copied together rather than kept as they came.
+const COALESCE: usize = 1024;
+
+/// First writes below this size get a block of their own size rather than a full one.
+const SMALL: usize = 4096;
+
+#[derive(Debug)]
+enum Block {
+    /// Handed over by the application.
+    Shared(Bytes),
+    /// Copied; room may be left at its end.
+    Owned(Vec<u8>),
+}
+
+impl Block {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Shared(bytes) => bytes,
+            Self::Owned(bytes) => bytes,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Segment {
+    start: u64,
+    block: Block,
+}
+
+impl Segment {
+    fn end(&self) -> u64 {
+        self.start + self.block.bytes().len() as u64
+    }
+}
+
+/// What was written and may have to be sent (again).
+#[derive(Debug, Default)]
+pub(super) struct SendBuffer {
+    segments: VecDeque<Segment>,
+    /// The first byte that is kept.
+    base: u64,
+    /// One past the last byte written.
+    end: u64,
+    /// The segment read last: sending goes forward.
+    hint: usize,
+}
+
+impl SendBuffer {
+    /// One past the last byte written.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes kept.
+    pub(super) fn len(&self) -> u64 {
+        self.end - self.base
+    }
+
+    /// Appends a copy of `data`.
+    pub(super) fn write(&mut self, mut data: &[u8], pool: &mut Pool) {
+        while !data.is_empty() {
+            let room = match self.segments.back() {
+                Some(Segment {
+                    block: Block::Owned(tail),
+                    ..
+                }) => BLOCK.saturating_sub(tail.len()),
+                _ => 0,
+            };
+            if room == 0 {
+                let block = if self.segments.is_empty() && data.len() < SMALL {
+                    Vec::with_capacity(data.len())
+                } else {
+                    let mut block = pool.take().unwrap_or_else(|| Vec::with_capacity(BLOCK));
+                    block.clear();
+                    block
+                };
+                self.segments.push_back(Segment {
+                    start: self.end,
+                    block: Block::Owned(block),
+                });
+                continue;
+            }
+            let n = room.min(data.len());
+            if let Some(Segment {
+                block: Block::Owned(tail),
+                ..
+            }) = self.segments.back_mut()
+            {
+                tail.extend_from_slice(&data[..n]);
+            }
+            self.end += n as u64;
+            data = &data[n..];
+        }
+    }
+
+    /// Appends `data` itself, or a copy if it is small.
+    pub(super) fn push(&mut self, data: Bytes, pool: &mut Pool) {
+        if data.len() < COALESCE {
+            self.write(&data, pool);
+            return;
+        }
+        let start = self.end;
+        self.end += data.len() as u64;
+        self.segments.push_back(Segment {
+            start,
+            block: Block::Shared(data),
+        });
+    }
+
+    /// Forgets what lies before `to`.
+    pub(super) fn release(&mut self, to: u64, pool: &mut Pool) {
+        let to = to.min(self.end);
+        if to <= self.base {
+            return;
+        }
+        self.base = to;
+        while let Some(first) = self.segments.front() {
+            if first.end() > to {
+                break;
+            }
+            if let Some(Segment {
+                block: Block::Owned(block),
+                ..
+            }) = self.segments.pop_front()
+            {
+                pool.give(block);
+            }
+            self.hint = self.hint.saturating_sub(1);
+        }
+    }
+
+    /// Appends the bytes from `start` to `end`, which must be kept, to `out`.
+    pub(super) fn copy_to(&mut self, mut start: u64, end: u64, out: &mut Vec<u8>) {
+        debug_assert!(self.base <= start && end <= self.end);
+        let mut at = self.hint;
+        let near = self
+            .segments
+            .get(at)
+            .is_some_and(|s| s.start <= start && start < s.end());
+        if !near {
+            at = self.segments.partition_point(|s| s.end() <= start);
+        }
+        while start < end {
+            let Some(segment) = self.segments.get(at) else {
+                return;
+            };
+            let from = (start - segment.start) as usize;
+            let bytes = segment.block.bytes();
+            let n = (bytes.len() - from).min((end - start) as usize);
+            out.extend_from_slice(&bytes[from..from + n]);
+            self.hint = at;
+            start += n as u64;
+            at += 1;
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self, pool: &mut Pool) {
+        self.release(self.end, pool);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(from: u64, len: usize) -> Vec<u8> {
+        (from..from + len as u64).map(|i| (i % 251) as u8).collect()
+    }
+
+    #[test]
+    fn keeps_bytes_across_segments_of_all_kinds() {
+        let mut pool = Pool::default();
+        let mut buffer = SendBuffer::default();
+        for (i, len) in [10, 3000, 20_000, 100, 70_000, 5, 1024]
+            .into_iter()
+            .enumerate()
+        {
+            let data = pattern(buffer.end(), len);
+            if i % 2 == 0 {
+                buffer.write(&data, &mut pool);
+            } else {
+                buffer.push(data.into(), &mut pool);
+            }
+        }
+        let end = buffer.end();
+        let mut at = 0;
+        while at < end {
+            let to = (at + 1200).min(end);
+            let mut out = Vec::new();
+            buffer.copy_to(at, to, &mut out);
+            assert_eq!(out, pattern(at, (to - at) as usize));
+            if at > 30_000 {
+                buffer.release(at - 30_000, &mut pool);
+                let mut out = Vec::new();
+                buffer.copy_to(at - 30_000, at - 29_000, &mut out);
+                assert_eq!(out, pattern(at - 30_000, 1000));
+            }
+            at = to;
+        }
+        buffer.clear(&mut pool);
+        assert_eq!(buffer.len(), 0);
+        assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn small_writes_share_a_segment() {
+        let mut pool = Pool::default();
+        let mut buffer = SendBuffer::default();
+        for _ in 0..1000 {
+            buffer.push(Bytes::from_static(b"0123456789"), &mut pool);
+        }
+        assert_eq!(buffer.segments.len(), 1);
+        assert_eq!(buffer.len(), 10_000);
+    }
+}

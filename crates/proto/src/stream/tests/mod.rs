@@ -1,0 +1,1 @@
+//! Tests of the streams of a connection as a whole.
