@@ -134,10 +134,7 @@ fn samples_only_from_the_largest_newly_acknowledged() {
     assert_eq!(s.space.largest_acked, Some(3));
     // An older frame, reordered.
     let outcome = s.ack(61, &[(0, 1)]).unwrap();
-    assert_eq!(
-        (s.acked(), outcome.rtt_sample),
-        (vec![0], Some(ms(61)).filter(|_| false))
-    );
+    assert_eq!((s.acked(), outcome.rtt_sample), (vec![0], None));
     assert_eq!(s.space.largest_acked, Some(3));
 }
 
@@ -202,17 +199,16 @@ fn a_late_acknowledgement_is_a_spurious_loss() {
     assert_eq!(s.ack(53, &[(0, 7)]).unwrap().spurious, 0);
 }
 
-/// RFC 9002 section 7.6.3, with its times in units of 100 ms and packets numbered from 0.
+/// RFC 9002 section 7.6.3, scaled: a probe every 20 ms, a PTO of 28 ms.
 #[test]
 fn persistent_congestion_example() {
     let mut s = Sender::new();
     s.rtt.update(s.t0, ms(1), Duration::ZERO);
     assert_eq!(s.rtt.pto_base(DELAY), ms(28));
-    for at in [1, 10] {
-        s.send(at);
-    }
-    s.ack(12, &[(0, 0)]).unwrap();
-    s.detect(12);
+    s.send(1);
+    s.ack(2, &[(0, 0)]).unwrap();
+    s.detect(2);
+    s.send(10);
     for at in [20, 40, 60, 80, 100, 120] {
         s.send(at);
     }
@@ -220,6 +216,7 @@ fn persistent_congestion_example() {
     s.ack(161, &[(pn, pn)]).unwrap();
     let outcome = s.detect(161);
     assert!(outcome.persistent);
+    // From 10 to 120 ms: more than three PTOs.
     assert_eq!(s.lost(), [1, 2, 3, 4, 5, 6, 7]);
 }
 

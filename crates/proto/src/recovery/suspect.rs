@@ -165,7 +165,7 @@ mod tests {
     fn silence_while_sending_goes_on() {
         let mut path = Path::new();
         assert!(!path.check(10_000, 5), "idle paths are above suspicion");
-        for at in 0..90 {
+        for at in 0..85 {
             path.send(at);
             assert!(!path.check(at, 0), "{at}");
         }
@@ -174,9 +174,8 @@ mod tests {
             .deadline(&path.space, &path.rtt, DELAY)
             .unwrap();
         // 50 ms + slack of 10 ms + 25 ms.
-        assert_eq!(deadline - path.t0, ms(85).max(deadline - path.t0));
-        assert!(deadline - path.t0 < ms(95));
-        assert!(path.check(95, 0));
+        assert_eq!(deadline - path.t0, ms(85));
+        assert!(path.check(85, 0));
         assert!(!path.check(96, 0), "only once");
         assert_eq!(path.suspect.deadline(&path.space, &path.rtt, DELAY), None);
         // An old packet comes through late: not enough, others are missing.
