@@ -1,4 +1,21 @@
 //! Congestion control: one controller per connection with a state per path; does not detect losses.
+#![allow(
+    dead_code,
+    reason = "the connection glue that calls this is written next"
+)]
+
+mod cubic;
+mod hystart;
+mod new_reno;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::time::Instant;
+
+use mpquic_sched::PathIndex;
+
+use crate::recovery::RttEstimator;
 
 /// Which congestion controller a connection uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -9,4 +26,91 @@ pub enum CongestionControl {
     /// RFC 9438.
     #[default]
     Cubic,
+}
+
+impl CongestionControl {
+    /// A controller without paths.
+    pub(crate) fn build(self) -> Box<dyn Controller> {
+        match self {
+            Self::NewReno => Box::new(new_reno::NewReno::default()),
+            Self::Cubic => Box::new(cubic::Cubic::default()),
+        }
+    }
+}
+
+/// A congestion controller of a connection. It sees all paths, so that coupled algorithms fit the
+/// same interface. A path that was not added has a window of 0, and what is told of it is ignored.
+pub(crate) trait Controller: Send {
+    /// A path begins, in slow start.
+    fn add_path(&mut self, path: PathIndex, now: Instant, mtu: u16);
+
+    /// A path has ended.
+    fn remove_path(&mut self, path: PathIndex);
+
+    /// The path leads over other addresses now: it begins anew (RFC 9000 section 9.4).
+    fn on_path_changed(&mut self, path: PathIndex, now: Instant, mtu: u16) {
+        self.add_path(path, now, mtu);
+    }
+
+    /// A packet that counts as in flight left.
+    fn on_sent(&mut self, _path: PathIndex, _now: Instant, _bytes: u16, _in_flight_after: u64) {}
+
+    /// A packet in flight, sent at `sent`, was newly acknowledged. `app_limited`: the window was not
+    /// used up, and not because of the pacer (RFC 9002 section 7.8); it must not grow then.
+    fn on_ack(
+        &mut self,
+        path: PathIndex,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        app_limited: bool,
+        rtt: &RttEstimator,
+    );
+
+    /// Packets were lost, the newest sent at `sent`, or (`ecn`) the peer reports new CE marks, the
+    /// newest packet acknowledged with the report having been sent at `sent`.
+    fn on_congestion_event(
+        &mut self,
+        path: PathIndex,
+        now: Instant,
+        sent: Instant,
+        persistent: bool,
+        lost_bytes: u64,
+        ecn: bool,
+    );
+
+    /// Packets declared lost, the newest sent at `sent`, were acknowledged after all.
+    fn on_spurious_loss(&mut self, _path: PathIndex, _now: Instant, _sent: Instant, _bytes: u64) {}
+
+    /// The largest datagram that the path takes has changed.
+    fn on_mtu_update(&mut self, path: PathIndex, mtu: u16);
+
+    /// The congestion window, bytes.
+    fn window(&self, path: PathIndex) -> u64;
+
+    /// The slow start threshold, bytes; `u64::MAX` before the first congestion event.
+    fn ssthresh(&self, path: PathIndex) -> u64;
+
+    /// Whether the window grows exponentially.
+    fn in_slow_start(&self, path: PathIndex) -> bool {
+        self.window(path) < self.ssthresh(path)
+    }
+
+    /// Congestion events to which the window gave way, for statistics.
+    fn congestion_events(&self, path: PathIndex) -> u64;
+}
+
+/// Upper bound of every window: far beyond any path, far below overflow.
+const MAX_WINDOW: u64 = 1 << 40;
+
+/// RFC 9002 section 7.2.
+const fn initial_window(mtu: u16) -> u64 {
+    let mtu = mtu as u64;
+    let limit = if 2 * mtu > 14_720 { 2 * mtu } else { 14_720 };
+    if 10 * mtu < limit { 10 * mtu } else { limit }
+}
+
+/// kMinimumWindow (RFC 9002 section 7.2).
+const fn minimum_window(mtu: u16) -> u64 {
+    2 * mtu as u64
 }

@@ -1,1 +1,35 @@
-//! (room)
+//! Loss recovery of one path (RFC 9002): what was lost, when to probe, how fast to send; sends nothing.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the connection glue that calls this is written next"
+)]
+
+mod delivery_rate;
+mod ecn;
+mod loss;
+mod pacing;
+mod persistent;
+mod pto;
+mod rtt;
+mod suspect;
+
+use std::time::{Duration, Instant};
+
+pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot};
+pub(crate) use ecn::{EcnCounter, EcnReport, EcnTotals, EcnValidator};
+pub(crate) use loss::{AckOutcome, LossOutcome, LostNumbers};
+pub(crate) use pacing::Pacer;
+pub(crate) use persistent::PersistentCongestion;
+pub(crate) use pto::{pto_duration, pto_time};
+pub(crate) use rtt::RttEstimator;
+pub(crate) use suspect::Suspect;
+
+/// kGranularity (RFC 9002 section 6.1.2).
+pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
+
+/// `instant + duration` for durations that a peer or a configuration may have made absurd.
+pub(crate) fn later(instant: Instant, duration: Duration) -> Instant {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    instant + duration.min(DAY)
+}

@@ -1,5 +1,178 @@
 //! One packet number space: what was received, what was sent, what is owed; no frames of its own.
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the connection glue that calls this is written next"
+)]
 
+mod ack;
+mod numbers;
+mod received;
+mod sent;
 mod sent_frame;
+#[cfg(test)]
+pub(crate) use sent::tests as tests_support;
 
+use std::time::{Duration, Instant};
+
+use quinn_proto::EcnCodepoint;
+use rand::rngs::StdRng;
+
+pub(crate) use ack::{AckScheduler, Arrival};
+pub(crate) use numbers::PacketNumbers;
+pub(crate) use received::ReceivedPackets;
+pub(crate) use sent::{Oldest, SentPacket, SentPackets};
 pub(crate) use sent_frame::{SentFrame, SentFrames, StreamRange};
+
+use crate::recovery::{EcnCounter, LostNumbers, PersistentCongestion};
+
+/// A packet number space: Initial, Handshake, or that of a path ID (RFC 10069). Its reaction to
+/// acknowledgements and time is in `recovery::loss`.
+#[derive(Debug)]
+pub(crate) struct PacketSpace {
+    /// The numbers given to packets.
+    pub(crate) numbers: PacketNumbers,
+    pub(crate) received: ReceivedPackets,
+    pub(crate) acks: AckScheduler,
+    pub(crate) sent: SentPackets,
+    pub(crate) largest_acked: Option<u64>,
+    /// When the oldest packet before an acknowledged one falls lost (RFC 9002 section 6.1.2).
+    pub(crate) loss_time: Option<Instant>,
+    pub(crate) last_ack_eliciting_sent: Option<Instant>,
+    pub(crate) ecn: EcnCounter,
+    /// Declared lost lately.
+    pub(crate) lost: LostNumbers,
+    pub(crate) persistent: PersistentCongestion,
+    /// The ranges of the ACK frame under way; kept for its allocation.
+    pub(crate) blocks: Vec<(u64, u64)>,
+}
+
+impl PacketSpace {
+    pub(crate) fn new(rng: &mut StdRng) -> Self {
+        Self {
+            numbers: PacketNumbers::new(rng),
+            received: ReceivedPackets::default(),
+            acks: AckScheduler::default(),
+            sent: SentPackets::default(),
+            largest_acked: None,
+            loss_time: None,
+            last_ack_eliciting_sent: None,
+            ecn: EcnCounter::default(),
+            lost: LostNumbers::default(),
+            persistent: PersistentCongestion::default(),
+            blocks: Vec::new(),
+        }
+    }
+
+    /// The number of the next packet; taken by [`on_sent`](Self::on_sent). `None` once the space is
+    /// used up: a path is then abandoned, a connection closed silently (RFC 9000 section 12.3).
+    pub(crate) const fn next_pn(&self) -> Option<u64> {
+        self.numbers.next()
+    }
+
+    /// The packet with the number of [`next_pn`](Self::next_pn) left.
+    pub(crate) fn on_sent(&mut self, packet: SentPacket, rng: &mut StdRng) {
+        let pn = self.numbers.take(rng);
+        if packet.ack_eliciting {
+            self.last_ack_eliciting_sent = Some(packet.time_sent);
+        }
+        if packet.ecn_marked {
+            self.ecn.on_sent_marked();
+        }
+        self.sent.insert(pn, packet);
+        while self.sent.has_excess() {
+            if self.sent.forget_oldest_other() {
+                // Its place among the lost cannot be told any more: assume the harmless.
+                self.persistent.on_acked();
+            }
+        }
+    }
+
+    /// A packet was decrypted; false if it is a duplicate, which is not to be processed.
+    pub(crate) fn on_received(&mut self, packet: &Arrival) -> bool {
+        if !self.received.insert(packet.pn) {
+            return false;
+        }
+        // RFC 9000 section 13.2.1, second case; before the first packet, 0 is the one expected.
+        let gap = packet.ack_eliciting
+            && match self.acks.largest_eliciting() {
+                Some(largest) => {
+                    packet.pn > largest && self.received.missing_between(largest, packet.pn)
+                }
+                None => packet.pn > 0 && self.received.missing_between(0, packet.pn),
+            };
+        self.acks.on_received(packet, gap);
+        true
+    }
+
+    /// Bytes in flight.
+    pub(crate) const fn bytes_in_flight(&self) -> u64 {
+        self.sent.bytes_in_flight()
+    }
+
+    /// Ack-eliciting packets in flight.
+    pub(crate) const fn ack_eliciting_in_flight(&self) -> usize {
+        self.sent.ack_eliciting()
+    }
+
+    /// The keys of the space were discarded: its packets can be neither acknowledged nor lost
+    /// (RFC 9002 section 6.4). The bytes that leave the flight.
+    pub(crate) fn discard(&mut self) -> u64 {
+        let bytes = self.sent.bytes_in_flight();
+        self.sent.clear();
+        self.loss_time = None;
+        self.last_ack_eliciting_sent = None;
+        self.acks.on_ack_sent();
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn arrival(now: Instant, pn: u64) -> Arrival {
+        Arrival {
+            now,
+            pn,
+            ack_eliciting: true,
+            ecn: None,
+            max_ack_delay: Duration::from_millis(25),
+            immediate: false,
+        }
+    }
+
+    #[test]
+    fn gaps_are_reported_once() {
+        let now = Instant::now();
+        let mut space = PacketSpace::new(&mut StdRng::seed_from_u64(1));
+        assert!(space.on_received(&arrival(now, 0)));
+        assert!(!space.acks.due(now));
+        assert!(!space.on_received(&arrival(now, 0)), "duplicate");
+        assert!(space.on_received(&arrival(now, 2)));
+        assert!(space.acks.due(now), "1 is missing");
+        space.acks.on_ack_sent();
+        assert!(space.on_received(&arrival(now, 3)));
+        assert!(!space.acks.due(now), "nothing is missing between 2 and 3");
+        assert!(space.on_received(&arrival(now, 1)));
+        assert!(space.acks.due(now), "reordered");
+    }
+
+    #[test]
+    fn acks_that_nobody_acknowledges_cost_constant_memory() {
+        let now = Instant::now();
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut space = PacketSpace::new(&mut rng);
+        space.on_sent(sent::tests::packet(now), &mut rng);
+        for _ in 0..100_000 {
+            space.on_sent(sent::tests::ack_only(now), &mut rng);
+        }
+        assert!(!space.sent.has_excess());
+        assert_eq!(space.sent.outstanding(), 1);
+        assert_eq!(space.bytes_in_flight(), 1200);
+        assert_eq!(space.discard(), 1200);
+        assert_eq!(space.ack_eliciting_in_flight(), 0);
+    }
+}

@@ -1,0 +1,270 @@
+//! What acknowledgements and time say about sent packets (RFC 9002 section 6.1); repairs nothing.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use super::{EcnReport, EcnTotals, RttEstimator, later};
+use crate::TransportError;
+use crate::space::{Oldest, PacketSpace, SentPacket};
+
+/// kPacketThreshold (RFC 9002 section 6.1.1).
+const PACKET_THRESHOLD: u64 = 3;
+
+/// Lost packets remembered per space, to notice that the loss was spurious.
+const MAX_REMEMBERED: usize = 256;
+
+/// What an ACK frame told, besides the packets that it newly acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AckOutcome {
+    /// The RTT sample that it gave; the estimator has it already (RFC 9002 section 5.1).
+    pub(crate) rtt_sample: Option<Duration>,
+    /// Whether an ack-eliciting packet was newly acknowledged.
+    pub(crate) ack_eliciting: bool,
+    /// When the newest of the newly acknowledged packets was sent.
+    pub(crate) newest_sent: Option<Instant>,
+    /// For the path's `EcnValidator`.
+    pub(crate) ecn: EcnReport,
+    /// Packets that had been declared lost.
+    pub(crate) spurious: u32,
+    /// Their bytes.
+    pub(crate) spurious_bytes: u64,
+    /// When the newest of them was sent.
+    pub(crate) spurious_sent: Option<Instant>,
+}
+
+/// What one look for lost packets found, besides the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LossOutcome {
+    /// Bytes of lost packets, MTU probes not counted.
+    pub(crate) bytes: u64,
+    /// When the newest of these was sent: if set, there is a congestion event (RFC 9002 section 7.3.2).
+    pub(crate) newest_sent: Option<Instant>,
+    /// The size of the largest of these, for black hole detection.
+    pub(crate) largest_size: u16,
+    /// Persistent congestion (RFC 9002 section 7.6).
+    pub(crate) persistent: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LostNumber {
+    pn: u64,
+    sent: Instant,
+    size: u16,
+}
+
+/// Packet numbers declared lost lately, ascending.
+#[derive(Debug, Default)]
+pub(crate) struct LostNumbers(VecDeque<LostNumber>);
+
+impl LostNumbers {
+    fn push(&mut self, pn: u64, packet: &SentPacket) {
+        if self.0.len() == MAX_REMEMBERED {
+            self.0.pop_front();
+        }
+        self.0.push_back(LostNumber {
+            pn,
+            sent: packet.time_sent,
+            size: packet.size,
+        });
+    }
+
+    /// Takes out those within the range and reports them to `outcome`.
+    fn take_range(&mut self, low: u64, high: u64, outcome: &mut AckOutcome) {
+        if self.0.back().is_none_or(|newest| newest.pn < low) {
+            return;
+        }
+        let from = self.0.partition_point(|lost| lost.pn < low);
+        let to = self.0.partition_point(|lost| lost.pn <= high);
+        for lost in self.0.drain(from..to) {
+            outcome.spurious += 1;
+            outcome.spurious_bytes += u64::from(lost.size);
+            outcome.spurious_sent = outcome.spurious_sent.max(Some(lost.sent));
+        }
+    }
+}
+
+impl PacketSpace {
+    /// Takes in an ACK frame of this space: `blocks` descending and disjoint, the first one ending at
+    /// `largest`. Once the handshake is confirmed, `ack_delay` is limited to the peer's max_ack_delay.
+    ///
+    /// Newly acknowledged packets go onto `out` in ascending order. [`detect_lost`](Self::detect_lost)
+    /// must follow.
+    ///
+    /// # Errors
+    ///
+    /// PROTOCOL_VIOLATION for a packet that was never sent (RFC 9000 sections 13.1 and 21.4);
+    /// nothing has changed then.
+    pub(crate) fn on_ack(
+        &mut self,
+        largest: u64,
+        blocks: impl Iterator<Item = RangeInclusive<u64>>,
+        ecn: Option<EcnTotals>,
+        ack_delay: Duration,
+        now: Instant,
+        rtt: &mut RttEstimator,
+        out: &mut Vec<(u64, SentPacket)>,
+    ) -> Result<AckOutcome, TransportError> {
+        if !self.numbers.was_reached(largest) {
+            return Err(TransportError::protocol_violation(
+                "acknowledgement of a packet that was not sent",
+            ));
+        }
+        // Below this number, nothing is left to learn. It bounds the work for a frame that lists
+        // again what was settled before.
+        let lowest_lost = self.lost.0.front().map(|lost| lost.pn);
+        let lowest = [
+            self.sent.lowest(),
+            lowest_lost,
+            self.numbers.oldest_skipped(),
+        ];
+        let lowest = lowest.into_iter().flatten().min().unwrap_or(u64::MAX);
+        self.blocks.clear();
+        for block in blocks {
+            let (low, high) = block.into_inner();
+            if high < lowest {
+                break;
+            }
+            if high > largest || self.numbers.has_skipped(low, high) {
+                return Err(TransportError::protocol_violation(
+                    "acknowledgement of a packet number that was skipped",
+                ));
+            }
+            self.blocks.push((low, high));
+        }
+
+        let mut outcome = AckOutcome {
+            rtt_sample: None,
+            ack_eliciting: false,
+            newest_sent: None,
+            ecn: EcnReport::Silent,
+            spurious: 0,
+            spurious_bytes: 0,
+            spurious_sent: None,
+        };
+        let start = out.len();
+        for &(low, high) in self.blocks.iter().rev() {
+            self.sent.take_range(low, high, out);
+            self.lost.take_range(low, high, &mut outcome);
+        }
+        let acked = &mut out[start..];
+        // Packets with ACKs only come apart from the others: bring them to their places.
+        if !acked.is_sorted_by_key(|(pn, _)| *pn) {
+            acked.sort_unstable_by_key(|(pn, _)| *pn);
+        }
+
+        let mut marked = 0;
+        for (_, packet) in acked.iter() {
+            outcome.ack_eliciting |= packet.ack_eliciting;
+            marked += u64::from(packet.ecn_marked);
+        }
+        if let Some((newest, packet)) = acked.last() {
+            outcome.newest_sent = Some(packet.time_sent);
+            // RFC 9002 section 5.1: a sample needs the largest newly acknowledged, and one packet
+            // among the newly acknowledged that made the peer answer.
+            if *newest == largest && outcome.ack_eliciting {
+                let sample = now.saturating_duration_since(packet.time_sent);
+                rtt.update(now, sample, ack_delay);
+                outcome.rtt_sample = Some(sample);
+            }
+        }
+        // RFC 9000 section 13.4.2.1: counts of reordered ACK frames say nothing.
+        if self.largest_acked.is_none_or(|before| largest > before) {
+            self.largest_acked = Some(largest);
+            outcome.ecn = self.ecn.on_ack(marked, ecn);
+        }
+        Ok(outcome)
+    }
+
+    /// Takes lost packets out, onto `out` in ascending order, and sets
+    /// [`loss_time`](Self::loss_time): RFC 9002 appendix A.10. Called after each ACK and when
+    /// `loss_time` has come. `max_ack_delay` is the peer's, whatever the space (section 7.6.1).
+    ///
+    /// Send times rise with packet numbers, so the lost are always the oldest: each packet is looked
+    /// at once when it is settled, however many are outstanding.
+    pub(crate) fn detect_lost(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        max_ack_delay: Duration,
+        out: &mut Vec<(u64, SentPacket)>,
+    ) -> LossOutcome {
+        self.loss_time = None;
+        let mut outcome = LossOutcome::default();
+        let Some(largest_acked) = self.largest_acked else {
+            return outcome;
+        };
+        let loss_delay = rtt.loss_delay();
+        while let Some(oldest) = self.sent.oldest() {
+            if let Oldest::Outstanding(pn, packet) = oldest {
+                if pn > largest_acked {
+                    break;
+                }
+                let overdue = later(packet.time_sent, loss_delay);
+                if largest_acked - pn < PACKET_THRESHOLD && overdue > now {
+                    self.loss_time = Some(overdue);
+                    break;
+                }
+            }
+            self.settle_oldest(rtt, max_ack_delay, &mut outcome, out);
+        }
+        // Packets with ACKs only: their loss concerns nobody.
+        let settled = self.sent.first().map_or(u64::MAX, |(pn, _)| pn);
+        let settled = settled.min((largest_acked + 1).saturating_sub(PACKET_THRESHOLD));
+        if self.sent.forget_other_below(settled) {
+            self.persistent.on_acked();
+        }
+        outcome
+    }
+
+    /// Declares all that is outstanding lost, onto `out` in ascending order: the path was abandoned.
+    /// Acknowledgements that still come are taken for spurious losses.
+    pub(crate) fn drain_all(&mut self, out: &mut Vec<(u64, SentPacket)>) {
+        while let Some((pn, packet)) = self.sent.pop_oldest() {
+            if let Some(packet) = packet {
+                self.lost.push(pn, &packet);
+                out.push((pn, packet));
+            }
+        }
+        self.sent.clear();
+        self.loss_time = None;
+    }
+
+    /// Takes the oldest packet out, as acknowledged or as lost.
+    fn settle_oldest(
+        &mut self,
+        rtt: &RttEstimator,
+        max_ack_delay: Duration,
+        outcome: &mut LossOutcome,
+        out: &mut Vec<(u64, SentPacket)>,
+    ) {
+        let Some((pn, packet)) = self.sent.pop_oldest() else {
+            return;
+        };
+        let acked_before = self.sent.forget_other_below(pn);
+        let Some(packet) = packet else {
+            self.persistent.on_acked();
+            return;
+        };
+        if acked_before {
+            self.persistent.on_acked();
+        }
+        self.lost.push(pn, &packet);
+        // RFC 9000 section 14.4: the loss of an MTU probe is no sign of congestion.
+        if !packet.mtu_probe {
+            outcome.bytes += u64::from(packet.size);
+            outcome.newest_sent = outcome.newest_sent.max(Some(packet.time_sent));
+            outcome.largest_size = outcome.largest_size.max(packet.size);
+            if packet.ack_eliciting {
+                outcome.persistent |= self
+                    .persistent
+                    .on_lost(packet.time_sent, rtt, max_ack_delay);
+            }
+        }
+        out.push((pn, packet));
+    }
+}
+
+#[cfg(test)]
+#[path = "loss_tests.rs"]
+mod tests;

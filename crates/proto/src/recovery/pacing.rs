@@ -1,0 +1,238 @@
+//! Spreads a path's packets over time (RFC 9002 section 7.7); arms no timer itself.
+
+use std::time::{Duration, Instant};
+
+use super::RttEstimator;
+
+/// The bucket holds at least so many packets: the initial window (RFC 9002 section 7.7).
+const MIN_BURST_PACKETS: u64 = 10;
+
+/// It holds what the path takes in this time: runtimes' timers are a millisecond coarse, and what
+/// has accrued when they fire late must not be lost.
+const BURST_NANOS: f64 = 2e6;
+
+/// But no more than this: two full batches of segmentation offload.
+const MAX_BURST: f64 = 128.0 * 1024.0;
+
+/// An empty bucket opens again with what the path takes in this time, so that packets leave in
+/// batches and not one by one,
+const RELEASE_NANOS: f64 = 1e6;
+
+/// and with no more than this.
+const MAX_RELEASE: f64 = 16.0 * 1024.0;
+
+/// A token bucket: filled at N * cwnd / smoothed_rtt, emptied by what is sent.
+#[derive(Debug)]
+pub(crate) struct Pacer {
+    /// Bytes that may go; below zero after packets that did not ask (probes).
+    tokens: f64,
+    /// Bytes per nanosecond; infinite before the first RTT sample.
+    rate: f64,
+    capacity: f64,
+    /// Bytes to gather once the bucket was empty.
+    release: f64,
+    last: Option<Instant>,
+    /// The bucket was empty and has not gathered enough since.
+    closed: bool,
+    /// What `rate` was computed from.
+    inputs: (u64, Duration, u16, bool),
+}
+
+impl Default for Pacer {
+    fn default() -> Self {
+        Self {
+            tokens: 0.0,
+            rate: f64::INFINITY,
+            capacity: 0.0,
+            release: 0.0,
+            last: None,
+            closed: false,
+            inputs: (0, Duration::ZERO, 0, false),
+        }
+    }
+}
+
+impl Pacer {
+    /// Bytes that may go now: 0, or at least one packet of `mtu` bytes. Without an RTT sample there
+    /// is no rate: only the window limits.
+    pub(crate) fn budget(
+        &mut self,
+        now: Instant,
+        cwnd: u64,
+        rtt: &RttEstimator,
+        mtu: u16,
+        slow_start: bool,
+    ) -> u64 {
+        if !rtt.has_sample() {
+            return u64::MAX;
+        }
+        // What has accrued until now did so at the rate until now.
+        let fresh = self.last.is_none();
+        let elapsed = self
+            .last
+            .map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        if !fresh {
+            let accrued = elapsed.as_nanos() as f64 * self.rate;
+            self.tokens = (self.tokens + accrued).min(self.capacity);
+        }
+        self.last = self.last.max(Some(now));
+
+        let inputs = (cwnd, rtt.smoothed(), mtu, slow_start);
+        if inputs != self.inputs {
+            self.inputs = inputs;
+            // Section 7.7: N of 1.25; twice the window per RTT lets slow start double it.
+            let n = if slow_start { 2.0 } else { 1.25 };
+            let nanos = rtt.smoothed().max(Duration::from_micros(1)).as_nanos();
+            self.rate = n * cwnd.max(1) as f64 / nanos as f64;
+            let packet = f64::from(mtu);
+            let min_burst = packet * MIN_BURST_PACKETS as f64;
+            self.capacity = (self.rate * BURST_NANOS).clamp(min_burst, MAX_BURST.max(min_burst));
+            self.release = (self.rate * RELEASE_NANOS).clamp(packet, MAX_RELEASE.max(packet));
+            self.release = self.release.min(self.capacity / 2.0).max(packet);
+        }
+        if fresh {
+            self.tokens = self.capacity;
+        }
+        let needed = if self.closed {
+            self.release
+        } else {
+            f64::from(mtu)
+        };
+        // Floating point: a timer at exactly the release must find the bucket open.
+        self.closed = self.tokens + 0.5 < needed;
+        if self.closed {
+            return 0;
+        }
+        (self.tokens.ceil() as u64).max(u64::from(mtu))
+    }
+
+    /// When the bucket opens again, if the last [`budget`](Self::budget) was 0.
+    pub(crate) fn next_release(&self) -> Option<Instant> {
+        if !self.closed {
+            return None;
+        }
+        let nanos = (self.release - self.tokens) / self.rate;
+        Some(super::later(
+            self.last?,
+            Duration::from_nanos(nanos.ceil().max(0.0) as u64),
+        ))
+    }
+
+    /// Bytes in flight were sent, whether or not they had asked.
+    pub(crate) fn on_sent(&mut self, bytes: u64) {
+        if self.last.is_some() {
+            // A debt beyond one full bucket would silence the path for no good.
+            self.tokens = (self.tokens - bytes as f64).max(-self.capacity);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn rtt(sample: Duration) -> RttEstimator {
+        let mut rtt = RttEstimator::new(Duration::from_millis(333));
+        rtt.update(Instant::now(), sample, Duration::ZERO);
+        rtt
+    }
+
+    #[test]
+    fn no_delay_before_the_first_sample() {
+        let now = Instant::now();
+        let mut pacer = Pacer::default();
+        let unknown = RttEstimator::new(Duration::from_millis(333));
+        for _ in 0..100 {
+            assert_eq!(pacer.budget(now, 12_000, &unknown, 1200, true), u64::MAX);
+            pacer.on_sent(1200);
+        }
+        assert_eq!(pacer.next_release(), None);
+        assert_eq!(
+            pacer.budget(now, 12_000, &rtt(Duration::from_millis(50)), 1200, true),
+            12_000
+        );
+    }
+
+    #[test]
+    fn a_burst_then_the_rate() {
+        let mut now = Instant::now();
+        let rtt = rtt(Duration::from_millis(100));
+        let mut pacer = Pacer::default();
+        // 1.25 * 120000 B / 100 ms = 1500 B/ms.
+        let budget = |pacer: &mut Pacer, now| pacer.budget(now, 120_000, &rtt, 1200, false);
+        assert_eq!(budget(&mut pacer, now), 12_000);
+        pacer.on_sent(12_000);
+        assert_eq!(budget(&mut pacer, now), 0);
+        let release = pacer.next_release().unwrap();
+        assert_eq!(release, now + Duration::from_millis(1));
+        assert_eq!(
+            budget(&mut pacer, now + Duration::from_micros(900)),
+            0,
+            "gathers a batch"
+        );
+        now = release;
+        assert_eq!(budget(&mut pacer, now), 1500);
+        assert_eq!(pacer.next_release(), None);
+        // Long silence fills no more than the bucket.
+        assert_eq!(budget(&mut pacer, now + Duration::from_secs(9)), 12_000);
+    }
+
+    #[test]
+    fn batches_grow_with_the_rate() {
+        let now = Instant::now();
+        let mut pacer = Pacer::default();
+        // 10 MB in 20 ms: 625 kB/ms.
+        let rtt = rtt(Duration::from_millis(20));
+        assert_eq!(pacer.budget(now, 10 << 20, &rtt, 1452, false), 128 * 1024);
+        pacer.on_sent(128 * 1024);
+        assert_eq!(pacer.budget(now, 10 << 20, &rtt, 1452, false), 0);
+        let release = pacer.next_release().unwrap();
+        assert!(release - now < Duration::from_micros(50));
+        assert!(pacer.budget(release, 10 << 20, &rtt, 1452, false) >= 16 * 1024);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        /// Whoever sends whenever allowed gets the configured rate, within 2 %.
+        #[test]
+        fn long_run_rate(cwnd in 2_904u64..50_000_000, rtt_us in 200u64..500_000, slow_start: bool, late_us in 0u64..1000) {
+            let start = Instant::now();
+            let rtt = rtt(Duration::from_micros(rtt_us));
+            let rate = if slow_start { 2.0 } else { 1.25 } * cwnd as f64 / (rtt_us as f64 / 1e6);
+            // Faster than a full bucket per late timer is a matter of acknowledgements, not of timers.
+            prop_assume!(rate * 1e-3 < MAX_BURST - MAX_RELEASE);
+            let mut pacer = Pacer::default();
+            let mut now = start;
+            let (mut sent, mut first) = (0u64, None);
+            let total = (12_000_000f64).max(rate * 0.2) as u64;
+            while sent < total {
+                while pacer.budget(now, cwnd, &rtt, 1452, slow_start) >= 1452 {
+                    pacer.on_sent(1452);
+                    // Measured from when the first bucket is spent.
+                    if first.is_some() { sent += 1452; }
+                }
+                first.get_or_insert(now);
+                let release = pacer.next_release().unwrap();
+                prop_assert!(release > now);
+                now = release + Duration::from_micros(late_us);
+            }
+            let measured = sent as f64 / (now - first.unwrap()).as_secs_f64();
+            prop_assert!((measured / rate - 1.0).abs() < 0.02, "{} against {}", measured, rate);
+        }
+
+        #[test]
+        fn never_panics(steps in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u32>(), any::<u16>(), any::<bool>(), any::<u64>()), 1..30)) {
+            let mut now = Instant::now();
+            let mut pacer = Pacer::default();
+            for (cwnd, sample, gap, mtu, slow_start, bytes) in steps {
+                let rtt = rtt(Duration::from_nanos(sample));
+                now += Duration::from_micros(u64::from(gap));
+                let budget = pacer.budget(now, cwnd, &rtt, mtu, slow_start);
+                prop_assert_eq!(budget == 0 && mtu > 0, pacer.next_release().is_some() && mtu > 0);
+                pacer.on_sent(bytes);
+            }
+        }
+    }
+}

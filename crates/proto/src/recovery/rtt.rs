@@ -1,0 +1,184 @@
+//! The round-trip time of one path (RFC 9002 section 5); does not decide which ACK gives a sample.
+
+use std::time::{Duration, Instant};
+
+use mpquic_sched::RttHistory;
+
+use super::GRANULARITY;
+
+/// Smoothed RTT, its variation, the minimum and the newest samples of one path.
+#[derive(Debug, Clone)]
+pub(crate) struct RttEstimator {
+    latest: Duration,
+    min: Duration,
+    smoothed: Duration,
+    var: Duration,
+    first_sample: Option<Instant>,
+    history: RttHistory,
+}
+
+impl RttEstimator {
+    /// No sample yet: RFC 9002 section 5.3, kInitialRtt.
+    pub(crate) const fn new(initial_rtt: Duration) -> Self {
+        Self {
+            latest: initial_rtt,
+            min: initial_rtt,
+            smoothed: initial_rtt,
+            var: Duration::from_nanos((initial_rtt.as_nanos() / 2) as u64),
+            first_sample: None,
+            history: RttHistory::new(),
+        }
+    }
+
+    /// Takes in a sample (RFC 9002 section 5.3). Once the handshake is confirmed, the caller has
+    /// limited `ack_delay` to the peer's max_ack_delay.
+    pub(crate) fn update(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
+        self.latest = sample;
+        self.history.push(sample);
+        if self.first_sample.is_none() {
+            self.first_sample = Some(now);
+            self.min = sample;
+            self.smoothed = sample;
+            self.var = sample / 2;
+            return;
+        }
+        // Section 5.2: the minimum ignores acknowledgement delays.
+        self.min = self.min.min(sample);
+        let adjusted = if sample >= self.min.saturating_add(ack_delay) {
+            sample - ack_delay
+        } else {
+            sample
+        };
+        // The text of section 5.3 lists smoothed_rtt first; appendix A.7 computes rttvar with the
+        // smoothed RTT before this sample, as RFC 6298 does. The appendix is what peers implement.
+        let deviation = self.smoothed.abs_diff(adjusted);
+        self.var = (self.var.saturating_mul(3).saturating_add(deviation)) / 4;
+        self.smoothed = (self.smoothed.saturating_mul(7).saturating_add(adjusted)) / 8;
+    }
+
+    /// The newest sample; the initial RTT before the first.
+    pub(crate) const fn latest(&self) -> Duration {
+        self.latest
+    }
+
+    /// The smallest sample; the initial RTT before the first.
+    pub(crate) const fn min(&self) -> Duration {
+        self.min
+    }
+
+    /// smoothed_rtt.
+    pub(crate) const fn smoothed(&self) -> Duration {
+        self.smoothed
+    }
+
+    /// rttvar.
+    pub(crate) const fn var(&self) -> Duration {
+        self.var
+    }
+
+    /// When the first sample came.
+    pub(crate) const fn first_sample(&self) -> Option<Instant> {
+        self.first_sample
+    }
+
+    /// Whether the values rest on a measurement.
+    pub(crate) const fn has_sample(&self) -> bool {
+        self.first_sample.is_some()
+    }
+
+    /// The newest samples.
+    pub(crate) const fn history(&self) -> &RttHistory {
+        &self.history
+    }
+
+    /// PTO without back-off (RFC 9002 section 6.2.1). `max_ack_delay` is zero for the Initial and
+    /// Handshake spaces.
+    pub(crate) fn pto_base(&self, max_ack_delay: Duration) -> Duration {
+        self.smoothed
+            .saturating_add(self.var.saturating_mul(4).max(GRANULARITY))
+            .saturating_add(max_ack_delay)
+    }
+
+    /// RFC 9002 section 6.1.2: how long after a packet was sent it counts as lost, once a later one
+    /// is acknowledged.
+    pub(crate) fn loss_delay(&self) -> Duration {
+        (self.smoothed.max(self.latest).saturating_mul(9) / 8).max(GRANULARITY)
+    }
+
+    /// Forgets the minimum in favour of the newest sample: RFC 9002 section 5.2 after persistent
+    /// congestion; RFC 10069 when the path on which acknowledgements return has changed.
+    pub(crate) const fn reset_min(&mut self) {
+        self.min = self.latest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn follows_appendix_a7() {
+        let now = Instant::now();
+        let mut rtt = RttEstimator::new(ms(333));
+        // RFC 9002 section 6.2.2: the handshake starts with a PTO of one second.
+        assert_eq!(rtt.pto_base(Duration::ZERO), ms(999));
+        assert!(!rtt.has_sample());
+        rtt.update(now, ms(100), ms(80));
+        assert_eq!(
+            (rtt.min(), rtt.smoothed(), rtt.var()),
+            (ms(100), ms(100), ms(50))
+        );
+        // 140 >= 100 + 20: adjusted to 120.
+        rtt.update(now, ms(140), ms(20));
+        assert_eq!(rtt.smoothed(), Duration::from_micros(102_500));
+        assert_eq!(rtt.var(), Duration::from_micros(42_500));
+        assert_eq!(
+            rtt.pto_base(ms(25)),
+            Duration::from_micros(102_500 + 170_000 + 25_000)
+        );
+    }
+
+    #[test]
+    fn a_delay_that_leads_below_the_minimum_is_ignored() {
+        let now = Instant::now();
+        let mut rtt = RttEstimator::new(ms(333));
+        rtt.update(now, ms(100), Duration::ZERO);
+        rtt.update(now, ms(104), ms(20));
+        assert_eq!(rtt.smoothed(), Duration::from_micros(100_500));
+        assert_eq!(rtt.min(), ms(100));
+    }
+
+    #[test]
+    fn loss_delay_takes_the_larger_rtt_and_the_granularity() {
+        let now = Instant::now();
+        let mut rtt = RttEstimator::new(ms(333));
+        rtt.update(now, ms(80), Duration::ZERO);
+        assert_eq!(rtt.loss_delay(), ms(90));
+        rtt.update(now, ms(160), Duration::ZERO);
+        assert_eq!(rtt.loss_delay(), ms(180));
+        let mut fast = RttEstimator::new(ms(333));
+        fast.update(now, Duration::from_micros(50), Duration::ZERO);
+        assert_eq!(fast.loss_delay(), ms(1));
+        rtt.reset_min();
+        assert_eq!(rtt.min(), ms(160));
+    }
+
+    proptest! {
+        #[test]
+        fn any_sample_is_taken_without_panic(samples in prop::collection::vec((any::<u64>(), any::<u64>()), 1..50)) {
+            let now = Instant::now();
+            let mut rtt = RttEstimator::new(Duration::MAX);
+            for (sample, delay) in samples {
+                rtt.update(now, Duration::from_micros(sample), Duration::from_micros(delay));
+                prop_assert!(rtt.min() <= rtt.latest());
+                let _ = (rtt.pto_base(Duration::from_millis(1 << 14)), rtt.loss_delay());
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Whether a path is in trouble, so that its data should go elsewhere; moves no data.
+
+use std::time::{Duration, Instant};
+
+use super::{RttEstimator, later};
+use crate::space::PacketSpace;
+
+/// The least slack beyond the smoothed RTT before silence tells anything: hosts stall that long.
+const MIN_SLACK: Duration = Duration::from_millis(10);
+
+/// Follows one path. It is suspect once a probe timeout has passed, or once nothing was acknowledged
+/// for a PTO though an ack-eliciting packet has been in flight for as long. The second matters while
+/// packets keep leaving, each of which puts the probe timer off. A path whose RTT merely grows or
+/// jitters has acknowledgements coming in all the while, and is not touched by it.
+#[derive(Debug, Default)]
+pub(crate) struct Suspect {
+    since: Option<Instant>,
+    /// When an ACK frame last acknowledged something new.
+    last_ack: Option<Instant>,
+}
+
+impl Suspect {
+    /// When the path falls suspect if nothing is acknowledged until then: for a timer. `None` if it
+    /// is suspect already or has nothing in flight that the peer must acknowledge.
+    pub(crate) fn deadline(
+        &self,
+        space: &PacketSpace,
+        rtt: &RttEstimator,
+        max_ack_delay: Duration,
+    ) -> Option<Instant> {
+        if self.since.is_some() {
+            return None;
+        }
+        let waiting_since = Some(space.sent.first_ack_eliciting_sent()?).max(self.last_ack)?;
+        Some(later(waiting_since, Self::patience(rtt, max_ack_delay)))
+    }
+
+    /// The PTO without back-off (RFC 9002 section 6.2.1), but for a larger least slack.
+    fn patience(rtt: &RttEstimator, max_ack_delay: Duration) -> Duration {
+        let slack = rtt.var().saturating_mul(4).max(MIN_SLACK);
+        rtt.smoothed()
+            .saturating_add(slack)
+            .saturating_add(max_ack_delay)
+    }
+
+    /// Looks at the path; true if it has become suspect just now.
+    pub(crate) fn check(
+        &mut self,
+        now: Instant,
+        space: &PacketSpace,
+        rtt: &RttEstimator,
+        max_ack_delay: Duration,
+        pto_count: u32,
+    ) -> bool {
+        let Some(deadline) = self.deadline(space, rtt, max_ack_delay) else {
+            return false;
+        };
+        if pto_count == 0 && deadline > now {
+            return false;
+        }
+        self.since = Some(now);
+        true
+    }
+
+    /// An ACK frame newly acknowledged packets, the newest of which was sent at `newest_sent`; the
+    /// space has taken it in. True if the path has recovered by it: a packet came through that was
+    /// sent since it is suspect, or the last one before did and nothing is left to wait for.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        newest_sent: Instant,
+        space: &PacketSpace,
+    ) -> bool {
+        self.last_ack = self.last_ack.max(Some(now));
+        let Some(since) = self.since else {
+            return false;
+        };
+        let recovered = newest_sent >= since || space.sent.ack_eliciting() == 0;
+        if recovered {
+            self.since = None;
+        }
+        recovered
+    }
+
+    /// Whether the path is suspect.
+    pub(crate) const fn is_suspect(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// When a packet of the path was last acknowledged.
+    pub(crate) const fn last_ack(&self) -> Option<Instant> {
+        self.last_ack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+    use crate::space::tests_support::packet;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+    const DELAY: Duration = ms(25);
+
+    struct Path {
+        t0: Instant,
+        rng: StdRng,
+        space: PacketSpace,
+        rtt: RttEstimator,
+        suspect: Suspect,
+    }
+
+    impl Path {
+        fn new() -> Self {
+            let mut rng = StdRng::seed_from_u64(3);
+            let t0 = Instant::now();
+            let mut rtt = RttEstimator::new(ms(333));
+            // Settled: variation down to a few milliseconds.
+            (0..20).for_each(|_| rtt.update(t0, ms(50), Duration::ZERO));
+            Self {
+                t0,
+                space: PacketSpace::new(&mut rng),
+                rng,
+                rtt,
+                suspect: Suspect::default(),
+            }
+        }
+
+        fn send(&mut self, at: u64) {
+            self.space.on_sent(packet(self.t0 + ms(at)), &mut self.rng);
+        }
+
+        fn ack(&mut self, at: u64, pn: u64) -> bool {
+            let now = self.t0 + ms(at);
+            let mut out = Vec::new();
+            let block = std::iter::once(pn..=pn);
+            let outcome = self
+                .space
+                .on_ack(
+                    pn,
+                    block,
+                    None,
+                    Duration::ZERO,
+                    now,
+                    &mut self.rtt,
+                    &mut out,
+                )
+                .unwrap();
+            self.space.detect_lost(now, &self.rtt, DELAY, &mut out);
+            self.suspect
+                .on_ack(now, outcome.newest_sent.unwrap(), &self.space)
+        }
+
+        fn check(&mut self, at: u64, pto_count: u32) -> bool {
+            self.suspect
+                .check(self.t0 + ms(at), &self.space, &self.rtt, DELAY, pto_count)
+        }
+    }
+
+    #[test]
+    fn silence_while_sending_goes_on() {
+        let mut path = Path::new();
+        assert!(!path.check(10_000, 5), "idle paths are above suspicion");
+        for at in 0..85 {
+            path.send(at);
+            assert!(!path.check(at, 0), "{at}");
+        }
+        let deadline = path
+            .suspect
+            .deadline(&path.space, &path.rtt, DELAY)
+            .unwrap();
+        // 50 ms + slack of 10 ms + 25 ms.
+        assert_eq!(deadline - path.t0, ms(85));
+        assert!(path.check(85, 0));
+        assert!(!path.check(96, 0), "only once");
+        assert_eq!(path.suspect.deadline(&path.space, &path.rtt, DELAY), None);
+        // An old packet comes through late: not enough, others are missing.
+        assert!(!path.ack(100, 10));
+        assert!(path.suspect.is_suspect());
+        path.send(110);
+        assert!(path.ack(160, path.space.next_pn().unwrap() - 1));
+        assert!(!path.suspect.is_suspect());
+    }
+
+    #[test]
+    fn a_probe_timeout_is_enough() {
+        let mut path = Path::new();
+        path.send(0);
+        assert!(!path.check(1, 0));
+        assert!(path.check(2, 1));
+        assert!(path.ack(200, 0), "nothing is left to wait for");
+    }
+
+    /// The queue grows by 2 ms per packet, and jitter comes on top: RTT from 50 to 450 ms.
+    #[test]
+    fn a_growing_queue_with_jitter_is_healthy() {
+        let mut path = Path::new();
+        let mut acks = std::collections::BTreeMap::new();
+        let mut latest = 0;
+        for at in 0..600u64 {
+            if at % 3 == 0 {
+                let pn = path.space.next_pn().unwrap();
+                path.send(at);
+                // In order, 2 ms slower each time, jitter up to 16 ms.
+                latest = (at + 50 + pn * 2 + (pn * 7919) % 16).max(latest + 1);
+                acks.insert(latest, pn);
+            }
+            if let Some(pn) = acks.remove(&at) {
+                path.ack(at, pn);
+            }
+            assert!(!path.check(at, 0), "at {at} ms");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! When received packets must be acknowledged (RFC 9000 section 13.2); writes no ACK frame.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::EcnCodepoint;
+
+use crate::recovery::{EcnTotals, later};
+
+/// Ack-eliciting packets after which an ACK goes at once (RFC 9000 section 13.2.2).
+const DEFAULT_THRESHOLD: u32 = 2;
+
+/// What a received packet was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    pub(crate) now: Instant,
+    pub(crate) pn: u64,
+    pub(crate) ack_eliciting: bool,
+    /// The mark of its IP header.
+    pub(crate) ecn: Option<EcnCodepoint>,
+    /// Our own max_ack_delay.
+    pub(crate) max_ack_delay: Duration,
+    /// Whether the space acknowledges at once: Initial and Handshake.
+    pub(crate) immediate: bool,
+}
+
+/// Decides when a space owes an ACK.
+#[derive(Debug)]
+pub(crate) struct AckScheduler {
+    /// Ack-eliciting packets that may wait for a common ACK.
+    pub(crate) threshold: u32,
+    /// Ack-eliciting packets since the last ACK was sent.
+    unacked: u32,
+    immediate: bool,
+    timer: Option<Instant>,
+    largest_eliciting: Option<u64>,
+    /// The largest packet and when it came: for the ACK Delay field.
+    largest: Option<(u64, Instant)>,
+    ecn: EcnTotals,
+}
+
+impl Default for AckScheduler {
+    fn default() -> Self {
+        Self {
+            threshold: DEFAULT_THRESHOLD,
+            unacked: 0,
+            immediate: false,
+            timer: None,
+            largest_eliciting: None,
+            largest: None,
+            ecn: EcnTotals::default(),
+        }
+    }
+}
+
+impl AckScheduler {
+    /// The largest ack-eliciting number so far, for the test whether numbers are missing after it.
+    pub(crate) const fn largest_eliciting(&self) -> Option<u64> {
+        self.largest_eliciting
+    }
+
+    /// A packet came that is no duplicate. `gap`: numbers are missing between the largest
+    /// ack-eliciting one before and this one.
+    pub(crate) fn on_received(&mut self, packet: &Arrival, gap: bool) {
+        // RFC 9000 section 13.4.1.
+        match packet.ecn {
+            Some(EcnCodepoint::Ect0) => self.ecn.ect0 += 1,
+            Some(EcnCodepoint::Ect1) => self.ecn.ect1 += 1,
+            Some(EcnCodepoint::Ce) => self.ecn.ce += 1,
+            None => {}
+        }
+        if self.largest.is_none_or(|(largest, _)| packet.pn > largest) {
+            self.largest = Some((packet.pn, packet.now));
+        }
+        // Section 13.2.1: what elicits no ACK is acknowledged with the next that does.
+        if !packet.ack_eliciting {
+            return;
+        }
+        self.unacked += 1;
+        let reordered = self.largest_eliciting.is_some_and(|l| packet.pn < l);
+        self.largest_eliciting = self.largest_eliciting.max(Some(packet.pn));
+        if packet.immediate
+            || reordered
+            || gap
+            || packet.ecn == Some(EcnCodepoint::Ce)
+            || self.unacked >= self.threshold
+        {
+            self.immediate = true;
+        } else if self.timer.is_none() {
+            self.timer = Some(later(packet.now, packet.max_ack_delay));
+        }
+    }
+
+    /// Whether an ACK must go now.
+    pub(crate) fn due(&self, now: Instant) -> bool {
+        self.immediate || self.timer.is_some_and(|timer| timer <= now)
+    }
+
+    /// Whether an ACK is worth adding to a packet that goes anyway.
+    pub(crate) const fn pending(&self) -> bool {
+        self.unacked > 0
+    }
+
+    /// When the ACK falls due that does not go at once.
+    pub(crate) fn timer(&self) -> Option<Instant> {
+        self.timer.filter(|_| !self.immediate)
+    }
+
+    /// An ACK frame with the largest range left.
+    pub(crate) const fn on_ack_sent(&mut self) {
+        self.unacked = 0;
+        self.immediate = false;
+        self.timer = None;
+    }
+
+    /// An ACK must go as soon as possible, though nothing new may have come.
+    pub(crate) const fn force(&mut self) {
+        self.immediate = true;
+    }
+
+    /// What the ACK Delay field says (RFC 9000 section 13.2.5).
+    pub(crate) fn delay(&self, now: Instant) -> Duration {
+        self.largest.map_or(Duration::ZERO, |(_, received)| {
+            now.saturating_duration_since(received)
+        })
+    }
+
+    /// The counts for the ACK frame; `None` before the first mark was seen.
+    pub(crate) fn ecn(&self) -> Option<EcnTotals> {
+        (self.ecn != EcnTotals::default()).then_some(self.ecn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+
+    fn packet(now: Instant, pn: u64) -> Arrival {
+        Arrival {
+            now,
+            pn,
+            ack_eliciting: true,
+            ecn: None,
+            max_ack_delay: MAX_ACK_DELAY,
+            immediate: false,
+        }
+    }
+
+    #[test]
+    fn every_second_packet_or_the_timer() {
+        let now = Instant::now();
+        let mut acks = AckScheduler::default();
+        acks.on_received(&packet(now, 0), false);
+        assert!(!acks.due(now) && acks.pending());
+        assert_eq!(acks.timer(), Some(now + MAX_ACK_DELAY));
+        assert!(acks.due(now + MAX_ACK_DELAY));
+        acks.on_received(&packet(now + Duration::from_millis(3), 1), false);
+        assert!(acks.due(now));
+        assert_eq!(acks.timer(), None);
+        assert_eq!(
+            acks.delay(now + Duration::from_millis(5)),
+            Duration::from_millis(2)
+        );
+        acks.on_ack_sent();
+        assert!(!acks.due(now + MAX_ACK_DELAY) && !acks.pending());
+    }
+
+    #[test]
+    fn at_once_for_gap_reordering_mark_and_handshake() {
+        let now = Instant::now();
+        let mut acks = AckScheduler::default();
+        acks.on_received(&packet(now, 5), true);
+        assert!(acks.due(now), "gap");
+        acks.on_ack_sent();
+        acks.on_received(&packet(now, 4), false);
+        assert!(acks.due(now), "reordered");
+        acks.on_ack_sent();
+        acks.on_received(
+            &Arrival {
+                ecn: Some(EcnCodepoint::Ce),
+                ..packet(now, 6)
+            },
+            false,
+        );
+        assert!(acks.due(now), "CE");
+        assert_eq!(
+            acks.ecn(),
+            Some(EcnTotals {
+                ect0: 0,
+                ect1: 0,
+                ce: 1
+            })
+        );
+        acks.on_ack_sent();
+        acks.on_received(
+            &Arrival {
+                immediate: true,
+                ..packet(now, 7)
+            },
+            false,
+        );
+        assert!(acks.due(now), "Initial or Handshake");
+    }
+
+    #[test]
+    fn what_elicits_nothing_is_not_answered() {
+        let now = Instant::now();
+        let mut acks = AckScheduler::default();
+        acks.on_received(
+            &Arrival {
+                ack_eliciting: false,
+                ..packet(now, 9)
+            },
+            true,
+        );
+        assert!(!acks.pending() && !acks.due(now) && acks.timer().is_none());
+        assert_eq!(acks.ecn(), None);
+    }
+}

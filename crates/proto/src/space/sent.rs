@@ -1,0 +1,345 @@
+//! The packets of a space that are neither acknowledged nor lost; judges no loss.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::SentFrames;
+use crate::recovery::DeliverySnapshot;
+
+/// Packets not in flight (ACKs only) whose send time is remembered. A peer that never acknowledges
+/// them, as it need not, costs no more than that.
+const MAX_NOT_IN_FLIGHT: usize = 64;
+
+/// What is known of a packet that was sent.
+#[derive(Debug, Clone)]
+pub(crate) struct SentPacket {
+    pub(crate) time_sent: Instant,
+    /// Bytes on the wire: QUIC header and AEAD tag included, UDP and IP not.
+    pub(crate) size: u16,
+    pub(crate) ack_eliciting: bool,
+    /// Whether it counts towards the congestion window: not if it carries ACKs only (RFC 9002 section 2).
+    pub(crate) in_flight: bool,
+    /// Whether it left with an ECT(0) mark.
+    pub(crate) ecn_marked: bool,
+    /// Whether it probes for a larger MTU: its loss is no sign of congestion (RFC 9000 section 14.4).
+    pub(crate) mtu_probe: bool,
+    /// Whether it carries data that was sent before.
+    pub(crate) retransmission: bool,
+    /// Whether nothing more could be sent for want of data when it left.
+    pub(crate) app_limited: bool,
+    /// The decision of the scheduler that asked for it.
+    pub(crate) decision: Option<u64>,
+    /// The state of delivery when it left; `None` for packets that are not in flight.
+    pub(crate) delivery: Option<DeliverySnapshot>,
+    pub(crate) frames: SentFrames,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pn: u64,
+    /// `None` once acknowledged.
+    packet: Option<SentPacket>,
+}
+
+/// Packets in ascending order of their numbers; the acknowledged leave a hole until all before
+/// them are settled, which loss detection does right after each ACK.
+#[derive(Debug, Default)]
+struct Ring(VecDeque<Entry>);
+
+impl Ring {
+    /// Index of the first entry with a number of at least `pn`.
+    fn lower_bound(&self, pn: u64) -> usize {
+        let Some(first) = self.0.front() else {
+            return 0;
+        };
+        if pn <= first.pn {
+            return 0;
+        }
+        // Numbers are mostly dense: look there first. With gaps the entry lies before the guess.
+        let guess = usize::try_from(pn - first.pn).unwrap_or(usize::MAX);
+        match self.0.get(guess) {
+            Some(entry) if entry.pn == pn => guess,
+            _ => self.0.partition_point(|entry| entry.pn < pn),
+        }
+    }
+
+    fn find(&self, pn: u64) -> Option<usize> {
+        let index = self.lower_bound(pn);
+        (self.0.get(index)?.pn == pn).then_some(index)
+    }
+}
+
+/// The sent packets of one space: O(1) for the usual insertion, acknowledgement and loss; memory
+/// in proportion to what is outstanding, whatever the peer acknowledges.
+#[derive(Debug, Default)]
+pub(crate) struct SentPackets {
+    in_flight: Ring,
+    /// Not in flight, capped.
+    other: Ring,
+    bytes_in_flight: u64,
+    ack_eliciting: usize,
+    outstanding: usize,
+}
+
+/// The oldest packet number that is not settled.
+pub(crate) enum Oldest<'a> {
+    Acked,
+    Outstanding(u64, &'a SentPacket),
+}
+
+impl SentPackets {
+    /// Takes in a packet; `pn` is larger than all before.
+    pub(crate) fn insert(&mut self, pn: u64, packet: SentPacket) {
+        let ring = if packet.in_flight {
+            self.bytes_in_flight += u64::from(packet.size);
+            self.ack_eliciting += usize::from(packet.ack_eliciting);
+            self.outstanding += 1;
+            &mut self.in_flight
+        } else {
+            &mut self.other
+        };
+        debug_assert!(ring.0.back().is_none_or(|last| last.pn < pn));
+        ring.0.push_back(Entry {
+            pn,
+            packet: Some(packet),
+        });
+    }
+
+    /// Whether more packets not in flight are remembered than is allowed.
+    pub(super) fn has_excess(&self) -> bool {
+        self.other.0.len() > MAX_NOT_IN_FLIGHT
+    }
+
+    fn uncount(&mut self, packet: &SentPacket) {
+        if packet.in_flight {
+            self.bytes_in_flight -= u64::from(packet.size);
+            self.ack_eliciting -= usize::from(packet.ack_eliciting);
+            self.outstanding -= 1;
+        }
+    }
+
+    /// Takes out a packet that was acknowledged.
+    pub(crate) fn remove(&mut self, pn: u64) -> Option<SentPacket> {
+        let ring = if self.in_flight.find(pn).is_some() {
+            &mut self.in_flight
+        } else {
+            &mut self.other
+        };
+        let index = ring.find(pn)?;
+        let packet = ring.0[index].packet.take()?;
+        self.uncount(&packet);
+        Some(packet)
+    }
+
+    /// Takes out all packets with numbers from `low` to `high` as acknowledged, onto `out`: those in
+    /// flight in ascending order, then the others.
+    pub(crate) fn take_range(&mut self, low: u64, high: u64, out: &mut Vec<(u64, SentPacket)>) {
+        let start = out.len();
+        for ring in [&mut self.in_flight, &mut self.other] {
+            if ring.0.back().is_none_or(|last| last.pn < low) {
+                continue;
+            }
+            let index = ring.lower_bound(low);
+            for entry in ring.0.range_mut(index..) {
+                if entry.pn > high {
+                    break;
+                }
+                if let Some(packet) = entry.packet.take() {
+                    out.push((entry.pn, packet));
+                }
+            }
+        }
+        for (_, packet) in &out[start..] {
+            self.uncount(packet);
+        }
+    }
+
+    /// An outstanding packet.
+    pub(crate) fn get(&self, pn: u64) -> Option<&SentPacket> {
+        [&self.in_flight, &self.other]
+            .into_iter()
+            .find_map(|ring| ring.0[ring.find(pn)?].packet.as_ref())
+    }
+
+    /// The outstanding packets in flight, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &SentPacket)> {
+        let entries = self.in_flight.0.iter();
+        entries.filter_map(|entry| Some((entry.pn, entry.packet.as_ref()?)))
+    }
+
+    /// The oldest packet in flight.
+    pub(crate) fn first(&self) -> Option<(u64, &SentPacket)> {
+        self.iter().next()
+    }
+
+    /// When the oldest ack-eliciting packet in flight was sent.
+    pub(crate) fn first_ack_eliciting_sent(&self) -> Option<Instant> {
+        let mut eliciting = self.iter().filter(|(_, packet)| packet.ack_eliciting);
+        eliciting.next().map(|(_, packet)| packet.time_sent)
+    }
+
+    /// The oldest entry in flight, settled or not.
+    pub(crate) fn oldest(&self) -> Option<Oldest<'_>> {
+        let entry = self.in_flight.0.front()?;
+        Some(match &entry.packet {
+            None => Oldest::Acked,
+            Some(packet) => Oldest::Outstanding(entry.pn, packet),
+        })
+    }
+
+    /// Takes out the oldest entry in flight: a packet if it was outstanding.
+    pub(crate) fn pop_oldest(&mut self) -> Option<(u64, Option<SentPacket>)> {
+        let entry = self.in_flight.0.pop_front()?;
+        if let Some(packet) = &entry.packet {
+            self.uncount(packet);
+        }
+        Some((entry.pn, entry.packet))
+    }
+
+    /// Forgets packets not in flight with numbers below `pn`. Whether one of them was acknowledged.
+    pub(crate) fn forget_other_below(&mut self, pn: u64) -> bool {
+        let mut acked = false;
+        while self.other.0.front().is_some_and(|entry| entry.pn < pn) {
+            acked |= self.forget_oldest_other();
+        }
+        acked
+    }
+
+    /// Forgets the oldest packet not in flight. Whether it was acknowledged.
+    pub(crate) fn forget_oldest_other(&mut self) -> bool {
+        let entry = self.other.0.pop_front();
+        entry.is_some_and(|entry| entry.packet.is_none())
+    }
+
+    /// The smallest number about which an ACK can still say something new.
+    pub(crate) fn lowest(&self) -> Option<u64> {
+        let front = |ring: &Ring| ring.0.front().map(|entry| entry.pn);
+        match (front(&self.in_flight), front(&self.other)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Bytes in flight.
+    pub(crate) const fn bytes_in_flight(&self) -> u64 {
+        self.bytes_in_flight
+    }
+
+    /// Ack-eliciting packets in flight.
+    pub(crate) const fn ack_eliciting(&self) -> usize {
+        self.ack_eliciting
+    }
+
+    /// Packets in flight.
+    pub(crate) const fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.in_flight.0.clear();
+        self.other.0.clear();
+        self.bytes_in_flight = 0;
+        self.ack_eliciting = 0;
+        self.outstanding = 0;
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A full-size packet with nothing special to it.
+    pub(crate) fn packet(time_sent: Instant) -> SentPacket {
+        SentPacket {
+            time_sent,
+            size: 1200,
+            ack_eliciting: true,
+            in_flight: true,
+            ecn_marked: false,
+            mtu_probe: false,
+            retransmission: false,
+            app_limited: false,
+            decision: None,
+            delivery: None,
+            frames: SentFrames::new(),
+        }
+    }
+
+    /// A packet with ACKs only.
+    pub(crate) fn ack_only(time_sent: Instant) -> SentPacket {
+        SentPacket {
+            size: 40,
+            ack_eliciting: false,
+            in_flight: false,
+            ..packet(time_sent)
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Send { gap: u64, in_flight: bool },
+        Remove(u64),
+        Range(u64, u64),
+        Pop,
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            4 => (0u64..3, prop::bool::weighted(0.9)).prop_map(|(gap, in_flight)| Op::Send { gap, in_flight }),
+            1 => (0u64..200).prop_map(Op::Remove),
+            1 => (0u64..200, 0u64..40).prop_map(|(low, len)| Op::Range(low, low + len)),
+            1 => Just(Op::Pop),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn behaves_like_a_map(ops in prop::collection::vec(op(), 1..150)) {
+            let now = Instant::now();
+            let mut sent = SentPackets::default();
+            let mut model: BTreeMap<u64, bool> = BTreeMap::new();
+            let mut next = 0;
+            for op in ops {
+                match op {
+                    Op::Send { gap, in_flight } => {
+                        next += gap;
+                        sent.insert(next, if in_flight { packet(now) } else { ack_only(now) });
+                        model.insert(next, in_flight);
+                        next += 1;
+                    }
+                    Op::Remove(pn) => {
+                        prop_assert_eq!(sent.get(pn).is_some(), model.contains_key(&pn));
+                        prop_assert_eq!(sent.remove(pn).is_some(), model.remove(&pn).is_some());
+                    }
+                    Op::Range(low, high) => {
+                        let mut out = Vec::new();
+                        sent.take_range(low, high, &mut out);
+                        let mut taken: Vec<u64> = out.iter().map(|(pn, _)| *pn).collect();
+                        taken.sort_unstable();
+                        let expected: Vec<u64> = model.range(low..=high).map(|(pn, _)| *pn).collect();
+                        prop_assert_eq!(taken, expected);
+                        model.retain(|pn, _| !(low..=high).contains(pn));
+                    }
+                    Op::Pop => {
+                        if let Some((pn, Some(_))) = sent.pop_oldest() {
+                            prop_assert_eq!(model.iter().find(|(_, f)| **f).map(|(pn, _)| *pn), Some(pn));
+                            model.remove(&pn);
+                        }
+                    }
+                }
+                let flight: Vec<u64> = model.iter().filter(|(_, f)| **f).map(|(pn, _)| *pn).collect();
+                prop_assert_eq!(sent.iter().map(|(pn, _)| pn).collect::<Vec<_>>(), flight.clone());
+                prop_assert_eq!(sent.outstanding(), flight.len());
+                prop_assert_eq!(sent.ack_eliciting(), flight.len());
+                prop_assert_eq!(sent.bytes_in_flight(), 1200 * flight.len() as u64);
+                prop_assert_eq!(sent.first().map(|(pn, _)| pn), flight.first().copied());
+            }
+        }
+    }
+}
