@@ -220,8 +220,8 @@ impl Connection {
     ///
     /// See [`SendDatagramError`].
     pub fn send_datagram(&mut self, data: Bytes, drop: bool) -> Result<(), SendDatagramError> {
-        let max = self.max_datagram_size();
-        self.datagrams.send(data, drop, max)
+        let room = self.datagram_room();
+        self.datagrams.send(data, drop, room)
     }
 
     /// Takes the oldest received datagram.
@@ -232,20 +232,24 @@ impl Connection {
     /// The largest datagram that every open path carries now; `None` if the peer takes none, or
     /// before the handshake told.
     pub fn max_datagram_size(&self) -> Option<usize> {
-        let peer = self.peer.max_datagram_frame_size?;
+        self.peer.max_datagram_frame_size?;
+        self.datagrams.max_size(self.datagram_room())
+    }
+
+    /// Room for frames in a packet that fits every open path.
+    pub(crate) fn datagram_room(&self) -> usize {
         let packet = self
             .paths
             .iter()
             .map(|path| self.datagram_size(path))
-            .min()?;
-        // Short header with the longest connection ID and packet number, tag, frame type, length.
-        let overhead = 1 + 20 + 4 + crate::transmit::TAG_LEN + 1 + 8;
-        let frame = peer.saturating_sub(1 + 8);
-        Some((packet - overhead).min(usize::try_from(frame).unwrap_or(usize::MAX)))
+            .min()
+            .unwrap_or(crate::transmit::MIN_INITIAL_DATAGRAM);
+        // Short header with the longest connection ID and packet number, and the tag.
+        packet - (1 + 20 + 4 + crate::transmit::TAG_LEN)
     }
 
     /// Free bytes in the buffer of datagrams to send.
     pub fn datagram_send_buffer_space(&self) -> usize {
-        self.datagrams.send_space()
+        self.datagrams.send_buffer_space()
     }
 }

@@ -89,7 +89,8 @@ impl Connection {
             PathState::Open(path) => path.id,
         };
         if let Some(cid) = self.local_cids.retire(id, frame.sequence, dcid)? {
-            self.endpoint_events.push_back(EndpointEvent::RetireCid(cid));
+            self.endpoint_events
+                .push_back(EndpointEvent::RetireCid(cid));
         }
         self.issue_cids();
         Ok(())

@@ -37,7 +37,11 @@ impl Connection {
     }
 
     /// The peer closed (RFC 9000 section 10.2.2).
-    pub(crate) fn on_peer_close(&mut self, now: Instant, close: Result<ApplicationClose, ConnectionClose>) {
+    pub(crate) fn on_peer_close(
+        &mut self,
+        now: Instant,
+        close: Result<ApplicationClose, ConnectionClose>,
+    ) {
         let reason = match close {
             Ok(close) => ConnectionError::ApplicationClosed(close),
             Err(close) => ConnectionError::ConnectionClosed(close),

@@ -107,8 +107,14 @@ impl Connection {
             if let Some(sent) = outcome.newest_sent {
                 path.counters.congestion_events += 1;
                 let index = path.index;
-                self.controller
-                    .on_congestion_event(index, now, sent, outcome.persistent, outcome.bytes, false);
+                self.controller.on_congestion_event(
+                    index,
+                    now,
+                    sent,
+                    outcome.persistent,
+                    outcome.bytes,
+                    false,
+                );
             }
         }
         self.lost_scratch = lost;
@@ -149,7 +155,10 @@ impl Connection {
         let max_ack_delay = self.peer_max_ack_delay();
         let exponent = u32::from(self.peer.ack_delay_exponent);
         let delay = std::time::Duration::from_micros(
-            ack.delay.checked_shl(exponent).unwrap_or(u64::MAX).min(1 << 40),
+            ack.delay
+                .checked_shl(exponent)
+                .unwrap_or(u64::MAX)
+                .min(1 << 40),
         );
         // RFC 9002 section 5.3: not above max_ack_delay once the handshake is confirmed.
         let delay = if self.confirmed {
@@ -212,7 +221,8 @@ impl Connection {
         }
         if recovered {
             self.sync_suspects();
-            self.events.push_back(Event::Path(PathEvent::Recovered { id }));
+            self.events
+                .push_back(Event::Path(PathEvent::Recovered { id }));
             self.tell_scheduler(now, id, index, PathEventKind::Recovered);
         }
         self.detect_path_losses(now, id);
@@ -438,8 +448,7 @@ impl Connection {
     /// lost).
     pub(crate) fn rehome(&mut self, now: Instant, path: &mut Path) {
         let mut lost = std::mem::take(&mut self.lost_scratch);
-        let max_ack_delay = self.peer_max_ack_delay();
-        path.space.drain_all(&path.rtt, max_ack_delay, &mut lost);
+        path.space.drain_all(&mut lost);
         for (_, packet) in lost.drain(..) {
             for frame in &packet.frames {
                 self.on_frame_lost(frame, path.index);
@@ -495,7 +504,8 @@ impl Connection {
         if self.has_other_usable(index) {
             self.offer_in_flight(id);
         }
-        self.events.push_back(Event::Path(PathEvent::Suspect { id }));
+        self.events
+            .push_back(Event::Path(PathEvent::Suspect { id }));
         self.tell_scheduler(now, id, index, PathEventKind::Suspect);
     }
 

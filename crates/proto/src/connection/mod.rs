@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use quinn_proto::{ConnectionId, Side};
 use rand::rngs::StdRng;
 
-pub use event::{Event, PathEvent};
 pub(crate) use cids::beyond_limit;
+pub use event::{Event, PathEvent};
 pub(crate) use state::{CloseFrame, State};
 
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
@@ -35,12 +35,9 @@ use crate::space::{PacketSpace, SentPacket};
 use crate::stream::{PeerStreamParams, Streams};
 use crate::transport_parameters::TransportParameters;
 use crate::{
-    ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple, PathId,
-    ServerConfig, TransportConfig, TransportError,
+    ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
+    PathId, ServerConfig, TransportConfig, TransportError,
 };
-
-/// The only version that this crate speaks (RFC 9000).
-pub(crate) const VERSION_1: u32 = 1;
 
 /// Our ack_delay_exponent: the default of RFC 9000 section 18.2.
 pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
@@ -270,7 +267,7 @@ impl Connection {
             max_ack_delay_ms: config.max_ack_delay.as_millis() as u64,
             active_connection_id_limit: crate::limits::ACTIVE_CONNECTION_ID_LIMIT,
             initial_source_connection_id: Some(scid),
-            max_datagram_frame_size: config.datagram_receive_buffer.map(|_| 65535),
+            max_datagram_frame_size: Datagrams::local_max_frame_size(config),
             initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
             ..TransportParameters::default()
         }
@@ -290,17 +287,15 @@ impl Connection {
         if let Some(event) = self.streams.poll_event() {
             return Some(Event::Stream(event));
         }
+        if self.datagrams.poll_unblocked() {
+            return Some(Event::DatagramsUnblocked);
+        }
         None
     }
 
     /// Takes in a datagram from the endpoint.
     pub fn handle_event(&mut self, event: ConnectionEvent) {
-        self.on_datagram(
-            event.now,
-            event.network_path,
-            event.ecn,
-            event.datagram,
-        );
+        self.on_datagram(event.now, event.network_path, event.ecn, event.datagram);
     }
 
     /// Writes datagrams to send to the end of `buf`: one, or up to `max_datagrams` of equal size
@@ -312,6 +307,11 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.transmit(now, max_datagrams.max(1), buf)
+    }
+
+    /// Whether any packet of the peer was decrypted: if not, what came was no client's Initial.
+    pub(crate) fn has_received(&self) -> bool {
+        self.received_any
     }
 
     /// Client or server.
@@ -361,6 +361,8 @@ impl Connection {
     }
 
     pub(crate) fn apply_stream_parameters(&mut self) {
+        self.datagrams
+            .set_peer_max(self.peer.max_datagram_frame_size);
         self.streams.set_peer_params(PeerStreamParams {
             max_data: self.peer.initial_max_data,
             max_stream_data_bidi_local: self.peer.initial_max_stream_data_bidi_local,

@@ -180,9 +180,7 @@ impl Connection {
                 self.rehome(now, &mut path);
                 self.controller.remove_path(path.index);
                 self.schedule.views[path.index.get()] = PathView::closed(path.index);
-                self.schedule
-                    .copies
-                    .retain(|copy| copy.path != path.index);
+                self.schedule.copies.retain(|copy| copy.path != path.index);
                 self.tell_scheduler(now, id, path.index, PathEventKind::Abandoned);
                 path.space
             }
@@ -218,7 +216,8 @@ impl Connection {
     /// Forgets what was kept of an abandoned path.
     pub(crate) fn discard_path(&mut self, id: PathId) {
         for cid in self.local_cids.drop_path(id) {
-            self.endpoint_events.push_back(EndpointEvent::RetireCid(cid));
+            self.endpoint_events
+                .push_back(EndpointEvent::RetireCid(cid));
         }
         self.events
             .push_back(Event::Path(PathEvent::Discarded { id }));

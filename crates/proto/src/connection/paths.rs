@@ -146,5 +146,4 @@ impl Connection {
     fn path_or_error(&self, id: PathId) -> Result<&Path, PathError> {
         self.paths.get(id).ok_or(PathError::NotOpen(id))
     }
-
 }

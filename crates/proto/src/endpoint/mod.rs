@@ -233,10 +233,13 @@ impl Endpoint {
             incoming.network_path,
             incoming.dcid,
             incoming.scid,
-            incoming.version,
             rng,
             Arc::clone(&self.reset_key),
-        );
+        )
+        .map_err(|error| AcceptError {
+            cause: ConnectionError::TransportError(error),
+            response: None,
+        })?;
         let handle = self.register();
         // The client goes on using the ID that it made up until it has seen ours (section 7.2), so
         // its repeated Initials must find the connection. The connection retires it.
@@ -248,7 +251,7 @@ impl Endpoint {
             ecn: incoming.ecn,
             datagram: incoming.datagram,
         });
-        if connection.is_closed() || connection.lost_reason().is_some() {
+        if connection.is_closed() || !connection.has_received() {
             let cause = connection.lost_reason().cloned();
             let response = connection.poll_transmit(now, 1, buf);
             self.handle_event(handle, EndpointEvent::Drained);

@@ -6,6 +6,8 @@ use crate::space::{SentFrame, SentFrames};
 pub(crate) struct FrameWriter<'a> {
     /// The datagram so far, header included; frames are appended.
     pub(crate) buf: &'a mut Vec<u8>,
+    /// Where the payload starts: an index into `buf`.
+    start: usize,
     /// Where the payload must end, AEAD tag not included: an index into `buf`.
     end: usize,
     /// The record.
@@ -17,12 +19,18 @@ pub(crate) struct FrameWriter<'a> {
 impl<'a> FrameWriter<'a> {
     pub(crate) fn new(buf: &'a mut Vec<u8>, end: usize) -> Self {
         Self {
+            start: buf.len(),
             buf,
             end,
             frames: SentFrames::new(),
             ack_eliciting: false,
             retransmission: false,
         }
+    }
+
+    /// Bytes that an empty packet like this has for frames.
+    pub(crate) fn capacity(&self) -> usize {
+        self.end.saturating_sub(self.start)
     }
 
     /// Bytes left for frames.

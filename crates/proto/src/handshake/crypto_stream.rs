@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::frame::{crypto_header_size, encode_crypto_header};
 use crate::frame::writer::FrameWriter;
+use crate::frame::{crypto_header_size, encode_crypto_header};
 use crate::space::SentFrame;
 use crate::{TransportError, limits};
 

@@ -13,6 +13,7 @@ pub(crate) use crypto_stream::CryptoStream;
 pub(crate) use undecryptable::{Buffered, Undecryptable};
 
 use crate::crypto::{Keys, OneRttKeys, initial_keys};
+use crate::packet::VERSION_1;
 use crate::transport_parameters::TransportParameters;
 use crate::{ConfigError, ConnectError, TransportError};
 
@@ -63,7 +64,10 @@ impl Handshake {
         parameters.encode(Side::Client, &mut encoded);
         let tls = quic::ClientConnection::new(config, Version::V1, name, encoded)
             .map_err(|error| ConnectError::Tls(error.to_string()))?;
-        let mut this = Self::new(tls.into(), initial_keys(initial_dcid, Side::Client));
+        let mut this = Self::new(
+            tls.into(),
+            initial_keys(VERSION_1, initial_dcid, Side::Client),
+        );
         this.write_tls();
         Ok(this)
     }
@@ -79,7 +83,7 @@ impl Handshake {
             .map_err(|error| TransportError::internal(error.to_string()))?;
         Ok(Self::new(
             tls.into(),
-            initial_keys(initial_dcid, Side::Server),
+            initial_keys(VERSION_1, initial_dcid, Side::Server),
         ))
     }
 
@@ -178,12 +182,12 @@ impl Handshake {
             self.streams[self.write_level as usize].write(&self.scratch);
             match change {
                 Some(KeyChange::Handshake { keys }) => {
-                    self.handshake = Some(keys.into());
+                    self.handshake = Some(keys);
                     self.write_level = Level::Handshake;
                     progress.handshake_keys = true;
                 }
                 Some(KeyChange::OneRtt { keys, next }) => {
-                    self.one_rtt = Some(OneRttKeys::new(keys.into(), next));
+                    self.one_rtt = Some(OneRttKeys::new(keys, next));
                     self.write_level = Level::OneRtt;
                     progress.one_rtt_keys = true;
                 }

@@ -234,10 +234,16 @@ mod tests {
     fn four_states() {
         let mut paths = Paths::new();
         paths.abandon_unused(PathId(2));
-        assert!(matches!(paths.state(1, 3), PathState::NeverOpened(PathId(1))));
+        assert!(matches!(
+            paths.state(1, 3),
+            PathState::NeverOpened(PathId(1))
+        ));
         assert!(matches!(paths.state(2, 3), PathState::Abandoned(None)));
         assert!(matches!(paths.state(4, 3), PathState::BeyondLimit));
-        assert!(matches!(paths.state(1 << 40, u32::MAX), PathState::BeyondLimit));
+        assert!(matches!(
+            paths.state(1 << 40, u32::MAX),
+            PathState::BeyondLimit
+        ));
         assert_eq!(paths.next_unused(PathId(3)), Some(PathId(0)));
     }
 }

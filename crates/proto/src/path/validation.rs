@@ -98,7 +98,9 @@ impl NetworkPath {
     }
 
     pub(crate) fn challenge_due(&self) -> bool {
-        self.challenge.as_ref().is_some_and(|challenge| challenge.due)
+        self.challenge
+            .as_ref()
+            .is_some_and(|challenge| challenge.due)
     }
 
     /// A challenge with this token goes out now.

@@ -133,8 +133,14 @@ impl Connection {
                     }
                     None => self.config.initial_rtt,
                 };
-                self.streams
-                    .on_stream(now, rtt, stream.id, stream.offset, stream.fin, stream.data)?;
+                self.streams.on_stream(
+                    now,
+                    rtt,
+                    stream.id,
+                    stream.offset,
+                    stream.fin,
+                    stream.data,
+                )?;
             }
             Frame::ResetStream(reset) => {
                 self.streams
@@ -155,7 +161,9 @@ impl Connection {
             Frame::HandshakeDone => self.on_handshake_done()?,
             Frame::NewToken(_) => {
                 if self.side == quinn_proto::Side::Server {
-                    return Err(TransportError::protocol_violation("NEW_TOKEN from a client"));
+                    return Err(TransportError::protocol_violation(
+                        "NEW_TOKEN from a client",
+                    ));
                 }
             }
             Frame::Datagram(data) => {

@@ -9,11 +9,11 @@ use bytes::BytesMut;
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 
 use crate::cid::is_reset;
-use crate::connection::{Connection, VERSION_1};
+use crate::connection::Connection;
 use crate::handshake::{Buffered, Level};
 use crate::packet::{
-    PacketType, ProtectedPacket, decode_next, expand_pn, reserved_bits_are_zero, unprotect_header,
-    version_list,
+    PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn, reserved_bits_are_zero,
+    unprotect_header, version_list,
 };
 use crate::path::PathState;
 use crate::space::PacketSpace;
@@ -118,12 +118,9 @@ impl Connection {
             ProtectedPacket::Short {
                 dcid, pn_offset, ..
             } => self.on_short_packet(arrival, dcid, *pn_offset, bytes),
-            ProtectedPacket::VersionNegotiation {
-                dcid, versions, ..
-            } => {
-                let ours = self.side == Side::Client
-                    && !self.received_any
-                    && *dcid == self.handshake_scid;
+            ProtectedPacket::VersionNegotiation { dcid, versions, .. } => {
+                let ours =
+                    self.side == Side::Client && !self.received_any && *dcid == self.handshake_scid;
                 // RFC 9000 section 6.2: ignored if it lists the version that we chose.
                 let listed = version_list(&bytes[versions.clone()]).any(|v| v == VERSION_1);
                 if ours && !listed && self.state.is_alive() {

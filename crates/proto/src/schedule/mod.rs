@@ -87,11 +87,7 @@ impl Schedule {
     }
 
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
-    pub(crate) fn next(
-        &mut self,
-        now: Instant,
-        nothing_in_flight: bool,
-    ) -> Option<Planned> {
+    pub(crate) fn next(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         if let Some(planned) = self.planned.take() {
             if self.views[planned.path.get()].can_send {
                 return Some(planned);
@@ -118,7 +114,10 @@ impl Schedule {
                     });
                 }
                 // The contract: a bug in the scheduler, loud in debug builds, a wait in release.
-                debug_assert!(false, "the scheduler chose path slot {path}, which cannot send");
+                debug_assert!(
+                    false,
+                    "the scheduler chose path slot {path}, which cannot send"
+                );
                 self.wait_until = None;
             }
             Decision::Wait { until } => self.wait_until = until.filter(|until| *until > now),

@@ -32,8 +32,7 @@ pub(crate) fn refresh(
     let paced = path.pacer.budget(now, cwnd, &path.rtt, mtu, slow_start) >= u64::from(mtu);
     view.id = path.id.0;
     view.open = facts.usable;
-    view.can_send =
-        facts.usable && window && paced && path.network.budget() >= u64::from(mtu);
+    view.can_send = facts.usable && window && paced && path.network.budget() >= u64::from(mtu);
     view.next_release = if window && !paced {
         path.pacer.next_release()
     } else {

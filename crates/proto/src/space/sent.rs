@@ -161,6 +161,19 @@ impl SentPackets {
             .find_map(|ring| ring.0[ring.find(pn)?].packet.as_ref())
     }
 
+    /// Outstanding packets that count as in flight, from this number on, oldest first.
+    pub(crate) fn iter_from(&self, pn: u64) -> impl Iterator<Item = (u64, &SentPacket)> {
+        let start = self.in_flight.lower_bound(pn);
+        let entries = self.in_flight.0.range(start..);
+        entries.filter_map(|entry| Some((entry.pn, entry.packet.as_ref()?)))
+    }
+
+    /// An outstanding packet that counts as in flight.
+    pub(crate) fn get_mut(&mut self, pn: u64) -> Option<&mut SentPacket> {
+        let index = self.in_flight.find(pn)?;
+        self.in_flight.0[index].packet.as_mut()
+    }
+
     /// The outstanding packets in flight, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &SentPacket)> {
         let entries = self.in_flight.0.iter();

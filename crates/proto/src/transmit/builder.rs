@@ -4,15 +4,12 @@
 use crate::crypto::{Keys, OneRttKeys};
 use crate::frame::writer::FrameWriter;
 use crate::packet::{
-    LongHeaderMarks, PacketType, encode_long_header, encode_short_header, patch_length, pn_len,
-    protect_header,
+    LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, patch_length,
+    pn_len, protect_header,
 };
 use crate::space::SentFrames;
 use crate::{PathId, TransportError};
 use quinn_proto::ConnectionId;
-
-/// AEAD tag of all cipher suites that QUIC uses (RFC 9001 section 5.3).
-pub(crate) const TAG_LEN: usize = 16;
 
 /// A packet whose header is written and whose payload is being written.
 pub(crate) struct PacketBuilder {
@@ -62,7 +59,15 @@ impl PacketBuilder {
         let pn_len = pn_len(number, largest_acked);
         let marks = encode_long_header(buf, ty, version, dcid, scid, &[], number, pn_len);
         let pn_offset = marks.pn_offset;
-        Self::finish_header(buf, start, pn_offset, pn_len, Some(marks), number, datagram_end)
+        Self::finish_header(
+            buf,
+            start,
+            pn_offset,
+            pn_len,
+            Some(marks),
+            number,
+            datagram_end,
+        )
     }
 
     /// Starts a short header packet.
@@ -134,7 +139,8 @@ impl PacketBuilder {
             buf.resize(target, 0);
         }
         if let Some(marks) = &self.long {
-            patch_length(buf, marks, buf.len() + TAG_LEN);
+            let end = buf.len() + TAG_LEN;
+            patch_length(buf, marks, end);
         }
         let (header, payload) = buf[self.start..].split_at_mut(self.payload - self.start);
         let tag = match &mut keys {

@@ -6,11 +6,11 @@ use std::time::Instant;
 use quinn_proto::TransportErrorCode;
 
 use super::{MIN_INITIAL_DATAGRAM, PacketBuilder, SealKeys, Written};
-use crate::connection::{CloseFrame, Connection, VERSION_1};
+use crate::connection::{CloseFrame, Connection};
 use crate::frame::writer::FrameWriter;
 use crate::handshake::Level;
 use crate::ids::Transmit;
-use crate::packet::PacketType;
+use crate::packet::{PacketType, VERSION_1};
 use crate::{ConnectionClose, PathId};
 
 impl Connection {
@@ -93,8 +93,7 @@ impl Connection {
         match close {
             CloseFrame::Transport(error) => write_transport_close(&mut w, error),
             CloseFrame::Application(_) => {
-                let error =
-                    crate::TransportError::new(TransportErrorCode::APPLICATION_ERROR, "");
+                let error = crate::TransportError::new(TransportErrorCode::APPLICATION_ERROR, "");
                 write_transport_close(&mut w, &error);
             }
         }

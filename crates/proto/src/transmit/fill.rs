@@ -5,13 +5,13 @@ use std::time::Instant;
 use mpquic_sched::{Data, PathIndex, PathStatus};
 use smallvec::SmallVec;
 
+use crate::PathId;
 use crate::connection::{ACK_DELAY_EXPONENT, Connection};
 use crate::frame::writer::FrameWriter;
 use crate::frame::{EcnCounts, Frame, encode_ack};
 use crate::handshake::Level;
 use crate::schedule::ReinjectCursors;
 use crate::space::{PacketSpace, SentFrame, StreamRange};
-use crate::PathId;
 
 /// Writes the acknowledgement that a space owes, if it owes one: ACK without a path, PATH_ACK with.
 pub(super) fn write_ack(
@@ -90,7 +90,10 @@ impl Connection {
             || self.remote_cids.can_send()
             || self.streams.can_send_control()
             || self.datagrams.can_send()
-            || self.path_limits.as_ref().is_some_and(|limits| limits.can_send())
+            || self
+                .path_limits
+                .as_ref()
+                .is_some_and(|limits| limits.can_send())
             || self
                 .paths
                 .iter()
@@ -165,7 +168,11 @@ impl Connection {
             return;
         }
         if let Some(max) = limits.take_paths_blocked() {
-            write_small(w, &Frame::PathsBlocked(max.into()), SentFrame::PathsBlocked(max));
+            write_small(
+                w,
+                &Frame::PathsBlocked(max.into()),
+                SentFrame::PathsBlocked(max),
+            );
         }
         if w.remaining() < 16 {
             return;
@@ -190,6 +197,7 @@ impl Connection {
             Data::Next => {
                 let before = w.buf.len();
                 if self.datagrams.can_send() {
+                    self.datagrams.drop_oversized(w.capacity());
                     self.datagrams.fill(w);
                 }
                 let wrote = self.streams.fill(w, data, index);
@@ -268,4 +276,3 @@ fn status_frame(id: PathId, status: PathStatus, seq: u64) -> Frame<'static> {
         PathStatus::Backup => Frame::PathStatusBackup { path, seq },
     }
 }
-

@@ -6,11 +6,11 @@ use quinn_proto::Side;
 
 use super::fill::write_ack;
 use super::{MIN_INITIAL_DATAGRAM, PacketBuilder, SealKeys, Written};
-use crate::connection::{Connection, VERSION_1};
+use crate::PathId;
+use crate::connection::Connection;
 use crate::handshake::Level;
 use crate::ids::Transmit;
-use crate::packet::PacketType;
-use crate::PathId;
+use crate::packet::{PacketType, VERSION_1};
 
 impl Connection {
     /// Whether a level has something to send now.
@@ -38,9 +38,9 @@ impl Connection {
         }
         let path = self.paths.get(PathId::ZERO)?;
         let budget = path.network.budget();
-        let size = self.datagram_size(path).min(
-            usize::try_from(budget).unwrap_or(usize::MAX),
-        );
+        let size = self
+            .datagram_size(path)
+            .min(usize::try_from(budget).unwrap_or(usize::MAX));
         let probing = self.level_probes != [0; 2];
         let window_left = self
             .controller
@@ -57,7 +57,8 @@ impl Connection {
         let end = start + size;
         // RFC 9000 section 14.1: a client pads all datagrams with Initial packets, a server those
         // whose Initial packets are ack-eliciting. Padding all is allowed and simpler.
-        let must_pad = initial && (self.side == Side::Client || self.handshake.can_send(Level::Initial));
+        let must_pad =
+            initial && (self.side == Side::Client || self.handshake.can_send(Level::Initial));
         if must_pad && size < MIN_INITIAL_DATAGRAM {
             return None;
         }
@@ -67,7 +68,13 @@ impl Connection {
             0
         };
         if initial {
-            self.build_level(now, Level::Initial, buf, end, if handshake { 0 } else { pad_to })?;
+            self.build_level(
+                now,
+                Level::Initial,
+                buf,
+                end,
+                if handshake { 0 } else { pad_to },
+            )?;
         }
         if handshake {
             self.build_level(now, Level::Handshake, buf, end, pad_to);
@@ -157,4 +164,3 @@ impl Connection {
         Some(())
     }
 }
-

@@ -11,7 +11,8 @@ mod sent;
 
 use std::time::Instant;
 
-pub(crate) use builder::{Built, PacketBuilder, SealKeys, TAG_LEN, Written};
+pub(crate) use crate::packet::TAG_LEN;
+pub(crate) use builder::{Built, PacketBuilder, SealKeys, Written};
 pub(crate) use sent::PacketOrigin;
 
 use crate::connection::Connection;

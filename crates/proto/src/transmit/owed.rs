@@ -90,7 +90,15 @@ impl Connection {
         self.fill_ack(&mut w, now, id);
         let written = Written::from(w);
         let pad_to = start + MIN_INITIAL_DATAGRAM;
-        self.seal(now, id, builder, written, pad_to, buf, PacketOrigin::Unmarked)?;
+        self.seal(
+            now,
+            id,
+            builder,
+            written,
+            pad_to,
+            buf,
+            PacketOrigin::Unmarked,
+        )?;
         self.finish_transmit(id, None, buf.len() - start, None)
     }
 
@@ -202,7 +210,15 @@ impl Connection {
         w.mark_ack_eliciting();
         let written = Written::from(w);
         let pad_to = start + usize::from(size);
-        self.seal(now, id, builder, written, pad_to, buf, PacketOrigin::MtuProbe)?;
+        self.seal(
+            now,
+            id,
+            builder,
+            written,
+            pad_to,
+            buf,
+            PacketOrigin::MtuProbe,
+        )?;
         self.finish_transmit(id, None, buf.len() - start, None)
     }
 

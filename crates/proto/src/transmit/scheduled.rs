@@ -37,8 +37,7 @@ impl Connection {
     fn refresh_views(&mut self, now: Instant) {
         let max_ack_delay = self.peer_max_ack_delay();
         for path in self.paths.iter_mut() {
-            let usable =
-                path.network.is_validated() && self.remote_cids.active(path.id).is_some();
+            let usable = path.network.is_validated() && self.remote_cids.active(path.id).is_some();
             let facts = PathFacts {
                 usable,
                 max_ack_delay,
@@ -79,7 +78,9 @@ impl Connection {
         }
         self.refresh_views(now);
         self.refresh_queue();
-        let mut planned = self.schedule.next(now, waiting && self.nothing_in_flight())?;
+        let mut planned = self
+            .schedule
+            .next(now, waiting && self.nothing_in_flight())?;
         let id = self.paths.at(planned.path)?.id;
         let index = planned.path;
         let start = buf.len();
@@ -155,7 +156,15 @@ impl Connection {
             stream_ranges(&written.frames)
         };
         let number = builder.number;
-        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Decision(planned.number))?;
+        self.seal(
+            now,
+            id,
+            builder,
+            written,
+            0,
+            buf,
+            PacketOrigin::Decision(planned.number),
+        )?;
         if !ranges.is_empty() {
             self.plan_copies(planned, number, &ranges);
         }
@@ -208,7 +217,15 @@ impl Connection {
                 .iter()
                 .map(|range| range.end - range.start)
                 .sum::<u64>();
-            self.seal(now, id, builder, written, 0, buf, PacketOrigin::Copy(copy.decision))?;
+            self.seal(
+                now,
+                id,
+                builder,
+                written,
+                0,
+                buf,
+                PacketOrigin::Copy(copy.decision),
+            )?;
             let ecn = self.paths.get(id)?.ecn.outgoing();
             return self.finish_transmit(id, ecn, buf.len() - start, None);
         }

@@ -1,0 +1,121 @@
+//! Two connections in memory: handshake, streams, paths, closing.
+
+mod pair;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mpquic_proto::{ConnectionError, Dir, PathId, ReadError, TransportConfig, VarInt};
+use pair::{Pair, tuple};
+
+fn pair() -> Pair {
+    Pair::new(TransportConfig::default(), TransportConfig::default())
+}
+
+/// Sends `len` bytes from the client and reads them at the server.
+fn transfer(pair: &mut Pair, len: usize, limit: Duration) {
+    let data: Vec<u8> = (0..len).map(|i| (i * 31 >> 3) as u8).collect();
+    let id = pair.c().open(Dir::Bi).unwrap();
+    let mut written = 0;
+    let mut received = Vec::new();
+    let mut finished = false;
+    let expected = data.clone();
+    let done = pair.run_until(limit, |pair| {
+        while written < data.len() {
+            match pair.c().write(id, &data[written..]) {
+                Ok(n) => written += n,
+                Err(_) => break,
+            }
+            if written == data.len() {
+                pair.c().finish(id).unwrap();
+            }
+        }
+        if pair.server.connection.is_some() {
+            pair.s().accept(Dir::Bi);
+            let mut buf = [0; 65536];
+            loop {
+                match pair.s().read(id, &mut buf) {
+                    Ok(Some(n)) => received.extend_from_slice(&buf[..n]),
+                    Ok(None) => {
+                        finished = true;
+                        break;
+                    }
+                    Err(ReadError::Blocked) => break,
+                    Err(_) => break,
+                }
+            }
+        }
+        finished
+    });
+    assert!(
+        done,
+        "stuck at {} of {len}: {:?}",
+        received.len(),
+        pair.c().stats()
+    );
+    assert!(received == expected, "data differs");
+}
+
+#[test]
+fn handshake() {
+    let mut pair = pair();
+    pair.connect();
+    assert!(pair.c().is_multipath() && pair.s().is_multipath());
+}
+
+#[test]
+fn bulk_on_one_path() {
+    let mut pair = pair();
+    pair.connect();
+    transfer(&mut pair, 5_000_000, Duration::from_secs(20));
+    assert_eq!(pair.c().stats().lost_packets, 0);
+}
+
+#[test]
+fn bulk_on_two_paths() {
+    let mut pair = pair();
+    pair.connect();
+    let now = pair.now;
+    let id = pair.c().open_path(now, tuple(1)).unwrap();
+    assert_eq!(id, PathId(1));
+    assert!(pair.run_until(Duration::from_secs(2), |pair| {
+        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
+    }));
+    transfer(&mut pair, 5_000_000, Duration::from_secs(20));
+    for id in [PathId(0), PathId(1)] {
+        assert!(pair.c().path_stats(id).unwrap().sent_stream_bytes > 0);
+    }
+}
+
+#[test]
+fn bulk_with_losses() {
+    let mut pair = pair();
+    pair.connect();
+    let mut count = 0u64;
+    pair.filter = Box::new(move |_, _, _| {
+        count += 1;
+        count % 37 != 0
+    });
+    transfer(&mut pair, 2_000_000, Duration::from_secs(60));
+    assert!(pair.c().stats().lost_packets > 0);
+}
+
+#[test]
+fn close_reaches_the_peer() {
+    let mut pair = pair();
+    pair.connect();
+    let now = pair.now;
+    pair.c()
+        .close(now, VarInt::from_u32(7), Bytes::from_static(b"bye"));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| {
+        pair.c().is_drained() && pair.s().is_drained()
+    }));
+    match pair.s().lost_reason() {
+        Some(ConnectionError::ApplicationClosed(close)) => {
+            assert_eq!(close.error_code, VarInt::from_u32(7));
+            assert_eq!(&close.reason[..], b"bye");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(pair.server.endpoint.open_connections(), 0);
+}

@@ -1,0 +1,237 @@
+//! A client and a server in memory with virtual time and a fixed delay; no losses but those a test
+//! asks for.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use mpquic_proto::{
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Event,
+    FourTuple, ServerConfig, TransportConfig,
+};
+
+/// A datagram on its way.
+#[derive(Debug, Clone)]
+pub(crate) struct Flying {
+    pub(crate) at: Instant,
+    pub(crate) tuple: FourTuple,
+    pub(crate) data: Vec<u8>,
+}
+
+pub(crate) struct Side {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) connection: Option<(ConnectionHandle, Connection)>,
+    pub(crate) inbound: VecDeque<Flying>,
+    pub(crate) events: VecDeque<Event>,
+}
+
+/// What happens to a datagram: `None` drops it.
+pub(crate) type Filter = Box<dyn FnMut(bool, &FourTuple, &[u8]) -> bool>;
+
+pub(crate) struct Pair {
+    pub(crate) now: Instant,
+    pub(crate) delay: Duration,
+    pub(crate) client: Side,
+    pub(crate) server: Side,
+    /// Called with (from client, sender's tuple, datagram); false drops.
+    pub(crate) filter: Filter,
+    buf: Vec<u8>,
+}
+
+pub(crate) fn client_addr(path: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, path, 1], 5000))
+}
+
+pub(crate) fn server_addr() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 100], 4433))
+}
+
+pub(crate) fn tuple(path: u8) -> FourTuple {
+    FourTuple {
+        local: client_addr(path),
+        remote: server_addr(),
+    }
+}
+
+impl Pair {
+    pub(crate) fn new(client: TransportConfig, server: TransportConfig) -> Self {
+        let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
+        let mut server_config =
+            ServerConfig::with_single_cert(vec![cert.cert.der().clone()], key.into()).unwrap();
+        server_config.transport(Arc::new(server));
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(cert.cert.der().clone()).unwrap();
+        let mut client_config = ClientConfig::with_root_certificates(roots).unwrap();
+        client_config.transport(Arc::new(client));
+        let now = Instant::now();
+        let mut this = Self {
+            now,
+            delay: Duration::from_millis(10),
+            client: Side::new(Endpoint::new(Arc::new(EndpointConfig::new([1; 32])), None)),
+            server: Side::new(Endpoint::new(
+                Arc::new(EndpointConfig::new([2; 32])),
+                Some(Arc::new(server_config)),
+            )),
+            filter: Box::new(|_, _, _| true),
+            buf: Vec::new(),
+        };
+        let connection = this
+            .client
+            .endpoint
+            .connect(now, client_config, tuple(0), "localhost")
+            .unwrap();
+        this.client.connection = Some(connection);
+        this
+    }
+
+    pub(crate) fn c(&mut self) -> &mut Connection {
+        &mut self.client.connection.as_mut().unwrap().1
+    }
+
+    pub(crate) fn s(&mut self) -> &mut Connection {
+        &mut self.server.connection.as_mut().unwrap().1
+    }
+
+    fn flush(&mut self, from_client: bool) {
+        let (side, other) = if from_client {
+            (&mut self.client, &mut self.server)
+        } else {
+            (&mut self.server, &mut self.client)
+        };
+        let Some((handle, connection)) = &mut side.connection else {
+            return;
+        };
+        loop {
+            while let Some(event) = connection.poll_endpoint_events() {
+                side.endpoint.handle_event(*handle, event);
+            }
+            self.buf.clear();
+            let Some(transmit) = connection.poll_transmit(self.now, 10, &mut self.buf) else {
+                break;
+            };
+            assert_eq!(transmit.size, self.buf.len());
+            let segment = transmit.segment_size.unwrap_or(transmit.size);
+            for data in self.buf.chunks(segment) {
+                if (self.filter)(from_client, &transmit.network_path, data) {
+                    other.inbound.push_back(Flying {
+                        at: self.now + self.delay,
+                        tuple: FourTuple {
+                            local: transmit.network_path.remote,
+                            remote: transmit.network_path.local,
+                        },
+                        data: data.to_vec(),
+                    });
+                }
+            }
+        }
+        while let Some(event) = connection.poll() {
+            side.events.push_back(event);
+        }
+    }
+
+    fn deliver(&mut self, to_client: bool) {
+        let side = if to_client {
+            &mut self.client
+        } else {
+            &mut self.server
+        };
+        while side.inbound.front().is_some_and(|f| f.at <= self.now) {
+            let flying = side.inbound.pop_front().unwrap();
+            self.buf.clear();
+            let event = side.endpoint.handle(
+                self.now,
+                flying.tuple,
+                None,
+                BytesMut::from(&flying.data[..]),
+                &mut self.buf,
+            );
+            match event {
+                Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                    let (own, connection) = side.connection.as_mut().unwrap();
+                    assert_eq!(*own, handle);
+                    connection.handle_event(event);
+                }
+                Some(DatagramEvent::NewConnection(incoming)) => {
+                    let accepted = side
+                        .endpoint
+                        .accept(incoming, self.now, &mut self.buf, None)
+                        .map_err(|error| error.cause)
+                        .unwrap();
+                    side.connection = Some(accepted);
+                }
+                Some(DatagramEvent::Response(_)) | None => {}
+            }
+        }
+        if let Some((_, connection)) = &mut side.connection {
+            if connection.poll_timeout().is_some_and(|at| at <= self.now) {
+                connection.handle_timeout(self.now);
+            }
+        }
+    }
+
+    /// Handles everything due now, then moves to the next event; false if there is none.
+    pub(crate) fn step(&mut self) -> bool {
+        self.deliver(true);
+        self.deliver(false);
+        self.flush(true);
+        self.flush(false);
+        let next = [&mut self.client, &mut self.server]
+            .into_iter()
+            .flat_map(|side| {
+                let timeout = side.connection.as_mut().and_then(|(_, c)| c.poll_timeout());
+                [side.inbound.front().map(|f| f.at), timeout]
+            })
+            .flatten()
+            .min();
+        match next {
+            Some(next) => {
+                self.now = self.now.max(next);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Steps until `done` or `limit` of virtual time passed.
+    pub(crate) fn run_until(
+        &mut self,
+        limit: Duration,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> bool {
+        let end = self.now + limit;
+        let mut steps = 0u64;
+        while self.now < end {
+            if done(self) {
+                return true;
+            }
+            steps += 1;
+            assert!(steps < 5_000_000, "spinning at {:?}", self.now);
+            if !self.step() {
+                return done(self);
+            }
+        }
+        done(self)
+    }
+
+    pub(crate) fn connect(&mut self) {
+        let ok = self.run_until(Duration::from_secs(10), |pair| {
+            pair.c().is_handshake_confirmed() && pair.server.connection.is_some()
+        });
+        assert!(ok, "no handshake: {:?}", self.c().lost_reason());
+    }
+}
+
+impl Side {
+    fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            connection: None,
+            inbound: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+}
