@@ -125,7 +125,7 @@ mod tests {
         let t0 = Instant::now();
         let mut h = HyStart::default();
         assert_eq!(round(&mut h, t0, 50), Growth::By(1200));
-        let at = |i| t0 + Duration::from_millis(100 * i);
+        let at = |i: u64| t0 + Duration::from_millis(i * 100);
         // 50 / 8 = 6.25 ms more.
         assert_eq!(round(&mut h, at(1), 56), Growth::By(1200));
         assert_eq!(round(&mut h, at(2), 65), Growth::By(300));
@@ -142,7 +142,7 @@ mod tests {
     fn falling_delay_resumes_slow_start() {
         let t0 = Instant::now();
         let mut h = HyStart::default();
-        let at = |i| t0 + Duration::from_millis(100 * i);
+        let at = |i: u64| t0 + Duration::from_millis(i * 100);
         round(&mut h, at(0), 50);
         assert_eq!(round(&mut h, at(1), 60), Growth::By(300));
         assert_eq!(round(&mut h, at(2), 52), Growth::By(1200));

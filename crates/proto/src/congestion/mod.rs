@@ -107,10 +107,13 @@ const MAX_WINDOW: u64 = 1 << 40;
 const fn initial_window(mtu: u16) -> u64 {
     let mtu = mtu as u64;
     let limit = if 2 * mtu > 14_720 { 2 * mtu } else { 14_720 };
-    if 10 * mtu < limit { 10 * mtu } else { limit }
+    let window = if 10 * mtu < limit { 10 * mtu } else { limit };
+    if window > 0 { window } else { 1 }
 }
 
 /// kMinimumWindow (RFC 9002 section 7.2).
 const fn minimum_window(mtu: u16) -> u64 {
-    2 * mtu as u64
+    // A window of zero would divide by zero; no path has such an MTU.
+    let window = 2 * mtu as u64;
+    if window > 0 { window } else { 1 }
 }

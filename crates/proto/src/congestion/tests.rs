@@ -1,1 +1,354 @@
-//! (soon)
+//! Tests of both controllers: the RFCs' rules by hand, and no panic whatever the numbers.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MTU: u16 = 1200;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+struct Run {
+    cc: Box<dyn Controller>,
+    path: PathIndex,
+    now: Instant,
+    rtt: RttEstimator,
+}
+
+impl Run {
+    fn new(kind: CongestionControl, rtt_ms: u64) -> Self {
+        let now = Instant::now();
+        let path = PathIndex::new(3).unwrap();
+        let mut cc = kind.build();
+        cc.add_path(path, now, MTU);
+        let mut rtt = RttEstimator::new(ms(333));
+        rtt.update(now, ms(rtt_ms), Duration::ZERO);
+        Self { cc, path, now, rtt }
+    }
+
+    fn window(&self) -> u64 {
+        self.cc.window(self.path)
+    }
+
+    /// One RTT in which a full window is sent and acknowledged.
+    fn round(&mut self) {
+        let sent = self.now;
+        self.now += self.rtt.smoothed();
+        let mut left = self.window();
+        while left > 0 {
+            let bytes = left.min(u64::from(MTU));
+            self.cc
+                .on_ack(self.path, self.now, sent, bytes, false, &self.rtt);
+            left -= bytes;
+        }
+    }
+
+    fn lose(&mut self, sent: Instant, persistent: bool) {
+        self.cc
+            .on_congestion_event(self.path, self.now, sent, persistent, 1200, false);
+    }
+}
+
+const BOTH: [CongestionControl; 2] = [CongestionControl::NewReno, CongestionControl::Cubic];
+
+#[test]
+fn initial_and_minimum_window() {
+    // RFC 9002 section 7.2.
+    assert_eq!(initial_window(1200), 12_000);
+    assert_eq!(initial_window(1472), 14_720);
+    assert_eq!(initial_window(1500), 14_720);
+    assert_eq!(initial_window(9000), 18_000);
+    assert_eq!(minimum_window(1200), 2400);
+}
+
+#[test]
+fn slow_start_doubles_until_loss() {
+    for (kind, factor) in [
+        (CongestionControl::NewReno, 0.5),
+        (CongestionControl::Cubic, 0.7),
+    ] {
+        let mut run = Run::new(kind, 50);
+        assert!(run.cc.in_slow_start(run.path));
+        for i in 1..=6 {
+            run.round();
+            assert_eq!(run.window(), 12_000 << i);
+        }
+        let before = run.window();
+        run.lose(run.now, false);
+        assert_eq!(run.window(), (before as f64 * factor) as u64);
+        assert_eq!(run.cc.ssthresh(run.path), run.window());
+        assert!(!run.cc.in_slow_start(run.path));
+        // Packets sent before the event change nothing, whether lost or acknowledged.
+        let after = run.window();
+        run.lose(run.now, false);
+        let rtt = run.rtt.clone();
+        run.cc.on_ack(run.path, run.now, run.now, 1200, false, &rtt);
+        assert_eq!(run.window(), after);
+        assert_eq!(run.cc.congestion_events(run.path), 1);
+    }
+}
+
+#[test]
+fn new_reno_grows_by_one_datagram_per_window() {
+    let mut run = Run::new(CongestionControl::NewReno, 50);
+    run.round();
+    run.lose(run.now, false);
+    assert_eq!(run.window(), 12_000);
+    run.now += ms(1);
+    for i in 1..=20 {
+        run.round();
+        assert_eq!(run.window(), 12_000 + i * 1200);
+    }
+}
+
+#[test]
+fn persistent_congestion_leads_to_the_minimum_and_slow_start() {
+    for kind in BOTH {
+        let mut run = Run::new(kind, 50);
+        (0..5).for_each(|_| run.round());
+        run.lose(run.now, true);
+        assert_eq!(run.window(), 2400);
+        assert!(run.cc.in_slow_start(run.path));
+        run.round();
+        assert_eq!(run.window(), 4800);
+    }
+}
+
+#[test]
+fn an_unused_window_does_not_grow() {
+    for kind in BOTH {
+        let mut run = Run::new(kind, 50);
+        let rtt = run.rtt.clone();
+        for _ in 0..100 {
+            run.cc
+                .on_ack(run.path, run.now + ms(50), run.now, 1200, true, &rtt);
+        }
+        assert_eq!(run.window(), 12_000);
+    }
+}
+
+#[test]
+fn paths_do_not_touch_each_other() {
+    for kind in BOTH {
+        let mut run = Run::new(kind, 50);
+        let other = PathIndex::new(0).unwrap();
+        assert_eq!(run.cc.window(other), 0);
+        run.lose(run.now, false);
+        run.cc.add_path(other, run.now, 1400);
+        assert_eq!(run.cc.window(other), 14_000);
+        run.cc.on_mtu_update(other, 9000);
+        assert_eq!(run.cc.window(other), 18_000);
+        run.cc.remove_path(other);
+        run.cc
+            .on_congestion_event(other, run.now, run.now, true, 1, false);
+        assert_eq!(
+            (run.cc.window(other), run.cc.in_slow_start(other)),
+            (0, false)
+        );
+        run.cc.on_path_changed(run.path, run.now, MTU);
+        assert_eq!(
+            (run.window(), run.cc.congestion_events(run.path)),
+            (12_000, 0)
+        );
+    }
+}
+
+/// RFC 9438 section 4.2: back at the plateau after K seconds, flat there, convex beyond.
+#[test]
+fn cubic_follows_its_curve() {
+    let mut run = Run::new(CongestionControl::Cubic, 100);
+    (0..7).for_each(|_| run.round());
+    let w_max = run.window() as f64;
+    run.lose(run.now, false);
+    run.now += ms(1);
+    let start = run.now;
+    let k = ((w_max / 1200.0) * 0.3 / 0.4).cbrt();
+    let mut curve = Vec::new();
+    while (run.now - start).as_secs_f64() < 2.0 * k {
+        run.round();
+        curve.push(((run.now - start).as_secs_f64(), run.window() as f64));
+    }
+    // The epoch begins with the first acknowledgement, one RTT after the start.
+    for (t, window) in curve {
+        let expected = 0.4 * 1200.0 * (t - k).powi(3) + w_max;
+        assert!(
+            (window / expected - 1.0).abs() < 0.03,
+            "at {t}: {window} against {expected}"
+        );
+    }
+}
+
+/// RFC 9438 section 4.3: with a short RTT, growth is that of a Reno flow with alpha of 0.53.
+#[test]
+fn cubic_is_at_least_reno_friendly() {
+    let mut run = Run::new(CongestionControl::Cubic, 5);
+    (0..4).for_each(|_| run.round());
+    run.lose(run.now, false);
+    run.now += ms(1);
+    let before = run.window();
+    (0..20).for_each(|_| run.round());
+    let grown = (run.window() - before) as f64 / 1200.0;
+    assert!((grown / (20.0 * 0.529) - 1.0).abs() < 0.1, "{grown}");
+}
+
+#[test]
+fn cubic_makes_room_with_fast_convergence() {
+    let mut run = Run::new(CongestionControl::Cubic, 100);
+    (0..5).for_each(|_| run.round());
+    run.lose(run.now, false);
+    let first = run.window() as f64;
+    run.now += ms(1);
+    run.lose(run.now, false);
+    run.now += ms(1);
+    // The plateau is now below the window of the second loss: 0.85 of it.
+    let k = (first * (0.85 - 0.7) / 1200.0 / 0.4).cbrt();
+    let end = run.now + Duration::from_secs_f64(k);
+    while run.now < end {
+        run.round();
+    }
+    assert!((run.window() as f64 / (first * 0.85) - 1.0).abs() < 0.02);
+}
+
+#[test]
+fn cubic_takes_back_what_a_spurious_loss_did() {
+    let mut run = Run::new(CongestionControl::Cubic, 50);
+    (0..5).for_each(|_| run.round());
+    let before = run.window();
+    let sent = run.now;
+    run.now += ms(50);
+    run.lose(sent, false);
+    run.lose(sent, false);
+    assert!(run.window() < before);
+    run.cc.on_spurious_loss(run.path, run.now, sent, 1200);
+    assert!(run.window() < before, "half of it is still missing");
+    run.cc.on_spurious_loss(run.path, run.now, sent, 1200);
+    assert_eq!(run.window(), before);
+    assert!(run.cc.in_slow_start(run.path));
+    // A mark is no accident.
+    run.lose(run.now, false);
+    run.cc
+        .on_congestion_event(run.path, run.now, run.now, false, 0, true);
+    let reduced = run.window();
+    run.cc.on_spurious_loss(run.path, run.now, run.now, 1200);
+    assert_eq!(run.window(), reduced);
+}
+
+#[test]
+fn cubic_does_not_leap_after_idle_time() {
+    let mut run = Run::new(CongestionControl::Cubic, 100);
+    (0..5).for_each(|_| run.round());
+    run.lose(run.now, false);
+    run.now += ms(1);
+    run.round();
+    let rtt = run.rtt.clone();
+    run.cc.on_ack(run.path, run.now, run.now, 1200, true, &rtt);
+    let before = run.window();
+    run.now += Duration::from_secs(60);
+    run.round();
+    assert!(run.window() < before + before / 10);
+}
+
+/// Slow start ends on a growing queue, not on a full one.
+#[test]
+fn hystart_ends_slow_start_without_loss() {
+    for kind in BOTH {
+        let mut run = Run::new(kind, 50);
+        let mut rounds = 0;
+        while run.cc.in_slow_start(run.path) {
+            rounds += 1;
+            assert!(rounds < 20);
+            // A path of 50 ms and 2 MB/s: beyond 100 kB the queue grows.
+            let queue = run.window().saturating_sub(100_000) / 2000;
+            let sent = run.now;
+            run.now += ms(50 + queue);
+            for i in 0..run.window() / 1200 {
+                let now = run.now + Duration::from_micros(i * 500);
+                run.rtt.update(now, ms(50 + queue), Duration::ZERO);
+                let rtt = run.rtt.clone();
+                run.cc.on_ack(
+                    run.path,
+                    now,
+                    sent + Duration::from_micros(i * 500),
+                    1200,
+                    false,
+                    &rtt,
+                );
+            }
+        }
+        assert!(
+            (100_000..700_000).contains(&run.window()),
+            "{}",
+            run.window()
+        );
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Ack {
+        back: u64,
+        bytes: u64,
+        app_limited: bool,
+        rtt: u64,
+    },
+    Congestion {
+        back: u64,
+        persistent: bool,
+        bytes: u64,
+        ecn: bool,
+    },
+    Spurious {
+        back: u64,
+        bytes: u64,
+    },
+    Mtu(u16),
+    Wait(u64),
+    Change,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let number = || prop_oneof![0u64..3000, 0u64..10_000_000, any::<u64>()];
+    prop_oneof![
+        6 => (number(), number(), prop::bool::weighted(0.2), number())
+            .prop_map(|(back, bytes, app_limited, rtt)| Op::Ack { back, bytes, app_limited, rtt }),
+        2 => (number(), prop::bool::weighted(0.1), number(), any::<bool>())
+            .prop_map(|(back, persistent, bytes, ecn)| Op::Congestion { back, persistent, bytes, ecn }),
+        1 => (number(), number()).prop_map(|(back, bytes)| Op::Spurious { back, bytes }),
+        1 => (1200u16..).prop_map(Op::Mtu),
+        3 => prop_oneof![0u64..1_000_000, 0u64..1 << 50].prop_map(Op::Wait),
+        1 => Just(Op::Change),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn windows_stay_within_bounds(ops in prop::collection::vec(op(), 1..150), cubic: bool) {
+        let mut run = Run::new(BOTH[usize::from(cubic)], 50);
+        let origin = run.now;
+        let mut mtu = MTU;
+        for op in ops {
+            let before = |back: u64| origin.max(run.now.checked_sub(Duration::from_micros(back)).unwrap_or(origin));
+            match op {
+                Op::Ack { back, bytes, app_limited, rtt } => {
+                    let sent = before(back);
+                    run.rtt.update(run.now, Duration::from_micros(rtt), Duration::ZERO);
+                    run.cc.on_ack(run.path, run.now, sent, bytes, app_limited, &run.rtt);
+                }
+                Op::Congestion { back, persistent, bytes, ecn } =>
+                    run.cc.on_congestion_event(run.path, run.now, before(back), persistent, bytes, ecn),
+                Op::Spurious { back, bytes } => run.cc.on_spurious_loss(run.path, run.now, before(back), bytes),
+                Op::Mtu(new) => { mtu = new; run.cc.on_mtu_update(run.path, new); }
+                Op::Wait(us) => run.now += Duration::from_micros(us),
+                Op::Change => run.cc.on_path_changed(run.path, run.now, mtu),
+            }
+            let window = run.window();
+            prop_assert!(window >= 2 * u64::from(mtu), "{} below two of {}", window, mtu);
+            prop_assert!(window <= MAX_WINDOW);
+        }
+    }
+}

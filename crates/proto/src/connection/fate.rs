@@ -247,8 +247,12 @@ impl Connection {
             path.delivery
                 .on_acked(now, packet.time_sent, packet.size, snapshot);
         }
-        if path.mtu.on_acked(number) {
-            self.controller.on_mtu_update(index, path.mtu.current());
+        if packet.mtu_probe {
+            if path.mtu.on_probe_acked(now, number) {
+                self.controller.on_mtu_update(index, path.mtu.current());
+            }
+        } else {
+            path.mtu.on_acked(packet.size);
         }
         if packet.in_flight {
             let bytes = packet.size.into();
@@ -406,7 +410,7 @@ impl Connection {
         let index = path.index;
         for (number, packet) in lost {
             if packet.mtu_probe {
-                path.mtu.on_probe_lost(*number, now);
+                path.mtu.on_probe_lost(now, *number);
                 continue;
             }
             path.counters.lost_packets += 1;
@@ -424,7 +428,7 @@ impl Connection {
                 // RFC 9002 section 5.2.
                 path.rtt.reset_min();
             }
-            if path.mtu.on_loss_event(now, outcome.largest_size) {
+            if path.mtu.on_lost(now, outcome.largest_size) {
                 self.controller.on_mtu_update(index, path.mtu.current());
             }
         }

@@ -158,6 +158,9 @@ impl Connection {
         path.pto_count = path.pto_count.saturating_add(1);
         let index = path.index;
         let pto_count = path.pto_count;
+        if path.mtu.on_pto(now, pto_count) {
+            self.controller.on_mtu_update(index, path.mtu.current());
+        }
         let newly_suspect =
             path.suspect
                 .check(now, &path.space, &path.rtt, max_ack_delay, pto_count);

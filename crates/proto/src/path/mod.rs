@@ -86,7 +86,7 @@ impl Path {
             ecn: EcnValidator::new(config.ecn),
             delivery: DeliveryRate::default(),
             suspect: Suspect::default(),
-            mtu: MtuDiscovery::new(config.initial_mtu, config.max_mtu),
+            mtu: MtuDiscovery::new(now, config.initial_mtu, config.max_mtu),
             pto_count: 0,
             probes: 0,
             ping: false,

@@ -107,7 +107,7 @@ impl Connection {
             };
             path.space.on_sent(packet, &mut self.rng);
             if origin == PacketOrigin::MtuProbe {
-                path.mtu.on_probe_sent(number);
+                path.mtu.on_probe_sent(number, size);
             }
         }
         if let (Some(index), Some(decision)) = (index, decision) {
