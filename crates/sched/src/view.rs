@@ -63,24 +63,34 @@ impl<'a> Context<'a> {
 
     /// The same paths as [`sendable`](Self::sendable), as a set; the cheaper form.
     ///
-    /// One walk without branches on what the paths are like: which ones are full changes from
-    /// packet to packet and would be mispredicted.
+    /// One walk; which paths have room changes from packet to packet and is not branched on.
     #[inline]
     pub fn sendable_set(&self) -> PathSet {
-        // One lane of 16 bits per standing, a bit per slot; the lowest lane in use is the best.
-        const LANE: u32 = MAX_PATHS as u32;
-        let (mut open, mut ready) = (0_u64, 0_u64);
-        for (slot, path) in self.paths.iter().take(MAX_PATHS).enumerate() {
-            let bit = u64::from(path.open) << (LANE * u32::from(path.standing()) + slot as u32);
-            open |= bit;
-            ready |= bit * u64::from(path.can_send);
+        let paths = &self.paths[..self.paths.len().min(MAX_PATHS)];
+        let (mut open, mut ready) = (0_u32, 0_u32);
+        // From the highest slot down: each bit is shifted in from below.
+        for path in paths.iter().rev() {
+            let best = path.open & (path.standing() == 0);
+            open = open << 1 | u32::from(best);
+            ready = ready << 1 | u32::from(best & path.can_send);
         }
-        if ready == 0 {
-            return PathSet::EMPTY;
+        if open != 0 {
+            return PathSet::from_bits(ready as u16);
         }
-        // `ready` lies within `open`, so there is a lowest bit.
-        let lane = open.trailing_zeros() / LANE;
-        PathSet::from_bits((ready >> (LANE * lane)) as u16)
+        self.sendable_without_best()
+    }
+
+    /// [`sendable_set`](Self::sendable_set) where no open path is both available and healthy.
+    #[cold]
+    fn sendable_without_best(&self) -> PathSet {
+        let best = self.open().map(PathView::standing).min();
+        let mut set = PathSet::EMPTY;
+        for path in self.open() {
+            if path.can_send && Some(path.standing()) == best {
+                set.insert(path.index);
+            }
+        }
+        set
     }
 }
 

@@ -1,0 +1,95 @@
+//! What a scheduling decision costs, and what feeding a scheduler one acknowledged packet costs.
+//!
+//! The views are made before the clock starts: what refreshing them costs is the transport's.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use mpquic_sched::{Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler};
+use serde_json::Value;
+
+const SCHEDULERS: [&str; 3] = ["floor", "minrtt", "roundrobin"];
+
+/// Open paths with different RTTs; every fourth one is full, as under load.
+fn views(count: usize) -> Vec<PathView> {
+    let view = |slot: usize| {
+        let mut view = PathView::closed(PathIndex::new(slot).expect("below MAX_PATHS"));
+        view.id = slot as u32;
+        view.open = true;
+        view.can_send = slot % 4 != 2;
+        view.smoothed_rtt = Duration::from_micros(80_000 - 7_000 * slot as u64);
+        view.cwnd = 100_000;
+        view.in_flight = 50_000;
+        view
+    };
+    (0..count).map(view).collect()
+}
+
+/// Looks at nothing: what asking costs by itself.
+struct Floor(PathIndex);
+
+impl Scheduler for Floor {
+    fn decide(&mut self, _cx: &Context<'_>) -> Decision {
+        Decision::send(self.0)
+    }
+}
+
+fn scheduler(name: &str) -> Box<dyn Scheduler> {
+    if name == "floor" {
+        return Box::new(Floor(views(1)[0].index));
+    }
+    Registry::new()
+        .build(name, &Value::Null)
+        .expect("a built-in scheduler with its default configuration")
+}
+
+fn decide(c: &mut Criterion) {
+    let now = Instant::now();
+    let mut queue = QueueView::default();
+    queue.unsent = 1_000_000;
+    for name in SCHEDULERS {
+        let mut group = c.benchmark_group(format!("scheduler/{name}"));
+        for count in [2, 8] {
+            let paths = views(count);
+            let mut scheduler = scheduler(name);
+            let mut number = 0;
+            group.bench_function(format!("{count}paths"), |b| {
+                b.iter(|| {
+                    number += 1;
+                    let cx = Context::new(now, black_box(&paths), black_box(&queue), number);
+                    // Taken apart as a transport does; moving the whole answer into a black box
+                    // would cost more than making it.
+                    match scheduler.decide(&cx) {
+                        Decision::Send { path, .. } => path.get(),
+                        Decision::Wait { .. } => usize::MAX,
+                    }
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+fn feedback(c: &mut Criterion) {
+    let sent = Instant::now();
+    let now = sent + Duration::from_millis(20);
+    for name in SCHEDULERS {
+        let mut scheduler = scheduler(name);
+        let slots = [0, 1].map(|slot| PathIndex::new(slot).expect("below MAX_PATHS"));
+        let mut number = 0_u64;
+        c.benchmark_group(format!("scheduler/{name}"))
+            .bench_function("acked", |b| {
+                b.iter(|| {
+                    number += 1;
+                    let path = slots[number as usize % 2];
+                    let rtt = Some(Duration::from_millis(20));
+                    let acked = Acked::new(path, now, sent, 1452, rtt, Some(number), 1400);
+                    scheduler.on_acked(black_box(&acked));
+                });
+            });
+    }
+}
+
+criterion_group!(benches, decide, feedback);
+criterion_main!(benches);
