@@ -1,1 +1,31 @@
-//! Simulator.
+//! Deterministic network simulator for mpquic: virtual time, modelled links, real protocol endpoints; and the same link model under real sockets.
+#![forbid(unsafe_code)]
+
+mod app;
+mod builder;
+pub mod content;
+mod error;
+mod event_queue;
+mod fabric;
+pub mod identity;
+mod link;
+mod network;
+mod observe;
+mod peer;
+mod relay;
+mod script;
+mod trace;
+mod transfer;
+
+pub use app::{App, AppContext, Idle};
+pub use builder::NetworkBuilder;
+pub use error::{AppError, SimError};
+pub use link::{
+    Exit, Fate, Link, LinkConfig, LinkConfigError, LinkStats, Loss, Outage, QueueLimit, flip_bit,
+};
+pub use network::{Network, Report};
+pub use observe::{ByteSeries, StallTracker, StepView};
+pub use relay::{Relay, RelayStats};
+pub use script::Action;
+pub use trace::{DatagramInfo, DatagramStep, Delivery, TraceRecord};
+pub use transfer::{Job, TransferClient, TransferServer};

@@ -1,0 +1,151 @@
+//! Why a simulation could not be set up, or ended badly.
+
+use std::time::Duration;
+
+use mpquic_proto::{ConfigError, ConnectError, ConnectionError, PathError, Side, StreamId, VarInt};
+use thiserror::Error;
+
+use crate::link::LinkConfigError;
+
+/// Why a simulation could not be set up, or ended badly.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// A link cannot be.
+    #[error("path {path}: {source}")]
+    Link {
+        /// Its path.
+        path: usize,
+        /// Why.
+        source: LinkConfigError,
+    },
+    /// No path was given.
+    #[error("a network needs at least one path")]
+    NoPath,
+    /// A path, client or server address with this number is not there, or there twice.
+    #[error("there is no {what} {number}, or it was given twice")]
+    Address {
+        /// What it would be.
+        what: &'static str,
+        /// Its number.
+        number: usize,
+    },
+    /// The TLS settings were refused.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The transport's settings were refused.
+    #[error("configuration: {0}")]
+    Config(#[from] ConfigError),
+    /// The client could not start.
+    #[error("connect: {0}")]
+    Connect(#[from] ConnectError),
+    /// The applications were not done at the time limit.
+    #[error("not done at {limit:?}: {delivered} bytes delivered, the last at {last_delivery:?}")]
+    TimeLimit {
+        /// The limit.
+        limit: Duration,
+        /// Bytes that both applications have read.
+        delivered: u64,
+        /// When either application read bytes last.
+        last_delivery: Option<Duration>,
+    },
+    /// Nothing is under way, no timer is set, and the applications are not done.
+    #[error("stuck at {at:?}: nothing is under way and no timer is set")]
+    Stuck {
+        /// When.
+        at: Duration,
+    },
+    /// Virtual time does not go on: endless work at one instant.
+    #[error("time stands still at {at:?}: endless work at one instant")]
+    Livelock {
+        /// When.
+        at: Duration,
+    },
+    /// The connection ended before the applications were done.
+    #[error("{side:?}'s connection lost at {at:?}: {reason}")]
+    ConnectionLost {
+        /// Which side noticed.
+        side: Side,
+        /// When.
+        at: Duration,
+        /// Why.
+        reason: ConnectionError,
+    },
+    /// An application found fault with what it was given.
+    #[error("{side:?}'s application at {at:?}: {source}")]
+    Integrity {
+        /// Which application.
+        side: Side,
+        /// When.
+        at: Duration,
+        /// The fault.
+        source: AppError,
+    },
+    /// A step hook found an invariant broken.
+    #[error("invariant broken at {at:?}: {message}")]
+    Invariant {
+        /// When.
+        at: Duration,
+        /// The hook's words.
+        message: String,
+    },
+    /// A scripted action was refused.
+    #[error("action \"{action}\" at {at:?}: {source}")]
+    Action {
+        /// When.
+        at: Duration,
+        /// What.
+        action: &'static str,
+        /// Why.
+        source: PathError,
+    },
+}
+
+/// What an application found wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AppError {
+    /// A byte differs from what was sent.
+    #[error("{stream}: wrong byte at {offset}")]
+    Mismatch {
+        /// The stream.
+        stream: StreamId,
+        /// Of the content.
+        offset: u64,
+    },
+    /// More or fewer bytes than announced.
+    #[error("{stream}: {got} bytes where {expected} were announced")]
+    Length {
+        /// The stream.
+        stream: StreamId,
+        /// Announced.
+        expected: u64,
+        /// Received so far.
+        got: u64,
+    },
+    /// The peer gave the stream up.
+    #[error("{stream}: given up by the peer with code {code}")]
+    GivenUp {
+        /// The stream.
+        stream: StreamId,
+        /// The peer's code.
+        code: VarInt,
+    },
+    /// The transport says that a stream in use is closed.
+    #[error("{stream}: closed while in use")]
+    Closed {
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The peer's application does not keep to the protocol.
+    #[error("{stream}: {message}")]
+    Protocol {
+        /// The stream.
+        stream: StreamId,
+        /// What is wrong.
+        message: String,
+    },
+    /// Anything else.
+    #[error("{0}")]
+    Other(String),
+}

@@ -1,0 +1,128 @@
+//! Meters over a run: stalls of the application, bytes per path over time; they watch, and change nothing.
+
+use std::time::Duration;
+
+use mpquic_proto::Connection;
+
+/// The longest time without newly delivered in-order bytes, from the first delivery on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StallTracker {
+    last: Option<Duration>,
+    longest: Duration,
+    longest_from: Duration,
+}
+
+impl StallTracker {
+    pub(crate) const fn new() -> Self {
+        Self {
+            last: None,
+            longest: Duration::ZERO,
+            longest_from: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn on_delivery(&mut self, now: Duration) {
+        let (longest, from) = self.longest(now);
+        self.longest = longest;
+        self.longest_from = from;
+        self.last = Some(now);
+    }
+
+    /// The longest stall, the one that lasts at `now` included, and when it began.
+    pub fn longest(&self, now: Duration) -> (Duration, Duration) {
+        match self.last {
+            Some(last) if now.saturating_sub(last) > self.longest => (now - last, last),
+            _ => (self.longest, self.longest_from),
+        }
+    }
+
+    /// When bytes were delivered last.
+    pub const fn last_delivery(&self) -> Option<Duration> {
+        self.last
+    }
+}
+
+/// Bytes that arrived over each path, per interval of time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByteSeries {
+    interval: Duration,
+    paths: Vec<Vec<u64>>,
+}
+
+impl ByteSeries {
+    pub(crate) fn new(interval: Duration, paths: usize) -> Self {
+        Self {
+            interval: interval.max(Duration::from_micros(1)),
+            paths: vec![Vec::new(); paths],
+        }
+    }
+
+    pub(crate) fn add(&mut self, path: usize, at: Duration, bytes: u64) {
+        let slot = at.as_nanos() / self.interval.as_nanos();
+        let (Some(series), Ok(slot)) = (self.paths.get_mut(path), usize::try_from(slot)) else {
+            return;
+        };
+        if series.len() <= slot {
+            series.resize(slot + 1, 0);
+        }
+        series[slot] += bytes;
+    }
+
+    /// The length of an interval.
+    pub const fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Bytes per interval of one path, up to the last one in which any arrived.
+    pub fn path(&self, path: usize) -> &[u64] {
+        self.paths.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// All bytes of one path.
+    pub fn total(&self, path: usize) -> u64 {
+        self.path(path).iter().sum()
+    }
+}
+
+/// What a step hook sees: both connections, between two events.
+pub struct StepView<'a> {
+    /// The time.
+    pub now: Duration,
+    /// The client's connection.
+    pub client: Option<&'a Connection>,
+    /// The server's connection, once it has accepted one.
+    pub server: Option<&'a Connection>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn stalls_are_measured_between_deliveries() {
+        let mut stalls = StallTracker::default();
+        assert_eq!(stalls.longest(ms(1000)), (ms(0), ms(0)));
+        for at in [500, 510, 600, 620] {
+            stalls.on_delivery(ms(at));
+        }
+        assert_eq!(stalls.longest(ms(630)), (ms(90), ms(510)));
+        assert_eq!(stalls.longest(ms(800)), (ms(180), ms(620)));
+        assert_eq!(stalls.last_delivery(), Some(ms(620)));
+    }
+
+    #[test]
+    fn bytes_fall_into_intervals() {
+        let mut series = ByteSeries::new(ms(100), 2);
+        series.add(0, ms(0), 10);
+        series.add(0, ms(99), 5);
+        series.add(0, ms(250), 1);
+        series.add(7, ms(0), 1);
+        assert_eq!(series.path(0), [15, 0, 1]);
+        assert_eq!(series.total(0), 16);
+        assert!(series.path(1).is_empty() && series.path(9).is_empty());
+    }
+}

@@ -1,0 +1,285 @@
+//! One endpoint with its connection and application: drives them in the order that the protocol asks for. Knows no links.
+
+use std::time::{Duration, Instant};
+
+use mpquic_proto::{
+    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, Event, FourTuple,
+    PathError, PathEvent, Side,
+};
+
+use crate::app::{App, AppContext, Ledger};
+use crate::fabric::{Arrived, Fabric};
+use crate::{AppError, SimError};
+
+/// How much work one call of [`Peer::drive`] may do: far beyond any congestion window, so that only
+/// a loop without end reaches it.
+const MAX_WORK: usize = 1_000_000;
+
+/// A moment, in the simulation's and in the protocol's terms.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) now: Duration,
+    pub(crate) instant: Instant,
+}
+
+pub(crate) struct Peer {
+    pub(crate) side: Side,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) connection: Option<(ConnectionHandle, Connection)>,
+    pub(crate) app: Box<dyn App>,
+    pub(crate) ledger: Ledger,
+    /// When the connection wants [`Connection::handle_timeout`].
+    timer: Option<Duration>,
+    pub(crate) connected: Option<Duration>,
+    pub(crate) confirmed: Option<Duration>,
+    pub(crate) lost: Option<(Duration, ConnectionError)>,
+    pub(crate) path_events: Vec<(Duration, PathEvent)>,
+    /// Paths that the client is to open as soon as the protocol lets it.
+    pub(crate) wanted_paths: Vec<FourTuple>,
+    /// Datagrams that no connection took, and connections that could not be accepted.
+    pub(crate) refused: u64,
+    max_datagrams: usize,
+    buffer: Vec<u8>,
+}
+
+impl Peer {
+    pub(crate) fn new(
+        side: Side,
+        endpoint: Endpoint,
+        app: Box<dyn App>,
+        max_datagrams: usize,
+    ) -> Self {
+        Self {
+            side,
+            endpoint,
+            connection: None,
+            app,
+            ledger: Ledger::new(side),
+            timer: None,
+            connected: None,
+            confirmed: None,
+            lost: None,
+            path_events: Vec::new(),
+            wanted_paths: Vec::new(),
+            refused: 0,
+            max_datagrams: max_datagrams.max(1),
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(crate) fn connection(&self) -> Option<&Connection> {
+        self.connection.as_ref().map(|(_, connection)| connection)
+    }
+
+    pub(crate) fn connection_mut(&mut self) -> Option<&mut Connection> {
+        self.connection.as_mut().map(|(_, connection)| connection)
+    }
+
+    /// When this side wants to be woken whatever arrives.
+    pub(crate) fn next_time(&self) -> Option<Duration> {
+        self.connection.as_ref()?;
+        match (self.timer, self.app.next_wakeup()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Takes in one datagram; what it leads to waits for [`drive`](Self::drive).
+    pub(crate) fn receive(&mut self, at: Moment, datagram: Arrived, fabric: &mut Fabric) {
+        self.buffer.clear();
+        let event = self.endpoint.handle(
+            at.instant,
+            datagram.network_path,
+            datagram.ecn,
+            datagram.bytes,
+            &mut self.buffer,
+        );
+        match event {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => match &mut self.connection {
+                Some((ours, connection)) if *ours == handle => connection.handle_event(event),
+                _ => self.refused += 1,
+            },
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.buffer.clear();
+                if self.connection.is_some() {
+                    let answer = self.endpoint.refuse(incoming, &mut self.buffer);
+                    fabric.send(at.now, self.side, &answer, &self.buffer);
+                    self.refused += 1;
+                    return;
+                }
+                let accepted = self
+                    .endpoint
+                    .accept(incoming, at.instant, &mut self.buffer, None);
+                match accepted {
+                    Ok(connection) => self.connection = Some(connection),
+                    Err(error) => {
+                        self.refused += 1;
+                        if let Some(answer) = error.response {
+                            fabric.send(at.now, self.side, &answer, &self.buffer);
+                        }
+                    }
+                }
+            }
+            Some(DatagramEvent::Response(answer)) => {
+                fabric.send(at.now, self.side, &answer, &self.buffer);
+            }
+            None => {}
+        }
+    }
+
+    /// Fires what is due: the connection's timers and the application's.
+    pub(crate) fn handle_timeouts(&mut self, at: Moment) -> Result<(), SimError> {
+        if self.timer.is_some_and(|timer| timer <= at.now)
+            && let Some((_, connection)) = &mut self.connection
+        {
+            connection.handle_timeout(at.instant);
+        }
+        if self
+            .app
+            .next_wakeup()
+            .is_some_and(|wakeup| wakeup <= at.now)
+        {
+            self.with_app(at, |app, cx| app.on_wakeup(cx))?;
+        }
+        Ok(())
+    }
+
+    /// Lets connection and application work until neither has more to do at this instant.
+    pub(crate) fn drive(
+        &mut self,
+        at: Moment,
+        origin: Instant,
+        fabric: &mut Fabric,
+    ) -> Result<(), SimError> {
+        let mut work = 0;
+        let mut more = self.connection.is_some();
+        while more {
+            more = false;
+            // The application first: what it writes goes out with what the protocol sends.
+            while let Some(event) = self.poll(at) {
+                work += 1;
+                more = true;
+                self.on_event(at, &event)?;
+                if work > MAX_WORK {
+                    return Err(SimError::Livelock { at: at.now });
+                }
+            }
+            while self.transmit(at, fabric) {
+                work += 1;
+                more = true;
+                if work > MAX_WORK {
+                    return Err(SimError::Livelock { at: at.now });
+                }
+            }
+        }
+        for delivery in self.ledger.pending.drain(..) {
+            fabric.trace.delivery(&delivery);
+        }
+        self.timer = self
+            .connection
+            .as_mut()
+            .and_then(|(_, connection)| connection.poll_timeout())
+            // Before the origin, or long ago: due at once.
+            .map(|timer| timer.saturating_duration_since(origin));
+        Ok(())
+    }
+
+    fn poll(&mut self, at: Moment) -> Option<Event> {
+        self.drain_endpoint_events();
+        let event = self.connection.as_mut()?.1.poll()?;
+        match &event {
+            Event::Connected => self.connected = Some(at.now),
+            Event::HandshakeConfirmed => self.confirmed = Some(at.now),
+            Event::ConnectionLost { reason } => self.lost = Some((at.now, reason.clone())),
+            Event::Path(event) => self.path_events.push((at.now, *event)),
+            _ => {}
+        }
+        Some(event)
+    }
+
+    fn on_event(&mut self, at: Moment, event: &Event) -> Result<(), SimError> {
+        if matches!(
+            event,
+            Event::HandshakeConfirmed | Event::Path(PathEvent::Available { .. })
+        ) {
+            self.open_wanted_paths(at)?;
+        }
+        self.with_app(at, |app, cx| app.on_event(cx, event))
+    }
+
+    /// Opens what it may; the rest waits for the next `Available`.
+    fn open_wanted_paths(&mut self, at: Moment) -> Result<(), SimError> {
+        let Some((_, connection)) = &mut self.connection else {
+            return Ok(());
+        };
+        while let Some(path) = self.wanted_paths.first() {
+            match connection.open_path(at.instant, *path) {
+                Ok(_) => {
+                    self.wanted_paths.remove(0);
+                }
+                Err(
+                    PathError::HandshakeIncomplete
+                    | PathError::NoCidAvailable { .. }
+                    | PathError::NoPathIdLeft { .. },
+                ) => break,
+                Err(source) => {
+                    return Err(SimError::Action {
+                        at: at.now,
+                        action: "open all paths",
+                        source,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn with_app(
+        &mut self,
+        at: Moment,
+        f: impl FnOnce(&mut dyn App, &mut AppContext<'_>) -> Result<(), AppError>,
+    ) -> Result<(), SimError> {
+        let Some((_, connection)) = &mut self.connection else {
+            return Ok(());
+        };
+        let mut cx = AppContext {
+            connection,
+            now: at.now,
+            instant: at.instant,
+            ledger: &mut self.ledger,
+        };
+        f(self.app.as_mut(), &mut cx).map_err(|source| SimError::Integrity {
+            side: self.side,
+            at: at.now,
+            source,
+        })
+    }
+
+    /// Sends one batch; `false` if there was none.
+    fn transmit(&mut self, at: Moment, fabric: &mut Fabric) -> bool {
+        self.drain_endpoint_events();
+        let Some((_, connection)) = &mut self.connection else {
+            return false;
+        };
+        self.buffer.clear();
+        let transmit = connection.poll_transmit(at.instant, self.max_datagrams, &mut self.buffer);
+        // The datagram may carry connection IDs issued just now: the endpoint must know them
+        // before the peer can use them.
+        self.drain_endpoint_events();
+        match transmit {
+            Some(transmit) => {
+                fabric.send(at.now, self.side, &transmit, &self.buffer);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn drain_endpoint_events(&mut self) {
+        if let Some((handle, connection)) = &mut self.connection {
+            while let Some(event) = connection.poll_endpoint_events() {
+                self.endpoint.handle_event(*handle, event);
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What happened to each datagram and each delivered byte, folded into one hash: equal hashes, equal runs. Holds no payload.
+
+use std::hash::Hasher as _;
+use std::time::Duration;
+
+use mpquic_proto::{Side, StreamId};
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+
+use crate::link::{Fate, Loss, nanos};
+
+/// Something that happened to a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramInfo {
+    /// When.
+    pub at: Duration,
+    /// When it was sent.
+    pub sent: Duration,
+    /// Who sent it.
+    pub from: Side,
+    /// The link's number in the order of [`NetworkBuilder::path`](crate::NetworkBuilder::path);
+    /// `None` if no link joins its addresses.
+    pub path: Option<usize>,
+    /// UDP payload bytes.
+    pub size: usize,
+    /// What happened.
+    pub what: DatagramStep,
+}
+
+/// What happened to a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatagramStep {
+    /// It entered its link.
+    Sent,
+    /// It left its link, or was lost at its entrance.
+    Left(Fate),
+    /// No link joins its addresses.
+    NoRoute,
+}
+
+/// The application took bytes of a stream, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// When.
+    pub at: Duration,
+    /// Whose application.
+    pub side: Side,
+    /// The stream.
+    pub stream: StreamId,
+    /// Of the first byte.
+    pub offset: u64,
+    /// How many bytes; 0 is the end of the stream.
+    pub len: usize,
+}
+
+/// One line of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TraceRecord {
+    /// Of a datagram.
+    Datagram(DatagramInfo),
+    /// Of the application.
+    Delivery(Delivery),
+}
+
+/// Folds what happens into a hash, and keeps the records if asked to.
+///
+/// Not the bytes on the wire: TLS draws its randomness from the system, so that ciphertext differs
+/// between runs of one seed while times, sizes and fates do not.
+pub(crate) struct Trace {
+    hasher: SipHasher13,
+    records: Option<Vec<TraceRecord>>,
+}
+
+impl Trace {
+    pub(crate) fn new(keep_records: bool) -> Self {
+        Self {
+            // A fixed key: the hash identifies a run, it defends nothing.
+            hasher: SipHasher13::new_with_keys(0x6d70_7175_6963, 0x7369_6d75_6c61_746f),
+            records: keep_records.then(Vec::new),
+        }
+    }
+
+    pub(crate) fn datagram(&mut self, info: &DatagramInfo) {
+        let (kind, bit) = match info.what {
+            DatagramStep::Sent => (0, 0),
+            DatagramStep::Left(Fate::Delivered) => (1, 0),
+            DatagramStep::Left(Fate::Duplicate) => (2, 0),
+            DatagramStep::Left(Fate::Corrupted { bit }) => (3, bit),
+            DatagramStep::Left(Fate::Lost(Loss::Queue)) => (4, 0),
+            DatagramStep::Left(Fate::Lost(Loss::Random)) => (5, 0),
+            DatagramStep::Left(Fate::Lost(Loss::Outage)) => (6, 0),
+            DatagramStep::NoRoute => (7, 0),
+        };
+        self.fold([
+            1,
+            nanos(info.at),
+            side_number(info.from),
+            info.path.map_or(u64::MAX, |path| path as u64),
+            info.size as u64,
+            kind,
+            bit,
+        ]);
+        if let Some(records) = &mut self.records {
+            records.push(TraceRecord::Datagram(*info));
+        }
+    }
+
+    pub(crate) fn delivery(&mut self, delivery: &Delivery) {
+        self.fold([
+            2,
+            nanos(delivery.at),
+            side_number(delivery.side),
+            delivery.stream.into(),
+            delivery.offset,
+            delivery.len as u64,
+            0,
+        ]);
+        if let Some(records) = &mut self.records {
+            records.push(TraceRecord::Delivery(*delivery));
+        }
+    }
+
+    pub(crate) fn hash(&self) -> u128 {
+        self.hasher.finish128().as_u128()
+    }
+
+    pub(crate) fn records(&self) -> &[TraceRecord] {
+        self.records.as_deref().unwrap_or_default()
+    }
+
+    fn fold(&mut self, words: [u64; 7]) {
+        for word in words {
+            self.hasher.write(&word.to_le_bytes());
+        }
+    }
+}
+
+const fn side_number(side: Side) -> u64 {
+    match side {
+        Side::Client => 0,
+        Side::Server => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_counts() {
+        let base = DatagramInfo {
+            at: Duration::from_millis(5),
+            sent: Duration::ZERO,
+            from: Side::Client,
+            path: Some(0),
+            size: 1200,
+            what: DatagramStep::Sent,
+        };
+        let hash = |infos: &[DatagramInfo]| {
+            let mut trace = Trace::new(true);
+            infos.iter().for_each(|info| trace.datagram(info));
+            assert_eq!(trace.records().len(), infos.len());
+            trace.hash()
+        };
+        let lost = DatagramStep::Left(Fate::Lost(Loss::Queue));
+        let variants = [
+            base,
+            DatagramInfo {
+                at: Duration::from_millis(6),
+                ..base
+            },
+            DatagramInfo {
+                from: Side::Server,
+                ..base
+            },
+            DatagramInfo {
+                path: Some(1),
+                ..base
+            },
+            DatagramInfo { path: None, ..base },
+            DatagramInfo { size: 1201, ..base },
+            DatagramInfo { what: lost, ..base },
+        ];
+        let mut hashes: Vec<_> = variants.iter().map(|info| hash(&[*info])).collect();
+        assert_eq!(hash(&[base]), hashes[0]);
+        hashes.push(hash(&[base, base]));
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), variants.len() + 1);
+    }
+}

@@ -1,0 +1,624 @@
+//! Ready-made applications: download, upload and echo of checked content, any number at once.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mpquic_proto::{Dir, Event, FinishError, ReadError, StreamEvent, StreamId, VarInt, WriteError};
+
+use crate::app::{App, AppContext};
+use crate::{AppError, content};
+
+/// How much is written or read at a time.
+const CHUNK: usize = 16 * 1024;
+/// The most that an echo holds back before it stops reading.
+const ECHO_BUFFER: usize = 64 * 1024;
+/// The longest request line.
+const MAX_REQUEST: usize = 64;
+/// The server's answer to a complete and correct upload.
+const UPLOAD_DONE: &[u8] = b"OK";
+
+/// What a client asks for: content of so many bytes, made from a seed, on a stream of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Job {
+    /// The server sends, the client checks.
+    Download {
+        /// How many.
+        bytes: u64,
+        /// Of the content.
+        seed: u64,
+    },
+    /// The client sends, the server checks.
+    Upload {
+        /// How many.
+        bytes: u64,
+        /// Of the content.
+        seed: u64,
+    },
+    /// The client sends, the server returns it, the client checks.
+    Echo {
+        /// How many.
+        bytes: u64,
+        /// Of the content.
+        seed: u64,
+    },
+}
+
+impl Job {
+    const fn parts(self) -> (&'static str, u64, u64) {
+        match self {
+            Self::Download { bytes, seed } => ("GET", bytes, seed),
+            Self::Upload { bytes, seed } => ("PUT", bytes, seed),
+            Self::Echo { bytes, seed } => ("ECHO", bytes, seed),
+        }
+    }
+
+    fn request(self) -> Vec<u8> {
+        let (verb, bytes, seed) = self.parts();
+        format!("{verb} {bytes} {seed}\n").into_bytes()
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(line).ok()?.split(' ');
+        let (verb, bytes, seed) = (words.next()?, words.next()?, words.next()?);
+        let (bytes, seed) = (bytes.parse().ok()?, seed.parse().ok()?);
+        match (verb, words.next()) {
+            ("GET", None) => Some(Self::Download { bytes, seed }),
+            ("PUT", None) => Some(Self::Upload { bytes, seed }),
+            ("ECHO", None) => Some(Self::Echo { bytes, seed }),
+            _ => None,
+        }
+    }
+}
+
+/// Checks received content and its length.
+#[derive(Debug, Clone, Copy)]
+struct Check {
+    seed: u64,
+    bytes: u64,
+    received: u64,
+}
+
+impl Check {
+    const fn new(bytes: u64, seed: u64) -> Self {
+        Self {
+            seed,
+            bytes,
+            received: 0,
+        }
+    }
+
+    fn take(&mut self, stream: StreamId, data: &[u8]) -> Result<(), AppError> {
+        content::verify(self.seed, self.received, data)
+            .map_err(|offset| AppError::Mismatch { stream, offset })?;
+        self.received += data.len() as u64;
+        if self.received > self.bytes {
+            return Err(self.wrong_length(stream));
+        }
+        Ok(())
+    }
+
+    const fn end(&self, stream: StreamId) -> Result<(), AppError> {
+        if self.received == self.bytes {
+            Ok(())
+        } else {
+            Err(self.wrong_length(stream))
+        }
+    }
+
+    const fn wrong_length(&self, stream: StreamId) -> AppError {
+        AppError::Length {
+            stream,
+            expected: self.bytes,
+            got: self.received,
+        }
+    }
+}
+
+/// Writes content until it is all written (`true`) or the transport takes no more.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    seed: u64,
+    bytes: u64,
+    written: u64,
+}
+
+impl Source {
+    const fn new(bytes: u64, seed: u64) -> Self {
+        Self {
+            seed,
+            bytes,
+            written: 0,
+        }
+    }
+
+    fn pump(&mut self, cx: &mut AppContext<'_>, stream: StreamId) -> Result<bool, AppError> {
+        let mut buffer = [0; CHUNK];
+        while self.written < self.bytes {
+            let len = (self.bytes - self.written).min(CHUNK as u64) as usize;
+            content::fill(self.seed, self.written, &mut buffer[..len]);
+            let taken = write(cx, stream, &buffer[..len])?;
+            if taken == 0 {
+                return Ok(false);
+            }
+            self.written += taken as u64;
+        }
+        Ok(true)
+    }
+}
+
+/// Bytes taken, 0 if blocked.
+fn write(cx: &mut AppContext<'_>, stream: StreamId, data: &[u8]) -> Result<usize, AppError> {
+    match cx.connection.write(stream, data) {
+        Ok(taken) => Ok(taken),
+        Err(WriteError::Blocked) => Ok(0),
+        Err(WriteError::Stopped(code)) => Err(AppError::GivenUp { stream, code }),
+        Err(WriteError::ClosedStream) => Err(AppError::Closed { stream }),
+    }
+}
+
+/// Writes the front of a small buffer; `true` if all is written.
+fn write_all(
+    cx: &mut AppContext<'_>,
+    stream: StreamId,
+    data: &mut Vec<u8>,
+) -> Result<bool, AppError> {
+    while !data.is_empty() {
+        let taken = write(cx, stream, data)?;
+        if taken == 0 {
+            return Ok(false);
+        }
+        data.drain(..taken);
+    }
+    Ok(true)
+}
+
+fn finish(cx: &mut AppContext<'_>, stream: StreamId) -> Result<(), AppError> {
+    cx.connection.finish(stream).map_err(|error| match error {
+        FinishError::Stopped(code) => AppError::GivenUp { stream, code },
+        FinishError::ClosedStream => AppError::Closed { stream },
+    })
+}
+
+/// What a read gave.
+enum Read {
+    Data(Bytes),
+    End,
+    Blocked,
+}
+
+fn read(cx: &mut AppContext<'_>, stream: StreamId) -> Result<Read, AppError> {
+    match cx.read(stream, CHUNK) {
+        Ok(Some(data)) => Ok(Read::Data(data)),
+        Ok(None) => Ok(Read::End),
+        Err(ReadError::Blocked) => Ok(Read::Blocked),
+        Err(ReadError::Reset(code)) => Err(AppError::GivenUp { stream, code }),
+        Err(ReadError::ClosedStream) => Err(AppError::Closed { stream }),
+    }
+}
+
+/// A job under way on the client.
+#[derive(Debug)]
+struct ClientStream {
+    number: usize,
+    request: Vec<u8>,
+    source: Source,
+    sent: bool,
+    check: Check,
+    /// Uploads only: the answer so far.
+    answer: Option<Vec<u8>>,
+}
+
+impl ClientStream {
+    fn new(number: usize, job: Job) -> Self {
+        let (_, bytes, seed) = job.parts();
+        let (sends, receives) = match job {
+            Job::Download { .. } => (0, bytes),
+            Job::Upload { .. } => (bytes, 0),
+            Job::Echo { .. } => (bytes, bytes),
+        };
+        Self {
+            number,
+            request: job.request(),
+            source: Source::new(sends, seed),
+            sent: false,
+            check: Check::new(receives, seed),
+            answer: matches!(job, Job::Upload { .. }).then(Vec::new),
+        }
+    }
+
+    fn write(&mut self, cx: &mut AppContext<'_>, stream: StreamId) -> Result<(), AppError> {
+        if !self.sent
+            && write_all(cx, stream, &mut self.request)?
+            && self.source.pump(cx, stream)?
+        {
+            finish(cx, stream)?;
+            self.sent = true;
+        }
+        Ok(())
+    }
+
+    /// `true` at the end, all correct.
+    fn read(&mut self, cx: &mut AppContext<'_>, stream: StreamId) -> Result<bool, AppError> {
+        loop {
+            match (read(cx, stream)?, &mut self.answer) {
+                (Read::Blocked, _) => return Ok(false),
+                (Read::Data(data), None) => self.check.take(stream, &data)?,
+                (Read::Data(data), Some(answer)) if answer.len() < MAX_REQUEST => {
+                    answer.extend_from_slice(&data);
+                }
+                (Read::End, None) => return self.check.end(stream).map(|()| true),
+                (Read::End, Some(answer)) if answer == UPLOAD_DONE => return Ok(true),
+                (Read::Data(_) | Read::End, Some(_)) => {
+                    return Err(AppError::Protocol {
+                        stream,
+                        message: "the upload was not confirmed".into(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Does jobs, all at once, and closes nothing when it is done.
+#[derive(Debug, Default)]
+pub struct TransferClient {
+    jobs: Vec<Job>,
+    begun: usize,
+    connected: bool,
+    streams: BTreeMap<StreamId, ClientStream>,
+    completed: Vec<Option<Duration>>,
+}
+
+impl TransferClient {
+    /// A client with these jobs.
+    pub fn new(jobs: impl IntoIterator<Item = Job>) -> Self {
+        let jobs: Vec<_> = jobs.into_iter().collect();
+        Self {
+            completed: vec![None; jobs.len()],
+            jobs,
+            ..Self::default()
+        }
+    }
+
+    /// A client that downloads once.
+    pub fn download(bytes: u64) -> Self {
+        Self::new([Job::Download { bytes, seed: 1 }])
+    }
+
+    /// A client that uploads once.
+    pub fn upload(bytes: u64) -> Self {
+        Self::new([Job::Upload { bytes, seed: 2 }])
+    }
+
+    /// A client that sends and has it sent back.
+    pub fn echo(bytes: u64) -> Self {
+        Self::new([Job::Echo { bytes, seed: 3 }])
+    }
+
+    /// A client that downloads and uploads so many bytes at the same time.
+    pub fn both_directions(bytes: u64) -> Self {
+        Self::new([
+            Job::Download { bytes, seed: 4 },
+            Job::Upload { bytes, seed: 5 },
+        ])
+    }
+
+    /// When each job was done: received to its end and correct (an upload: confirmed).
+    pub fn completed(&self) -> &[Option<Duration>] {
+        &self.completed
+    }
+
+    fn begin(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
+        while let Some(&job) = self.jobs.get(self.begun) {
+            let Some(id) = cx.connection.open(Dir::Bi) else {
+                return Ok(());
+            };
+            let mut stream = ClientStream::new(self.begun, job);
+            stream.write(cx, id)?;
+            self.streams.insert(id, stream);
+            self.begun += 1;
+        }
+        Ok(())
+    }
+}
+
+impl App for TransferClient {
+    fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
+        match *event {
+            Event::Connected => {
+                self.connected = true;
+                self.begin(cx)
+            }
+            Event::Stream(StreamEvent::Available { dir: Dir::Bi }) if self.connected => {
+                self.begin(cx)
+            }
+            Event::Stream(StreamEvent::Writable { id }) => match self.streams.get_mut(&id) {
+                Some(stream) => stream.write(cx, id),
+                None => Ok(()),
+            },
+            Event::Stream(StreamEvent::Readable { id }) => {
+                let Some(stream) = self.streams.get_mut(&id) else {
+                    return Ok(());
+                };
+                if stream.read(cx, id)? {
+                    self.completed[stream.number] = Some(cx.now());
+                    self.streams.remove(&id);
+                }
+                Ok(())
+            }
+            Event::Stream(StreamEvent::Stopped { id, error_code }) => match self.streams.get(&id) {
+                Some(_) => Err(AppError::GivenUp {
+                    stream: id,
+                    code: error_code,
+                }),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.completed.iter().all(Option::is_some)
+    }
+}
+
+/// A request under way on the server.
+#[derive(Debug)]
+enum ServerStream {
+    Request(Vec<u8>),
+    Download(Source),
+    Upload(Check),
+    /// Confirming an upload.
+    Confirm(Vec<u8>),
+    Echo {
+        held: VecDeque<Bytes>,
+        held_bytes: usize,
+        ended: bool,
+    },
+}
+
+impl ServerStream {
+    /// `true` when it is done.
+    fn go_on(&mut self, cx: &mut AppContext<'_>, stream: StreamId) -> Result<bool, AppError> {
+        loop {
+            match self {
+                Self::Request(line) => match read(cx, stream)? {
+                    Read::Blocked => return Ok(false),
+                    Read::Data(data) => {
+                        line.extend_from_slice(&data);
+                        let end = line.iter().position(|&byte| byte == b'\n');
+                        if let Some(end) = end {
+                            let job = Job::parse(&line[..end])
+                                .ok_or_else(|| bad_request(stream, line))?;
+                            let rest = line.split_off(end + 1);
+                            *self = Self::begin(job, stream, rest)?;
+                        } else if line.len() > MAX_REQUEST {
+                            return Err(bad_request(stream, line));
+                        }
+                    }
+                    Read::End => return Err(bad_request(stream, line)),
+                },
+                Self::Download(source) => {
+                    if !source.pump(cx, stream)? {
+                        return Ok(false);
+                    }
+                    finish(cx, stream)?;
+                    return Ok(true);
+                }
+                Self::Upload(check) => match read(cx, stream)? {
+                    Read::Blocked => return Ok(false),
+                    Read::Data(data) => check.take(stream, &data)?,
+                    Read::End => {
+                        check.end(stream)?;
+                        *self = Self::Confirm(UPLOAD_DONE.to_vec());
+                    }
+                },
+                Self::Confirm(answer) => {
+                    if !write_all(cx, stream, answer)? {
+                        return Ok(false);
+                    }
+                    finish(cx, stream)?;
+                    return Ok(true);
+                }
+                Self::Echo {
+                    held,
+                    held_bytes,
+                    ended,
+                } => {
+                    while let Some(data) = held.front_mut() {
+                        let taken = write(cx, stream, data)?;
+                        if taken == 0 {
+                            break;
+                        }
+                        *held_bytes -= taken;
+                        let _ = data.split_to(taken);
+                        if data.is_empty() {
+                            held.pop_front();
+                        }
+                    }
+                    if *ended && held.is_empty() {
+                        finish(cx, stream)?;
+                        return Ok(true);
+                    }
+                    if *ended || *held_bytes >= ECHO_BUFFER {
+                        return Ok(false);
+                    }
+                    match read(cx, stream)? {
+                        Read::Blocked => return Ok(false),
+                        Read::Data(data) => {
+                            *held_bytes += data.len();
+                            held.push_back(data);
+                        }
+                        Read::End => *ended = true,
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(job: Job, stream: StreamId, rest: Vec<u8>) -> Result<Self, AppError> {
+        Ok(match job {
+            Job::Download { bytes, seed } => {
+                if !rest.is_empty() {
+                    return Err(bad_request(stream, &rest));
+                }
+                Self::Download(Source::new(bytes, seed))
+            }
+            Job::Upload { bytes, seed } => {
+                let mut check = Check::new(bytes, seed);
+                check.take(stream, &rest)?;
+                Self::Upload(check)
+            }
+            Job::Echo { .. } => {
+                let held_bytes = rest.len();
+                let rest = (held_bytes > 0).then(|| Bytes::from(rest));
+                Self::Echo {
+                    held: rest.into_iter().collect(),
+                    held_bytes,
+                    ended: false,
+                }
+            }
+        })
+    }
+}
+
+fn bad_request(stream: StreamId, line: &[u8]) -> AppError {
+    let shown = &line[..line.len().min(MAX_REQUEST)];
+    AppError::Protocol {
+        stream,
+        message: format!("bad request: {}", shown.escape_ascii()),
+    }
+}
+
+/// Serves [`TransferClient`]s.
+#[derive(Debug, Default)]
+pub struct TransferServer {
+    streams: BTreeMap<StreamId, ServerStream>,
+    /// Answered, but the client's end of stream was not read yet: a stream is over in both
+    /// directions only then (RFC 9000 section 3).
+    draining: BTreeSet<StreamId>,
+    served: u64,
+}
+
+impl TransferServer {
+    /// A server with nothing to do yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Requests answered to the end.
+    pub const fn served(&self) -> u64 {
+        self.served
+    }
+
+    fn go_on(&mut self, cx: &mut AppContext<'_>, id: StreamId) -> Result<(), AppError> {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            if !stream.go_on(cx, id)? {
+                return Ok(());
+            }
+            let was_download = matches!(stream, ServerStream::Download(_));
+            self.streams.remove(&id);
+            self.served += 1;
+            if was_download {
+                self.draining.insert(id);
+            }
+        }
+        if self.draining.contains(&id) {
+            match read(cx, id)? {
+                Read::Blocked => {}
+                Read::End => {
+                    self.draining.remove(&id);
+                }
+                Read::Data(data) => return Err(bad_request(id, &data)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl App for TransferServer {
+    fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
+        match *event {
+            Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
+                while let Some(id) = cx.connection.accept(Dir::Bi) {
+                    self.streams.insert(id, ServerStream::Request(Vec::new()));
+                    self.go_on(cx, id)?;
+                }
+                Ok(())
+            }
+            Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
+                // Not spoken here: refuse, so that it does not hold flow control credit.
+                while let Some(id) = cx.connection.accept(Dir::Uni) {
+                    let _ = cx.connection.stop(id, VarInt::from_u32(1));
+                }
+                Ok(())
+            }
+            Event::Stream(StreamEvent::Readable { id } | StreamEvent::Writable { id }) => {
+                self.go_on(cx, id)
+            }
+            Event::Stream(StreamEvent::Stopped { id, error_code })
+                if self.streams.contains_key(&id) =>
+            {
+                Err(AppError::GivenUp {
+                    stream: id,
+                    code: error_code,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.streams.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_parsed_as_written() {
+        for job in [
+            Job::Download { bytes: 0, seed: 9 },
+            Job::Upload {
+                bytes: u64::MAX,
+                seed: u64::MAX,
+            },
+            Job::Echo { bytes: 7, seed: 0 },
+        ] {
+            let request = job.request();
+            assert!(request.len() <= MAX_REQUEST);
+            let (end, line) = request.split_last().unwrap();
+            assert_eq!((*end, Job::parse(line)), (b'\n', Some(job)));
+        }
+        for bad in ["", "GET", "GET 1", "GET 1 2 3", "GET -1 2", "HEAD 1 2"] {
+            assert_eq!(Job::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn content_is_checked() {
+        let stream = StreamId::from(VarInt::from_u32(0));
+        let mut data = [0; 100];
+        content::fill(5, 0, &mut data);
+        let mut check = Check::new(100, 5);
+        check.take(stream, &data[..40]).unwrap();
+        assert!(check.end(stream).is_err());
+        check.take(stream, &data[40..]).unwrap();
+        check.end(stream).unwrap();
+        assert_eq!(
+            check.take(stream, b"x").unwrap_err(),
+            AppError::Mismatch {
+                stream,
+                offset: 100
+            }
+        );
+        data[50] ^= 1;
+        let wrong = Check::new(100, 5).take(stream, &data).unwrap_err();
+        assert_eq!(wrong, AppError::Mismatch { stream, offset: 50 });
+        data[50] ^= 1;
+        assert!(Check::new(99, 5).take(stream, &data).is_err());
+    }
+}
