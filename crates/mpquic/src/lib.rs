@@ -1,1 +1,107 @@
-//! Async multipath QUIC for tokio.
+//! Async multipath QUIC for tokio: the endpoint, its connections, their streams and their paths.
+//!
+//! A connection that uses all networks of a machine at once (RFC 10069), with a packet scheduler
+//! that can be chosen, configured or written anew ([`sched`]). Whoever knows quinn knows most of
+//! this crate; what is new:
+//!
+//! - An [`Endpoint`] has several local addresses, one socket each. A server may do with one
+//!   wildcard socket: its answers leave from the address that was asked.
+//! - [`Connection::open_path`], [`Path`], [`Connection::path_events`]; or a [`PathManager`] that
+//!   opens paths by itself.
+//! - [`TransportConfig::scheduler`] and [`TransportConfig::congestion`];
+//!   [`SendStream::set_hints`] for schedulers that can use what the application knows.
+//!
+//! A peer without the extension gets plain QUIC (RFC 9000).
+//!
+//! # Example
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use mpquic::{ClientConfig, Endpoint, FullMesh, TransportConfig, VarInt, rustls, sched};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut transport = TransportConfig::default();
+//! transport.scheduler(|| Box::new(sched::MinRtt::default()));
+//!
+//! let roots = rustls::RootCertStore::empty(); // the certificate authorities that you trust
+//! let mut config = ClientConfig::with_root_certificates(roots)?;
+//! config.transport(Arc::new(transport));
+//!
+//! let endpoint = Endpoint::client(&["192.168.1.23:0".parse()?, "10.64.3.9:0".parse()?])?;
+//! endpoint.set_path_manager(FullMesh::new()); // Wi-Fi and LTE at once
+//! let connection = endpoint
+//!     .connect_with(config, "203.0.113.5:4433".parse()?, "example.com")?
+//!     .await?;
+//! let (mut send, mut recv) = connection.open_bi().await?;
+//! send.write_all(b"hello").await?;
+//! send.finish()?;
+//! println!("{:?}", recv.read_to_end(64 * 1024).await?);
+//! connection.close(VarInt::from_u32(0), b"done");
+//! endpoint.wait_idle().await;
+//! # Ok(()) }
+//! ```
+//!
+//! # Configuration and TLS
+//!
+//! [`ClientConfig`] and [`ServerConfig`] come from [`rustls`] configurations, so that whatever
+//! rustls can do, a connection can: client certificates, ALPN, verifiers of one's own. To let
+//! Wireshark read along, set the key log of that configuration, which writes to the file that
+//! the environment variable `SSLKEYLOGFILE` names:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use mpquic::rustls;
+//!
+//! fn log_keys(tls: &mut rustls::ClientConfig) {
+//!     tls.key_log = Arc::new(rustls::KeyLogFile::new());
+//! }
+//! ```
+//!
+//! # Tasks
+//!
+//! An endpoint has one task that receives on all its sockets; each connection has one of its own.
+//! They run on the tokio runtime in which the endpoint was made, and end by themselves. Everything
+//! is cancel-safe unless it says otherwise: a future that is dropped has not taken anything.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod connection;
+mod driver;
+mod endpoint;
+mod endpoint_driver;
+mod error;
+mod incoming;
+mod outbox;
+mod path;
+mod path_manager;
+mod receive;
+mod recv_stream;
+mod send_stream;
+mod shared;
+mod socket;
+
+extern crate mpquic_proto as proto;
+
+pub use builder::EndpointBuilder;
+pub use connection::{Connecting, Connection, HandshakeData};
+pub use endpoint::Endpoint;
+pub use error::{
+    ConnectError, OpenPathError, ReadError, ReadExactError, ReadToEndError, ResetError,
+    SendDatagramError, StoppedError, WriteError,
+};
+pub use incoming::{Incoming, IncomingFuture};
+pub use path::{OpenPath, Path, PathEvents};
+pub use path_manager::{FullMesh, PathManager};
+pub use recv_stream::RecvStream;
+pub use send_stream::SendStream;
+pub use socket::LocalAddr;
+
+pub use mpquic_proto::{
+    ApplicationClose, ClientConfig, ClosedStream, ConfigError, CongestionControl, ConnectionClose,
+    ConnectionError, ConnectionStats, Dir, EndpointConfig, FourTuple, PathError, PathErrorCode,
+    PathEvent, PathId, PathStats, PathStatus, ServerConfig, Side, StreamHints, StreamId,
+    TransportConfig, TransportError, TransportErrorCode, VarInt,
+};
+pub use mpquic_proto::{config, congestion, limits, sched};
+pub use rustls;

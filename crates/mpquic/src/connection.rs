@@ -1,0 +1,485 @@
+//! The handles of a connection: on its way, and established.
+
+use std::fmt;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto::{
+    ConnectionError, ConnectionStats, Dir, FourTuple, PathError, PathId, Side, StreamId, VarInt,
+};
+use rustls::pki_types::CertificateDer;
+use tokio::time::Instant;
+
+use crate::error::SendDatagramError;
+use crate::path::{OpenPath, Path, PathEvents};
+use crate::path_manager::{Mesh, PathManager};
+use crate::recv_stream::RecvStream;
+use crate::send_stream::SendStream;
+use crate::shared::{ConnectionRef, Signal, State};
+use crate::socket::LocalAddr;
+
+/// What the handshake agreed on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct HandshakeData {
+    /// The application protocol (ALPN), if one was agreed on.
+    pub protocol: Option<Vec<u8>>,
+    /// The name that the client asked for (SNI); servers only.
+    pub server_name: Option<String>,
+}
+
+/// A connection on its way: a future of the [`Connection`]. Dropping it gives the attempt up.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled, and dropping this one gives the connection up"]
+pub struct Connecting {
+    connection: ConnectionRef,
+    done: WaitConnected,
+}
+
+/// The wait for the handshake; boxed once per connection so that [`Connecting`] can be moved.
+struct WaitConnected(Pin<Box<dyn Future<Output = Result<(), ConnectionError>> + Send + Sync>>);
+
+impl fmt::Debug for WaitConnected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WaitConnected")
+    }
+}
+
+impl Connecting {
+    pub(crate) fn new(connection: ConnectionRef) -> Self {
+        // Not a counted reference: it lives and dies with the one beside it.
+        let shared = std::sync::Arc::clone(connection.shared());
+        let wait = async move {
+            let check = |state: &mut State| match &state.error {
+                Some(error) => Some(Err(error.clone())),
+                None => state.connected.then_some(Ok(())),
+            };
+            shared.wait_for(Signal::Connected, check).await
+        };
+        Self {
+            connection,
+            done: WaitConnected(Box::pin(wait)),
+        }
+    }
+
+    /// Waits for what the handshake agreed on; known before it is complete.
+    ///
+    /// # Errors
+    ///
+    /// If the handshake fails before.
+    pub async fn handshake_data(&mut self) -> Result<HandshakeData, ConnectionError> {
+        let check = |state: &mut State| match &state.error {
+            Some(error) => Some(Err(error.clone())),
+            None => state
+                .handshake_data_ready
+                .then(|| Ok(handshake_data(state))),
+        };
+        self.connection.wait_for(Signal::HandshakeData, check).await
+    }
+
+    /// The peer's address.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.connection.first_path.remote
+    }
+
+    /// Our IP, if known: not that of a client on a wildcard socket before the first answer.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        Some(self.connection.first_path.local.ip()).filter(|ip| !ip.is_unspecified())
+    }
+}
+
+impl Future for Connecting {
+    type Output = Result<Connection, ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let done = self.done.0.as_mut().poll(cx);
+        done.map(|result| result.map(|()| Connection(self.connection.clone())))
+    }
+}
+
+fn handshake_data(state: &State) -> HandshakeData {
+    HandshakeData {
+        protocol: state.proto.alpn().map(<[u8]>::to_vec),
+        server_name: state.proto.server_name().map(str::to_owned),
+    }
+}
+
+/// A multipath QUIC connection. May be cloned to get another handle.
+///
+/// When all handles are gone, those of streams and paths included, the connection is closed with
+/// code 0. Closing gives up whatever has not been delivered: to be sure that the peer has all, let
+/// the side that receives last close, or wait for [`SendStream::stopped`].
+///
+/// ```no_run
+/// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// let (mut send, mut recv) = connection.open_bi().await?;
+/// send.write_all(b"GET /").await?;
+/// send.finish()?;
+/// let answer = recv.read_to_end(1 << 20).await?;
+/// println!("{} bytes over {} paths", answer.len(), connection.paths().len());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Connection(ConnectionRef);
+
+impl Connection {
+    // -- streams
+
+    async fn open(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+        let check = |state: &mut State| match &state.error {
+            Some(error) => Some(Err(error.clone())),
+            None => {
+                let id = state.proto.open(dir);
+                // Without one, the peer must hear that we are blocked.
+                state.touched |= id.is_none();
+                id.map(Ok)
+            }
+        };
+        self.0.wait_for(Signal::available(dir), check).await
+    }
+
+    /// Opens a stream to send on. Waits while the peer allows no more.
+    ///
+    /// The peer hears of it with the first data.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over.
+    pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
+        let id = self.open(Dir::Uni).await?;
+        Ok(SendStream::new(self.0.clone(), id))
+    }
+
+    /// Opens a stream to send and to receive on. Waits while the peer allows no more.
+    ///
+    /// The peer hears of it with the first data: write something before waiting for an answer.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over.
+    pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
+        let id = self.open(Dir::Bi).await?;
+        Ok(self.both(id))
+    }
+
+    async fn accept(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+        let check = |state: &mut State| match state.proto.accept(dir) {
+            Some(id) => {
+                // The peer may be allowed another one.
+                state.touched = true;
+                Some(Ok(id))
+            }
+            None => state.error.clone().map(Err),
+        };
+        self.0.wait_for(Signal::incoming(dir), check).await
+    }
+
+    /// The next stream that the peer opened to send on.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over.
+    pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
+        let id = self.accept(Dir::Uni).await?;
+        Ok(RecvStream::new(self.0.clone(), id))
+    }
+
+    /// The next stream that the peer opened to send and to receive on.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over.
+    pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
+        let id = self.accept(Dir::Bi).await?;
+        Ok(self.both(id))
+    }
+
+    fn both(&self, id: StreamId) -> (SendStream, RecvStream) {
+        (
+            SendStream::new(self.0.clone(), id),
+            RecvStream::new(self.0.clone(), id),
+        )
+    }
+
+    // -- datagrams
+
+    fn try_send_datagram(
+        state: &mut State,
+        data: Bytes,
+        drop: bool,
+    ) -> Result<Result<(), SendDatagramError>, Bytes> {
+        if let Some(error) = &state.error {
+            return Ok(Err(error.clone().into()));
+        }
+        Ok(match state.proto.send_datagram(data, drop) {
+            Ok(()) => {
+                state.touched = true;
+                Ok(())
+            }
+            Err(proto::SendDatagramError::UnsupportedByPeer) => {
+                Err(SendDatagramError::UnsupportedByPeer)
+            }
+            Err(proto::SendDatagramError::Disabled) => Err(SendDatagramError::Disabled),
+            Err(proto::SendDatagramError::TooLarge) => Err(SendDatagramError::TooLarge),
+            Err(proto::SendDatagramError::Blocked(data)) => return Err(data),
+        })
+    }
+
+    /// Sends an unreliable datagram (RFC 9221). If the buffer is full, the oldest ones that were
+    /// not sent yet make room.
+    ///
+    /// # Errors
+    ///
+    /// If it is too large, datagrams are not spoken, or the connection is over.
+    pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
+        let sent = self
+            .0
+            .with(|state| Self::try_send_datagram(state, data, true));
+        // With leave to drop, it is never blocked.
+        sent.unwrap_or(Err(SendDatagramError::TooLarge))
+    }
+
+    /// Sends an unreliable datagram (RFC 9221), and waits for room in the buffer before.
+    ///
+    /// # Errors
+    ///
+    /// If it is too large, datagrams are not spoken, or the connection is over.
+    pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
+        let mut data = Some(data);
+        let check = |state: &mut State| match Self::try_send_datagram(state, data.take()?, false) {
+            Ok(result) => Some(result),
+            Err(back) => {
+                data = Some(back);
+                None
+            }
+        };
+        self.0.wait_for(Signal::DatagramsUnblocked, check).await
+    }
+
+    /// The next datagram from the peer.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over.
+    pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
+        let check = |state: &mut State| match state.proto.recv_datagram() {
+            Some(data) => Some(Ok(data)),
+            None => state.error.clone().map(Err),
+        };
+        self.0.wait_for(Signal::DatagramReceived, check).await
+    }
+
+    /// The largest datagram that can be sent now; changes with the paths. `None` if the peer takes
+    /// none.
+    pub fn max_datagram_size(&self) -> Option<usize> {
+        self.0.lock().proto.max_datagram_size()
+    }
+
+    /// Bytes that can be queued before datagrams are dropped or waited for.
+    pub fn datagram_send_buffer_space(&self) -> usize {
+        self.0.lock().proto.datagram_send_buffer_space()
+    }
+
+    // -- life
+
+    /// Closes the connection at once, with a code and a reason for the peer's application. Waiting
+    /// operations end with [`ConnectionError::LocallyClosed`].
+    pub fn close(&self, code: VarInt, reason: &[u8]) {
+        self.0.close(code, Bytes::copy_from_slice(reason));
+    }
+
+    /// Waits until the connection is over; returns why.
+    pub async fn closed(&self) -> ConnectionError {
+        self.0
+            .wait_for(Signal::Closed, |state| state.error.clone())
+            .await
+    }
+
+    /// Why the connection is over, if it is.
+    pub fn close_reason(&self) -> Option<ConnectionError> {
+        self.0.lock().error.clone()
+    }
+
+    /// Waits for the handshake to be confirmed (RFC 9001 section 4.1.2): paths can be opened from
+    /// here on.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over.
+    pub async fn handshake_confirmed(&self) -> Result<(), ConnectionError> {
+        let check = |state: &mut State| match &state.error {
+            Some(error) => Some(Err(error.clone())),
+            None => state.proto.is_handshake_confirmed().then_some(Ok(())),
+        };
+        self.0.wait_for(Signal::Paths, check).await
+    }
+
+    // -- facts
+
+    /// Client or server.
+    pub fn side(&self) -> Side {
+        self.0.lock().proto.side()
+    }
+
+    /// A number that is the same for all handles of this connection, and for no other one that is
+    /// alive.
+    pub fn stable_id(&self) -> usize {
+        std::sync::Arc::as_ptr(self.0.shared()) as usize
+    }
+
+    fn first_path(&self) -> FourTuple {
+        let state = self.0.lock();
+        let first = state.proto.paths().next();
+        first
+            .and_then(|id| state.proto.network_path(id).ok())
+            .unwrap_or(self.0.first_path)
+    }
+
+    /// The peer's address on the oldest open path.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.first_path().remote
+    }
+
+    /// Our IP on the oldest open path, if known.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        Some(self.first_path().local.ip()).filter(|ip| !ip.is_unspecified())
+    }
+
+    /// The smallest smoothed RTT of the open paths; [`Path::stats`] has them all.
+    pub fn rtt(&self) -> Option<Duration> {
+        let state = self.0.lock();
+        state
+            .proto
+            .paths()
+            .filter_map(|id| state.proto.rtt(id).ok())
+            .min()
+    }
+
+    /// The application protocol (ALPN), if one was agreed on.
+    pub fn alpn(&self) -> Option<Vec<u8>> {
+        self.0.lock().proto.alpn().map(<[u8]>::to_vec)
+    }
+
+    /// What the handshake agreed on.
+    pub fn handshake_data(&self) -> HandshakeData {
+        handshake_data(&self.0.lock())
+    }
+
+    /// The peer's certificate chain, leaf first, if it showed one.
+    pub fn peer_identity(&self) -> Option<Vec<CertificateDer<'static>>> {
+        self.0.lock().proto.peer_certificates().map(<[_]>::to_vec)
+    }
+
+    /// Fills `output` with keying material that only the two ends of this connection can derive
+    /// (RFC 8446 section 7.5).
+    ///
+    /// # Errors
+    ///
+    /// If the handshake is not complete, or the output too long.
+    pub fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), rustls::Error> {
+        self.0
+            .lock()
+            .proto
+            .export_keying_material(output, label, context)
+    }
+
+    /// Updates the packet keys now (RFC 9001 section 6). They are updated in time without this.
+    pub fn force_key_update(&self) {
+        self.0.with(|state| {
+            state.proto.force_key_update(Instant::now().into_std());
+            state.touched = true;
+        });
+    }
+
+    /// Sends a PING on every open path.
+    pub fn ping(&self) {
+        self.0.with(|state| {
+            state.proto.ping();
+            state.touched = true;
+        });
+    }
+
+    /// Figures of the connection, over all its paths.
+    pub fn stats(&self) -> ConnectionStats {
+        self.0.lock().proto.stats()
+    }
+
+    // -- paths
+
+    /// Whether both sides speak multipath (RFC 10069).
+    pub fn is_multipath(&self) -> bool {
+        self.0.lock().proto.is_multipath()
+    }
+
+    /// Opens a path from a local address to a remote one; clients only.
+    ///
+    /// `local` is an IP on one of the endpoint's sockets, or one with a port; see
+    /// [`Endpoint::add_socket`](crate::Endpoint::add_socket) for addresses that come up later. The
+    /// path is there once the returned future says so: the peer has answered on it. While the
+    /// handshake is not confirmed, or the peer has not given out the IDs that a further path needs,
+    /// the future waits for that, for at most three seconds.
+    ///
+    /// ```no_run
+    /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::net::IpAddr;
+    ///
+    /// let lte: IpAddr = "10.64.3.9".parse()?;
+    /// let path = connection.open_path(lte, connection.remote_address()).await?;
+    /// println!("path {} has an RTT of {:?}", path.id(), path.stats()?.rtt);
+    /// # Ok(()) }
+    /// ```
+    pub fn open_path(&self, local: impl Into<LocalAddr>, remote: SocketAddr) -> OpenPath {
+        OpenPath::new(self.0.clone(), local.into(), remote)
+    }
+
+    /// An open path.
+    ///
+    /// # Errors
+    ///
+    /// If there is none with this ID.
+    pub fn path(&self, id: PathId) -> Result<Path, PathError> {
+        self.0.lock().proto.network_path(id)?;
+        Ok(Path::new(self.0.clone(), id))
+    }
+
+    /// The open paths, oldest first.
+    pub fn paths(&self) -> Vec<Path> {
+        let ids: Vec<_> = self.0.lock().proto.paths().collect();
+        ids.into_iter()
+            .map(|id| Path::new(self.0.clone(), id))
+            .collect()
+    }
+
+    /// What happens to paths from now on; see [`paths`](Self::paths) for what there is already.
+    pub fn path_events(&self) -> PathEvents {
+        // Subscribed first: a connection that ends in between has told it.
+        let receiver = self.0.path_events.subscribe();
+        let over = self.0.lock().error.is_some();
+        PathEvents::new(receiver, over)
+    }
+
+    /// Which paths this connection opens by itself from now on. On a server, none.
+    pub fn set_path_manager(&self, manager: impl Into<PathManager>) {
+        let remote = self.first_path().remote;
+        let manager = manager.into();
+        self.0.with(|state| {
+            if state.error.is_some() || !state.proto.side().is_client() {
+                return;
+            }
+            state.mesh = match manager {
+                PathManager::Manual => None,
+                PathManager::FullMesh(mesh) => Some(Mesh::new(mesh, remote)),
+            };
+            state.touched = true;
+        });
+    }
+}

@@ -1,0 +1,221 @@
+//! The task of one connection: moves datagrams in, lets timers run, and moves datagrams out.
+//!
+//! Why a task per connection with an inbox, and not calls from the endpoint's task: decryption
+//! and stream work of different connections then run on different cores, and for a single
+//! connection the system calls of receiving overlap with the decryption of what came before. The
+//! inbox is two queues that are swapped, so that nothing is allocated per packet or per batch,
+//! and the task is woken only when it sleeps. It is bounded, unlike a channel, by bytes.
+//!
+//! The connection's mutex is held for one bounded piece of work at a time (some datagrams in, one
+//! batch out) and never across a system call, so that a reader or writer in the application waits
+//! for microseconds even while this task saturates a core.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use proto::{ConnectionError, ConnectionEvent, EndpointEvent, FourTuple, PathErrorCode, Transmit};
+use tokio::time::{Instant, Sleep};
+
+use crate::outbox::{Dispatch, Outbox};
+use crate::shared::{Effects, Shared};
+
+/// Datagrams taken in under one hold of the mutex: about one batch of receive offload.
+const DATAGRAMS_PER_ROUND: usize = 64;
+
+/// Rounds before other tasks get their turn: at most so many batches out (half a megabyte) and so
+/// many datagrams in.
+const ROUNDS_PER_POLL: usize = 8;
+
+/// What one hold of the mutex gave.
+struct Round {
+    transmit: Option<Transmit>,
+    timeout: Option<Instant>,
+    drained: bool,
+}
+
+/// The task.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    outbox: Outbox,
+    /// Taken from the inbox, not yet handed to the protocol.
+    batch: VecDeque<ConnectionEvent>,
+    endpoint_events: Vec<EndpointEvent>,
+    effects: Effects,
+    timer: Pin<Box<Sleep>>,
+    /// What the protocol wanted to send, and no socket could.
+    unroutable: Option<FourTuple>,
+    /// The endpoint knows that the connection is over.
+    drained: bool,
+}
+
+impl Driver {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let outbox = Outbox::new(&shared.endpoint.sockets);
+        Self {
+            outbox,
+            batch: VecDeque::new(),
+            endpoint_events: Vec::new(),
+            effects: Effects::default(),
+            timer: Box::pin(tokio::time::sleep_until(Instant::now())),
+            unroutable: None,
+            drained: false,
+            shared,
+        }
+    }
+
+    /// One hold of the mutex. `idle` says that nothing else will make this task run on: if there
+    /// is nothing to send either, the next one to touch the state must wake it.
+    fn round(&mut self, now: Instant, idle: bool, cx: &Context<'_>) -> Round {
+        let mut state = self.shared.lock();
+        // Under the mutex: whoever changes the sockets then takes it to wake this task, and so
+        // finds either the change seen or a waker to call.
+        let sockets_changed = self.outbox.refresh(&self.shared.endpoint.sockets);
+        let std_now = now.into_std();
+
+        let count = self.batch.len().min(DATAGRAMS_PER_ROUND);
+        for event in self.batch.drain(..count) {
+            state.proto.handle_event(event);
+        }
+        if state.proto.poll_timeout().is_some_and(|at| at <= std_now) {
+            state.proto.handle_timeout(std_now);
+        }
+        if let Some(path) = self.unroutable.take() {
+            give_up(&mut state.proto, std_now, path);
+        }
+        state.forward_events(now, &mut self.effects);
+
+        let state = &mut *state;
+        let mut mesh_timeout = None;
+        if let Some(mesh) = &mut state.mesh {
+            if sockets_changed {
+                mesh.unblock();
+            }
+            mesh_timeout = mesh.poll(&mut state.proto, std_now, self.outbox.locals());
+        }
+
+        // What came up so far, the endpoint must know before more is sent ...
+        let events = &mut self.endpoint_events;
+        events.extend(std::iter::from_fn(|| state.proto.poll_endpoint_events()));
+        let transmit = if self.outbox.is_open() {
+            let (buffer, max_datagrams) = self.outbox.buffer();
+            state.proto.poll_transmit(std_now, max_datagrams, buffer)
+        } else {
+            None
+        };
+        // ... and what comes up by making the packets (new connection IDs) before these leave.
+        events.extend(std::iter::from_fn(|| state.proto.poll_endpoint_events()));
+        state.forward_events(now, &mut self.effects);
+
+        let timeout = match (state.proto.poll_timeout(), mesh_timeout) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        if idle && transmit.is_none() {
+            state.driver = Some(cx.waker().clone());
+        }
+        Round {
+            transmit,
+            timeout: timeout.map(Instant::from_std),
+            drained: state.proto.is_drained(),
+        }
+    }
+
+    /// Sets the timer if it would go off too late. One that goes off too early costs a look, less
+    /// than moving it with every packet would.
+    fn arm(&mut self, timeout: Option<Instant>, now: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(timeout) = timeout else {
+            return Poll::Pending;
+        };
+        let set = self.timer.deadline();
+        if self.timer.is_elapsed() || set <= now || set > timeout {
+            self.timer.as_mut().reset(timeout);
+        }
+        self.timer.as_mut().poll(cx)
+    }
+
+    fn tell_endpoint(&mut self) {
+        if self.endpoint_events.is_empty() {
+            return;
+        }
+        self.drained |= self.endpoint_events.contains(&EndpointEvent::Drained);
+        self.shared
+            .endpoint
+            .on_connection_events(self.shared.handle, self.endpoint_events.drain(..));
+    }
+
+    fn work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..ROUNDS_PER_POLL {
+            self.outbox.flush(cx);
+            if self.batch.is_empty() {
+                self.shared.collect(&mut self.batch, cx.waker());
+            }
+            let now = Instant::now();
+            let idle = self.batch.len() <= DATAGRAMS_PER_ROUND;
+            let collected = !self.batch.is_empty();
+            let round = self.round(now, idle, cx);
+            self.effects.fire(&self.shared);
+            self.tell_endpoint();
+            if let Some(transmit) = round.transmit {
+                let path = transmit.network_path;
+                if self.outbox.dispatch(transmit, cx) == Dispatch::Unroutable {
+                    tracing::debug!(%path, "no socket for this path");
+                    self.unroutable = Some(path);
+                }
+                continue;
+            }
+            if round.drained {
+                return Poll::Ready(());
+            }
+            if collected {
+                // The inbox has not said yet that it is empty.
+                continue;
+            }
+            if self.arm(round.timeout, now, cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        // Others first, then on.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Abandons the paths whose local address is gone, so that nobody waits for what they carried.
+/// The last one stays: a socket may come back, or the idle timeout ends it.
+fn give_up(proto: &mut proto::Connection, now: std::time::Instant, path: FourTuple) {
+    let gone = proto
+        .paths()
+        .find(|&id| proto.network_path(id).is_ok_and(|found| found == path));
+    if let Some(id) = gone
+        && let Err(error) = proto.close_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR)
+    {
+        tracing::debug!(%id, %error, "path without a socket stays");
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.work(cx)
+    }
+}
+
+impl Drop for Driver {
+    /// Also when the runtime shuts down under the task, or it panics: no handle may wait for ever.
+    fn drop(&mut self) {
+        let mut effects = Effects::default();
+        self.shared
+            .lock()
+            .terminate(ConnectionError::LocallyClosed, &mut effects);
+        effects.fire(&self.shared);
+        if !self.drained {
+            self.shared
+                .endpoint
+                .on_connection_events(self.shared.handle, std::iter::once(EndpointEvent::Drained));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A client that wants to connect, for the application to judge.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use proto::{ConnectionError, FourTuple, ServerConfig};
+
+use crate::connection::{Connecting, Connection};
+use crate::endpoint::Endpoint;
+
+/// A client that wants to connect: [accept](Self::accept), [refuse](Self::refuse) or
+/// [ignore](Self::ignore) it. Dropping it ignores it; awaiting it accepts it.
+///
+/// ```no_run
+/// # async fn run(endpoint: mpquic::Endpoint) {
+/// while let Some(incoming) = endpoint.accept().await {
+///     tokio::spawn(async move {
+///         match incoming.await {
+///             Ok(connection) => println!("hello, {}", connection.remote_address()),
+///             Err(error) => eprintln!("handshake failed: {error}"),
+///         }
+///     });
+/// }
+/// # }
+/// ```
+#[must_use = "dropping an incoming connection ignores it"]
+pub struct Incoming {
+    /// Taken by whichever way it goes.
+    inner: Option<(proto::Incoming, Endpoint)>,
+    network_path: FourTuple,
+}
+
+impl Incoming {
+    pub(crate) fn new(incoming: proto::Incoming, endpoint: Endpoint) -> Self {
+        Self {
+            network_path: incoming.network_path(),
+            inner: Some((incoming, endpoint)),
+        }
+    }
+
+    /// Where it comes from.
+    pub const fn remote_address(&self) -> SocketAddr {
+        self.network_path.remote
+    }
+
+    /// The local address that it asked, its IP included even on a wildcard socket.
+    pub const fn local_address(&self) -> SocketAddr {
+        self.network_path.local
+    }
+
+    /// Goes on with the handshake.
+    ///
+    /// # Errors
+    ///
+    /// If its first packet was wrong; it has been answered.
+    pub fn accept(self) -> Result<Connecting, ConnectionError> {
+        self.accept_inner(None)
+    }
+
+    /// Goes on with the handshake, with this configuration in place of the endpoint's.
+    ///
+    /// # Errors
+    ///
+    /// If its first packet was wrong; it has been answered.
+    pub fn accept_with(self, config: Arc<ServerConfig>) -> Result<Connecting, ConnectionError> {
+        self.accept_inner(Some(config))
+    }
+
+    fn accept_inner(
+        mut self,
+        config: Option<Arc<ServerConfig>>,
+    ) -> Result<Connecting, ConnectionError> {
+        match self.inner.take() {
+            Some((incoming, endpoint)) => endpoint.shared().accept(incoming, config),
+            None => Err(ConnectionError::LocallyClosed),
+        }
+    }
+
+    /// Tells it that it is not wanted (CONNECTION_REFUSED).
+    pub fn refuse(mut self) {
+        if let Some((incoming, endpoint)) = self.inner.take() {
+            endpoint.shared().refuse(incoming);
+        }
+    }
+
+    /// Leaves it without an answer.
+    pub fn ignore(self) {}
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if let Some((incoming, endpoint)) = self.inner.take() {
+            endpoint.shared().ignore(incoming);
+        }
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("network_path", &self.network_path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl IntoFuture for Incoming {
+    type Output = Result<Connection, ConnectionError>;
+    type IntoFuture = IncomingFuture;
+
+    fn into_future(self) -> IncomingFuture {
+        IncomingFuture(self.accept())
+    }
+}
+
+/// An accepted [`Incoming`] on its way to a [`Connection`].
+#[derive(Debug)]
+pub struct IncomingFuture(Result<Connecting, ConnectionError>);
+
+impl Future for IncomingFuture {
+    type Output = Result<Connection, ConnectionError>;
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        match &mut self.0 {
+            Ok(connecting) => Pin::new(connecting).poll(cx),
+            Err(error) => std::task::Poll::Ready(Err(error.clone())),
+        }
+    }
+}

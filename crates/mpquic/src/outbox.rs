@@ -1,0 +1,197 @@
+//! What one connection has to send, per socket; a socket whose buffer is full holds up no other.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Context;
+
+use proto::Transmit;
+
+use crate::socket::{Sent, Socket, SocketSet, route};
+
+/// Batches kept per full socket. Beyond, they are dropped as the interface's own queue drops them.
+/// That happens only with several sockets in use: with one, nothing more is asked of the protocol
+/// while it is full.
+const MAX_PENDING: usize = 16;
+
+/// The most datagrams asked of the protocol at once: what the system segments in one call.
+const MAX_SEGMENTS: usize = 64;
+
+/// The most bytes that go in one call.
+const MAX_BATCH: usize = 65_507;
+
+/// A batch that waits for its socket.
+struct Pending {
+    transmit: Transmit,
+    data: Vec<u8>,
+    sent: usize,
+}
+
+/// One socket as this connection sees it.
+struct Lane {
+    socket: Arc<Socket>,
+    pending: VecDeque<Pending>,
+    /// Allocated only when the socket is full.
+    writable: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Lane {
+    const fn new(socket: Arc<Socket>) -> Self {
+        Self {
+            socket,
+            pending: VecDeque::new(),
+            writable: None,
+        }
+    }
+
+    /// Sends what waits, and sees to it that the task is woken when the rest can go.
+    fn flush(&mut self, cx: &mut Context<'_>, spare: &mut Vec<Vec<u8>>) {
+        while let Some(first) = self.pending.front_mut() {
+            if let Some(writable) = &mut self.writable {
+                if writable.as_mut().poll(cx).is_pending() {
+                    return;
+                }
+                self.writable = None;
+            }
+            match self
+                .socket
+                .send(&first.transmit, &first.data, &mut first.sent)
+            {
+                Sent::Blocked => {
+                    let socket = Arc::clone(&self.socket);
+                    self.writable = Some(Box::pin(async move { socket.writable().await }));
+                }
+                Sent::Done => {
+                    if let Some(done) = self.pending.pop_front() {
+                        spare.push(done.data);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dispatch {
+    /// It left, waits, or was dropped as a loss.
+    Taken,
+    /// No socket can send from its local address.
+    Unroutable,
+}
+
+/// The sockets with what waits for them, and the buffers.
+pub(crate) struct Outbox {
+    generation: u64,
+    lanes: Vec<Lane>,
+    sockets: Arc<[Arc<Socket>]>,
+    /// Where the protocol writes its next batch.
+    buffer: Vec<u8>,
+    spare: Vec<Vec<u8>>,
+    /// The last batch's datagram size, to guess how many fit into the next.
+    segment: usize,
+}
+
+impl Outbox {
+    pub(crate) fn new(set: &SocketSet) -> Self {
+        let generation = set.generation();
+        let sockets = set.snapshot();
+        Self {
+            generation,
+            lanes: sockets
+                .iter()
+                .map(|socket| Lane::new(Arc::clone(socket)))
+                .collect(),
+            sockets,
+            buffer: Vec::with_capacity(MAX_BATCH),
+            spare: Vec::new(),
+            segment: 1452,
+        }
+    }
+
+    /// Takes in changes of the endpoint's sockets; returns whether there were any. What waits for
+    /// a socket that is gone is lost.
+    pub(crate) fn refresh(&mut self, set: &SocketSet) -> bool {
+        let generation = set.generation();
+        if generation == self.generation {
+            return false;
+        }
+        self.generation = generation;
+        self.sockets = set.snapshot();
+        let mut old = std::mem::take(&mut self.lanes);
+        for socket in self.sockets.iter() {
+            let kept = old
+                .iter()
+                .position(|lane| Arc::ptr_eq(&lane.socket, socket));
+            self.lanes.push(match kept {
+                Some(index) => old.swap_remove(index),
+                None => Lane::new(Arc::clone(socket)),
+            });
+        }
+        true
+    }
+
+    pub(crate) fn locals(&self) -> impl Iterator<Item = std::net::SocketAddr> + '_ {
+        self.sockets.iter().map(|socket| socket.local())
+    }
+
+    /// Sends what waited and can go now.
+    pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
+        for lane in &mut self.lanes {
+            lane.flush(cx, &mut self.spare);
+        }
+    }
+
+    /// Whether it makes sense to ask the protocol for more: not if there is but one socket and it
+    /// is full.
+    pub(crate) fn is_open(&self) -> bool {
+        match self.lanes.as_slice() {
+            [only] => only.pending.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// The empty buffer for the next batch, and how many datagrams it may have.
+    pub(crate) fn buffer(&mut self) -> (&mut Vec<u8>, usize) {
+        self.buffer.clear();
+        let offload = self
+            .lanes
+            .iter()
+            .map(|lane| lane.socket.max_segments())
+            .max();
+        let fit = (MAX_BATCH / self.segment.max(1)).max(1);
+        (
+            &mut self.buffer,
+            offload.unwrap_or(1).min(fit).clamp(1, MAX_SEGMENTS),
+        )
+    }
+
+    /// Sends what the protocol wrote to the buffer.
+    pub(crate) fn dispatch(&mut self, transmit: Transmit, cx: &mut Context<'_>) -> Dispatch {
+        if let Some(segment) = transmit.segment_size {
+            self.segment = segment;
+        }
+        let Some(index) = route(&self.sockets, transmit.network_path.local) else {
+            return Dispatch::Unroutable;
+        };
+        let lane = &mut self.lanes[index];
+        let mut sent = 0;
+        if lane.pending.is_empty() {
+            if lane.socket.send(&transmit, &self.buffer, &mut sent) == Sent::Done {
+                return Dispatch::Taken;
+            }
+        } else if lane.pending.len() >= MAX_PENDING {
+            tracing::trace!(path = %transmit.network_path, "socket full: batch dropped");
+            return Dispatch::Taken;
+        }
+        let data = std::mem::replace(&mut self.buffer, self.spare.pop().unwrap_or_default());
+        lane.pending.push_back(Pending {
+            transmit,
+            data,
+            sent,
+        });
+        lane.flush(cx, &mut self.spare);
+        Dispatch::Taken
+    }
+}

@@ -1,0 +1,283 @@
+//! Handles of paths, the future that opens one, and the receiver of their events.
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use proto::{
+    ConnectionError, FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathStats, PathStatus,
+};
+use tokio::sync::{broadcast, oneshot};
+use tokio::time::Instant;
+
+use crate::error::OpenPathError;
+use crate::shared::{ConnectionRef, PathOutcome, Signal, State};
+use crate::socket::LocalAddr;
+
+/// How long to wait for the peer to allow a further path: three initial PTOs, as long as path
+/// validation may take (RFC 9000 section 8.2.4).
+const MAX_WAIT: Duration = Duration::from_secs(3);
+
+/// An open path of a connection. May be cloned to get another handle; dropping it leaves the path
+/// as it is.
+///
+/// ```no_run
+/// # fn run(connection: mpquic::Connection) -> Result<(), mpquic::PathError> {
+/// use mpquic::PathStatus;
+///
+/// // Keep the expensive path for when there is no other.
+/// for path in connection.paths() {
+///     if path.network_path()?.local.ip().to_string().starts_with("10.64.") {
+///         path.set_status(PathStatus::Backup)?;
+///     }
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Path {
+    connection: ConnectionRef,
+    id: PathId,
+}
+
+impl Path {
+    pub(crate) const fn new(connection: ConnectionRef, id: PathId) -> Self {
+        Self { connection, id }
+    }
+
+    /// Its ID, the same on both sides.
+    pub const fn id(&self) -> PathId {
+        self.id
+    }
+
+    /// Abandons the path. What was under way on it goes over others.
+    ///
+    /// [`PathErrorCode::APPLICATION_ABANDON_PATH`] keeps a [`FullMesh`](crate::FullMesh) from
+    /// opening it again.
+    ///
+    /// # Errors
+    ///
+    /// If it is not open any more, or the last one.
+    pub fn close(&self, code: PathErrorCode) -> Result<(), PathError> {
+        self.connection.with(|state| {
+            let now = Instant::now().into_std();
+            state.touched = true;
+            state.proto.close_path(now, self.id, code)
+        })
+    }
+
+    /// Tells the peer how we want the path to be used, and does so.
+    ///
+    /// # Errors
+    ///
+    /// If it is not open any more, or multipath is not spoken.
+    pub fn set_status(&self, status: PathStatus) -> Result<(), PathError> {
+        self.connection.with(|state| {
+            state.touched = true;
+            state.proto.set_path_status(self.id, status)
+        })
+    }
+
+    /// How we want the path to be used.
+    ///
+    /// # Errors
+    ///
+    /// If it is not open any more.
+    pub fn status(&self) -> Result<PathStatus, PathError> {
+        let (ours, _) = self.connection.lock().proto.path_status(self.id)?;
+        Ok(ours)
+    }
+
+    /// How the peer wants it to be used, if it told.
+    ///
+    /// # Errors
+    ///
+    /// If it is not open any more.
+    pub fn remote_status(&self) -> Result<Option<PathStatus>, PathError> {
+        let (_, theirs) = self.connection.lock().proto.path_status(self.id)?;
+        Ok(theirs)
+    }
+
+    /// Its figures.
+    ///
+    /// # Errors
+    ///
+    /// If its state is gone.
+    pub fn stats(&self) -> Result<PathStats, PathError> {
+        self.connection.lock().proto.path_stats(self.id)
+    }
+
+    /// Its smoothed RTT.
+    ///
+    /// # Errors
+    ///
+    /// If its state is gone.
+    pub fn rtt(&self) -> Result<Duration, PathError> {
+        self.connection.lock().proto.rtt(self.id)
+    }
+
+    /// Its addresses, as this side sees them now.
+    ///
+    /// # Errors
+    ///
+    /// If its state is gone.
+    pub fn network_path(&self) -> Result<FourTuple, PathError> {
+        self.connection.lock().proto.network_path(self.id)
+    }
+}
+
+/// A path on its way: a future of the [`Path`], by
+/// [`Connection::open_path`](crate::Connection::open_path).
+///
+/// Dropped before the path was asked for, nothing happens; dropped after that, the path comes
+/// about all the same.
+#[must_use = "futures do nothing unless polled"]
+pub struct OpenPath(Pin<Box<dyn Future<Output = Result<Path, OpenPathError>> + Send>>);
+
+impl OpenPath {
+    pub(crate) fn new(connection: ConnectionRef, local: LocalAddr, remote: SocketAddr) -> Self {
+        Self(Box::pin(open(connection, local, remote)))
+    }
+}
+
+impl Future for OpenPath {
+    type Output = Result<Path, OpenPathError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for OpenPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenPath")
+    }
+}
+
+async fn open(
+    connection: ConnectionRef,
+    local: LocalAddr,
+    remote: SocketAddr,
+) -> Result<Path, OpenPathError> {
+    let network_path = connection
+        .endpoint
+        .sockets
+        .path_from(local, remote)
+        .ok_or(OpenPathError::NoLocalSocket { local, remote })?;
+    let mut refusal = PathError::HandshakeIncomplete;
+    let attempt = connection.wait_for(Signal::Paths, |state| {
+        match try_open(state, network_path) {
+            // These pass: an event comes when it is worth another try.
+            Err(OpenPathError::Path(
+                error @ (PathError::HandshakeIncomplete
+                | PathError::NoPathIdLeft { .. }
+                | PathError::NoCidAvailable { .. }),
+            )) => {
+                refusal = error;
+                None
+            }
+            result => Some(result),
+        }
+    });
+    let waited = tokio::time::timeout(MAX_WAIT, attempt).await;
+    let (id, outcome) = waited.unwrap_or(Err(refusal.into()))?;
+    match outcome.await {
+        Ok(Ok(())) => Ok(Path::new(connection, id)),
+        Ok(Err((error_code, by_peer))) => Err(OpenPathError::Abandoned {
+            error_code,
+            by_peer,
+        }),
+        // The connection ended and let go of all who wait.
+        Err(_) => {
+            let reason = connection.lock().error.clone();
+            Err(reason.unwrap_or(ConnectionError::LocallyClosed).into())
+        }
+    }
+}
+
+fn try_open(
+    state: &mut State,
+    network_path: FourTuple,
+) -> Result<(PathId, oneshot::Receiver<PathOutcome>), OpenPathError> {
+    if let Some(error) = &state.error {
+        return Err(error.clone().into());
+    }
+    // Whether it opens or is blocked, there is something to tell the peer.
+    state.touched = true;
+    let id = state
+        .proto
+        .open_path(Instant::now().into_std(), network_path)?;
+    let (sender, receiver) = oneshot::channel();
+    // Under the same hold of the mutex: the outcome cannot come before.
+    state.opening.insert(id, sender);
+    Ok((id, receiver))
+}
+
+/// What happens to the paths of a connection, in order; by
+/// [`Connection::path_events`](crate::Connection::path_events).
+///
+/// ```no_run
+/// # async fn run(connection: mpquic::Connection) {
+/// use mpquic::PathEvent;
+///
+/// let mut events = connection.path_events();
+/// while let Some(event) = events.recv().await {
+///     if let PathEvent::Abandoned { id, error_code, .. } = event {
+///         println!("path {id} is gone: {error_code}");
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct PathEvents {
+    receiver: broadcast::Receiver<Option<PathEvent>>,
+    over: bool,
+    missed: u64,
+}
+
+impl PathEvents {
+    pub(crate) const fn new(receiver: broadcast::Receiver<Option<PathEvent>>, over: bool) -> Self {
+        Self {
+            receiver,
+            over,
+            missed: 0,
+        }
+    }
+
+    /// The next event; `None` once the connection is over. May be dropped and called again.
+    pub async fn recv(&mut self) -> Option<PathEvent> {
+        while !self.over {
+            match self.receiver.recv().await {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) | Err(broadcast::error::RecvError::Closed) => self.over = true,
+                Err(broadcast::error::RecvError::Lagged(count)) => {
+                    self.missed = self.missed.saturating_add(count);
+                }
+            }
+        }
+        None
+    }
+
+    /// The next event that has happened already, without waiting.
+    pub fn try_recv(&mut self) -> Option<PathEvent> {
+        while !self.over {
+            match self.receiver.try_recv() {
+                Ok(Some(event)) => return Some(event),
+                Ok(None) | Err(broadcast::error::TryRecvError::Closed) => self.over = true,
+                Err(broadcast::error::TryRecvError::Empty) => return None,
+                Err(broadcast::error::TryRecvError::Lagged(count)) => {
+                    self.missed = self.missed.saturating_add(count);
+                }
+            }
+        }
+        None
+    }
+
+    /// How many events came too fast and were missed. If it rises, look at
+    /// [`Connection::paths`](crate::Connection::paths).
+    pub const fn missed(&self) -> u64 {
+        self.missed
+    }
+}

@@ -1,0 +1,298 @@
+//! Which paths a client opens by itself; the work is done within the connection's task.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use proto::{FourTuple, PathError, PathErrorCode, PathEvent, PathId};
+
+/// Which paths a client opens by itself. Servers open none (RFC 10069 leaves that to clients).
+///
+/// For any other policy, take [`Manual`](Self::Manual) and write it with
+/// [`Connection::path_events`](crate::Connection::path_events) and
+/// [`Connection::open_path`](crate::Connection::open_path).
+///
+/// ```
+/// use std::time::Duration;
+/// use mpquic::{FullMesh, PathManager};
+///
+/// let policy: PathManager = FullMesh::new()
+///     .remote("192.0.2.7:4433".parse().unwrap())
+///     .backoff(Duration::from_millis(500), Duration::from_secs(60))
+///     .into();
+/// assert_ne!(policy, PathManager::Manual);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum PathManager {
+    /// None: the application opens and closes paths.
+    #[default]
+    Manual,
+    /// One from each local address to each address of the server.
+    FullMesh(FullMesh),
+}
+
+impl From<FullMesh> for PathManager {
+    fn from(mesh: FullMesh) -> Self {
+        Self::FullMesh(mesh)
+    }
+}
+
+/// Opens, once the handshake is confirmed, a path from each local address of the endpoint to the
+/// server's address and to each further one given here, within an address family. Local addresses
+/// added later ([`Endpoint::add_socket`](crate::Endpoint::add_socket)) join.
+///
+/// A path that was abandoned is tried again after a while, and after twice as long each time that
+/// fails, unless one of the applications abandoned it
+/// ([`PathErrorCode::APPLICATION_ABANDON_PATH`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullMesh {
+    remotes: Vec<SocketAddr>,
+    min_backoff: Duration,
+    max_backoff: Duration,
+}
+
+impl Default for FullMesh {
+    fn default() -> Self {
+        Self {
+            remotes: Vec::new(),
+            min_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(30),
+        }
+    }
+}
+
+impl FullMesh {
+    /// To the server's address only; back-off from 1 to 30 s.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A further address of the server, such as that of its second network.
+    #[must_use]
+    pub fn remote(mut self, address: SocketAddr) -> Self {
+        self.remotes.push(address);
+        self
+    }
+
+    /// How long to wait before a failed path is tried again: at first, and at most.
+    #[must_use]
+    pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
+        // Without any pause, a path that is refused at once would be tried in a tight loop.
+        self.min_backoff = min.max(Duration::from_millis(10));
+        self.max_backoff = max.max(self.min_backoff);
+        self
+    }
+}
+
+/// One pair of addresses.
+#[derive(Debug)]
+struct Link {
+    path: FourTuple,
+    /// The path that it is now.
+    id: Option<PathId>,
+    failures: u32,
+    /// Not before; `None` is never again.
+    next_try: Option<Instant>,
+}
+
+/// The full mesh of one connection. No clock and no I/O of its own.
+#[derive(Debug)]
+pub(crate) struct Mesh {
+    config: FullMesh,
+    /// The server as the handshake found it.
+    first_remote: SocketAddr,
+    links: Vec<Link>,
+    /// Something changed since the last look. Without it, and before `next_look`, a look costs
+    /// nothing: there is one with every batch that the connection sends.
+    dirty: bool,
+    next_look: Option<Instant>,
+    /// The peer does not speak the extension.
+    impossible: bool,
+}
+
+impl Mesh {
+    pub(crate) fn new(config: FullMesh, first_remote: SocketAddr) -> Self {
+        Self {
+            config,
+            first_remote,
+            links: Vec::new(),
+            dirty: true,
+            next_look: None,
+            impossible: false,
+        }
+    }
+
+    /// Something changed that may allow what failed before.
+    pub(crate) fn unblock(&mut self) {
+        self.dirty = true;
+    }
+
+    pub(crate) fn on_event(&mut self, event: &PathEvent, now: Instant) {
+        match *event {
+            PathEvent::Opened { id } => {
+                for link in self.links.iter_mut().filter(|link| link.id == Some(id)) {
+                    link.failures = 0;
+                }
+            }
+            PathEvent::Abandoned { id, error_code, .. } => {
+                self.dirty = true;
+                let (min, max) = (self.config.min_backoff, self.config.max_backoff);
+                for link in self.links.iter_mut().filter(|link| link.id == Some(id)) {
+                    link.id = None;
+                    let on_purpose = error_code == PathErrorCode::APPLICATION_ABANDON_PATH;
+                    link.next_try = (!on_purpose).then(|| link.back_off(now, min, max));
+                }
+            }
+            PathEvent::Available { .. } | PathEvent::Discarded { .. } => self.dirty = true,
+            _ => {}
+        }
+    }
+
+    /// Opens what is missing. Returns when to be called again, events apart.
+    pub(crate) fn poll(
+        &mut self,
+        proto: &mut proto::Connection,
+        now: Instant,
+        locals: impl Iterator<Item = SocketAddr>,
+    ) -> Option<Instant> {
+        if !self.dirty && self.next_look.is_none_or(|at| at > now) {
+            return self.next_look;
+        }
+        self.dirty = false;
+        self.next_look = None;
+        // The event of the confirmation makes it dirty again.
+        if self.impossible || !proto.is_handshake_confirmed() {
+            return None;
+        }
+        self.find_links(locals, now);
+        for link in &mut self.links {
+            let open = proto.paths().find(|&id| {
+                proto
+                    .network_path(id)
+                    .is_ok_and(|path| path.matches(&link.path))
+            });
+            link.id = open.or(link.id);
+            if link.id.is_some() || link.next_try.is_none_or(|at| at > now) {
+                continue;
+            }
+            match proto.open_path(now, link.path) {
+                Ok(id) => {
+                    tracing::debug!(%id, path = %link.path, "opening");
+                    link.id = Some(id);
+                }
+                Err(
+                    PathError::HandshakeIncomplete
+                    | PathError::NoPathIdLeft { .. }
+                    | PathError::NoCidAvailable { .. }
+                    | PathError::TooManyPaths(_),
+                ) => {
+                    // An event tells when it is worth another try.
+                    return None;
+                }
+                Err(PathError::MultipathNotNegotiated | PathError::ServerSide) => {
+                    self.impossible = true;
+                    return None;
+                }
+                Err(error) => {
+                    tracing::debug!(path = %link.path, %error, "not opened");
+                    let (min, max) = (self.config.min_backoff, self.config.max_backoff);
+                    link.next_try = Some(link.back_off(now, min, max));
+                }
+            }
+        }
+        let waiting = self.links.iter().filter(|link| link.id.is_none());
+        self.next_look = waiting.filter_map(|link| link.next_try).min();
+        self.next_look
+    }
+
+    /// Makes the links those of the local addresses; what is known of the ones that stay is kept.
+    fn find_links(&mut self, locals: impl Iterator<Item = SocketAddr>, now: Instant) {
+        let mut old = std::mem::take(&mut self.links);
+        for local in locals {
+            let remotes =
+                std::iter::once(self.first_remote).chain(self.config.remotes.iter().copied());
+            for remote in remotes.filter(|remote| remote.is_ipv4() == local.is_ipv4()) {
+                let path = FourTuple { local, remote };
+                if self.links.iter().any(|link| link.path == path) {
+                    continue;
+                }
+                let kept = old.iter().position(|link| link.path == path);
+                self.links.push(match kept {
+                    Some(index) => old.swap_remove(index),
+                    None => Link {
+                        path,
+                        id: None,
+                        failures: 0,
+                        next_try: Some(now),
+                    },
+                });
+            }
+        }
+    }
+}
+
+impl Link {
+    fn back_off(&mut self, now: Instant, min: Duration, max: Duration) -> Instant {
+        let wait = min.saturating_mul(1 << self.failures.min(16)).min(max);
+        self.failures += 1;
+        now + wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(local: &str) -> FourTuple {
+        FourTuple {
+            local: local.parse().unwrap(),
+            remote: "10.0.0.9:443".parse().unwrap(),
+        }
+    }
+
+    fn mesh(locals: &[&str]) -> Mesh {
+        let mut mesh = Mesh::new(FullMesh::new(), "10.0.0.9:443".parse().unwrap());
+        mesh.find_links(
+            locals.iter().map(|local| local.parse().unwrap()),
+            Instant::now(),
+        );
+        mesh
+    }
+
+    #[test]
+    fn links_join_families_and_survive_changes_of_the_sockets() {
+        let mut mesh = mesh(&["10.0.0.1:1", "10.0.0.2:2", "[::1]:3"]);
+        assert_eq!(mesh.links.len(), 2);
+        mesh.links[1].id = Some(PathId(7));
+        mesh.find_links(
+            ["10.0.0.2:2", "10.0.0.3:3"]
+                .map(|local| local.parse().unwrap())
+                .into_iter(),
+            Instant::now(),
+        );
+        assert_eq!(mesh.links[0].path, path("10.0.0.2:2"));
+        assert_eq!(mesh.links[0].id, Some(PathId(7)));
+        assert_eq!(mesh.links[1].id, None);
+    }
+
+    #[test]
+    fn backs_off_after_failures_and_stays_away_after_the_application() {
+        let mut mesh = mesh(&["10.0.0.1:1"]);
+        let now = Instant::now();
+        let abandoned = |code| PathEvent::Abandoned {
+            id: PathId(1),
+            error_code: code,
+            by_peer: true,
+        };
+        for seconds in [1, 2, 4, 8, 16, 30, 30] {
+            mesh.links[0].id = Some(PathId(1));
+            mesh.on_event(&abandoned(PathErrorCode::PATH_UNSTABLE_OR_POOR), now);
+            let expected = now + Duration::from_secs(seconds);
+            assert_eq!(mesh.links[0].next_try, Some(expected));
+        }
+        mesh.links[0].id = Some(PathId(1));
+        mesh.on_event(&PathEvent::Opened { id: PathId(1) }, now);
+        mesh.on_event(&abandoned(PathErrorCode::APPLICATION_ABANDON_PATH), now);
+        assert_eq!(mesh.links[0].next_try, None);
+    }
+}

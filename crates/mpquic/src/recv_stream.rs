@@ -1,0 +1,255 @@
+//! The receiving half of a stream.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use proto::{ClosedStream, StreamId, VarInt};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::error::{ReadError, ReadExactError, ReadToEndError, ResetError};
+use crate::shared::ConnectionRef;
+
+/// A stream to receive on.
+///
+/// Dropped before its end was read, it is stopped with code 0: the peer need not send the rest.
+///
+/// ```no_run
+/// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut stream = connection.accept_uni().await?;
+/// while let Some(chunk) = stream.read_chunk(usize::MAX).await? {
+///     println!("{} bytes", chunk.len());
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct RecvStream {
+    connection: ConnectionRef,
+    id: StreamId,
+    end: Option<End>,
+}
+
+/// How the stream ended. The protocol forgets a stream once it has told; this does not.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Finished,
+    Reset(VarInt),
+    Stopped,
+}
+
+impl End {
+    const fn result<T>(self) -> Result<Option<T>, ReadError> {
+        match self {
+            Self::Finished => Ok(None),
+            Self::Reset(code) => Err(ReadError::Reset(code)),
+            Self::Stopped => Err(ReadError::ClosedStream),
+        }
+    }
+}
+
+impl RecvStream {
+    pub(crate) const fn new(connection: ConnectionRef, id: StreamId) -> Self {
+        Self {
+            connection,
+            id,
+            end: None,
+        }
+    }
+
+    /// Its ID.
+    pub const fn id(&self) -> StreamId {
+        self.id
+    }
+
+    fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut proto::Connection, StreamId) -> Result<Option<T>, proto::ReadError>,
+    ) -> Poll<Result<Option<T>, ReadError>> {
+        if let Some(end) = self.end {
+            return Poll::Ready(end.result());
+        }
+        let id = self.id;
+        let end = self.connection.with(|state| {
+            match read(&mut state.proto, id) {
+                Ok(Some(value)) => {
+                    // The peer may be allowed to send more.
+                    state.touched = true;
+                    Err(Poll::Ready(Ok(Some(value))))
+                }
+                Ok(None) => {
+                    state.touched = true;
+                    Ok(End::Finished)
+                }
+                Err(proto::ReadError::Reset(code)) => {
+                    state.touched = true;
+                    Ok(End::Reset(code))
+                }
+                Err(proto::ReadError::Blocked) => Err(match &state.error {
+                    Some(error) => Poll::Ready(Err(error.clone().into())),
+                    None => {
+                        state.readers.insert(id, cx.waker().clone());
+                        Poll::Pending
+                    }
+                }),
+                Err(proto::ReadError::ClosedStream) => Ok(End::Stopped),
+            }
+        });
+        match end {
+            Ok(end) => {
+                self.end = Some(end);
+                Poll::Ready(end.result())
+            }
+            Err(poll) => poll,
+        }
+    }
+
+    /// Reads what is there into `buf`; see [`read`](Self::read).
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<Result<Option<usize>, ReadError>> {
+        if buf.is_empty() {
+            return Poll::Ready(Ok(Some(0)));
+        }
+        self.poll(cx, |proto, id| proto.read(id, buf))
+    }
+
+    /// Reads what is there without copying it; see [`read_chunk`](Self::read_chunk).
+    pub fn poll_read_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<Result<Option<Bytes>, ReadError>> {
+        if max == 0 {
+            return Poll::Ready(Ok(Some(Bytes::new())));
+        }
+        self.poll(cx, |proto, id| proto.read_chunk(id, max))
+    }
+
+    /// Reads what is there, and waits while there is nothing. Returns how many bytes of `buf` were
+    /// filled, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// If the peer reset the stream, it was stopped here, or the connection is over. What came
+    /// before the connection's end can still be read.
+    pub async fn read(&mut self, buf: &mut [u8]) -> Result<Option<usize>, ReadError> {
+        poll_fn(|cx| self.poll_read(cx, buf)).await
+    }
+
+    /// Reads as much as `buf` holds. If it is dropped before it is done, what was read is lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), and if the stream ends before.
+    pub async fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), ReadExactError> {
+        let mut filled = 0;
+        while filled < buf.len() {
+            match self.read(&mut buf[filled..]).await? {
+                Some(count) => filled += count,
+                None => return Err(ReadExactError::FinishedEarly(filled)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there without copying it, at most `max` bytes; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub async fn read_chunk(&mut self, max: usize) -> Result<Option<Bytes>, ReadError> {
+        poll_fn(|cx| self.poll_read_chunk(cx, max)).await
+    }
+
+    /// Reads all up to the end. A limit is a must: the peer decides how much there is.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read), and if there are more than `limit` bytes; the stream is then
+    /// stopped when it is dropped.
+    pub async fn read_to_end(&mut self, limit: usize) -> Result<Vec<u8>, ReadToEndError> {
+        let mut all = BytesMut::new();
+        loop {
+            // One byte more than allowed tells a stream that is just long enough from a longer one.
+            let max = (limit - all.len()).saturating_add(1);
+            let Some(chunk) = self.read_chunk(max).await? else {
+                return Ok(all.into());
+            };
+            if chunk.len() > limit - all.len() {
+                return Err(ReadToEndError::TooLong);
+            }
+            all.extend_from_slice(&chunk);
+        }
+    }
+
+    /// Asks the peer to send no more; what was not read is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If it was stopped before, or read to its end.
+    pub fn stop(&mut self, code: VarInt) -> Result<(), ClosedStream> {
+        if self.end.is_some() {
+            return Err(ClosedStream);
+        }
+        self.connection.with(|state| {
+            state.touched = true;
+            state.proto.stop(self.id, code)
+        })?;
+        self.end = Some(End::Stopped);
+        Ok(())
+    }
+
+    /// Waits until the peer resets the stream (`Some` with its code), or has finished it and all
+    /// of it was read (`None`). Reads no data.
+    ///
+    /// # Errors
+    ///
+    /// If the stream was stopped here, or the connection is over.
+    pub async fn received_reset(&mut self) -> Result<Option<VarInt>, ResetError> {
+        let end = poll_fn(|cx| {
+            // A read of nothing: it tells a reset or the end, and leaves the data alone.
+            self.poll(cx, |proto, id| match proto.read(id, &mut []) {
+                Ok(Some(_)) => Err(proto::ReadError::Blocked),
+                Ok(None) => Ok(None::<()>),
+                Err(error) => Err(error),
+            })
+        });
+        match end.await {
+            Ok(_) => Ok(None),
+            Err(ReadError::Reset(code)) => Ok(Some(code)),
+            Err(ReadError::ClosedStream) => Err(ResetError::ClosedStream),
+            Err(ReadError::ConnectionLost(reason)) => Err(reason.into()),
+        }
+    }
+}
+
+impl AsyncRead for RecvStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let count = ready!(Self::poll_read(&mut self, cx, buf.initialize_unfilled()))?;
+        // Nothing read is how this trait says "end".
+        buf.advance(count.unwrap_or(0));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        self.connection.with(|state| {
+            state.readers.remove(&self.id);
+            if self.end.is_none() && state.error.is_none() {
+                // Already over is fine.
+                let _ = state.proto.stop(self.id, VarInt::from_u32(0));
+                state.touched = true;
+            }
+        });
+    }
+}

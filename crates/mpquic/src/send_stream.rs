@@ -1,0 +1,282 @@
+//! The sending half of a stream.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use proto::{ClosedStream, FinishError, StreamHints, StreamId, VarInt};
+use tokio::io::AsyncWrite;
+use tokio::sync::Notify;
+
+use crate::error::{StoppedError, WriteError};
+use crate::shared::{ConnectionRef, State};
+
+/// A stream to send on.
+///
+/// Dropped without [`finish`](Self::finish) or [`reset`](Self::reset), it is finished: what was
+/// written still arrives, as long as the connection lives.
+///
+/// ```no_run
+/// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::{Duration, Instant};
+/// use mpquic::StreamHints;
+///
+/// let mut stream = connection.open_uni().await?;
+/// stream.set_priority(10)?;
+/// // What the scheduler may know ahead: schedulers that care for deadlines use it.
+/// stream.set_hints(StreamHints {
+///     size: Some(64_000),
+///     deadline: Some(Instant::now() + Duration::from_millis(200)),
+///     chunk: Some(7),
+/// })?;
+/// stream.write_all(&[0; 64_000]).await?;
+/// stream.finish()?;
+/// stream.stopped().await?; // all of it arrived
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct SendStream {
+    connection: ConnectionRef,
+    id: StreamId,
+}
+
+impl SendStream {
+    pub(crate) const fn new(connection: ConnectionRef, id: StreamId) -> Self {
+        Self { connection, id }
+    }
+
+    /// Its ID.
+    pub const fn id(&self) -> StreamId {
+        self.id
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut proto::Connection, StreamId) -> Result<usize, proto::WriteError>,
+    ) -> Poll<Result<usize, WriteError>> {
+        let id = self.id;
+        self.connection.with(|state| {
+            if let Some(error) = &state.error {
+                return Poll::Ready(Err(error.clone().into()));
+            }
+            Poll::Ready(match write(&mut state.proto, id) {
+                Ok(count) => {
+                    state.touched = true;
+                    Ok(count)
+                }
+                Err(proto::WriteError::Blocked) => {
+                    state.writers.insert(id, cx.waker().clone());
+                    return Poll::Pending;
+                }
+                Err(proto::WriteError::Stopped(code)) => Err(WriteError::Stopped(code)),
+                Err(proto::WriteError::ClosedStream) => Err(WriteError::ClosedStream),
+            })
+        })
+    }
+
+    /// Writes what there is room for, at least one byte; see [`write`](Self::write).
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, WriteError>> {
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.poll(cx, |proto, id| proto.write(id, data))
+    }
+
+    /// Writes what there is room for, and waits while there is none. Returns how many bytes of
+    /// `data` were taken.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream was closed, or the connection is over.
+    pub async fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
+        poll_fn(|cx| self.poll_write(cx, data)).await
+    }
+
+    /// Writes all of `data`. If it is dropped before it is done, part of it may have been written.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub async fn write_all(&mut self, mut data: &[u8]) -> Result<(), WriteError> {
+        while !data.is_empty() {
+            let count = self.write(data).await?;
+            data = &data[count..];
+        }
+        Ok(())
+    }
+
+    /// Writes all of `chunk` without copying it.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub async fn write_chunk(&mut self, mut chunk: Bytes) -> Result<(), WriteError> {
+        while !chunk.is_empty() {
+            poll_fn(|cx| self.poll(cx, |proto, id| proto.write_chunk(id, &mut chunk))).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes all of `chunks` without copying them.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
+    pub async fn write_all_chunks(&mut self, chunks: &mut [Bytes]) -> Result<(), WriteError> {
+        for chunk in chunks {
+            self.write_chunk(std::mem::take(chunk)).await?;
+        }
+        Ok(())
+    }
+
+    /// Says that no more data will be written. Does not wait: for the data's arrival, there is
+    /// [`stopped`](Self::stopped).
+    ///
+    /// # Errors
+    ///
+    /// If it was finished or reset before. A stop by the peer is none.
+    pub fn finish(&mut self) -> Result<(), ClosedStream> {
+        self.connection
+            .with(|state| match state.proto.finish(self.id) {
+                Ok(()) => {
+                    state.touched = true;
+                    Ok(())
+                }
+                Err(FinishError::Stopped(_)) => Ok(()),
+                Err(FinishError::ClosedStream) => Err(ClosedStream),
+            })
+    }
+
+    /// Gives the stream up: nothing more is sent or sent again, and the peer hears the code.
+    ///
+    /// # Errors
+    ///
+    /// If it was reset before, or all has arrived.
+    pub fn reset(&mut self, code: VarInt) -> Result<(), ClosedStream> {
+        self.connection.with(|state| {
+            state.touched = true;
+            state.proto.reset(self.id, code)
+        })
+    }
+
+    /// Sets which streams go first: those of the higher priority. The default is 0.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
+        self.connection
+            .with(|state| state.proto.set_priority(self.id, priority))
+    }
+
+    /// Its priority.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn priority(&self) -> Result<i32, ClosedStream> {
+        self.connection.lock().proto.priority(self.id)
+    }
+
+    /// Tells the scheduler what is known of the stream ahead: its size, its deadline, its place in
+    /// a sequence. Best called before the first write.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn set_hints(&self, hints: StreamHints) -> Result<(), ClosedStream> {
+        self.connection
+            .with(|state| state.proto.set_hints(self.id, hints))
+    }
+
+    /// Waits until the peer stops the stream (`Some` with its code) or has received all of it
+    /// (`None`).
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over before.
+    pub fn stopped(
+        &self,
+    ) -> impl Future<Output = Result<Option<VarInt>, StoppedError>> + Send + Sync + 'static {
+        let connection = self.connection.clone();
+        let id = self.id;
+        async move {
+            loop {
+                let notify = connection.with(|state| notify_for(state, id));
+                // Made before the check: it hears what happens from here on.
+                let notified = notify.notified();
+                if let Some(result) = connection.with(|state| outcome(state, id)) {
+                    return result;
+                }
+                notified.await;
+            }
+        }
+    }
+}
+
+fn notify_for(state: &mut State, id: StreamId) -> Arc<Notify> {
+    let notify = state.stopped.entry(id).or_default();
+    Arc::clone(notify)
+}
+
+fn outcome(state: &mut State, id: StreamId) -> Option<Result<Option<VarInt>, StoppedError>> {
+    let result = match state.proto.stopped(id) {
+        Ok(Some(code)) => Ok(Some(code)),
+        // Over: all has arrived, or it was reset.
+        Err(ClosedStream) => Ok(None),
+        Ok(None) => Err(state.error.clone()?.into()),
+    };
+    state.stopped.remove(&id);
+    Some(result)
+}
+
+impl AsyncWrite for SendStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = ready!(Self::poll_write(&mut self, cx, data));
+        Poll::Ready(result.map_err(Into::into))
+    }
+
+    /// Does nothing: what is written is sent without being told.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Finishes the stream; does not wait for the peer to have it all.
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Twice is no error here.
+        let _ = self.finish();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for SendStream {
+    fn drop(&mut self) {
+        self.connection.with(|state| {
+            state.writers.remove(&self.id);
+            if state.error.is_some() {
+                return;
+            }
+            match state.proto.finish(self.id) {
+                Ok(()) => state.touched = true,
+                Err(FinishError::ClosedStream) => {}
+                // Finishing is not for a stopped stream: a reset is its end (RFC 9000 section 3.5).
+                Err(FinishError::Stopped(code)) => {
+                    let _ = state.proto.reset(self.id, code);
+                    state.touched = true;
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,409 @@
+//! What the handles of a connection and its task share: the state under one mutex, the inbox under
+//! another, and the signals between them.
+//!
+//! Rules of the house. No lock is held across an `await` or a system call, no two locks are held
+//! at once (so there is no order to keep; the one exception is a look at the endpoint's list of
+//! sockets, whose lock is never held around anything), and wakers are called after the lock is released:
+//! [`Shared::with`] and [`Effects`] see to the last one.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use bytes::Bytes;
+use proto::{
+    ConnectionError, ConnectionEvent, ConnectionHandle, Dir, Event, FourTuple, PathErrorCode,
+    PathEvent, PathId, StreamEvent, StreamId, VarInt,
+};
+use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::time::Instant;
+
+use crate::endpoint::EndpointShared;
+use crate::path_manager::Mesh;
+
+/// Bytes that may wait in a connection's inbox. Beyond, datagrams are dropped as a full socket
+/// buffer drops them: the peer's congestion controller is the one to hear of it.
+const MAX_INBOX_BYTES: usize = 16 << 20;
+
+/// Path events that a slow reader may fall behind before it misses some.
+const PATH_EVENTS: usize = 256;
+
+/// Datagrams from the endpoint's task on their way to the connection's task.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    events: VecDeque<ConnectionEvent>,
+    bytes: usize,
+    /// Of the connection's task, if it sleeps.
+    waker: Option<Waker>,
+}
+
+/// What tasks wait for; each has its own queue of waiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    HandshakeData,
+    Connected,
+    Paths,
+    IncomingBi,
+    IncomingUni,
+    AvailableBi,
+    AvailableUni,
+    DatagramReceived,
+    DatagramsUnblocked,
+    Closed,
+}
+
+const SIGNALS: usize = Signal::Closed as usize + 1;
+
+impl Signal {
+    pub(crate) const fn incoming(dir: Dir) -> Self {
+        match dir {
+            Dir::Bi => Self::IncomingBi,
+            Dir::Uni => Self::IncomingUni,
+        }
+    }
+
+    pub(crate) const fn available(dir: Dir) -> Self {
+        match dir {
+            Dir::Bi => Self::AvailableBi,
+            Dir::Uni => Self::AvailableUni,
+        }
+    }
+}
+
+/// What became of a path that someone waits for.
+pub(crate) type PathOutcome = Result<(), (PathErrorCode, bool)>;
+
+/// The part under the mutex.
+pub(crate) struct State {
+    pub(crate) proto: proto::Connection,
+    /// Set once, when the connection is over.
+    pub(crate) error: Option<ConnectionError>,
+    pub(crate) handshake_data_ready: bool,
+    pub(crate) connected: bool,
+    /// Set by whoever leaves something for the task to do; [`Shared::with`] then wakes it.
+    pub(crate) touched: bool,
+    /// Of the connection's task, if it sleeps.
+    pub(crate) driver: Option<Waker>,
+    pub(crate) readers: HashMap<StreamId, Waker>,
+    pub(crate) writers: HashMap<StreamId, Waker>,
+    pub(crate) stopped: HashMap<StreamId, Arc<Notify>>,
+    pub(crate) opening: HashMap<PathId, oneshot::Sender<PathOutcome>>,
+    pub(crate) mesh: Option<Mesh>,
+}
+
+/// What is to be done once the mutex is released.
+#[derive(Default)]
+pub(crate) struct Effects {
+    wakers: Vec<Waker>,
+    streams: Vec<Arc<Notify>>,
+    opened: Vec<(oneshot::Sender<PathOutcome>, PathOutcome)>,
+    paths: Vec<PathEvent>,
+    signals: u16,
+    closed: bool,
+}
+
+impl Effects {
+    fn signal(&mut self, signal: Signal) {
+        self.signals |= 1 << signal as u16;
+    }
+
+    /// Does it, and is empty afterwards. Not to be called with a lock held.
+    pub(crate) fn fire(&mut self, shared: &Shared) {
+        for waker in self.wakers.drain(..) {
+            waker.wake();
+        }
+        for notify in self.streams.drain(..) {
+            notify.notify_waiters();
+        }
+        for (sender, outcome) in self.opened.drain(..) {
+            // Whoever waited may have given up.
+            let _ = sender.send(outcome);
+        }
+        for event in self.paths.drain(..) {
+            // No receiver is fine.
+            let _ = shared.path_events.send(Some(event));
+        }
+        if std::mem::take(&mut self.closed) {
+            let _ = shared.path_events.send(None);
+        }
+        let signals = std::mem::take(&mut self.signals);
+        for (index, notify) in shared.signals.iter().enumerate() {
+            if signals & (1 << index) != 0 {
+                notify.notify_waiters();
+            }
+        }
+    }
+}
+
+impl State {
+    /// Takes in what the protocol has to tell its application.
+    pub(crate) fn forward_events(&mut self, now: Instant, effects: &mut Effects) {
+        while let Some(event) = self.proto.poll() {
+            match event {
+                Event::HandshakeDataReady => {
+                    self.handshake_data_ready = true;
+                    effects.signal(Signal::HandshakeData);
+                }
+                Event::Connected => {
+                    self.handshake_data_ready = true;
+                    self.connected = true;
+                    effects.signal(Signal::HandshakeData);
+                    effects.signal(Signal::Connected);
+                }
+                Event::HandshakeConfirmed => {
+                    if let Some(mesh) = &mut self.mesh {
+                        mesh.unblock();
+                    }
+                    effects.signal(Signal::Paths);
+                }
+                Event::ConnectionLost { reason } => self.terminate(reason, effects),
+                Event::DatagramReceived => effects.signal(Signal::DatagramReceived),
+                Event::DatagramsUnblocked => effects.signal(Signal::DatagramsUnblocked),
+                Event::Stream(event) => self.on_stream(event, effects),
+                Event::Path(event) => self.on_path(event, now, effects),
+                _ => {}
+            }
+        }
+    }
+
+    fn on_stream(&mut self, event: StreamEvent, effects: &mut Effects) {
+        match event {
+            StreamEvent::Opened { dir } => effects.signal(Signal::incoming(dir)),
+            StreamEvent::Available { dir } => effects.signal(Signal::available(dir)),
+            StreamEvent::Readable { id } => effects.wakers.extend(self.readers.remove(&id)),
+            StreamEvent::Writable { id } => effects.wakers.extend(self.writers.remove(&id)),
+            StreamEvent::Finished { id } => effects.streams.extend(self.stopped.remove(&id)),
+            StreamEvent::Stopped { id, .. } => {
+                effects.streams.extend(self.stopped.remove(&id));
+                effects.wakers.extend(self.writers.remove(&id));
+            }
+        }
+    }
+
+    fn on_path(&mut self, event: PathEvent, now: Instant, effects: &mut Effects) {
+        let outcome = match event {
+            PathEvent::Opened { id } => Some((id, Ok(()))),
+            PathEvent::Abandoned {
+                id,
+                error_code,
+                by_peer,
+            } => Some((id, Err((error_code, by_peer)))),
+            _ => None,
+        };
+        if let Some((id, outcome)) = outcome {
+            let waiting = self.opening.remove(&id);
+            effects
+                .opened
+                .extend(waiting.map(|sender| (sender, outcome)));
+        }
+        if let Some(mesh) = &mut self.mesh {
+            mesh.on_event(&event, now.into_std());
+        }
+        effects.paths.push(event);
+        effects.signal(Signal::Paths);
+    }
+
+    /// The connection is over: whoever waits for anything hears of it. The first reason counts.
+    pub(crate) fn terminate(&mut self, reason: ConnectionError, effects: &mut Effects) {
+        if self.error.is_some() {
+            return;
+        }
+        self.error = Some(reason);
+        effects
+            .wakers
+            .extend(self.readers.drain().map(|(_, waker)| waker));
+        effects
+            .wakers
+            .extend(self.writers.drain().map(|(_, waker)| waker));
+        effects
+            .streams
+            .extend(self.stopped.drain().map(|(_, notify)| notify));
+        // Dropping the senders tells the receivers.
+        self.opening.clear();
+        self.mesh = None;
+        effects.signals = u16::MAX;
+        effects.closed = true;
+    }
+}
+
+/// Everything that a connection's handles, its task and its endpoint share.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    inbox: Mutex<Inbox>,
+    signals: [Notify; SIGNALS],
+    pub(crate) path_events: broadcast::Sender<Option<PathEvent>>,
+    pub(crate) endpoint: Arc<EndpointShared>,
+    pub(crate) handle: ConnectionHandle,
+    /// Where it was when it began.
+    pub(crate) first_path: FourTuple,
+    /// Handles that keep the connection open: the task and the endpoint do not count.
+    handles: AtomicUsize,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        proto: proto::Connection,
+        handle: ConnectionHandle,
+        first_path: FourTuple,
+        endpoint: Arc<EndpointShared>,
+        mesh: Option<Mesh>,
+    ) -> Self {
+        Self {
+            state: Mutex::new(State {
+                proto,
+                error: None,
+                handshake_data_ready: false,
+                connected: false,
+                touched: false,
+                driver: None,
+                readers: HashMap::new(),
+                writers: HashMap::new(),
+                stopped: HashMap::new(),
+                opening: HashMap::new(),
+                mesh,
+            }),
+            inbox: Mutex::default(),
+            signals: std::array::from_fn(|_| Notify::new()),
+            path_events: broadcast::Sender::new(PATH_EVENTS),
+            endpoint,
+            handle,
+            first_path,
+            handles: AtomicUsize::new(0),
+        }
+    }
+
+    /// A panic elsewhere is no reason to panic here: the task's end closes the connection.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `f` under the mutex, then wakes the connection's task if `f` left work for it.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        let (value, waker) = {
+            let mut state = self.lock();
+            let value = f(&mut state);
+            let waker = if std::mem::take(&mut state.touched) {
+                state.driver.take()
+            } else {
+                None
+            };
+            (value, waker)
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        value
+    }
+
+    /// Waits until `check`, run under the mutex now and after each `signal`, gives a value.
+    pub(crate) async fn wait_for<T>(
+        &self,
+        signal: Signal,
+        mut check: impl FnMut(&mut State) -> Option<T>,
+    ) -> T {
+        loop {
+            // Made before the check: it hears signals from here on, so none is missed between.
+            let notified = self.signals[signal as usize].notified();
+            if let Some(value) = self.with(&mut check) {
+                return value;
+            }
+            notified.await;
+        }
+    }
+
+    /// Closes the connection, if it is open.
+    pub(crate) fn close(&self, code: VarInt, reason: Bytes) {
+        let mut effects = Effects::default();
+        self.with(|state| {
+            if state.error.is_none() {
+                state.proto.close(Instant::now().into_std(), code, reason);
+                state.terminate(ConnectionError::LocallyClosed, &mut effects);
+                state.touched = true;
+            }
+        });
+        effects.fire(self);
+    }
+
+    /// Wakes the task, for changes that are not in the state.
+    pub(crate) fn wake(&self) {
+        self.with(|state| state.touched = true);
+    }
+
+    /// Puts datagrams into the inbox. Wakes the task only if it sleeps: while it works, it looks
+    /// into the inbox by itself.
+    pub(crate) fn deliver(&self, events: impl Iterator<Item = ConnectionEvent>, bytes: usize) {
+        let waker = {
+            let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            if inbox.bytes + bytes > MAX_INBOX_BYTES {
+                tracing::debug!(bytes, "inbox full: datagrams dropped");
+                // The caller's queue moves on all the same.
+                events.for_each(drop);
+                return;
+            }
+            inbox.bytes += bytes;
+            inbox.events.extend(events);
+            inbox.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes all that is in the inbox; `batch` must be empty and its memory goes the other way.
+    /// If there is nothing, the task will be woken by the next datagram.
+    pub(crate) fn collect(&self, batch: &mut VecDeque<ConnectionEvent>, waker: &Waker) {
+        debug_assert!(batch.is_empty());
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if inbox.events.is_empty() {
+            inbox.waker = Some(waker.clone());
+            return;
+        }
+        std::mem::swap(&mut inbox.events, batch);
+        inbox.bytes = 0;
+        inbox.waker = None;
+    }
+}
+
+/// A counted reference: when the last one goes, the connection is closed with code 0.
+pub(crate) struct ConnectionRef(Arc<Shared>);
+
+impl ConnectionRef {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        shared.handles.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Clone for ConnectionRef {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for ConnectionRef {
+    fn drop(&mut self) {
+        if self.0.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.close(VarInt::from_u32(0), Bytes::new());
+        }
+    }
+}
+
+impl Deref for ConnectionRef {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for ConnectionRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Connection").field(&self.0.handle.0).finish()
+    }
+}

@@ -1,0 +1,420 @@
+//! One UDP socket with its offloads, and the set of an endpoint's sockets; knows no connection.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll};
+
+use proto::{FourTuple, Transmit};
+use quinn_udp::{RecvMeta, UdpSocketState};
+use tokio::io::Interest;
+
+/// What one `sendmsg` can carry with segmentation offload: the UDP length field has 16 bits.
+const MAX_SEND_BYTES: usize = 65_507;
+
+/// Sizes asked of the system for a socket's buffers; it may grant less.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BufferSizes {
+    pub(crate) send: usize,
+    pub(crate) receive: usize,
+}
+
+impl Default for BufferSizes {
+    /// At 1 GB/s, 8 MiB are what arrives while this task is off the processor for 8 ms.
+    fn default() -> Self {
+        Self {
+            send: 4 << 20,
+            receive: 8 << 20,
+        }
+    }
+}
+
+/// One bound socket.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    io: tokio::net::UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+}
+
+/// What became of an attempt to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It left, or the system refused it for good: either way it is done with.
+    Done,
+    /// The system's buffer is full; go on from the offset once the socket is writable.
+    Blocked,
+}
+
+impl Socket {
+    pub(crate) fn new(socket: std::net::UdpSocket, sizes: BufferSizes) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr()?;
+        let state = UdpSocketState::new((&socket).into())?;
+        // Best effort: without privileges the system caps both, and a small buffer still works.
+        if let Err(error) = state.set_recv_buffer_size((&socket).into(), sizes.receive) {
+            tracing::debug!(%local, %error, "receive buffer not enlarged");
+        }
+        if let Err(error) = state.set_send_buffer_size((&socket).into(), sizes.send) {
+            tracing::debug!(%local, %error, "send buffer not enlarged");
+        }
+        Ok(Self {
+            io: tokio::net::UdpSocket::from_std(socket)?,
+            state,
+            local,
+        })
+    }
+
+    pub(crate) fn bind(local: SocketAddr, sizes: BufferSizes) -> io::Result<Self> {
+        Self::new(std::net::UdpSocket::bind(local)?, sizes)
+    }
+
+    /// The bound address; its IP may be unspecified.
+    pub(crate) const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn is_wildcard(&self) -> bool {
+        self.local.ip().is_unspecified()
+    }
+
+    /// The most datagrams that one system call takes.
+    pub(crate) fn max_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Our address of a datagram that came in here.
+    pub(crate) fn local_of(&self, meta: &RecvMeta) -> SocketAddr {
+        match meta.dst_ip {
+            Some(ip) if self.is_wildcard() => SocketAddr::new(ip, self.local.port()),
+            _ => self.local,
+        }
+    }
+
+    /// Sends `data` from `*offset` on, in as few system calls as it takes, and advances `*offset`.
+    ///
+    /// An error other than a full buffer costs the datagrams concerned and nothing else: to the
+    /// connection it is a loss like any other, and a path on which everything is lost gets into
+    /// trouble by itself.
+    pub(crate) fn send(&self, transmit: &Transmit, data: &[u8], offset: &mut usize) -> Sent {
+        let local_ip = transmit.network_path.local.ip();
+        // A bound socket has only one address to send from; a wildcard one answers from the
+        // address that was asked.
+        let src_ip = (self.is_wildcard() && !local_ip.is_unspecified()).then_some(local_ip);
+        let segment = transmit.segment_size.unwrap_or(data.len()).max(1);
+        while *offset < data.len() {
+            let batch = self.max_segments().min(MAX_SEND_BYTES / segment).max(1);
+            let end = data.len().min(offset.saturating_add(batch * segment));
+            let contents = &data[*offset..end];
+            let datagrams = quinn_udp::Transmit {
+                destination: transmit.network_path.remote,
+                ecn: transmit
+                    .ecn
+                    .and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+                contents,
+                segment_size: (contents.len() > segment).then_some(segment),
+                src_ip,
+            };
+            let result = self.io.try_io(Interest::WRITABLE, || {
+                self.state.try_send((&self.io).into(), &datagrams)
+            });
+            match result {
+                Ok(()) => *offset = end,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Blocked,
+                // The driver cannot segment after all, and the state has taken note: once more,
+                // one by one.
+                Err(_) if datagrams.segment_size.is_some() && self.max_segments() < batch => {}
+                Err(error) => {
+                    // Probes for the path MTU are meant to fail now and then.
+                    if quinn_udp::is_msg_size_err(&error) {
+                        tracing::trace!(path = %transmit.network_path, len = segment, "too large to send");
+                    } else {
+                        tracing::debug!(path = %transmit.network_path, %error, "datagrams not sent");
+                    }
+                    *offset = end;
+                }
+            }
+        }
+        Sent::Done
+    }
+
+    /// Waits until the system's send buffer has room. Any number of tasks may wait.
+    pub(crate) async fn writable(&self) {
+        if let Err(error) = self.io.writable().await {
+            tracing::debug!(local = %self.local, %error, "waiting for the socket");
+        }
+    }
+
+    /// Whether there is something to receive; only one task may poll this.
+    pub(crate) fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_recv_ready(cx)
+    }
+
+    /// Receives what is there, at most as many messages as there are buffers.
+    pub(crate) fn receive(
+        &self,
+        buffers: &mut [io::IoSliceMut<'_>],
+        metas: &mut [RecvMeta],
+    ) -> io::Result<usize> {
+        self.io.try_io(Interest::READABLE, || {
+            self.state.recv((&self.io).into(), buffers, metas)
+        })
+    }
+}
+
+/// Whether a socket bound to `bound` can send from `local`, and how well: lower is better.
+fn rank(bound: SocketAddr, local: SocketAddr) -> Option<u8> {
+    if bound.port() != local.port() {
+        return None;
+    }
+    // Scope and flow label of IPv6 are left out: a received datagram does not tell them.
+    if bound.ip() == local.ip() {
+        return Some(0);
+    }
+    (bound.ip().is_unspecified() && bound.is_ipv4() == local.is_ipv4()).then_some(1)
+}
+
+/// The socket that can send from `local`: bound to just this address, else a wildcard one.
+pub(crate) fn route(sockets: &[Arc<Socket>], local: SocketAddr) -> Option<usize> {
+    best(sockets.iter().map(|socket| rank(socket.local, local)))
+}
+
+fn best(ranks: impl Iterator<Item = Option<u8>>) -> Option<usize> {
+    ranks
+        .enumerate()
+        .filter_map(|(index, rank)| Some((rank?, index)))
+        .min()
+        .map(|(_, index)| index)
+}
+
+/// Local and remote as one address family, which is what the system wants: an IPv4 remote on an
+/// IPv6 wildcard socket is written as an IPv4-mapped IPv6 address.
+fn align(local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
+    let remote = match (local, remote) {
+        (SocketAddr::V4(_), SocketAddr::V4(_)) | (SocketAddr::V6(_), SocketAddr::V6(_)) => remote,
+        (SocketAddr::V6(v6), SocketAddr::V4(v4))
+            if v6.ip().is_unspecified() || v6.ip().to_ipv4_mapped().is_some() =>
+        {
+            SocketAddr::V6(SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0))
+        }
+        _ => return None,
+    };
+    Some(FourTuple { local, remote })
+}
+
+/// The sockets of an endpoint. Readers take a snapshot and look at the generation to see whether
+/// it still holds, so that sending takes no lock.
+#[derive(Debug)]
+pub(crate) struct SocketSet {
+    sockets: RwLock<Arc<[Arc<Socket>]>>,
+    generation: AtomicU64,
+    sizes: BufferSizes,
+}
+
+impl SocketSet {
+    pub(crate) fn new(sockets: Vec<Arc<Socket>>, sizes: BufferSizes) -> Self {
+        Self {
+            sockets: RwLock::new(sockets.into()),
+            generation: AtomicU64::new(0),
+            sizes,
+        }
+    }
+
+    /// Changes with every change of the set.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<[Arc<Socket>]> {
+        let sockets = self.sockets.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&sockets)
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Vec<Arc<Socket>>)) {
+        let mut sockets = self.sockets.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = sockets.to_vec();
+        change(&mut list);
+        *sockets = list.into();
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn bind(&self, local: SocketAddr) -> io::Result<SocketAddr> {
+        self.add(Socket::bind(local, self.sizes)?)
+    }
+
+    pub(crate) fn adopt(&self, socket: std::net::UdpSocket) -> io::Result<SocketAddr> {
+        self.add(Socket::new(socket, self.sizes)?)
+    }
+
+    fn add(&self, socket: Socket) -> io::Result<SocketAddr> {
+        let local = socket.local();
+        self.update(|list| list.push(Arc::new(socket)));
+        Ok(local)
+    }
+
+    /// Takes out the socket bound to `local`; returns whether there was one.
+    pub(crate) fn remove(&self, local: SocketAddr) -> bool {
+        let mut found = false;
+        self.update(|list| {
+            list.retain(|socket| {
+                let keep = socket.local() != local;
+                found |= !keep;
+                keep
+            });
+        });
+        found
+    }
+
+    /// Puts a new socket into the place of the one bound to `old`, in one step.
+    pub(crate) fn replace(&self, old: SocketAddr, new: SocketAddr) -> io::Result<SocketAddr> {
+        let socket = Arc::new(Socket::bind(new, self.sizes)?);
+        let local = socket.local();
+        let mut found = false;
+        self.update(|list| {
+            if let Some(place) = list.iter_mut().find(|socket| socket.local() == old) {
+                *place = socket;
+                found = true;
+            }
+        });
+        if found {
+            Ok(local)
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("no socket is bound to {old}"),
+            ))
+        }
+    }
+
+    pub(crate) fn locals(&self) -> Vec<SocketAddr> {
+        self.snapshot()
+            .iter()
+            .map(|socket| socket.local())
+            .collect()
+    }
+
+    /// The network path to `remote` from the first socket that can reach it.
+    pub(crate) fn default_path(&self, remote: SocketAddr) -> Option<FourTuple> {
+        let sockets = self.snapshot();
+        let same_family = sockets
+            .iter()
+            .find(|socket| socket.local.is_ipv4() == remote.is_ipv4());
+        same_family
+            .into_iter()
+            .chain(sockets.iter())
+            .find_map(|socket| align(socket.local, remote))
+    }
+
+    /// The network path to `remote` from this local address.
+    pub(crate) fn path_from(&self, local: LocalAddr, remote: SocketAddr) -> Option<FourTuple> {
+        let sockets = self.snapshot();
+        let local = match local {
+            LocalAddr::Socket(local) => {
+                route(&sockets, local)?;
+                local
+            }
+            LocalAddr::Ip(ip) => {
+                let index =
+                    best(sockets.iter().map(|socket| {
+                        rank(socket.local, SocketAddr::new(ip, socket.local.port()))
+                    }))?;
+                let bound = sockets[index].local;
+                // Of a socket bound to just this IP, the bound address itself, scope included.
+                if bound.ip() == ip {
+                    bound
+                } else {
+                    SocketAddr::new(ip, bound.port())
+                }
+            }
+        };
+        align(local, remote)
+    }
+}
+
+/// A local address to open a path from: an IP, on whichever socket of the endpoint has it, or an
+/// IP and port.
+///
+/// ```
+/// use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+/// use mpquic::LocalAddr;
+///
+/// let any_port: LocalAddr = Ipv4Addr::LOCALHOST.into();
+/// let exact: LocalAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 4433)).into();
+/// assert_ne!(any_port, exact);
+/// # let _: LocalAddr = IpAddr::from(Ipv4Addr::LOCALHOST).into();
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LocalAddr {
+    /// Whichever socket is bound to this IP, else a wildcard one.
+    Ip(IpAddr),
+    /// The socket bound to this address, else a wildcard one with this port.
+    Socket(SocketAddr),
+}
+
+impl From<IpAddr> for LocalAddr {
+    fn from(ip: IpAddr) -> Self {
+        Self::Ip(ip)
+    }
+}
+
+impl From<Ipv4Addr> for LocalAddr {
+    fn from(ip: Ipv4Addr) -> Self {
+        Self::Ip(ip.into())
+    }
+}
+
+impl From<Ipv6Addr> for LocalAddr {
+    fn from(ip: Ipv6Addr) -> Self {
+        Self::Ip(ip.into())
+    }
+}
+
+impl From<SocketAddr> for LocalAddr {
+    fn from(address: SocketAddr) -> Self {
+        Self::Socket(address)
+    }
+}
+
+impl std::fmt::Display for LocalAddr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Ip(ip) => ip.fmt(f),
+            Self::Socket(address) => address.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn exact_socket_before_wildcard_before_none() {
+        let bound = [
+            addr("0.0.0.0:443"),
+            addr("10.0.0.1:443"),
+            addr("10.0.0.1:444"),
+        ];
+        let pick = |local| best(bound.iter().map(|bound| rank(*bound, addr(local))));
+        assert_eq!(pick("10.0.0.1:443"), Some(1));
+        assert_eq!(pick("10.0.0.1:444"), Some(2));
+        assert_eq!(pick("10.0.0.2:443"), Some(0));
+        assert_eq!(pick("10.0.0.2:444"), None);
+        assert_eq!(pick("[::1]:443"), None);
+    }
+
+    #[test]
+    fn ipv4_is_mapped_only_on_ipv6_wildcards() {
+        let path = align(addr("[::]:1"), addr("192.0.2.1:2")).unwrap();
+        assert_eq!(path.remote, addr("[::ffff:192.0.2.1]:2"));
+        assert_eq!(align(addr("[::1]:1"), addr("192.0.2.1:2")), None);
+        assert_eq!(align(addr("0.0.0.0:1"), addr("[::1]:2")), None);
+        let path = align(addr("0.0.0.0:1"), addr("192.0.2.1:2")).unwrap();
+        assert_eq!(path.remote, addr("192.0.2.1:2"));
+    }
+}
