@@ -11,6 +11,9 @@ mod datagram;
 mod endpoint;
 mod error;
 mod frame;
+#[cfg(any(test, feature = "__fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod ids;
 pub mod limits;
