@@ -31,8 +31,8 @@ const MAX_LOOKED_AT: usize = 16;
 struct Flight {
     /// Packets in flight that carry them.
     count: u16,
-    /// Paths of these packets.
-    flying: PathSet,
+    /// How many of these on each path, four bits each: probes repeat on their own path.
+    flying: u64,
     /// Paths that ever carried them.
     carried: PathSet,
 }
@@ -42,38 +42,55 @@ impl Flight {
     fn once(carried: PathSet) -> Self {
         Self {
             count: 1,
-            flying: carried,
+            flying: carried.iter().map(Self::one).sum(),
             carried,
         }
     }
 
+    /// One packet on a path.
+    fn one(path: PathIndex) -> u64 {
+        1 << (4 * path.get())
+    }
+
+    fn flying_on(self, path: PathIndex) -> u64 {
+        self.flying >> (4 * path.get()) & 0xf
+    }
+
     fn sent(mut self, path: PathIndex) -> Self {
         self.count = self.count.saturating_add(1);
-        self.flying.insert(path);
+        if self.flying_on(path) < 0xf {
+            self.flying += Self::one(path);
+        }
         self.carried.insert(path);
         self
     }
 
     fn lost(mut self, path: PathIndex) -> Self {
         self.count = self.count.saturating_sub(1);
-        // A path may have carried the same bytes twice (probes): only the counts tell.
-        if usize::from(self.count) < self.flying.len() {
-            self.flying.remove(path);
+        if self.flying_on(path) > 0 {
+            self.flying -= Self::one(path);
         }
+        // The count decides: paths that ended may have left traces in the records.
         if self.count == 0 {
-            self.flying = PathSet::EMPTY;
+            self.flying = 0;
         }
         self
     }
 
+    fn forget(&mut self, path: PathIndex) {
+        self.flying &= !(0xf << (4 * path.get()));
+        self.carried.remove(path);
+    }
+
     /// Whether nothing in flight can be counted on.
     fn needs_sending(self, suspects: PathSet) -> bool {
-        self.count == 0 || self.flying.difference(suspects).is_empty()
+        let hopeless: u64 = suspects.iter().map(|p| 0xf << (4 * p.get())).sum();
+        self.count == 0 || self.flying & !hopeless == 0
     }
 
     /// Whether a path may carry them (again).
     fn may_go(self, path: PathIndex) -> bool {
-        !self.flying.contains(path)
+        self.flying_on(path) == 0
     }
 
     /// Whether this is what the absence of a record says too.
@@ -81,6 +98,9 @@ impl Flight {
         self.count == 1 && self.carried.len() <= 1
     }
 }
+
+// Four bits a path must do for all slots.
+const _: () = assert!(mpquic_sched::MAX_PATHS <= 16);
 
 /// What a stream adds to the sums over all streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -590,12 +610,8 @@ impl SendStream {
 
     /// A path ended; its slot will mean another one.
     pub(super) fn forget_path(&mut self, path: PathIndex) {
-        let forget = |flight: &mut Flight| {
-            flight.flying.remove(path);
-            flight.carried.remove(path);
-        };
-        self.queue.for_each_value(forget);
-        self.copies.for_each_value(forget);
+        self.queue.for_each_value(|flight| flight.forget(path));
+        self.copies.for_each_value(|flight| flight.forget(path));
     }
 
     /// The state at `pos`, `None` if acknowledged, and up to where it is the same.
