@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mpquic_proto::Side;
 use mpquic_sim::{
-    Action, AppError, Fate, LinkConfig, Loss, Network, NetworkBuilder, TransferClient,
+    Action, AppError, Fate, LinkConfig, Loss, Network, NetworkBuilder, SimError, TransferClient,
     TransferServer,
 };
 
@@ -175,4 +175,74 @@ fn errors_name_what_went_wrong() {
     let stream = mpquic_proto::StreamId::new(Side::Client, mpquic_proto::Dir::Bi, 0);
     let error = AppError::Mismatch { stream, offset: 17 };
     assert!(error.to_string().ends_with("wrong byte at 17"));
+}
+
+#[test]
+fn hostile_links_change_no_byte_and_no_run() {
+    let hostile = LinkConfig {
+        corruption: 0.02,
+        duplication: 0.02,
+        reordering: 0.02,
+        ..LinkConfig::new(10_000_000, ms(20)).with_loss(0.02)
+    };
+    for seed in 0..10 {
+        let run = || {
+            let mut network = Network::builder(seed)
+                .symmetric_path(hostile.clone())
+                .symmetric_path(hostile.clone())
+                .client(TransferClient::both_directions(200_000))
+                .server(TransferServer::new())
+                .open_all_paths()
+                .build()
+                .unwrap();
+            network
+                .run_to_completion(Duration::from_secs(60))
+                .unwrap()
+                .trace_hash
+        };
+        assert_eq!(run(), run(), "seed {seed}");
+    }
+}
+
+#[test]
+#[ignore = "the protocol crate does not follow a peer's new address yet (RFC 9000 section 9.3)"]
+fn a_rebound_client_is_followed() {
+    let mut network = Network::builder(8)
+        .symmetric_path(LinkConfig::new(10_000_000, ms(20)))
+        .client(TransferClient::upload(MEGABYTE))
+        .server(TransferServer::new())
+        .build()
+        .unwrap();
+    let outside = "203.0.113.7:1234".parse().unwrap();
+    network.at(ms(400), Action::Rebind { client: 0, outside });
+    network.run_to_completion(Duration::from_secs(60)).unwrap();
+}
+
+#[test]
+fn too_little_time_and_no_way_are_told_apart() {
+    let build = |link: LinkConfig| {
+        Network::builder(9)
+            .symmetric_path(link)
+            .client(TransferClient::download(MEGABYTE))
+            .server(TransferServer::new())
+            .build()
+            .unwrap()
+    };
+    let slow = build(LinkConfig::new(100_000, ms(20))).run_to_completion(Duration::from_secs(5));
+    assert!(
+        matches!(slow, Err(SimError::TimeLimit { delivered, .. }) if delivered > 0),
+        "{slow:?}"
+    );
+    let dead =
+        build(LinkConfig::default().with_loss(1.0)).run_to_completion(Duration::from_secs(3600));
+    assert!(
+        matches!(
+            dead,
+            Err(SimError::ConnectionLost {
+                side: Side::Client,
+                ..
+            })
+        ),
+        "{dead:?}"
+    );
 }
