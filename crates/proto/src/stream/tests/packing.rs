@@ -129,7 +129,7 @@ fn loss_of_one_copy_is_no_loss() {
     a.write(id, &[1; 500]).unwrap();
     let first = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
     let r = ranges(&first)[0];
-    let mut copy = |on, a: &mut Streams| {
+    let copy = |on, a: &mut Streams| {
         let mut made = None;
         packet(1000, |w| made = a.fill_range(w, &r, path(on)));
         made
