@@ -145,3 +145,18 @@ fn a_wildcard_server_answers_from_the_address_that_was_asked() {
         }
     });
 }
+
+#[test]
+fn a_session_is_resumed() {
+    run(async {
+        let pair = Pair::new();
+        for _ in 0..5 {
+            let (client, server) = pair.connect().await;
+            // The session ticket comes with or before this.
+            let mut stream = server.open_uni().await.unwrap();
+            stream.write_all(b"x").await.unwrap();
+            client.accept_uni().await.unwrap();
+            client.handshake_confirmed().await.unwrap();
+        }
+    });
+}
