@@ -85,7 +85,7 @@ proptest! {
                 Op::MaxStreams(n) => s.on_max_streams(dir(n % 2 == 0), n),
                 Op::Blocked(i) => s
                     .on_stream_data_blocked(sid(i))
-                    .and(s.on_streams_blocked(Dir::Bi, i)),
+                    .and_then(|()| s.on_streams_blocked(Dir::Bi, i)),
                 other => {
                     app(&mut s, other, &mut sent);
                     Ok(())
