@@ -25,6 +25,7 @@ use mpquic::{
     OpenPathError, PathError, PathErrorCode, PathEvent, PathId, PathStatus, TransportConfig,
     VarInt, rustls, sched,
 };
+use mpquic_sim::{LinkConfig, Relay};
 use noq_proto::PathAbandonReason;
 use rustls::pki_types::PrivateKeyDer;
 use sha2::{Digest, Sha256};
@@ -40,17 +41,9 @@ enum Client {
     Noq,
 }
 
-/// Which connection goes from where to where, beyond the first: another local address, another
-/// remote address, or both.
-fn route(number: u8, server_port: u16) -> (IpAddr, SocketAddr) {
-    let (local, remote) = match number {
-        1 => (2, 1),
-        2 => (1, 3),
-        3 => (4, 4),
-        _ => (1, 1),
-    };
-    (loopback(local), (loopback(remote), server_port).into())
-}
+/// The addresses of the client and of the server, by their last byte: of the first path, of one from
+/// another local address, of one to another remote address, of one with both different.
+const ROUTES: [(u8, u8); 4] = [(1, 1), (2, 1), (1, 3), (4, 4)];
 
 fn loopback(last: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, 0, last).into()
@@ -59,7 +52,9 @@ fn loopback(last: u8) -> IpAddr {
 /// A connection between both implementations, seen from both ends.
 struct Pair {
     client: Client,
-    server_port: u16,
+    /// Where the routes lead to.
+    remotes: Vec<SocketAddr>,
+    relays: Vec<Relay>,
     ours: mpquic::Connection,
     noq: noq::Connection,
     our_events: mpquic::PathEvents,
@@ -109,18 +104,36 @@ fn tls() -> (rustls::ClientConfig, rustls::ServerConfig) {
 impl Pair {
     /// Both sides with room for four paths.
     async fn new(client: Client) -> Self {
-        Self::with(client, our_transport(4), noq_transport(4)).await
+        Self::with(client, our_transport(4), noq_transport(4), None).await
     }
 
     async fn with(
         client: Client,
         our_transport: TransportConfig,
         noq_transport: noq::TransportConfig,
+        link: Option<&LinkConfig>,
     ) -> Self {
         let (client_tls, server_tls) = tls();
         let wildcard = SocketAddr::from(([0; 4], 0));
         let (our_transport, noq_transport) = (Arc::new(our_transport), Arc::new(noq_transport));
-        let (ours, noq, endpoints, server_port) = match client {
+        let mut relays = Vec::new();
+        let mut remotes = Vec::new();
+        let mut lay = |port: u16| {
+            for (number, (_, remote)) in ROUTES.iter().enumerate() {
+                let mut remote = SocketAddr::from((loopback(*remote), port));
+                if let Some(link) = link {
+                    let from = (loopback(1), 0).into();
+                    let seed = number as u64;
+                    let relay = Relay::spawn(from, remote, link.clone(), link.clone(), seed);
+                    let relay = relay.unwrap();
+                    remote = relay.addr();
+                    relays.push(relay);
+                }
+                remotes.push(remote);
+            }
+            remotes[0]
+        };
+        let (ours, noq, endpoints) = match client {
             Client::Ours => {
                 let crypto = noq::crypto::rustls::QuicServerConfig::try_from(server_tls).unwrap();
                 let mut config = noq::ServerConfig::with_crypto(Arc::new(crypto));
@@ -130,13 +143,11 @@ impl Pair {
                 let client = mpquic::Endpoint::client(&locals).unwrap();
                 let mut config = mpquic::ClientConfig::new(Arc::new(client_tls)).unwrap();
                 config.transport(our_transport);
-                let port = server.local_addr().unwrap().port();
-                let connecting = client
-                    .connect_with(config, route(0, port).1, "localhost")
-                    .unwrap();
+                let remote = lay(server.local_addr().unwrap().port());
+                let connecting = client.connect_with(config, remote, "localhost").unwrap();
                 let accepting = async { server.accept().await.unwrap().await };
                 let (ours, noq) = tokio::join!(connecting, accepting);
-                (ours.unwrap(), noq.unwrap(), (client, server), port)
+                (ours.unwrap(), noq.unwrap(), (client, server))
             }
             Client::Noq => {
                 let mut config = mpquic::ServerConfig::new(Arc::new(server_tls)).unwrap();
@@ -146,18 +157,17 @@ impl Pair {
                 let crypto = noq::crypto::rustls::QuicClientConfig::try_from(client_tls).unwrap();
                 let mut config = noq::ClientConfig::new(Arc::new(crypto));
                 config.transport_config(noq_transport);
-                let port = server.local_addrs()[0].port();
-                let connecting = client
-                    .connect_with(config, route(0, port).1, "localhost")
-                    .unwrap();
+                let remote = lay(server.local_addrs()[0].port());
+                let connecting = client.connect_with(config, remote, "localhost").unwrap();
                 let accepting = async { server.accept().await.unwrap().await };
                 let (noq, ours) = tokio::join!(connecting, accepting);
-                (ours.unwrap(), noq.unwrap(), (server, client), port)
+                (ours.unwrap(), noq.unwrap(), (server, client))
             }
         };
         Self {
             client,
-            server_port,
+            remotes,
+            relays,
             our_events: ours.path_events(),
             noq_events: noq.path_events(),
             ours,
@@ -168,9 +178,14 @@ impl Pair {
 
     // -- paths
 
+    /// From where to where.
+    fn route(&self, number: usize) -> (IpAddr, SocketAddr) {
+        (loopback(ROUTES[number].0), self.remotes[number])
+    }
+
     /// Opens a path along a route by the client, and waits until both sides have validated it.
-    async fn open(&mut self, number: u8) -> PathId {
-        let (local, remote) = route(number, self.server_port);
+    async fn open(&mut self, number: usize) -> PathId {
+        let (local, remote) = self.route(number);
         let id = match self.client {
             Client::Ours => self.ours.open_path(local, remote).await.unwrap().id(),
             Client::Noq => {
@@ -190,6 +205,9 @@ impl Pair {
                 self.our_event(|event| *event == PathEvent::Opened { id })
                     .await;
             }
+        }
+        if !self.relays.is_empty() {
+            return id;
         }
         let ours = self.ours.path(id).unwrap().network_path().unwrap();
         let noq = self.noq.path(noq_id(id)).unwrap().network_path().unwrap();
@@ -456,6 +474,7 @@ both_ways!(
     an_abandoned_path_makes_room_for_another,
     two_paths_on_the_same_addresses,
     keys_are_updated_with_several_paths,
+    links_that_lose_and_reorder,
 );
 
 // -- the tests
@@ -468,7 +487,7 @@ async fn two_and_three_paths_carry_data(client: Client) {
     let mut ids = vec![PathId::ZERO];
     for number in 1..=2 {
         let id = pair.open(number).await;
-        assert_eq!(id, PathId(number.into()), "IDs are used in order");
+        assert_eq!(id, PathId(number as u32), "IDs are used in order");
         ids.push(id);
         let (sent, received) = (pair.sent(&ids), pair.received(&ids));
         pair.exchange(32 * MIB, || ()).await;
@@ -620,9 +639,9 @@ async fn the_limit_of_paths_holds(client: Client) {
         Client::Ours => (4, 2),
         Client::Noq => (2, 4),
     };
-    let mut pair = Pair::with(client, our_transport(ours), noq_transport(noq)).await;
+    let mut pair = Pair::with(client, our_transport(ours), noq_transport(noq), None).await;
     pair.open(1).await;
-    let (local, remote) = route(2, pair.server_port);
+    let (local, remote) = pair.route(2);
     match client {
         Client::Ours => {
             let error = pair.ours.open_path(local, remote).await.unwrap_err();
@@ -649,7 +668,7 @@ async fn the_limit_of_paths_holds(client: Client) {
 
 /// An abandoned path raises MAX_PATH_ID on both sides; its ID is never used again.
 async fn an_abandoned_path_makes_room_for_another(client: Client) {
-    let mut pair = Pair::with(client, our_transport(2), noq_transport(2)).await;
+    let mut pair = Pair::with(client, our_transport(2), noq_transport(2), None).await;
     for round in 1..=4 {
         let id = pair.open(1).await;
         assert_eq!(id, PathId(round));
@@ -690,4 +709,39 @@ async fn keys_are_updated_with_several_paths(client: Client) {
         .await;
     assert_eq!(pair.ours.stats().undecryptable_packets, 0);
     pair.finish().await;
+}
+
+/// All of it once more over links that treat packets badly, so that every frame is lost now and then.
+async fn links_that_lose_and_reorder(client: Client) {
+    let mut link = LinkConfig::new(200_000_000, Duration::from_millis(5)).with_loss(0.02);
+    link.reordering = 0.01;
+    link.duplication = 0.01;
+    link.corruption = 0.001;
+    let mut pair = Pair::with(client, our_transport(3), noq_transport(3), Some(&link)).await;
+    let code = PathErrorCode::APPLICATION_ABANDON_PATH;
+    let (first, second) = (pair.open(1).await, pair.open(2).await);
+    for id in [first, second] {
+        let by_noq = id == second;
+        let (ours, noq) = (pair.ours.path(id), pair.noq.path(noq_id(id)));
+        let (ours, noq) = (ours.unwrap(), noq.unwrap());
+        let close = || match by_noq {
+            true => noq.close().unwrap(),
+            false => ours.close(code).unwrap(),
+        };
+        pair.exchange(2 * MIB, close).await;
+        pair.abandoned(id, code, by_noq).await;
+        let again = pair.open(3).await;
+        ours_or_noq_updates(&pair, by_noq).await;
+        assert_eq!(again, PathId(if by_noq { 4 } else { 3 }));
+    }
+    assert_eq!(pair.ours.paths().len(), 3);
+    pair.finish().await;
+}
+
+async fn ours_or_noq_updates(pair: &Pair, noq: bool) {
+    let update = || match noq {
+        true => pair.noq.force_key_update(),
+        false => pair.ours.force_key_update(),
+    };
+    pair.exchange(2 * MIB, update).await;
 }
