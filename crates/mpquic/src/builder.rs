@@ -9,7 +9,6 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 
 use crate::Endpoint;
-use crate::endpoint::bind_all;
 use crate::path_manager::PathManager;
 use crate::socket::{BufferSizes, Socket, SocketSet};
 
@@ -123,4 +122,16 @@ impl EndpointBuilder {
             self.path_manager,
         )
     }
+}
+
+/// Binds all or none.
+fn bind_all(locals: &[SocketAddr], sizes: BufferSizes) -> io::Result<Vec<Arc<Socket>>> {
+    let bind = |local: &SocketAddr| match Socket::bind(*local, sizes) {
+        Ok(socket) => Ok(Arc::new(socket)),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("cannot bind {local}: {error}"),
+        )),
+    };
+    locals.iter().map(bind).collect()
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use proto::{ConnectionEvent, DatagramEvent, Transmit};
 use tokio::time::Instant;
 
-use crate::endpoint::EndpointShared;
+use crate::endpoint_shared::EndpointShared;
 use crate::receive::{Datagram, Receiver};
 use crate::shared::Shared;
 use crate::socket::Socket;

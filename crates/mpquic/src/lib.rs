@@ -70,6 +70,7 @@ mod connection;
 mod driver;
 mod endpoint;
 mod endpoint_driver;
+mod endpoint_shared;
 mod error;
 mod incoming;
 mod outbox;

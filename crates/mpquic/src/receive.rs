@@ -82,3 +82,103 @@ impl Receiver {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use proto::Transmit;
+
+    use super::*;
+    use crate::socket::{BufferSizes, Sent};
+
+    fn socket(local: &str) -> Socket {
+        Socket::bind(local.parse().unwrap(), BufferSizes::default()).unwrap()
+    }
+
+    async fn send(socket: &Socket, transmit: &Transmit, data: &[u8]) {
+        let mut offset = 0;
+        while socket.send(transmit, data, &mut offset) == Sent::Blocked {
+            socket.writable().await;
+        }
+        assert_eq!(offset, data.len());
+    }
+
+    async fn receive(socket: &Socket, bytes: usize) -> Vec<Datagram> {
+        let mut receiver = Receiver::new();
+        let mut datagrams = Vec::new();
+        while datagrams
+            .iter()
+            .map(|one: &Datagram| one.payload.len())
+            .sum::<usize>()
+            < bytes
+        {
+            poll_fn(|cx| socket.poll_recv_ready(cx)).await.unwrap();
+            match receiver.receive(socket, |datagram| datagrams.push(datagram)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => result.unwrap(),
+            }
+        }
+        datagrams
+    }
+
+    /// Three batches in one, larger than one system call takes, and a wildcard receiver that is
+    /// told which of its addresses was meant.
+    #[tokio::test(flavor = "current_thread")]
+    async fn batches_arrive_as_the_datagrams_that_they_were() {
+        let from = socket("127.0.0.1:0");
+        let to = socket("0.0.0.0:0");
+        let asked = ([127, 0, 0, 3], to.local().port()).into();
+        let segment = 1400;
+        let data: Vec<u8> = (0..100 * segment - 7)
+            .map(|i| (i / segment) as u8)
+            .collect();
+        let transmit = Transmit {
+            network_path: FourTuple {
+                local: from.local(),
+                remote: asked,
+            },
+            ecn: Some(EcnCodepoint::Ect0),
+            size: data.len(),
+            segment_size: Some(segment),
+        };
+        send(&from, &transmit, &data).await;
+        let datagrams = receive(&to, data.len()).await;
+        assert_eq!(datagrams.len(), 100);
+        for (index, datagram) in datagrams.iter().enumerate() {
+            assert_eq!(datagram.network_path.local, asked);
+            assert_eq!(datagram.network_path.remote, from.local());
+            assert_eq!(datagram.ecn, Some(EcnCodepoint::Ect0));
+            let len = if index == 99 { segment - 7 } else { segment };
+            assert_eq!(datagram.payload, vec![index as u8; len]);
+        }
+
+        // And back, from the address that was asked.
+        let answer = Transmit {
+            network_path: datagrams[0].network_path,
+            ecn: None,
+            size: 5,
+            segment_size: None,
+        };
+        send(&to, &answer, b"hello").await;
+        let datagrams = receive(&from, 5).await;
+        assert_eq!(datagrams[0].network_path.remote, asked);
+        assert_eq!(datagrams[0].ecn, None);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_the_system_refuses_is_lost_and_no_more() {
+        let from = socket("127.0.0.1:0");
+        // Loopback addresses reach no other network.
+        let transmit = Transmit {
+            network_path: FourTuple {
+                local: from.local(),
+                remote: "192.0.2.1:9".parse().unwrap(),
+            },
+            ecn: None,
+            size: 5,
+            segment_size: None,
+        };
+        send(&from, &transmit, b"hello").await;
+    }
+}

@@ -20,7 +20,7 @@ use proto::{
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
 
-use crate::endpoint::EndpointShared;
+use crate::endpoint_shared::EndpointShared;
 use crate::path_manager::Mesh;
 
 /// Bytes that may wait in a connection's inbox. Beyond, datagrams are dropped as a full socket

@@ -126,9 +126,9 @@ impl Socket {
                 // one by one.
                 Err(_) if datagrams.segment_size.is_some() && self.max_segments() < batch => {}
                 Err(error) => {
-                    // Probes for the path MTU are meant to fail now and then.
-                    if quinn_udp::is_msg_size_err(&error) {
-                        tracing::trace!(path = %transmit.network_path, len = segment, "too large to send");
+                    // Probes for the path MTU, single and large, are meant to fail now and then.
+                    if transmit.segment_size.is_none() && contents.len() > 1200 {
+                        tracing::trace!(path = %transmit.network_path, %error, len = contents.len(), "not sent");
                     } else {
                         tracing::debug!(path = %transmit.network_path, %error, "datagrams not sent");
                     }

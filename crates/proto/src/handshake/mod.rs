@@ -115,6 +115,11 @@ impl Handshake {
 
     /// The peer's transport parameters, once TLS has them; authenticated once it is complete.
     pub(crate) fn peer_parameters(&self) -> Option<&[u8]> {
+        // Until the server's own have come, a client that resumes a session finds those of the
+        // earlier connection here (they are for 0-RTT).
+        if matches!(self.tls, quic::Connection::Client(_)) && self.tls.is_handshaking() {
+            return None;
+        }
         self.tls.quic_transport_parameters()
     }
 

@@ -1,0 +1,133 @@
+//! How connections and endpoints end, and who hears of it.
+
+mod common;
+
+use common::{Pair, run};
+use mpquic::{ConnectionError, ReadError, VarInt, WriteError};
+
+const CODE: VarInt = VarInt::from_u32(7);
+
+fn application_code(error: &ConnectionError) -> (VarInt, &[u8]) {
+    let ConnectionError::ApplicationClosed(close) = error else {
+        panic!("{error:?}");
+    };
+    (close.error_code, &close.reason)
+}
+
+#[test]
+fn code_and_reason_arrive_and_both_endpoints_become_idle() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        assert_eq!(client.close_reason(), None);
+        client.close(CODE, b"enough");
+        assert_eq!(client.closed().await, ConnectionError::LocallyClosed);
+        let reason = server.closed().await;
+        assert_eq!(application_code(&reason), (CODE, b"enough".as_slice()));
+        assert_eq!(server.close_reason(), Some(reason));
+        tokio::join!(pair.client.wait_idle(), pair.server.wait_idle());
+        assert_eq!(pair.client.open_connections(), 0);
+        // A second time changes nothing.
+        client.close(VarInt::from_u32(8), b"");
+        assert_eq!(client.close_reason(), Some(ConnectionError::LocallyClosed));
+    });
+}
+
+#[test]
+fn everything_that_waits_ends() {
+    run(async {
+        let pair = Pair::new();
+        let (client, _server) = pair.connect().await;
+        let (mut send, mut recv) = client.open_bi().await.unwrap();
+        send.write_all(b"x").await.unwrap();
+        let lost = ConnectionError::LocallyClosed;
+        let mut events = client.path_events();
+        let stopped = send.stopped();
+        tokio::join!(
+            async { assert_eq!(client.accept_uni().await.unwrap_err(), lost) },
+            async { assert_eq!(client.accept_bi().await.unwrap_err(), lost) },
+            async { assert_eq!(client.read_datagram().await.unwrap_err(), lost) },
+            async {
+                let error = recv.read(&mut [0]).await.unwrap_err();
+                assert_eq!(error, ReadError::ConnectionLost(lost.clone()));
+            },
+            async { assert!(stopped.await.is_err()) },
+            async { while events.recv().await.is_some() {} },
+            async { client.close(CODE, b"") },
+        );
+        let error = send.write_all(b"y").await.unwrap_err();
+        assert_eq!(error, WriteError::ConnectionLost(lost.clone()));
+        assert_eq!(client.open_uni().await.unwrap_err(), lost);
+        assert_eq!(client.path_events().recv().await, None);
+    });
+}
+
+#[test]
+fn the_last_handle_closes() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = client.open_uni().await.unwrap();
+        stream.write_all(b"x").await.unwrap();
+        let path = client.paths().remove(0);
+        drop(client);
+        // The stream and the path keep it open.
+        stream.write_all(b"y").await.unwrap();
+        let mut there = server.accept_uni().await.unwrap();
+        there.read_exact(&mut [0; 2]).await.unwrap();
+        drop(stream);
+        assert_eq!(there.read(&mut [0]).await, Ok(None));
+        drop(path);
+        let reason = server.closed().await;
+        assert_eq!(application_code(&reason).0, VarInt::from_u32(0));
+        pair.client.wait_idle().await;
+    });
+}
+
+#[test]
+fn an_endpoint_closes_all_its_connections_and_accepts_no_more() {
+    run(async {
+        let pair = Pair::new();
+        let (one, _one) = pair.connect().await;
+        let (two, _two) = pair.connect().await;
+        let accept = pair.server.accept();
+        let close = async { pair.server.close(CODE, b"going down") };
+        let (accepted, ()) = tokio::join!(accept, close);
+        assert!(accepted.is_none());
+        for connection in [one, two] {
+            let reason = connection.closed().await;
+            assert_eq!(application_code(&reason), (CODE, b"going down".as_slice()));
+        }
+        pair.server.wait_idle().await;
+        let late = pair.client.connect(pair.server_addr, "localhost").unwrap();
+        assert!(matches!(
+            late.await,
+            Err(ConnectionError::ConnectionClosed(_))
+        ));
+    });
+}
+
+#[test]
+fn dropping_the_attempt_gives_it_up() {
+    run(async {
+        let pair = Pair::new();
+        drop(pair.client.connect(pair.server_addr, "localhost").unwrap());
+        pair.client.wait_idle().await;
+    });
+}
+
+#[test]
+fn what_was_received_before_the_close_can_be_read_after() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = client.open_uni().await.unwrap();
+        stream.write_all(b"last words").await.unwrap();
+        stream.finish().unwrap();
+        let mut there = server.accept_uni().await.unwrap();
+        stream.stopped().await.unwrap();
+        client.close(CODE, b"");
+        server.closed().await;
+        assert_eq!(there.read_to_end(100).await.unwrap(), b"last words");
+    });
+}

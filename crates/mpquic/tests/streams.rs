@@ -1,0 +1,249 @@
+//! Streams: data, ends, and what dropping means.
+
+mod common;
+
+use common::{Pair, pattern, run};
+use mpquic::{
+    ClosedStream, ReadError, ReadExactError, ReadToEndError, StreamHints, VarInt, WriteError,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const CODE: VarInt = VarInt::from_u32(42);
+
+#[test]
+fn a_megabyte_is_echoed() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let data = pattern(1 << 20);
+        let echo = async {
+            let (mut send, mut recv) = server.accept_bi().await.unwrap();
+            while let Some(chunk) = recv.read_chunk(usize::MAX).await.unwrap() {
+                send.write_chunk(chunk).await.unwrap();
+            }
+            send.finish().unwrap();
+        };
+        let ask = async {
+            let (mut send, mut recv) = client.open_bi().await.unwrap();
+            let write = async {
+                send.write_all(&data).await.unwrap();
+                send.finish().unwrap();
+                assert_eq!(send.finish(), Err(ClosedStream));
+            };
+            let (answer, ()) = tokio::join!(recv.read_to_end(1 << 20), write);
+            assert!(answer.unwrap() == data);
+            assert_eq!(recv.read_chunk(1).await, Ok(None));
+        };
+        tokio::join!(echo, ask);
+    });
+}
+
+#[test]
+fn more_streams_than_are_allowed_at_a_time() {
+    const STREAMS: u32 = 500;
+    run(async {
+        let pair = Pair::with(&[common::loopback(1)], |transport| {
+            transport.max_concurrent_uni_streams(8);
+        });
+        let (client, server) = pair.connect().await;
+        let send = async {
+            for number in 0..STREAMS {
+                let mut stream = client.open_uni().await.unwrap();
+                stream.write_all(&number.to_be_bytes()).await.unwrap();
+                // Dropped: finished.
+            }
+        };
+        let receive = async {
+            let mut seen = vec![false; STREAMS as usize];
+            for _ in 0..STREAMS {
+                let mut stream = server.accept_uni().await.unwrap();
+                let data = stream.read_to_end(4).await.unwrap();
+                let number = u32::from_be_bytes(data.try_into().unwrap());
+                assert!(!std::mem::replace(&mut seen[number as usize], true));
+            }
+        };
+        tokio::join!(send, receive);
+    });
+}
+
+#[test]
+fn dropping_the_sender_finishes() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = client.open_uni().await.unwrap();
+        stream.write_all(b"all of it").await.unwrap();
+        drop(stream);
+        let mut stream = server.accept_uni().await.unwrap();
+        assert_eq!(stream.read_to_end(100).await.unwrap(), b"all of it");
+    });
+}
+
+#[test]
+fn dropping_the_receiver_stops() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = client.open_uni().await.unwrap();
+        stream.write_all(b"unwanted").await.unwrap();
+        drop(server.accept_uni().await.unwrap());
+        let stopped = stream.stopped().await;
+        assert_eq!(stopped, Ok(Some(VarInt::from_u32(0))));
+        let error = stream.write_all(b"more").await.unwrap_err();
+        assert_eq!(error, WriteError::Stopped(VarInt::from_u32(0)));
+    });
+}
+
+#[test]
+fn a_blocked_writer_hears_of_a_stop() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = client.open_uni().await.unwrap();
+        // More than any window: it is blocked when the stop comes, or will be.
+        let write = async {
+            let chunk = vec![0; 1 << 20];
+            loop {
+                if let Err(error) = stream.write_all(&chunk).await {
+                    break error;
+                }
+            }
+        };
+        let stop = async { server.accept_uni().await.unwrap().stop(CODE).unwrap() };
+        let (error, ()) = tokio::join!(write, stop);
+        assert_eq!(error, WriteError::Stopped(CODE));
+    });
+}
+
+#[test]
+fn a_reset_is_read_and_waited_for() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        for wait in [false, true] {
+            let mut stream = client.open_uni().await.unwrap();
+            stream.write_all(b"x").await.unwrap();
+            let mut there = server.accept_uni().await.unwrap();
+            there.read_exact(&mut [0]).await.unwrap();
+            stream.reset(CODE).unwrap();
+            assert_eq!(stream.write_all(b"x").await, Err(WriteError::ClosedStream));
+            if wait {
+                assert_eq!(there.received_reset().await, Ok(Some(CODE)));
+            }
+            let read = there.read(&mut [0]).await;
+            assert_eq!(read, Err(ReadError::Reset(CODE)));
+        }
+    });
+}
+
+#[test]
+fn received_reset_tells_the_end_too() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = client.open_uni().await.unwrap();
+        stream.write_all(b"x").await.unwrap();
+        stream.finish().unwrap();
+        let mut there = server.accept_uni().await.unwrap();
+        there.read_exact(&mut [0]).await.unwrap();
+        assert_eq!(there.received_reset().await, Ok(None));
+        assert_eq!(there.read(&mut [0]).await, Ok(None));
+    });
+}
+
+#[test]
+fn stopped_says_when_all_has_arrived() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = client.open_uni().await.unwrap();
+        stream.write_all(&pattern(100_000)).await.unwrap();
+        stream.finish().unwrap();
+        let arrived = stream.stopped();
+        let read = async {
+            let mut there = server.accept_uni().await.unwrap();
+            there.read_to_end(100_000).await.unwrap()
+        };
+        let (arrived, data) = tokio::join!(arrived, read);
+        assert_eq!(arrived, Ok(None));
+        assert_eq!(data.len(), 100_000);
+    });
+}
+
+#[test]
+fn limits_of_reads() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        for _ in 0..2 {
+            let mut stream = client.open_uni().await.unwrap();
+            stream.write_all(b"12345").await.unwrap();
+            stream.finish().unwrap();
+        }
+        let mut stream = server.accept_uni().await.unwrap();
+        let error = stream.read_exact(&mut [0; 6]).await.unwrap_err();
+        assert_eq!(error, ReadExactError::FinishedEarly(5));
+        let mut stream = server.accept_uni().await.unwrap();
+        let error = stream.read_to_end(4).await.unwrap_err();
+        assert_eq!(error, ReadToEndError::TooLong);
+    });
+}
+
+#[test]
+fn streams_are_tokio_readers_and_writers() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = client.open_uni().await.unwrap();
+        stream.set_priority(3).unwrap();
+        assert_eq!(stream.priority(), Ok(3));
+        stream
+            .set_hints(StreamHints {
+                size: Some(5),
+                ..StreamHints::default()
+            })
+            .unwrap();
+        AsyncWriteExt::write_all(&mut stream, b"hello")
+            .await
+            .unwrap();
+        stream.flush().await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut stream = server.accept_uni().await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        assert_eq!(text, "hello");
+    });
+}
+
+#[test]
+fn both_halves_of_many_streams_at_once() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let serve = tokio::spawn(async move {
+            while let Ok((mut send, mut recv)) = server.accept_bi().await {
+                tokio::spawn(async move {
+                    let data = recv.read_to_end(1 << 20).await.unwrap();
+                    send.write_all(&data).await.unwrap();
+                });
+            }
+        });
+        let mut asks = tokio::task::JoinSet::new();
+        for number in 0..100 {
+            let client = client.clone();
+            asks.spawn(async move {
+                let (mut send, mut recv) = client.open_bi().await.unwrap();
+                let data = pattern(number * 100);
+                send.write_all(&data).await.unwrap();
+                send.finish().unwrap();
+                assert_eq!(recv.read_to_end(1 << 20).await.unwrap(), data);
+            });
+        }
+        while let Some(result) = asks.join_next().await {
+            result.unwrap();
+        }
+        drop(client);
+        pair.client.close(0u32.into(), b"");
+        serve.await.unwrap();
+    });
+}
