@@ -1,6 +1,13 @@
 //! Sans-IO multipath QUIC: RFC 9000, 9001, 9002, 9221 and 10069, with a packet scheduler on the
 //! hot path. Knows no socket, no clock, no runtime and no global randomness.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests take a point to start from off the clock"
+    )
+)]
 
 mod cid;
 pub mod config;
@@ -11,6 +18,9 @@ mod datagram;
 mod endpoint;
 mod error;
 mod frame;
+#[cfg(any(test, feature = "__fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod ids;
 pub mod limits;

@@ -1,4 +1,8 @@
 //! No built-in scheduler allocates once it is made: the decision and all feedback are counted.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests take a point to start from off the clock"
+)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,9 +1,9 @@
 //! Settings of an endpoint, shared by all its connections.
 
-use quinn_proto::VarInt;
+use std::fmt;
 
 /// Settings of an endpoint.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct EndpointConfig {
     pub(crate) cid_len: usize,
     pub(crate) max_udp_payload_size: u16,
@@ -28,8 +28,14 @@ impl EndpointConfig {
         self.max_udp_payload_size = if bytes < 1200 { 1200 } else { bytes };
         self
     }
+}
 
-    pub(crate) fn max_udp_payload_size_var(&self) -> VarInt {
-        VarInt::from(self.max_udp_payload_size)
+impl fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The seed is a secret.
+        f.debug_struct("EndpointConfig")
+            .field("cid_len", &self.cid_len)
+            .field("max_udp_payload_size", &self.max_udp_payload_size)
+            .finish_non_exhaustive()
     }
 }

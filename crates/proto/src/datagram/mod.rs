@@ -1,12 +1,13 @@
 //! Unreliable datagrams (RFC 9221): two bounded queues; does not choose paths.
 #![allow(
     dead_code,
-    unused_imports,
     reason = "used by the connection's glue, which is being written"
 )]
 
 mod queue;
+mod wire;
 
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use queue::Datagrams;
 
 use bytes::Bytes;

@@ -5,38 +5,13 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::SendDatagramError;
+use super::wire::{DATAGRAM, datagram_header_size, encode_datagram_header};
 use crate::frame::writer::FrameWriter;
 use crate::space::SentFrame;
 use crate::{TransportConfig, TransportError};
 
-/// RFC 9221 section 4: with explicit length.
-const DATAGRAM_LEN: u8 = 0x31;
-/// Without: extends to the end of the packet.
-const DATAGRAM: u8 = 0x30;
-
 /// What each datagram counts in a queue beyond its bytes, so that empty ones are bounded too.
 const OVERHEAD: usize = 32;
-
-/// Frame type and length of a datagram of `len` bytes.
-const fn header_size(len: usize) -> usize {
-    1 + varint_size(len)
-}
-
-const fn varint_size(value: usize) -> usize {
-    match value {
-        0..0x40 => 1,
-        0x40..0x4000 => 2,
-        _ => 4,
-    }
-}
-
-fn put_varint(buf: &mut Vec<u8>, value: usize) {
-    match varint_size(value) {
-        1 => buf.push(value as u8),
-        2 => buf.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
-        _ => buf.extend_from_slice(&(value as u32 | 0x8000_0000).to_be_bytes()),
-    }
-}
 
 /// Queued datagrams and the sum of what they count.
 #[derive(Debug, Default)]
@@ -102,7 +77,7 @@ impl Datagrams {
         let frame = usize::try_from(self.peer_max).map_or(room, |max| max.min(room));
         // The length's own size depends on the length: with the larger header there is always
         // enough, and exact at its border.
-        let size = frame.checked_sub(header_size(frame))?;
+        let size = frame.checked_sub(datagram_header_size(Some(frame)))?;
         Some(size)
     }
 
@@ -165,16 +140,11 @@ impl Datagrams {
             let room = w.remaining();
             let len = data.len();
             let explicit = match room {
-                _ if header_size(len) + len <= room => true,
-                _ if 1 + len == room => false,
+                _ if datagram_header_size(Some(len)) + len <= room => true,
+                _ if datagram_header_size(None) + len == room => false,
                 _ => break,
             };
-            if explicit {
-                w.buf.push(DATAGRAM_LEN);
-                put_varint(w.buf, len);
-            } else {
-                w.buf.push(DATAGRAM);
-            }
+            encode_datagram_header(w.buf, explicit.then_some(len));
             w.buf.extend_from_slice(data);
             w.record(SentFrame::Datagram {
                 len: u16::try_from(len).unwrap_or(u16::MAX),
@@ -202,8 +172,7 @@ impl Datagrams {
         let Some(limit) = self.recv_limit else {
             // RFC 9221 section 3.
             return Err(
-                TransportError::protocol_violation("datagrams are turned off")
-                    .in_frame(u64::from(DATAGRAM)),
+                TransportError::protocol_violation("datagrams are turned off").in_frame(DATAGRAM),
             );
         };
         let size = data.len() + OVERHEAD;
@@ -293,7 +262,7 @@ mod tests {
         d.set_peer_max(Some(65535));
         d.send(vec![1; 1000].into(), false, 1200).unwrap();
         assert!(fill(&mut d, 900).is_empty());
-        assert_eq!(fill(&mut d, 1001)[0], DATAGRAM);
+        assert_eq!(u64::from(fill(&mut d, 1001)[0]), DATAGRAM);
         d.send(vec![1; 1000].into(), false, 1200).unwrap();
         assert_eq!(d.drop_oversized(1000), 1);
         assert!(!d.can_send());

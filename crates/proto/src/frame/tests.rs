@@ -368,6 +368,8 @@ fn ack_claiming_2_to_60_ranges_is_rejected_at_once() {
         let error = FrameIter::new(&buf).next().unwrap().unwrap_err();
         assert_eq!(error.code, TransportErrorCode::FRAME_ENCODING_ERROR);
         assert_eq!(error.frame, Some(ty));
+        // Found out by the count itself, before any range was looked at.
+        assert_eq!(error.reason, "more ACK ranges than bytes");
     }
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn decode_next(
     let version = invariant.version;
     if version == 0 {
         // RFC 9000 section 17.2.1: a list of 32-bit versions.
-        if len == at || (len - at) % 4 != 0 {
+        if len == at || !(len - at).is_multiple_of(4) {
             return Err(PacketDecodeError::VersionList);
         }
         return Ok(ProtectedPacket::VersionNegotiation {

@@ -72,7 +72,7 @@ impl Pacer {
             .last
             .map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         if !fresh {
-            let accrued = elapsed.as_nanos() as f64 * self.rate;
+            let accrued = elapsed.as_nanos() as u64 as f64 * self.rate;
             self.tokens = (self.tokens + accrued).min(self.capacity);
         }
         self.last = self.last.max(Some(now));

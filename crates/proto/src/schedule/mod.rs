@@ -149,11 +149,6 @@ impl Schedule {
         self.planned = Some(planned);
     }
 
-    /// Something changed that a kept decision may not fit any more.
-    pub(crate) fn invalidate(&mut self) {
-        self.planned = None;
-    }
-
     pub(crate) fn push_copy(&mut self, copy: Copy) {
         if self.copies.len() < MAX_PENDING_COPIES {
             self.copies.push_back(copy);

@@ -293,6 +293,11 @@ pub(crate) mod tests {
         }
     }
 
+    #[test]
+    fn an_entry_stays_small() {
+        assert!(size_of::<Entry>() <= 256, "{}", size_of::<Entry>());
+    }
+
     #[derive(Debug, Clone)]
     enum Op {
         Send { gap: u64, in_flight: bool },

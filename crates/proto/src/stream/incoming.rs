@@ -82,7 +82,7 @@ impl Streams {
         fin: bool,
         data: &[u8],
     ) -> Result<(), TransportError> {
-        self.on_named_by_sender(id, wire::STREAM_TYPE)?;
+        self.on_named_by_sender(id, wire::STREAM)?;
         let left = self.connection_left();
         let Some(stream) = self.recvs.get_mut(&id) else {
             return Ok(());

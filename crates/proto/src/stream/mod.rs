@@ -1,13 +1,14 @@
 //! Streams: their set, their buffers, their flow control; does not know packets or paths' state.
 #![allow(
     dead_code,
-    unused_imports,
     reason = "used by the connection's glue, which is being written"
 )]
 
+mod application;
 mod assembler;
 mod control;
 mod events;
+mod flight;
 mod flow;
 mod ids;
 mod incoming;
@@ -24,7 +25,9 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use send::AckedBytes;
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use flight::AckedBytes;
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use set::{PeerStreamParams, QueueCounters, Streams};
 
 use quinn_proto::{Dir, StreamId, VarInt};

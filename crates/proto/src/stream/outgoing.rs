@@ -3,7 +3,7 @@
 use mpquic_sched::{Data, PathIndex, PathSet};
 use quinn_proto::StreamId;
 
-use super::send::AckedBytes;
+use super::flight::AckedBytes;
 use super::set::Streams;
 use crate::frame::writer::FrameWriter;
 use crate::space::StreamRange;
@@ -146,13 +146,16 @@ impl Streams {
 
     /// A packet with this range was acknowledged, perhaps after it had been declared lost.
     pub(crate) fn on_acked(&mut self, r: &StreamRange) -> AckedBytes {
-        let Some(acked) = self.with_send(r.id, |s, pool| s.on_acked(r, pool)) else {
+        let result = self.with_send(r.id, |s, pool| (s.on_acked(r, pool), s.is_delivered()));
+        let Some((acked, delivered)) = result else {
             return AckedBytes::default();
         };
         if acked.contiguous > 0 {
             self.wake_writers();
         }
-        self.free_send_if_done(r.id);
+        if delivered {
+            self.free_send_if_done(r.id);
+        }
         acked
     }
 

@@ -132,7 +132,7 @@ impl RecvStream {
         connection_left: u64,
         pool: &mut Pool,
     ) -> Result<Arrival, TransportError> {
-        let frame = wire::STREAM_TYPE;
+        let frame = wire::STREAM;
         let end = match offset.checked_add(data.len() as u64) {
             Some(end) if end <= VarInt::MAX.into_inner() => end,
             _ => {

@@ -13,6 +13,7 @@
 use mpquic_sched::{PathIndex, PathSet, StreamHints};
 use quinn_proto::{StreamId, VarInt};
 
+use super::flight::{AckedBytes, Flight, Tally};
 use super::pool::Pool;
 use super::range_map::RangeMap;
 use super::send_buffer::SendBuffer;
@@ -25,100 +26,6 @@ const MIN_PIECE: u64 = 16;
 
 /// How many ranges are looked at for one that a path has not carried.
 const MAX_LOOKED_AT: usize = 16;
-
-/// How often bytes are in flight, and where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Flight {
-    /// Packets in flight that carry them.
-    count: u16,
-    /// Paths of these packets.
-    flying: PathSet,
-    /// Paths that ever carried them.
-    carried: PathSet,
-}
-
-impl Flight {
-    /// In flight once, as the record of that packet tells.
-    fn once(carried: PathSet) -> Self {
-        Self {
-            count: 1,
-            flying: carried,
-            carried,
-        }
-    }
-
-    fn sent(mut self, path: PathIndex) -> Self {
-        self.count = self.count.saturating_add(1);
-        self.flying.insert(path);
-        self.carried.insert(path);
-        self
-    }
-
-    fn lost(mut self, path: PathIndex) -> Self {
-        self.count = self.count.saturating_sub(1);
-        // A path may have carried the same bytes twice (probes): only the counts tell.
-        if usize::from(self.count) < self.flying.len() {
-            self.flying.remove(path);
-        }
-        if self.count == 0 {
-            self.flying = PathSet::EMPTY;
-        }
-        self
-    }
-
-    /// Whether nothing in flight can be counted on.
-    fn needs_sending(self, suspects: PathSet) -> bool {
-        self.count == 0 || self.flying.difference(suspects).is_empty()
-    }
-
-    /// Whether a path may carry them (again).
-    fn may_go(self, path: PathIndex) -> bool {
-        !self.flying.contains(path)
-    }
-
-    /// Whether this is what the absence of a record says too.
-    fn is_plain(self) -> bool {
-        self.count == 1 && self.carried.len() <= 1
-    }
-}
-
-/// What a stream adds to the sums over all streams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Tally {
-    /// Bytes (and ends) never sent.
-    pub(super) unsent: u64,
-    /// Of these, sendable without credit: holes and ends alone.
-    pub(super) free: u64,
-    /// Bytes to be sent again.
-    pub(super) again: u64,
-    /// Bytes acknowledged beyond the first that is not.
-    pub(super) out_of_order: u64,
-    /// Bytes in flight, those to be sent again left out.
-    pub(super) in_flight: u64,
-    /// Bytes kept.
-    pub(super) buffered: u64,
-}
-
-impl Tally {
-    /// Replaces one stream's share.
-    pub(super) fn replace(&mut self, before: Self, after: Self) {
-        self.unsent = self.unsent - before.unsent + after.unsent;
-        self.free = self.free - before.free + after.free;
-        self.again = self.again - before.again + after.again;
-        self.out_of_order = self.out_of_order - before.out_of_order + after.out_of_order;
-        self.in_flight = self.in_flight - before.in_flight + after.in_flight;
-        self.buffered = self.buffered - before.buffered + after.buffered;
-    }
-}
-
-/// What an acknowledgement brought, in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct AckedBytes {
-    /// Acknowledged for the first time.
-    pub(crate) newly: u64,
-    /// Became contiguous at the receiver: all before them is acknowledged too.
-    pub(crate) contiguous: u64,
-}
 
 /// RFC 9000 section 3.1; the states in which all is acknowledged are the stream's absence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -327,7 +234,7 @@ impl SendStream {
         end: u64,
         carried: PathSet,
     ) -> Option<u64> {
-        let id = u64::from(self.id);
+        let id = self.id;
         let data_end = end.min(self.buffer.end());
         let avail = data_end.saturating_sub(start);
         let room = w
@@ -590,12 +497,8 @@ impl SendStream {
 
     /// A path ended; its slot will mean another one.
     pub(super) fn forget_path(&mut self, path: PathIndex) {
-        let forget = |flight: &mut Flight| {
-            flight.flying.remove(path);
-            flight.carried.remove(path);
-        };
-        self.queue.for_each_value(forget);
-        self.copies.for_each_value(forget);
+        self.queue.for_each_value(|flight| flight.forget(path));
+        self.copies.for_each_value(|flight| flight.forget(path));
     }
 
     /// The state at `pos`, `None` if acknowledged, and up to where it is the same.

@@ -1,27 +1,28 @@
-//! The few encoders that this room needs; to be replaced by those of `frame`.
+//! The few encoders that this room needs, by the names that they have in `frame`, which replaces them.
+
+use quinn_proto::StreamId;
 
 use crate::frame::writer::FrameWriter;
 
 /// RFC 9000 section 19.8.
-const STREAM: u8 = 0x08;
-const STREAM_OFF: u8 = 0x04;
-const STREAM_LEN: u8 = 0x02;
-const STREAM_FIN: u8 = 0x01;
+pub(super) const STREAM: u64 = 0x08;
+const STREAM_FIN: u64 = 0x01;
+const STREAM_LEN: u64 = 0x02;
+const STREAM_OFF: u64 = 0x04;
 
-pub(crate) const STREAM_TYPE: u64 = 0x08;
-pub(crate) const RESET_STREAM: u64 = 0x04;
-pub(crate) const STOP_SENDING: u64 = 0x05;
-pub(crate) const MAX_DATA: u64 = 0x10;
-pub(crate) const MAX_STREAM_DATA: u64 = 0x11;
-pub(crate) const MAX_STREAMS_BIDI: u64 = 0x12;
-pub(crate) const MAX_STREAMS_UNI: u64 = 0x13;
-pub(crate) const DATA_BLOCKED: u64 = 0x14;
-pub(crate) const STREAM_DATA_BLOCKED: u64 = 0x15;
-pub(crate) const STREAMS_BLOCKED_BIDI: u64 = 0x16;
-pub(crate) const STREAMS_BLOCKED_UNI: u64 = 0x17;
+pub(super) const RESET_STREAM: u64 = 0x04;
+pub(super) const STOP_SENDING: u64 = 0x05;
+pub(super) const MAX_DATA: u64 = 0x10;
+pub(super) const MAX_STREAM_DATA: u64 = 0x11;
+pub(super) const MAX_STREAMS_BIDI: u64 = 0x12;
+pub(super) const MAX_STREAMS_UNI: u64 = 0x13;
+pub(super) const DATA_BLOCKED: u64 = 0x14;
+pub(super) const STREAM_DATA_BLOCKED: u64 = 0x15;
+pub(super) const STREAMS_BLOCKED_BIDI: u64 = 0x16;
+pub(super) const STREAMS_BLOCKED_UNI: u64 = 0x17;
 
 /// RFC 9000 section 16.
-pub(crate) const fn varint_size(value: u64) -> usize {
+pub(super) const fn varint_size(value: u64) -> usize {
     match value {
         0..0x40 => 1,
         0x40..0x4000 => 2,
@@ -30,7 +31,7 @@ pub(crate) const fn varint_size(value: u64) -> usize {
     }
 }
 
-pub(crate) fn put_varint(buf: &mut Vec<u8>, value: u64) {
+fn put_varint(buf: &mut Vec<u8>, value: u64) {
     match varint_size(value) {
         1 => buf.push(value as u8),
         2 => buf.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
@@ -54,7 +55,7 @@ pub(super) fn put_frame(w: &mut FrameWriter<'_>, fields: &[u64]) -> bool {
 /// Everything of a STREAM frame before its data; explicit length unless `None`.
 pub(super) fn encode_stream_header(
     buf: &mut Vec<u8>,
-    id: u64,
+    id: StreamId,
     offset: u64,
     fin: bool,
     len: Option<usize>,
@@ -69,8 +70,8 @@ pub(super) fn encode_stream_header(
     if fin {
         ty |= STREAM_FIN;
     }
-    buf.push(ty);
-    put_varint(buf, id);
+    put_varint(buf, ty);
+    put_varint(buf, id.into());
     if offset > 0 {
         put_varint(buf, offset);
     }
@@ -80,11 +81,8 @@ pub(super) fn encode_stream_header(
 }
 
 /// The size of what [`encode_stream_header`] writes.
-pub(super) const fn stream_header_size(id: u64, offset: u64, len: Option<usize>) -> usize {
+pub(super) fn stream_header_size(id: StreamId, offset: u64, len: Option<usize>) -> usize {
     let offset = if offset > 0 { varint_size(offset) } else { 0 };
-    let len = match len {
-        Some(len) => varint_size(len as u64),
-        None => 0,
-    };
-    1 + varint_size(id) + offset + len
+    let len = len.map_or(0, |len| varint_size(len as u64));
+    1 + varint_size(id.into()) + offset + len
 }

@@ -202,6 +202,28 @@ fn a_quick_second_update() {
     assert_eq!(server.updates(), 2);
 }
 
+/// The same at the side that made the first update: what it received since then tells.
+#[test]
+fn a_quick_second_update_by_the_other_side() {
+    let (mut client, mut server, now) = confirmed();
+    exchange(&mut client, &mut server, 0, now);
+    let old = [seal(&mut server, Some(0), 1), seal(&mut server, Some(1), 9)];
+    client.initiate_update(now);
+    let packet = seal(&mut client, Some(0), 1);
+    assert_eq!(open(&mut server, Some(0), 1, &packet, now), Ok(true));
+    let answers = [seal(&mut server, Some(0), 2), seal(&mut server, Some(0), 3)];
+    assert_eq!(open(&mut client, Some(0), 3, &answers[1], now), Ok(false));
+    assert_eq!(open(&mut client, Some(0), 2, &answers[0], now), Ok(false));
+    server.on_acked(Some(PathId(0)), 2, now, Duration::ZERO);
+    assert!(server.initiate_update(now));
+    let second = seal(&mut server, Some(0), 4);
+    assert_eq!(open(&mut client, Some(0), 1, &old[0], now), Ok(false));
+    // Nothing of the current phase came on path 1, where 9 says nothing.
+    assert_eq!(open(&mut client, Some(1), 9, &old[1], now), Ok(false));
+    assert_eq!(open(&mut client, Some(0), 4, &second, now), Ok(true));
+    assert_eq!((client.updates(), server.updates()), (2, 2));
+}
+
 /// RFC 9001 section 6.2: an update before anything acknowledged the last one.
 #[test]
 fn an_unconfirmed_second_update_is_an_error() {

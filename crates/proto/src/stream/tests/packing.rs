@@ -1,0 +1,223 @@
+//! What goes into a packet: frame sizes, order of streams, gaps, copies.
+
+use mpquic_sched::PathSet;
+
+use super::*;
+use crate::space::StreamRange;
+
+fn ranges(p: &Packet) -> Vec<StreamRange> {
+    p.frames
+        .iter()
+        .filter_map(|f| match f {
+            SentFrame::Stream(r) => Some(*r),
+            _ => None,
+        })
+        .collect()
+}
+
+fn sent(s: &mut Streams, pick: Data, on: usize) -> Vec<(StreamId, u64, u64)> {
+    data_packet(s, 1000, pick, on).map_or_else(Vec::new, |p| {
+        ranges(&p).iter().map(|r| (r.id, r.start, r.end)).collect()
+    })
+}
+
+#[test]
+fn every_size_of_rest_carries_the_data_whole() {
+    for size in 20..400 {
+        for len in 1..200 {
+            let (mut a, mut b) = pair(&TransportConfig::default());
+            let id = a.open(Dir::Uni).unwrap();
+            a.write(id, &pattern(id, 0, len)).unwrap();
+            a.finish(id).unwrap();
+            let mut packets = 0;
+            while let Some(p) = data_packet(&mut a, size, Data::Next, 0) {
+                deliver(&mut b, Instant::now(), &p.payload).unwrap();
+                packets += 1;
+            }
+            // Type, ID and an offset of two bytes at most.
+            assert!(packets <= len.div_ceil(size - 4) + 1, "{size} {len}");
+            let mut buf = vec![0; 500];
+            assert_eq!(b.read(id, &mut buf), Ok(Some(len)));
+            assert_eq!(buf[..len], pattern(id, 0, len));
+            assert_eq!(b.read(id, &mut buf), Ok(None));
+        }
+    }
+}
+
+#[test]
+fn bulk_packets_are_full() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 100_000]).unwrap();
+    for _ in 0..50 {
+        let p = data_packet(&mut a, 1452, Data::Next, 0).unwrap();
+        assert_eq!((p.payload.len(), p.frames.len()), (1452, 1));
+    }
+}
+
+#[test]
+fn priority_first_then_round_robin() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let ids: Vec<_> = (0..3).map(|_| a.open(Dir::Uni).unwrap()).collect();
+    for id in &ids {
+        a.write(*id, &[1; 3000]).unwrap();
+    }
+    let firsts =
+        |a: &mut Streams, n| -> Vec<_> { (0..n).map(|_| sent(a, Data::Next, 0)[0].0).collect() };
+    assert_eq!(firsts(&mut a, 3), ids);
+    a.set_priority(ids[2], 1).unwrap();
+    assert_eq!(a.head().unwrap().id, ids[2]);
+    assert_eq!(a.head().unwrap().priority, 1);
+    assert_eq!(firsts(&mut a, 2), [ids[2], ids[2]]);
+    // The rest of the third stream shares its packet.
+    let mixed = sent(&mut a, Data::Next, 0);
+    assert_eq!((mixed[0].0, mixed[1].0), (ids[2], ids[0]));
+    assert_eq!(sent(&mut a, Data::Stream(ids[0]), 0)[0].0, ids[0]);
+    assert_eq!(
+        sent(&mut a, Data::Stream(client_stream(Dir::Uni, 9)), 0),
+        []
+    );
+}
+
+#[test]
+fn many_small_streams_share_packets() {
+    let (mut a, mut b) = pair(&TransportConfig::default());
+    for _ in 0..60 {
+        let id = a.open(Dir::Uni).unwrap();
+        a.write(id, b"hello").unwrap();
+        a.finish(id).unwrap();
+    }
+    let p = data_packet(&mut a, 1200, Data::Next, 0).unwrap();
+    assert_eq!(p.frames.len(), 60);
+    assert!(!a.can_send_data());
+    deliver(&mut b, Instant::now(), &p.payload).unwrap();
+    acked(&mut a, &p.frames);
+    assert_eq!(events(&mut a).len(), 60);
+    assert_eq!(a.open_halves(), (0, 0));
+}
+
+#[test]
+fn ahead_leaves_a_gap_that_next_fills() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 5000]).unwrap();
+    assert_eq!(sent(&mut a, Data::Ahead(5000), 1), []);
+    assert_eq!(sent(&mut a, Data::Ahead(2000), 1), [(id, 2000, 2996)]);
+    let before = a.window_left();
+    // The gap counts: this goes right behind the former.
+    assert_eq!(sent(&mut a, Data::Ahead(2000), 1), [(id, 2996, 3992)]);
+    assert_eq!(a.window_left(), before - 996);
+    assert_eq!(sent(&mut a, Data::Ahead(500), 1), [(id, 500, 1496)]);
+    assert_eq!(a.queue().unsent, 5000 - (996 + 996 + 996));
+    let mut next = Vec::new();
+    while let got @ [_, ..] = &sent(&mut a, Data::Next, 0)[..] {
+        next.extend_from_slice(got);
+    }
+    let expect = [(id, 0, 500), (id, 1496, 2000), (id, 3992, 5000)];
+    let covered: u64 = next.iter().map(|r| r.2 - r.1).sum();
+    assert_eq!(covered, 5000 - (996 + 996 + 996));
+    for r in &next {
+        assert!(expect.iter().any(|e| e.1 <= r.1 && r.2 <= e.2), "{r:?}");
+    }
+    assert_eq!(a.queue().unsent, 0);
+}
+
+#[test]
+fn loss_of_one_copy_is_no_loss() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 500]).unwrap();
+    let first = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    let r = ranges(&first)[0];
+    let copy = |on, a: &mut Streams| {
+        let mut made = None;
+        packet(1000, |w| made = a.fill_range(w, &r, path(on)));
+        made
+    };
+    assert_eq!(copy(0, &mut a), None);
+    let second = copy(1, &mut a).unwrap();
+    assert_eq!(second.carried, [path(0), path(1)].into_iter().collect());
+    assert_eq!(copy(1, &mut a), None);
+    a.on_lost(&r, path(0));
+    assert_eq!(a.queue().retransmittable, 0);
+    a.on_lost(&second, path(1));
+    assert_eq!(a.queue().retransmittable, 500);
+    assert_eq!(a.head().unwrap().id, id);
+    // A path that has not carried it may still take it as a copy: it leaves the queue.
+    copy(2, &mut a).unwrap();
+    assert_eq!(a.queue().retransmittable, 0);
+}
+
+#[test]
+fn retransmissions_prefer_another_path() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 3000]).unwrap();
+    let p: Vec<_> = [0, 1, 0]
+        .map(|on| data_packet(&mut a, 1000, Data::Next, on).unwrap())
+        .into();
+    lost(&mut a, &p[0].frames, 0);
+    lost(&mut a, &p[1].frames, 1);
+    let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    assert!(again.retransmission);
+    assert_eq!(ranges(&again)[0].start, ranges(&p[1])[0].start);
+    let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    assert_eq!(ranges(&again)[0].start, 0);
+}
+
+#[test]
+fn data_of_a_path_in_trouble_goes_elsewhere_and_never_sticks() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 900]).unwrap();
+    let first = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    let r = ranges(&first)[0];
+    a.set_suspects(PathSet::only(path(0)));
+    a.make_sendable(&r);
+    a.make_sendable(&r);
+    assert_eq!(a.queue().retransmittable, 900);
+    // Not on the path that has it in flight.
+    assert!(data_packet(&mut a, 1000, Data::Next, 0).is_none());
+    let second = data_packet(&mut a, 1000, Data::Next, 1).unwrap();
+    a.make_sendable(&r);
+    assert_eq!(a.queue().retransmittable, 0);
+    // Its copy is lost: what is left is in flight on the path in trouble only.
+    lost(&mut a, &second.frames, 1);
+    assert_eq!(a.queue().retransmittable, 900);
+    let third = data_packet(&mut a, 1000, Data::Next, 1).unwrap();
+    acked(&mut a, &third.frames);
+    lost(&mut a, &first.frames, 0);
+    assert_eq!(a.queue().retransmittable, 0);
+    assert!(!a.has_unacked());
+    a.forget_path(path(0));
+    assert!(a.suspects.is_empty());
+    // A probe may repeat on its own path.
+    a.write(id, &[1; 100]).unwrap();
+    let fourth = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    let mut made = None;
+    packet(1000, |w| {
+        made = a.fill_probe(w, &ranges(&fourth)[0], path(0))
+    });
+    assert_eq!(made.map(|r| (r.start, r.end)), Some((900, 1000)));
+}
+
+#[test]
+fn acks_tell_what_became_contiguous() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 2000]).unwrap();
+    a.finish(id).unwrap();
+    let p: Vec<_> = std::iter::from_fn(|| data_packet(&mut a, 1000, Data::Next, 0)).collect();
+    let r: Vec<_> = p.iter().map(|p| ranges(p)[0]).collect();
+    assert!(r[2].fin && r.len() == 3);
+    let last = a.on_acked(&r[2]);
+    assert_eq!((last.newly, last.contiguous), (r[2].end - r[2].start, 0));
+    assert_eq!(a.queue().out_of_order, last.newly + 1);
+    let first = a.on_acked(&r[0]);
+    assert_eq!((first.newly, first.contiguous), (r[0].end, r[0].end));
+    assert_eq!(a.on_acked(&r[0]).newly, 0);
+    let middle = a.on_acked(&r[1]);
+    assert_eq!(middle.newly, r[1].end - r[1].start);
+    assert_eq!(middle.contiguous, middle.newly + last.newly);
+    assert_eq!(events(&mut a), [StreamEvent::Finished { id }]);
+}
