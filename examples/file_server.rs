@@ -1,7 +1,12 @@
 //! Serves the files of a directory over multipath QUIC; `file_download` fetches them.
+//!
+//! The way in is [`file_service::Server`]; the QUIC is there (the endpoint and who connects) and in
+//! `transfer/serve.rs` (requests on streams).
 
 #[path = "transfer/arguments.rs"]
 mod arguments;
+#[path = "transfer/file_service.rs"]
+mod file_service;
 #[path = "transfer/files.rs"]
 mod files;
 #[path = "transfer/protocol.rs"]
@@ -10,100 +15,14 @@ mod protocol;
 mod schedulers;
 #[path = "transfer/serve.rs"]
 mod serve;
+#[path = "transfer/stop.rs"]
+mod stop;
 #[path = "transfer/switch.rs"]
 mod switch;
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::pin::pin;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
-use clap::Parser;
-use mpquic::{
-    ConfigError, ConnectionError, Endpoint, Incoming, ServerConfig, TransportConfig, VarInt,
-};
-use thiserror::Error;
-use tokio::fs::File;
-
-use files::Files;
-use schedulers::{Choice, ChoiceError};
-use serve::{Answer, Service};
-use switch::{Slot, Switchable};
-
-/// How long, after Ctrl-C, clients have to acknowledge that the server is gone.
-const FAREWELL: Duration = Duration::from_secs(3);
-
-const EXAMPLES: &str = "\
-Examples:
-  Serve the current directory to this machine:
-    file_server --cert-out server.pem
-
-  Serve /srv/files on two networks, a socket for each:
-    file_server --listen 192.0.2.1:4433 --listen 198.51.100.1:4433 \\
-                --root /srv/files --cert-out server.pem
-
-Exit codes: 0 stopped by Ctrl-C; 1 cannot serve; 2 wrong usage.";
-
-/// Serves the files of a directory over multipath QUIC.
-#[derive(Debug, Parser)]
-#[command(after_help = EXAMPLES)]
-struct Arguments {
-    /// Address to listen on; may be given several times. Port 0 is any port.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4433")]
-    listen: Vec<SocketAddr>,
-
-    /// The directory whose files anyone may download.
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    root: PathBuf,
-
-    /// Where to write the server's certificate (PEM), for the clients' `--ca`. It is made anew at
-    /// each start, for `localhost` and the IPs that are listened on.
-    #[arg(long, value_name = "FILE")]
-    cert_out: PathBuf,
-
-    /// A further name or IP for the certificate, such as the machine's host name; may be given
-    /// several times.
-    #[arg(long, value_name = "NAME")]
-    name: Vec<String>,
-
-    /// The packet scheduler of downloads whose client asks for none.
-    #[arg(long, value_name = "NAME", default_value = "minrtt")]
-    scheduler: String,
-
-    /// The scheduler's configuration, a JSON object.
-    #[arg(long, value_name = "JSON", default_value = "{}")]
-    scheduler_config: String,
-}
-
-#[derive(Debug, Error)]
-enum Error {
-    #[error(transparent)]
-    Scheduler(#[from] ChoiceError),
-    #[error("--root {path}: {source}", path = path.display())]
-    Root { path: PathBuf, source: io::Error },
-    #[error("--cert-out {path}: {source}", path = path.display())]
-    CertOut { path: PathBuf, source: io::Error },
-    #[error("cannot make a certificate: {0}")]
-    Certificate(#[from] rcgen::Error),
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-impl Error {
-    fn exit_code(&self) -> ExitCode {
-        match self {
-            Self::Scheduler(_) | Self::Root { .. } | Self::CertOut { .. } => {
-                ExitCode::from(arguments::USAGE)
-            }
-            Self::Certificate(_) | Self::Config(_) | Self::Io(_) => ExitCode::FAILURE,
-        }
-    }
-}
+use file_service::{Arguments, Error, Server};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -111,150 +30,25 @@ async fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(exit) => return exit,
     };
-    match run(arguments).await {
+    match run(&arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            error.exit_code()
+            ExitCode::from(error.exit_code())
         }
     }
 }
 
-async fn run(arguments: Arguments) -> Result<(), Error> {
-    let scheduler = Choice::parse(&arguments.scheduler, &arguments.scheduler_config)?;
-    let files = Files::new(&arguments.root).map_err(|source| Error::Root {
-        path: arguments.root.clone(),
-        source,
-    })?;
-    let identity = rcgen::generate_simple_self_signed(certificate_names(&arguments))?;
-    let config = serve::server_config(&identity, TransportConfig::default())?;
-    let endpoint = Endpoint::server(config.clone(), &arguments.listen)?;
-    // Once the file is there, clients can come.
-    std::fs::write(&arguments.cert_out, identity.cert.pem()).map_err(|source| Error::CertOut {
-        path: arguments.cert_out.clone(),
-        source,
-    })?;
-    for local in endpoint.local_addrs() {
+async fn run(arguments: &Arguments) -> Result<(), Error> {
+    let server = Server::start(arguments)?;
+    for local in server.endpoint.local_addrs() {
         println!("listening on {local}");
     }
     println!("certificate in {}", arguments.cert_out.display());
-
-    let mut stopped = pin!(tokio::signal::ctrl_c());
-    loop {
-        tokio::select! {
-            incoming = endpoint.accept() => {
-                let Some(incoming) = incoming else { break };
-                let (config, scheduler, files) = (config.clone(), scheduler.clone(), files.clone());
-                tokio::spawn(async move {
-                    let remote = incoming.remote_address();
-                    match connection(incoming, config, &scheduler, files).await {
-                        Ok(reason) => println!("{remote}: {reason}"),
-                        Err(error) => println!("{remote}: cannot be served: {error}"),
-                    }
-                });
-            }
-            result = &mut stopped => {
-                result?;
-                println!("stopping");
-                break;
-            }
-        }
-    }
-    endpoint.close(VarInt::from_u32(1), b"the server stops");
-    // A client that does not answer is told by its idle timeout.
-    let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
-    Ok(())
-}
-
-/// Serves a client until its connection ends; returns why it did.
-async fn connection(
-    incoming: Incoming,
-    mut config: ServerConfig,
-    scheduler: &Choice,
-    files: Files,
-) -> Result<ConnectionError, Error> {
-    let remote = incoming.remote_address();
-    // Each connection has its own slot, into which a request can put another scheduler. A server
-    // that does not let its clients choose would leave this to the endpoint's configuration.
-    let slot = Slot::default();
-    let mut transport = TransportConfig::default();
-    let first = scheduler.factory()?;
-    let for_scheduler = slot.clone();
-    transport.scheduler(move || Box::new(Switchable::new(first(), for_scheduler.clone())));
-    config.transport(Arc::new(transport));
-
-    let connection = match incoming.accept_with(Arc::new(config)) {
-        Ok(connecting) => match connecting.await {
-            Ok(connection) => connection,
-            Err(reason) => return Ok(reason),
-        },
-        Err(reason) => return Ok(reason),
-    };
-    println!("{remote}: connected");
-    let service = FileService {
-        remote,
-        files,
-        slot,
-    };
-    Ok(serve::serve(connection, Arc::new(service)).await)
-}
-
-/// Serves files to one client.
-struct FileService {
-    remote: SocketAddr,
-    files: Files,
-    slot: Slot,
-}
-
-impl Service for FileService {
-    type Body = File;
-
-    async fn open(&self, name: &str) -> Result<(File, u64), String> {
-        self.files
-            .open(name)
-            .await
-            .map_err(|error| error.to_string())
-    }
-
-    fn choose(&self, choice: &Choice) -> Result<(), String> {
-        // A text might name a file of this machine, and a stranger wrote it.
-        let mut values = choice
-            .config()
-            .as_object()
-            .into_iter()
-            .flat_map(|all| all.values());
-        if !values.all(|value| value.is_number() || value.is_boolean()) {
-            return Err("clients may configure a scheduler with numbers and booleans only".into());
-        }
-        let factory = choice.factory().map_err(|error| error.to_string())?;
-        self.slot.put(factory());
-        println!(
-            "{}: scheduler {} {}",
-            self.remote,
-            choice.name(),
-            choice.config()
-        );
+    let stop = async {
+        stop::requested().await?;
+        println!("stopping");
         Ok(())
-    }
-
-    fn answered(&self, answer: &Answer) {
-        println!("{}: {answer}", self.remote);
-    }
-}
-
-/// Whom the certificate is for. A wildcard address stands for the machine, whose loopback addresses
-/// are known; others come by `--name`.
-fn certificate_names(arguments: &Arguments) -> Vec<String> {
-    let mut names = vec!["localhost".to_owned()];
-    for listen in &arguments.listen {
-        names.push(match listen.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
-            IpAddr::V6(ip) if ip.is_unspecified() => "::1".to_owned(),
-            ip => ip.to_string(),
-        });
-    }
-    names.extend(arguments.name.iter().cloned());
-    names.sort();
-    names.dedup();
-    names
+    };
+    Ok(server.run(stop).await?)
 }

@@ -80,8 +80,14 @@ pub(crate) fn routes(server: SocketAddr, paths: &[PathArgument]) -> Result<Vec<R
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(RouteError::Families { local, remote });
         }
+        let shared = paths.iter().filter(|other| other.name == path.name).count() > 1;
+        let name = if shared {
+            format!("{}={remote}", path.name)
+        } else {
+            path.name.clone()
+        };
         Ok(Route {
-            name: path.name.clone(),
+            name,
             local,
             remote,
         })
@@ -114,6 +120,9 @@ mod tests {
                 "10.0.0.3 10.0.0.3:0 192.0.2.2:1",
             ]
         );
+        let routes = parse(&["10.0.0.1", "10.0.0.1=192.0.2.2:1"]).unwrap();
+        assert_eq!(routes[0].name, "10.0.0.1=192.0.2.1:4433");
+        assert_eq!(routes[1].name, "10.0.0.1=192.0.2.2:1");
         assert_eq!(parse(&[]).unwrap()[0].local, "0.0.0.0:0".parse().unwrap());
         let v6 = parse(&["::1=[2001:db8::1]:1"]).unwrap();
         assert_eq!(v6[0].local, "[::1]:0".parse().unwrap());
