@@ -347,6 +347,12 @@ impl Connection {
             .unwrap_or(3 * self.config.initial_rtt)
     }
 
+    /// The longest smoothed RTT of all paths: what a receive window must cover.
+    pub(crate) fn longest_rtt(&self) -> Duration {
+        let longest = self.paths.iter().map(|path| path.rtt.smoothed()).max();
+        longest.unwrap_or(self.config.initial_rtt)
+    }
+
     pub(crate) fn level(&mut self, level: Level) -> Option<&mut PacketSpace> {
         match level {
             Level::Initial => self.levels[0].as_mut(),
