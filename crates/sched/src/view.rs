@@ -63,16 +63,19 @@ impl<'a> Context<'a> {
 
     /// The same paths as [`sendable`](Self::sendable), as a set; the cheaper form.
     ///
-    /// One walk; which paths have room changes from packet to packet and is not branched on.
+    /// One walk. Which paths are open and how they stand changes rarely, and branches on it are
+    /// foreseen; which have room changes from packet to packet, and is not branched on.
     #[inline]
     pub fn sendable_set(&self) -> PathSet {
         let paths = &self.paths[..self.paths.len().min(MAX_PATHS)];
         let (mut open, mut ready) = (0_u32, 0_u32);
-        // From the highest slot down: each bit is shifted in from below.
-        for path in paths.iter().rev() {
-            let best = path.open & (path.standing() == 0);
-            open = open << 1 | u32::from(best);
-            ready = ready << 1 | u32::from(best & path.can_send);
+        let mut bit = 1_u32;
+        for path in paths {
+            if path.open && path.standing() == 0 {
+                open |= bit;
+                ready |= if path.can_send { bit } else { 0 };
+            }
+            bit <<= 1;
         }
         if open != 0 {
             return PathSet::from_bits(ready as u16);

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod back_to_back;
 mod builder;
 pub mod content;
 mod error;
@@ -18,6 +19,7 @@ mod trace;
 mod transfer;
 
 pub use app::{App, AppContext, Idle};
+pub use back_to_back::{BackToBack, Meter};
 pub use builder::NetworkBuilder;
 pub use error::{AppError, SimError};
 pub use link::{

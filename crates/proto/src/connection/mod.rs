@@ -36,7 +36,7 @@ use crate::stream::{PeerStreamParams, Streams};
 use crate::transport_parameters::TransportParameters;
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
-    PathId, ServerConfig, TransportConfig, TransportError,
+    Observer, PathId, ServerConfig, TransportConfig, TransportError,
 };
 
 /// Our ack_delay_exponent: the default of RFC 9000 section 18.2.
@@ -98,6 +98,7 @@ pub struct Connection {
     pub(crate) acked_scratch: Vec<(u64, SentPacket)>,
     pub(crate) lost_scratch: Vec<(u64, SentPacket)>,
     pub(crate) totals: ConnectionStats,
+    pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
 impl Connection {
@@ -241,6 +242,7 @@ impl Connection {
             acked_scratch: Vec::new(),
             lost_scratch: Vec::new(),
             totals: ConnectionStats::default(),
+            observer: config.observer.as_ref().and_then(|make| make(side)),
             endpoint_config: endpoint.clone(),
             config,
         }
@@ -345,6 +347,12 @@ impl Connection {
             .map(|path| path.pto(delay))
             .max()
             .unwrap_or(3 * self.config.initial_rtt)
+    }
+
+    /// The longest smoothed RTT of all paths: what a receive window must cover.
+    pub(crate) fn longest_rtt(&self) -> Duration {
+        let longest = self.paths.iter().map(|path| path.rtt.smoothed()).max();
+        longest.unwrap_or(self.config.initial_rtt)
     }
 
     pub(crate) fn level(&mut self, level: Level) -> Option<&mut PacketSpace> {

@@ -178,6 +178,7 @@ impl Connection {
         let space = match self.paths.take(id) {
             Some(mut path) => {
                 self.rehome(now, &mut path);
+                self.streams.forget_path(path.index);
                 self.controller.remove_path(path.index);
                 self.schedule.views[path.index.get()] = PathView::closed(path.index);
                 self.schedule.copies.retain(|copy| copy.path != path.index);

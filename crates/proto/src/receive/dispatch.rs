@@ -126,13 +126,10 @@ impl Connection {
                 self.on_crypto(now, Level::OneRtt, crypto.offset, crypto.data)?;
             }
             Frame::Stream(stream) => {
-                let rtt = match self.paths.get_mut(id) {
-                    Some(path) => {
-                        path.counters.received_stream_bytes += stream.data.len() as u64;
-                        path.rtt.smoothed()
-                    }
-                    None => self.config.initial_rtt,
-                };
+                if let Some(path) = self.paths.get_mut(id) {
+                    path.counters.received_stream_bytes += stream.data.len() as u64;
+                }
+                let rtt = self.longest_rtt();
                 self.streams.on_stream(
                     now,
                     rtt,

@@ -1,6 +1,6 @@
 //! Fills a scheduler's view of a path from the path's state; decides nothing.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mpquic_sched::PathView;
 
@@ -12,7 +12,7 @@ use crate::path::Path;
 pub(crate) struct PathFacts {
     /// Validated, with a connection ID of the peer, and data may flow at all.
     pub(crate) usable: bool,
-    pub(crate) max_ack_delay: std::time::Duration,
+    pub(crate) max_ack_delay: Duration,
 }
 
 /// Brings the view up to date. Called once per path and batch, and for the sending path once per
@@ -40,7 +40,12 @@ pub(crate) fn refresh(
     };
     view.suspect = path.suspect.is_suspect();
     view.status = path.status.effective();
-    view.smoothed_rtt = path.rtt.smoothed();
+    // The contract: zero before the first sample, not a guess that looks like one.
+    view.smoothed_rtt = if path.rtt.has_sample() {
+        path.rtt.smoothed().max(Duration::from_nanos(1))
+    } else {
+        Duration::ZERO
+    };
     view.latest_rtt = path.rtt.latest();
     view.min_rtt = path.rtt.min();
     view.rtt_var = path.rtt.var();

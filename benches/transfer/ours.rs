@@ -1,0 +1,54 @@
+//! The transfer over mpquic's protocol crate.
+
+use mpquic_proto::{Dir, ReadError, Side, TransportConfig};
+use mpquic_sim::BackToBack;
+
+use crate::{CHUNK, DELAY, MTU, SIZE, WINDOW};
+
+pub(crate) fn pair(paths: u8) -> BackToBack {
+    let mut transport = TransportConfig::default();
+    transport
+        .initial_mtu(MTU)
+        .expect("a valid MTU")
+        .stream_receive_window(WINDOW)
+        .receive_window(WINDOW)
+        .send_window(WINDOW);
+    if paths > 1 {
+        transport.scheduler(|| Box::new(mpquic_sched::RoundRobin::default()));
+    }
+    BackToBack::connect(transport, paths, DELAY, |_| {}).expect("a handshake")
+}
+
+pub(crate) fn transfer(mut pair: BackToBack) -> BackToBack {
+    let data = vec![7; CHUNK];
+    let mut buf = vec![0; CHUNK];
+    let server = pair.side(Side::Server).expect("connected");
+    let id = server.open(Dir::Uni).expect("a stream");
+    let mut left = SIZE;
+    let mut received = 0;
+    pair.run_while(|pair| {
+        let server = pair.side(Side::Server).expect("connected");
+        while left > 0 {
+            match server.write(id, &data[..left.min(CHUNK)]) {
+                Ok(written) => left -= written,
+                Err(_) => break,
+            }
+            if left == 0 {
+                server.finish(id).expect("open");
+            }
+        }
+        let client = pair.side(Side::Client).expect("connected");
+        client.accept(Dir::Uni);
+        loop {
+            match client.read(id, &mut buf) {
+                Ok(Some(read)) => received += read,
+                Ok(None) => return false,
+                Err(ReadError::Blocked | ReadError::ClosedStream) => return true,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+    .expect("a transfer");
+    assert_eq!(received, SIZE);
+    pair
+}
