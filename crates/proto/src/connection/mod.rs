@@ -327,6 +327,8 @@ impl Connection {
         stats.decisions = self.schedule.decisions();
         stats.waits = self.schedule.waits;
         stats.overridden_waits = self.schedule.overridden;
+        let keys = self.handshake.one_rtt.as_ref();
+        stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
         stats.max_receive_gaps = self.streams.max_gaps_seen();
         stats.max_out_of_order = self.streams.max_out_of_order_seen();
         stats
