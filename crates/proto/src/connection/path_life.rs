@@ -57,7 +57,7 @@ impl Connection {
         let path = self
             .add_path(now, id, tuple)
             .ok_or(PathError::TooManyPaths(open))?;
-        path.network.start_challenge(interval);
+        path.network.start_challenge(now, interval);
         // A client may send before the peer's address is validated; only data waits for that.
         path.network.on_received(usize::MAX / 8);
         self.activate_cid(id);
@@ -73,7 +73,7 @@ impl Connection {
         }
         let interval = self.challenge_interval();
         let path = self.add_path(now, id, tuple)?;
-        path.network.start_challenge(interval);
+        path.network.start_challenge(now, interval);
         self.activate_cid(id);
         self.issue_cids();
         Some(())

@@ -187,6 +187,11 @@ impl Connection {
         if !self.confirmed || path.space.ack_eliciting_in_flight() == 0 {
             return None;
         }
+        // RFC 9002 section 6.2.2.1: not while the probes could not leave. Armed, it would fire for
+        // ever without sending anything.
+        if path.network.is_at_limit() {
+            return None;
+        }
         let deadline = pto_time(
             &path.space,
             &path.rtt,
@@ -208,7 +213,7 @@ impl Connection {
             return None;
         }
         // RFC 9002 section 6.2.2.1: a server at the amplification limit cannot send, and waits.
-        if path.network.budget() == 0 {
+        if path.network.is_at_limit() {
             return None;
         }
         let earliest = self
