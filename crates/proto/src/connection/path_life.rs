@@ -79,7 +79,7 @@ impl Connection {
         Some(())
     }
 
-    fn challenge_interval(&self) -> Duration {
+    pub(crate) fn challenge_interval(&self) -> Duration {
         self.largest_pto().max(MIN_CHALLENGE_INTERVAL)
     }
 
@@ -111,19 +111,6 @@ impl Connection {
     ) {
         self.schedule
             .on_path(&mpquic_sched::PathEvent::new(index, id.0, now, kind));
-    }
-
-    /// A PATH_RESPONSE came on this path.
-    pub(crate) fn on_path_response(&mut self, now: Instant, id: PathId, token: u64) {
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        if !path.network.on_response(token) {
-            return;
-        }
-        let index = path.index;
-        self.events.push_back(Event::Path(PathEvent::Opened { id }));
-        self.tell_scheduler(now, id, index, PathEventKind::Validated);
     }
 
     /// PATH_ABANDON came.

@@ -7,9 +7,9 @@ use quinn_proto::Side;
 
 use super::Connection;
 use crate::handshake::Level;
-use crate::path::ChallengeTimeout;
+use crate::path::NetworkPath;
 use crate::recovery::{pto_duration, pto_time};
-use crate::{ConnectionError, PathErrorCode, PathId};
+use crate::{ConnectionError, PathId};
 
 /// A suspect path is probed at least so often while another path carries the data: a path that
 /// comes back is found within this time and its round trip.
@@ -44,6 +44,7 @@ impl Connection {
             consider(self.path_pto_deadline(path.id));
             consider(path.space.acks.timer());
             consider(path.network.challenge_timer());
+            consider(path.aside.as_ref().and_then(NetworkPath::challenge_timer));
             consider(path.suspect.deadline(&path.space, &path.rtt, max_ack_delay));
             consider(self.keep_alive_deadline(path.last_activity));
         }
@@ -140,13 +141,7 @@ impl Connection {
         {
             self.on_suspect(now, id);
         }
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        if path.network.on_challenge_timeout(now) == ChallengeTimeout::GiveUp {
-            // RFC 10069, path initiation: a path that cannot be validated is closed explicitly.
-            self.abandon_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR, false);
-        }
+        self.on_challenge_timeouts(now, id);
     }
 
     /// RFC 9002 section 6.2.4: a probe timeout of a path's packet number space.

@@ -95,7 +95,14 @@ impl NetworkPath {
 
     /// Starts validation; the first challenge is due at once.
     pub(crate) fn start_challenge(&mut self, now: Instant, interval: Duration) {
-        if self.validated || self.challenge.is_some() {
+        if !self.validated {
+            self.challenge_again(now, interval);
+        }
+    }
+
+    /// The same, for an address that was validated once.
+    pub(crate) fn challenge_again(&mut self, now: Instant, interval: Duration) {
+        if self.challenge.is_some() {
             return;
         }
         self.challenge = Some(Challenge {
@@ -106,6 +113,16 @@ impl NetworkPath {
             // As long as all of them and the wait after the last take.
             until: now + interval.saturating_mul((1 << MAX_CHALLENGES) - 1),
         });
+    }
+
+    /// Validated, with nothing to ask or to answer.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.validated && self.challenge.is_none() && self.responses.is_empty()
+    }
+
+    /// No further challenges.
+    pub(crate) fn stop_challenge(&mut self) {
+        self.challenge = None;
     }
 
     pub(crate) fn challenge_due(&self) -> bool {
@@ -169,8 +186,9 @@ impl NetworkPath {
         self.responses.push_back(token);
     }
 
-    pub(crate) fn response_due(&self) -> bool {
-        !self.responses.is_empty()
+    /// Whether a challenge or an answer is to be sent now.
+    pub(crate) fn probe_due(&self) -> bool {
+        self.challenge_due() || !self.responses.is_empty()
     }
 
     pub(crate) fn next_response(&mut self) -> Option<u64> {

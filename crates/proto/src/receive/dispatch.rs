@@ -76,10 +76,12 @@ impl Connection {
         let now = arrival.now;
         let mut ack_eliciting = false;
         let mut any = false;
+        let mut probing = true;
         for frame in FrameIter::new(payload) {
             let frame = frame?;
             any = true;
             ack_eliciting |= frame.is_ack_eliciting();
+            probing &= frame.is_probing();
             let frame_type = frame.ty();
             self.on_frame(arrival, id, dcid, frame)
                 .map_err(|error| error.in_frame(frame_type))?;
@@ -108,6 +110,9 @@ impl Connection {
             _ => return Ok(()),
         };
         space.on_received(&received);
+        if !probing {
+            self.follow_peer(arrival, id, number);
+        }
         Ok(())
     }
 
@@ -184,16 +189,6 @@ impl Connection {
             }
         }
         Ok(())
-    }
-
-    /// RFC 9000 section 8.2.2: answered on the path where it came. One that came from another
-    /// address than the path's is not answered: the answer would go to the wrong place.
-    fn on_path_challenge(&mut self, arrival: Arrival, id: PathId, token: u64) {
-        if let Some(path) = self.paths.get_mut(id) {
-            if path.network.tuple.matches(&arrival.tuple) {
-                path.network.on_challenge(token);
-            }
-        }
     }
 
     fn on_max_path_id(&mut self, max: u64) -> Result<(), TransportError> {

@@ -27,6 +27,8 @@ pub(crate) struct Arrival {
     pub(crate) now: Instant,
     pub(crate) tuple: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
+    /// UDP payload bytes.
+    pub(crate) bytes: usize,
 }
 
 /// A decrypted packet, its frames still to be read.
@@ -47,7 +49,12 @@ impl Connection {
         if self.state.is_drained() {
             return;
         }
-        let arrival = Arrival { now, tuple, ecn };
+        let arrival = Arrival {
+            now,
+            tuple,
+            ecn,
+            bytes: datagram.len(),
+        };
         self.totals.received_datagrams += 1;
         self.totals.received_bytes += datagram.len() as u64;
         let mut offset = 0;
@@ -92,6 +99,10 @@ impl Connection {
                 if path.network.tuple.local != tuple.local {
                     // The system chose the local IP: now it is known.
                     path.network.tuple.local = tuple.local;
+                }
+            } else if let Some(aside) = path.aside.as_mut() {
+                if aside.tuple.matches(tuple) {
+                    aside.on_received(bytes);
                 }
             }
         }
@@ -327,6 +338,7 @@ impl Connection {
                     now,
                     tuple: buffered.network_path,
                     ecn: buffered.ecn,
+                    bytes: buffered.packet.len(),
                 };
                 let decoded = decode_next(&buffered.packet, self.endpoint_config.cid_len);
                 if let Ok(packet) = decoded {
