@@ -226,14 +226,12 @@ impl Connection {
             };
             let before = w.buf.len();
             let complete = self.fill_ranges(w, &candidate.ranges, index);
-            if w.buf.len() > before {
-                wrote = true;
-                self.totals.reinjected_bytes += (w.buf.len() - before) as u64;
-                self.mark_carried(candidate.source, candidate.packet, index);
-            }
+            wrote |= w.buf.len() > before;
+            // The streams know of what was copied in part; the rest goes into the next packet.
             if !complete {
                 break;
             }
+            self.mark_carried(candidate.source, candidate.packet, index);
             ReinjectCursors::advance(&mut self.schedule.cursors, index, &candidate);
         }
         wrote
@@ -252,6 +250,7 @@ impl Connection {
             }
             if let Some(written) = self.streams.fill_range(w, range, index) {
                 w.mark_retransmission();
+                self.totals.reinjected_bytes += written.end - written.start;
                 if written.end < range.end {
                     return false;
                 }
@@ -260,7 +259,7 @@ impl Connection {
         true
     }
 
-    /// A sent packet's data is on one more path now.
+    /// All of a sent packet's data is on one more path now.
     pub(super) fn mark_carried(&mut self, source: PathIndex, packet: u64, target: PathIndex) {
         let Some(path) = self.paths.at_mut(source) else {
             return;

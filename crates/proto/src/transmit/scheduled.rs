@@ -194,9 +194,10 @@ impl Connection {
             if !can_send {
                 continue;
             }
-            self.mark_carried(planned.path, number, path);
             self.schedule.push_copy(Copy {
                 path,
+                source: planned.path,
+                packet: number,
                 ranges: SmallVec::from_slice(ranges),
                 decision: planned.number,
             });
@@ -218,17 +219,16 @@ impl Connection {
                 continue;
             };
             let mut w = builder.writer(buf);
-            self.fill_ranges(&mut w, &copy.ranges, copy.path);
+            let complete = self.fill_ranges(&mut w, &copy.ranges, copy.path);
             if !w.is_ack_eliciting() {
                 builder.abort(buf);
                 continue;
             }
             let written = Written::from(w);
-            self.totals.reinjected_bytes += stream_ranges(&written.frames)
-                .iter()
-                .map(|range| range.end - range.start)
-                .sum::<u64>();
             let ecn = self.paths.get(id)?.ecn.outgoing();
+            if complete {
+                self.mark_carried(copy.source, copy.packet, copy.path);
+            }
             self.seal(
                 now,
                 id,
