@@ -42,7 +42,7 @@ pub struct PathStats {
     pub retransmitted_packets: u64,
     /// Packets that carried a copy asked for by the scheduler.
     pub copied_packets: u64,
-    /// Congestion events.
+    /// Times the congestion window gave way to loss or ECN.
     pub congestion_events: u64,
     /// Delivery rate estimate, bytes per second.
     pub delivery_rate: u64,

@@ -1,8 +1,4 @@
 //! Congestion control: one controller per connection with a state per path; does not detect losses.
-#![allow(
-    dead_code,
-    reason = "the connection glue that calls this is written next"
-)]
 
 mod cubic;
 mod hystart;
@@ -46,11 +42,6 @@ pub(crate) trait Controller: Send {
 
     /// A path has ended.
     fn remove_path(&mut self, path: PathIndex);
-
-    /// The path leads over other addresses now: it begins anew (RFC 9000 section 9.4).
-    fn on_path_changed(&mut self, path: PathIndex, now: Instant, mtu: u16) {
-        self.add_path(path, now, mtu);
-    }
 
     /// A packet that counts as in flight left.
     fn on_sent(&mut self, _path: PathIndex, _now: Instant, _bytes: u16, _in_flight_after: u64) {}
