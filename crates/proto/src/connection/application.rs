@@ -241,7 +241,7 @@ impl Connection {
         let packet = self
             .paths
             .iter()
-            .map(|path| self.datagram_size(path))
+            .map(|path| usize::from(path.mtu.current()))
             .min()
             .unwrap_or(crate::transmit::MIN_INITIAL_DATAGRAM);
         // Short header with the longest connection ID and packet number, and the tag.

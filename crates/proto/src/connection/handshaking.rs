@@ -78,6 +78,7 @@ impl Connection {
                 self.add_reset_token(PathId::ZERO, token);
             }
         }
+        self.limit_mtu(PathId::ZERO);
         self.apply_stream_parameters();
         self.events.push_back(Event::HandshakeDataReady);
         Ok(())

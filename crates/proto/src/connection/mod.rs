@@ -28,7 +28,6 @@ use crate::datagram::Datagrams;
 use crate::endpoint::{ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, Level};
 use crate::ids::Transmit;
-use crate::mtu;
 use crate::path::{Path, PathLimits, Paths};
 use crate::schedule::Schedule;
 use crate::space::{PacketSpace, SentPacket};
@@ -377,12 +376,6 @@ impl Connection {
             max_streams_bidi: self.peer.initial_max_streams_bidi,
             max_streams_uni: self.peer.initial_max_streams_uni,
         });
-    }
-
-    /// The largest UDP payload to use on a path, the peer's own limit included.
-    pub(crate) fn datagram_size(&self, path: &Path) -> usize {
-        let most = self.peer.max_udp_payload_size.min(u64::from(u16::MAX)) as usize;
-        usize::from(path.mtu.current()).min(most.max(usize::from(mtu::BASE_MTU)))
     }
 }
 
