@@ -65,6 +65,17 @@ impl Connection {
             .all(|path| path.space.ack_eliciting_in_flight() == 0)
     }
 
+    /// Nothing waits to be sent: what the paths with room in their windows deliver says less than
+    /// what they could.
+    fn note_app_limited(&mut self) {
+        for path in self.paths.iter_mut() {
+            let in_flight = path.space.bytes_in_flight();
+            if in_flight < self.controller.window(path.index) {
+                path.delivery.on_app_limited(in_flight);
+            }
+        }
+    }
+
     pub(super) fn transmit_scheduled(
         &mut self,
         now: Instant,
@@ -72,6 +83,9 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let waiting = self.has_scheduled_data();
+        if !waiting {
+            self.note_app_limited();
+        }
         // A scheduler may want to reinject even if nothing waits.
         if !waiting && self.streams.queue().in_flight == 0 {
             return None;
