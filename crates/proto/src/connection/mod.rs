@@ -32,7 +32,7 @@ use crate::path::{Path, PathLimits, Paths};
 use crate::schedule::Schedule;
 use crate::space::{PacketSpace, SentPacket};
 use crate::stream::{PeerStreamParams, Streams};
-use crate::transport_parameters::TransportParameters;
+use crate::transport_parameters::{Grease, TransportParameters};
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
     PathId, ServerConfig, TransportConfig, TransportError,
@@ -114,7 +114,7 @@ impl Connection {
         let scid = cid_generator.generate(&mut rng);
         // RFC 9000 section 7.2: at least 8 unpredictable bytes.
         let dcid = CidGenerator::new(8.max(endpoint.cid_len)).generate(&mut rng);
-        let parameters = Self::parameters(&config.transport, endpoint, scid);
+        let parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid)?;
         Ok(Self::new(
             now,
@@ -146,7 +146,7 @@ impl Connection {
     ) -> Result<Self, TransportError> {
         let cid_generator = CidGenerator::new(endpoint.cid_len);
         let scid = cid_generator.generate(&mut rng);
-        let mut parameters = Self::parameters(&config.transport, endpoint, scid);
+        let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         parameters.original_destination_connection_id = Some(original_dcid);
         parameters.stateless_reset_token = Some(reset_key.token(&scid));
         let handshake = Handshake::server(config.tls.clone(), &parameters, &original_dcid)?;
@@ -249,6 +249,7 @@ impl Connection {
         config: &TransportConfig,
         endpoint: &EndpointConfig,
         scid: ConnectionId,
+        rng: &mut StdRng,
     ) -> TransportParameters {
         let streams = Streams::local_params(config);
         TransportParameters {
@@ -268,6 +269,7 @@ impl Connection {
             initial_source_connection_id: Some(scid),
             max_datagram_frame_size: Datagrams::local_max_frame_size(config),
             initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
+            grease: Some(Grease::new(rng)),
             ..TransportParameters::default()
         }
     }
