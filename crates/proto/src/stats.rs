@@ -78,6 +78,8 @@ pub struct ConnectionStats {
     pub max_receive_gaps: usize,
     /// The most bytes that were received and not readable for a gap before them.
     pub max_out_of_order: u64,
+    /// Received datagrams (RFC 9221) that were dropped because they were not fetched.
+    pub dropped_datagrams: u64,
     /// Received packets that did not decrypt.
     pub undecryptable_packets: u64,
 }

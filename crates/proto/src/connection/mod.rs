@@ -326,6 +326,7 @@ impl Connection {
         stats.decisions = self.schedule.decisions();
         stats.waits = self.schedule.waits;
         stats.overridden_waits = self.schedule.overridden;
+        stats.dropped_datagrams = self.datagrams.dropped();
         stats.max_receive_gaps = self.streams.max_gaps_seen();
         stats.max_out_of_order = self.streams.max_out_of_order_seen();
         stats
