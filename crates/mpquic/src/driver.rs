@@ -45,8 +45,8 @@ pub(crate) struct Driver {
     endpoint_events: Vec<EndpointEvent>,
     effects: Effects,
     timer: Pin<Box<Sleep>>,
-    /// What the protocol wanted to send, and no socket could.
-    unroutable: Option<FourTuple>,
+    /// The protocol wanted to send what no socket could.
+    unroutable: bool,
     /// The endpoint knows that the connection is over.
     drained: bool,
 }
@@ -60,7 +60,7 @@ impl Driver {
             endpoint_events: Vec::new(),
             effects: Effects::default(),
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
-            unroutable: None,
+            unroutable: false,
             drained: false,
             shared,
         }
@@ -82,8 +82,8 @@ impl Driver {
         if state.proto.poll_timeout().is_some_and(|at| at <= std_now) {
             state.proto.handle_timeout(std_now);
         }
-        if let Some(path) = self.unroutable.take() {
-            give_up(&mut state.proto, std_now, path);
+        if sockets_changed || std::mem::take(&mut self.unroutable) {
+            abandon_unroutable(&mut state.proto, std_now, &self.outbox);
         }
         state.forward_events(now, &mut self.effects);
 
@@ -162,7 +162,7 @@ impl Driver {
                 let path = transmit.network_path;
                 if self.outbox.dispatch(transmit, cx) == Dispatch::Unroutable {
                     tracing::debug!(%path, "no socket for this path");
-                    self.unroutable = Some(path);
+                    self.unroutable = true;
                 }
                 continue;
             }
@@ -185,14 +185,17 @@ impl Driver {
 
 /// Abandons the paths whose local address is gone, so that nobody waits for what they carried.
 /// The last one stays: a socket may come back, or the idle timeout ends it.
-fn give_up(proto: &mut proto::Connection, now: std::time::Instant, path: FourTuple) {
-    let gone = proto
-        .paths()
-        .find(|&id| proto.network_path(id).is_ok_and(|found| found == path));
-    if let Some(id) = gone
-        && let Err(error) = proto.close_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR)
-    {
-        tracing::debug!(%id, %error, "path without a socket stays");
+fn abandon_unroutable(proto: &mut proto::Connection, now: std::time::Instant, outbox: &Outbox) {
+    // Rare enough for a list.
+    let paths: Vec<_> = proto.paths().collect();
+    for id in paths {
+        let routable = |path: FourTuple| outbox.can_send_from(path.local);
+        if proto.network_path(id).is_ok_and(routable) {
+            continue;
+        }
+        if let Err(error) = proto.close_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR) {
+            tracing::debug!(%id, %error, "path without a socket stays");
+        }
     }
 }
 

@@ -136,6 +136,11 @@ impl Outbox {
         self.sockets.iter().map(|socket| socket.local())
     }
 
+    /// Whether a socket can send from this address.
+    pub(crate) fn can_send_from(&self, local: std::net::SocketAddr) -> bool {
+        route(&self.sockets, local).is_some()
+    }
+
     /// Sends what waited and can go now.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
         for lane in &mut self.lanes {

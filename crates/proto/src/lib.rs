@@ -25,6 +25,7 @@ mod handshake;
 mod ids;
 pub mod limits;
 mod mtu;
+mod observe;
 mod packet;
 mod path;
 mod receive;
@@ -49,6 +50,7 @@ pub use error::{
 pub use ids::{ConnectionHandle, FourTuple, PathId, Transmit};
 pub use mpquic_sched as sched;
 pub use mpquic_sched::{PathStatus, StreamHints};
+pub use observe::{NumberSpace, Observer, ObserverFactory, PacketSent, StreamPiece};
 pub use quinn_proto::{
     ConnectionId, Dir, EcnCodepoint, Side, StreamId, TransportErrorCode, VarInt,
 };

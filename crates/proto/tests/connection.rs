@@ -5,7 +5,9 @@ mod pair;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mpquic_proto::{ConnectionError, Dir, PathId, ReadError, TransportConfig, VarInt};
+use mpquic_proto::{
+    ConnectionError, Dir, Event, PathEvent, PathId, ReadError, TransportConfig, VarInt,
+};
 use pair::{Pair, tuple};
 
 fn pair() -> Pair {
@@ -85,6 +87,30 @@ fn bulk_on_two_paths() {
     for id in [PathId(0), PathId(1)] {
         assert!(pair.c().path_stats(id).unwrap().sent_stream_bytes > 0);
     }
+}
+
+/// The peer's connection IDs for later path IDs say nothing new of the next one.
+#[test]
+fn available_is_told_once_per_path() {
+    let mut pair = pair();
+    pair.connect();
+    pair.run_until(Duration::from_secs(1), |_| false);
+    let now = pair.now;
+    pair.c().open_path(now, tuple(1)).unwrap();
+    pair.run_until(Duration::from_secs(1), |_| false);
+    let mut told: Vec<_> = pair
+        .client
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Path(PathEvent::Available { next }) => Some(*next),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told.first(), Some(&PathId(1)));
+    let count = told.len();
+    told.dedup();
+    assert_eq!(told.len(), count);
 }
 
 #[test]

@@ -205,20 +205,6 @@ fn hostile_links_change_no_byte_and_no_run() {
 }
 
 #[test]
-#[ignore = "the protocol crate does not follow a peer's new address yet (RFC 9000 section 9.3)"]
-fn a_rebound_client_is_followed() {
-    let mut network = Network::builder(8)
-        .symmetric_path(LinkConfig::new(10_000_000, ms(20)))
-        .client(TransferClient::upload(MEGABYTE))
-        .server(TransferServer::new())
-        .build()
-        .unwrap();
-    let outside = "203.0.113.7:1234".parse().unwrap();
-    network.at(ms(400), Action::Rebind { client: 0, outside });
-    network.run_to_completion(Duration::from_secs(60)).unwrap();
-}
-
-#[test]
 fn too_little_time_and_no_way_are_told_apart() {
     let build = |link: LinkConfig| {
         Network::builder(9)

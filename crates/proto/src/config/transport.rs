@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_sched::Scheduler;
+use quinn_proto::Side;
 
 use super::ConfigError;
 use crate::congestion::CongestionControl;
-use crate::limits;
+use crate::{Observer, ObserverFactory, limits};
 
 /// Makes a scheduler for each new connection.
 pub type SchedulerFactory = Arc<dyn Fn() -> Box<dyn Scheduler> + Send + Sync>;
@@ -44,6 +45,7 @@ pub struct TransportConfig {
     pub(crate) scheduler: SchedulerFactory,
     pub(crate) segmentation_offload: bool,
     pub(crate) ecn: bool,
+    pub(crate) observer: Option<ObserverFactory>,
 }
 
 impl TransportConfig {
@@ -187,6 +189,16 @@ impl TransportConfig {
         self.ecn = enabled;
         self
     }
+
+    /// Has every connection seen by an observer of its own, where the factory gives one. Default
+    /// none, which costs nothing.
+    pub fn observer(
+        &mut self,
+        factory: impl Fn(Side) -> Option<Box<dyn Observer>> + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.observer = Some(Arc::new(factory));
+        self
+    }
 }
 
 impl Default for TransportConfig {
@@ -210,6 +222,7 @@ impl Default for TransportConfig {
             scheduler: Arc::new(|| Box::new(mpquic_sched::MinRtt::default())),
             segmentation_offload: true,
             ecn: true,
+            observer: None,
         }
     }
 }

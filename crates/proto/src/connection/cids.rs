@@ -151,16 +151,16 @@ impl Connection {
         Ok(self.paths.state(path.unwrap_or(0), max))
     }
 
-    /// Tells the application, on clients, that a path can be opened now.
+    /// Tells the application, on clients, that a path can be opened now; once per path.
     pub(crate) fn announce_available(&mut self) {
         if !self.confirmed || self.side == quinn_proto::Side::Server {
             return;
         }
-        let Some(limits) = &self.path_limits else {
+        let Some(limits) = &mut self.path_limits else {
             return;
         };
         if let Some(next) = self.paths.next_unused(limits.usable_max()) {
-            if self.remote_cids.has_unused(next) {
+            if self.remote_cids.has_unused(next) && limits.announce(next) {
                 self.events
                     .push_back(Event::Path(PathEvent::Available { next }));
             }

@@ -35,7 +35,7 @@ use crate::stream::{PeerStreamParams, Streams};
 use crate::transport_parameters::{Grease, TransportParameters};
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
-    PathId, ServerConfig, TransportConfig, TransportError,
+    Observer, PathId, ServerConfig, TransportConfig, TransportError,
 };
 
 /// Our ack_delay_exponent: the default of RFC 9000 section 18.2.
@@ -97,6 +97,7 @@ pub struct Connection {
     pub(crate) acked_scratch: Vec<(u64, SentPacket)>,
     pub(crate) lost_scratch: Vec<(u64, SentPacket)>,
     pub(crate) totals: ConnectionStats,
+    pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
 impl Connection {
@@ -240,6 +241,7 @@ impl Connection {
             acked_scratch: Vec::new(),
             lost_scratch: Vec::new(),
             totals: ConnectionStats::default(),
+            observer: config.observer.as_ref().and_then(|make| make(side)),
             endpoint_config: endpoint.clone(),
             config,
         }
@@ -327,6 +329,8 @@ impl Connection {
         stats.waits = self.schedule.waits;
         stats.overridden_waits = self.schedule.overridden;
         stats.dropped_datagrams = self.datagrams.dropped();
+        let keys = self.handshake.one_rtt.as_ref();
+        stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
         stats.max_receive_gaps = self.streams.max_gaps_seen();
         stats.max_out_of_order = self.streams.max_out_of_order_seen();
         stats

@@ -133,7 +133,6 @@ impl OneRttKeys {
     }
 
     /// Key updates so far, whoever initiated them.
-    #[cfg(test)]
     pub(crate) const fn updates(&self) -> u64 {
         self.updates
     }

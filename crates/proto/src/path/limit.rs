@@ -13,6 +13,8 @@ pub(crate) struct PathLimits {
     blocked_pending: bool,
     cids_blocked: Option<PathId>,
     cids_blocked_pending: bool,
+    /// The path ID that the application was last told it can open.
+    announced: Option<PathId>,
 }
 
 impl PathLimits {
@@ -26,6 +28,7 @@ impl PathLimits {
             blocked_pending: false,
             cids_blocked: None,
             cids_blocked_pending: false,
+            announced: None,
         }
     }
 
@@ -88,8 +91,15 @@ impl PathLimits {
         Ok(())
     }
 
+    /// A path with this ID can be opened. True if the application was not told so before, or
+    /// found since that it could not be.
+    pub(crate) fn announce(&mut self, next: PathId) -> bool {
+        self.announced.replace(next) != Some(next)
+    }
+
     /// The peer's limit, not ours, forbids the path that the application wants. Told once per limit.
     pub(crate) fn note_blocked(&mut self) {
+        self.announced = None;
         if self.remote_max <= self.local_max && self.blocked != Some(self.remote_max) {
             self.blocked = Some(self.remote_max);
             self.blocked_pending = true;
@@ -98,6 +108,7 @@ impl PathLimits {
 
     /// The peer has issued no connection ID for the path that the application wants. Told once per path.
     pub(crate) fn note_cids_blocked(&mut self, path: PathId) {
+        self.announced = None;
         if self.cids_blocked != Some(path) {
             self.cids_blocked = Some(path);
             self.cids_blocked_pending = true;
@@ -164,6 +175,17 @@ mod tests {
         assert_eq!(limits.on_max_path_id(u64::from(u32::MAX), 3), Ok(true));
         limits.raise_local(u32::MAX);
         assert_eq!(limits.issue_max(PathId(2)), PathId(18));
+    }
+
+    #[test]
+    fn a_path_that_can_be_opened_is_told_once() {
+        let mut limits = PathLimits::new(7, 3);
+        assert!(limits.announce(PathId(1)));
+        assert!(!limits.announce(PathId(1)));
+        assert!(limits.announce(PathId(2)));
+        // It had a connection ID, which the peer has retired since.
+        limits.note_cids_blocked(PathId(2));
+        assert!(limits.announce(PathId(2)));
     }
 
     #[test]

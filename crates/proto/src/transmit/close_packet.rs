@@ -11,7 +11,7 @@ use crate::frame::writer::FrameWriter;
 use crate::handshake::Level;
 use crate::ids::Transmit;
 use crate::packet::{PacketType, VERSION_1};
-use crate::{ConnectionClose, PathId};
+use crate::{ConnectionClose, NumberSpace, PathId};
 
 impl Connection {
     /// One datagram with CONNECTION_CLOSE for the next path that is due to get it.
@@ -53,7 +53,7 @@ impl Connection {
                 } else {
                     0
                 };
-                self.close_at_level(level, close, buf, end, pad_to);
+                self.close_at_level(now, level, close, buf, end, pad_to);
             }
         }
         if self.handshake.one_rtt.is_some() && (self.handshake.is_complete() || self.confirmed) {
@@ -68,6 +68,7 @@ impl Connection {
 
     fn close_at_level(
         &mut self,
+        now: Instant,
         level: Level,
         close: &CloseFrame,
         buf: &mut Vec<u8>,
@@ -99,15 +100,16 @@ impl Connection {
         }
         let written = Written::from(w);
         space.numbers.take(&mut self.rng);
-        builder
+        let built = builder
             .finish(buf, written, pad_to, SealKeys::Long(keys))
-            .ok()
-            .map(|_| ())
+            .ok()?;
+        self.observe(now, NumberSpace::of_level(level), &built, None);
+        Some(())
     }
 
     fn close_in_short_packet(
         &mut self,
-        _now: Instant,
+        now: Instant,
         id: PathId,
         close: &CloseFrame,
         buf: &mut Vec<u8>,
@@ -130,10 +132,11 @@ impl Connection {
             }
         }
         let written = Written::from(w);
-        builder
+        let built = builder
             .finish(buf, written, 0, SealKeys::OneRtt(keys, nonce_path))
-            .ok()
-            .map(|_| ())
+            .ok()?;
+        self.observe(now, NumberSpace::Path(id), &built, None);
+        Some(())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::handshake::Level;
 use crate::ids::Transmit;
 use crate::space::{SentFrame, SentPacket};
-use crate::{PathId, TransportError};
+use crate::{NumberSpace, PacketSent, PathId, TransportError};
 
 /// Why a 1-RTT packet was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub(crate) enum PacketOrigin {
 impl Connection {
     /// Books a packet of the Initial or Handshake space.
     pub(super) fn book_level(&mut self, now: Instant, level: Level, built: Built) {
+        self.observe(now, NumberSpace::of_level(level), &built, None);
         self.book_path(now, PathId::ZERO, &built);
         let Some(path) = self.paths.get_mut(PathId::ZERO) else {
             return;
@@ -63,6 +64,7 @@ impl Connection {
             PacketOrigin::Owed | PacketOrigin::Unmarked | PacketOrigin::MtuProbe => None,
         };
         let (size, number, retransmission) = (built.size, built.number, built.retransmission);
+        self.observe(now, NumberSpace::Path(id), &built, decision);
         self.book_path(now, id, &built);
         let mut index = None;
         if let Some(path) = self.paths.get_mut(id) {
@@ -151,6 +153,28 @@ impl Connection {
             size,
             segment_size,
         })
+    }
+
+    /// Tells of a packet that was built.
+    pub(super) fn observe(
+        &mut self,
+        now: Instant,
+        space: NumberSpace,
+        built: &Built,
+        decision: Option<u64>,
+    ) {
+        if let Some(observer) = &mut self.observer {
+            observer.on_packet_sent(&PacketSent {
+                now,
+                space,
+                number: built.number,
+                size: built.size,
+                ack_eliciting: built.ack_eliciting,
+                retransmission: built.retransmission,
+                decision,
+                frames: &built.frames,
+            });
+        }
     }
 
     /// Protection failed: nothing can be sent any more.

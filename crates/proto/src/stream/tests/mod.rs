@@ -1,6 +1,7 @@
 //! Tests of a connection's streams as a whole: a pair of them, and a reader of their frames.
 
 mod flow;
+mod hostile;
 mod model;
 mod packing;
 mod states;

@@ -1,0 +1,105 @@
+//! What a connection tells of the packets that it sends, to whoever asked for it: tests, logs. It
+//! watches, and changes nothing.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use quinn_proto::{Side, StreamId};
+
+use crate::PathId;
+use crate::handshake::Level;
+use crate::space::SentFrame;
+
+/// Sees what a connection does. All methods have empty defaults.
+///
+/// Called on the hot path, with the connection's locks held: whatever takes long belongs elsewhere.
+pub trait Observer: Send {
+    /// A packet was sealed; its datagram leaves with the same
+    /// [`poll_transmit`](crate::Connection::poll_transmit).
+    fn on_packet_sent(&mut self, _packet: &PacketSent<'_>) {}
+}
+
+/// Makes an observer for each new connection; `None` leaves the connection unobserved.
+pub type ObserverFactory = Arc<dyn Fn(Side) -> Option<Box<dyn Observer>> + Send + Sync>;
+
+/// Where a packet number counts (RFC 9000 section 12.3, RFC 10069: one space per path ID).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NumberSpace {
+    /// Initial packets.
+    Initial,
+    /// Handshake packets.
+    Handshake,
+    /// 1-RTT packets of a path.
+    Path(PathId),
+}
+
+impl NumberSpace {
+    pub(crate) const fn of_level(level: Level) -> Self {
+        match level {
+            Level::Initial => Self::Initial,
+            Level::Handshake => Self::Handshake,
+            Level::OneRtt => Self::Path(PathId::ZERO),
+        }
+    }
+}
+
+/// A piece of a stream in a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamPiece {
+    /// The stream.
+    pub id: StreamId,
+    /// The first byte.
+    pub start: u64,
+    /// One past the last byte; equal to `start` for an end alone.
+    pub end: u64,
+    /// Whether it says that the stream ends here.
+    pub fin: bool,
+}
+
+/// A packet that was sent.
+#[non_exhaustive]
+pub struct PacketSent<'a> {
+    /// When.
+    pub now: Instant,
+    /// Where its number counts.
+    pub space: NumberSpace,
+    /// Its number.
+    pub number: u64,
+    /// Bytes, the AEAD tag included.
+    pub size: u16,
+    /// Whether the peer must acknowledge it.
+    pub ack_eliciting: bool,
+    /// Whether it carries data that was sent before.
+    pub retransmission: bool,
+    /// The scheduler's decision that it came from, if it came from one.
+    pub decision: Option<u64>,
+    pub(crate) frames: &'a [SentFrame],
+}
+
+impl PacketSent<'_> {
+    /// The stream data that it carries, in the order in which it stands there.
+    pub fn stream_data(&self) -> impl Iterator<Item = StreamPiece> + '_ {
+        self.frames.iter().filter_map(|frame| match frame {
+            SentFrame::Stream(range) => Some(StreamPiece {
+                id: range.id,
+                start: range.start,
+                end: range.end,
+                fin: range.fin,
+            }),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Debug for PacketSent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketSent")
+            .field("space", &self.space)
+            .field("number", &self.number)
+            .field("size", &self.size)
+            .field("frames", &self.frames)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,125 @@
+//! The experiment: a download over all links at once, and over each alone.
+
+use mpquic::limits::MAX_OPEN_PATHS;
+use thiserror::Error;
+
+use crate::content::{Generator, NAME};
+use crate::lab::{Lab, LabError};
+use crate::link::LinkArgument;
+use crate::measure::{Download, DownloadError, download};
+use crate::progress::Bars;
+use crate::protocol::Request;
+use crate::report::{Alone, Report, goodput_mbps, shares};
+use crate::schedulers::{Choice, ChoiceError};
+
+/// What to download, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) scheduler: Choice,
+    /// Bytes of content.
+    pub(crate) size: u64,
+    /// The first one is the path of the handshake.
+    pub(crate) links: Vec<LinkArgument>,
+    /// Whether to download over each link alone, too.
+    pub(crate) alone: bool,
+    pub(crate) seed: u64,
+    /// Whether to draw progress bars, if stderr is a terminal.
+    pub(crate) progress: bool,
+}
+
+/// Options that cannot be.
+#[derive(Debug, Error)]
+pub(crate) enum OptionsError {
+    #[error(transparent)]
+    Scheduler(#[from] ChoiceError),
+    #[error("{0} paths: there can be 1 to {MAX_OPEN_PATHS}")]
+    Paths(usize),
+    #[error("there is more than one path with the name {0:?}")]
+    SameName(String),
+}
+
+/// Why there is no report.
+#[derive(Debug, Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    #[error(transparent)]
+    Download(#[from] DownloadError),
+    #[error("the SHA-256 digest is wrong: the content was damaged on its way")]
+    Digest,
+}
+
+impl Options {
+    /// The options, if they can be.
+    pub(crate) fn check(self) -> Result<Self, OptionsError> {
+        if !(1..=MAX_OPEN_PATHS).contains(&self.links.len()) {
+            return Err(OptionsError::Paths(self.links.len()));
+        }
+        let mut names: Vec<_> = self.links.iter().map(|link| &link.name).collect();
+        names.sort();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(OptionsError::SameName(pair[0].clone())),
+            None => Ok(self),
+        }
+    }
+}
+
+/// Downloads over all links at once and then, if wanted, over each alone.
+///
+/// A digest that is wrong is told by the report, not by an error.
+pub(crate) async fn run(options: Options) -> Result<Report, Error> {
+    let options = options.check()?;
+    let content = Generator {
+        seed: options.seed,
+        size: options.size,
+    };
+    let lab = Lab::start(content, &options.scheduler, options.links.len())?;
+
+    let together = over(&lab, &options.links, "all paths", options.progress).await?;
+    let mut sha256_ok = together.fetched.sha256_ok;
+    let mut alone = Vec::new();
+    if options.alone {
+        for link in &options.links {
+            let title = format!("{} alone", link.name);
+            let links = std::slice::from_ref(link);
+            let download = over(&lab, links, &title, options.progress).await?;
+            sha256_ok &= download.fetched.sha256_ok;
+            alone.push(Alone {
+                name: link.name.clone(),
+                seconds: download.took.as_secs_f64(),
+                goodput_mbps: goodput_mbps(download.fetched.bytes, download.took),
+            });
+        }
+    }
+    let paths = options.links.iter().zip(&together.per_route);
+    Ok(Report {
+        scheduler: options.scheduler.name().to_owned(),
+        bytes: together.fetched.bytes,
+        seconds: together.took.as_secs_f64(),
+        goodput_mbps: goodput_mbps(together.fetched.bytes, together.took),
+        sha256_ok,
+        paths: shares(paths.map(|(link, bytes)| (link.name.clone(), Some(link.rate_mbps), *bytes))),
+        alone,
+    })
+}
+
+/// Downloads over these links.
+async fn over(
+    lab: &Lab,
+    links: &[LinkArgument],
+    title: &str,
+    progress: bool,
+) -> Result<Download, Error> {
+    let (client, _links) = lab.client(links)?;
+    let request = Request {
+        name: NAME.to_owned(),
+        // The server has the right one already.
+        scheduler: None,
+    };
+    let bars = Bars::new(progress, title, links.iter().map(|link| link.name.as_str()));
+    // The digest says whether the content is right; it need not be kept.
+    let mut nowhere = tokio::io::sink();
+    Ok(download(&client, &request, &mut nowhere, &bars).await?)
+}

@@ -1,0 +1,99 @@
+//! Emulated links as the command line describes them.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use mpquic_sim::{LinkConfig, LinkConfigError};
+use thiserror::Error;
+
+/// A path: both directions of a link.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LinkArgument {
+    pub(crate) name: String,
+    pub(crate) rate_mbps: f64,
+    /// Each direction behaves like this.
+    pub(crate) config: LinkConfig,
+}
+
+/// A path that cannot be.
+#[derive(Debug, Error)]
+pub(crate) enum LinkError {
+    #[error("expected NAME:RATE_MBPS:OWD_MS, as in wifi:50:10")]
+    Malformed,
+    #[error("the rate is {0}, expected Mbit/s from 0.001 to 100000")]
+    Rate(String),
+    #[error("the delay is {0}, expected milliseconds from 0 to 60000")]
+    Delay(String),
+    #[error(transparent)]
+    Config(#[from] LinkConfigError),
+}
+
+impl FromStr for LinkArgument {
+    type Err = LinkError;
+
+    fn from_str(text: &str) -> Result<Self, LinkError> {
+        let fields: Vec<_> = text.split(':').collect();
+        let [name, rate, delay] = fields[..] else {
+            return Err(LinkError::Malformed);
+        };
+        if name.is_empty() {
+            return Err(LinkError::Malformed);
+        }
+        let number = |text: &str| text.parse::<f64>().ok();
+        let rate_mbps = number(rate)
+            .filter(|rate| (0.001..=100_000.0).contains(rate))
+            .ok_or_else(|| LinkError::Rate(rate.to_owned()))?;
+        let delay_ms = number(delay)
+            .filter(|delay| (0.0..=60_000.0).contains(delay))
+            .ok_or_else(|| LinkError::Delay(delay.to_owned()))?;
+        let delay = Duration::from_secs_f64(delay_ms / 1e3);
+        // A drop-tail queue as routers have it comes by default.
+        let config = LinkConfig::new((rate_mbps * 1e6).round() as u64, delay);
+        config.validate()?;
+        Ok(Self {
+            name: name.to_owned(),
+            rate_mbps,
+            config,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_sim::QueueLimit;
+
+    use super::*;
+
+    #[test]
+    fn links() {
+        let wifi: LinkArgument = "wifi:50:10".parse().unwrap();
+        assert_eq!((wifi.name.as_str(), wifi.rate_mbps), ("wifi", 50.0));
+        assert_eq!(wifi.config.rate, Some(50_000_000));
+        assert_eq!(wifi.config.delay, Duration::from_millis(10));
+        assert_eq!(wifi.config.queue_limit(), QueueLimit::Packets(100));
+
+        let fraction: LinkArgument = "a b:0.5:2.5".parse().unwrap();
+        assert_eq!(fraction.config.rate, Some(500_000));
+        assert_eq!(fraction.config.delay, Duration::from_micros(2500));
+    }
+
+    #[test]
+    fn mistakes() {
+        for (text, expected) in [
+            ("wifi", "expected NAME"),
+            ("wifi:50", "expected NAME"),
+            ("wifi:50:10:1", "expected NAME"),
+            (":50:10", "expected NAME"),
+            ("wifi:fast:10", "the rate is fast"),
+            ("wifi:0:10", "the rate is 0"),
+            ("wifi:-1:10", "the rate is -1"),
+            ("wifi:NaN:10", "the rate is NaN"),
+            ("wifi:inf:10", "the rate is inf"),
+            ("wifi:50:-1", "the delay is -1"),
+            ("wifi:50:1e9", "the delay is 1e9"),
+        ] {
+            let error = text.parse::<LinkArgument>().unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+    }
+}

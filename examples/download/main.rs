@@ -1,0 +1,70 @@
+//! Downloads over two emulated paths at once, and over each alone, in one process: a server, a
+//! relay per path, and a client. Run it without arguments.
+
+#[path = "../transfer/arguments.rs"]
+mod arguments;
+mod cli;
+mod content;
+mod download;
+#[path = "../transfer/fetch.rs"]
+mod fetch;
+mod lab;
+mod link;
+#[path = "../transfer/measure.rs"]
+mod measure;
+#[path = "../transfer/progress.rs"]
+mod progress;
+#[path = "../transfer/protocol.rs"]
+mod protocol;
+#[path = "../transfer/report.rs"]
+mod report;
+#[path = "../transfer/schedulers.rs"]
+mod schedulers;
+#[path = "../transfer/serve.rs"]
+mod serve;
+#[path = "../transfer/session.rs"]
+mod session;
+mod size;
+
+use std::process::ExitCode;
+
+use download::Error;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: cli::Arguments = match arguments::parse() {
+        Ok(arguments) => arguments,
+        Err(exit) => return exit,
+    };
+    if arguments.list_schedulers {
+        for name in mpquic::sched::Registry::new().names() {
+            println!("{name}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    match run(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            match error {
+                Error::Options(_) => ExitCode::from(arguments::USAGE),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+async fn run(arguments: cli::Arguments) -> Result<(), Error> {
+    let json = arguments.json;
+    let report = download::run(arguments.options()?).await?;
+    if json {
+        println!("{}", report.to_json());
+    } else {
+        print!("{report}");
+    }
+    if report.sha256_ok {
+        Ok(())
+    } else {
+        Err(Error::Digest)
+    }
+}

@@ -1,0 +1,66 @@
+//! Downloads a file from `file_server` over all the paths it is given, and checks its digest.
+//!
+//! The way in is [`file_client::run`]; the QUIC is in `transfer/session.rs` (a connection and its
+//! paths) and `transfer/fetch.rs` (a request on a stream).
+
+#[path = "transfer/arguments.rs"]
+mod arguments;
+#[path = "transfer/fetch.rs"]
+mod fetch;
+#[path = "transfer/file_client.rs"]
+mod file_client;
+#[path = "transfer/measure.rs"]
+mod measure;
+#[path = "transfer/progress.rs"]
+mod progress;
+#[path = "transfer/protocol.rs"]
+mod protocol;
+#[path = "transfer/report.rs"]
+mod report;
+#[path = "transfer/routes.rs"]
+mod routes;
+#[path = "transfer/save.rs"]
+mod save;
+#[path = "transfer/schedulers.rs"]
+mod schedulers;
+#[path = "transfer/session.rs"]
+mod session;
+#[path = "transfer/stop.rs"]
+mod stop;
+
+use std::process::ExitCode;
+
+use report::Report;
+
+/// The exit code of a program that was interrupted: 128 and the number of SIGINT, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: file_client::Arguments = match arguments::parse() {
+        Ok(arguments) => arguments,
+        Err(exit) => return exit,
+    };
+    let show = |report: &Report| {
+        if arguments.json {
+            println!("{}", report.to_json());
+        } else {
+            print!("{report}");
+        }
+    };
+    let result = tokio::select! {
+        result = file_client::run(&arguments, show) => result,
+        // What was begun is dropped, and the temporary file with it.
+        _ = stop::requested() => {
+            eprintln!("error: stopped");
+            return ExitCode::from(INTERRUPTED);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

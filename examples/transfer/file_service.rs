@@ -1,0 +1,255 @@
+//! The file server: its command line, its errors, and what it does between them.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use mpquic::{
+    ConfigError, ConnectionError, Endpoint, Incoming, ServerConfig, TransportConfig, VarInt,
+};
+use thiserror::Error;
+use tokio::fs::File;
+
+use crate::arguments::USAGE;
+use crate::files::Files;
+use crate::schedulers::{Choice, ChoiceError};
+use crate::serve::{Answer, Service, serve, server_config};
+use crate::switch::{Slot, Switchable};
+
+/// How long, once asked to stop, clients have to acknowledge that the server is gone.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+const EXAMPLES: &str = "\
+Examples:
+  Serve the current directory to this machine:
+    file_server --cert-out server.pem
+
+  Serve /srv/files on two networks, a socket for each:
+    file_server --listen 192.0.2.1:4433 --listen 198.51.100.1:4433 \\
+                --root /srv/files --cert-out server.pem
+
+Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 cannot serve; 2 wrong usage.";
+
+/// Serves the files of a directory over multipath QUIC.
+#[derive(Debug, Parser)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Address to listen on; may be given several times. Port 0 is any port.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4433")]
+    listen: Vec<SocketAddr>,
+
+    /// The directory whose files anyone may download.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
+
+    /// Where to write the server's certificate (PEM), for the clients' `--ca`. It is made anew at
+    /// each start, for `localhost` and the IPs that are listened on.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cert_out: PathBuf,
+
+    /// A further name or IP for the certificate, such as the machine's host name; may be given
+    /// several times.
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+
+    /// The packet scheduler of downloads whose client asks for none.
+    #[arg(long, value_name = "NAME", default_value = "minrtt")]
+    scheduler: String,
+
+    /// The scheduler's configuration, a JSON object.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    scheduler_config: String,
+}
+
+#[derive(Debug, Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Scheduler(#[from] ChoiceError),
+    #[error("--root {path}: {source}", path = path.display())]
+    Root { path: PathBuf, source: io::Error },
+    #[error("--cert-out {path}: {source}", path = path.display())]
+    CertOut { path: PathBuf, source: io::Error },
+    #[error("cannot make a certificate: {0}")]
+    Certificate(#[from] rcgen::Error),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Error {
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Scheduler(_) | Self::Root { .. } | Self::CertOut { .. } => USAGE,
+            Self::Certificate(_) | Self::Config(_) | Self::Io(_) => 1,
+        }
+    }
+}
+
+/// A server that is listening.
+pub(crate) struct Server {
+    pub(crate) endpoint: Endpoint,
+    config: ServerConfig,
+    scheduler: Choice,
+    files: Files,
+}
+
+impl Server {
+    /// Listens, and writes the certificate that clients need.
+    pub(crate) fn start(arguments: &Arguments) -> Result<Self, Error> {
+        let scheduler = Choice::parse(&arguments.scheduler, &arguments.scheduler_config)?;
+        let files = Files::new(&arguments.root).map_err(|source| Error::Root {
+            path: arguments.root.clone(),
+            source,
+        })?;
+        let identity = rcgen::generate_simple_self_signed(certificate_names(arguments))?;
+        let config = server_config(&identity, TransportConfig::default())?;
+        let endpoint = Endpoint::server(config.clone(), &arguments.listen)?;
+        // Once the file is there, clients can come.
+        let written = std::fs::write(&arguments.cert_out, identity.cert.pem());
+        written.map_err(|source| Error::CertOut {
+            path: arguments.cert_out.clone(),
+            source,
+        })?;
+        Ok(Self {
+            endpoint,
+            config,
+            scheduler,
+            files,
+        })
+    }
+
+    /// Serves until `stop` is ready, then tells the clients that it is over.
+    pub(crate) async fn run(self, stop: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+        let mut stop = pin!(stop);
+        loop {
+            tokio::select! {
+                incoming = self.endpoint.accept() => {
+                    let Some(incoming) = incoming else { break };
+                    tokio::spawn(client(
+                        incoming,
+                        self.config.clone(),
+                        self.scheduler.clone(),
+                        self.files.clone(),
+                    ));
+                }
+                result = &mut stop => {
+                    result?;
+                    break;
+                }
+            }
+        }
+        self.endpoint
+            .close(VarInt::from_u32(1), b"the server stops");
+        // A client that does not answer is told by its idle timeout.
+        let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
+        Ok(())
+    }
+}
+
+/// Serves a client until its connection ends.
+async fn client(incoming: Incoming, config: ServerConfig, scheduler: Choice, files: Files) {
+    let remote = incoming.remote_address();
+    match connection(incoming, config, &scheduler, files).await {
+        Ok(reason) => println!("{remote}: {reason}"),
+        Err(error) => println!("{remote}: cannot be served: {error}"),
+    }
+}
+
+/// Serves a client; returns why its connection ended.
+async fn connection(
+    incoming: Incoming,
+    mut config: ServerConfig,
+    scheduler: &Choice,
+    files: Files,
+) -> Result<ConnectionError, Error> {
+    let remote = incoming.remote_address();
+    // Each connection has its own slot, into which a request can put another scheduler. A server
+    // that does not let its clients choose would leave this to the endpoint's configuration.
+    let slot = Slot::default();
+    let mut transport = TransportConfig::default();
+    let first = scheduler.factory()?;
+    let for_scheduler = slot.clone();
+    transport.scheduler(move || Box::new(Switchable::new(first(), for_scheduler.clone())));
+    config.transport(Arc::new(transport));
+
+    let connection = match incoming.accept_with(Arc::new(config)) {
+        Ok(connecting) => match connecting.await {
+            Ok(connection) => connection,
+            Err(reason) => return Ok(reason),
+        },
+        Err(reason) => return Ok(reason),
+    };
+    println!("{remote}: connected");
+    let service = FileService {
+        remote,
+        files,
+        slot,
+    };
+    Ok(serve(connection, Arc::new(service)).await)
+}
+
+/// Serves files to one client.
+struct FileService {
+    remote: SocketAddr,
+    files: Files,
+    slot: Slot,
+}
+
+impl Service for FileService {
+    type Body = File;
+
+    async fn open(&self, name: &str) -> Result<(File, u64), String> {
+        self.files
+            .open(name)
+            .await
+            .map_err(|error| error.to_string())
+    }
+
+    fn choose(&self, choice: &Choice) -> Result<(), String> {
+        // A text might name a file of this machine, and a stranger wrote it.
+        let mut values = choice
+            .config()
+            .as_object()
+            .into_iter()
+            .flat_map(|all| all.values());
+        if !values.all(|value| value.is_number() || value.is_boolean()) {
+            return Err("clients may configure a scheduler with numbers and booleans only".into());
+        }
+        let factory = choice.factory().map_err(|error| error.to_string())?;
+        self.slot.put(factory());
+        println!(
+            "{}: scheduler {} {}",
+            self.remote,
+            choice.name(),
+            choice.config()
+        );
+        Ok(())
+    }
+
+    fn answered(&self, answer: &Answer) {
+        println!("{}: {answer}", self.remote);
+    }
+}
+
+/// Whom the certificate is for. A wildcard address stands for the machine, whose loopback addresses
+/// are known; others come by `--name`.
+fn certificate_names(arguments: &Arguments) -> Vec<String> {
+    let mut names = vec!["localhost".to_owned()];
+    for listen in &arguments.listen {
+        names.push(match listen.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+            IpAddr::V6(ip) if ip.is_unspecified() => "::1".to_owned(),
+            ip => ip.to_string(),
+        });
+    }
+    names.extend(arguments.name.iter().cloned());
+    names.sort();
+    names.dedup();
+    names
+}

@@ -1,0 +1,75 @@
+//! One download from the start of the handshake to the last byte, timed and counted per path.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+use tokio::io::AsyncWrite;
+
+use crate::fetch::{Counter, FetchError, Fetched, fetch};
+use crate::progress::Bars;
+use crate::protocol::Request;
+use crate::session::{Client, Session, SessionError};
+
+/// How often the progress bars move.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Why a download failed.
+#[derive(Debug, Error)]
+pub(crate) enum DownloadError {
+    /// No connection, or not all of its paths.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The connection was there.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+}
+
+/// A download that came to its end.
+#[derive(Debug)]
+pub(crate) struct Download {
+    pub(crate) fetched: Fetched,
+    /// From the first packet of the handshake to the last byte of the content: what a user waits
+    /// for.
+    pub(crate) took: Duration,
+    /// Stream bytes received on each of the client's routes.
+    pub(crate) per_route: Vec<u64>,
+}
+
+/// Connects, opens all paths, and fetches. A path that cannot be opened is an error even if the
+/// others would do: what was asked for is a download over all of them.
+pub(crate) async fn download(
+    client: &Client,
+    request: &Request,
+    sink: &mut (impl AsyncWrite + Unpin),
+    bars: &Bars,
+) -> Result<Download, DownloadError> {
+    let start = Instant::now();
+    let session = Session::connect(client).await?;
+    let counter = Counter::default();
+    let result = {
+        // The content is asked for at once: the first path need not wait for the others.
+        let fetch = async {
+            let fetched = fetch(&session.connection, request, sink, &counter).await?;
+            Ok::<_, DownloadError>((fetched, start.elapsed()))
+        };
+        let open = async { Ok(session.open_paths().await?) };
+        let mut work = pin!(async { tokio::try_join!(fetch, open) });
+        let mut tick = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                result = &mut work => break result,
+                _ = tick.tick() => bars.show(&counter, &session.received()),
+            }
+        }
+    };
+    let per_route = session.received();
+    bars.show(&counter, &per_route);
+    session.close().await;
+    let ((fetched, took), ()) = result?;
+    Ok(Download {
+        fetched,
+        took,
+        per_route,
+    })
+}

@@ -1,0 +1,71 @@
+//! Progress bars on the terminal: one for the content and one for each path.
+
+use std::io::IsTerminal;
+use std::sync::atomic::Ordering;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::fetch::Counter;
+
+/// The bars of one download; they vanish when dropped.
+pub(crate) struct Bars {
+    group: MultiProgress,
+    content: ProgressBar,
+    routes: Vec<ProgressBar>,
+}
+
+impl Bars {
+    /// Bars on stderr, if that is a terminal and they are wanted; otherwise nothing is drawn.
+    pub(crate) fn new<'a>(
+        wanted: bool,
+        title: &str,
+        routes: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let group = MultiProgress::new();
+        if !wanted || !std::io::stderr().is_terminal() {
+            group.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+        }
+        let bar = |name: &str, template: &str| {
+            // A template that cannot be read would be a mistake in this file: the default does.
+            let style = ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = ProgressBar::new(0).with_style(style.progress_chars("=> "));
+            group.add(bar).with_prefix(name.to_owned())
+        };
+        Self {
+            routes: routes
+                .map(|name| {
+                    bar(
+                        name,
+                        "{prefix:>16.16} [{bar:32}] {bytes:>11} {bytes_per_sec:>15}",
+                    )
+                })
+                .collect(),
+            content: bar(
+                title,
+                "{prefix:>16.16} [{bar:32}] {bytes:>11} {bytes_per_sec:>15}  {percent:>3} %  {eta} left",
+            ),
+            group,
+        }
+    }
+
+    /// Moves the bars to what was received so far, in all and on each route.
+    pub(crate) fn show(&self, counter: &Counter, per_route: &[u64]) {
+        let total = counter.total.load(Ordering::Relaxed);
+        self.content.set_length(total);
+        self.content
+            .set_position(counter.received.load(Ordering::Relaxed));
+        for (bar, bytes) in self.routes.iter().zip(per_route) {
+            // Against the whole content: the bars of the paths add up to the content's.
+            bar.set_length(total);
+            bar.set_position(*bytes);
+        }
+    }
+}
+
+impl Drop for Bars {
+    fn drop(&mut self) {
+        // What they said is in the report. That they cannot be wiped away is no reason to fail.
+        let _ = self.group.clear();
+    }
+}

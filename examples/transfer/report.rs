@@ -1,0 +1,232 @@
+//! The figures of a download, for people as a table and for programs as JSON.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// What a download gave.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Report {
+    /// Who decided which packet goes where.
+    pub(crate) scheduler: String,
+    /// Bytes of content.
+    pub(crate) bytes: u64,
+    /// From the first packet of the handshake to the last byte of the content.
+    pub(crate) seconds: f64,
+    /// Content by time, in Mbit/s.
+    pub(crate) goodput_mbps: f64,
+    /// Whether the content is what the server sent.
+    pub(crate) sha256_ok: bool,
+    pub(crate) paths: Vec<PathShare>,
+    /// The same download over each path alone, where that was measured.
+    pub(crate) alone: Vec<Alone>,
+}
+
+/// What a path contributed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct PathShare {
+    pub(crate) name: String,
+    /// What the link carries, where that is known.
+    pub(crate) rate_mbps: Option<f64>,
+    /// Stream bytes received on it; content sent twice counts twice.
+    pub(crate) bytes: u64,
+    /// Of the stream bytes of all paths.
+    pub(crate) share: f64,
+}
+
+/// The download over one path alone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Alone {
+    pub(crate) name: String,
+    pub(crate) seconds: f64,
+    pub(crate) goodput_mbps: f64,
+}
+
+/// Content by time, in Mbit/s.
+pub(crate) fn goodput_mbps(bytes: u64, took: Duration) -> f64 {
+    // No download takes no time, but a report must not hold what JSON cannot.
+    bytes as f64 * 8.0 / 1e6 / took.as_secs_f64().max(1e-9)
+}
+
+/// The contribution of each path, given its name, its link's rate if known, and its bytes.
+pub(crate) fn shares(paths: impl Iterator<Item = (String, Option<f64>, u64)>) -> Vec<PathShare> {
+    let mut shares: Vec<_> = paths
+        .map(|(name, rate_mbps, bytes)| PathShare {
+            name,
+            rate_mbps,
+            bytes,
+            share: 0.0,
+        })
+        .collect();
+    let total: u64 = shares.iter().map(|path| path.bytes).sum();
+    for path in &mut shares {
+        path.share = path.bytes as f64 / total.max(1) as f64;
+    }
+    shares
+}
+
+impl Report {
+    /// The JSON object, in one line.
+    pub(crate) fn to_json(&self) -> String {
+        // Strings, numbers and lists: there is nothing in it that JSON cannot hold.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    fn rate_of(&self, name: &str) -> Option<f64> {
+        self.paths.iter().find(|path| path.name == name)?.rate_mbps
+    }
+}
+
+/// A line of the table; what is not known stays empty.
+#[derive(Default)]
+struct Row {
+    name: String,
+    link: Option<f64>,
+    seconds: Option<f64>,
+    goodput: Option<f64>,
+    bytes: Option<u64>,
+    share: Option<f64>,
+}
+
+impl Row {
+    /// The texts of the columns after the name.
+    fn cells(&self) -> [String; 5] {
+        let cell = |text: Option<String>| text.unwrap_or_default();
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        [
+            cell(self.link.map(|mbps| format!("{mbps} Mbit/s"))),
+            cell(self.seconds.map(|seconds| format!("{seconds:.2} s"))),
+            cell(self.goodput.map(|mbps| format!("{mbps:.1} Mbit/s"))),
+            cell(self.bytes.map(|bytes| format!("{:.1} MiB", mib(bytes)))),
+            cell(self.share.map(|share| format!("{:.1} %", share * 100.0))),
+        ]
+    }
+}
+
+impl Report {
+    fn rows(&self) -> Vec<Row> {
+        let names: Vec<_> = self.paths.iter().map(|path| path.name.as_str()).collect();
+        let mut rows = vec![Row {
+            name: names.join(" + "),
+            link: self.paths.iter().map(|path| path.rate_mbps).sum(),
+            seconds: Some(self.seconds),
+            goodput: Some(self.goodput_mbps),
+            bytes: Some(self.paths.iter().map(|path| path.bytes).sum()),
+            share: None,
+        }];
+        rows.extend(self.paths.iter().map(|path| Row {
+            name: format!("  on {}", path.name),
+            link: path.rate_mbps,
+            bytes: Some(path.bytes),
+            share: Some(path.share),
+            ..Row::default()
+        }));
+        rows.extend(self.alone.iter().map(|alone| Row {
+            name: format!("{} alone", alone.name),
+            link: self.rate_of(&alone.name),
+            seconds: Some(alone.seconds),
+            goodput: Some(alone.goodput_mbps),
+            ..Row::default()
+        }));
+        rows
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digest = if self.sha256_ok { "right" } else { "WRONG" };
+        let (bytes, scheduler) = (self.bytes, &self.scheduler);
+        writeln!(
+            f,
+            "{bytes} bytes, scheduler {scheduler}, SHA-256 {digest}\n"
+        )?;
+
+        let rows = self.rows();
+        let widest = rows.iter().map(|row| row.name.chars().count()).max();
+        let width = widest.unwrap_or(0);
+        let head = ["link", "time", "goodput", "received", "share"].map(str::to_owned);
+        let cells = rows.iter().map(|row| (row.name.as_str(), row.cells()));
+        for (name, [link, time, goodput, bytes, share]) in std::iter::once(("", head)).chain(cells)
+        {
+            let line =
+                format!("{name:width$}{link:>14}{time:>11}{goodput:>15}{bytes:>13}{share:>9}");
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            scheduler: "minrtt".into(),
+            bytes: 64 << 20,
+            seconds: 8.0,
+            goodput_mbps: goodput_mbps(64 << 20, Duration::from_secs(8)),
+            sha256_ok: true,
+            paths: shares(
+                [
+                    ("wifi".to_owned(), Some(50.0), 48 << 20),
+                    ("lte".to_owned(), Some(20.0), 16 << 20),
+                ]
+                .into_iter(),
+            ),
+            alone: vec![Alone {
+                name: "lte".into(),
+                seconds: 28.5,
+                goodput_mbps: 18.84,
+            }],
+        }
+    }
+
+    #[test]
+    fn table() {
+        let expected = "\
+67108864 bytes, scheduler minrtt, SHA-256 right
+
+                    link       time        goodput     received    share
+wifi + lte     70 Mbit/s     8.00 s    67.1 Mbit/s     64.0 MiB
+  on wifi      50 Mbit/s                               48.0 MiB   75.0 %
+  on lte       20 Mbit/s                               16.0 MiB   25.0 %
+lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
+";
+        assert_eq!(report().to_string(), expected);
+    }
+
+    #[test]
+    fn json_has_these_keys() {
+        let text = report().to_json();
+        assert!(!text.contains('\n'));
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let keys = |value: &serde_json::Value| -> Vec<String> {
+            value.as_object().unwrap().keys().cloned().collect()
+        };
+        let mut top = keys(&json);
+        top.sort();
+        assert_eq!(
+            top,
+            [
+                "alone",
+                "bytes",
+                "goodput_mbps",
+                "paths",
+                "scheduler",
+                "seconds",
+                "sha256_ok"
+            ]
+        );
+        assert_eq!(json["paths"][1]["share"], 0.25);
+        assert_eq!(json["paths"][1]["rate_mbps"], 20.0);
+        assert_eq!(json["alone"][0]["name"], "lte");
+    }
+
+    #[test]
+    fn shares_of_nothing() {
+        let paths = shares([("a".to_owned(), None, 0)].into_iter());
+        assert_eq!(paths[0].share, 0.0);
+    }
+}

@@ -1,0 +1,52 @@
+//! Packet schedulers by name and JSON configuration, checked before anything is sent.
+
+use mpquic::sched::{Registry, RegistryError, Scheduler};
+use serde_json::Value;
+use thiserror::Error;
+
+/// A scheduler's name and configuration, both known to be right.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Choice {
+    name: String,
+    config: Value,
+}
+
+/// Why a scheduler was not accepted.
+#[derive(Debug, Error)]
+pub(crate) enum ChoiceError {
+    #[error("the scheduler's configuration is not JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
+impl Choice {
+    /// The scheduler with this name and configuration; an empty text is the default configuration.
+    pub(crate) fn parse(name: &str, config: &str) -> Result<Self, ChoiceError> {
+        let config = match config.trim() {
+            "" => Value::Null,
+            text => serde_json::from_str(text)?,
+        };
+        Registry::new().factory(name, &config)?;
+        Ok(Self {
+            name: name.to_owned(),
+            config,
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) const fn config(&self) -> &Value {
+        &self.config
+    }
+
+    /// What makes the scheduler of each new connection.
+    pub(crate) fn factory(
+        &self,
+    ) -> Result<impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static, ChoiceError> {
+        let factory = Registry::new().factory(&self.name, &self.config)?;
+        Ok(move || factory())
+    }
+}

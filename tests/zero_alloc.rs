@@ -1,0 +1,167 @@
+//! What the hot path allocates: a scheduler nothing, a steady bulk transfer next to nothing.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use mpquic_proto::{Dir, ReadError, Side, TransportConfig};
+use mpquic_sched::{
+    Acked, Context, Decision, Lost, PathIndex, PathView, QueueView, Registry, Sent,
+};
+use mpquic_sim::BackToBack;
+use serde_json::Value;
+
+thread_local! {
+    /// Whose code runs: 0 the harness's, 1 the client's, 2 the server's.
+    static RUNNING: Cell<usize> = const { Cell::new(0) };
+    static COUNTS: [Cell<u64>; 3] = const { [Cell::new(0), Cell::new(0), Cell::new(0)] };
+}
+
+struct Counting;
+
+fn count() {
+    RUNNING.with(|running| {
+        COUNTS.with(|counts| {
+            let count = &counts[running.get()];
+            count.set(count.get() + 1);
+        });
+    });
+}
+
+// SAFETY: every call goes on to the system allocator unchanged; counting touches only thread-local
+// cells, initialised at compile time and without destructors, so that it does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn meter(side: Option<Side>) {
+    RUNNING.set(side.map_or(0, |side| side as usize + 1));
+}
+
+fn counts() -> [u64; 3] {
+    COUNTS.with(|counts| [counts[0].get(), counts[1].get(), counts[2].get()])
+}
+
+#[test]
+fn schedulers_allocate_nothing() {
+    let now = Instant::now();
+    let views: Vec<PathView> = (0..8)
+        .map(|slot| {
+            let mut view = PathView::closed(PathIndex::new(slot).unwrap());
+            view.open = true;
+            view.can_send = slot != 3;
+            view.smoothed_rtt = Duration::from_millis(80 - 7 * slot as u64);
+            view
+        })
+        .collect();
+    let queue = QueueView::default();
+    let registry = Registry::new();
+    let mut decisions = 0u64;
+    for name in registry.names() {
+        let mut scheduler = registry.build(name, &Value::Null).unwrap();
+        let before = counts()[0];
+        for number in 0..10_000 {
+            let cx = Context::new(now, &views, &queue, number);
+            let Decision::Send { path, .. } = scheduler.decide(&cx) else {
+                continue;
+            };
+            decisions += 1;
+            let rtt = Some(Duration::from_millis(30));
+            scheduler.on_sent(&Sent::new(path, now, 1200, number, false));
+            scheduler.on_acked(&Acked::new(path, now, now, 1200, rtt, Some(number), 1100));
+            scheduler.on_lost(&Lost::new(path, now, now, 1200, Some(number)));
+        }
+        assert_eq!(counts()[0] - before, 0, "{name} allocates");
+    }
+    assert!(decisions >= 20_000);
+}
+
+/// Moves `len` bytes from server to client; each side's packets sent and allocations, the calls of
+/// the application included, after the first third, in which windows and pools reach their sizes.
+fn steady(pair: &mut BackToBack, len: usize) -> [(u64, u64); 2] {
+    let data = vec![7; 64 << 10];
+    let mut buf = vec![0; 64 << 10];
+    let id = pair.side(Side::Server).unwrap().open(Dir::Uni).unwrap();
+    let (mut left, mut received) = (len, 0);
+    let mut start = None;
+    let snapshot = |pair: &mut BackToBack| {
+        let sent =
+            [Side::Client, Side::Server].map(|side| pair.side(side).unwrap().stats().sent_packets);
+        (sent, counts())
+    };
+    pair.run_while(|pair| {
+        let server = pair.side(Side::Server).unwrap();
+        meter(Some(Side::Server));
+        while left > 0 {
+            let Ok(written) = server.write(id, &data[..left.min(data.len())]) else {
+                break;
+            };
+            left -= written;
+            if left == 0 {
+                server.finish(id).unwrap();
+            }
+        }
+        let client = pair.side(Side::Client).unwrap();
+        meter(Some(Side::Client));
+        client.accept(Dir::Uni);
+        let more = loop {
+            match client.read(id, &mut buf) {
+                Ok(Some(read)) => received += read,
+                Ok(None) => break false,
+                Err(ReadError::Blocked | ReadError::ClosedStream) => break true,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        meter(None);
+        if received > len / 3 && start.is_none() {
+            start = Some(snapshot(pair));
+        }
+        more
+    })
+    .unwrap();
+    assert_eq!(received, len);
+    let (sent_before, counts_before) = start.unwrap();
+    let (sent, counts) = snapshot(pair);
+    [Side::Client, Side::Server].map(|side| {
+        let at = side as usize;
+        let allocations = counts[at + 1] - counts_before[at + 1];
+        (sent[at] - sent_before[at], allocations)
+    })
+}
+
+#[test]
+fn a_steady_transfer_allocates_less_than_once_in_five_packets() {
+    for paths in [1, 2] {
+        let mut transport = TransportConfig::default();
+        transport.scheduler(|| Box::new(mpquic_sched::RoundRobin::default()));
+        let delay = Duration::from_millis(1);
+        let mut pair = BackToBack::connect(transport, paths, delay, meter).unwrap();
+        let [client, server] = steady(&mut pair, 32 << 20);
+        for (side, (sent, allocations)) in [("client", client), ("server", server)] {
+            // Per packet of data: the receiver handles as many as the sender sends.
+            let per_packet = allocations as f64 / server.0 as f64;
+            println!(
+                "{paths} path(s), {side}: {per_packet:.4} allocations per data packet, {sent} packets sent"
+            );
+            assert!(per_packet < 0.2, "{side}: {per_packet}");
+        }
+    }
+}
