@@ -99,11 +99,11 @@ impl Connection {
     /// The peer's max_udp_payload_size holds for every path.
     pub(crate) fn limit_mtu(&mut self, id: PathId) {
         let limit = u16::try_from(self.peer.max_udp_payload_size).unwrap_or(u16::MAX);
-        if let Some(path) = self.paths.get_mut(id) {
-            if path.mtu.set_peer_limit(limit) {
-                self.controller
-                    .on_mtu_update(path.index, path.mtu.current());
-            }
+        if let Some(path) = self.paths.get_mut(id)
+            && path.mtu.set_peer_limit(limit)
+        {
+            self.controller
+                .on_mtu_update(path.index, path.mtu.current());
         }
     }
 

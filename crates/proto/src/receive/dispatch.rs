@@ -191,10 +191,10 @@ impl Connection {
     /// RFC 9000 section 8.2.2: answered on the path where it came. One that came from another
     /// address than the path's is not answered: the answer would go to the wrong place.
     fn on_path_challenge(&mut self, arrival: Arrival, id: PathId, token: u64) {
-        if let Some(path) = self.paths.get_mut(id) {
-            if path.network.tuple.matches(&arrival.tuple) {
-                path.network.on_challenge(token);
-            }
+        if let Some(path) = self.paths.get_mut(id)
+            && path.network.tuple.matches(&arrival.tuple)
+        {
+            path.network.on_challenge(token);
         }
     }
 

@@ -83,15 +83,15 @@ impl Connection {
             },
             _ => PathId::ZERO,
         };
-        if let Some(path) = self.paths.get_mut(id) {
-            if path.network.tuple.matches(tuple) {
-                path.network.on_received(bytes);
-                path.counters.received_datagrams += 1;
-                path.counters.received_bytes += bytes as u64;
-                if path.network.tuple.local != tuple.local {
-                    // The system chose the local IP: now it is known.
-                    path.network.tuple.local = tuple.local;
-                }
+        if let Some(path) = self.paths.get_mut(id)
+            && path.network.tuple.matches(tuple)
+        {
+            path.network.on_received(bytes);
+            path.counters.received_datagrams += 1;
+            path.counters.received_bytes += bytes as u64;
+            if path.network.tuple.local != tuple.local {
+                // The system chose the local IP: now it is known.
+                path.network.tuple.local = tuple.local;
             }
         }
     }

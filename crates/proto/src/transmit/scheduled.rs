@@ -262,7 +262,9 @@ impl Connection {
         let phase = self.handshake.one_rtt.as_ref()?.phase();
         let path = self.paths.get(id)?;
         let budget = usize::try_from(path.network.budget()).unwrap_or(usize::MAX);
-        let size = size.unwrap_or(path.mtu.current().into()).min(budget);
+        let size = size
+            .unwrap_or_else(|| path.mtu.current().into())
+            .min(budget);
         let path = self.paths.get_mut(id)?;
         let number = path.space.next_pn()?;
         let acked = path.space.largest_acked;
