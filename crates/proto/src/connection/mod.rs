@@ -8,6 +8,7 @@ mod fate;
 mod handshaking;
 mod path_life;
 mod paths;
+mod retry;
 mod state;
 mod timers;
 
@@ -65,6 +66,8 @@ pub struct Connection {
     pub(crate) handshake_scid: ConnectionId,
     /// The destination connection ID of the client's first Initial packet.
     pub(crate) original_dcid: ConnectionId,
+    /// On clients.
+    pub(crate) retry: Option<retry::Retry>,
     /// The Initial and the Handshake packet number space.
     pub(crate) levels: [Option<PacketSpace>; 2],
     /// Loss probes to be sent at these levels.
@@ -216,6 +219,7 @@ impl Connection {
             handshake,
             handshake_scid: scid,
             original_dcid,
+            retry: None,
             levels,
             level_probes: [0; 2],
             paths,

@@ -124,6 +124,7 @@ impl Connection {
     ) -> Option<()> {
         let slot = level as usize;
         let dcid = self.remote_cids.active(PathId::ZERO)?;
+        let token = self.initial_token();
         let space = self.levels[slot].as_mut()?;
         let ty = match level {
             Level::Initial => PacketType::Initial,
@@ -136,6 +137,7 @@ impl Connection {
             VERSION_1,
             &dcid,
             &self.handshake_scid,
+            &token,
             number,
             space.largest_acked,
             end,
