@@ -126,6 +126,12 @@ impl RemoteCids {
         Some(self.paths.get(&path)?.active?.id)
     }
 
+    /// Token of the ID in use on a path.
+    #[expect(dead_code, reason = "for paths that migrate")]
+    pub(crate) fn active_token(&self, path: PathId) -> Option<ResetToken> {
+        self.paths.get(&path)?.active?.token
+    }
+
     /// Tokens of all IDs in use: for [`is_reset`](super::is_reset).
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &ResetToken> {
         self.paths
@@ -233,9 +239,8 @@ impl RemoteCids {
     }
 
     /// Changes to another ID of the same path (RFC 9000 section 9.5) and retires the one in use.
-    /// `None`, and no change, if there is no other. Until paths migrate, only tests do so: what the
-    /// peer retires is [`on_new`](Self::on_new)'s.
-    #[cfg(test)]
+    /// `None`, and no change, if there is no other.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for paths that migrate"))]
     pub(crate) fn rotate(&mut self, path: PathId) -> Option<Rotation> {
         let state = self.paths.get_mut(&path)?;
         if !state.in_use || state.unused.is_empty() {

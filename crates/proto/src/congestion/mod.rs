@@ -43,6 +43,12 @@ pub(crate) trait Controller: Send {
     /// A path has ended.
     fn remove_path(&mut self, path: PathIndex);
 
+    /// The path leads over other addresses now: it begins anew (RFC 9000 section 9.4).
+    #[cfg_attr(not(test), expect(dead_code, reason = "for paths that migrate"))]
+    fn on_path_changed(&mut self, path: PathIndex, now: Instant, mtu: u16) {
+        self.add_path(path, now, mtu);
+    }
+
     /// A packet that counts as in flight left.
     fn on_sent(&mut self, _path: PathIndex, _now: Instant, _bytes: u16, _in_flight_after: u64) {}
 

@@ -149,7 +149,7 @@ fn paths_do_not_touch_each_other() {
             (run.cc.window(other), run.cc.in_slow_start(other)),
             (0, false)
         );
-        run.cc.add_path(run.path, run.now, MTU);
+        run.cc.on_path_changed(run.path, run.now, MTU);
         assert_eq!(
             (run.window(), run.cc.congestion_events(run.path)),
             (12_000, 0)
@@ -344,7 +344,7 @@ proptest! {
                 Op::Spurious { back, bytes } => run.cc.on_spurious_loss(run.path, run.now, before(back), bytes),
                 Op::Mtu(new) => { mtu = new; run.cc.on_mtu_update(run.path, new); }
                 Op::Wait(us) => run.now += Duration::from_micros(us),
-                Op::Change => run.cc.add_path(run.path, run.now, mtu),
+                Op::Change => run.cc.on_path_changed(run.path, run.now, mtu),
             }
             let window = run.window();
             prop_assert!(window >= 2 * u64::from(mtu), "{} below two of {}", window, mtu);

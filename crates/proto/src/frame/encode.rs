@@ -52,6 +52,19 @@ impl Frame<'_> {
         )
     }
 
+    /// Whether a packet of such frames only is a probing packet (RFC 9000 section 9.1).
+    #[cfg_attr(not(test), expect(dead_code, reason = "for paths that migrate"))]
+    #[inline]
+    pub(crate) const fn is_probing(&self) -> bool {
+        matches!(
+            self,
+            Self::Padding
+                | Self::PathChallenge(_)
+                | Self::PathResponse(_)
+                | Self::NewConnectionId(_)
+        )
+    }
+
     /// Whether this frame is one of RFC 10069, for which the extension must have been negotiated.
     #[inline]
     pub(crate) const fn is_multipath(&self) -> bool {

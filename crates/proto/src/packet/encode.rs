@@ -2,6 +2,8 @@
 
 use quinn_proto::ConnectionId;
 
+#[cfg(test)]
+use super::LONG_TYPE_MASK;
 use super::varint;
 use super::{FIXED_BIT, KEY_PHASE_BIT, LONG_HEADER_FORM, PacketType};
 
@@ -102,6 +104,23 @@ pub(crate) fn encode_short_header(
     let pn_offset = buf.len();
     put_pn(buf, pn, pn_len);
     pn_offset
+}
+
+/// Appends a Retry packet without its integrity tag (RFC 9000 section 17.2.5); the tag is
+/// `crypto::retry_tag` over what was appended. Servers send none yet.
+#[cfg(test)]
+pub(crate) fn encode_retry_header(
+    buf: &mut Vec<u8>,
+    version: u32,
+    dcid: &ConnectionId,
+    scid: &ConnectionId,
+    token: &[u8],
+) {
+    buf.push(LONG_HEADER_FORM | FIXED_BIT | LONG_TYPE_MASK);
+    buf.extend_from_slice(&version.to_be_bytes());
+    put_cid(buf, dcid);
+    put_cid(buf, scid);
+    buf.extend_from_slice(token);
 }
 
 /// Appends a Version Negotiation packet (RFC 9000 section 17.2.1). The IDs are those of the packet

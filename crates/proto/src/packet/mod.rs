@@ -8,6 +8,8 @@ mod protection;
 mod tests;
 pub(crate) mod varint;
 
+#[cfg(test)]
+pub(crate) use self::encode::encode_retry_header;
 pub(crate) use self::{
     decode::{Invariant, ProtectedPacket, decode_next, parse_invariant, version_list},
     encode::{

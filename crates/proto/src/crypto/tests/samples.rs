@@ -6,7 +6,8 @@ use rustls::quic::Algorithm;
 
 use super::*;
 use crate::packet::{
-    PacketType, ProtectedPacket, VERSION_1, decode_next, encode_long_header, seal_packet,
+    PacketType, ProtectedPacket, VERSION_1, decode_next, encode_long_header, encode_retry_header,
+    seal_packet,
 };
 
 fn original_dcid() -> ConnectionId {
@@ -180,6 +181,31 @@ fn open_initial(packet: &mut [u8], keys: &Keys, pn: u64) -> Vec<u8> {
     let (header, payload) = packet.split_at_mut(pn_offset + pn_len);
     let len = open_long(&keys.remote, pn, header, payload).unwrap();
     payload[..len].to_vec()
+}
+
+/// Appendix A.4. The RFC's packet has 1s in its four unused bits, where ours has 0s.
+#[test]
+fn retry() {
+    let packet = hex(
+        "ff000000010008f067a5502a4262b574 6f6b656e04a265ba2eff4d829058fb3f
+         0f2496ba",
+    );
+    assert!(verify_retry_tag(&original_dcid(), &packet));
+    assert!(!verify_retry_tag(&server_scid(), &packet));
+    for at in 0..packet.len() {
+        assert!(!verify_retry_tag(&original_dcid(), &packet[..at]));
+        let mut packet = packet.clone();
+        packet[at] ^= 1;
+        assert!(!verify_retry_tag(&original_dcid(), &packet));
+    }
+    let mut ours = Vec::new();
+    let dcid = ConnectionId::new(&[]);
+    encode_retry_header(&mut ours, VERSION_1, &dcid, &server_scid(), b"token");
+    assert_eq!(ours[0] | 0x0f, packet[0]);
+    assert_eq!(ours[1..], packet[1..packet.len() - 16]);
+    let tag = retry_tag(&original_dcid(), &ours);
+    ours.extend_from_slice(&tag);
+    assert!(verify_retry_tag(&original_dcid(), &ours));
 }
 
 /// Appendix A.5.
