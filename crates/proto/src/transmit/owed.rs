@@ -197,12 +197,11 @@ impl Connection {
         id: PathId,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let most = self.peer.max_udp_payload_size;
         let path = self.paths.get_mut(id)?;
         if !path.network.is_validated() || !self.confirmed {
             return None;
         }
-        let size = path.mtu.poll(now).filter(|size| u64::from(*size) <= most)?;
+        let size = path.mtu.poll(now)?;
         // A probe counts against the window like any packet (RFC 9000 section 14.4).
         if path.space.bytes_in_flight() + u64::from(size) > self.controller.window(path.index) {
             return None;
