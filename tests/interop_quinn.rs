@@ -57,6 +57,16 @@ both_directions! {
     empty_connection_ids_of_quinn,
 }
 
+#[test]
+fn retry_by_quinn() {
+    run(async {
+        let pair = Pair::<Mpquic, Quinn>::new(Setup::default());
+        let (client, server) = pair.try_connect(Answer::Retry).await;
+        let (client, server) = (client.unwrap(), server.unwrap());
+        echo_many(&client, &server, 0..10).await;
+    });
+}
+
 // -- helpers
 
 /// Bytes that tell where they belong.

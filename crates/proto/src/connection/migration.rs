@@ -139,6 +139,7 @@ impl Connection {
             path.measure_anew(now, &self.config);
             let (index, mtu) = (path.index, path.mtu.current());
             self.controller.on_path_changed(index, now, mtu);
+            self.limit_mtu(id);
         }
         self.events.push_back(Event::Path(PathEvent::Moved { id }));
     }
