@@ -611,7 +611,7 @@ async fn bulk_both_ways<C: Stack, S: Stack>() {
     tokio::join!(bulk_from(&client, &server), bulk_from(&server, &client));
 }
 
-// -- what changes under way
+// -- keys
 
 /// `from` asks for new keys again and again while data goes there and back.
 async fn key_updates_by<A: Peer, B: Peer>(from: &A, to: &B) {
