@@ -34,6 +34,7 @@ use crate::path::{Path, PathLimits, Paths};
 use crate::schedule::Schedule;
 use crate::space::{PacketSpace, SentPacket};
 use crate::stream::{PeerStreamParams, Streams};
+use crate::transmit::Batches;
 use crate::transport_parameters::TransportParameters;
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
@@ -82,6 +83,7 @@ pub struct Connection {
     pub(crate) remote_cids: RemoteCids,
     pub(crate) controller: Box<dyn Controller>,
     pub(crate) schedule: Schedule,
+    pub(crate) batches: Batches,
     pub(crate) peer: TransportParameters,
     pub(crate) peer_known: bool,
     pub(crate) received_any: bool,
@@ -231,6 +233,7 @@ impl Connection {
             remote_cids: RemoteCids::new(remote_cid),
             controller,
             schedule: Schedule::new((config.scheduler)()),
+            batches: Batches::default(),
             peer: TransportParameters::default(),
             peer_known: false,
             received_any: false,
