@@ -139,7 +139,6 @@ mod tests {
             let keys = initial_keys(VERSION_1, &keys_of.unwrap_or(dcid), Side::Server);
             let (_, number, len) =
                 unprotect_header(&mut buf, pn_offset, &*keys.remote.header).unwrap();
-            let number = u64::from(number);
             let (header, payload) = buf.split_at_mut(pn_offset + len);
             let plain = keys
                 .remote
