@@ -5,7 +5,7 @@ mod dispatch;
 #[cfg(test)]
 mod violations;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
@@ -237,14 +237,13 @@ impl Connection {
             return self.keep_undecryptable(arrival, Level::OneRtt, bytes);
         }
         let nonce_path = self.nonce_path(id);
-        let pto = self.largest_pto();
         let expected = match self.paths.state(id.0.into(), u32::MAX) {
             PathState::Open(path) => expected(&path.space),
             PathState::Abandoned(Some(retired)) => expected(&retired.space),
             PathState::NeverOpened(_) => 0,
             PathState::Abandoned(None) | PathState::BeyondLimit => return,
         };
-        let Some(keys) = &mut self.handshake.one_rtt else {
+        let Some(keys) = &self.handshake.one_rtt else {
             return;
         };
         let Some((first, truncated, pn_len)) =
@@ -254,6 +253,16 @@ impl Connection {
         };
         let number = expand_pn(truncated, pn_len, expected);
         let phase = key_phase(first);
+        // Only around a key update does it matter how long old keys are kept.
+        let updating = keys.keeps_previous() || phase != keys.phase();
+        let pto = if updating {
+            self.largest_pto()
+        } else {
+            Duration::ZERO
+        };
+        let Some(keys) = &mut self.handshake.one_rtt else {
+            return;
+        };
         let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
         let opened = keys.open(nonce_path, number, phase, header, payload, now, pto);
         let len = match opened {

@@ -44,6 +44,8 @@ pub(crate) struct Copy {
 pub(crate) struct Schedule {
     scheduler: Box<dyn Scheduler>,
     pub(crate) views: Vec<PathView>,
+    /// One past the highest slot in use.
+    pub(crate) used: usize,
     pub(crate) queue: QueueView,
     pub(crate) cursors: ReinjectCursors,
     pub(crate) copies: VecDeque<Copy>,
@@ -67,6 +69,7 @@ impl Schedule {
                 .filter_map(PathIndex::new)
                 .map(PathView::closed)
                 .collect(),
+            used: 0,
             queue: QueueView::default(),
             cursors: ReinjectCursors::default(),
             copies: VecDeque::new(),
@@ -81,12 +84,8 @@ impl Schedule {
     }
 
     /// Slots up to the highest one in use; schedulers need not look at the rest.
-    fn visible(views: &[PathView]) -> &[PathView] {
-        let len = views
-            .iter()
-            .rposition(|view| view.open)
-            .map_or(0, |last| last + 1);
-        &views[..len]
+    fn visible(views: &[PathView], used: usize) -> &[PathView] {
+        &views[..used.min(views.len())]
     }
 
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
@@ -96,7 +95,7 @@ impl Schedule {
         {
             return Some(planned);
         }
-        let views = Self::visible(&self.views);
+        let views = Self::visible(&self.views, self.used);
         if !views.iter().any(|view| view.can_send) {
             return None;
         }
@@ -178,7 +177,7 @@ impl Schedule {
         if self.scheduler.next_wakeup().is_some_and(|at| at <= now) {
             let cx = Context::new(
                 now,
-                Self::visible(&self.views),
+                Self::visible(&self.views, self.used),
                 &self.queue,
                 self.next_number,
             );
@@ -227,6 +226,7 @@ mod tests {
     #[test]
     fn an_endless_wait_is_overridden_after_one_pto() {
         let mut schedule = Schedule::new(Box::new(Never));
+        schedule.used = 2;
         schedule.views[1].open = true;
         schedule.views[1].can_send = true;
         schedule.queue.unsent = 1;
@@ -245,6 +245,7 @@ mod tests {
     #[test]
     fn waiting_with_data_in_flight_is_not_overridden() {
         let mut schedule = Schedule::new(Box::new(Never));
+        schedule.used = 1;
         schedule.views[0].open = true;
         schedule.views[0].can_send = true;
         let start = Instant::now();

@@ -23,9 +23,19 @@ impl Connection {
         buf: &mut Vec<u8>,
         all: bool,
     ) -> Option<Transmit> {
-        let ids: SmallVec<[PathId; 16]> = self
+        let foreign = self.foreign_ack_due(now);
+        let established = self.state.is_established();
+        let ids: SmallVec<[PathId; 4]> = self
             .paths
             .iter()
+            .filter(|path| {
+                foreign
+                    || path.network.challenge_due()
+                    || path.network.response_due()
+                    || path.probes > 0
+                    || path.space.acks.due(now)
+                    || (established && (path.ping || (all && path.mtu.poll(now).is_some())))
+            })
             .filter(|path| self.remote_cids.active(path.id).is_some())
             .map(|path| path.id)
             .collect();
@@ -39,7 +49,7 @@ impl Connection {
                 self.transmit_loss_probe(now, id, buf)
             } else if path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)) {
                 self.transmit_ack(now, id, buf)
-            } else if self.foreign_ack_due(now) {
+            } else if foreign {
                 self.transmit_ack(now, id, buf)
             } else if path.ping && self.state.is_established() {
                 self.transmit_ping(now, id, buf)

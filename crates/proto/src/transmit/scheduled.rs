@@ -37,6 +37,7 @@ impl Connection {
 
     fn refresh_views(&mut self, now: Instant) {
         let max_ack_delay = self.peer_max_ack_delay();
+        self.schedule.used = self.paths.used();
         for path in self.paths.iter_mut() {
             let usable = path.network.is_validated() && self.remote_cids.active(path.id).is_some();
             let facts = PathFacts {
