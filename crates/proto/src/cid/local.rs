@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
-use super::{ResetToken, wire};
+use super::ResetToken;
 use crate::frame::writer::FrameWriter;
+use crate::frame::{Frame, NewConnectionId};
 use crate::space::SentFrame;
 use crate::{PathId, TransportError, limits};
 
@@ -109,6 +110,7 @@ impl LocalCids {
     }
 
     /// Path ID and sequence number of an ID.
+    #[cfg(test)]
     pub(crate) fn lookup(&self, id: &ConnectionId) -> Option<(PathId, u64)> {
         let path = self.path_of(id)?;
         let issued = self.paths.get(&path)?.active.iter().find(|i| i.id == *id)?;
@@ -167,6 +169,7 @@ impl LocalCids {
     }
 
     /// Every ID that is not retired, of every path.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, PathId)> + '_ {
         self.by_id.iter().copied()
     }
@@ -186,8 +189,15 @@ impl LocalCids {
                 continue;
             };
             if let Some(issued) = state.active.iter().find(|i| i.sequence == sequence) {
-                let on = multipath.then_some(path);
-                if !wire::write_new(w, on, sequence, &issued.id, &issued.token) {
+                let frame = Frame::NewConnectionId(NewConnectionId {
+                    path: multipath.then_some(path.0.into()),
+                    sequence,
+                    // We never ask the peer to retire anything.
+                    retire_prior_to: 0,
+                    id: issued.id,
+                    reset_token: issued.token,
+                });
+                if !w.put(&frame) {
                     return;
                 }
                 state.sent = state.sent.max(sequence + 1);

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
+use super::ResetToken;
 use super::ranges::Sequences;
-use super::{ResetToken, wire};
 use crate::frame::writer::FrameWriter;
+use crate::frame::{Frame, RetireConnectionId};
 use crate::space::SentFrame;
 use crate::{PathId, TransportError, limits};
 
@@ -126,6 +127,7 @@ impl RemoteCids {
     }
 
     /// Token of the ID in use on a path.
+    #[expect(dead_code, reason = "for paths that migrate")]
     pub(crate) fn active_token(&self, path: PathId) -> Option<ResetToken> {
         self.paths.get(&path)?.active?.token
     }
@@ -238,6 +240,7 @@ impl RemoteCids {
 
     /// Changes to another ID of the same path (RFC 9000 section 9.5) and retires the one in use.
     /// `None`, and no change, if there is no other.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for paths that migrate"))]
     pub(crate) fn rotate(&mut self, path: PathId) -> Option<Rotation> {
         let state = self.paths.get_mut(&path)?;
         if !state.in_use || state.unused.is_empty() {
@@ -267,7 +270,11 @@ impl RemoteCids {
     /// more, so any packet may carry them (RFC 9000 section 19.16).
     pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
         while let Some(&(path, sequence)) = self.to_send.first() {
-            if !wire::write_retire(w, multipath.then_some(path), sequence) {
+            let frame = Frame::RetireConnectionId(RetireConnectionId {
+                path: multipath.then_some(path.0.into()),
+                sequence,
+            });
+            if !w.put(&frame) {
                 return;
             }
             w.record(SentFrame::RetireConnectionId { path, sequence });

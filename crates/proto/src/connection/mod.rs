@@ -8,6 +8,7 @@ mod fate;
 mod handshaking;
 mod path_life;
 mod paths;
+mod retry;
 mod state;
 mod timers;
 
@@ -28,12 +29,12 @@ use crate::datagram::Datagrams;
 use crate::endpoint::{ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, Level};
 use crate::ids::Transmit;
-use crate::mtu;
 use crate::path::{Path, PathLimits, Paths};
 use crate::schedule::Schedule;
 use crate::space::{PacketSpace, SentPacket};
 use crate::stream::{PeerStreamParams, Streams};
-use crate::transport_parameters::TransportParameters;
+use crate::transmit::Batches;
+use crate::transport_parameters::{Grease, TransportParameters};
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
     Observer, PathId, ServerConfig, TransportConfig, TransportError,
@@ -66,6 +67,8 @@ pub struct Connection {
     pub(crate) handshake_scid: ConnectionId,
     /// The destination connection ID of the client's first Initial packet.
     pub(crate) original_dcid: ConnectionId,
+    /// On clients.
+    pub(crate) retry: Option<retry::Retry>,
     /// The Initial and the Handshake packet number space.
     pub(crate) levels: [Option<PacketSpace>; 2],
     /// Loss probes to be sent at these levels.
@@ -79,6 +82,7 @@ pub struct Connection {
     pub(crate) remote_cids: RemoteCids,
     pub(crate) controller: Box<dyn Controller>,
     pub(crate) schedule: Schedule,
+    pub(crate) batches: Batches,
     pub(crate) peer: TransportParameters,
     pub(crate) peer_known: bool,
     pub(crate) received_any: bool,
@@ -116,7 +120,7 @@ impl Connection {
         let scid = cid_generator.generate(&mut rng);
         // RFC 9000 section 7.2: at least 8 unpredictable bytes.
         let dcid = CidGenerator::new(8.max(endpoint.cid_len)).generate(&mut rng);
-        let parameters = Self::parameters(&config.transport, endpoint, scid);
+        let parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid)?;
         Ok(Self::new(
             now,
@@ -148,7 +152,7 @@ impl Connection {
     ) -> Result<Self, TransportError> {
         let cid_generator = CidGenerator::new(endpoint.cid_len);
         let scid = cid_generator.generate(&mut rng);
-        let mut parameters = Self::parameters(&config.transport, endpoint, scid);
+        let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         parameters.original_destination_connection_id = Some(original_dcid);
         parameters.stateless_reset_token = Some(reset_key.token(&scid));
         let handshake = Handshake::server(config.tls.clone(), &parameters, &original_dcid)?;
@@ -217,6 +221,7 @@ impl Connection {
             handshake,
             handshake_scid: scid,
             original_dcid,
+            retry: None,
             levels,
             level_probes: [0; 2],
             paths,
@@ -227,6 +232,7 @@ impl Connection {
             remote_cids: RemoteCids::new(remote_cid),
             controller,
             schedule: Schedule::new((config.scheduler)()),
+            batches: Batches::default(),
             peer: TransportParameters::default(),
             peer_known: false,
             received_any: false,
@@ -252,6 +258,7 @@ impl Connection {
         config: &TransportConfig,
         endpoint: &EndpointConfig,
         scid: ConnectionId,
+        rng: &mut StdRng,
     ) -> TransportParameters {
         let streams = Streams::local_params(config);
         TransportParameters {
@@ -271,6 +278,7 @@ impl Connection {
             initial_source_connection_id: Some(scid),
             max_datagram_frame_size: Datagrams::local_max_frame_size(config),
             initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
+            grease: Some(Grease::new(rng)),
             ..TransportParameters::default()
         }
     }
@@ -327,6 +335,9 @@ impl Connection {
         stats.decisions = self.schedule.decisions();
         stats.waits = self.schedule.waits;
         stats.overridden_waits = self.schedule.overridden;
+        stats.dropped_datagrams = self.datagrams.dropped();
+        let keys = self.handshake.one_rtt.as_ref();
+        stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
         stats.max_receive_gaps = self.streams.max_gaps_seen();
         stats.max_out_of_order = self.streams.max_out_of_order_seen();
         stats
@@ -379,12 +390,6 @@ impl Connection {
             max_streams_bidi: self.peer.initial_max_streams_bidi,
             max_streams_uni: self.peer.initial_max_streams_uni,
         });
-    }
-
-    /// The largest UDP payload to use on a path, the peer's own limit included.
-    pub(crate) fn datagram_size(&self, path: &Path) -> usize {
-        let most = self.peer.max_udp_payload_size.min(u64::from(u16::MAX)) as usize;
-        usize::from(path.mtu.current()).min(most.max(usize::from(mtu::BASE_MTU)))
     }
 }
 

@@ -91,8 +91,20 @@ impl Connection {
         self.schedule.cursors.reset(index);
         let path = Path::new(now, id, index, tuple, false, space, &self.config);
         self.paths.insert(path);
+        self.limit_mtu(id);
         self.tell_scheduler(now, id, index, PathEventKind::Opened);
         self.paths.get_mut(id)
+    }
+
+    /// The peer's max_udp_payload_size holds for every path.
+    pub(crate) fn limit_mtu(&mut self, id: PathId) {
+        let limit = u16::try_from(self.peer.max_udp_payload_size).unwrap_or(u16::MAX);
+        if let Some(path) = self.paths.get_mut(id)
+            && path.mtu.set_peer_limit(limit)
+        {
+            self.controller
+                .on_mtu_update(path.index, path.mtu.current());
+        }
     }
 
     pub(crate) fn tell_scheduler_of_first_path(&mut self, now: Instant) {

@@ -61,7 +61,6 @@ pub(crate) struct PathCounters {
     pub(crate) spurious_losses: u64,
     pub(crate) retransmitted_packets: u64,
     pub(crate) copied_packets: u64,
-    pub(crate) congestion_events: u64,
     pub(crate) delivered_bytes: u64,
 }
 

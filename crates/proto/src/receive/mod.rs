@@ -2,6 +2,8 @@
 //! decrypts, filters duplicates; what frames mean is `dispatch`'s.
 
 mod dispatch;
+#[cfg(test)]
+mod violations;
 
 use std::time::Instant;
 
@@ -10,10 +12,11 @@ use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 
 use crate::cid::is_reset;
 use crate::connection::Connection;
+use crate::crypto::open_long;
 use crate::handshake::{Buffered, Level};
 use crate::packet::{
-    PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn, reserved_bits_are_zero,
-    unprotect_header, version_list,
+    PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn, key_phase,
+    reserved_bits_are_zero, unprotect_header, version_list,
 };
 use crate::path::PathState;
 use crate::space::PacketSpace;
@@ -82,15 +85,15 @@ impl Connection {
             },
             _ => PathId::ZERO,
         };
-        if let Some(path) = self.paths.get_mut(id) {
-            if path.network.tuple.matches(tuple) {
-                path.network.on_received(bytes);
-                path.counters.received_datagrams += 1;
-                path.counters.received_bytes += bytes as u64;
-                if path.network.tuple.local != tuple.local {
-                    // The system chose the local IP: now it is known.
-                    path.network.tuple.local = tuple.local;
-                }
+        if let Some(path) = self.paths.get_mut(id)
+            && path.network.tuple.matches(tuple)
+        {
+            path.network.on_received(bytes);
+            path.counters.received_datagrams += 1;
+            path.counters.received_bytes += bytes as u64;
+            if path.network.tuple.local != tuple.local {
+                // The system chose the local IP: now it is known.
+                path.network.tuple.local = tuple.local;
             }
         }
     }
@@ -119,16 +122,20 @@ impl Connection {
                 dcid, pn_offset, ..
             } => self.on_short_packet(arrival, dcid, *pn_offset, bytes),
             ProtectedPacket::VersionNegotiation { dcid, versions, .. } => {
-                let ours =
-                    self.side == Side::Client && !self.received_any && *dcid == self.handshake_scid;
-                // RFC 9000 section 6.2: ignored if it lists the version that we chose.
+                // RFC 9000 section 6.2: ignored after any other packet, and if it lists the version
+                // that we chose.
+                let ours = self.side == Side::Client
+                    && !self.received_any
+                    && self.retry.is_none()
+                    && *dcid == self.handshake_scid;
                 let listed = version_list(&bytes[versions.clone()]).any(|v| v == VERSION_1);
                 if ours && !listed && self.state.is_alive() {
                     self.end(Some(ConnectionError::VersionMismatch));
                 }
             }
-            // Retry is for servers that validate addresses before they accept; not spoken yet.
-            ProtectedPacket::Retry { .. } => {}
+            ProtectedPacket::Retry {
+                dcid, scid, token, ..
+            } => self.on_retry(dcid, *scid, &bytes[token.clone()], bytes),
         }
     }
 
@@ -161,11 +168,10 @@ impl Connection {
             };
             let number = expand_pn(truncated, pn_len, expected(space));
             let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
-            let Ok(plain) = keys.remote.packet.decrypt_in_place(number, header, payload) else {
+            let Some(len) = open_long(&keys.remote, number, header, payload) else {
                 self.totals.undecryptable_packets += 1;
                 return;
             };
-            let len = plain.len();
             if !reserved_bits_are_zero(first) {
                 return self.fail(
                     arrival.now,
@@ -247,7 +253,7 @@ impl Connection {
             return self.check_reset(now, bytes);
         };
         let number = expand_pn(truncated, pn_len, expected);
-        let phase = first & crate::packet::KEY_PHASE_BIT != 0;
+        let phase = key_phase(first);
         let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
         let opened = keys.open(nonce_path, number, phase, header, payload, now, pto);
         let len = match opened {

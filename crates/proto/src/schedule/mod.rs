@@ -33,6 +33,9 @@ pub(crate) struct Planned {
 #[derive(Debug)]
 pub(crate) struct Copy {
     pub(crate) path: PathIndex,
+    /// The path and number of the packet that carried it first.
+    pub(crate) source: PathIndex,
+    pub(crate) packet: u64,
     pub(crate) ranges: SmallVec<[StreamRange; 2]>,
     pub(crate) decision: u64,
 }
@@ -88,10 +91,10 @@ impl Schedule {
 
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
     pub(crate) fn next(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
-        if let Some(planned) = self.planned.take() {
-            if self.views[planned.path.get()].can_send {
-                return Some(planned);
-            }
+        if let Some(planned) = self.planned.take()
+            && self.views[planned.path.get()].can_send
+        {
+            return Some(planned);
         }
         let views = Self::visible(&self.views);
         if !views.iter().any(|view| view.can_send) {

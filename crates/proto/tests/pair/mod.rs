@@ -166,10 +166,10 @@ impl Pair {
                 Some(DatagramEvent::Response(_)) | None => {}
             }
         }
-        if let Some((_, connection)) = &mut side.connection {
-            if connection.poll_timeout().is_some_and(|at| at <= self.now) {
-                connection.handle_timeout(self.now);
-            }
+        if let Some((_, connection)) = &mut side.connection
+            && connection.poll_timeout().is_some_and(|at| at <= self.now)
+        {
+            connection.handle_timeout(self.now);
         }
     }
 
