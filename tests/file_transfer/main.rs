@@ -164,10 +164,10 @@ async fn connect_errors() {
 
     // A second path to where nobody answers: the download over the first does not hide it.
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let silent = format!("127.0.0.2={}", nobody.local_addr().unwrap());
+    let silent = format!("127.0.0.1={}", nobody.local_addr().unwrap());
     let paths = ["--path", "127.0.0.1", "--path", &silent];
     place
-        .fails("file", &paths, 3, "cannot open path 127.0.0.2")
+        .fails("file", &paths, 3, "cannot open path 127.0.0.1=")
         .await;
 
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

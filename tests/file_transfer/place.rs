@@ -12,8 +12,16 @@ use tempfile::TempDir;
 use crate::report::Report;
 use crate::{file_client, file_service, protocol, serve};
 
-/// Two addresses of every machine: two networks, as far as a connection can tell.
-pub(crate) const ADDRESSES: [&str; 2] = ["127.0.0.1:0", "127.0.0.2:0"];
+/// Where servers listen: two networks, as far as a connection can tell. Only Linux has all of
+/// 127.0.0.0/8 without being told.
+pub(crate) const ADDRESSES: [&str; 2] = [
+    "127.0.0.1:0",
+    if cfg!(target_os = "linux") {
+        "127.0.0.2:0"
+    } else {
+        "127.0.0.1:0"
+    },
+];
 
 /// Directories for a server and a client, and the way between them.
 pub(crate) struct Place {
