@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched::{PathEventKind, PathIndex, PathStatus, PathView};
+use mpquic_sched::{PathEventKind, PathIndex, PathStatus};
 use quinn_proto::Side;
 
 use super::{CloseFrame, Connection, Event};
@@ -122,6 +122,7 @@ impl Connection {
             return;
         }
         let index = path.index;
+        self.offer_stranded();
         self.events.push_back(Event::Path(PathEvent::Opened { id }));
         self.tell_scheduler(now, id, index, PathEventKind::Validated);
     }
@@ -178,10 +179,12 @@ impl Connection {
         let space = match self.paths.take(id) {
             Some(mut path) => {
                 self.rehome(now, &mut path);
-                self.streams.forget_path(path.index);
                 self.controller.remove_path(path.index);
-                self.schedule.views[path.index.get()] = PathView::closed(path.index);
-                self.schedule.copies.retain(|copy| copy.path != path.index);
+                self.schedule.forget_path(path.index);
+                self.streams.forget_path(path.index);
+                for other in self.paths.iter_mut() {
+                    other.space.sent.forget_path(path.index);
+                }
                 self.tell_scheduler(now, id, path.index, PathEventKind::Abandoned);
                 path.space
             }

@@ -59,10 +59,11 @@ impl Connection {
         }
     }
 
+    /// Whether nothing is in flight whose acknowledgement can be counted on.
     fn nothing_in_flight(&self) -> bool {
         self.paths
             .iter()
-            .all(|path| path.space.ack_eliciting_in_flight() == 0)
+            .all(|path| path.space.ack_eliciting_in_flight() == 0 || path.suspect.is_suspect())
     }
 
     pub(super) fn transmit_scheduled(
@@ -78,9 +79,8 @@ impl Connection {
         }
         self.refresh_views(now);
         self.refresh_queue();
-        let mut planned = self
-            .schedule
-            .next(now, waiting && self.nothing_in_flight())?;
+        let idle = waiting && self.nothing_in_flight();
+        let mut planned = self.schedule.next(now, idle)?;
         let id = self.paths.at(planned.path)?.id;
         let index = planned.path;
         let start = buf.len();
@@ -119,8 +119,15 @@ impl Connection {
         }
         let size = buf.len() - start;
         if size == 0 {
-            return None;
+            // There was nothing of that kind: it counts as a wait, and may be overridden as one.
+            let instead = self.schedule.wait(now, idle)?;
+            let id = self.paths.at(instead.path)?.id;
+            let size = self.build_scheduled(now, id, instead, buf)?;
+            self.schedule.on_progress();
+            let ecn = self.paths.get(id)?.ecn.outgoing();
+            return self.finish_transmit(id, ecn, size, None);
         }
+        self.schedule.on_progress();
         let ecn = self.paths.get(id)?.ecn.outgoing();
         let segment_size = segment.filter(|segment| *segment < size);
         self.finish_transmit(id, ecn, size, segment_size)
