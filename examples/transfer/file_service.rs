@@ -22,7 +22,7 @@ use crate::serve::{Answer, Service, serve, server_config};
 use crate::switch::{Slot, Switchable};
 
 /// How long, once asked to stop, clients have to acknowledge that the server is gone.
-const FAREWELL: Duration = Duration::from_secs(3);
+const FAREWELL: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:

@@ -79,70 +79,79 @@ impl Report {
 }
 
 /// A line of the table; what is not known stays empty.
-fn row(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
+#[derive(Default)]
+struct Row {
+    name: String,
     link: Option<f64>,
     seconds: Option<f64>,
     goodput: Option<f64>,
     bytes: Option<u64>,
     share: Option<f64>,
-) -> fmt::Result {
-    let cell = |text: Option<String>| text.unwrap_or_default();
-    let line = format!(
-        "{name:<24}{:>12}{:>11}{:>15}{:>12}{:>9}",
-        cell(link.map(|mbps| format!("{mbps} Mbit/s"))),
-        cell(seconds.map(|seconds| format!("{seconds:.2} s"))),
-        cell(goodput.map(|mbps| format!("{mbps:.1} Mbit/s"))),
-        cell(bytes.map(|bytes| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)))),
-        cell(share.map(|share| format!("{:.1} %", share * 100.0))),
-    );
-    writeln!(f, "{}", line.trim_end())
+}
+
+impl Row {
+    /// The texts of the columns after the name.
+    fn cells(&self) -> [String; 5] {
+        let cell = |text: Option<String>| text.unwrap_or_default();
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        [
+            cell(self.link.map(|mbps| format!("{mbps} Mbit/s"))),
+            cell(self.seconds.map(|seconds| format!("{seconds:.2} s"))),
+            cell(self.goodput.map(|mbps| format!("{mbps:.1} Mbit/s"))),
+            cell(self.bytes.map(|bytes| format!("{:.1} MiB", mib(bytes)))),
+            cell(self.share.map(|share| format!("{:.1} %", share * 100.0))),
+        ]
+    }
+}
+
+impl Report {
+    fn rows(&self) -> Vec<Row> {
+        let names: Vec<_> = self.paths.iter().map(|path| path.name.as_str()).collect();
+        let mut rows = vec![Row {
+            name: names.join(" + "),
+            link: self.paths.iter().map(|path| path.rate_mbps).sum(),
+            seconds: Some(self.seconds),
+            goodput: Some(self.goodput_mbps),
+            bytes: Some(self.paths.iter().map(|path| path.bytes).sum()),
+            share: None,
+        }];
+        rows.extend(self.paths.iter().map(|path| Row {
+            name: format!("  on {}", path.name),
+            link: path.rate_mbps,
+            bytes: Some(path.bytes),
+            share: Some(path.share),
+            ..Row::default()
+        }));
+        rows.extend(self.alone.iter().map(|alone| Row {
+            name: format!("{} alone", alone.name),
+            link: self.rate_of(&alone.name),
+            seconds: Some(alone.seconds),
+            goodput: Some(alone.goodput_mbps),
+            ..Row::default()
+        }));
+        rows
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digest = if self.sha256_ok { "right" } else { "WRONG" };
+        let (bytes, scheduler) = (self.bytes, &self.scheduler);
         writeln!(
             f,
-            "{} bytes, scheduler {}, SHA-256 {}",
-            self.bytes,
-            self.scheduler,
-            if self.sha256_ok { "right" } else { "WRONG" },
+            "{bytes} bytes, scheduler {scheduler}, SHA-256 {digest}\n"
         )?;
-        writeln!(f)?;
-        writeln!(
-            f,
-            "{:<24}{:>12}{:>11}{:>15}{:>12}{:>9}",
-            "", "link", "time", "goodput", "received", "share"
-        )?;
-        let names: Vec<_> = self.paths.iter().map(|path| path.name.as_str()).collect();
-        let links: Option<f64> = self.paths.iter().map(|path| path.rate_mbps).sum();
-        row(
-            f,
-            &names.join(" + "),
-            links,
-            Some(self.seconds),
-            Some(self.goodput_mbps),
-            Some(self.paths.iter().map(|path| path.bytes).sum()),
-            None,
-        )?;
-        for path in &self.paths {
-            let name = format!("  on {}", path.name);
-            let (bytes, share) = (Some(path.bytes), Some(path.share));
-            row(f, &name, path.rate_mbps, None, None, bytes, share)?;
-        }
-        for alone in &self.alone {
-            let name = format!("{} alone", alone.name);
-            let (seconds, goodput) = (Some(alone.seconds), Some(alone.goodput_mbps));
-            row(
-                f,
-                &name,
-                self.rate_of(&alone.name),
-                seconds,
-                goodput,
-                None,
-                None,
-            )?;
+
+        let rows = self.rows();
+        let widest = rows.iter().map(|row| row.name.chars().count()).max();
+        let width = widest.unwrap_or(0);
+        let head = ["link", "time", "goodput", "received", "share"].map(str::to_owned);
+        let cells = rows.iter().map(|row| (row.name.as_str(), row.cells()));
+        for (name, [link, time, goodput, bytes, share]) in std::iter::once(("", head)).chain(cells)
+        {
+            let line =
+                format!("{name:width$}{link:>14}{time:>11}{goodput:>15}{bytes:>13}{share:>9}");
+            writeln!(f, "{}", line.trim_end())?;
         }
         Ok(())
     }
@@ -179,18 +188,20 @@ mod tests {
         let expected = "\
 67108864 bytes, scheduler minrtt, SHA-256 right
 
-                                link       time        goodput    received    share
-wifi + lte                 70 Mbit/s     8.00 s    67.1 Mbit/s    64.0 MiB
-  on wifi                  50 Mbit/s                              48.0 MiB   75.0 %
-  on lte                   20 Mbit/s                              16.0 MiB   25.0 %
-lte alone                  20 Mbit/s    28.50 s    18.8 Mbit/s
+                    link       time        goodput     received    share
+wifi + lte     70 Mbit/s     8.00 s    67.1 Mbit/s     64.0 MiB
+  on wifi      50 Mbit/s                               48.0 MiB   75.0 %
+  on lte       20 Mbit/s                               16.0 MiB   25.0 %
+lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
 ";
         assert_eq!(report().to_string(), expected);
     }
 
     #[test]
     fn json_has_these_keys() {
-        let json = serde_json::to_value(report()).unwrap();
+        let text = report().to_json();
+        assert!(!text.contains('\n'));
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let keys = |value: &serde_json::Value| -> Vec<String> {
             value.as_object().unwrap().keys().cloned().collect()
         };

@@ -136,7 +136,7 @@ async fn answer<S: Service>(
 }
 
 /// Reads the lines of a request; see [`crate::protocol`].
-pub(crate) fn parse_request(text: &[u8]) -> Result<Request, String> {
+fn parse_request(text: &[u8]) -> Result<Request, String> {
     let text = std::str::from_utf8(text).map_err(|_| "not UTF-8")?;
     let lines = text.strip_suffix('\n').ok_or("no end of line")?;
     let mut lines = lines.split('\n');
@@ -222,5 +222,40 @@ async fn send_content(
             Ok(length)
         }
         Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests() {
+        let request = parse_request(b"GET a b/c\n").unwrap();
+        assert_eq!((request.name.as_str(), request.scheduler), ("a b/c", None));
+
+        let request = parse_request(b"GET x\nSCHEDULER roundrobin {\"burst\":2}\n").unwrap();
+        let choice = request.scheduler.unwrap();
+        assert_eq!(choice.name(), "roundrobin");
+        assert_eq!(choice.config()["burst"], 2);
+        assert!(parse_request(b"GET x\nSCHEDULER minrtt\n").is_ok());
+
+        for (text, expected) in [
+            (&b""[..], "no end of line"),
+            (b"GET x", "no end of line"),
+            (b"\n", "expected `GET <name>`"),
+            (b"PUT x\n", "expected `GET <name>`"),
+            (b"GET \xff\n", "not UTF-8"),
+            (b"GET x\n\n", "expected `SCHEDULER"),
+            (b"GET x\nSCHEDULER nope {}\n", "unknown scheduler `nope`"),
+            (
+                b"GET x\nSCHEDULER minrtt {\n",
+                "the scheduler's configuration is not JSON",
+            ),
+            (b"GET x\nSCHEDULER minrtt {}\nMORE\n", "more lines"),
+        ] {
+            let error = parse_request(text).unwrap_err();
+            assert!(error.starts_with(expected), "{text:?}: {error}");
+        }
     }
 }

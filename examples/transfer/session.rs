@@ -21,7 +21,7 @@ use crate::protocol::ALPN;
 /// How long the server may take for the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long to wait, at the end, for the server to hear that we are gone.
-const FAREWELL: Duration = Duration::from_secs(3);
+const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Where a path starts and ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,11 +60,9 @@ pub(crate) enum SessionError {
     },
     #[error("no answer from {remote} within {} s", HANDSHAKE.as_secs())]
     NoAnswer { remote: SocketAddr },
-    #[error("cannot open path {name} from {local} to {remote}: {source}")]
+    #[error("cannot open path {} from {} to {}: {source}", .route.name, .route.local, .route.remote)]
     Path {
-        name: String,
-        local: SocketAddr,
-        remote: SocketAddr,
+        route: Box<Route>,
         source: OpenPathError,
     },
 }
@@ -159,19 +157,10 @@ impl Session {
                 }
             });
             match failed {
-                Some((index, source)) => {
-                    let Route {
-                        name,
-                        local,
-                        remote,
-                    } = self.routes[index].clone();
-                    Poll::Ready(Err(SessionError::Path {
-                        name,
-                        local,
-                        remote,
-                        source,
-                    }))
-                }
+                Some((index, source)) => Poll::Ready(Err(SessionError::Path {
+                    route: Box::new(self.routes[index].clone()),
+                    source,
+                })),
                 None if opening.is_empty() => Poll::Ready(Ok(())),
                 None => Poll::Pending,
             }

@@ -127,3 +127,86 @@ impl Scheduler for Switchable {
         self.current().on_wakeup(cx);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mpquic::sched::{PathIndex, PathStatus, StreamId};
+
+    use super::*;
+
+    /// Notes what it is told.
+    struct Spy(Arc<Mutex<Vec<String>>>);
+
+    impl Spy {
+        fn pair() -> (Box<Self>, Arc<Mutex<Vec<String>>>) {
+            let notes = Arc::default();
+            (Box::new(Self(Arc::clone(&notes))), notes)
+        }
+
+        fn note(&self, text: String) {
+            self.0.lock().unwrap().push(text);
+        }
+    }
+
+    impl Scheduler for Spy {
+        fn decide(&mut self, _: &Context<'_>) -> Decision {
+            self.note("decide".into());
+            Decision::Wait { until: None }
+        }
+
+        fn on_path(&mut self, event: &PathEvent) {
+            self.note(format!("{} {:?}", event.path.get(), event.kind));
+        }
+
+        fn on_stream(&mut self, event: &StreamEvent) {
+            self.note(format!("{} {:?}", event.id, event.kind));
+        }
+    }
+
+    #[test]
+    fn a_new_scheduler_hears_what_still_holds() {
+        let now = Instant::now();
+        let path = |slot: usize, kind| {
+            PathEvent::new(PathIndex::new(slot).unwrap(), slot as u32, now, kind)
+        };
+        let stream = |id: u64, kind| {
+            StreamEvent::new(StreamId::from(mpquic::VarInt::try_from(id).unwrap()), kind)
+        };
+        let ((first, first_notes), (second, second_notes)) = (Spy::pair(), Spy::pair());
+        let slot = Slot::default();
+        let mut switch = Switchable::new(first, slot.clone());
+        for event in [
+            path(0, PathEventKind::Opened),
+            path(0, PathEventKind::Validated),
+            path(1, PathEventKind::Opened),
+            path(0, PathEventKind::Status(PathStatus::Backup)),
+            path(0, PathEventKind::Suspect),
+            path(0, PathEventKind::Status(PathStatus::Available)),
+            path(1, PathEventKind::Abandoned),
+            path(2, PathEventKind::Opened),
+        ] {
+            switch.on_path(&event);
+        }
+        switch.on_stream(&stream(0, StreamEventKind::Opened));
+        switch.on_stream(&stream(4, StreamEventKind::Opened));
+        switch.on_stream(&stream(0, StreamEventKind::FullyAcked));
+        assert_eq!(first_notes.lock().unwrap().len(), 11);
+
+        slot.put(second);
+        let queue = mpquic::sched::QueueView::default();
+        switch.decide(&Context::new(now, &[], &queue, 0));
+        assert_eq!(first_notes.lock().unwrap().len(), 11);
+        let notes = second_notes.lock().unwrap();
+        assert_eq!(
+            notes[..],
+            [
+                "0 Opened",
+                "0 Validated",
+                "0 Status(Available)",
+                "2 Opened",
+                "client bidirectional stream 1 Opened",
+                "decide",
+            ]
+        );
+    }
+}

@@ -4,6 +4,10 @@
 /// number to grow our ACKs (quiche 953cf96e). The oldest ranges go first.
 pub const MAX_ACK_RANGES: usize = 64;
 
+/// Bytes of the token that a Retry may carry. Stops: one that leaves no room for anything else in our
+/// Initial packets of 1200 bytes, which all repeat it. Longer ones are dropped.
+pub const MAX_RETRY_TOKEN: usize = 1024;
+
 /// CRYPTO bytes buffered out of order per encryption level. Stops: sparse CRYPTO frames
 /// (CVE-2024-1765). Over it: CRYPTO_BUFFER_EXCEEDED.
 pub const MAX_CRYPTO_BUFFER: u64 = 64 * 1024;

@@ -80,4 +80,6 @@ pub struct ConnectionStats {
     pub max_out_of_order: u64,
     /// Received packets that did not decrypt.
     pub undecryptable_packets: u64,
+    /// Updates of the packet keys (RFC 9001 section 6), whichever side began.
+    pub key_updates: u64,
 }

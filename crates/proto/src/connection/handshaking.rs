@@ -69,7 +69,7 @@ impl Connection {
         peer.validate(&ExpectedConnectionIds {
             initial_source: remote_scid.unwrap_or(self.original_dcid),
             original_destination: (self.side == Side::Client).then_some(self.original_dcid),
-            retry_source: None,
+            retry_source: self.retry.as_ref().map(|retry| retry.source),
         })?;
         self.peer = peer;
         self.peer_known = true;

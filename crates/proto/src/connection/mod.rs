@@ -8,6 +8,7 @@ mod fate;
 mod handshaking;
 mod path_life;
 mod paths;
+mod retry;
 mod state;
 mod timers;
 
@@ -33,6 +34,7 @@ use crate::path::{Path, PathLimits, Paths};
 use crate::schedule::Schedule;
 use crate::space::{PacketSpace, SentPacket};
 use crate::stream::{PeerStreamParams, Streams};
+use crate::transmit::Batches;
 use crate::transport_parameters::TransportParameters;
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
@@ -66,6 +68,8 @@ pub struct Connection {
     pub(crate) handshake_scid: ConnectionId,
     /// The destination connection ID of the client's first Initial packet.
     pub(crate) original_dcid: ConnectionId,
+    /// On clients.
+    pub(crate) retry: Option<retry::Retry>,
     /// The Initial and the Handshake packet number space.
     pub(crate) levels: [Option<PacketSpace>; 2],
     /// Loss probes to be sent at these levels.
@@ -79,6 +83,7 @@ pub struct Connection {
     pub(crate) remote_cids: RemoteCids,
     pub(crate) controller: Box<dyn Controller>,
     pub(crate) schedule: Schedule,
+    pub(crate) batches: Batches,
     pub(crate) peer: TransportParameters,
     pub(crate) peer_known: bool,
     pub(crate) received_any: bool,
@@ -217,6 +222,7 @@ impl Connection {
             handshake,
             handshake_scid: scid,
             original_dcid,
+            retry: None,
             levels,
             level_probes: [0; 2],
             paths,
@@ -227,6 +233,7 @@ impl Connection {
             remote_cids: RemoteCids::new(remote_cid),
             controller,
             schedule: Schedule::new((config.scheduler)()),
+            batches: Batches::default(),
             peer: TransportParameters::default(),
             peer_known: false,
             received_any: false,
@@ -327,6 +334,8 @@ impl Connection {
         stats.decisions = self.schedule.decisions();
         stats.waits = self.schedule.waits;
         stats.overridden_waits = self.schedule.overridden;
+        let keys = self.handshake.one_rtt.as_ref();
+        stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
         stats.max_receive_gaps = self.streams.max_gaps_seen();
         stats.max_out_of_order = self.streams.max_out_of_order_seen();
         stats

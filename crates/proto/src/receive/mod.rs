@@ -2,6 +2,8 @@
 //! decrypts, filters duplicates; what frames mean is `dispatch`'s.
 
 mod dispatch;
+#[cfg(test)]
+mod violations;
 
 use std::time::Instant;
 
@@ -119,16 +121,20 @@ impl Connection {
                 dcid, pn_offset, ..
             } => self.on_short_packet(arrival, dcid, *pn_offset, bytes),
             ProtectedPacket::VersionNegotiation { dcid, versions, .. } => {
-                let ours =
-                    self.side == Side::Client && !self.received_any && *dcid == self.handshake_scid;
-                // RFC 9000 section 6.2: ignored if it lists the version that we chose.
+                // RFC 9000 section 6.2: ignored after any other packet, and if it lists the version
+                // that we chose.
+                let ours = self.side == Side::Client
+                    && !self.received_any
+                    && self.retry.is_none()
+                    && *dcid == self.handshake_scid;
                 let listed = version_list(&bytes[versions.clone()]).any(|v| v == VERSION_1);
                 if ours && !listed && self.state.is_alive() {
                     self.end(Some(ConnectionError::VersionMismatch));
                 }
             }
-            // Retry is for servers that validate addresses before they accept; not spoken yet.
-            ProtectedPacket::Retry { .. } => {}
+            ProtectedPacket::Retry {
+                dcid, scid, token, ..
+            } => self.on_retry(dcid, *scid, &bytes[token.clone()], bytes),
         }
     }
 

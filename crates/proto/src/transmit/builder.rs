@@ -44,20 +44,21 @@ pub(crate) enum SealKeys<'a> {
 
 impl PacketBuilder {
     /// Starts a long header packet that may fill the datagram up to index `datagram_end`.
-    /// `None` if not even the smallest packet fits.
+    /// `token` is for Initial packets. `None` if not even the smallest packet fits.
     pub(crate) fn long(
         buf: &mut Vec<u8>,
         ty: PacketType,
         version: u32,
         dcid: &ConnectionId,
         scid: &ConnectionId,
+        token: &[u8],
         number: u64,
         largest_acked: Option<u64>,
         datagram_end: usize,
     ) -> Option<Self> {
         let start = buf.len();
         let pn_len = pn_len(number, largest_acked);
-        let marks = encode_long_header(buf, ty, version, dcid, scid, &[], number, pn_len);
+        let marks = encode_long_header(buf, ty, version, dcid, scid, token, number, pn_len);
         let pn_offset = marks.pn_offset;
         Self::finish_header(
             buf,

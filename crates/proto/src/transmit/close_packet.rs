@@ -84,11 +84,13 @@ impl Connection {
             Level::Initial => PacketType::Initial,
             _ => PacketType::Handshake,
         };
+        let token = self.initial_token();
         let space = self.levels[level as usize].as_mut()?;
         let number = space.next_pn()?;
         let acked = space.largest_acked;
         let scid = &self.handshake_scid;
-        let builder = PacketBuilder::long(buf, ty, VERSION_1, &dcid, scid, number, acked, end)?;
+        let builder =
+            PacketBuilder::long(buf, ty, VERSION_1, &dcid, scid, &token, number, acked, end)?;
         let mut w = builder.writer(buf);
         // RFC 9000 section 10.2.3: what the application said is not for unauthenticated eyes.
         match close {

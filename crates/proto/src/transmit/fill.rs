@@ -10,6 +10,7 @@ use crate::connection::{ACK_DELAY_EXPONENT, Connection};
 use crate::frame::writer::FrameWriter;
 use crate::frame::{EcnCounts, Frame, encode_ack};
 use crate::handshake::Level;
+use crate::path::Path;
 use crate::schedule::ReinjectCursors;
 use crate::space::{PacketSpace, SentFrame, StreamRange};
 
@@ -68,18 +69,31 @@ impl Connection {
             let id = retired.id;
             write_ack(w, &mut retired.space, now, Some(id), id, ACK_DELAY_EXPONENT);
         }
-        if self.path_limits.is_none() {
-            return;
-        }
         let mute: SmallVec<[PathId; 4]> = self
-            .paths
-            .iter()
-            .filter(|path| path.space.acks.pending() && self.remote_cids.active(path.id).is_none())
+            .mute_paths()
+            .filter(|path| path.space.acks.pending())
             .map(|path| path.id)
             .collect();
         for id in mute {
             self.fill_ack(w, now, id);
         }
+    }
+
+    /// Open paths on which nothing can be sent for want of a connection ID.
+    fn mute_paths(&self) -> impl Iterator<Item = &Path> {
+        let multipath = self.path_limits.is_some();
+        self.paths
+            .iter()
+            .filter(move |path| multipath && self.remote_cids.active(path.id).is_none())
+    }
+
+    /// Whether an acknowledgement is due that has to travel on another path than its own.
+    pub(super) fn foreign_ack_due(&self, now: Instant) -> bool {
+        let retired = self.paths.retired().iter();
+        retired
+            .map(|path| &path.space)
+            .any(|space| space.acks.due(now))
+            || self.mute_paths().any(|path| path.space.acks.due(now))
     }
 
     /// Whether control frames or datagrams wait to be scheduled.
@@ -98,15 +112,11 @@ impl Connection {
                 .paths
                 .iter()
                 .any(|path| path.status.pending().is_some())
-            || self
-                .paths
-                .retired()
-                .iter()
-                .any(|path| path.abandon_pending || path.space.acks.pending())
+            || self.paths.retired().iter().any(|path| path.abandon_pending)
     }
 
     /// Everything but stream data and datagrams, most urgent first.
-    pub(super) fn fill_control(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
+    pub(super) fn fill_control(&mut self, w: &mut FrameWriter<'_>) {
         if self.handshake_done_pending
             && write_small(w, &Frame::HandshakeDone, SentFrame::HandshakeDone)
         {
@@ -114,7 +124,6 @@ impl Connection {
         }
         self.handshake.stream(Level::OneRtt).fill(w);
         self.fill_path_frames(w);
-        self.fill_foreign_acks(w, now);
         let multipath = self.path_limits.is_some();
         if self.remote_cids.can_send() {
             self.remote_cids.fill(w, multipath);

@@ -53,6 +53,7 @@ impl Connection {
         if size < 64 {
             return None;
         }
+        let ecn = path.ecn.outgoing();
         let start = buf.len();
         let end = start + size;
         // RFC 9000 section 14.1: a client pads all datagrams with Initial packets, a server those
@@ -74,10 +75,11 @@ impl Connection {
                 buf,
                 end,
                 if handshake { 0 } else { pad_to },
+                ecn,
             )?;
         }
         if handshake {
-            self.build_level(now, Level::Handshake, buf, end, pad_to);
+            self.build_level(now, Level::Handshake, buf, end, pad_to, ecn);
             if buf.len() > start && self.side == Side::Client && self.levels[0].is_some() {
                 // RFC 9001 section 4.9.1.
                 self.discard_level(Level::Initial);
@@ -87,7 +89,6 @@ impl Connection {
         if size == 0 {
             return None;
         }
-        let ecn = self.paths.get(PathId::ZERO)?.ecn.outgoing();
         self.finish_transmit(PathId::ZERO, ecn, size, None)
     }
 
@@ -122,9 +123,11 @@ impl Connection {
         buf: &mut Vec<u8>,
         end: usize,
         pad_to: usize,
+        ecn: Option<quinn_proto::EcnCodepoint>,
     ) -> Option<()> {
         let slot = level as usize;
         let dcid = self.remote_cids.active(PathId::ZERO)?;
+        let token = self.initial_token();
         let space = self.levels[slot].as_mut()?;
         let ty = match level {
             Level::Initial => PacketType::Initial,
@@ -137,6 +140,7 @@ impl Connection {
             VERSION_1,
             &dcid,
             &self.handshake_scid,
+            &token,
             number,
             space.largest_acked,
             end,
@@ -158,7 +162,7 @@ impl Connection {
         };
         let built = builder.finish(buf, written, pad_to, SealKeys::Long(keys));
         match built {
-            Ok(built) => self.book_level(now, level, built),
+            Ok(built) => self.book_level(now, level, built, ecn),
             Err(error) => self.on_seal_error(now, error),
         }
         Some(())

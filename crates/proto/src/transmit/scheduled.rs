@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use mpquic_sched::{Data, PathIndex, PathSet};
+use quinn_proto::EcnCodepoint;
 use smallvec::SmallVec;
 
 use super::{PacketBuilder, PacketOrigin, SealKeys, Written};
@@ -66,6 +67,9 @@ impl Connection {
             .all(|path| path.space.ack_eliciting_in_flight() == 0 || path.suspect.is_suspect())
     }
 
+    /// Packets as the scheduler decides, one by one. Those of one path leave as one batch, also if
+    /// decisions alternate between paths: each path's batch is built on its own, and the batches of
+    /// the other paths are handed out by the next calls.
     pub(super) fn transmit_scheduled(
         &mut self,
         now: Instant,
@@ -79,58 +83,67 @@ impl Connection {
         }
         self.refresh_views(now);
         self.refresh_queue();
-        let idle = waiting && self.nothing_in_flight();
-        let mut planned = self.schedule.next(now, idle)?;
-        let id = self.paths.at(planned.path)?.id;
-        let index = planned.path;
-        let start = buf.len();
-        let mut segment = None;
-        let mut count = 0;
+        let nothing_in_flight = waiting && self.nothing_in_flight();
+        let mut planned = self.schedule.next(now, nothing_in_flight)?;
         let max_datagrams = if self.config.segmentation_offload {
             max_datagrams
         } else {
             1
         };
+        let mut batches = std::mem::take(&mut self.batches);
+        let mut progress = false;
         loop {
             if !waiting && planned.data != Data::Unacked {
                 break;
             }
-            let Some(size) = self.build_scheduled(now, id, planned, buf) else {
+            let Some(path) = self.paths.at(planned.path) else {
                 break;
             };
-            count += 1;
-            let full = *segment.get_or_insert(size);
-            self.refresh_view(now, index);
-            // RFC of the system's offload, not of QUIC: all datagrams of a batch but the last have
-            // the same size.
-            let mtu = usize::from(self.schedule.views[index.get()].mtu);
-            if size < full || full < mtu || count >= max_datagrams || !self.has_scheduled_data() {
+            let (id, ecn) = (path.id, path.ecn.outgoing());
+            let mtu = self.datagram_size(path);
+            let batch = batches.open(planned.path, id, ecn);
+            if batch.is_full(mtu, max_datagrams) {
+                self.schedule.put_back(planned);
+                break;
+            }
+            let ecn = batch.ecn;
+            let Some(size) = self.build_scheduled(now, id, planned, ecn, &mut batch.data) else {
+                // There was nothing of that kind: it counts as a wait, and may be overridden as one.
+                match self.schedule.wait(now, nothing_in_flight && !progress) {
+                    Some(instead) => planned = instead,
+                    None => break,
+                }
+                continue;
+            };
+            batch.push(size);
+            self.schedule.on_progress();
+            progress = true;
+            self.refresh_view(now, planned.path);
+            if !self.has_scheduled_data() {
                 break;
             }
             self.refresh_queue();
             match self.schedule.next(now, false) {
-                Some(next) if next.path == index => planned = next,
-                Some(next) => {
-                    self.schedule.put_back(next);
-                    break;
-                }
+                Some(next) => planned = next,
                 None => break,
             }
         }
-        let size = buf.len() - start;
-        if size == 0 {
-            // There was nothing of that kind: it counts as a wait, and may be overridden as one.
-            let instead = self.schedule.wait(now, idle)?;
-            let id = self.paths.at(instead.path)?.id;
-            let size = self.build_scheduled(now, id, instead, buf)?;
-            self.schedule.on_progress();
-            let ecn = self.paths.get(id)?.ecn.outgoing();
-            return self.finish_transmit(id, ecn, size, None);
+        self.batches = batches;
+        self.transmit_batch(buf)
+    }
+
+    /// Hands out a batch that is built.
+    pub(super) fn transmit_batch(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        while let Some(batch) = self.batches.pop(buf) {
+            let transmit =
+                self.finish_transmit(batch.id, batch.ecn, batch.size, batch.segment_size);
+            if transmit.is_some() {
+                return transmit;
+            }
+            // The path was abandoned in between: its packets count as lost already.
+            buf.truncate(buf.len() - batch.size);
         }
-        self.schedule.on_progress();
-        let ecn = self.paths.get(id)?.ecn.outgoing();
-        let segment_size = segment.filter(|segment| *segment < size);
-        self.finish_transmit(id, ecn, size, segment_size)
+        None
     }
 
     /// Builds one packet as planned; `None` if there was nothing of that kind to send.
@@ -139,21 +152,20 @@ impl Connection {
         now: Instant,
         id: PathId,
         planned: Planned,
+        ecn: Option<EcnCodepoint>,
         buf: &mut Vec<u8>,
     ) -> Option<usize> {
         let start = buf.len();
         let builder = self.start_packet(id, buf)?;
         let mut w = builder.writer(buf);
+        let owed = self.owed_ack(id);
         self.fill_ack(&mut w, now, id);
-        self.fill_control(&mut w, now);
+        self.fill_control(&mut w);
         self.fill_data(&mut w, planned.data, planned.path);
         if !w.is_ack_eliciting() {
             // Only an ACK, or nothing: not what was asked for. The ACK stays owed.
-            let acked = !w.frames.is_empty();
             builder.abort(buf);
-            if acked {
-                self.owe_ack_again(id);
-            }
+            self.restore_ack(id, owed);
             return None;
         }
         let written = Written::from(w);
@@ -169,6 +181,7 @@ impl Connection {
             builder,
             written,
             0,
+            ecn,
             buf,
             PacketOrigin::Decision(planned.number),
         )?;
@@ -221,6 +234,7 @@ impl Connection {
                 continue;
             }
             let written = Written::from(w);
+            let ecn = self.paths.get(id)?.ecn.outgoing();
             if complete {
                 self.mark_carried(copy.source, copy.packet, copy.path);
             }
@@ -230,10 +244,10 @@ impl Connection {
                 builder,
                 written,
                 0,
+                ecn,
                 buf,
                 PacketOrigin::Copy(copy.decision),
             )?;
-            let ecn = self.paths.get(id)?.ecn.outgoing();
             return self.finish_transmit(id, ecn, buf.len() - start, None);
         }
         None
@@ -271,6 +285,7 @@ impl Connection {
         builder: PacketBuilder,
         written: Written,
         pad_to: usize,
+        ecn: Option<EcnCodepoint>,
         buf: &mut Vec<u8>,
         origin: PacketOrigin,
     ) -> Option<()> {
@@ -278,7 +293,7 @@ impl Connection {
         let keys = self.handshake.one_rtt.as_mut()?;
         match builder.finish(buf, written, pad_to, SealKeys::OneRtt(keys, nonce_path)) {
             Ok(built) => {
-                self.book(now, id, built, origin);
+                self.book(now, id, built, ecn, origin);
                 Some(())
             }
             Err(error) => {

@@ -1,0 +1,209 @@
+//! A server's Retry, on the client (RFC 9000 section 17.2.5): once per attempt, before anything else
+//! of the server's. Servers send none yet.
+
+use bytes::Bytes;
+use quinn_proto::{ConnectionId, Side};
+
+use super::Connection;
+use crate::PathId;
+use crate::crypto::{initial_keys, verify_retry_tag};
+use crate::handshake::Level;
+use crate::limits;
+use crate::packet::VERSION_1;
+use crate::space::SentFrame;
+
+/// The Retry that the client acted on.
+pub(crate) struct Retry {
+    /// The server's ID in it, which its transport parameters must name (RFC 9000 section 7.3).
+    pub(crate) source: ConnectionId,
+    /// Goes into all Initial packets from here on.
+    pub(crate) token: Bytes,
+}
+
+impl Connection {
+    /// A Retry came for our ID `dcid`. What is not to be acted on is dropped in silence: anyone
+    /// who saw the first Initial packet can make a Retry.
+    pub(crate) fn on_retry(
+        &mut self,
+        dcid: &ConnectionId,
+        source: ConnectionId,
+        token: &[u8],
+        packet: &[u8],
+    ) {
+        // RFC 9000 section 17.2.5.2: no second one, none after the server's first packet, none whose
+        // tag is wrong; section 17.2.5.1: none that names the ID that the client made up.
+        let expected = self.side == Side::Client
+            && self.state.is_handshaking()
+            && !self.received_any
+            && self.retry.is_none()
+            && *dcid == self.handshake_scid
+            && source != self.original_dcid
+            && token.len() <= limits::MAX_RETRY_TOKEN;
+        if !expected || !verify_retry_tag(&self.original_dcid, packet) {
+            return;
+        }
+        // RFC 9001 section 5.2: the keys of Initial packets follow the new destination.
+        self.remote_cids.replace_initial(source);
+        self.handshake.initial = Some(initial_keys(VERSION_1, &source, self.side));
+        self.retry = Some(Retry {
+            source,
+            token: Bytes::copy_from_slice(token),
+        });
+        // RFC 9002 section 6.2.3: what is in flight was dropped by the server; the same CRYPTO data goes
+        // out again, in packets whose numbers go on (RFC 9000 section 17.2.5.3).
+        let mut lost = std::mem::take(&mut self.lost_scratch);
+        if let Some(space) = &mut self.levels[Level::Initial as usize] {
+            space.drain_all(&mut lost);
+            space.last_ack_eliciting_sent = None;
+        }
+        for (_, packet) in lost.drain(..) {
+            for frame in &packet.frames {
+                if let SentFrame::Crypto { start, end } = *frame {
+                    self.handshake.stream(Level::Initial).on_lost(start, end);
+                }
+            }
+        }
+        self.lost_scratch = lost;
+        self.level_probes[Level::Initial as usize] = 0;
+        if let Some(path) = self.paths.get_mut(PathId::ZERO) {
+            path.pto_count = 0;
+        }
+    }
+
+    /// The token of Initial packets; empty unless there was a Retry.
+    pub(crate) fn initial_token(&self) -> Bytes {
+        self.retry
+            .as_ref()
+            .map_or_else(Bytes::new, |retry| retry.token.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::crypto::retry_tag;
+    use crate::packet::{ProtectedPacket, decode_next, encode_retry_header, unprotect_header};
+    use crate::{ClientConfig, Endpoint, EndpointConfig, FourTuple};
+
+    struct Client {
+        now: Instant,
+        connection: Connection,
+        tuple: FourTuple,
+    }
+
+    struct Initial {
+        dcid: ConnectionId,
+        scid: ConnectionId,
+        token: Vec<u8>,
+        number: u64,
+        payload: Vec<u8>,
+    }
+
+    impl Client {
+        fn new() -> Self {
+            let now = Instant::now();
+            let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::new([1; 32])), None);
+            let roots = rustls::RootCertStore::empty();
+            let config = ClientConfig::with_root_certificates(roots).unwrap();
+            let tuple = FourTuple {
+                local: "127.0.0.1:1".parse().unwrap(),
+                remote: "127.0.0.1:2".parse().unwrap(),
+            };
+            let connected = endpoint.connect(now, config, tuple, "localhost");
+            Self {
+                now,
+                connection: connected.unwrap().1,
+                tuple,
+            }
+        }
+
+        /// The next Initial packet, opened with the keys that its destination gives.
+        fn next(&mut self, keys_of: Option<ConnectionId>) -> Option<Initial> {
+            let mut buf = Vec::new();
+            let transmit = self.connection.poll_transmit(self.now, 1, &mut buf)?;
+            assert!(transmit.size >= 1200);
+            let Ok(ProtectedPacket::Long {
+                dcid,
+                scid,
+                token,
+                pn_offset,
+                ..
+            }) = decode_next(&buf, 8)
+            else {
+                panic!("no Initial packet");
+            };
+            let token = buf[token].to_vec();
+            let keys = initial_keys(VERSION_1, &keys_of.unwrap_or(dcid), Side::Server);
+            let (_, number, len) =
+                unprotect_header(&mut buf, pn_offset, &*keys.remote.header).unwrap();
+            let number = u64::from(number);
+            let (header, payload) = buf.split_at_mut(pn_offset + len);
+            let plain = keys
+                .remote
+                .packet
+                .decrypt_in_place(number, header, payload)
+                .unwrap();
+            Some(Initial {
+                dcid,
+                scid,
+                token,
+                number,
+                payload: plain.to_vec(),
+            })
+        }
+
+        fn receive(&mut self, datagram: &[u8]) {
+            self.connection
+                .on_datagram(self.now, self.tuple, None, datagram.into());
+        }
+    }
+
+    fn retry(to: &Initial, from: &ConnectionId, token: &[u8]) -> Vec<u8> {
+        let mut buf = Vec::new();
+        encode_retry_header(&mut buf, VERSION_1, &to.scid, from, token);
+        let tag = retry_tag(&to.dcid, &buf);
+        buf.extend_from_slice(&tag);
+        buf
+    }
+
+    #[test]
+    fn the_client_begins_again_with_the_token() {
+        let mut client = Client::new();
+        let first = client.next(None).unwrap();
+        assert!(first.token.is_empty());
+        let server = ConnectionId::new(&[9; 11]);
+        client.receive(&retry(&first, &server, b"a token"));
+        let second = client.next(None).unwrap();
+        assert_eq!(second.dcid, server);
+        assert_eq!(second.token, b"a token");
+        assert!(second.number > first.number);
+        // The same ClientHello: the same CRYPTO frame, with less padding after it.
+        let hello = first.payload.iter().rposition(|byte| *byte != 0).unwrap();
+        assert_eq!(second.payload[..hello], first.payload[..hello]);
+
+        // Only one, and only the first.
+        client.receive(&retry(&second, &ConnectionId::new(&[8; 8]), b"another"));
+        assert!(client.next(None).is_none());
+    }
+
+    #[test]
+    fn what_is_no_answer_to_the_first_packet_is_dropped() {
+        let server = ConnectionId::new(&[9; 8]);
+        let mut client = Client::new();
+        let first = client.next(None).unwrap();
+        // Another tag, our own ID, a token that leaves no room.
+        let mut forged = retry(&first, &server, b"token");
+        *forged.last_mut().unwrap() ^= 1;
+        client.receive(&forged);
+        client.receive(&retry(&first, &first.dcid, b"token"));
+        client.receive(&retry(&first, &server, &[0; 1100]));
+        assert!(client.next(None).is_none());
+        assert!(client.connection.retry.is_none());
+        // The right one is still heard.
+        client.receive(&retry(&first, &server, b"token"));
+        assert!(client.next(None).is_some());
+    }
+}

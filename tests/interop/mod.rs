@@ -1,0 +1,319 @@
+//! What tests of interoperability share: two QUIC stacks behind the same small interface, so that an
+//! exercise is written once and run with either stack in either role. Holds no exercise.
+
+mod mpquic_stack;
+mod quinn_stack;
+mod stack;
+
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{CipherSuite, RootCertStore};
+
+pub(crate) use mpquic_stack::Mpquic;
+pub(crate) use quinn_stack::Quinn;
+
+pub(crate) const ALPN: &[u8] = b"interop";
+
+/// Runs an exercise on several threads. The deadline is there to fail one that hangs, nothing else:
+/// none depends on how long something takes.
+pub(crate) fn run(exercise: impl Future<Output = ()>) {
+    let runtime = runtime();
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(60), exercise)
+            .await
+            .expect("the exercise hangs");
+    });
+    runtime.shutdown_background();
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+pub(crate) const LOOPBACK: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// Why a connection is over, whichever stack tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The peer's application closed it.
+    Application(u64, Vec<u8>),
+    /// The peer's transport closed it with this code.
+    PeerTransport(u64),
+    /// Our transport closed it with this code.
+    OwnTransport(u64),
+    /// Stateless reset.
+    Reset,
+    Version,
+    TimedOut,
+    Local,
+    Other(String),
+}
+
+/// Why a half of a stream is over before its time, whichever stack tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    Stopped(u64),
+    Reset(u64),
+    Lost(End),
+    Other(String),
+}
+
+/// Why a datagram was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DatagramRefused {
+    TooLarge,
+    UnsupportedByPeer,
+    Other(String),
+}
+
+pub(crate) trait SendHalf: Send + Sync + 'static {
+    fn write_all(&mut self, data: &[u8]) -> impl Future<Output = Result<(), StreamEnd>> + Send;
+    fn finish(&mut self);
+    fn reset(&mut self, code: u32);
+    /// `Ok(None)` once the peer has all.
+    fn stopped(&self) -> impl Future<Output = Result<Option<u64>, End>> + Send;
+}
+
+pub(crate) trait RecvHalf: Send + Sync + 'static {
+    fn read(
+        &mut self,
+        buf: &mut [u8],
+    ) -> impl Future<Output = Result<Option<usize>, StreamEnd>> + Send;
+    fn stop(&mut self, code: u32);
+}
+
+/// One end of a connection. What should never fail in an exercise panics.
+pub(crate) trait Peer: std::fmt::Debug + Clone + Send + Sync + 'static {
+    type Send: SendHalf;
+    type Recv: RecvHalf;
+    fn open_bi(&self) -> impl Future<Output = (Self::Send, Self::Recv)> + Send;
+    fn open_uni(&self) -> impl Future<Output = Self::Send> + Send;
+    fn accept_bi(&self) -> impl Future<Output = Result<(Self::Send, Self::Recv), End>> + Send;
+    fn accept_uni(&self) -> impl Future<Output = Result<Self::Recv, End>> + Send;
+    fn send_datagram(&self, data: Bytes) -> Result<(), DatagramRefused>;
+    fn read_datagram(&self) -> impl Future<Output = Result<Bytes, End>> + Send;
+    fn max_datagram_size(&self) -> Option<usize>;
+    fn close(&self, code: u32, reason: &[u8]);
+    fn closed(&self) -> impl Future<Output = End> + Send;
+    fn force_key_update(&self);
+    /// How many key updates there were, if the stack counts them.
+    fn key_updates(&self) -> Option<u64>;
+    fn alpn(&self) -> Option<Vec<u8>>;
+    /// On servers.
+    fn server_name(&self) -> Option<String>;
+    fn peer_identity(&self) -> Option<Vec<CertificateDer<'static>>>;
+    fn exported_key(&self) -> [u8; 32];
+    fn remote_address(&self) -> SocketAddr;
+}
+
+/// What a server does with the next client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Accept,
+    Refuse,
+    /// Stateless Retry first, then accept.
+    Retry,
+}
+
+/// A QUIC implementation.
+pub(crate) trait Stack: 'static {
+    type Endpoint: Clone + Send + Sync + 'static;
+    type Peer: Peer;
+    fn client(setup: &Setup) -> Self::Endpoint;
+    fn server(setup: &Setup, socket: std::net::UdpSocket) -> Self::Endpoint;
+    fn local_address(endpoint: &Self::Endpoint) -> SocketAddr;
+    /// With the endpoint's configuration, as often as one likes.
+    fn connect(
+        endpoint: &Self::Endpoint,
+        remote: SocketAddr,
+    ) -> impl Future<Output = Result<Self::Peer, End>> + Send;
+    fn answer(
+        endpoint: &Self::Endpoint,
+        answer: Answer,
+    ) -> impl Future<Output = Result<Self::Peer, End>> + Send;
+    /// Moves the endpoint to another port.
+    fn rebind(endpoint: &Self::Endpoint);
+    fn wait_idle(endpoint: &Self::Endpoint) -> impl Future<Output = ()> + Send;
+}
+
+/// A certificate chain, leaf first, its key, and the root that signed it.
+pub(crate) struct Identity {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) key: PrivateKeyDer<'static>,
+    pub(crate) root: CertificateDer<'static>,
+}
+
+impl Identity {
+    /// A leaf signed by a root, and `extra` further certificates in the chain that nobody needs.
+    pub(crate) fn new(extra: usize) -> Self {
+        use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+        let root_key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        // Another name for each root: else the wrong one would be taken for a forged right one.
+        let name = format!("{:x?}", &root_key.public_key_raw()[..16]);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let root = params.self_signed(&root_key).unwrap().der().clone();
+        let issuer = Issuer::new(params, root_key);
+        let leaf = |key: &KeyPair| {
+            let params = CertificateParams::new(vec!["localhost".into()]).unwrap();
+            params.signed_by(key, &issuer).unwrap().der().clone()
+        };
+        let key = KeyPair::generate().unwrap();
+        let mut chain = vec![leaf(&key)];
+        chain.extend((0..extra).map(|_| leaf(&KeyPair::generate().unwrap())));
+        Self {
+            chain,
+            key: PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+            root,
+        }
+    }
+}
+
+/// Small limits, so that flow control and stream limits are at work all the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) streams: u32,
+    pub(crate) stream_window: u32,
+    pub(crate) window: u32,
+}
+
+/// Settings of both stacks and of TLS; a `Stack` takes what it needs for its role.
+pub(crate) struct Setup {
+    pub(crate) identity: Identity,
+    /// What clients trust, if not the root of `identity`.
+    pub(crate) trusted: Option<CertificateDer<'static>>,
+    pub(crate) client_alpn: Vec<u8>,
+    pub(crate) server_alpn: Vec<u8>,
+    pub(crate) suite: Option<CipherSuite>,
+    pub(crate) limits: Option<Limits>,
+    pub(crate) server_takes_datagrams: bool,
+    pub(crate) server_needs_client_certificate: bool,
+    /// Quinn's connection IDs are empty.
+    pub(crate) empty_cids: bool,
+    /// Quinn speaks this version only.
+    pub(crate) version: Option<u32>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            identity: Identity::new(0),
+            trusted: None,
+            client_alpn: ALPN.to_vec(),
+            server_alpn: ALPN.to_vec(),
+            suite: None,
+            limits: None,
+            server_takes_datagrams: true,
+            server_needs_client_certificate: false,
+            empty_cids: false,
+            version: None,
+        }
+    }
+}
+
+impl Setup {
+    fn provider(&self) -> Arc<rustls::crypto::CryptoProvider> {
+        Arc::new(rustls::crypto::ring::default_provider())
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        let root = self.trusted.as_ref().unwrap_or(&self.identity.root);
+        roots.add(root.clone()).unwrap();
+        roots
+    }
+
+    pub(crate) fn client_tls(&self) -> rustls::ClientConfig {
+        let mut provider = rustls::crypto::ring::default_provider();
+        if let Some(suite) = self.suite {
+            // Clients say what they can do, and do that best. AES-128-GCM is what protects Initial
+            // packets: it must be there, if last.
+            provider.cipher_suites.retain(|one| {
+                [suite, CipherSuite::TLS13_AES_128_GCM_SHA256].contains(&one.suite())
+            });
+            provider
+                .cipher_suites
+                .sort_by_key(|one| one.suite() != suite);
+        }
+        let tls = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_root_certificates(self.roots());
+        let mut tls = if self.server_needs_client_certificate {
+            let identity = &self.identity;
+            tls.with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
+                .unwrap()
+        } else {
+            tls.with_no_client_auth()
+        };
+        tls.alpn_protocols = vec![self.client_alpn.clone()];
+        tls
+    }
+
+    pub(crate) fn server_tls(&self) -> rustls::ServerConfig {
+        let tls = rustls::ServerConfig::builder_with_provider(self.provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap();
+        let tls = if self.server_needs_client_certificate {
+            let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(
+                Arc::new(self.roots()),
+                self.provider(),
+            );
+            tls.with_client_cert_verifier(verifier.build().unwrap())
+        } else {
+            tls.with_no_client_auth()
+        };
+        let identity = &self.identity;
+        let mut tls = tls
+            .with_single_cert(identity.chain.clone(), identity.key.clone_key())
+            .unwrap();
+        tls.alpn_protocols = vec![self.server_alpn.clone()];
+        tls
+    }
+}
+
+/// Two endpoints, one of each stack.
+pub(crate) struct Pair<C: Stack, S: Stack> {
+    pub(crate) client: C::Endpoint,
+    pub(crate) server: S::Endpoint,
+    pub(crate) setup: Setup,
+}
+
+impl<C: Stack, S: Stack> Pair<C, S> {
+    pub(crate) fn new(setup: Setup) -> Self {
+        let socket = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+        Self {
+            client: C::client(&setup),
+            server: S::server(&setup, socket),
+            setup,
+        }
+    }
+
+    /// A handshake that may fail: what the client and what the server have of it.
+    pub(crate) async fn try_connect(
+        &self,
+        answer: Answer,
+    ) -> (Result<C::Peer, End>, Result<S::Peer, End>) {
+        tokio::join!(
+            C::connect(&self.client, S::local_address(&self.server)),
+            S::answer(&self.server, answer),
+        )
+    }
+
+    /// The client's and the server's end of a new connection.
+    pub(crate) async fn connect(&self) -> (C::Peer, S::Peer) {
+        let (client, server) = self.try_connect(Answer::Accept).await;
+        (client.unwrap(), server.unwrap())
+    }
+}

@@ -1,0 +1,106 @@
+//! This crate behind the interface of the exercises.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use mpquic::{Endpoint, EndpointConfig, HandshakeData, TransportConfig};
+use rustls::pki_types::CertificateDer;
+
+use super::{Answer, LOOPBACK, Setup, Stack, stack};
+
+pub(crate) struct Mpquic;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Connection(pub(crate) mpquic::Connection);
+
+stack::peer!(mpquic, Connection);
+
+fn handshake_data(connection: &mpquic::Connection) -> HandshakeData {
+    connection.handshake_data()
+}
+
+fn peer_identity(connection: &mpquic::Connection) -> Option<Vec<CertificateDer<'static>>> {
+    connection.peer_identity()
+}
+
+fn key_updates(connection: &mpquic::Connection) -> Option<u64> {
+    Some(connection.stats().key_updates)
+}
+
+fn transport(setup: &Setup, takes_datagrams: bool) -> Arc<TransportConfig> {
+    let mut transport = TransportConfig::default();
+    if let Some(limits) = setup.limits {
+        transport
+            .max_concurrent_bidi_streams(limits.streams.into())
+            .max_concurrent_uni_streams(limits.streams.into())
+            .stream_receive_window(limits.stream_window.into())
+            .receive_window(limits.window.into())
+            .send_window(limits.window.into());
+    }
+    if !takes_datagrams {
+        transport.datagram_receive_buffer(None);
+    }
+    Arc::new(transport)
+}
+
+/// Connections are plain QUIC: the other stack knows no multipath.
+fn established(connection: mpquic::Connection) -> Connection {
+    assert!(!connection.is_multipath());
+    Connection(connection)
+}
+
+impl Stack for Mpquic {
+    type Endpoint = Endpoint;
+    type Peer = Connection;
+
+    fn client(setup: &Setup) -> Endpoint {
+        let mut config = mpquic::ClientConfig::new(Arc::new(setup.client_tls())).unwrap();
+        config.transport(transport(setup, true));
+        let endpoint = Endpoint::client(&[LOOPBACK]).unwrap();
+        endpoint.set_default_client_config(config);
+        endpoint
+    }
+
+    fn server(setup: &Setup, socket: UdpSocket) -> Endpoint {
+        let mut config = mpquic::ServerConfig::new(Arc::new(setup.server_tls())).unwrap();
+        config.transport(transport(setup, setup.server_takes_datagrams));
+        Endpoint::builder()
+            .socket(socket)
+            .server(config)
+            // The same for all servers, so that one can reset what another one forgot.
+            .endpoint_config(EndpointConfig::new([7; 32]))
+            .build()
+            .unwrap()
+    }
+
+    fn local_address(endpoint: &Endpoint) -> SocketAddr {
+        endpoint.local_addrs()[0]
+    }
+
+    async fn connect(endpoint: &Endpoint, remote: SocketAddr) -> Result<Connection, End> {
+        let connecting = endpoint.connect(remote, "localhost").unwrap();
+        connecting.await.map(established).map_err(end)
+    }
+
+    async fn answer(endpoint: &Endpoint, answer: Answer) -> Result<Connection, End> {
+        let incoming = endpoint.accept().await.unwrap();
+        match answer {
+            Answer::Accept => incoming.await.map(established).map_err(end),
+            Answer::Refuse => {
+                incoming.refuse();
+                Err(End::Local)
+            }
+            Answer::Retry => unimplemented!("this crate sends no Retry"),
+        }
+    }
+
+    fn rebind(endpoint: &Endpoint) {
+        endpoint
+            .rebind(Self::local_address(endpoint), LOOPBACK)
+            .unwrap();
+    }
+
+    async fn wait_idle(endpoint: &Endpoint) {
+        endpoint.wait_idle().await;
+    }
+}

@@ -1,0 +1,117 @@
+//! quinn behind the interface of the exercises.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use quinn::crypto::rustls::{HandshakeData, QuicClientConfig, QuicServerConfig};
+use quinn::{Endpoint, EndpointConfig, TokioRuntime, TransportConfig};
+use quinn_proto::RandomConnectionIdGenerator;
+use rustls::pki_types::CertificateDer;
+
+use super::{Answer, LOOPBACK, Setup, Stack, stack};
+
+pub(crate) struct Quinn;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Connection(pub(crate) quinn::Connection);
+
+stack::peer!(quinn, Connection);
+
+fn handshake_data(connection: &quinn::Connection) -> HandshakeData {
+    *connection.handshake_data().unwrap().downcast().unwrap()
+}
+
+fn peer_identity(connection: &quinn::Connection) -> Option<Vec<CertificateDer<'static>>> {
+    Some(*connection.peer_identity()?.downcast().unwrap())
+}
+
+fn key_updates(_: &quinn::Connection) -> Option<u64> {
+    None
+}
+
+fn transport(setup: &Setup, takes_datagrams: bool) -> Arc<TransportConfig> {
+    let mut transport = TransportConfig::default();
+    if let Some(limits) = setup.limits {
+        transport
+            .max_concurrent_bidi_streams(limits.streams.into())
+            .max_concurrent_uni_streams(limits.streams.into())
+            .stream_receive_window(limits.stream_window.into())
+            .receive_window(limits.window.into())
+            .send_window(limits.window.into());
+    }
+    if !takes_datagrams {
+        transport.datagram_receive_buffer_size(None);
+    }
+    Arc::new(transport)
+}
+
+fn endpoint(setup: &Setup, server: Option<quinn::ServerConfig>, socket: UdpSocket) -> Endpoint {
+    // The same for all, so that one can reset what another one forgot.
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[7; 64]);
+    let mut config = EndpointConfig::new(Arc::new(key));
+    // Not the default generator: it does not know IDs that another endpoint has made.
+    let len = if setup.empty_cids { 0 } else { 8 };
+    config.cid_generator(move || Box::new(RandomConnectionIdGenerator::new(len)));
+    if let Some(version) = setup.version {
+        config.supported_versions(vec![version]);
+    }
+    Endpoint::new(config, server, socket, Arc::new(TokioRuntime)).unwrap()
+}
+
+impl Stack for Quinn {
+    type Endpoint = Endpoint;
+    type Peer = Connection;
+
+    fn client(setup: &Setup) -> Endpoint {
+        let tls = QuicClientConfig::try_from(setup.client_tls()).unwrap();
+        let mut config = quinn::ClientConfig::new(Arc::new(tls));
+        config.transport_config(transport(setup, true));
+        if let Some(version) = setup.version {
+            config.version(version);
+        }
+        let mut endpoint = endpoint(setup, None, UdpSocket::bind(LOOPBACK).unwrap());
+        endpoint.set_default_client_config(config);
+        endpoint
+    }
+
+    fn server(setup: &Setup, socket: UdpSocket) -> Endpoint {
+        let tls = QuicServerConfig::try_from(setup.server_tls()).unwrap();
+        let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
+        config.transport_config(transport(setup, setup.server_takes_datagrams));
+        endpoint(setup, Some(config), socket)
+    }
+
+    fn local_address(endpoint: &Endpoint) -> SocketAddr {
+        endpoint.local_addr().unwrap()
+    }
+
+    async fn connect(endpoint: &Endpoint, remote: SocketAddr) -> Result<Connection, End> {
+        let connecting = endpoint.connect(remote, "localhost").unwrap();
+        connecting.await.map(Connection).map_err(end)
+    }
+
+    async fn answer(endpoint: &Endpoint, answer: Answer) -> Result<Connection, End> {
+        let mut incoming = endpoint.accept().await.unwrap();
+        match answer {
+            Answer::Accept => {}
+            Answer::Refuse => {
+                incoming.refuse();
+                return Err(End::Local);
+            }
+            Answer::Retry => {
+                incoming.retry().unwrap();
+                incoming = endpoint.accept().await.unwrap();
+                assert!(incoming.remote_address_validated());
+            }
+        }
+        incoming.await.map(Connection).map_err(end)
+    }
+
+    fn rebind(endpoint: &Endpoint) {
+        endpoint.rebind(UdpSocket::bind(LOOPBACK).unwrap()).unwrap();
+    }
+
+    async fn wait_idle(endpoint: &Endpoint) {
+        endpoint.wait_idle().await;
+    }
+}

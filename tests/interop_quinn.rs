@@ -1,0 +1,680 @@
+//! This crate and quinn talk to each other over real sockets on loopback, each in both roles: every
+//! exercise runs with quinn's client and our server, and the other way round.
+
+mod interop;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use interop::{
+    ALPN, Answer, DatagramRefused, End, Identity, Limits, Mpquic, Pair, Peer, Quinn, RecvHalf,
+    SendHalf, Setup, Stack, StreamEnd, run,
+};
+use rustls::CipherSuite;
+use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
+
+/// A test per exercise and direction.
+macro_rules! both_directions {
+    ($($exercise:ident,)*) => {
+        mod quinn_client_mpquic_server {
+            use super::*;
+            $(#[test] fn $exercise() { run(super::$exercise::<Quinn, Mpquic>()); })*
+        }
+        mod mpquic_client_quinn_server {
+            use super::*;
+            $(#[test] fn $exercise() { run(super::$exercise::<Mpquic, Quinn>()); })*
+        }
+    };
+}
+
+both_directions! {
+    handshake_and_what_it_agreed_on,
+    resumption,
+    every_cipher_suite,
+    certificate_chain_beyond_the_amplification_limit,
+    client_certificate,
+    bidirectional_streams,
+    unidirectional_streams,
+    streams_through_narrow_windows,
+    datagrams,
+    datagrams_not_wanted_by_the_server,
+    resets_and_stops,
+    reset_and_stopped_streams_give_their_credit_back,
+    close_by_the_client,
+    close_by_the_server,
+    bulk_from_the_client,
+    bulk_from_the_server,
+    bulk_both_ways,
+    key_updates_by_the_client,
+    key_updates_by_the_server,
+    refused,
+    wrong_alpn,
+    unknown_certificate_authority,
+    unknown_version,
+    stateless_reset,
+    empty_connection_ids_of_quinn,
+}
+
+#[test]
+fn retry_by_quinn() {
+    run(async {
+        let pair = Pair::<Mpquic, Quinn>::new(Setup::default());
+        let (client, server) = pair.try_connect(Answer::Retry).await;
+        let (client, server) = (client.unwrap(), server.unwrap());
+        echo_many(&client, &server, 0..10).await;
+    });
+}
+
+// -- helpers
+
+/// Bytes that tell where they belong.
+fn pattern(seed: usize, len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ seed) as u8)
+        .collect()
+}
+
+/// From nothing to 300 kB, small ones and large ones mixed.
+fn size_of(stream: usize) -> usize {
+    match stream % 8 {
+        0 => stream / 8 % 3,
+        1..=3 => stream * 7,
+        4..=6 => 1_000 + stream * 101,
+        _ => 1_500 * (stream + 1),
+    }
+}
+
+async fn read_to_end(recv: &mut impl RecvHalf) -> Result<Vec<u8>, StreamEnd> {
+    let mut all = Vec::new();
+    let mut buf = vec![0; 32 << 10];
+    while let Some(count) = recv.read(&mut buf).await? {
+        all.extend_from_slice(&buf[..count]);
+    }
+    Ok(all)
+}
+
+async fn read_exact(recv: &mut impl RecvHalf, len: usize) -> Vec<u8> {
+    let mut all = vec![0; len];
+    let mut filled = 0;
+    while filled < len {
+        let count = recv.read(&mut all[filled..]).await.unwrap();
+        filled += count.expect("the stream is too short");
+    }
+    all
+}
+
+/// Sends back what comes, while it comes.
+async fn echo_one(mut send: impl SendHalf, mut recv: impl RecvHalf) {
+    let mut buf = vec![0; 32 << 10];
+    while let Some(count) = recv.read(&mut buf).await.unwrap() {
+        send.write_all(&buf[..count]).await.unwrap();
+    }
+    send.finish();
+    assert_eq!(send.stopped().await, Ok(None));
+}
+
+/// `from` opens all these streams at once, `to` echoes them.
+async fn echo_many<A: Peer, B: Peer>(from: &A, to: &B, streams: std::ops::Range<usize>) {
+    let mut tasks = JoinSet::new();
+    for _ in streams.clone() {
+        let to = to.clone();
+        tasks.spawn(async move {
+            let (send, recv) = to.accept_bi().await.unwrap();
+            echo_one(send, recv).await;
+        });
+    }
+    for stream in streams {
+        let from = from.clone();
+        tasks.spawn(async move {
+            let data = pattern(stream, size_of(stream));
+            let (mut send, mut recv) = from.open_bi().await;
+            let write = async {
+                send.write_all(&data).await.unwrap();
+                send.finish();
+            };
+            let (echo, ()) = tokio::join!(read_to_end(&mut recv), write);
+            assert!(echo.unwrap() == data, "stream {stream} was garbled");
+        });
+    }
+    join_all(tasks).await;
+}
+
+async fn join_all(mut tasks: JoinSet<()>) {
+    while let Some(result) = tasks.join_next().await {
+        result.unwrap();
+    }
+}
+
+async fn pair<C: Stack, S: Stack>() -> (Pair<C, S>, C::Peer, S::Peer) {
+    pair_with(Setup::default()).await
+}
+
+async fn pair_with<C: Stack, S: Stack>(setup: Setup) -> (Pair<C, S>, C::Peer, S::Peer) {
+    let pair = Pair::new(setup);
+    let (client, server) = pair.connect().await;
+    (pair, client, server)
+}
+
+const NARROW: Limits = Limits {
+    streams: 4,
+    stream_window: 20_000,
+    window: 50_000,
+};
+
+// -- handshake
+
+async fn handshake_and_what_it_agreed_on<C: Stack, S: Stack>() {
+    let (pair, client, server) = pair::<C, S>().await;
+    assert_eq!(client.alpn().as_deref(), Some(ALPN));
+    assert_eq!(server.alpn().as_deref(), Some(ALPN));
+    assert_eq!(server.server_name().as_deref(), Some("localhost"));
+    assert_eq!(client.peer_identity(), Some(pair.setup.identity.chain));
+    assert_eq!(server.peer_identity(), None);
+    assert_eq!(client.exported_key(), server.exported_key());
+    assert_eq!(client.remote_address(), S::local_address(&pair.server));
+    assert_eq!(server.remote_address(), C::local_address(&pair.client));
+    echo_many(&client, &server, 1..2).await;
+}
+
+async fn resumption<C: Stack, S: Stack>() {
+    let pair = Pair::<C, S>::new(Setup::default());
+    for _ in 0..4 {
+        let (client, server) = pair.connect().await;
+        // The session tickets came with or before what is echoed.
+        echo_many(&client, &server, 0..3).await;
+        client.close(0, b"");
+    }
+}
+
+async fn every_cipher_suite<C: Stack, S: Stack>() {
+    for suite in [
+        CipherSuite::TLS13_AES_128_GCM_SHA256,
+        CipherSuite::TLS13_AES_256_GCM_SHA384,
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+    ] {
+        let setup = Setup {
+            suite: Some(suite),
+            ..Setup::default()
+        };
+        let (_pair, client, server) = pair_with::<C, S>(setup).await;
+        echo_many(&client, &server, 0..20).await;
+    }
+}
+
+/// RFC 9000 section 8.1: the server may send three times what it received, and its certificates
+/// are longer than that.
+async fn certificate_chain_beyond_the_amplification_limit<C: Stack, S: Stack>() {
+    let setup = Setup {
+        identity: Identity::new(40),
+        ..Setup::default()
+    };
+    assert!(
+        setup
+            .identity
+            .chain
+            .iter()
+            .map(|one| one.len())
+            .sum::<usize>()
+            > 10_000
+    );
+    let (_pair, client, server) = pair_with::<C, S>(setup).await;
+    echo_many(&client, &server, 0..10).await;
+}
+
+async fn client_certificate<C: Stack, S: Stack>() {
+    let setup = Setup {
+        server_needs_client_certificate: true,
+        ..Setup::default()
+    };
+    let (pair, client, server) = pair_with::<C, S>(setup).await;
+    assert_eq!(server.peer_identity(), Some(pair.setup.identity.chain));
+    echo_many(&client, &server, 0..10).await;
+}
+
+async fn refused<C: Stack, S: Stack>() {
+    let pair = Pair::<C, S>::new(Setup::default());
+    let (client, _) = pair.try_connect(Answer::Refuse).await;
+    // CONNECTION_REFUSED (RFC 9000 section 20.1).
+    assert_eq!(client.unwrap_err(), End::PeerTransport(0x02));
+}
+
+async fn wrong_alpn<C: Stack, S: Stack>() {
+    let pair = Pair::<C, S>::new(Setup {
+        client_alpn: b"something else".to_vec(),
+        ..Setup::default()
+    });
+    let (client, server) = pair.try_connect(Answer::Accept).await;
+    // no_application_protocol (RFC 9001 section 8.1).
+    assert_eq!(server.unwrap_err(), End::OwnTransport(0x0178));
+    assert_eq!(client.unwrap_err(), End::PeerTransport(0x0178));
+}
+
+async fn unknown_certificate_authority<C: Stack, S: Stack>() {
+    let pair = Pair::<C, S>::new(Setup {
+        trusted: Some(Identity::new(0).root),
+        ..Setup::default()
+    });
+    let (client, server) = pair.try_connect(Answer::Accept).await;
+    // unknown_ca (RFC 8446 section 6).
+    assert_eq!(client.unwrap_err(), End::OwnTransport(0x0130));
+    assert_eq!(server.unwrap_err(), End::PeerTransport(0x0130));
+}
+
+async fn unknown_version<C: Stack, S: Stack>() {
+    // A draft that quinn still speaks and this crate does not.
+    let pair = Pair::<C, S>::new(Setup {
+        version: Some(0xff00_001d),
+        ..Setup::default()
+    });
+    let client = C::connect(&pair.client, S::local_address(&pair.server)).await;
+    assert_eq!(client.unwrap_err(), End::Version);
+}
+
+async fn empty_connection_ids_of_quinn<C: Stack, S: Stack>() {
+    let setup = Setup {
+        empty_cids: true,
+        ..Setup::default()
+    };
+    let (_pair, client, server) = pair_with::<C, S>(setup).await;
+    echo_many(&client, &server, 0..20).await;
+    echo_many(&server, &client, 0..20).await;
+    client.close(3, b"");
+    assert_eq!(server.closed().await, End::Application(3, Vec::new()));
+}
+
+// -- streams
+
+async fn bidirectional_streams<C: Stack, S: Stack>() {
+    let (_pair, client, server) = pair::<C, S>().await;
+    echo_many(&client, &server, 0..200).await;
+    // Now from both sides at once.
+    tokio::join!(
+        echo_many(&client, &server, 0..50),
+        echo_many(&server, &client, 0..200),
+    );
+}
+
+async fn uni_many<A: Peer, B: Peer>(from: &A, to: &B, streams: usize) {
+    let mut tasks = JoinSet::new();
+    for stream in 0..streams {
+        let from = from.clone();
+        tasks.spawn(async move {
+            let mut send = from.open_uni().await;
+            send.write_all(&(stream as u32).to_be_bytes())
+                .await
+                .unwrap();
+            send.write_all(&pattern(stream, size_of(stream)))
+                .await
+                .unwrap();
+            send.finish();
+            assert_eq!(send.stopped().await, Ok(None));
+        });
+    }
+    for _ in 0..streams {
+        let to = to.clone();
+        tasks.spawn(async move {
+            let mut recv = to.accept_uni().await.unwrap();
+            let number: [u8; 4] = read_exact(&mut recv, 4).await.try_into().unwrap();
+            let stream = u32::from_be_bytes(number) as usize;
+            let rest = read_to_end(&mut recv).await.unwrap();
+            assert!(rest == pattern(stream, size_of(stream)), "stream {stream}");
+        });
+    }
+    join_all(tasks).await;
+}
+
+async fn unidirectional_streams<C: Stack, S: Stack>() {
+    let (_pair, client, server) = pair::<C, S>().await;
+    tokio::join!(
+        uni_many(&client, &server, 150),
+        uni_many(&server, &client, 150)
+    );
+}
+
+async fn streams_through_narrow_windows<C: Stack, S: Stack>() {
+    let setup = Setup {
+        limits: Some(NARROW),
+        ..Setup::default()
+    };
+    let (_pair, client, server) = pair_with::<C, S>(setup).await;
+    tokio::join!(
+        echo_many(&client, &server, 0..40),
+        echo_many(&server, &client, 0..40),
+        uni_many(&client, &server, 40),
+        uni_many(&server, &client, 40),
+    );
+}
+
+async fn reset_and_stop<A: Peer, B: Peer>(from: &A, to: &B) {
+    // The sender gives up.
+    let mut send = from.open_uni().await;
+    send.write_all(b"x").await.unwrap();
+    let mut recv = to.accept_uni().await.unwrap();
+    read_exact(&mut recv, 1).await;
+    send.reset(17);
+    assert_eq!(recv.read(&mut [0]).await, Err(StreamEnd::Reset(17)));
+
+    // The receiver has enough.
+    let mut send = from.open_uni().await;
+    send.write_all(b"x").await.unwrap();
+    let mut recv = to.accept_uni().await.unwrap();
+    recv.stop(23);
+    assert_eq!(send.stopped().await, Ok(Some(23)));
+    assert_eq!(send.write_all(b"x").await, Err(StreamEnd::Stopped(23)));
+
+    // So it has while the sender waits for room.
+    let mut send = from.open_uni().await;
+    let write = async {
+        let chunk = vec![0; 1 << 20];
+        loop {
+            if let Err(end) = send.write_all(&chunk).await {
+                break end;
+            }
+        }
+    };
+    let stop = async { to.accept_uni().await.unwrap().stop(24) };
+    let (end, ()) = tokio::join!(write, stop);
+    assert_eq!(end, StreamEnd::Stopped(24));
+
+    // The one half ends, the other one does not; the largest code that fits our test.
+    let (mut send, mut recv) = from.open_bi().await;
+    send.write_all(b"question").await.unwrap();
+    let (mut send_back, mut recv_there) = to.accept_bi().await.unwrap();
+    read_exact(&mut recv_there, 8).await;
+    send.reset(u32::MAX);
+    let end = read_to_end(&mut recv_there).await;
+    assert_eq!(end, Err(StreamEnd::Reset(u32::MAX.into())));
+    send_back.write_all(b"answer").await.unwrap();
+    send_back.finish();
+    assert_eq!(read_to_end(&mut recv).await.unwrap(), b"answer");
+    assert_eq!(send_back.stopped().await, Ok(None));
+
+    // And the other way round.
+    let (mut send, mut recv) = from.open_bi().await;
+    send.write_all(b"question").await.unwrap();
+    let (send_back, mut recv_there) = to.accept_bi().await.unwrap();
+    recv.stop(0);
+    assert_eq!(send_back.stopped().await, Ok(Some(0)));
+    send.finish();
+    assert_eq!(read_to_end(&mut recv_there).await.unwrap(), b"question");
+}
+
+async fn resets_and_stops<C: Stack, S: Stack>() {
+    let (_pair, client, server) = pair::<C, S>().await;
+    reset_and_stop(&client, &server).await;
+    reset_and_stop(&server, &client).await;
+    echo_many(&client, &server, 0..8).await;
+}
+
+/// Gives up streams with unread data, several times what the windows hold.
+async fn give_up_streams<A: Peer, B: Peer>(from: &A, to: &B) {
+    for round in 0..30 {
+        let mut send = from.open_uni().await;
+        send.write_all(&[round; 15_000]).await.unwrap();
+        let mut recv = to.accept_uni().await.unwrap();
+        if round % 2 == 0 {
+            send.reset(5);
+            // What came before may be read or not.
+            let end = loop {
+                match recv.read(&mut [0; 1000]).await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("finished"),
+                    Err(end) => break end,
+                }
+            };
+            assert_eq!(end, StreamEnd::Reset(5));
+        } else {
+            recv.stop(6);
+            assert_eq!(send.stopped().await, Ok(Some(6)));
+            drop(send);
+        }
+    }
+}
+
+async fn reset_and_stopped_streams_give_their_credit_back<C: Stack, S: Stack>() {
+    let setup = Setup {
+        limits: Some(NARROW),
+        ..Setup::default()
+    };
+    let (_pair, client, server) = pair_with::<C, S>(setup).await;
+    give_up_streams(&client, &server).await;
+    give_up_streams(&server, &client).await;
+    echo_many(&client, &server, 0..16).await;
+}
+
+// -- datagrams
+
+async fn datagrams_from<A: Peer, B: Peer>(from: &A, to: &B) {
+    // One at a time: none is lost, for no queue can be full.
+    for number in 0..50 {
+        let max = from.max_datagram_size().unwrap();
+        assert!(max > 1000, "{max}");
+        let data = Bytes::from(pattern(number, max * number / 49));
+        from.send_datagram(data.clone()).unwrap();
+        assert_eq!(to.read_datagram().await, Ok(data));
+    }
+    let too_large = from.send_datagram(vec![0; 60_000].into());
+    assert_eq!(too_large, Err(DatagramRefused::TooLarge));
+    // A few at once, that fit into any queue.
+    for number in 0..20_u8 {
+        from.send_datagram(vec![number; 100].into()).unwrap();
+    }
+    for number in 0..20_u8 {
+        let data = to.read_datagram().await.unwrap();
+        assert_eq!(data.as_ref(), [number; 100]);
+    }
+}
+
+async fn datagrams<C: Stack, S: Stack>() {
+    let (_pair, client, server) = pair::<C, S>().await;
+    tokio::join!(
+        datagrams_from(&client, &server),
+        datagrams_from(&server, &client),
+    );
+}
+
+async fn datagrams_not_wanted_by_the_server<C: Stack, S: Stack>() {
+    let setup = Setup {
+        server_takes_datagrams: false,
+        ..Setup::default()
+    };
+    let (_pair, client, server) = pair_with::<C, S>(setup).await;
+    assert_eq!(client.max_datagram_size(), None);
+    let refused = client.send_datagram(Bytes::new());
+    assert_eq!(refused, Err(DatagramRefused::UnsupportedByPeer));
+    echo_many(&client, &server, 0..8).await;
+}
+
+// -- the end
+
+async fn close_by<A: Peer, B: Peer>(from: &A, to: &B) {
+    let (mut send, _recv) = from.open_bi().await;
+    send.write_all(b"x").await.unwrap();
+    let (_send, mut recv) = to.accept_bi().await.unwrap();
+    read_exact(&mut recv, 1).await;
+    from.close(0x1234_5678, b"that is enough");
+    let end = End::Application(0x1234_5678, b"that is enough".to_vec());
+    assert_eq!(to.closed().await, end);
+    assert_eq!(from.closed().await, End::Local);
+    // All that waits hears of it.
+    let lost = StreamEnd::Lost(end.clone());
+    assert_eq!(recv.read(&mut [0]).await, Err(lost.clone()));
+    assert_eq!(to.accept_uni().await.err(), Some(end));
+    let lost = StreamEnd::Lost(End::Local);
+    assert_eq!(send.write_all(b"x").await, Err(lost));
+}
+
+async fn close_by_the_client<C: Stack, S: Stack>() {
+    let (pair, client, server) = pair::<C, S>().await;
+    close_by(&client, &server).await;
+    tokio::join!(C::wait_idle(&pair.client), S::wait_idle(&pair.server));
+}
+
+async fn close_by_the_server<C: Stack, S: Stack>() {
+    let (pair, client, server) = pair::<C, S>().await;
+    close_by(&server, &client).await;
+    tokio::join!(C::wait_idle(&pair.client), S::wait_idle(&pair.server));
+}
+
+async fn stateless_reset<C: Stack, S: Stack>() {
+    let setup = Arc::new(Setup::default());
+    let client = C::client(&setup);
+    let socket = std::net::UdpSocket::bind(interop::LOOPBACK).unwrap();
+    let address = socket.local_addr().unwrap();
+
+    // The server's runtime goes with all its tasks: nobody is left to say goodbye. Its port stays ours.
+    let doomed = interop::runtime();
+    let server = doomed.spawn({
+        let (setup, socket) = (Arc::clone(&setup), socket.try_clone().unwrap());
+        async move {
+            let server = S::server(&setup, socket);
+            let peer = S::answer(&server, Answer::Accept).await.unwrap();
+            (server, peer)
+        }
+    });
+    let connection = C::connect(&client, address).await.unwrap();
+    let (server, peer) = server.await.unwrap();
+    echo_many(&connection, &peer, 0..4).await;
+    let shutdown = move || doomed.shutdown_timeout(std::time::Duration::from_secs(10));
+    tokio::task::spawn_blocking(shutdown).await.unwrap();
+    drop((server, peer));
+
+    let _successor = S::server(&setup, socket);
+    let mut send = connection.open_uni().await;
+    // The reset is shorter than what it answers (RFC 9000 section 10.3.3).
+    send.write_all(&[0; 1000]).await.unwrap();
+    assert_eq!(connection.closed().await, End::Reset);
+}
+
+// -- bulk
+
+const BULK: usize = 20 << 20;
+const CHUNK: usize = 64 << 10;
+
+/// Another chunk each time: what is lost, doubled or moved changes the hash.
+fn bulk_chunk(index: usize, chunk: &mut [u8]) {
+    let mut word = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for bytes in chunk.chunks_exact_mut(8) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+async fn bulk_from<A: Peer, B: Peer>(from: &A, to: &B) {
+    // The caller keeps its handles: the last one to go closes, and the end would not be acknowledged.
+    let (from, to) = (from.clone(), to.clone());
+    let send = tokio::spawn(async move {
+        let mut send = from.open_uni().await;
+        let mut hash = Sha256::new();
+        let mut chunk = vec![0; CHUNK];
+        for index in 0..BULK / CHUNK {
+            bulk_chunk(index, &mut chunk);
+            hash.update(&chunk);
+            send.write_all(&chunk).await.unwrap();
+        }
+        send.finish();
+        assert_eq!(send.stopped().await, Ok(None));
+        hash.finalize()
+    });
+    let receive = tokio::spawn(async move {
+        let mut recv = to.accept_uni().await.unwrap();
+        let mut hash = Sha256::new();
+        let mut buf = vec![0; CHUNK];
+        let mut received = 0;
+        while let Some(count) = recv.read(&mut buf).await.unwrap() {
+            hash.update(&buf[..count]);
+            received += count;
+        }
+        assert_eq!(received, BULK);
+        hash.finalize()
+    });
+    let (sent, received) = tokio::join!(send, receive);
+    assert_eq!(sent.unwrap(), received.unwrap());
+}
+
+async fn bulk_from_the_client<C: Stack, S: Stack>() {
+    let (_pair, client, server) = pair::<C, S>().await;
+    bulk_from(&client, &server).await;
+}
+
+async fn bulk_from_the_server<C: Stack, S: Stack>() {
+    let (_pair, client, server) = pair::<C, S>().await;
+    bulk_from(&server, &client).await;
+}
+
+async fn bulk_both_ways<C: Stack, S: Stack>() {
+    let (_pair, client, server) = pair::<C, S>().await;
+    tokio::join!(bulk_from(&client, &server), bulk_from(&server, &client));
+}
+
+// -- what changes under way
+
+/// `from` asks for new keys again and again while data goes there and back.
+async fn key_updates_by<A: Peer, B: Peer>(from: &A, to: &B) {
+    let echo = tokio::spawn({
+        let to = to.clone();
+        async move {
+            let (send, recv) = to.accept_bi().await.unwrap();
+            echo_one(send, recv).await;
+        }
+    });
+    let updates = || from.key_updates().or(to.key_updates()).unwrap();
+    let enough = AtomicBool::new(false);
+    let (mut send, mut recv) = from.open_bi().await;
+    let mut chunk = vec![0; CHUNK];
+    let write = async {
+        let mut index = 0;
+        while !enough.load(Ordering::Relaxed) {
+            bulk_chunk(index, &mut chunk);
+            send.write_all(&chunk).await.unwrap();
+            index += 1;
+        }
+        send.finish();
+        index
+    };
+    let read = async {
+        let mut expected = vec![0; CHUNK];
+        let mut index = 0;
+        let mut after = 0;
+        loop {
+            let mut chunk = vec![0; CHUNK];
+            let mut filled = 0;
+            while filled < CHUNK {
+                match recv.read(&mut chunk[filled..]).await.unwrap() {
+                    Some(count) => filled += count,
+                    None => break,
+                }
+            }
+            if filled == 0 {
+                break index;
+            }
+            bulk_chunk(index, &mut expected);
+            assert!(chunk == expected, "chunk {index} was garbled");
+            index += 1;
+            if updates() < 4 {
+                from.force_key_update();
+            } else {
+                // Some more with the last keys.
+                after += 1;
+                enough.store(after > 16, Ordering::Relaxed);
+            }
+        }
+    };
+    let (written, read) = tokio::join!(write, read);
+    assert_eq!(written, read);
+    echo.await.unwrap();
+}
+
+async fn key_updates_by_the_client<C: Stack, S: Stack>() {
+    let (_pair, client, server) = pair::<C, S>().await;
+    key_updates_by(&client, &server).await;
+}
+
+async fn key_updates_by_the_server<C: Stack, S: Stack>() {
+    let (_pair, client, server) = pair::<C, S>().await;
+    key_updates_by(&server, &client).await;
+}
