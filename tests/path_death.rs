@@ -5,13 +5,15 @@ mod support;
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use mpquic_proto::{PathId, Side};
+use mpquic_proto::{PathId, Side, TransportConfig};
 use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer, content};
-use support::{for_seeds, ms};
+use support::real::{Setup, run};
+use support::{MEGABYTE, for_seeds, ms};
 
 const WIFI: PathId = PathId(0);
+const LTE: PathId = PathId(1);
 const DARK_FOR: Duration = ms(3000);
 /// One PTO of the surviving path at its fullest, as the promise says.
 const LONGEST_STALL: Duration = ms(600);
@@ -125,4 +127,35 @@ fn a_download_survives_the_death_of_its_fast_path() {
         "worst of {}: stall {stall:?}, back after {back:?}",
         results.len()
     );
+}
+
+/// The same on real sockets. Nothing in it depends on how long something takes: wifi is dark while
+/// lte carries what it would in three seconds, and the download goes on until wifi is back.
+#[test]
+fn a_download_on_real_sockets_survives_the_death_of_its_fast_path() {
+    run(async {
+        let setup = Setup::new(&[wifi(), lte()], TransportConfig::default()).await;
+        let mut download = setup.download(u64::MAX).await;
+        download.until(8 * MEGABYTE).await;
+        download.longest_stall = Duration::ZERO;
+        let died = Instant::now();
+        setup.relays[0].set_up(false);
+        let in_the_dark = setup.received(LTE) + 20 * MEGABYTE / 8 * 3;
+        while setup.received(LTE) < in_the_dark {
+            assert!(download.more().await);
+        }
+        let (before, lit) = (setup.received(WIFI), Instant::now());
+        setup.relays[0].set_up(true);
+        while setup.received(WIFI) == before {
+            assert!(download.more().await);
+        }
+        let back = lit.elapsed();
+        download.enough().await;
+        println!(
+            "real sockets: dark for {:?}, stall {:?}, back after {back:?}",
+            lit - died,
+            download.longest_stall,
+        );
+        setup.close().await;
+    });
 }
