@@ -219,6 +219,7 @@ impl Connection {
         }
         if recovered {
             self.sync_suspects();
+            self.offer_stranded();
             self.events
                 .push_back(Event::Path(PathEvent::Recovered { id }));
             self.tell_scheduler(now, id, index, PathEventKind::Recovered);
@@ -508,8 +509,22 @@ impl Connection {
         self.tell_scheduler(now, id, index, PathEventKind::Suspect);
     }
 
+    /// A path can be used that could not before: what the others have in flight and cannot be
+    /// counted on to deliver had nowhere to go until now.
+    pub(crate) fn offer_stranded(&mut self) {
+        let stranded: smallvec::SmallVec<[PathId; 4]> = self
+            .paths
+            .iter()
+            .filter(|path| path.suspect.is_suspect() && self.has_other_usable(path.index))
+            .map(|path| path.id)
+            .collect();
+        for id in stranded {
+            self.offer_in_flight(id);
+        }
+    }
+
     /// Queues the frames of the packets in flight on a path again, without giving the packets up.
-    fn offer_in_flight(&mut self, id: PathId) {
+    pub(crate) fn offer_in_flight(&mut self, id: PathId) {
         let mut frames: smallvec::SmallVec<[SentFrame; 8]> = smallvec::SmallVec::new();
         let Some(path) = self.paths.get(id) else {
             return;

@@ -119,6 +119,7 @@ impl Connection {
         if !path.opened {
             path.opened = true;
             let index = path.index;
+            self.offer_stranded();
             self.events.push_back(Event::Path(PathEvent::Opened { id }));
             self.tell_scheduler(now, id, index, PathEventKind::Validated);
             return;

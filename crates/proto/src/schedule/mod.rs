@@ -107,7 +107,6 @@ impl Schedule {
             Decision::Send { path, data, copies } => {
                 if cx.path(path).is_some_and(|view| view.can_send) {
                     self.wait_until = None;
-                    self.idle_wait_since = None;
                     return Some(Planned {
                         path,
                         data,
@@ -124,6 +123,12 @@ impl Schedule {
             }
             Decision::Wait { until } => self.wait_until = until.filter(|until| *until > now),
         }
+        self.wait(now, nothing_in_flight)
+    }
+
+    /// The scheduler waits, or asked for data of which there is none: to be asked again at the next
+    /// event. What is sent in place of that, if it has gone on for too long.
+    pub(crate) fn wait(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         self.waits += 1;
         if !nothing_in_flight {
             self.idle_wait_since = None;
@@ -134,21 +139,37 @@ impl Schedule {
             return None;
         }
         // Liveness is the transport's promise: the wait has lasted a PTO with nothing in flight.
+        let views = Self::visible(&self.views);
+        let cx = Context::new(now, views, &self.queue, self.next_number);
         let best = cx.sendable().min_by_key(|view| view.smoothed_rtt)?;
         self.overridden += 1;
-        self.idle_wait_since = None;
         self.wait_until = None;
         Some(Planned {
             path: best.index,
             data: Data::Next,
             copies: PathSet::EMPTY,
-            number,
+            number: self.next_number - 1,
         })
+    }
+
+    /// A decision was carried out.
+    pub(crate) fn on_progress(&mut self) {
+        self.idle_wait_since = None;
     }
 
     /// Keeps a decision for the next batch.
     pub(crate) fn put_back(&mut self, planned: Planned) {
         self.planned = Some(planned);
+    }
+
+    /// A path ended; its slot will mean another one.
+    pub(crate) fn forget_path(&mut self, path: PathIndex) {
+        self.views[path.get()] = PathView::closed(path);
+        self.copies
+            .retain(|copy| copy.path != path && copy.source != path);
+        for range in self.copies.iter_mut().flat_map(|copy| &mut copy.ranges) {
+            range.carried.remove(path);
+        }
     }
 
     pub(crate) fn push_copy(&mut self, copy: Copy) {
@@ -240,6 +261,38 @@ mod tests {
         let planned = schedule.next(start + pto, true).unwrap();
         assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
         assert_eq!(schedule.overridden, 1);
+    }
+
+    /// Asks for data that there is not.
+    struct Fruitless;
+
+    impl Scheduler for Fruitless {
+        fn decide(&mut self, cx: &Context<'_>) -> Decision {
+            Decision::Send {
+                path: cx.paths[1].index,
+                data: Data::Ahead(1 << 40),
+                copies: PathSet::EMPTY,
+            }
+        }
+    }
+
+    #[test]
+    fn asking_for_nothing_is_waiting() {
+        let mut schedule = Schedule::new(Box::new(Fruitless));
+        schedule.views[1].open = true;
+        schedule.views[1].can_send = true;
+        let start = Instant::now();
+        let pto = Duration::from_millis(100);
+        assert!(schedule.next(start, true).is_some());
+        assert_eq!(schedule.wait(start, true), None);
+        assert_eq!(schedule.timer(pto), Some(start + pto));
+        schedule.on_timeout(start + pto, pto);
+        assert!(schedule.next(start + pto, true).is_some());
+        let planned = schedule.wait(start + pto, true).unwrap();
+        assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
+        schedule.on_progress();
+        assert_eq!(schedule.timer(pto), None);
+        assert_eq!((schedule.waits, schedule.overridden), (2, 1));
     }
 
     #[test]
