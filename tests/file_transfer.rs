@@ -454,7 +454,7 @@ async fn a_stopping_server_says_goodbye() {
     }));
 
     let pem = std::fs::read(&cert).unwrap();
-    let mut roots = mpquic::rustls::RootCertStore::empty();
+    let mut roots = rustls::RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(&pem).unwrap())
         .unwrap();

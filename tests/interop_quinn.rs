@@ -622,7 +622,7 @@ async fn key_updates_by<A: Peer, B: Peer>(from: &A, to: &B) {
             echo_one(send, recv).await;
         }
     });
-    let updates = || from.key_updates().or(to.key_updates()).unwrap();
+    let updates = || from.key_updates().or_else(|| to.key_updates()).unwrap();
     let enough = AtomicBool::new(false);
     let (mut send, mut recv) = from.open_bi().await;
     let mut chunk = vec![0; CHUNK];
