@@ -9,6 +9,10 @@
     )
 )]
 
+// The pair of `tests/pair` is used by tests within this crate too, under the same name.
+#[cfg(test)]
+extern crate self as mpquic_proto;
+
 mod cid;
 pub mod config;
 pub mod congestion;

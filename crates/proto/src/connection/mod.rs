@@ -33,6 +33,7 @@ use crate::path::{Path, PathLimits, Paths};
 use crate::schedule::Schedule;
 use crate::space::{PacketSpace, SentPacket};
 use crate::stream::{PeerStreamParams, Streams};
+use crate::transmit::Batches;
 use crate::transport_parameters::{Grease, TransportParameters};
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
@@ -81,6 +82,7 @@ pub struct Connection {
     pub(crate) remote_cids: RemoteCids,
     pub(crate) controller: Box<dyn Controller>,
     pub(crate) schedule: Schedule,
+    pub(crate) batches: Batches,
     pub(crate) peer: TransportParameters,
     pub(crate) peer_known: bool,
     pub(crate) received_any: bool,
@@ -230,6 +232,7 @@ impl Connection {
             remote_cids: RemoteCids::new(remote_cid),
             controller,
             schedule: Schedule::new((config.scheduler)()),
+            batches: Batches::default(),
             peer: TransportParameters::default(),
             peer_known: false,
             received_any: false,

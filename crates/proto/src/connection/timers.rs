@@ -84,6 +84,11 @@ impl Connection {
         }
         let pto = self.smallest_pto();
         self.schedule.on_timeout(now, pto);
+        for retired in self.paths.retired_mut() {
+            if retired.space.acks.timer().is_some_and(|at| at <= now) {
+                retired.space.acks.force();
+            }
+        }
         while let Some(at) = self
             .paths
             .retired()
@@ -123,6 +128,10 @@ impl Connection {
         if keep_alive.is_some_and(|at| at <= now) {
             path.ping = true;
             path.last_activity = now;
+        }
+        if path.space.acks.timer().is_some_and(|at| at <= now) {
+            // Due from now on, whether or not it can be sent at once.
+            path.space.acks.force();
         }
         if path.space.loss_time.is_some_and(|at| at <= now) {
             self.detect_path_losses(now, id);
@@ -187,6 +196,10 @@ impl Connection {
         if !self.confirmed || path.space.ack_eliciting_in_flight() == 0 {
             return None;
         }
+        // The probes of the last one wait to be sent, as soon as the path lets them.
+        if path.probes > 0 {
+            return None;
+        }
         let deadline = pto_time(
             &path.space,
             &path.rtt,
@@ -208,7 +221,7 @@ impl Connection {
             return None;
         }
         // RFC 9002 section 6.2.2.1: a server at the amplification limit cannot send, and waits.
-        if path.network.budget() == 0 {
+        if path.network.budget() == 0 || self.level_probes != [0; 2] {
             return None;
         }
         let earliest = self

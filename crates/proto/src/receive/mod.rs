@@ -2,6 +2,8 @@
 //! decrypts, filters duplicates; what frames mean is `dispatch`'s.
 
 mod dispatch;
+#[cfg(test)]
+mod violations;
 
 use std::time::Instant;
 

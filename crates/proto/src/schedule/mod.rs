@@ -33,6 +33,9 @@ pub(crate) struct Planned {
 #[derive(Debug)]
 pub(crate) struct Copy {
     pub(crate) path: PathIndex,
+    /// The path and number of the packet that carried it first.
+    pub(crate) source: PathIndex,
+    pub(crate) packet: u64,
     pub(crate) ranges: SmallVec<[StreamRange; 2]>,
     pub(crate) decision: u64,
 }

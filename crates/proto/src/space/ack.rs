@@ -24,7 +24,7 @@ pub(crate) struct Arrival {
 }
 
 /// Decides when a space owes an ACK.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct AckScheduler {
     /// Ack-eliciting packets that may wait for a common ACK.
     pub(crate) threshold: u32,

@@ -10,6 +10,7 @@ use crate::connection::{ACK_DELAY_EXPONENT, Connection};
 use crate::frame::writer::FrameWriter;
 use crate::frame::{EcnCounts, Frame, encode_ack};
 use crate::handshake::Level;
+use crate::path::Path;
 use crate::schedule::ReinjectCursors;
 use crate::space::{PacketSpace, SentFrame, StreamRange};
 
@@ -67,18 +68,31 @@ impl Connection {
             let id = retired.id;
             write_ack(w, &mut retired.space, now, Some(id), id, ACK_DELAY_EXPONENT);
         }
-        if self.path_limits.is_none() {
-            return;
-        }
         let mute: SmallVec<[PathId; 4]> = self
-            .paths
-            .iter()
-            .filter(|path| path.space.acks.pending() && self.remote_cids.active(path.id).is_none())
+            .mute_paths()
+            .filter(|path| path.space.acks.pending())
             .map(|path| path.id)
             .collect();
         for id in mute {
             self.fill_ack(w, now, id);
         }
+    }
+
+    /// Open paths on which nothing can be sent for want of a connection ID.
+    fn mute_paths(&self) -> impl Iterator<Item = &Path> {
+        let multipath = self.path_limits.is_some();
+        self.paths
+            .iter()
+            .filter(move |path| multipath && self.remote_cids.active(path.id).is_none())
+    }
+
+    /// Whether an acknowledgement is due that has to travel on another path than its own.
+    pub(super) fn foreign_ack_due(&self, now: Instant) -> bool {
+        let retired = self.paths.retired().iter();
+        retired
+            .map(|path| &path.space)
+            .any(|space| space.acks.due(now))
+            || self.mute_paths().any(|path| path.space.acks.due(now))
     }
 
     /// Whether control frames or datagrams wait to be scheduled.
@@ -97,15 +111,11 @@ impl Connection {
                 .paths
                 .iter()
                 .any(|path| path.status.pending().is_some())
-            || self
-                .paths
-                .retired()
-                .iter()
-                .any(|path| path.abandon_pending || path.space.acks.pending())
+            || self.paths.retired().iter().any(|path| path.abandon_pending)
     }
 
     /// Everything but stream data and datagrams, most urgent first.
-    pub(super) fn fill_control(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
+    pub(super) fn fill_control(&mut self, w: &mut FrameWriter<'_>) {
         if self.handshake_done_pending
             && write_small(w, &Frame::HandshakeDone, SentFrame::HandshakeDone)
         {
@@ -113,7 +123,6 @@ impl Connection {
         }
         self.handshake.stream(Level::OneRtt).fill(w);
         self.fill_path_frames(w);
-        self.fill_foreign_acks(w, now);
         let multipath = self.path_limits.is_some();
         if self.remote_cids.can_send() {
             self.remote_cids.fill(w, multipath);
@@ -216,14 +225,12 @@ impl Connection {
             };
             let before = w.buf.len();
             let complete = self.fill_ranges(w, &candidate.ranges, index);
-            if w.buf.len() > before {
-                wrote = true;
-                self.totals.reinjected_bytes += (w.buf.len() - before) as u64;
-                self.mark_carried(candidate.source, candidate.packet, index);
-            }
+            wrote |= w.buf.len() > before;
+            // The streams know of what was copied in part; the rest goes into the next packet.
             if !complete {
                 break;
             }
+            self.mark_carried(candidate.source, candidate.packet, index);
             ReinjectCursors::advance(&mut self.schedule.cursors, index, &candidate);
         }
         wrote
@@ -242,6 +249,7 @@ impl Connection {
             }
             if let Some(written) = self.streams.fill_range(w, range, index) {
                 w.mark_retransmission();
+                self.totals.reinjected_bytes += written.end - written.start;
                 if written.end < range.end {
                     return false;
                 }
@@ -250,7 +258,7 @@ impl Connection {
         true
     }
 
-    /// A sent packet's data is on one more path now.
+    /// All of a sent packet's data is on one more path now.
     pub(super) fn mark_carried(&mut self, source: PathIndex, packet: u64, target: PathIndex) {
         let Some(path) = self.paths.at_mut(source) else {
             return;

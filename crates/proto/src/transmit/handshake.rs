@@ -52,6 +52,7 @@ impl Connection {
         if size < 64 {
             return None;
         }
+        let ecn = path.ecn.outgoing();
         let start = buf.len();
         let end = start + size;
         // RFC 9000 section 14.1: a client pads all datagrams with Initial packets, a server those
@@ -73,10 +74,11 @@ impl Connection {
                 buf,
                 end,
                 if handshake { 0 } else { pad_to },
+                ecn,
             )?;
         }
         if handshake {
-            self.build_level(now, Level::Handshake, buf, end, pad_to);
+            self.build_level(now, Level::Handshake, buf, end, pad_to, ecn);
             if buf.len() > start && self.side == Side::Client && self.levels[0].is_some() {
                 // RFC 9001 section 4.9.1.
                 self.discard_level(Level::Initial);
@@ -86,7 +88,6 @@ impl Connection {
         if size == 0 {
             return None;
         }
-        let ecn = self.paths.get(PathId::ZERO)?.ecn.outgoing();
         self.finish_transmit(PathId::ZERO, ecn, size, None)
     }
 
@@ -121,6 +122,7 @@ impl Connection {
         buf: &mut Vec<u8>,
         end: usize,
         pad_to: usize,
+        ecn: Option<quinn_proto::EcnCodepoint>,
     ) -> Option<()> {
         let slot = level as usize;
         let dcid = self.remote_cids.active(PathId::ZERO)?;
@@ -159,7 +161,7 @@ impl Connection {
         };
         let built = builder.finish(buf, written, pad_to, SealKeys::Long(keys));
         match built {
-            Ok(built) => self.book_level(now, level, built),
+            Ok(built) => self.book_level(now, level, built, ecn),
             Err(error) => self.on_seal_error(now, error),
         }
         Some(())

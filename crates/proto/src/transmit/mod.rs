@@ -1,6 +1,7 @@
 //! What leaves next, in which order: close, handshake, what paths owe, what the scheduler wants.
 //! Each step is a file; this one only calls them.
 
+mod batch;
 mod builder;
 mod close_packet;
 mod fill;
@@ -12,6 +13,7 @@ mod sent;
 use std::time::Instant;
 
 pub(crate) use crate::packet::TAG_LEN;
+pub(crate) use batch::Batches;
 pub(crate) use builder::{Built, PacketBuilder, SealKeys, Written};
 pub(crate) use sent::PacketOrigin;
 
@@ -31,6 +33,11 @@ impl Connection {
     ) -> Option<Transmit> {
         if !self.state.is_alive() {
             return self.transmit_close(now, buf);
+        }
+        if !self.batches.is_empty() {
+            if let Some(transmit) = self.transmit_batch(buf) {
+                return Some(transmit);
+            }
         }
         if let Some(transmit) = self.transmit_handshake(now, buf) {
             return Some(transmit);

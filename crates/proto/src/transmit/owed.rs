@@ -12,7 +12,7 @@ use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, types};
 use crate::ids::Transmit;
-use crate::space::{SentFrame, StreamRange};
+use crate::space::{AckScheduler, SentFrame, StreamRange};
 
 impl Connection {
     /// The next datagram that some path owes. Acknowledgements that could travel with data are left
@@ -38,6 +38,8 @@ impl Connection {
             } else if path.probes > 0 {
                 self.transmit_loss_probe(now, id, buf)
             } else if path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)) {
+                self.transmit_ack(now, id, buf)
+            } else if self.foreign_ack_due(now) {
                 self.transmit_ack(now, id, buf)
             } else if path.ping && self.state.is_established() {
                 self.transmit_ping(now, id, buf)
@@ -96,8 +98,9 @@ impl Connection {
             builder,
             written,
             pad_to,
+            None,
             buf,
-            PacketOrigin::Unmarked,
+            PacketOrigin::Owed,
         )?;
         self.finish_transmit(id, None, buf.len() - start, None)
     }
@@ -119,7 +122,7 @@ impl Connection {
         let mut w = builder.writer(buf);
         self.fill_ack(&mut w, now, id);
         if !self.has_other_usable(index) {
-            self.fill_control(&mut w, now);
+            self.fill_control(&mut w);
             if self.state.is_established() {
                 self.fill_data(&mut w, Data::Next, index);
                 if !w.is_ack_eliciting() {
@@ -132,8 +135,8 @@ impl Connection {
             w.mark_ack_eliciting();
         }
         let written = Written::from(w);
-        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Owed)?;
         let ecn = self.paths.get(id)?.ecn.outgoing();
+        self.seal(now, id, builder, written, 0, ecn, buf, PacketOrigin::Owed)?;
         self.finish_transmit(id, ecn, buf.len() - start, None)
     }
 
@@ -161,13 +164,14 @@ impl Connection {
         let builder = self.start_packet(id, buf)?;
         let mut w = builder.writer(buf);
         self.fill_ack(&mut w, now, id);
+        self.fill_foreign_acks(&mut w, now);
         if w.frames.is_empty() {
             builder.abort(buf);
             return None;
         }
         let written = Written::from(w);
-        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Owed)?;
         let ecn = self.paths.get(id)?.ecn.outgoing();
+        self.seal(now, id, builder, written, 0, ecn, buf, PacketOrigin::Owed)?;
         self.finish_transmit(id, ecn, buf.len() - start, None)
     }
 
@@ -182,7 +186,7 @@ impl Connection {
         w.buf.push(types::PING as u8);
         w.mark_ack_eliciting();
         let written = Written::from(w);
-        self.seal(now, id, builder, written, 0, buf, PacketOrigin::Unmarked)?;
+        self.seal(now, id, builder, written, 0, None, buf, PacketOrigin::Owed)?;
         self.finish_transmit(id, None, buf.len() - start, None)
     }
 
@@ -215,16 +219,23 @@ impl Connection {
             builder,
             written,
             pad_to,
+            None,
             buf,
             PacketOrigin::MtuProbe,
         )?;
         self.finish_transmit(id, None, buf.len() - start, None)
     }
 
-    /// A packet with an ACK was taken back before it was sent.
-    pub(super) fn owe_ack_again(&mut self, id: PathId) {
-        if let Some(path) = self.paths.get_mut(id) {
-            path.space.acks.force();
+    /// What a path owes by way of acknowledgement, to be restored if the packet that was to carry it
+    /// is taken back; `None` if it owes nothing.
+    pub(super) fn owed_ack(&self, id: PathId) -> Option<AckScheduler> {
+        let acks = &self.paths.get(id)?.space.acks;
+        acks.pending().then(|| acks.clone())
+    }
+
+    pub(super) fn restore_ack(&mut self, id: PathId, owed: Option<AckScheduler>) {
+        if let (Some(path), Some(owed)) = (self.paths.get_mut(id), owed) {
+            path.space.acks = owed;
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use mpquic_sched::{Data, PathIndex, PathSet};
+use quinn_proto::EcnCodepoint;
 use smallvec::SmallVec;
 
 use super::{PacketBuilder, PacketOrigin, SealKeys, Written};
@@ -76,6 +77,9 @@ impl Connection {
         }
     }
 
+    /// Packets as the scheduler decides, one by one. Those of one path leave as one batch, also if
+    /// decisions alternate between paths: each path's batch is built on its own, and the batches of
+    /// the other paths are handed out by the next calls.
     pub(super) fn transmit_scheduled(
         &mut self,
         now: Instant,
@@ -92,52 +96,59 @@ impl Connection {
         }
         self.refresh_views(now);
         self.refresh_queue();
-        let mut planned = self
-            .schedule
-            .next(now, waiting && self.nothing_in_flight())?;
-        let id = self.paths.at(planned.path)?.id;
-        let index = planned.path;
-        let start = buf.len();
-        let mut segment = None;
-        let mut count = 0;
+        let nothing_in_flight = waiting && self.nothing_in_flight();
+        let mut planned = self.schedule.next(now, nothing_in_flight)?;
         let max_datagrams = if self.config.segmentation_offload {
             max_datagrams
         } else {
             1
         };
+        let mut batches = std::mem::take(&mut self.batches);
         loop {
             if !waiting && planned.data != Data::Unacked {
                 break;
             }
-            let Some(size) = self.build_scheduled(now, id, planned, buf) else {
+            let Some(path) = self.paths.at(planned.path) else {
                 break;
             };
-            count += 1;
-            let full = *segment.get_or_insert(size);
-            self.refresh_view(now, index);
-            // RFC of the system's offload, not of QUIC: all datagrams of a batch but the last have
-            // the same size.
-            let mtu = usize::from(self.schedule.views[index.get()].mtu);
-            if size < full || full < mtu || count >= max_datagrams || !self.has_scheduled_data() {
+            let (id, ecn) = (path.id, path.ecn.outgoing());
+            let mtu = usize::from(path.mtu.current());
+            let batch = batches.open(planned.path, id, ecn);
+            if batch.is_full(mtu, max_datagrams) {
+                self.schedule.put_back(planned);
+                break;
+            }
+            let ecn = batch.ecn;
+            let Some(size) = self.build_scheduled(now, id, planned, ecn, &mut batch.data) else {
+                break;
+            };
+            batch.push(size);
+            self.refresh_view(now, planned.path);
+            if !self.has_scheduled_data() {
                 break;
             }
             self.refresh_queue();
             match self.schedule.next(now, false) {
-                Some(next) if next.path == index => planned = next,
-                Some(next) => {
-                    self.schedule.put_back(next);
-                    break;
-                }
+                Some(next) => planned = next,
                 None => break,
             }
         }
-        let size = buf.len() - start;
-        if size == 0 {
-            return None;
+        self.batches = batches;
+        self.transmit_batch(buf)
+    }
+
+    /// Hands out a batch that is built.
+    pub(super) fn transmit_batch(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        while let Some(batch) = self.batches.pop(buf) {
+            let transmit =
+                self.finish_transmit(batch.id, batch.ecn, batch.size, batch.segment_size);
+            if transmit.is_some() {
+                return transmit;
+            }
+            // The path was abandoned in between: its packets count as lost already.
+            buf.truncate(buf.len() - batch.size);
         }
-        let ecn = self.paths.get(id)?.ecn.outgoing();
-        let segment_size = segment.filter(|segment| *segment < size);
-        self.finish_transmit(id, ecn, size, segment_size)
+        None
     }
 
     /// Builds one packet as planned; `None` if there was nothing of that kind to send.
@@ -146,21 +157,20 @@ impl Connection {
         now: Instant,
         id: PathId,
         planned: Planned,
+        ecn: Option<EcnCodepoint>,
         buf: &mut Vec<u8>,
     ) -> Option<usize> {
         let start = buf.len();
         let builder = self.start_packet(id, buf)?;
         let mut w = builder.writer(buf);
+        let owed = self.owed_ack(id);
         self.fill_ack(&mut w, now, id);
-        self.fill_control(&mut w, now);
+        self.fill_control(&mut w);
         self.fill_data(&mut w, planned.data, planned.path);
         if !w.is_ack_eliciting() {
             // Only an ACK, or nothing: not what was asked for. The ACK stays owed.
-            let acked = !w.frames.is_empty();
             builder.abort(buf);
-            if acked {
-                self.owe_ack_again(id);
-            }
+            self.restore_ack(id, owed);
             return None;
         }
         let written = Written::from(w);
@@ -176,6 +186,7 @@ impl Connection {
             builder,
             written,
             0,
+            ecn,
             buf,
             PacketOrigin::Decision(planned.number),
         )?;
@@ -197,9 +208,10 @@ impl Connection {
             if !can_send {
                 continue;
             }
-            self.mark_carried(planned.path, number, path);
             self.schedule.push_copy(Copy {
                 path,
+                source: planned.path,
+                packet: number,
                 ranges: SmallVec::from_slice(ranges),
                 decision: planned.number,
             });
@@ -221,26 +233,26 @@ impl Connection {
                 continue;
             };
             let mut w = builder.writer(buf);
-            self.fill_ranges(&mut w, &copy.ranges, copy.path);
+            let complete = self.fill_ranges(&mut w, &copy.ranges, copy.path);
             if !w.is_ack_eliciting() {
                 builder.abort(buf);
                 continue;
             }
             let written = Written::from(w);
-            self.totals.reinjected_bytes += stream_ranges(&written.frames)
-                .iter()
-                .map(|range| range.end - range.start)
-                .sum::<u64>();
+            let ecn = self.paths.get(id)?.ecn.outgoing();
+            if complete {
+                self.mark_carried(copy.source, copy.packet, copy.path);
+            }
             self.seal(
                 now,
                 id,
                 builder,
                 written,
                 0,
+                ecn,
                 buf,
                 PacketOrigin::Copy(copy.decision),
             )?;
-            let ecn = self.paths.get(id)?.ecn.outgoing();
             return self.finish_transmit(id, ecn, buf.len() - start, None);
         }
         None
@@ -280,6 +292,7 @@ impl Connection {
         builder: PacketBuilder,
         written: Written,
         pad_to: usize,
+        ecn: Option<EcnCodepoint>,
         buf: &mut Vec<u8>,
         origin: PacketOrigin,
     ) -> Option<()> {
@@ -287,7 +300,7 @@ impl Connection {
         let keys = self.handshake.one_rtt.as_mut()?;
         match builder.finish(buf, written, pad_to, SealKeys::OneRtt(keys, nonce_path)) {
             Ok(built) => {
-                self.book(now, id, built, origin);
+                self.book(now, id, built, ecn, origin);
                 Some(())
             }
             Err(error) => {

@@ -21,21 +21,25 @@ pub(crate) enum PacketOrigin {
     Copy(u64),
     /// The path owed it.
     Owed,
-    /// The path owed it, and it leaves without an ECN mark.
-    Unmarked,
     /// It tries a larger datagram.
     MtuProbe,
 }
 
 impl Connection {
     /// Books a packet of the Initial or Handshake space.
-    pub(super) fn book_level(&mut self, now: Instant, level: Level, built: Built) {
+    pub(super) fn book_level(
+        &mut self,
+        now: Instant,
+        level: Level,
+        built: Built,
+        ecn: Option<EcnCodepoint>,
+    ) {
         self.observe(now, NumberSpace::of_level(level), &built, None);
         self.book_path(now, PathId::ZERO, &built);
         let Some(path) = self.paths.get_mut(PathId::ZERO) else {
             return;
         };
-        let ecn_marked = path.ecn.outgoing().is_some();
+        let ecn_marked = ecn.is_some();
         if ecn_marked {
             path.ecn.on_sent_marked();
         }
@@ -56,12 +60,17 @@ impl Connection {
     }
 
     /// Books a 1-RTT packet of a path.
-    pub(super) fn book(&mut self, now: Instant, id: PathId, built: Built, origin: PacketOrigin) {
-        // Challenges, PINGs and MTU probes leave without a mark: see `owed`.
-        let marked = !matches!(origin, PacketOrigin::Unmarked | PacketOrigin::MtuProbe);
+    pub(super) fn book(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        built: Built,
+        ecn: Option<EcnCodepoint>,
+        origin: PacketOrigin,
+    ) {
         let decision = match origin {
             PacketOrigin::Decision(number) | PacketOrigin::Copy(number) => Some(number),
-            PacketOrigin::Owed | PacketOrigin::Unmarked | PacketOrigin::MtuProbe => None,
+            PacketOrigin::Owed | PacketOrigin::MtuProbe => None,
         };
         let (size, number, retransmission) = (built.size, built.number, built.retransmission);
         self.observe(now, NumberSpace::Path(id), &built, decision);
@@ -84,7 +93,7 @@ impl Connection {
             if matches!(origin, PacketOrigin::Copy(_)) {
                 path.counters.copied_packets += 1;
             }
-            let ecn_marked = marked && path.ecn.outgoing().is_some();
+            let ecn_marked = ecn.is_some();
             if ecn_marked {
                 path.ecn.on_sent_marked();
             }

@@ -1,0 +1,136 @@
+//! The example `download` in process: that its command line means what it says, and that it
+//! downloads what was generated. Small and without figures: how fast it is depends on the machine.
+
+#[expect(dead_code, reason = "the tests have no command line of their own")]
+#[path = "../examples/transfer/arguments.rs"]
+mod arguments;
+#[path = "../examples/download/cli.rs"]
+mod cli;
+#[path = "../examples/download/content.rs"]
+mod content;
+#[expect(
+    dead_code,
+    reason = "that a wrong digest is an error is the program's business"
+)]
+#[path = "../examples/download/download.rs"]
+mod download;
+#[path = "../examples/transfer/fetch.rs"]
+mod fetch;
+#[path = "../examples/download/lab.rs"]
+mod lab;
+#[path = "../examples/download/link.rs"]
+mod link;
+#[path = "../examples/transfer/measure.rs"]
+mod measure;
+#[path = "../examples/transfer/progress.rs"]
+mod progress;
+#[path = "../examples/transfer/protocol.rs"]
+mod protocol;
+#[path = "../examples/transfer/report.rs"]
+mod report;
+#[path = "../examples/transfer/schedulers.rs"]
+mod schedulers;
+#[path = "../examples/transfer/serve.rs"]
+mod serve;
+#[path = "../examples/transfer/session.rs"]
+mod session;
+#[path = "../examples/download/size.rs"]
+mod size;
+
+use clap::Parser;
+
+use download::{Options, OptionsError};
+
+fn options(arguments: &[&str]) -> Result<Options, OptionsError> {
+    let arguments = ["download"].iter().chain(arguments);
+    cli::Arguments::try_parse_from(arguments).unwrap().options()
+}
+
+#[test]
+fn without_arguments() {
+    let options = options(&[]).unwrap();
+    assert_eq!(options.scheduler.name(), "minrtt");
+    assert_eq!(options.size, 64 << 20);
+    assert!(options.alone && options.progress);
+    let links: Vec<_> = options
+        .links
+        .iter()
+        .map(|link| {
+            (
+                link.name.as_str(),
+                link.config.rate,
+                link.config.delay.as_millis(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        links,
+        [
+            ("wifi", Some(50_000_000), 10),
+            ("lte", Some(20_000_000), 35)
+        ]
+    );
+}
+
+#[test]
+fn paths_replace_the_default_ones() {
+    let options = options(&["--path", "a:1:2", "--no-alone", "--json"]).unwrap();
+    assert_eq!(options.links.len(), 1);
+    assert!(!options.alone && !options.progress);
+}
+
+#[test]
+fn options_that_cannot_be() {
+    for (arguments, expected) in [
+        (&["--scheduler", "nope"][..], "unknown scheduler `nope`"),
+        (
+            &["--scheduler-config", "{"][..],
+            "the scheduler's configuration is not JSON",
+        ),
+        (
+            &["--path", "a:1:2", "--path", "a:3:4"][..],
+            "there is more than one path",
+        ),
+        (
+            &[["--path", "a:1:2"]; 17].concat()[..],
+            "17 paths: there can be 1 to 16",
+        ),
+    ] {
+        let error = options(arguments).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn downloads_together_and_alone() {
+    let fast = [
+        "--path", "a:200:1", "--path", "b:100:2", "--size", "300kB", "--json",
+    ];
+    let report = download::run(options(&fast).unwrap()).await.unwrap();
+    assert!(report.sha256_ok);
+    assert_eq!(report.bytes, 300_000);
+    assert_eq!(report.scheduler, "minrtt");
+    let paths = report.paths.iter();
+    let paths: Vec<_> = paths
+        .map(|path| (path.name.as_str(), path.rate_mbps))
+        .collect();
+    assert_eq!(paths, [("a", Some(200.0)), ("b", Some(100.0))]);
+    assert!(report.paths.iter().map(|path| path.bytes).sum::<u64>() >= 300_000);
+    let alone: Vec<_> = report
+        .alone
+        .iter()
+        .map(|alone| alone.name.as_str())
+        .collect();
+    assert_eq!(alone, ["a", "b"]);
+    assert!(report.seconds > 0.0 && report.goodput_mbps > 0.0);
+}
+
+#[tokio::test]
+async fn nothing_is_a_download_too() {
+    let none = ["--size", "0", "--no-alone", "--json", "--path", "a:200:1"];
+    let report = download::run(options(&none).unwrap()).await.unwrap();
+    assert_eq!((report.bytes, report.sha256_ok), (0, true));
+    // A report must be JSON whatever it holds.
+    assert!(report.to_json().contains("\"goodput_mbps\":0.0"));
+    assert!(report.to_string().contains("SHA-256 right"));
+}
