@@ -127,7 +127,6 @@ impl RemoteCids {
     }
 
     /// Token of the ID in use on a path.
-    #[expect(dead_code, reason = "for paths that migrate")]
     pub(crate) fn active_token(&self, path: PathId) -> Option<ResetToken> {
         self.paths.get(&path)?.active?.token
     }
@@ -240,7 +239,6 @@ impl RemoteCids {
 
     /// Changes to another ID of the same path (RFC 9000 section 9.5) and retires the one in use.
     /// `None`, and no change, if there is no other.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for paths that migrate"))]
     pub(crate) fn rotate(&mut self, path: PathId) -> Option<Rotation> {
         let state = self.paths.get_mut(&path)?;
         if !state.in_use || state.unused.is_empty() {

@@ -44,7 +44,6 @@ pub(crate) trait Controller: Send {
     fn remove_path(&mut self, path: PathIndex);
 
     /// The path leads over other addresses now: it begins anew (RFC 9000 section 9.4).
-    #[cfg_attr(not(test), expect(dead_code, reason = "for paths that migrate"))]
     fn on_path_changed(&mut self, path: PathIndex, now: Instant, mtu: u16) {
         self.add_path(path, now, mtu);
     }

@@ -6,6 +6,7 @@ mod close;
 mod event;
 mod fate;
 mod handshaking;
+mod migration;
 mod path_life;
 mod paths;
 mod retry;

@@ -57,7 +57,7 @@ impl Connection {
         let path = self
             .add_path(now, id, tuple)
             .ok_or(PathError::TooManyPaths(open))?;
-        path.network.start_challenge(interval);
+        path.network.start_challenge(now, interval);
         // A client may send before the peer's address is validated; only data waits for that.
         path.network.on_received(usize::MAX / 8);
         self.activate_cid(id);
@@ -73,13 +73,13 @@ impl Connection {
         }
         let interval = self.challenge_interval();
         let path = self.add_path(now, id, tuple)?;
-        path.network.start_challenge(interval);
+        path.network.start_challenge(now, interval);
         self.activate_cid(id);
         self.issue_cids();
         Some(())
     }
 
-    fn challenge_interval(&self) -> Duration {
+    pub(crate) fn challenge_interval(&self) -> Duration {
         self.largest_pto().max(MIN_CHALLENGE_INTERVAL)
     }
 
@@ -123,19 +123,6 @@ impl Connection {
     ) {
         self.schedule
             .on_path(&mpquic_sched::PathEvent::new(index, id.0, now, kind));
-    }
-
-    /// A PATH_RESPONSE came on this path.
-    pub(crate) fn on_path_response(&mut self, now: Instant, id: PathId, token: u64) {
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        if !path.network.on_response(token) {
-            return;
-        }
-        let index = path.index;
-        self.events.push_back(Event::Path(PathEvent::Opened { id }));
-        self.tell_scheduler(now, id, index, PathEventKind::Validated);
     }
 
     /// PATH_ABANDON came.

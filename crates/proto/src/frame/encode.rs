@@ -53,7 +53,6 @@ impl Frame<'_> {
     }
 
     /// Whether a packet of such frames only is a probing packet (RFC 9000 section 9.1).
-    #[cfg_attr(not(test), expect(dead_code, reason = "for paths that migrate"))]
     #[inline]
     pub(crate) const fn is_probing(&self) -> bool {
         matches!(

@@ -77,11 +77,13 @@ impl Connection {
         let now = arrival.now;
         let mut ack_eliciting = false;
         let mut any = false;
+        let mut probing = true;
         let mut frames = FrameIter::new(payload);
         while let Some(frame) = frames.next() {
             let frame = frame?;
             any = true;
             ack_eliciting |= frame.is_ack_eliciting();
+            probing &= frame.is_probing();
             let frame_type = frames.last_type();
             self.on_frame(arrival, id, dcid, frame)
                 .map_err(|error| error.in_frame(frame_type))?;
@@ -110,6 +112,9 @@ impl Connection {
             _ => return Ok(()),
         };
         space.on_received(&received);
+        if !probing {
+            self.follow_peer(arrival, id, number);
+        }
         Ok(())
     }
 
@@ -186,16 +191,6 @@ impl Connection {
             }
         }
         Ok(())
-    }
-
-    /// RFC 9000 section 8.2.2: answered on the path where it came. One that came from another
-    /// address than the path's is not answered: the answer would go to the wrong place.
-    fn on_path_challenge(&mut self, arrival: Arrival, id: PathId, token: u64) {
-        if let Some(path) = self.paths.get_mut(id)
-            && path.network.tuple.matches(&arrival.tuple)
-        {
-            path.network.on_challenge(token);
-        }
     }
 
     fn on_max_path_id(&mut self, max: u64) -> Result<(), TransportError> {

@@ -28,6 +28,8 @@ pub(crate) struct Arrival {
     pub(crate) now: Instant,
     pub(crate) tuple: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
+    /// UDP payload bytes.
+    pub(crate) bytes: usize,
 }
 
 /// A decrypted packet, its frames still to be read.
@@ -48,7 +50,12 @@ impl Connection {
         if self.state.is_drained() {
             return;
         }
-        let arrival = Arrival { now, tuple, ecn };
+        let arrival = Arrival {
+            now,
+            tuple,
+            ecn,
+            bytes: datagram.len(),
+        };
         self.totals.received_datagrams += 1;
         self.totals.received_bytes += datagram.len() as u64;
         let mut offset = 0;
@@ -85,15 +92,19 @@ impl Connection {
             },
             _ => PathId::ZERO,
         };
-        if let Some(path) = self.paths.get_mut(id)
-            && path.network.tuple.matches(tuple)
-        {
-            path.network.on_received(bytes);
-            path.counters.received_datagrams += 1;
-            path.counters.received_bytes += bytes as u64;
-            if path.network.tuple.local != tuple.local {
-                // The system chose the local IP: now it is known.
-                path.network.tuple.local = tuple.local;
+        if let Some(path) = self.paths.get_mut(id) {
+            if path.network.tuple.matches(tuple) {
+                path.network.on_received(bytes);
+                path.counters.received_datagrams += 1;
+                path.counters.received_bytes += bytes as u64;
+                if path.network.tuple.local != tuple.local {
+                    // The system chose the local IP: now it is known.
+                    path.network.tuple.local = tuple.local;
+                }
+            } else if let Some(aside) = path.aside.as_mut() {
+                if aside.tuple.matches(tuple) {
+                    aside.on_received(bytes);
+                }
             }
         }
     }
@@ -331,6 +342,7 @@ impl Connection {
                     now,
                     tuple: buffered.network_path,
                     ecn: buffered.ecn,
+                    bytes: buffered.packet.len(),
                 };
                 let decoded = decode_next(&buffered.packet, self.endpoint_config.cid_len);
                 if let Ok(packet) = decoded {

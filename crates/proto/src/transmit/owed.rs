@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, types};
 use crate::ids::Transmit;
+use crate::path::NetworkPath;
 use crate::space::{AckScheduler, SentFrame, StreamRange};
 
 impl Connection {
@@ -33,8 +34,10 @@ impl Connection {
             let Some(path) = self.paths.get(id) else {
                 continue;
             };
-            let transmit = if path.network.challenge_due() || path.network.response_due() {
+            let transmit = if path.network.probe_due() {
                 self.transmit_path_probe(now, id, buf)
+            } else if path.aside.as_ref().is_some_and(NetworkPath::probe_due) {
+                self.transmit_probe_aside(now, id, buf)
             } else if path.probes > 0 {
                 self.transmit_loss_probe(now, id, buf)
             } else if path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)) {
@@ -103,6 +106,28 @@ impl Connection {
             PacketOrigin::Owed,
         )?;
         self.finish_transmit(id, None, buf.len() - start, None)
+    }
+
+    /// The same, over the addresses that the path does not use, or not any more (RFC 9000 sections
+    /// 8.2.2 and 9.3.3).
+    fn transmit_probe_aside(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        self.swap_aside(id);
+        let transmit = self.transmit_path_probe(now, id, buf);
+        self.swap_aside(id);
+        transmit
+    }
+
+    fn swap_aside(&mut self, id: PathId) {
+        if let Some(path) = self.paths.get_mut(id) {
+            if let Some(aside) = &mut path.aside {
+                std::mem::swap(&mut path.network, aside);
+            }
+        }
     }
 
     /// RFC 9002 section 6.2.4: data if there is any, else a PING. With other paths to carry the
