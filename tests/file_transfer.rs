@@ -39,6 +39,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
+use mpquic::rustls::RootCertStore;
 use mpquic::rustls::pki_types::CertificateDer;
 use mpquic::rustls::pki_types::pem::PemObject;
 use mpquic::{Connection, Endpoint, SendStream, TransportConfig, VarInt};
@@ -454,7 +455,7 @@ async fn a_stopping_server_says_goodbye() {
     }));
 
     let pem = std::fs::read(&cert).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
+    let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(&pem).unwrap())
         .unwrap();
