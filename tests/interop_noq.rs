@@ -365,7 +365,7 @@ impl Pair {
     }
 
     /// Has noq send to us, and does something once a quarter has arrived.
-    async fn from_noq(&self, len: usize, mid: impl FnOnce()) {
+    async fn download(&self, len: usize, mid: impl FnOnce()) {
         let (mut send, mut recv) = (self.noq.open_uni().await.unwrap(), None);
         let receive = async {
             let stream = recv.insert(self.ours.accept_uni().await.unwrap());
@@ -377,13 +377,13 @@ impl Pair {
 
     /// As much both ways at once.
     async fn exchange(&self, len: usize, mid: impl FnOnce()) {
-        tokio::join!(self.to_noq(len, mid), self.from_noq(len, || ()));
+        tokio::join!(self.to_noq(len, mid), self.download(len, || ()));
     }
 
     /// A byte there and a byte back: whatever either side said before has arrived.
     async fn round_trip(&self) {
         self.to_noq(1, || ()).await;
-        self.from_noq(1, || ()).await;
+        self.download(1, || ()).await;
     }
 
     /// Both sides are well to the end, and one hears the other close.
@@ -488,10 +488,10 @@ async fn receive(stream: &mut impl Read, len: usize, mid: impl FnOnce()) -> Vec<
     while let Some(count) = stream.some(&mut block).await {
         hash.update(&block[..count]);
         received += count;
-        if received * 4 >= len {
-            if let Some(mid) = mid.take() {
-                mid();
-            }
+        if received * 4 >= len
+            && let Some(mid) = mid.take()
+        {
+            mid();
         }
     }
     assert_eq!(received, len);

@@ -101,10 +101,10 @@ impl Connection {
                     // The system chose the local IP: now it is known.
                     path.network.tuple.local = tuple.local;
                 }
-            } else if let Some(aside) = path.aside.as_mut() {
-                if aside.tuple.matches(tuple) {
-                    aside.on_received(bytes);
-                }
+            } else if let Some(aside) = path.aside.as_mut()
+                && aside.tuple.matches(tuple)
+            {
+                aside.on_received(bytes);
             }
         }
     }

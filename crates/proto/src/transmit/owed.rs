@@ -40,9 +40,9 @@ impl Connection {
                 self.transmit_probe_aside(now, id, buf)
             } else if path.probes > 0 {
                 self.transmit_loss_probe(now, id, buf)
-            } else if path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)) {
-                self.transmit_ack(now, id, buf)
-            } else if self.foreign_ack_due(now) {
+            } else if (path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)))
+                || self.foreign_ack_due(now)
+            {
                 self.transmit_ack(now, id, buf)
             } else if path.ping && self.state.is_established() {
                 self.transmit_ping(now, id, buf)
@@ -123,10 +123,10 @@ impl Connection {
     }
 
     fn swap_aside(&mut self, id: PathId) {
-        if let Some(path) = self.paths.get_mut(id) {
-            if let Some(aside) = &mut path.aside {
-                std::mem::swap(&mut path.network, aside);
-            }
+        if let Some(path) = self.paths.get_mut(id)
+            && let Some(aside) = &mut path.aside
+        {
+            std::mem::swap(&mut path.network, aside);
         }
     }
 
