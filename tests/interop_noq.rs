@@ -354,7 +354,7 @@ impl Pair {
     /// Sends to noq, and does something once a quarter has arrived. The receiver does not read on
     /// until it is done, and a quarter is more than what flow control lets be under way, so that this
     /// is in the middle of the transfer.
-    async fn to_noq(&self, len: usize, mid: impl FnOnce()) {
+    async fn upload(&self, len: usize, mid: impl FnOnce()) {
         let (mut send, mut recv) = (self.ours.open_uni().await.unwrap(), None);
         let receive = async {
             let stream = recv.insert(self.noq.accept_uni().await.unwrap());
@@ -377,12 +377,12 @@ impl Pair {
 
     /// As much both ways at once.
     async fn exchange(&self, len: usize, mid: impl FnOnce()) {
-        tokio::join!(self.to_noq(len, mid), self.download(len, || ()));
+        tokio::join!(self.upload(len, mid), self.download(len, || ()));
     }
 
     /// A byte there and a byte back: whatever either side said before has arrived.
     async fn round_trip(&self) {
-        self.to_noq(1, || ()).await;
+        self.upload(1, || ()).await;
         self.download(1, || ()).await;
     }
 
@@ -625,7 +625,7 @@ async fn backup_paths_are_left_alone(client: Client) {
     };
     pair.our_event(|event| *event == told).await;
     let before = pair.sent(&ids);
-    pair.to_noq(8 * MIB, || ()).await;
+    pair.upload(8 * MIB, || ()).await;
     let after = pair.sent(&ids);
     assert!(after[0] > before[0] && after[1] > before[1]);
 
@@ -680,7 +680,7 @@ impl Pair {
         loop {
             in_trouble(&mut self.our_events);
             let before = self.sent(&ids);
-            self.to_noq(8 * MIB, || ()).await;
+            self.upload(8 * MIB, || ()).await;
             let after = self.sent(&ids);
             if in_trouble(&mut self.our_events) {
                 continue;
