@@ -271,7 +271,7 @@ impl Connection {
             Ok(opened) => opened.payload_len,
             Err(crate::crypto::OpenError::Decrypt) => {
                 self.totals.undecryptable_packets += 1;
-                return self.check_reset_of_path(now, bytes);
+                return self.check_reset(now, bytes);
             }
             Err(crate::crypto::OpenError::Transport(error)) => return self.fail(now, error),
         };
@@ -350,10 +350,6 @@ impl Connection {
                 }
             }
         }
-    }
-
-    fn check_reset_of_path(&mut self, now: Instant, bytes: &[u8]) {
-        self.check_reset(now, bytes);
     }
 
     /// RFC 9000 section 10.3.1.
