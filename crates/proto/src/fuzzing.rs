@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets into the private decoders; not part of the API.
+//! Doors for the fuzz targets into what is private; not part of the API.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
