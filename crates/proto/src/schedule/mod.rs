@@ -139,7 +139,7 @@ impl Schedule {
             return None;
         }
         // Liveness is the transport's promise: the wait has lasted a PTO with nothing in flight.
-        let views = Self::visible(&self.views);
+        let views = Self::visible(&self.views, self.used);
         let cx = Context::new(now, views, &self.queue, self.next_number);
         let best = cx.sendable().min_by_key(|view| view.smoothed_rtt)?;
         self.overridden += 1;
