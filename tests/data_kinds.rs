@@ -6,7 +6,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use mpquic_proto::{PathId, PathStats, Side, StreamId, TransportConfig};
+use mpquic_proto::{PathErrorCode, PathId, PathStats, Side, StreamId, TransportConfig};
 use mpquic_sched::{Context, Data, Decision, PathEventKind, PathSet};
 use mpquic_sim::{
     Action, Job, LinkConfig, Network, QueueLimit, Report, TransferClient, TransferServer,
@@ -347,6 +347,63 @@ fn copies_put_the_same_ranges_on_both_paths() {
     assert!(copies.len() > originals.len() / 10 && copies.len() < originals.len());
     let counted = large.paths[1].copied_packets;
     assert_eq!(counted, copies.len() as u64);
+}
+
+/// A slot's next path has carried nothing: what went on the one before can be copied to it.
+#[test]
+fn a_new_path_in_an_old_slot_carries_what_the_old_one_did() {
+    let (mut transport, recorder) = (TransportConfig::default(), Recorder::default());
+    recorder.attach(&mut transport, Side::Server);
+    Script::attach(&mut transport, || {
+        |cx: &Context<'_>, _: &Told| {
+            if nothing_to_see(cx) {
+                return prefer(cx, 0);
+            }
+            // All on path 0 with copies in the other slot; what is in flight then goes there again.
+            match (cx.queue.unsent > 0, has_room(cx, 1)) {
+                (true, _) if has_room(cx, 0) => Decision::Send {
+                    path: slot(0),
+                    data: Data::Next,
+                    copies: PathSet::only(slot(1)),
+                },
+                (false, true) => send(1, Data::Unacked),
+                _ => Decision::Wait { until: None },
+            }
+        }
+    });
+    let mut network = Network::builder(1)
+        .symmetric_path(LinkConfig::new(20_000_000, ms(200)))
+        .symmetric_path(LinkConfig::new(20_000_000, ms(10)))
+        .symmetric_path(LinkConfig::new(20_000_000, ms(10)))
+        .server_transport(transport)
+        .server(TransferServer::new())
+        .client(Later::new(ms(2000), TransferClient::download(SMALL)))
+        .build()
+        .unwrap();
+    open_slow_path(&mut network, ms(1000));
+    // Copies on path 1 are lost, and it ends at once on the server, which has path 2 take its slot.
+    let dark = Action::SetLinkUp {
+        path: 1,
+        from: Some(Side::Server),
+        up: false,
+    };
+    let close = Action::ClosePath {
+        side: Side::Server,
+        id: PathId(1),
+        code: PathErrorCode::PATH_UNSTABLE_OR_POOR,
+    };
+    let (client, server) = (2, 0);
+    network.at(ms(2000), dark);
+    network.at(ms(2015), close);
+    network.at(ms(2020), Action::OpenPath { client, server });
+    network.run_to_completion(LIMIT).unwrap();
+    let mut bytes = [(); 3].map(|()| Bytes::default());
+    for record in recorder.take() {
+        for piece in &record.data {
+            bytes[record.path.0 as usize].add(piece.start, piece.end);
+        }
+    }
+    assert_eq!(bytes.map(|bytes| bytes.below(u64::MAX)), [SMALL; 3]);
 }
 
 /// A path falls silent with data in flight: the scheduler learns of it, and that data goes on the

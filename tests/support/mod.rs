@@ -1,6 +1,8 @@
 //! What the whole-stack tests share: seeds in parallel, a record of what was sent, scripted schedulers.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
+pub(crate) mod real;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,6 @@
 //! Connection IDs that this endpoint issued, per path ID; does not choose them or route by them.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quinn_proto::ConnectionId;
@@ -20,6 +21,8 @@ pub(crate) struct LocalCids {
     paths: BTreeMap<PathId, Path>,
     /// Every ID of every path, sorted by ID: what each received packet is looked up in.
     by_id: Vec<(ConnectionId, PathId)>,
+    /// Where in `by_id` the last look-up ended; only a hint.
+    recent: Cell<usize>,
     /// Frames to send, for the first time or again.
     to_send: BTreeSet<(PathId, u64)>,
 }
@@ -63,6 +66,7 @@ impl LocalCids {
         Self {
             paths: BTreeMap::from([(PathId::ZERO, path)]),
             by_id: vec![(initial, PathId::ZERO)],
+            recent: Cell::new(0),
             to_send: BTreeSet::new(),
         }
     }
@@ -102,10 +106,17 @@ impl LocalCids {
 
     /// The path ID to which a packet with this destination belongs.
     pub(crate) fn path_of(&self, id: &ConnectionId) -> Option<PathId> {
+        // Packets come in runs of the same ID, or alternate between few.
+        if let Some((recent, path)) = self.by_id.get(self.recent.get())
+            && recent == id
+        {
+            return Some(*path);
+        }
         let at = self
             .by_id
             .binary_search_by(|(other, _)| other.cmp(id))
             .ok()?;
+        self.recent.set(at);
         Some(self.by_id[at].1)
     }
 

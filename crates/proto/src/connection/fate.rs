@@ -11,7 +11,7 @@ use super::Connection;
 use crate::frame::AckFrame;
 use crate::handshake::Level;
 use crate::path::{Path, PathState};
-use crate::recovery::{EcnTotals, LossOutcome};
+use crate::recovery::LossOutcome;
 use crate::space::{SentFrame, SentPacket};
 use crate::{Event, PathEvent, PathId, TransportError};
 
@@ -169,15 +169,10 @@ impl Connection {
             return Ok(());
         };
         let in_flight_before = path.space.bytes_in_flight();
-        let ecn = ack.ecn.map(|counts| EcnTotals {
-            ect0: counts.ect0,
-            ect1: counts.ect1,
-            ce: counts.ce,
-        });
         let outcome = path.space.on_ack(
             ack.largest,
             ack.blocks.iter(),
-            ecn,
+            ack.ecn,
             delay,
             now,
             &mut path.rtt,
@@ -219,6 +214,7 @@ impl Connection {
         }
         if recovered {
             self.sync_suspects();
+            self.offer_stranded();
             self.events
                 .push_back(Event::Path(PathEvent::Recovered { id }));
             self.tell_scheduler(now, id, index, PathEventKind::Recovered);
@@ -508,8 +504,22 @@ impl Connection {
         self.tell_scheduler(now, id, index, PathEventKind::Suspect);
     }
 
+    /// A path can be used that could not before: what the others have in flight and cannot be
+    /// counted on to deliver had nowhere to go until now.
+    pub(crate) fn offer_stranded(&mut self) {
+        let stranded: smallvec::SmallVec<[PathId; 4]> = self
+            .paths
+            .iter()
+            .filter(|path| path.suspect.is_suspect() && self.has_other_usable(path.index))
+            .map(|path| path.id)
+            .collect();
+        for id in stranded {
+            self.offer_in_flight(id);
+        }
+    }
+
     /// Queues the frames of the packets in flight on a path again, without giving the packets up.
-    fn offer_in_flight(&mut self, id: PathId) {
+    pub(crate) fn offer_in_flight(&mut self, id: PathId) {
         let mut frames: smallvec::SmallVec<[SentFrame; 8]> = smallvec::SmallVec::new();
         let Some(path) = self.paths.get(id) else {
             return;

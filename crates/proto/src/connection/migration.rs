@@ -119,6 +119,7 @@ impl Connection {
         if !path.opened {
             path.opened = true;
             let index = path.index;
+            self.offer_stranded();
             self.events.push_back(Event::Path(PathEvent::Opened { id }));
             self.tell_scheduler(now, id, index, PathEventKind::Validated);
             return;
@@ -150,12 +151,12 @@ impl Connection {
             return;
         };
         let given_up = path.network.on_challenge_timeout(now) == ChallengeTimeout::GiveUp;
-        if let Some(aside) = &mut path.aside {
-            if aside.on_challenge_timeout(now) == ChallengeTimeout::GiveUp {
-                aside.stop_challenge();
-                if !given_up {
-                    path.aside = None;
-                }
+        if let Some(aside) = &mut path.aside
+            && aside.on_challenge_timeout(now) == ChallengeTimeout::GiveUp
+        {
+            aside.stop_challenge();
+            if !given_up {
+                path.aside = None;
             }
         }
         if !given_up {

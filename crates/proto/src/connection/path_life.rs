@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched::{PathEventKind, PathIndex, PathStatus, PathView};
+use mpquic_sched::{PathEventKind, PathIndex, PathStatus};
 use quinn_proto::Side;
 
 use super::{CloseFrame, Connection, Event};
@@ -177,10 +177,12 @@ impl Connection {
         let space = match self.paths.take(id) {
             Some(mut path) => {
                 self.rehome(now, &mut path);
-                self.streams.forget_path(path.index);
                 self.controller.remove_path(path.index);
-                self.schedule.views[path.index.get()] = PathView::closed(path.index);
-                self.schedule.copies.retain(|copy| copy.path != path.index);
+                self.schedule.forget_path(path.index);
+                self.streams.forget_path(path.index);
+                for other in self.paths.iter_mut() {
+                    other.space.sent.forget_path(path.index);
+                }
                 self.tell_scheduler(now, id, path.index, PathEventKind::Abandoned);
                 path.space
             }

@@ -171,6 +171,9 @@ impl Connection {
         let elsewhere = self.has_other_usable(index);
         if newly_suspect {
             self.on_suspect(now, id);
+        } else if elsewhere {
+            // A scheduler may have gone on to send here: that must not be stuck either.
+            self.offer_in_flight(id);
         }
         if let Some(path) = self.paths.get_mut(id) {
             // With the data on other paths, one small probe shows whether this one lives.

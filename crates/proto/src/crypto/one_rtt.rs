@@ -132,6 +132,11 @@ impl OneRttKeys {
         self.phase
     }
 
+    /// Whether keys of before an update are kept still.
+    pub(crate) const fn keeps_previous(&self) -> bool {
+        self.previous.is_some()
+    }
+
     /// Key updates so far, whoever initiated them.
     pub(crate) const fn updates(&self) -> u64 {
         self.updates

@@ -4,6 +4,7 @@
 use mpquic_sched::{MAX_PATHS, PathIndex};
 
 use super::{Path, RetiredPath, StatusState};
+use crate::number_set::NumberSet;
 use crate::{PathId, limits};
 
 /// What a path ID in a frame or packet means. Every handler answers all four.
@@ -21,12 +22,13 @@ pub(crate) enum PathState<'a> {
 /// The paths.
 pub(crate) struct Paths {
     slots: Vec<Option<Path>>,
+    /// One past the highest slot in use: nobody walks over the empty ones beyond.
+    used: usize,
     retired: Vec<RetiredPath>,
     /// What the peer wants of path IDs that are not in use yet (RFC 10069: all path IDs below the
     /// limit can be spoken of). At most as many as there are slots.
     early_status: Vec<(PathId, StatusState)>,
-    /// Abandoned path IDs: ascending, disjoint, non-adjacent ranges, bounds included.
-    abandoned: Vec<(u32, u32)>,
+    abandoned: NumberSet,
     abandoned_count: u32,
     largest_used: PathId,
     open: usize,
@@ -36,9 +38,10 @@ impl Paths {
     pub(crate) fn new() -> Self {
         Self {
             slots: (0..MAX_PATHS).map(|_| None).collect(),
+            used: 0,
             retired: Vec::new(),
             early_status: Vec::new(),
-            abandoned: Vec::new(),
+            abandoned: NumberSet::default(),
             abandoned_count: 0,
             largest_used: PathId::ZERO,
             open: 0,
@@ -61,6 +64,7 @@ impl Paths {
         }
         self.largest_used = self.largest_used.max(path.id);
         self.open += 1;
+        self.used = self.used.max(path.index.get() + 1);
         let slot = &mut self.slots[path.index.get()];
         debug_assert!(slot.is_none());
         slot.insert(path)
@@ -85,6 +89,11 @@ impl Paths {
         self.open
     }
 
+    /// One past the highest slot in use.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
     pub(crate) fn largest_used(&self) -> PathId {
         self.largest_used
     }
@@ -95,30 +104,13 @@ impl Paths {
     }
 
     pub(crate) fn is_abandoned(&self, id: PathId) -> bool {
-        let at = self.abandoned.partition_point(|range| range.1 < id.0);
-        self.abandoned.get(at).is_some_and(|range| range.0 <= id.0)
+        self.abandoned.contains(id.0.into())
     }
 
     fn mark_abandoned(&mut self, id: PathId) {
-        if self.is_abandoned(id) {
-            return;
-        }
-        self.abandoned_count += 1;
-        self.early_status.retain(|(other, _)| *other != id);
-        let at = self.abandoned.partition_point(|range| range.1 < id.0);
-        let joins_left = at > 0 && self.abandoned[at - 1].1 + 1 == id.0;
-        let joins_right = self
-            .abandoned
-            .get(at)
-            .is_some_and(|range| range.0 == id.0 + 1);
-        match (joins_left, joins_right) {
-            (true, true) => {
-                self.abandoned[at - 1].1 = self.abandoned[at].1;
-                self.abandoned.remove(at);
-            }
-            (true, false) => self.abandoned[at - 1].1 = id.0,
-            (false, true) => self.abandoned[at].0 = id.0,
-            (false, false) => self.abandoned.insert(at, (id.0, id.0)),
+        if self.abandoned.insert(id.0.into()) {
+            self.abandoned_count += 1;
+            self.early_status.retain(|(other, _)| *other != id);
         }
     }
 
@@ -135,18 +127,18 @@ impl Paths {
             let retired = self.retired.iter_mut().find(|path| path.id == id);
             return PathState::Abandoned(retired);
         }
-        match self.slots.iter_mut().flatten().find(|path| path.id == id) {
+        match self.iter_mut().find(|path| path.id == id) {
             Some(path) => PathState::Open(path),
             None => PathState::NeverOpened(id),
         }
     }
 
     pub(crate) fn get(&self, id: PathId) -> Option<&Path> {
-        self.slots.iter().flatten().find(|path| path.id == id)
+        self.iter().find(|path| path.id == id)
     }
 
     pub(crate) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
-        self.slots.iter_mut().flatten().find(|path| path.id == id)
+        self.iter_mut().find(|path| path.id == id)
     }
 
     pub(crate) fn at(&self, index: PathIndex) -> Option<&Path> {
@@ -158,11 +150,11 @@ impl Paths {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
-        self.slots.iter().flatten()
+        self.slots[..self.used].iter().flatten()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
-        self.slots.iter_mut().flatten()
+        self.slots[..self.used].iter_mut().flatten()
     }
 
     /// Takes an open path out of its slot; its ID counts as abandoned from here on.
@@ -173,6 +165,8 @@ impl Paths {
             .find(|slot| slot.as_ref().is_some_and(|path| path.id == id))?;
         let path = slot.take();
         self.open -= 1;
+        let last = self.slots.iter().rposition(Option::is_some);
+        self.used = last.map_or(0, |last| last + 1);
         self.mark_abandoned(id);
         path
     }
@@ -224,9 +218,6 @@ mod tests {
                 prop_assert_eq!(paths.is_abandoned(PathId(id)), model.contains(&id));
             }
             prop_assert_eq!(paths.abandoned_count() as usize, model.len());
-            for pair in paths.abandoned.windows(2) {
-                prop_assert!(pair[0].1 + 1 < pair[1].0);
-            }
         }
     }
 

@@ -5,7 +5,7 @@ mod dispatch;
 #[cfg(test)]
 mod violations;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
@@ -101,10 +101,10 @@ impl Connection {
                     // The system chose the local IP: now it is known.
                     path.network.tuple.local = tuple.local;
                 }
-            } else if let Some(aside) = path.aside.as_mut() {
-                if aside.tuple.matches(tuple) {
-                    aside.on_received(bytes);
-                }
+            } else if let Some(aside) = path.aside.as_mut()
+                && aside.tuple.matches(tuple)
+            {
+                aside.on_received(bytes);
             }
         }
     }
@@ -248,14 +248,13 @@ impl Connection {
             return self.keep_undecryptable(arrival, Level::OneRtt, bytes);
         }
         let nonce_path = self.nonce_path(id);
-        let pto = self.largest_pto();
         let expected = match self.paths.state(id.0.into(), u32::MAX) {
             PathState::Open(path) => expected(&path.space),
             PathState::Abandoned(Some(retired)) => expected(&retired.space),
             PathState::NeverOpened(_) => 0,
             PathState::Abandoned(None) | PathState::BeyondLimit => return,
         };
-        let Some(keys) = &mut self.handshake.one_rtt else {
+        let Some(keys) = &self.handshake.one_rtt else {
             return;
         };
         let Some((first, truncated, pn_len)) =
@@ -265,13 +264,23 @@ impl Connection {
         };
         let number = expand_pn(truncated, pn_len, expected);
         let phase = key_phase(first);
+        // Only around a key update does it matter how long old keys are kept.
+        let updating = keys.keeps_previous() || phase != keys.phase();
+        let pto = if updating {
+            self.largest_pto()
+        } else {
+            Duration::ZERO
+        };
+        let Some(keys) = &mut self.handshake.one_rtt else {
+            return;
+        };
         let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
         let opened = keys.open(nonce_path, number, phase, header, payload, now, pto);
         let len = match opened {
             Ok(opened) => opened.payload_len,
             Err(crate::crypto::OpenError::Decrypt) => {
                 self.totals.undecryptable_packets += 1;
-                return self.check_reset_of_path(now, bytes);
+                return self.check_reset(now, bytes);
             }
             Err(crate::crypto::OpenError::Transport(error)) => return self.fail(now, error),
         };
@@ -350,10 +359,6 @@ impl Connection {
                 }
             }
         }
-    }
-
-    fn check_reset_of_path(&mut self, now: Instant, bytes: &[u8]) {
-        self.check_reset(now, bytes);
     }
 
     /// RFC 9000 section 10.3.1.

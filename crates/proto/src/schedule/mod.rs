@@ -44,6 +44,8 @@ pub(crate) struct Copy {
 pub(crate) struct Schedule {
     scheduler: Box<dyn Scheduler>,
     pub(crate) views: Vec<PathView>,
+    /// One past the highest slot in use.
+    pub(crate) used: usize,
     pub(crate) queue: QueueView,
     pub(crate) cursors: ReinjectCursors,
     pub(crate) copies: VecDeque<Copy>,
@@ -67,6 +69,7 @@ impl Schedule {
                 .filter_map(PathIndex::new)
                 .map(PathView::closed)
                 .collect(),
+            used: 0,
             queue: QueueView::default(),
             cursors: ReinjectCursors::default(),
             copies: VecDeque::new(),
@@ -81,12 +84,8 @@ impl Schedule {
     }
 
     /// Slots up to the highest one in use; schedulers need not look at the rest.
-    fn visible(views: &[PathView]) -> &[PathView] {
-        let len = views
-            .iter()
-            .rposition(|view| view.open)
-            .map_or(0, |last| last + 1);
-        &views[..len]
+    fn visible(views: &[PathView], used: usize) -> &[PathView] {
+        &views[..used.min(views.len())]
     }
 
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
@@ -96,7 +95,7 @@ impl Schedule {
         {
             return Some(planned);
         }
-        let views = Self::visible(&self.views);
+        let views = Self::visible(&self.views, self.used);
         if !views.iter().any(|view| view.can_send) {
             return None;
         }
@@ -108,7 +107,6 @@ impl Schedule {
             Decision::Send { path, data, copies } => {
                 if cx.path(path).is_some_and(|view| view.can_send) {
                     self.wait_until = None;
-                    self.idle_wait_since = None;
                     return Some(Planned {
                         path,
                         data,
@@ -125,6 +123,12 @@ impl Schedule {
             }
             Decision::Wait { until } => self.wait_until = until.filter(|until| *until > now),
         }
+        self.wait(now, nothing_in_flight)
+    }
+
+    /// The scheduler waits, or asked for data of which there is none: to be asked again at the next
+    /// event. What is sent in place of that, if it has gone on for too long.
+    pub(crate) fn wait(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         self.waits += 1;
         if !nothing_in_flight {
             self.idle_wait_since = None;
@@ -135,21 +139,37 @@ impl Schedule {
             return None;
         }
         // Liveness is the transport's promise: the wait has lasted a PTO with nothing in flight.
+        let views = Self::visible(&self.views, self.used);
+        let cx = Context::new(now, views, &self.queue, self.next_number);
         let best = cx.sendable().min_by_key(|view| view.smoothed_rtt)?;
         self.overridden += 1;
-        self.idle_wait_since = None;
         self.wait_until = None;
         Some(Planned {
             path: best.index,
             data: Data::Next,
             copies: PathSet::EMPTY,
-            number,
+            number: self.next_number - 1,
         })
+    }
+
+    /// A decision was carried out.
+    pub(crate) fn on_progress(&mut self) {
+        self.idle_wait_since = None;
     }
 
     /// Keeps a decision for the next batch.
     pub(crate) fn put_back(&mut self, planned: Planned) {
         self.planned = Some(planned);
+    }
+
+    /// A path ended; its slot will mean another one.
+    pub(crate) fn forget_path(&mut self, path: PathIndex) {
+        self.views[path.get()] = PathView::closed(path);
+        self.copies
+            .retain(|copy| copy.path != path && copy.source != path);
+        for range in self.copies.iter_mut().flat_map(|copy| &mut copy.ranges) {
+            range.carried.remove(path);
+        }
     }
 
     pub(crate) fn push_copy(&mut self, copy: Copy) {
@@ -178,7 +198,7 @@ impl Schedule {
         if self.scheduler.next_wakeup().is_some_and(|at| at <= now) {
             let cx = Context::new(
                 now,
-                Self::visible(&self.views),
+                Self::visible(&self.views, self.used),
                 &self.queue,
                 self.next_number,
             );
@@ -227,6 +247,7 @@ mod tests {
     #[test]
     fn an_endless_wait_is_overridden_after_one_pto() {
         let mut schedule = Schedule::new(Box::new(Never));
+        schedule.used = 2;
         schedule.views[1].open = true;
         schedule.views[1].can_send = true;
         schedule.queue.unsent = 1;
@@ -242,9 +263,42 @@ mod tests {
         assert_eq!(schedule.overridden, 1);
     }
 
+    /// Asks for data that there is not.
+    struct Fruitless;
+
+    impl Scheduler for Fruitless {
+        fn decide(&mut self, cx: &Context<'_>) -> Decision {
+            Decision::Send {
+                path: cx.paths[1].index,
+                data: Data::Ahead(1 << 40),
+                copies: PathSet::EMPTY,
+            }
+        }
+    }
+
+    #[test]
+    fn asking_for_nothing_is_waiting() {
+        let mut schedule = Schedule::new(Box::new(Fruitless));
+        schedule.views[1].open = true;
+        schedule.views[1].can_send = true;
+        let start = Instant::now();
+        let pto = Duration::from_millis(100);
+        assert!(schedule.next(start, true).is_some());
+        assert_eq!(schedule.wait(start, true), None);
+        assert_eq!(schedule.timer(pto), Some(start + pto));
+        schedule.on_timeout(start + pto, pto);
+        assert!(schedule.next(start + pto, true).is_some());
+        let planned = schedule.wait(start + pto, true).unwrap();
+        assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
+        schedule.on_progress();
+        assert_eq!(schedule.timer(pto), None);
+        assert_eq!((schedule.waits, schedule.overridden), (2, 1));
+    }
+
     #[test]
     fn waiting_with_data_in_flight_is_not_overridden() {
         let mut schedule = Schedule::new(Box::new(Never));
+        schedule.used = 1;
         schedule.views[0].open = true;
         schedule.views[0].can_send = true;
         let start = Instant::now();

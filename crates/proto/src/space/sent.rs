@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::SentFrames;
+use mpquic_sched::PathIndex;
+
+use super::{SentFrame, SentFrames};
 use crate::recovery::DeliverySnapshot;
 
 /// Packets not in flight (ACKs only) whose send time is remembered. A peer that never acknowledges
@@ -152,6 +154,17 @@ impl SentPackets {
     pub(crate) fn get_mut(&mut self, pn: u64) -> Option<&mut SentPacket> {
         let index = self.in_flight.find(pn)?;
         self.in_flight.0[index].packet.as_mut()
+    }
+
+    /// A path ended; its slot will mean another one, which has carried nothing.
+    pub(crate) fn forget_path(&mut self, path: PathIndex) {
+        for packet in self.in_flight.0.iter_mut().flat_map(|e| &mut e.packet) {
+            for frame in &mut packet.frames {
+                if let SentFrame::Stream(range) = frame {
+                    range.carried.remove(path);
+                }
+            }
+        }
     }
 
     /// The outstanding packets in flight, ascending.

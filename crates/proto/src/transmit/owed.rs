@@ -24,9 +24,19 @@ impl Connection {
         buf: &mut Vec<u8>,
         all: bool,
     ) -> Option<Transmit> {
-        let ids: SmallVec<[PathId; 16]> = self
+        let foreign = self.foreign_ack_due(now);
+        let established = self.state.is_established();
+        let ids: SmallVec<[PathId; 4]> = self
             .paths
             .iter()
+            .filter(|path| {
+                foreign
+                    || path.network.probe_due()
+                    || path.aside.as_ref().is_some_and(NetworkPath::probe_due)
+                    || path.probes > 0
+                    || path.space.acks.due(now)
+                    || (established && (path.ping || (all && path.mtu.poll(now).is_some())))
+            })
             .filter(|path| self.remote_cids.active(path.id).is_some())
             .map(|path| path.id)
             .collect();
@@ -40,9 +50,9 @@ impl Connection {
                 self.transmit_probe_aside(now, id, buf)
             } else if path.probes > 0 {
                 self.transmit_loss_probe(now, id, buf)
-            } else if path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)) {
-                self.transmit_ack(now, id, buf)
-            } else if self.foreign_ack_due(now) {
+            } else if foreign
+                || (path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)))
+            {
                 self.transmit_ack(now, id, buf)
             } else if path.ping && self.state.is_established() {
                 self.transmit_ping(now, id, buf)
@@ -123,10 +133,10 @@ impl Connection {
     }
 
     fn swap_aside(&mut self, id: PathId) {
-        if let Some(path) = self.paths.get_mut(id) {
-            if let Some(aside) = &mut path.aside {
-                std::mem::swap(&mut path.network, aside);
-            }
+        if let Some(path) = self.paths.get_mut(id)
+            && let Some(aside) = &mut path.aside
+        {
+            std::mem::swap(&mut path.network, aside);
         }
     }
 

@@ -37,6 +37,7 @@ impl Connection {
 
     fn refresh_views(&mut self, now: Instant) {
         let max_ack_delay = self.peer_max_ack_delay();
+        self.schedule.used = self.paths.used();
         for path in self.paths.iter_mut() {
             let usable = path.network.is_validated() && self.remote_cids.active(path.id).is_some();
             let facts = PathFacts {
@@ -60,10 +61,11 @@ impl Connection {
         }
     }
 
+    /// Whether nothing is in flight whose acknowledgement can be counted on.
     fn nothing_in_flight(&self) -> bool {
         self.paths
             .iter()
-            .all(|path| path.space.ack_eliciting_in_flight() == 0)
+            .all(|path| path.space.ack_eliciting_in_flight() == 0 || path.suspect.is_suspect())
     }
 
     /// Nothing waits to be sent: what the paths with room in their windows deliver says less than
@@ -104,6 +106,7 @@ impl Connection {
             1
         };
         let mut batches = std::mem::take(&mut self.batches);
+        let mut progress = false;
         loop {
             if !waiting && planned.data != Data::Unacked {
                 break;
@@ -120,9 +123,16 @@ impl Connection {
             }
             let ecn = batch.ecn;
             let Some(size) = self.build_scheduled(now, id, planned, ecn, &mut batch.data) else {
-                break;
+                // There was nothing of that kind: it counts as a wait, and may be overridden as one.
+                match self.schedule.wait(now, nothing_in_flight && !progress) {
+                    Some(instead) => planned = instead,
+                    None => break,
+                }
+                continue;
             };
             batch.push(size);
+            self.schedule.on_progress();
+            progress = true;
             self.refresh_view(now, planned.path);
             if !self.has_scheduled_data() {
                 break;

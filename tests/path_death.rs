@@ -1,0 +1,161 @@
+//! Paths that die and come back in mid-transfer: nothing is lost, delivery hardly stalls, and a path
+//! that returns is used again.
+
+mod support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mpquic_proto::{PathId, Side, TransportConfig};
+use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer, content};
+use support::real::{Setup, run};
+use support::{MEGABYTE, for_seeds, ms};
+
+const WIFI: PathId = PathId(0);
+const LTE: PathId = PathId(1);
+const DARK_FOR: Duration = ms(3000);
+/// One PTO of the surviving path at its fullest, as the promise says.
+const LONGEST_STALL: Duration = ms(600);
+const BACK_WITHIN: Duration = ms(1000);
+
+/// The example `download`'s paths.
+fn wifi() -> LinkConfig {
+    LinkConfig::new(50_000_000, ms(10))
+}
+
+fn lte() -> LinkConfig {
+    LinkConfig::new(20_000_000, ms(35))
+}
+
+const fn set_link(path: usize, up: bool) -> Action {
+    Action::SetLinkUp {
+        path,
+        from: None,
+        up,
+    }
+}
+
+/// A number from 0 to `bound`, the bound left out.
+fn draw(seed: u64, bound: u64) -> u64 {
+    let mut bytes = [0; 8];
+    content::fill(seed, 0, &mut bytes);
+    u64::from_le_bytes(bytes) % bound
+}
+
+fn download(seed: u64, bytes: u64) -> Network {
+    Network::builder(seed)
+        .symmetric_path(wifi())
+        .symmetric_path(lte())
+        .client(TransferClient::download(bytes))
+        .server(TransferServer::new())
+        .open_all_paths()
+        .build()
+        .unwrap()
+}
+
+/// When both go dark there is nowhere to go for what is in flight; the first path that returns must
+/// carry it all, the other's part, too.
+#[test]
+fn the_first_path_to_return_carries_what_both_had_in_flight() {
+    for first in [0, 1] {
+        let mut network = download(1, 20_000_000);
+        network.at(ms(1000), set_link(0, false));
+        network.at(ms(1000), set_link(1, false));
+        network.at(ms(2000), set_link(first, true));
+        let report = network.run_to_completion(Duration::from_secs(20)).unwrap();
+        // A second in the dark, and at most as long again until a probe comes through.
+        assert!(report.longest_stall[0] < ms(2500), "{report:?}");
+    }
+}
+
+/// The only path goes dark with data in flight; a path that is opened then carries it.
+#[test]
+fn a_new_path_carries_what_the_only_one_had_in_flight() {
+    let mut network = Network::builder(1)
+        .symmetric_path(wifi())
+        .symmetric_path(lte())
+        .client(TransferClient::download(20_000_000))
+        .server(TransferServer::new())
+        .build()
+        .unwrap();
+    let (client, server) = (1, 0);
+    network.at(ms(1000), set_link(0, false));
+    network.at(ms(1500), Action::OpenPath { client, server });
+    network.run_to_completion(Duration::from_secs(20)).unwrap();
+}
+
+#[test]
+fn a_download_survives_the_death_of_its_fast_path() {
+    let results = for_seeds(0..200, |seed| {
+        let dies = ms(500) + Duration::from_micros(draw(seed, 2_500_000));
+        let returns = dies + DARK_FOR;
+        // At full rate of all that is up, the transfer ends a second and a half after the return.
+        let fast = (dies + ms(1500)).as_micros() as u64 * 50 / 8;
+        let slow = (returns + ms(1500)).as_micros() as u64 * 20 / 8;
+        let bytes = fast + slow;
+        let mut network = download(seed, bytes);
+        network.at(dies, set_link(0, false));
+        network.at(returns, set_link(0, true));
+        let back = Rc::new(Cell::new(None));
+        let seen = Rc::clone(&back);
+        let mut before = 0;
+        network.on_step(move |view| {
+            if seen.get().is_none() {
+                let stats = view.client.and_then(|client| client.path_stats(WIFI).ok());
+                let received = stats.map_or(0, |stats| stats.received_stream_bytes);
+                if view.now >= returns && received > before {
+                    seen.set(Some(view.now - returns));
+                }
+                before = received;
+            }
+            Ok(())
+        });
+        let report = network.run_to_completion(Duration::from_secs(60)).unwrap();
+        assert_eq!(report.delivered[0], bytes);
+        let back = back.get().expect("wifi carries data again");
+        let (stall, from) = network.stalls(Side::Client).longest(network.now());
+        assert!(
+            stall <= LONGEST_STALL && back <= BACK_WITHIN,
+            "dead at {dies:?}: stall of {stall:?} from {from:?} on, back after {back:?}"
+        );
+        (stall, back)
+    });
+    let stall = results.iter().map(|result| result.0).max().unwrap();
+    let back = results.iter().map(|result| result.1).max().unwrap();
+    println!(
+        "worst of {}: stall {stall:?}, back after {back:?}",
+        results.len()
+    );
+}
+
+/// The same on real sockets. Nothing in it depends on how long something takes: wifi is dark while
+/// lte carries what it would in three seconds, and the download goes on until wifi is back.
+#[test]
+fn a_download_on_real_sockets_survives_the_death_of_its_fast_path() {
+    run(async {
+        let setup = Setup::new(&[wifi(), lte()], TransportConfig::default()).await;
+        let mut download = setup.download(u64::MAX).await;
+        download.until(8 * MEGABYTE).await;
+        download.longest_stall = Duration::ZERO;
+        let died = Instant::now();
+        setup.relays[0].set_up(false);
+        let in_the_dark = setup.received(LTE) + 20 * MEGABYTE / 8 * 3;
+        while setup.received(LTE) < in_the_dark {
+            assert!(download.more().await);
+        }
+        let (before, lit) = (setup.received(WIFI), Instant::now());
+        setup.relays[0].set_up(true);
+        while setup.received(WIFI) == before {
+            assert!(download.more().await);
+        }
+        let back = lit.elapsed();
+        download.enough().await;
+        println!(
+            "real sockets: dark for {:?}, stall {:?}, back after {back:?}",
+            lit - died,
+            download.longest_stall,
+        );
+        setup.close().await;
+    });
+}
