@@ -29,8 +29,12 @@ mod session;
 mod stop;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use report::Report;
+
+/// How long the last packet may take to leave.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// The exit code of a program that was interrupted: 128 and the number of SIGINT, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -53,6 +57,8 @@ async fn main() -> ExitCode {
         // What was begun is dropped, and the temporary file with it.
         _ = stop::requested() => {
             eprintln!("error: stopped");
+            // The connection closes by itself, but its last packet must leave before we do.
+            tokio::time::sleep(FAREWELL).await;
             return ExitCode::from(INTERRUPTED);
         }
     };

@@ -49,12 +49,63 @@ fn loopback(last: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, 0, last).into()
 }
 
+/// What is between client and server.
+#[derive(Clone, Copy)]
+enum Between<'a> {
+    Nothing,
+    /// A relay on each route.
+    Links(&'a LinkConfig),
+    /// A NAT on the second route.
+    Nat,
+}
+
+/// A NAT for one client: forwards to and fro, and can forget what it knew.
+struct Nat {
+    address: SocketAddr,
+    forget: tokio::sync::mpsc::UnboundedSender<IpAddr>,
+}
+
+impl Nat {
+    fn new(target: SocketAddr) -> Self {
+        let bind = |host: IpAddr| {
+            let socket = std::net::UdpSocket::bind((host, 0)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            tokio::net::UdpSocket::from_std(socket).unwrap()
+        };
+        let inside = bind(loopback(1));
+        let address = inside.local_addr().unwrap();
+        let mut outside = bind(loopback(1));
+        let (forget, mut forgetting) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut client = None;
+            let (mut up, mut down) = (vec![0; 65536], vec![0; 65536]);
+            loop {
+                tokio::select! {
+                    got = inside.recv_from(&mut up) => if let Ok((len, from)) = got {
+                        client = Some(from);
+                        outside.send_to(&up[..len], target).await.ok();
+                    },
+                    got = outside.recv_from(&mut down) => if let (Ok((len, _)), Some(to)) = (got, client) {
+                        inside.send_to(&down[..len], to).await.ok();
+                    },
+                    host = forgetting.recv() => match host {
+                        Some(host) => outside = bind(host),
+                        None => return,
+                    },
+                }
+            }
+        });
+        Self { address, forget }
+    }
+}
+
 /// A connection between both implementations, seen from both ends.
 struct Pair {
     client: Client,
     /// Where the routes lead to.
     remotes: Vec<SocketAddr>,
     relays: Vec<Relay>,
+    nat: Option<Nat>,
     ours: mpquic::Connection,
     noq: noq::Connection,
     our_events: mpquic::PathEvents,
@@ -104,24 +155,25 @@ fn tls() -> (rustls::ClientConfig, rustls::ServerConfig) {
 impl Pair {
     /// Both sides with room for four paths.
     async fn new(client: Client) -> Self {
-        Self::with(client, our_transport(4), noq_transport(4), None).await
+        Self::with(client, our_transport(4), noq_transport(4), Between::Nothing).await
     }
 
     async fn with(
         client: Client,
         our_transport: TransportConfig,
         noq_transport: noq::TransportConfig,
-        link: Option<&LinkConfig>,
+        between: Between<'_>,
     ) -> Self {
         let (client_tls, server_tls) = tls();
         let wildcard = SocketAddr::from(([0; 4], 0));
         let (our_transport, noq_transport) = (Arc::new(our_transport), Arc::new(noq_transport));
         let mut relays = Vec::new();
+        let mut nat = None;
         let mut remotes = Vec::new();
         let mut lay = |port: u16| {
             for (number, (_, remote)) in ROUTES.iter().enumerate() {
                 let mut remote = SocketAddr::from((loopback(*remote), port));
-                if let Some(link) = link {
+                if let Between::Links(link) = between {
                     let from = (loopback(1), 0).into();
                     let seed = number as u64;
                     let relay = Relay::spawn(from, remote, link.clone(), link.clone(), seed);
@@ -130,6 +182,11 @@ impl Pair {
                     relays.push(relay);
                 }
                 remotes.push(remote);
+            }
+            if let Between::Nat = between {
+                let made = Nat::new(remotes[1]);
+                remotes[1] = made.address;
+                nat = Some(made);
             }
             remotes[0]
         };
@@ -168,6 +225,7 @@ impl Pair {
             client,
             remotes,
             relays,
+            nat,
             our_events: ours.path_events(),
             noq_events: noq.path_events(),
             ours,
@@ -206,7 +264,7 @@ impl Pair {
                     .await;
             }
         }
-        if !self.relays.is_empty() {
+        if !self.relays.is_empty() || self.nat.is_some() {
             return id;
         }
         let ours = self.ours.path(id).unwrap().network_path().unwrap();
@@ -475,6 +533,7 @@ both_ways!(
     two_paths_on_the_same_addresses,
     keys_are_updated_with_several_paths,
     links_that_lose_and_reorder,
+    a_nat_moves_a_path,
 );
 
 // -- the tests
@@ -639,7 +698,13 @@ async fn the_limit_of_paths_holds(client: Client) {
         Client::Ours => (4, 2),
         Client::Noq => (2, 4),
     };
-    let mut pair = Pair::with(client, our_transport(ours), noq_transport(noq), None).await;
+    let mut pair = Pair::with(
+        client,
+        our_transport(ours),
+        noq_transport(noq),
+        Between::Nothing,
+    )
+    .await;
     pair.open(1).await;
     let (local, remote) = pair.route(2);
     match client {
@@ -668,7 +733,7 @@ async fn the_limit_of_paths_holds(client: Client) {
 
 /// An abandoned path raises MAX_PATH_ID on both sides; its ID is never used again.
 async fn an_abandoned_path_makes_room_for_another(client: Client) {
-    let mut pair = Pair::with(client, our_transport(2), noq_transport(2), None).await;
+    let mut pair = Pair::with(client, our_transport(2), noq_transport(2), Between::Nothing).await;
     for round in 1..=4 {
         let id = pair.open(1).await;
         assert_eq!(id, PathId(round));
@@ -717,7 +782,13 @@ async fn links_that_lose_and_reorder(client: Client) {
     link.reordering = 0.01;
     link.duplication = 0.01;
     link.corruption = 0.001;
-    let mut pair = Pair::with(client, our_transport(3), noq_transport(3), Some(&link)).await;
+    let mut pair = Pair::with(
+        client,
+        our_transport(3),
+        noq_transport(3),
+        Between::Links(&link),
+    )
+    .await;
     let code = PathErrorCode::APPLICATION_ABANDON_PATH;
     let (first, second) = (pair.open(1).await, pair.open(2).await);
     for id in [first, second] {
@@ -744,4 +815,45 @@ async fn ours_or_noq_updates(pair: &Pair, noq: bool) {
         false => pair.ours.force_key_update(),
     };
     pair.exchange(2 * MIB, update).await;
+}
+
+/// Relation to probing and migration: a path ID whose 4-tuple changes is the same path, to another
+/// address. First the port changes, then the host.
+async fn a_nat_moves_a_path(client: Client) {
+    let (ours, noq) = (our_transport(2), noq_transport(2));
+    let mut pair = Pair::with(client, ours, noq, Between::Nat).await;
+    let id = pair.open(1).await;
+    let forget = pair.nat.as_ref().unwrap().forget.clone();
+    // What the server sees of the client: where it is on the path.
+    let seen = |pair: &Pair| match pair.client {
+        Client::Ours => {
+            let path = pair.noq.path(noq_id(id)).unwrap();
+            path.network_path().unwrap().remote()
+        }
+        Client::Noq => {
+            let path = pair.ours.path(id).unwrap();
+            path.network_path().unwrap().remote
+        }
+    };
+    let mut before = seen(&pair);
+    for host in [loopback(1), loopback(9)] {
+        pair.exchange(2 * MIB, || forget.send(host).unwrap()).await;
+        // noq tells its application nothing of a migration: go on until there is one.
+        while seen(&pair) == before {
+            pair.exchange(2 * MIB, || ()).await;
+        }
+        before = seen(&pair);
+        assert_eq!(before.ip(), host);
+        if pair.client == Client::Noq {
+            pair.our_event(|event| *event == PathEvent::Moved { id })
+                .await;
+        }
+        // The other path carried all in the meantime; now this one carries again.
+        let sent = pair.sent(&[id]);
+        while pair.sent(&[id]) == sent {
+            pair.exchange(2 * MIB, || ()).await;
+        }
+    }
+    assert_eq!(pair.ours.paths().len(), 2);
+    pair.finish().await;
 }

@@ -537,14 +537,16 @@ async fn stateless_reset<C: Stack, S: Stack>() {
     let connection = C::connect(&client, address).await.unwrap();
     let (server, peer) = server.await.unwrap();
     echo_many(&connection, &peer, 0..4).await;
+    let mut send = connection.open_uni().await;
     let shutdown = move || doomed.shutdown_timeout(std::time::Duration::from_secs(10));
     tokio::task::spawn_blocking(shutdown).await.unwrap();
     drop((server, peer));
 
     let _successor = S::server(&setup, socket);
-    let mut send = connection.open_uni().await;
-    // The reset is shorter than what it answers (RFC 9000 section 10.3.3).
-    send.write_all(&[0; 1000]).await.unwrap();
+    // The reset is shorter than what it answers (RFC 9000 section 10.3.3). A late acknowledgement may
+    // have been answered already.
+    let written = send.write_all(&[0; 1000]).await;
+    assert!(matches!(written, Ok(()) | Err(StreamEnd::Lost(End::Reset))));
     assert_eq!(connection.closed().await, End::Reset);
 }
 
@@ -611,7 +613,7 @@ async fn bulk_both_ways<C: Stack, S: Stack>() {
     tokio::join!(bulk_from(&client, &server), bulk_from(&server, &client));
 }
 
-// -- what changes under way
+// -- keys
 
 /// `from` asks for new keys again and again while data goes there and back.
 async fn key_updates_by<A: Peer, B: Peer>(from: &A, to: &B) {
@@ -622,7 +624,7 @@ async fn key_updates_by<A: Peer, B: Peer>(from: &A, to: &B) {
             echo_one(send, recv).await;
         }
     });
-    let updates = || from.key_updates().or(to.key_updates()).unwrap();
+    let updates = || from.key_updates().or_else(|| to.key_updates()).unwrap();
     let enough = AtomicBool::new(false);
     let (mut send, mut recv) = from.open_bi().await;
     let mut chunk = vec![0; CHUNK];

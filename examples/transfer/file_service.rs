@@ -24,6 +24,9 @@ use crate::switch::{Slot, Switchable};
 /// How long, once asked to stop, clients have to acknowledge that the server is gone.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// The code with which a server that stops closes its connections.
+const STOPPED: VarInt = VarInt::from_u32(3);
+
 const EXAMPLES: &str = "\
 Examples:
   Serve the current directory to this machine:
@@ -144,8 +147,7 @@ impl Server {
                 }
             }
         }
-        self.endpoint
-            .close(VarInt::from_u32(1), b"the server stops");
+        self.endpoint.close(STOPPED, b"the server stops");
         // A client that does not answer is told by its idle timeout.
         let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
         Ok(())

@@ -3,12 +3,13 @@
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use mpquic::VarInt;
 use thiserror::Error;
 use tokio::io::AsyncWrite;
 
 use crate::fetch::{Counter, FetchError, Fetched, fetch};
 use crate::progress::Bars;
-use crate::protocol::Request;
+use crate::protocol::{DONE, Request};
 use crate::session::{Client, Session, SessionError};
 
 /// How often the progress bars move.
@@ -24,6 +25,9 @@ pub(crate) enum DownloadError {
     #[error(transparent)]
     Fetch(#[from] FetchError),
 }
+
+/// The code with which a client closes the connection when it cannot go on.
+const FAILED: VarInt = VarInt::from_u32(2);
 
 /// A download that came to its end.
 #[derive(Debug)]
@@ -65,7 +69,10 @@ pub(crate) async fn download(
     };
     let per_route = session.received();
     bars.show(&counter, &per_route);
-    session.close().await;
+    match &result {
+        Ok(_) => session.close(DONE, b"done").await,
+        Err(error) => session.close(FAILED, error.to_string().as_bytes()).await,
+    }
     let ((fetched, took), ()) = result?;
     Ok(Download {
         fetched,

@@ -20,6 +20,8 @@
 //!
 //! The digest comes last so that the server reads a file once, and sends while it reads.
 
+use mpquic::VarInt;
+
 use crate::schedulers::Choice;
 
 /// The ALPN protocol name: a client and a server of something else must not get along.
@@ -31,6 +33,10 @@ pub(crate) const MAX_HEADER: usize = 8 * 1024;
 
 /// Bytes of the digest.
 pub(crate) const DIGEST_LEN: usize = 32;
+
+/// The code with which a client closes the connection when it has all it wants. Not 0: with that, a
+/// connection is closed when its client is merely gone.
+pub(crate) const DONE: VarInt = VarInt::from_u32(1);
 
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq)]

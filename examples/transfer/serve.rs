@@ -14,7 +14,7 @@ use mpquic::{
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::protocol::{ALPN, DIGEST_LEN, MAX_HEADER, Request};
+use crate::protocol::{ALPN, DIGEST_LEN, DONE, MAX_HEADER, Request};
 use crate::schedulers::Choice;
 
 /// Bytes that are read, hashed and written at a time.
@@ -214,10 +214,9 @@ async fn send_content(
     match send.stopped().await {
         Ok(None) => Ok(length),
         Ok(Some(code)) => Err(format!("the client gave up: code {code}")),
-        // A client that has all may close before its last acknowledgement arrives. It says so by
-        // closing with code 0.
+        // A client that has all may close before its last acknowledgement arrives.
         Err(mpquic::StoppedError::ConnectionLost(ConnectionError::ApplicationClosed(close)))
-            if close.error_code == VarInt::from_u32(0) =>
+            if close.error_code == DONE =>
         {
             Ok(length)
         }

@@ -185,8 +185,8 @@ impl Session {
     }
 
     /// Closes the connection, and gives the server the time to hear of it.
-    pub(crate) async fn close(self) {
-        self.connection.close(VarInt::from_u32(0), b"done");
+    pub(crate) async fn close(self, code: VarInt, reason: &[u8]) {
+        self.connection.close(code, reason);
         // If it does not, its idle timeout tells it.
         let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
     }

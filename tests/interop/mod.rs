@@ -141,8 +141,6 @@ pub(crate) trait Stack: 'static {
         endpoint: &Self::Endpoint,
         answer: Answer,
     ) -> impl Future<Output = Result<Self::Peer, End>> + Send;
-    /// Moves the endpoint to another port.
-    fn rebind(endpoint: &Self::Endpoint);
     fn wait_idle(endpoint: &Self::Endpoint) -> impl Future<Output = ()> + Send;
 }
 

@@ -94,12 +94,6 @@ impl Stack for Mpquic {
         }
     }
 
-    fn rebind(endpoint: &Endpoint) {
-        endpoint
-            .rebind(Self::local_address(endpoint), LOOPBACK)
-            .unwrap();
-    }
-
     async fn wait_idle(endpoint: &Endpoint) {
         endpoint.wait_idle().await;
     }

@@ -107,10 +107,6 @@ impl Stack for Quinn {
         incoming.await.map(Connection).map_err(end)
     }
 
-    fn rebind(endpoint: &Endpoint) {
-        endpoint.rebind(UdpSocket::bind(LOOPBACK).unwrap()).unwrap();
-    }
-
     async fn wait_idle(endpoint: &Endpoint) {
         endpoint.wait_idle().await;
     }

@@ -33,7 +33,7 @@ pub fn frames(payload: &[u8]) {
 /// Splits a datagram into packets and removes their header protection.
 pub fn datagram(datagram: &[u8]) {
     const CID_LEN: usize = 8;
-    let keys = initial_keys(VERSION_1, &ConnectionId::new(&[7; CID_LEN]), Side::Server);
+    let keys = initial_keys(&ConnectionId::new(&[7; CID_LEN]), Side::Server);
     let mut datagram = datagram.to_vec();
     let mut rest = &mut datagram[..];
     while let Ok(packet) = decode_next(rest, CID_LEN) {

@@ -42,7 +42,7 @@ pub struct PathStats {
     pub retransmitted_packets: u64,
     /// Packets that carried a copy asked for by the scheduler.
     pub copied_packets: u64,
-    /// Congestion events.
+    /// Times the congestion window gave way to loss or ECN.
     pub congestion_events: u64,
     /// Delivery rate estimate, bytes per second.
     pub delivery_rate: u64,
@@ -78,6 +78,8 @@ pub struct ConnectionStats {
     pub max_receive_gaps: usize,
     /// The most bytes that were received and not readable for a gap before them.
     pub max_out_of_order: u64,
+    /// Received datagrams (RFC 9221) that were dropped because they were not fetched.
+    pub dropped_datagrams: u64,
     /// Received packets that did not decrypt.
     pub undecryptable_packets: u64,
     /// Updates of the packet keys (RFC 9001 section 6), whichever side began.

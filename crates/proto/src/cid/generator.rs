@@ -4,8 +4,7 @@ use quinn_proto::ConnectionId;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// The longest connection ID of QUIC version 1 (RFC 9000 section 17.2).
-pub(crate) const MAX_CID_LEN: usize = 20;
+use crate::packet::MAX_CID_LEN;
 
 /// Makes connection IDs of one length, so that short headers can be parsed without state
 /// (RFC 9000 section 10.3.2).

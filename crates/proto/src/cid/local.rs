@@ -1,12 +1,14 @@
 //! Connection IDs that this endpoint issued, per path ID; does not choose them or route by them.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
-use super::{ResetToken, wire};
+use super::ResetToken;
 use crate::frame::writer::FrameWriter;
+use crate::frame::{Frame, NewConnectionId};
 use crate::space::SentFrame;
 use crate::{PathId, TransportError, limits};
 
@@ -19,6 +21,8 @@ pub(crate) struct LocalCids {
     paths: BTreeMap<PathId, Path>,
     /// Every ID of every path, sorted by ID: what each received packet is looked up in.
     by_id: Vec<(ConnectionId, PathId)>,
+    /// Where in `by_id` the last look-up ended; only a hint.
+    recent: Cell<usize>,
     /// Frames to send, for the first time or again.
     to_send: BTreeSet<(PathId, u64)>,
 }
@@ -62,6 +66,7 @@ impl LocalCids {
         Self {
             paths: BTreeMap::from([(PathId::ZERO, path)]),
             by_id: vec![(initial, PathId::ZERO)],
+            recent: Cell::new(0),
             to_send: BTreeSet::new(),
         }
     }
@@ -101,14 +106,22 @@ impl LocalCids {
 
     /// The path ID to which a packet with this destination belongs.
     pub(crate) fn path_of(&self, id: &ConnectionId) -> Option<PathId> {
+        // Packets come in runs of the same ID, or alternate between few.
+        if let Some((recent, path)) = self.by_id.get(self.recent.get())
+            && recent == id
+        {
+            return Some(*path);
+        }
         let at = self
             .by_id
             .binary_search_by(|(other, _)| other.cmp(id))
             .ok()?;
+        self.recent.set(at);
         Some(self.by_id[at].1)
     }
 
     /// Path ID and sequence number of an ID.
+    #[cfg(test)]
     pub(crate) fn lookup(&self, id: &ConnectionId) -> Option<(PathId, u64)> {
         let path = self.path_of(id)?;
         let issued = self.paths.get(&path)?.active.iter().find(|i| i.id == *id)?;
@@ -167,6 +180,7 @@ impl LocalCids {
     }
 
     /// Every ID that is not retired, of every path.
+    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, PathId)> + '_ {
         self.by_id.iter().copied()
     }
@@ -186,8 +200,15 @@ impl LocalCids {
                 continue;
             };
             if let Some(issued) = state.active.iter().find(|i| i.sequence == sequence) {
-                let on = multipath.then_some(path);
-                if !wire::write_new(w, on, sequence, &issued.id, &issued.token) {
+                let frame = Frame::NewConnectionId(NewConnectionId {
+                    path: multipath.then_some(path.0.into()),
+                    sequence,
+                    // We never ask the peer to retire anything.
+                    retire_prior_to: 0,
+                    id: issued.id,
+                    reset_token: issued.token,
+                });
+                if !w.put(&frame) {
                     return;
                 }
                 state.sent = state.sent.max(sequence + 1);

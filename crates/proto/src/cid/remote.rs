@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
+use super::ResetToken;
 use super::ranges::Sequences;
-use super::{ResetToken, wire};
 use crate::frame::writer::FrameWriter;
+use crate::frame::{Frame, RetireConnectionId};
 use crate::space::SentFrame;
 use crate::{PathId, TransportError, limits};
 
@@ -267,7 +268,11 @@ impl RemoteCids {
     /// more, so any packet may carry them (RFC 9000 section 19.16).
     pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
         while let Some(&(path, sequence)) = self.to_send.first() {
-            if !wire::write_retire(w, multipath.then_some(path), sequence) {
+            let frame = Frame::RetireConnectionId(RetireConnectionId {
+                path: multipath.then_some(path.0.into()),
+                sequence,
+            });
+            if !w.put(&frame) {
                 return;
             }
             w.record(SentFrame::RetireConnectionId { path, sequence });

@@ -1,8 +1,4 @@
 //! Congestion control: one controller per connection with a state per path; does not detect losses.
-#![allow(
-    dead_code,
-    reason = "the connection glue that calls this is written next"
-)]
 
 mod cubic;
 mod hystart;

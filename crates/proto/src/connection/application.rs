@@ -81,10 +81,10 @@ impl Connection {
 
     /// Starts a key update (RFC 9001 section 6), unless one is under way or it is too early.
     pub fn force_key_update(&mut self, now: Instant) {
-        if self.confirmed {
-            if let Some(keys) = &mut self.handshake.one_rtt {
-                keys.initiate_update(now);
-            }
+        if self.confirmed
+            && let Some(keys) = &mut self.handshake.one_rtt
+        {
+            keys.initiate_update(now);
         }
     }
 
@@ -241,7 +241,7 @@ impl Connection {
         let packet = self
             .paths
             .iter()
-            .map(|path| self.datagram_size(path))
+            .map(|path| usize::from(path.mtu.current()))
             .min()
             .unwrap_or(crate::transmit::MIN_INITIAL_DATAGRAM);
         // Short header with the longest connection ID and packet number, and the tag.

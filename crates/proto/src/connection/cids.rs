@@ -159,11 +159,12 @@ impl Connection {
         let Some(limits) = &mut self.path_limits else {
             return;
         };
-        if let Some(next) = self.paths.next_unused(limits.usable_max()) {
-            if self.remote_cids.has_unused(next) && limits.announce(next) {
-                self.events
-                    .push_back(Event::Path(PathEvent::Available { next }));
-            }
+        if let Some(next) = self.paths.next_unused(limits.usable_max())
+            && self.remote_cids.has_unused(next)
+            && limits.announce(next)
+        {
+            self.events
+                .push_back(Event::Path(PathEvent::Available { next }));
         }
     }
 }

@@ -52,6 +52,12 @@ pub enum PathEvent {
         /// The path.
         id: PathId,
     },
+    /// The peer has other addresses now, and has proven them: see
+    /// [`Connection::network_path`](crate::Connection::network_path).
+    Moved {
+        /// The path.
+        id: PathId,
+    },
     /// The peer's preference changed.
     RemoteStatus {
         /// The path.

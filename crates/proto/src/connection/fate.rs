@@ -105,7 +105,6 @@ impl Connection {
                 }
             }
             if let Some(sent) = outcome.newest_sent {
-                path.counters.congestion_events += 1;
                 let index = path.index;
                 self.controller.on_congestion_event(
                     index,
@@ -205,7 +204,6 @@ impl Connection {
         }
         if let Some(path) = self.paths.get_mut(id) {
             if path.ecn.on_ack(outcome.ecn) > 0 {
-                path.counters.congestion_events += 1;
                 self.controller
                     .on_congestion_event(index, now, newest_sent, false, 0, true);
             }
@@ -305,7 +303,6 @@ impl Connection {
             | SentFrame::StreamDataBlocked(_)
             | SentFrame::StreamsBlocked(_) => self.streams.on_control_acked(frame),
             SentFrame::HandshakeDone
-            | SentFrame::NewToken
             | SentFrame::Datagram { .. }
             | SentFrame::PathChallenge(_)
             | SentFrame::PathAbandon(_)
@@ -376,7 +373,6 @@ impl Connection {
             // own timer, datagrams are not repeated.
             SentFrame::Stream(_)
             | SentFrame::Ack { .. }
-            | SentFrame::NewToken
             | SentFrame::Datagram { .. }
             | SentFrame::PathChallenge(_) => {}
         }
@@ -421,7 +417,6 @@ impl Connection {
             }
         }
         if let Some(sent) = outcome.newest_sent {
-            path.counters.congestion_events += 1;
             let persistent = outcome.persistent;
             self.controller
                 .on_congestion_event(index, now, sent, persistent, outcome.bytes, false);

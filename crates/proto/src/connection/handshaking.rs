@@ -73,11 +73,12 @@ impl Connection {
         })?;
         self.peer = peer;
         self.peer_known = true;
-        if let Some(token) = self.peer.stateless_reset_token {
-            if self.remote_cids.set_reset_token(token) {
-                self.add_reset_token(PathId::ZERO, token);
-            }
+        if let Some(token) = self.peer.stateless_reset_token
+            && self.remote_cids.set_reset_token(token)
+        {
+            self.add_reset_token(PathId::ZERO, token);
         }
+        self.limit_mtu(PathId::ZERO);
         self.apply_stream_parameters();
         self.events.push_back(Event::HandshakeDataReady);
         Ok(())
@@ -85,10 +86,10 @@ impl Connection {
 
     /// RFC 10069: used once the handshake is complete, if both sides sent initial_max_path_id.
     fn start_multipath(&mut self) {
-        if self.config.max_paths > 1 {
-            if let Some(remote) = self.peer.initial_max_path_id {
-                self.path_limits = Some(PathLimits::new(self.config.max_paths - 1, remote));
-            }
+        if self.config.max_paths > 1
+            && let Some(remote) = self.peer.initial_max_path_id
+        {
+            self.path_limits = Some(PathLimits::new(self.config.max_paths - 1, remote));
         }
     }
 
@@ -134,10 +135,10 @@ impl Connection {
             Level::OneRtt => return,
         };
         // RFC 9002 section 6.4: packets of a dropped level leave the bytes in flight.
-        if self.levels[slot].take().is_some() {
-            if let Some(path) = self.paths.get_mut(PathId::ZERO) {
-                path.pto_count = 0;
-            }
+        if self.levels[slot].take().is_some()
+            && let Some(path) = self.paths.get_mut(PathId::ZERO)
+        {
+            path.pto_count = 0;
         }
         self.level_probes[slot] = 0;
         if level == Level::Initial && self.side == Side::Server {

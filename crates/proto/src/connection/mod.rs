@@ -6,6 +6,7 @@ mod close;
 mod event;
 mod fate;
 mod handshaking;
+mod migration;
 mod path_life;
 mod paths;
 mod retry;
@@ -29,13 +30,12 @@ use crate::datagram::Datagrams;
 use crate::endpoint::{ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, Level};
 use crate::ids::Transmit;
-use crate::mtu;
 use crate::path::{Path, PathLimits, Paths};
 use crate::schedule::Schedule;
 use crate::space::{PacketSpace, SentPacket};
 use crate::stream::{PeerStreamParams, Streams};
 use crate::transmit::Batches;
-use crate::transport_parameters::TransportParameters;
+use crate::transport_parameters::{Grease, TransportParameters};
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
     Observer, PathId, ServerConfig, TransportConfig, TransportError,
@@ -121,7 +121,7 @@ impl Connection {
         let scid = cid_generator.generate(&mut rng);
         // RFC 9000 section 7.2: at least 8 unpredictable bytes.
         let dcid = CidGenerator::new(8.max(endpoint.cid_len)).generate(&mut rng);
-        let parameters = Self::parameters(&config.transport, endpoint, scid);
+        let parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid)?;
         Ok(Self::new(
             now,
@@ -153,7 +153,7 @@ impl Connection {
     ) -> Result<Self, TransportError> {
         let cid_generator = CidGenerator::new(endpoint.cid_len);
         let scid = cid_generator.generate(&mut rng);
-        let mut parameters = Self::parameters(&config.transport, endpoint, scid);
+        let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         parameters.original_destination_connection_id = Some(original_dcid);
         parameters.stateless_reset_token = Some(reset_key.token(&scid));
         let handshake = Handshake::server(config.tls.clone(), &parameters, &original_dcid)?;
@@ -259,6 +259,7 @@ impl Connection {
         config: &TransportConfig,
         endpoint: &EndpointConfig,
         scid: ConnectionId,
+        rng: &mut StdRng,
     ) -> TransportParameters {
         let streams = Streams::local_params(config);
         TransportParameters {
@@ -278,6 +279,7 @@ impl Connection {
             initial_source_connection_id: Some(scid),
             max_datagram_frame_size: Datagrams::local_max_frame_size(config),
             initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
+            grease: Some(Grease::new(rng)),
             ..TransportParameters::default()
         }
     }
@@ -334,6 +336,7 @@ impl Connection {
         stats.decisions = self.schedule.decisions();
         stats.waits = self.schedule.waits;
         stats.overridden_waits = self.schedule.overridden;
+        stats.dropped_datagrams = self.datagrams.dropped();
         let keys = self.handshake.one_rtt.as_ref();
         stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
         stats.max_receive_gaps = self.streams.max_gaps_seen();
@@ -388,12 +391,6 @@ impl Connection {
             max_streams_bidi: self.peer.initial_max_streams_bidi,
             max_streams_uni: self.peer.initial_max_streams_uni,
         });
-    }
-
-    /// The largest UDP payload to use on a path, the peer's own limit included.
-    pub(crate) fn datagram_size(&self, path: &Path) -> usize {
-        let most = self.peer.max_udp_payload_size.min(u64::from(u16::MAX)) as usize;
-        usize::from(path.mtu.current()).min(most.max(usize::from(mtu::BASE_MTU)))
     }
 }
 

@@ -57,7 +57,7 @@ impl Connection {
         let path = self
             .add_path(now, id, tuple)
             .ok_or(PathError::TooManyPaths(open))?;
-        path.network.start_challenge(interval);
+        path.network.start_challenge(now, interval);
         // A client may send before the peer's address is validated; only data waits for that.
         path.network.on_received(usize::MAX / 8);
         self.activate_cid(id);
@@ -73,13 +73,13 @@ impl Connection {
         }
         let interval = self.challenge_interval();
         let path = self.add_path(now, id, tuple)?;
-        path.network.start_challenge(interval);
+        path.network.start_challenge(now, interval);
         self.activate_cid(id);
         self.issue_cids();
         Some(())
     }
 
-    fn challenge_interval(&self) -> Duration {
+    pub(crate) fn challenge_interval(&self) -> Duration {
         self.largest_pto().max(MIN_CHALLENGE_INTERVAL)
     }
 
@@ -91,8 +91,20 @@ impl Connection {
         self.schedule.cursors.reset(index);
         let path = Path::new(now, id, index, tuple, false, space, &self.config);
         self.paths.insert(path);
+        self.limit_mtu(id);
         self.tell_scheduler(now, id, index, PathEventKind::Opened);
         self.paths.get_mut(id)
+    }
+
+    /// The peer's max_udp_payload_size holds for every path.
+    pub(crate) fn limit_mtu(&mut self, id: PathId) {
+        let limit = u16::try_from(self.peer.max_udp_payload_size).unwrap_or(u16::MAX);
+        if let Some(path) = self.paths.get_mut(id)
+            && path.mtu.set_peer_limit(limit)
+        {
+            self.controller
+                .on_mtu_update(path.index, path.mtu.current());
+        }
     }
 
     pub(crate) fn tell_scheduler_of_first_path(&mut self, now: Instant) {
@@ -111,20 +123,6 @@ impl Connection {
     ) {
         self.schedule
             .on_path(&mpquic_sched::PathEvent::new(index, id.0, now, kind));
-    }
-
-    /// A PATH_RESPONSE came on this path.
-    pub(crate) fn on_path_response(&mut self, now: Instant, id: PathId, token: u64) {
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        if !path.network.on_response(token) {
-            return;
-        }
-        let index = path.index;
-        self.offer_stranded();
-        self.events.push_back(Event::Path(PathEvent::Opened { id }));
-        self.tell_scheduler(now, id, index, PathEventKind::Validated);
     }
 
     /// PATH_ABANDON came.

@@ -137,7 +137,7 @@ impl Connection {
             spurious_losses: counters.spurious_losses,
             retransmitted_packets: counters.retransmitted_packets,
             copied_packets: counters.copied_packets,
-            congestion_events: counters.congestion_events,
+            congestion_events: self.controller.congestion_events(path.index),
             delivery_rate: path.delivery.rate(),
             suspect: path.suspect.is_suspect(),
         })

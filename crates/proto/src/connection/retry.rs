@@ -9,7 +9,6 @@ use crate::PathId;
 use crate::crypto::{initial_keys, verify_retry_tag};
 use crate::handshake::Level;
 use crate::limits;
-use crate::packet::VERSION_1;
 use crate::space::SentFrame;
 
 /// The Retry that the client acted on.
@@ -44,7 +43,7 @@ impl Connection {
         }
         // RFC 9001 section 5.2: the keys of Initial packets follow the new destination.
         self.remote_cids.replace_initial(source);
-        self.handshake.initial = Some(initial_keys(VERSION_1, &source, self.side));
+        self.handshake.initial = Some(initial_keys(&source, self.side));
         self.retry = Some(Retry {
             source,
             token: Bytes::copy_from_slice(token),
@@ -84,8 +83,10 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::crypto::retry_tag;
-    use crate::packet::{ProtectedPacket, decode_next, encode_retry_header, unprotect_header};
+    use crate::crypto::{open_long, retry_tag};
+    use crate::packet::{
+        ProtectedPacket, VERSION_1, decode_next, encode_retry_header, unprotect_header,
+    };
     use crate::{ClientConfig, Endpoint, EndpointConfig, FourTuple};
 
     struct Client {
@@ -136,22 +137,17 @@ mod tests {
                 panic!("no Initial packet");
             };
             let token = buf[token].to_vec();
-            let keys = initial_keys(VERSION_1, &keys_of.unwrap_or(dcid), Side::Server);
+            let keys = initial_keys(&keys_of.unwrap_or(dcid), Side::Server);
             let (_, number, len) =
                 unprotect_header(&mut buf, pn_offset, &*keys.remote.header).unwrap();
-            let number = u64::from(number);
             let (header, payload) = buf.split_at_mut(pn_offset + len);
-            let plain = keys
-                .remote
-                .packet
-                .decrypt_in_place(number, header, payload)
-                .unwrap();
+            let len = open_long(&keys.remote, number, header, payload).unwrap();
             Some(Initial {
                 dcid,
                 scid,
                 token,
                 number,
-                payload: plain.to_vec(),
+                payload: payload[..len].to_vec(),
             })
         }
 

@@ -7,9 +7,9 @@ use quinn_proto::Side;
 
 use super::Connection;
 use crate::handshake::Level;
-use crate::path::ChallengeTimeout;
+use crate::path::NetworkPath;
 use crate::recovery::{pto_duration, pto_time};
-use crate::{ConnectionError, PathErrorCode, PathId};
+use crate::{ConnectionError, PathId};
 
 /// A suspect path is probed at least so often while another path carries the data: a path that
 /// comes back is found within this time and its round trip.
@@ -44,6 +44,7 @@ impl Connection {
             consider(self.path_pto_deadline(path.id));
             consider(path.space.acks.timer());
             consider(path.network.challenge_timer());
+            consider(path.aside.as_ref().and_then(NetworkPath::challenge_timer));
             consider(path.suspect.deadline(&path.space, &path.rtt, max_ack_delay));
             consider(self.keep_alive_deadline(path.last_activity));
         }
@@ -149,13 +150,7 @@ impl Connection {
         {
             self.on_suspect(now, id);
         }
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        if path.network.on_challenge_timeout(now) == ChallengeTimeout::GiveUp {
-            // RFC 10069, path initiation: a path that cannot be validated is closed explicitly.
-            self.abandon_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR, false);
-        }
+        self.on_challenge_timeouts(now, id);
     }
 
     /// RFC 9002 section 6.2.4: a probe timeout of a path's packet number space.
@@ -199,8 +194,9 @@ impl Connection {
         if !self.confirmed || path.space.ack_eliciting_in_flight() == 0 {
             return None;
         }
-        // The probes of the last one wait to be sent, as soon as the path lets them.
-        if path.probes > 0 {
+        // The probes of the last one wait to be sent, as soon as the path lets them. RFC 9002 section
+        // 6.2.2.1: nor while they could not leave. Armed, it would fire for ever and send nothing.
+        if path.probes > 0 || path.network.is_at_limit() {
             return None;
         }
         let deadline = pto_time(
@@ -224,7 +220,7 @@ impl Connection {
             return None;
         }
         // RFC 9002 section 6.2.2.1: a server at the amplification limit cannot send, and waits.
-        if path.network.budget() == 0 || self.level_probes != [0; 2] {
+        if path.network.is_at_limit() || self.level_probes != [0; 2] {
             return None;
         }
         let earliest = self

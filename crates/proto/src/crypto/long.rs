@@ -11,7 +11,7 @@ use crate::packet::{LongHeaderMarks, TAG_LEN, patch_length, seal_packet};
 /// Initial packet, or of its first after a Retry. Both need AES-128-GCM whatever TLS offers.
 ///
 /// Version 1 is the only one that is spoken, so its salt is the only one that is known.
-pub(crate) fn initial_keys(_version: u32, dcid: &ConnectionId, side: Side) -> Keys {
+pub(crate) fn initial_keys(dcid: &ConnectionId, side: Side) -> Keys {
     let side = match side {
         Side::Client => rustls::Side::Client,
         Side::Server => rustls::Side::Server,

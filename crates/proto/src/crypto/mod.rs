@@ -1,5 +1,4 @@
 //! Packet protection keys (RFC 9001 section 5), their update, the Retry tag; TLS itself is in `handshake`.
-#![allow(dead_code, reason = "the connection does not use all of it yet")]
 
 mod long;
 mod one_rtt;
@@ -7,11 +6,11 @@ mod retry;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "the connection does not use all of it yet")]
+#[cfg(test)]
+pub(crate) use self::retry::retry_tag;
 pub(crate) use self::{
     long::{initial_keys, open_long, seal_long},
-    one_rtt::{OneRttKeys, OpenError, Opened},
-    retry::{retry_tag, verify_retry_tag},
+    one_rtt::{OneRttKeys, OpenError},
+    retry::verify_retry_tag,
 };
-#[allow(unused_imports, reason = "the connection does not use all of it yet")]
-pub(crate) use rustls::quic::{DirectionalKeys, HeaderProtectionKey, Keys, PacketKey, Tag};
+pub(crate) use rustls::quic::Keys;

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use quinn_proto::TransportErrorCode;
-use rustls::quic::{HeaderProtectionKey, Keys, PacketKey, PacketKeySet, Secrets, Tag};
+use rustls::quic::{HeaderProtectionKey, Keys, PacketKey, PacketKeySet, Secrets};
 
-use crate::packet::protect_header;
+use crate::packet::seal_packet;
 use crate::{PathId, TransportError};
 
 /// A decrypted packet.
@@ -122,11 +122,6 @@ impl OneRttKeys {
     }
 
     #[inline]
-    pub(crate) fn local_header(&self) -> &dyn HeaderProtectionKey {
-        self.local_header.as_ref()
-    }
-
-    #[inline]
     pub(crate) fn remote_header(&self) -> &dyn HeaderProtectionKey {
         self.remote_header.as_ref()
     }
@@ -137,43 +132,23 @@ impl OneRttKeys {
         self.phase
     }
 
+    /// Whether keys of before an update are kept still.
+    pub(crate) const fn keeps_previous(&self) -> bool {
+        self.previous.is_some()
+    }
+
     /// Key updates so far, whoever initiated them.
     pub(crate) const fn updates(&self) -> u64 {
         self.updates
     }
 
-    /// Encrypts a payload in place; the caller appends the tag. `path` is `None` unless multipath
-    /// was negotiated (RFC 10069 "Nonce Calculation after Handshake Completion").
+    /// Seals the packet that starts at `start` of `buf` and ends at its end: encrypts, appends the
+    /// tag, protects the header. `pn_offset` counts from the start of `buf`. `path` is `None` unless
+    /// multipath was negotiated (RFC 10069 "Nonce Calculation after Handshake Completion").
     ///
     /// # Errors
     ///
     /// AEAD_LIMIT_REACHED once the keys have sealed as many packets as they may, over all paths.
-    #[inline]
-    pub(crate) fn seal(
-        &mut self,
-        path: Option<PathId>,
-        pn: u64,
-        header: &[u8],
-        payload: &mut [u8],
-    ) -> Result<Tag, TransportError> {
-        if self.sealed >= self.confidentiality_limit {
-            return Err(aead_limit_reached("too many packets with the same keys"));
-        }
-        let key = self.current.local.as_ref();
-        let tag = match path {
-            Some(path) => key.encrypt_in_place_for_path(path.0, pn, header, payload),
-            None => key.encrypt_in_place(pn, header, payload),
-        };
-        let tag = tag.map_err(|_| TransportError::internal("packet too long to encrypt"))?;
-        self.sealed += 1;
-        if !self.acked {
-            self.sent.note(path, pn);
-        }
-        Ok(tag)
-    }
-
-    /// Seals the packet that starts at `start` of `buf` and ends at its end: encrypts, appends the
-    /// tag, protects the header. `pn_offset` counts from the start of `buf`.
     #[inline]
     pub(crate) fn seal_packet(
         &mut self,
@@ -184,14 +159,23 @@ impl OneRttKeys {
         path: Option<PathId>,
         pn: u64,
     ) -> Result<(), TransportError> {
-        let header_len = (pn_offset + pn_len).checked_sub(start);
-        let (header, payload) = header_len
-            .and_then(|len| buf.get_mut(start..)?.split_at_mut_checked(len))
-            .ok_or_else(|| TransportError::internal("packet offsets"))?;
-        let tag = self.seal(path, pn, header, payload)?;
-        buf.extend_from_slice(tag.as_ref());
-        let packet = &mut buf[start..];
-        protect_header(packet, pn_offset - start, pn_len, self.local_header())
+        if self.sealed >= self.confidentiality_limit {
+            return Err(aead_limit_reached("too many packets with the same keys"));
+        }
+        let key = self.current.local.as_ref();
+        let hp = self.local_header.as_ref();
+        seal_packet(buf, start, pn_offset, pn_len, hp, |header, payload| {
+            let tag = match path {
+                Some(path) => key.encrypt_in_place_for_path(path.0, pn, header, payload),
+                None => key.encrypt_in_place(pn, header, payload),
+            };
+            tag.map_err(|_| TransportError::internal("packet too long to encrypt"))
+        })?;
+        self.sealed += 1;
+        if !self.acked {
+            self.sent.note(path, pn);
+        }
+        Ok(())
     }
 
     /// Decrypts a payload, tag included, in place. `key_phase` is the bit of the unprotected

@@ -1,13 +1,7 @@
 //! Unreliable datagrams (RFC 9221): two bounded queues; does not choose paths.
-#![allow(
-    dead_code,
-    reason = "used by the connection's glue, which is being written"
-)]
 
 mod queue;
-mod wire;
 
-#[allow(unused_imports, reason = "as above")]
 pub(crate) use queue::Datagrams;
 
 use bytes::Bytes;

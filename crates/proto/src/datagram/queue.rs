@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::SendDatagramError;
-use super::wire::{DATAGRAM, datagram_header_size, encode_datagram_header};
 use crate::frame::writer::FrameWriter;
+use crate::frame::{datagram_header_size, encode_datagram_header, types};
 use crate::space::SentFrame;
 use crate::{TransportConfig, TransportError};
 
@@ -172,7 +172,8 @@ impl Datagrams {
         let Some(limit) = self.recv_limit else {
             // RFC 9221 section 3.
             return Err(
-                TransportError::protocol_violation("datagrams are turned off").in_frame(DATAGRAM),
+                TransportError::protocol_violation("datagrams are turned off")
+                    .in_frame(types::DATAGRAM),
             );
         };
         let size = data.len() + OVERHEAD;
@@ -262,7 +263,7 @@ mod tests {
         d.set_peer_max(Some(65535));
         d.send(vec![1; 1000].into(), false, 1200).unwrap();
         assert!(fill(&mut d, 900).is_empty());
-        assert_eq!(u64::from(fill(&mut d, 1001)[0]), DATAGRAM);
+        assert_eq!(u64::from(fill(&mut d, 1001)[0]), types::DATAGRAM);
         d.send(vec![1; 1000].into(), false, 1200).unwrap();
         assert_eq!(d.drop_oversized(1000), 1);
         assert!(!d.can_send());

@@ -1,8 +1,4 @@
 //! What goes between endpoint, connections and the driver of both, and how starting one fails; no logic.
-#![allow(
-    dead_code,
-    reason = "read by the connection's glue, which is written on top"
-)]
 
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -23,10 +23,9 @@ pub struct Incoming {
     pub(super) ecn: Option<EcnCodepoint>,
     /// The first datagram.
     pub(super) datagram: BytesMut,
-    /// Destination and source connection IDs of its first packet, and its version.
+    /// Destination and source connection IDs of its first packet.
     pub(super) dcid: ConnectionId,
     pub(super) scid: ConnectionId,
-    pub(super) version: u32,
 }
 
 impl Incoming {

@@ -2,7 +2,6 @@
 
 mod event;
 mod incoming;
-mod invariant;
 mod negotiation;
 mod refusal;
 mod reset;
@@ -26,11 +25,12 @@ use rustls::pki_types::ServerName;
 use slab::Slab;
 
 use self::incoming::Waiting;
-use self::invariant::Invariant;
-use self::negotiation::VERSION;
 use self::reset::ResetRate;
 use self::routes::{Route, Routes};
-use crate::cid::{self, CidGenerator, MAX_CID_LEN, ResetKey, ResetToken};
+use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
+use crate::packet::{
+    FIXED_BIT, Invariant, LONG_TYPE_MASK, MAX_CID_LEN, VERSION_1, parse_invariant,
+};
 use crate::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, EndpointConfig, FourTuple,
     ServerConfig, Transmit, TransportError,
@@ -105,7 +105,7 @@ impl Endpoint {
         datagram: BytesMut,
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
-        let header = invariant::parse(&datagram, self.generator.len());
+        let header = parse_invariant(&datagram, self.generator.len()).ok();
         match header.and_then(|header| self.route(&header)) {
             Some(Route::Connection(handle)) => {
                 return Some(to_connection(handle, now, network_path, ecn, datagram));
@@ -129,7 +129,7 @@ impl Endpoint {
         match header? {
             Invariant::Short { first, dcid } => {
                 // A packet without the fixed bit is not one of version 1 (RFC 9000 section 17.3.1).
-                let answer = first & 0x40 != 0
+                let answer = first & FIXED_BIT != 0
                     && reset::answers(datagram.len())
                     && self.reset_rate.take(now);
                 answer.then(|| {
@@ -142,12 +142,12 @@ impl Endpoint {
             // Version negotiation, of no connection of ours. Never answered (section 6.1).
             Invariant::Long { version: 0, .. } => None,
             Invariant::Long {
-                version: VERSION,
+                version: VERSION_1,
                 first,
                 dcid,
                 scid,
             } => {
-                if first & 0x40 == 0 || first & 0x30 != 0 {
+                if first & FIXED_BIT == 0 || first & LONG_TYPE_MASK != 0 {
                     // Not an Initial packet: nothing to start from (section 5.2.2).
                     return None;
                 }
@@ -272,7 +272,8 @@ impl Endpoint {
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Transmit {
         self.forget(&incoming);
         let own = self.generator.generate(&mut self.rng);
-        let size = refusal::write(buf, incoming.version, &incoming.dcid, &incoming.scid, &own);
+        let size = refusal::write(buf, &incoming.dcid, &incoming.scid, &own);
+        // It cannot fail: the packet is short. If it did, there is just no answer.
         answer_to(incoming.network_path, size.unwrap_or(0))
     }
 
@@ -331,13 +332,13 @@ impl Endpoint {
     /// belong to our connections (RFC 9000 section 5.2).
     fn route(&self, header: &Invariant<'_>) -> Option<Route> {
         match *header {
-            Invariant::Short { first, dcid } if first & 0x40 != 0 => self.routes.get(dcid),
+            Invariant::Short { first, dcid } if first & FIXED_BIT != 0 => self.routes.get(dcid),
             Invariant::Long {
-                version: VERSION,
+                version: VERSION_1,
                 first,
                 dcid,
                 ..
-            } if first & 0x40 != 0 => self.routes.get(dcid),
+            } if first & FIXED_BIT != 0 => self.routes.get(dcid),
             // No connection that waits, or is a server's, has to do with version negotiation; the
             // connection sees to that.
             Invariant::Long {
@@ -380,7 +381,6 @@ impl Endpoint {
             datagram: datagram.into(),
             dcid,
             scid: ConnectionId::new(scid),
-            version: VERSION,
         })
     }
 

@@ -3,29 +3,19 @@
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-/// The only version spoken here: RFC 9000.
-pub(super) const VERSION: u32 = 1;
+use crate::packet::{VERSION_1, encode_version_negotiation};
 
 /// Appends the answer to a packet of an unknown version. The connection IDs change places
 /// (RFC 9000 section 17.2.1). At most 527 bytes, while the packet answered has at least 1200.
 pub(super) fn write(buf: &mut Vec<u8>, rng: &mut StdRng, dcid: &[u8], scid: &[u8]) {
-    // The 0x40 bit as in other packets; the rest is arbitrary.
-    buf.push(0xc0 | rng.random::<u8>());
-    buf.extend_from_slice(&0_u32.to_be_bytes());
-    for id in [scid, dcid] {
-        // The lengths came out of one byte each.
-        buf.push(id.len() as u8);
-        buf.extend_from_slice(id);
-    }
+    let random = rng.random();
     // Section 6.3: a reserved version, so that clients learn to skip what they do not know.
     let grease = rng.random::<u32>() & 0xf0f0_f0f0 | 0x0a0a_0a0a;
-    let mut versions = [VERSION, grease];
+    let mut versions = [VERSION_1, grease];
     if rng.random() {
         versions.reverse();
     }
-    for version in versions {
-        buf.extend_from_slice(&version.to_be_bytes());
-    }
+    encode_version_negotiation(buf, scid, dcid, &versions, random);
 }
 
 #[cfg(test)]
@@ -52,7 +42,7 @@ mod tests {
                 .map(|v| u32::from_be_bytes(v.try_into().unwrap()))
                 .collect();
             versions.sort_unstable();
-            assert_eq!(versions[0], VERSION);
+            assert_eq!(versions[0], VERSION_1);
             assert_eq!(versions[1] & 0x0f0f_0f0f, 0x0a0a_0a0a);
             assert_eq!(versions.len(), 2);
         }

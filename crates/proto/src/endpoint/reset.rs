@@ -6,6 +6,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 
 use crate::cid::{ResetToken, TOKEN_LEN};
+use crate::packet::FIXED_BIT;
 
 /// Shorter resets are not sent. Below 41 bytes they can be told from packets (RFC 9000 section
 /// 10.3.3); a packet of 43 bytes gets an answer one byte shorter, as section 10.3 wants it.
@@ -71,7 +72,7 @@ pub(super) fn write(buf: &mut Vec<u8>, rng: &mut StdRng, token: &ResetToken, tri
     buf.resize(start + size - TOKEN_LEN, 0);
     rng.fill_bytes(&mut buf[start..]);
     // A short header with the fixed bit set.
-    buf[start] = 0x40 | buf[start] & 0x3f;
+    buf[start] = FIXED_BIT | buf[start] & 0x3f;
     buf.extend_from_slice(token);
 }
 

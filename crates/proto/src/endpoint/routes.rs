@@ -45,7 +45,7 @@ impl Routes {
     /// Where packets to this ID go. `None` too if it is longer than any ID of ours.
     pub(super) fn get(&self, id: &[u8]) -> Option<Route> {
         // `ConnectionId` holds no more, and version 1 knows no more.
-        if id.len() > crate::cid::MAX_CID_LEN {
+        if id.len() > crate::packet::MAX_CID_LEN {
             return None;
         }
         self.cids.get(&ConnectionId::new(id)).copied()

@@ -81,12 +81,12 @@ impl Frame<'_> {
         }
     }
 
-    /// RFC 9000 table 3; DATAGRAM as RFC 9221 section 4 has it; frames of RFC 10069 are for 1-RTT
-    /// packets only. Elsewhere a frame is a PROTOCOL_VIOLATION.
+    /// RFC 9000 table 3 for packets before 1-RTT, which may carry everything; DATAGRAM as RFC 9221
+    /// section 4 has it; frames of RFC 10069 are for 1-RTT packets only. Elsewhere a frame is a
+    /// PROTOCOL_VIOLATION.
     #[inline]
     pub(crate) const fn allowed_in(&self, packet: PacketType) -> bool {
         match packet {
-            PacketType::OneRtt => true,
             PacketType::Initial | PacketType::Handshake => match self {
                 Self::Padding | Self::Ping | Self::Crypto(_) | Self::ConnectionClose(_) => true,
                 Self::Ack(f) => f.path.is_none(),
@@ -103,15 +103,14 @@ impl Frame<'_> {
                             | Self::HandshakeDone
                     )
             }
-            PacketType::Retry | PacketType::VersionNegotiation => false,
         }
     }
 
     /// The fields of frames that are a type and up to two varints.
     const fn varints(&self) -> ([u64; 2], usize) {
         match *self {
-            Self::MaxData(x) => ([x.into_inner(), 0], 1),
-            Self::MaxStreams { count: x, .. }
+            Self::MaxData(x)
+            | Self::MaxStreams { count: x, .. }
             | Self::DataBlocked { offset: x }
             | Self::StreamsBlocked { limit: x, .. }
             | Self::MaxPathId(x)

@@ -3,7 +3,7 @@
 use quinn_proto::Dir;
 
 use super::Frame;
-use super::decode::{Malformed, stream_id, varint62};
+use super::decode::{Malformed, stream_id};
 use super::types;
 use crate::packet::varint::Reader;
 
@@ -12,7 +12,7 @@ pub(crate) const MAX_STREAM_COUNT: u64 = 1 << 60;
 
 pub(super) fn decode<'a>(ty: u64, r: &mut Reader<'a>) -> Result<Frame<'a>, Malformed> {
     Ok(match ty {
-        types::MAX_DATA => Frame::MaxData(varint62(r.varint()?)),
+        types::MAX_DATA => Frame::MaxData(r.varint()?),
         types::MAX_STREAM_DATA => Frame::MaxStreamData {
             id: stream_id(r.varint()?),
             offset: r.varint()?,

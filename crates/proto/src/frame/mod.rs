@@ -1,5 +1,4 @@
 //! The frames of RFC 9000, 9221 and 10069 as values; codec only: no state, no policy.
-#![allow(dead_code, reason = "the connection does not use all of it yet")]
 
 mod ack;
 mod cid;
@@ -15,11 +14,10 @@ mod tests;
 pub(crate) mod types;
 pub(crate) mod writer;
 
-use quinn_proto::{Dir, StreamId, VarInt};
+use quinn_proto::{Dir, StreamId};
 
-#[allow(unused_imports, reason = "the connection does not use all of it yet")]
 pub(crate) use self::{
-    ack::{AckBlocks, AckFrame, EcnCounts, encode_ack},
+    ack::{AckFrame, EcnCounts, encode_ack},
     cid::{NewConnectionId, RetireConnectionId},
     decode::FrameIter,
     encode::{datagram_header_size, encode_datagram_header},
@@ -44,7 +42,7 @@ pub(crate) enum Frame<'a> {
     Crypto(Crypto<'a>),
     NewToken(&'a [u8]),
     Stream(Stream<'a>),
-    MaxData(VarInt),
+    MaxData(u64),
     MaxStreamData {
         id: StreamId,
         offset: u64,

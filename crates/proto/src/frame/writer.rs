@@ -1,5 +1,6 @@
 //! A bounded writer of one packet's payload that records what went in; chooses nothing.
 
+use super::Frame;
 use crate::space::{SentFrame, SentFrames};
 
 /// Writes frames of one packet. Owners write through it, in the order in which they are asked.
@@ -36,6 +37,15 @@ impl<'a> FrameWriter<'a> {
     /// Bytes left for frames.
     pub(crate) fn remaining(&self) -> usize {
         self.end.saturating_sub(self.buf.len())
+    }
+
+    /// Writes a frame if it fits; the caller notes what it was. False, and nothing written, if not.
+    pub(crate) fn put(&mut self, frame: &Frame<'_>) -> bool {
+        let fits = frame.size() <= self.remaining();
+        if fits {
+            frame.encode(self.buf);
+        }
+        fits
     }
 
     /// Notes that the frame just written is ack-eliciting and is to be repeated as `frame`.

@@ -13,7 +13,6 @@ pub(crate) use crypto_stream::CryptoStream;
 pub(crate) use undecryptable::{Buffered, Undecryptable};
 
 use crate::crypto::{Keys, OneRttKeys, initial_keys};
-use crate::packet::VERSION_1;
 use crate::transport_parameters::TransportParameters;
 use crate::{ConfigError, ConnectError, TransportError};
 
@@ -64,10 +63,7 @@ impl Handshake {
         parameters.encode(Side::Client, &mut encoded);
         let tls = quic::ClientConnection::new(config, Version::V1, name, encoded)
             .map_err(|error| ConnectError::Tls(error.to_string()))?;
-        let mut this = Self::new(
-            tls.into(),
-            initial_keys(VERSION_1, initial_dcid, Side::Client),
-        );
+        let mut this = Self::new(tls.into(), initial_keys(initial_dcid, Side::Client));
         this.write_tls();
         Ok(this)
     }
@@ -83,7 +79,7 @@ impl Handshake {
             .map_err(|error| TransportError::internal(error.to_string()))?;
         Ok(Self::new(
             tls.into(),
-            initial_keys(VERSION_1, initial_dcid, Side::Server),
+            initial_keys(initial_dcid, Side::Server),
         ))
     }
 

@@ -1,8 +1,4 @@
 //! The largest UDP payload that a path takes (RFC 8899, RFC 9000 section 14.3); builds no probe.
-#![allow(
-    dead_code,
-    reason = "the connection glue that calls this is written next"
-)]
 
 use std::time::{Duration, Instant};
 
@@ -40,8 +36,6 @@ struct Probe {
 /// DPLPMTUD of one network path. A probe is a packet of its own with PING and PADDING.
 #[derive(Debug)]
 pub(crate) struct MtuDiscovery {
-    /// The size assumed without a search.
-    initial: u16,
     /// MAX_PLPMTU.
     max: u16,
     /// The largest size known to pass.
@@ -63,7 +57,6 @@ impl MtuDiscovery {
         let initial = initial.max(BASE_MTU);
         let max = max.max(initial);
         Self {
-            initial,
             max,
             current: initial,
             too_large: max.saturating_add(1),
@@ -84,7 +77,6 @@ impl MtuDiscovery {
     pub(crate) fn set_peer_limit(&mut self, limit: u16) -> bool {
         let limit = limit.max(BASE_MTU);
         self.max = self.max.min(limit);
-        self.initial = self.initial.min(limit);
         self.too_large = self.too_large.min(limit.saturating_add(1));
         let before = self.current;
         self.current = before.min(limit);
@@ -92,11 +84,6 @@ impl MtuDiscovery {
             self.next_probe = None;
         }
         self.current != before
-    }
-
-    /// The path leads over other addresses now: all anew.
-    pub(crate) fn reset(&mut self, now: Instant) {
-        *self = Self::new(now, self.initial, self.max);
     }
 
     /// The size to try next.
@@ -119,6 +106,7 @@ impl MtuDiscovery {
     }
 
     /// When [`poll`](Self::poll) is worth asking again.
+    #[cfg(test)]
     pub(crate) fn timer(&self) -> Option<Instant> {
         self.next_probe.filter(|_| self.in_flight.is_none())
     }
@@ -301,8 +289,6 @@ mod tests {
         assert!(!mtu.on_pto(now, 2));
         assert!(mtu.on_pto(now, 3));
         assert!(!mtu.on_pto(now, 4), "already at the base");
-        mtu.reset(now);
-        assert_eq!(mtu.poll(now), Some(1452));
     }
 
     proptest! {

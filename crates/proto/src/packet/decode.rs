@@ -34,15 +34,19 @@ impl From<UnexpectedEnd> for PacketDecodeError {
 
 /// The version-independent fields (RFC 8999): what routing needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Invariant<'a> {
-    pub(crate) first: u8,
-    /// 0 for Version Negotiation and for short headers.
-    pub(crate) version: u32,
-    /// Up to 255 bytes in versions that we do not speak.
-    pub(crate) dcid: &'a [u8],
-    /// Empty for short headers.
-    pub(crate) scid: &'a [u8],
-    pub(crate) is_long: bool,
+pub(crate) enum Invariant<'a> {
+    Long {
+        first: u8,
+        /// 0 for Version Negotiation.
+        version: u32,
+        /// Up to 255 bytes in versions that we do not speak.
+        dcid: &'a [u8],
+        scid: &'a [u8],
+    },
+    Short {
+        first: u8,
+        dcid: &'a [u8],
+    },
 }
 
 /// Reads the version-independent fields. `local_cid_len` is the length of the IDs that we issue.
@@ -53,25 +57,20 @@ pub(crate) fn parse_invariant(
     let mut r = Reader::new(data);
     let first = r.u8()?;
     if first & LONG_HEADER_FORM == 0 {
-        return Ok(Invariant {
-            first,
-            version: 0,
-            dcid: r.bytes(local_cid_len)?,
-            scid: &[],
-            is_long: false,
-        });
+        let dcid = r.bytes(local_cid_len)?;
+        return Ok(Invariant::Short { first, dcid });
     }
     let version = r.u32()?;
+    // Version-specific limits on the lengths must not matter here (RFC 9000 section 17.2.1).
     let dcid_len = r.u8()?;
     let dcid = r.bytes(dcid_len.into())?;
     let scid_len = r.u8()?;
     let scid = r.bytes(scid_len.into())?;
-    Ok(Invariant {
+    Ok(Invariant::Long {
         first,
         version,
         dcid,
         scid,
-        is_long: true,
     })
 }
 
@@ -80,7 +79,6 @@ pub(crate) fn parse_invariant(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProtectedPacket {
     Long {
-        /// Initial, ZeroRtt or Handshake.
         ty: PacketType,
         version: u32,
         dcid: ConnectionId,
@@ -116,15 +114,6 @@ pub(crate) enum ProtectedPacket {
 }
 
 impl ProtectedPacket {
-    pub(crate) const fn ty(&self) -> PacketType {
-        match self {
-            Self::Long { ty, .. } => *ty,
-            Self::Short { .. } => PacketType::OneRtt,
-            Self::Retry { .. } => PacketType::Retry,
-            Self::VersionNegotiation { .. } => PacketType::VersionNegotiation,
-        }
-    }
-
     /// Bytes of the datagram that this packet takes.
     pub(crate) const fn len(&self) -> usize {
         match self {
@@ -132,15 +121,6 @@ impl ProtectedPacket {
             | Self::Short { len, .. }
             | Self::Retry { len, .. }
             | Self::VersionNegotiation { len, .. } => *len,
-        }
-    }
-
-    pub(crate) const fn dcid(&self) -> &ConnectionId {
-        match self {
-            Self::Long { dcid, .. }
-            | Self::Short { dcid, .. }
-            | Self::Retry { dcid, .. }
-            | Self::VersionNegotiation { dcid, .. } => dcid,
         }
     }
 }
@@ -158,28 +138,34 @@ pub(crate) fn decode_next(
     local_cid_len: usize,
 ) -> Result<ProtectedPacket, PacketDecodeError> {
     let len = datagram.len();
-    let invariant = parse_invariant(datagram, local_cid_len)?;
-    if !invariant.is_long {
-        if invariant.first & FIXED_BIT == 0 {
+    let (first, version, dcid, scid) = match parse_invariant(datagram, local_cid_len)? {
+        Invariant::Long {
+            first,
+            version,
+            dcid,
+            scid,
+        } => (first, version, dcid, scid),
+        Invariant::Short { first, .. } if first & FIXED_BIT == 0 => {
             return Err(PacketDecodeError::FixedBit);
         }
-        return Ok(ProtectedPacket::Short {
-            dcid: cid(invariant.dcid)?,
-            pn_offset: 1 + local_cid_len,
-            len,
-        });
-    }
+        Invariant::Short { dcid, .. } => {
+            return Ok(ProtectedPacket::Short {
+                dcid: cid(dcid)?,
+                pn_offset: 1 + local_cid_len,
+                len,
+            });
+        }
+    };
     // First byte, version, and two IDs with their lengths.
-    let at = 7 + invariant.dcid.len() + invariant.scid.len();
-    let version = invariant.version;
+    let at = 7 + dcid.len() + scid.len();
     if version == 0 {
         // RFC 9000 section 17.2.1: a list of 32-bit versions.
         if len == at || !(len - at).is_multiple_of(4) {
             return Err(PacketDecodeError::VersionList);
         }
         return Ok(ProtectedPacket::VersionNegotiation {
-            dcid: cid(invariant.dcid)?,
-            scid: cid(invariant.scid)?,
+            dcid: cid(dcid)?,
+            scid: cid(scid)?,
             versions: at..len,
             len,
         });
@@ -187,13 +173,13 @@ pub(crate) fn decode_next(
     if version != VERSION_1 {
         return Err(PacketDecodeError::UnsupportedVersion(version));
     }
-    if invariant.first & FIXED_BIT == 0 {
+    if first & FIXED_BIT == 0 {
         return Err(PacketDecodeError::FixedBit);
     }
-    let dcid = cid(invariant.dcid)?;
-    let scid = cid(invariant.scid)?;
+    let dcid = cid(dcid)?;
+    let scid = cid(scid)?;
     let mut r = Reader::new(&datagram[at..]);
-    let ty = match (invariant.first >> 4) & 0b11 {
+    let ty = match (first >> 4) & 0b11 {
         0 => PacketType::Initial,
         1 => PacketType::ZeroRtt,
         2 => PacketType::Handshake,

@@ -2,8 +2,10 @@
 
 use quinn_proto::ConnectionId;
 
+#[cfg(test)]
+use super::LONG_TYPE_MASK;
 use super::varint;
-use super::{FIXED_BIT, KEY_PHASE_BIT, LONG_HEADER_FORM, PacketType, SPIN_BIT, TAG_LEN};
+use super::{FIXED_BIT, KEY_PHASE_BIT, LONG_HEADER_FORM, PacketType};
 
 /// Where things are in the buffer, counted from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,13 +16,6 @@ pub(crate) struct LongHeaderMarks {
     pub(crate) len_offset: usize,
     pub(crate) pn_offset: usize,
     pub(crate) pn_len: usize,
-}
-
-impl LongHeaderMarks {
-    /// The payload's first byte.
-    pub(crate) const fn payload(&self) -> usize {
-        self.pn_offset + self.pn_len
-    }
 }
 
 /// What [`patch_length`] can write: a two-byte varint (RFC 9000 section 16).
@@ -40,10 +35,9 @@ fn put_pn(buf: &mut Vec<u8>, pn: u64, pn_len: usize) {
 /// Bits 0x30 of a long header (RFC 9000 table 5).
 const fn long_type(ty: PacketType) -> u8 {
     match ty {
+        PacketType::Initial => 0x00,
         PacketType::ZeroRtt => 0x10,
         PacketType::Handshake => 0x20,
-        PacketType::Retry => 0x30,
-        _ => 0x00,
     }
 }
 
@@ -81,22 +75,6 @@ pub(crate) fn encode_long_header(
     }
 }
 
-/// Bytes that [`encode_long_header`] appends.
-pub(crate) fn long_header_size(
-    ty: PacketType,
-    dcid: &ConnectionId,
-    scid: &ConnectionId,
-    token_len: usize,
-    pn_len: usize,
-) -> usize {
-    let token = if ty == PacketType::Initial {
-        varint::size(token_len as u64) + token_len
-    } else {
-        0
-    };
-    1 + 4 + 1 + dcid.len() + 1 + scid.len() + token + 2 + pn_len
-}
-
 /// Writes the Length of a packet that ends, its tag included, at `end` of `buf`. Packets with a
 /// long header stay far below 2^14 bytes; a longer one is a bug of the caller's.
 pub(crate) fn patch_length(buf: &mut [u8], marks: &LongHeaderMarks, end: usize) {
@@ -109,34 +87,28 @@ pub(crate) fn patch_length(buf: &mut [u8], marks: &LongHeaderMarks, end: usize) 
 }
 
 /// Appends a 1-RTT header (RFC 9000 section 17.3.1); returns the offset of the packet number in
-/// `buf`. The payload starts `pn_len` bytes later.
+/// `buf`. The payload starts `pn_len` bytes later. The spin bit is not used and thus 0, as section
+/// 17.4 permits.
 #[inline]
 pub(crate) fn encode_short_header(
     buf: &mut Vec<u8>,
     dcid: &ConnectionId,
-    spin: bool,
     key_phase: bool,
     pn: u64,
     pn_len: usize,
 ) -> usize {
     debug_assert!((1..=4).contains(&pn_len));
-    let spin = if spin { SPIN_BIT } else { 0 };
     let phase = if key_phase { KEY_PHASE_BIT } else { 0 };
-    buf.push(FIXED_BIT | spin | phase | (pn_len.clamp(1, 4) - 1) as u8);
+    buf.push(FIXED_BIT | phase | (pn_len.clamp(1, 4) - 1) as u8);
     buf.extend_from_slice(dcid);
     let pn_offset = buf.len();
     put_pn(buf, pn, pn_len);
     pn_offset
 }
 
-/// Bytes that [`encode_short_header`] appends.
-#[inline]
-pub(crate) const fn short_header_size(dcid_len: usize, pn_len: usize) -> usize {
-    1 + dcid_len + pn_len
-}
-
 /// Appends a Retry packet without its integrity tag (RFC 9000 section 17.2.5); the tag is
-/// `crypto::retry_tag` over what was appended.
+/// `crypto::retry_tag` over what was appended. Servers send none yet.
+#[cfg(test)]
 pub(crate) fn encode_retry_header(
     buf: &mut Vec<u8>,
     version: u32,
@@ -144,8 +116,7 @@ pub(crate) fn encode_retry_header(
     scid: &ConnectionId,
     token: &[u8],
 ) {
-    buf.reserve(7 + dcid.len() + scid.len() + token.len() + TAG_LEN);
-    buf.push(LONG_HEADER_FORM | FIXED_BIT | long_type(PacketType::Retry));
+    buf.push(LONG_HEADER_FORM | FIXED_BIT | LONG_TYPE_MASK);
     buf.extend_from_slice(&version.to_be_bytes());
     put_cid(buf, dcid);
     put_cid(buf, scid);

@@ -1,5 +1,4 @@
 //! Packets on the wire: headers, packet numbers, header protection; no keys of its own, no frames.
-#![allow(dead_code, reason = "the connection does not use all of it yet")]
 
 mod decode;
 mod encode;
@@ -9,17 +8,16 @@ mod protection;
 mod tests;
 pub(crate) mod varint;
 
-#[allow(unused_imports, reason = "the connection does not use all of it yet")]
+#[cfg(test)]
+pub(crate) use self::encode::encode_retry_header;
 pub(crate) use self::{
-    decode::{
-        Invariant, PacketDecodeError, ProtectedPacket, decode_next, parse_invariant, version_list,
-    },
+    decode::{Invariant, ProtectedPacket, decode_next, parse_invariant, version_list},
     encode::{
-        LongHeaderMarks, encode_long_header, encode_retry_header, encode_short_header,
-        encode_version_negotiation, long_header_size, patch_length, short_header_size,
+        LongHeaderMarks, encode_long_header, encode_short_header, encode_version_negotiation,
+        patch_length,
     },
     number::{expand_pn, pn_len},
-    protection::{protect_header, seal_packet, unprotect_header},
+    protection::{seal_packet, unprotect_header},
 };
 
 /// QUIC version 1 (RFC 9000 section 15), the only one that is spoken.
@@ -35,20 +33,17 @@ pub(crate) const TAG_LEN: usize = 16;
 pub(crate) const LONG_HEADER_FORM: u8 = 0x80;
 /// Bit 0x40: always set in version 1; greasing it (RFC 9287) is not supported.
 pub(crate) const FIXED_BIT: u8 = 0x40;
-/// Spin bit of a short header (RFC 9000 section 17.3.1).
-pub(crate) const SPIN_BIT: u8 = 0x20;
+/// Bits 0x30 of a long header: the type of packet; 0 is Initial (RFC 9000 table 5).
+pub(crate) const LONG_TYPE_MASK: u8 = 0x30;
 /// Key phase bit of a short header (RFC 9000 section 17.3.1).
 pub(crate) const KEY_PHASE_BIT: u8 = 0x04;
 
-/// What kind of packet.
+/// What kind of packet, among those with a long header and protection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PacketType {
     Initial,
     ZeroRtt,
     Handshake,
-    Retry,
-    VersionNegotiation,
-    OneRtt,
 }
 
 /// Whether the reserved bits of an unprotected first byte are zero (RFC 9000 sections 17.2 and
@@ -64,9 +59,4 @@ pub(crate) const fn reserved_bits_are_zero(first: u8) -> bool {
 /// The key phase bit of an unprotected short header's first byte.
 pub(crate) const fn key_phase(first: u8) -> bool {
     first & KEY_PHASE_BIT != 0
-}
-
-/// The spin bit of a short header's first byte.
-pub(crate) const fn spin(first: u8) -> bool {
-    first & SPIN_BIT != 0
 }

@@ -49,7 +49,7 @@ pub(crate) fn unprotect_header(
 /// INTERNAL_ERROR if the packet is too short for a sample: the caller must pad so that packet
 /// number and payload have four bytes at least (RFC 9001 section 5.4.2).
 #[inline]
-pub(crate) fn protect_header(
+pub(super) fn protect_header(
     packet: &mut [u8],
     pn_offset: usize,
     pn_len: usize,

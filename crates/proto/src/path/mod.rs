@@ -27,6 +27,13 @@ pub(crate) struct Path {
     pub(crate) id: PathId,
     pub(crate) index: PathIndex,
     pub(crate) network: NetworkPath,
+    /// Other addresses at which the peer is or was seen: those before it moved, while the new ones
+    /// are not validated, or those that it tries before it moves (RFC 9000 section 9).
+    pub(crate) aside: Option<NetworkPath>,
+    /// It was validated once: a later answer to a challenge is not news of a path.
+    pub(crate) opened: bool,
+    /// The addresses that RTT, congestion window and MTU were measured over.
+    pub(crate) measured: FourTuple,
     pub(crate) status: StatusState,
     /// The 1-RTT packet number space of this path ID.
     pub(crate) space: PacketSpace,
@@ -61,7 +68,6 @@ pub(crate) struct PathCounters {
     pub(crate) spurious_losses: u64,
     pub(crate) retransmitted_packets: u64,
     pub(crate) copied_packets: u64,
-    pub(crate) congestion_events: u64,
     pub(crate) delivered_bytes: u64,
 }
 
@@ -79,6 +85,9 @@ impl Path {
             id,
             index,
             network: NetworkPath::new(tuple, validated),
+            aside: None,
+            opened: id == PathId::ZERO,
+            measured: tuple,
             status: StatusState::default(),
             space,
             rtt: RttEstimator::new(config.initial_rtt),
@@ -93,6 +102,17 @@ impl Path {
             last_activity: now,
             counters: PathCounters::default(),
         }
+    }
+
+    /// Forgets what was measured: the path leads over other addresses now (RFC 9000 section 9.4). The
+    /// delivery rate goes by packets in flight, and finds its way by itself.
+    pub(crate) fn measure_anew(&mut self, now: Instant, config: &TransportConfig) {
+        self.measured = self.network.tuple;
+        self.rtt = RttEstimator::new(config.initial_rtt);
+        self.pacer = Pacer::default();
+        self.ecn = EcnValidator::new(config.ecn);
+        self.mtu = MtuDiscovery::new(now, config.initial_mtu, config.max_mtu);
+        self.pto_count = 0;
     }
 
     /// The probe timeout without back-off (RFC 9002 section 6.2.1).

@@ -21,6 +21,8 @@ pub(crate) enum PathState<'a> {
 /// The paths.
 pub(crate) struct Paths {
     slots: Vec<Option<Path>>,
+    /// One past the highest slot in use: nobody walks over the empty ones beyond.
+    used: usize,
     retired: Vec<RetiredPath>,
     /// What the peer wants of path IDs that are not in use yet (RFC 10069: all path IDs below the
     /// limit can be spoken of). At most as many as there are slots.
@@ -36,6 +38,7 @@ impl Paths {
     pub(crate) fn new() -> Self {
         Self {
             slots: (0..MAX_PATHS).map(|_| None).collect(),
+            used: 0,
             retired: Vec::new(),
             early_status: Vec::new(),
             abandoned: Vec::new(),
@@ -61,6 +64,7 @@ impl Paths {
         }
         self.largest_used = self.largest_used.max(path.id);
         self.open += 1;
+        self.used = self.used.max(path.index.get() + 1);
         let slot = &mut self.slots[path.index.get()];
         debug_assert!(slot.is_none());
         slot.insert(path)
@@ -83,6 +87,11 @@ impl Paths {
     /// Number of open paths.
     pub(crate) fn open_count(&self) -> usize {
         self.open
+    }
+
+    /// One past the highest slot in use.
+    pub(crate) fn used(&self) -> usize {
+        self.used
     }
 
     pub(crate) fn largest_used(&self) -> PathId {
@@ -135,18 +144,18 @@ impl Paths {
             let retired = self.retired.iter_mut().find(|path| path.id == id);
             return PathState::Abandoned(retired);
         }
-        match self.slots.iter_mut().flatten().find(|path| path.id == id) {
+        match self.iter_mut().find(|path| path.id == id) {
             Some(path) => PathState::Open(path),
             None => PathState::NeverOpened(id),
         }
     }
 
     pub(crate) fn get(&self, id: PathId) -> Option<&Path> {
-        self.slots.iter().flatten().find(|path| path.id == id)
+        self.iter().find(|path| path.id == id)
     }
 
     pub(crate) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
-        self.slots.iter_mut().flatten().find(|path| path.id == id)
+        self.iter_mut().find(|path| path.id == id)
     }
 
     pub(crate) fn at(&self, index: PathIndex) -> Option<&Path> {
@@ -158,11 +167,11 @@ impl Paths {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
-        self.slots.iter().flatten()
+        self.slots[..self.used].iter().flatten()
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
-        self.slots.iter_mut().flatten()
+        self.slots[..self.used].iter_mut().flatten()
     }
 
     /// Takes an open path out of its slot; its ID counts as abandoned from here on.
@@ -173,6 +182,8 @@ impl Paths {
             .find(|slot| slot.as_ref().is_some_and(|path| path.id == id))?;
         let path = slot.take();
         self.open -= 1;
+        let last = self.slots.iter().rposition(Option::is_some);
+        self.used = last.map_or(0, |last| last + 1);
         self.mark_abandoned(id);
         path
     }

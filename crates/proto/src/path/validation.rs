@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::transmit::MIN_INITIAL_DATAGRAM;
 use crate::{FourTuple, limits};
 
 /// How often a PATH_CHALLENGE is sent before the path is given up.
@@ -29,6 +30,8 @@ struct Challenge {
     /// When the next one is due.
     next: Option<Instant>,
     interval: Duration,
+    /// When to give up, even if the amplification limit never let the challenges out.
+    until: Instant,
 }
 
 /// What the challenge timer means.
@@ -79,14 +82,27 @@ impl NetworkPath {
         (self.received.saturating_mul(3)).saturating_sub(self.sent)
     }
 
+    /// Whether the amplification limit holds back a full datagram: what a probe timeout would send
+    /// must wait for the peer then, and the timer with it (RFC 9002 section 6.2.2.1).
+    pub(crate) fn is_at_limit(&self) -> bool {
+        self.budget() < MIN_INITIAL_DATAGRAM as u64
+    }
+
     /// Bytes sent and received so far, for tests of the amplification limit.
     pub(crate) fn traffic(&self) -> (u64, u64) {
         (self.sent, self.received)
     }
 
     /// Starts validation; the first challenge is due at once.
-    pub(crate) fn start_challenge(&mut self, interval: Duration) {
-        if self.validated || self.challenge.is_some() {
+    pub(crate) fn start_challenge(&mut self, now: Instant, interval: Duration) {
+        if !self.validated {
+            self.challenge_again(now, interval);
+        }
+    }
+
+    /// The same, for an address that was validated once.
+    pub(crate) fn challenge_again(&mut self, now: Instant, interval: Duration) {
+        if self.challenge.is_some() {
             return;
         }
         self.challenge = Some(Challenge {
@@ -94,7 +110,19 @@ impl NetworkPath {
             due: true,
             next: None,
             interval,
+            // As long as all of them and the wait after the last take.
+            until: now + interval.saturating_mul((1 << MAX_CHALLENGES) - 1),
         });
+    }
+
+    /// Validated, with nothing to ask or to answer.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.validated && self.challenge.is_none() && self.responses.is_empty()
+    }
+
+    /// No further challenges.
+    pub(crate) fn stop_challenge(&mut self) {
+        self.challenge = None;
     }
 
     pub(crate) fn challenge_due(&self) -> bool {
@@ -115,13 +143,17 @@ impl NetworkPath {
     }
 
     pub(crate) fn challenge_timer(&self) -> Option<Instant> {
-        self.challenge.as_ref().and_then(|challenge| challenge.next)
+        let challenge = self.challenge.as_ref()?;
+        Some(challenge.next.unwrap_or(challenge.until))
     }
 
     pub(crate) fn on_challenge_timeout(&mut self, now: Instant) -> ChallengeTimeout {
         let Some(challenge) = &mut self.challenge else {
             return ChallengeTimeout::NotDue;
         };
+        if challenge.until <= now {
+            return ChallengeTimeout::GiveUp;
+        }
         if challenge.next.is_none_or(|next| next > now) {
             return ChallengeTimeout::NotDue;
         }
@@ -154,8 +186,9 @@ impl NetworkPath {
         self.responses.push_back(token);
     }
 
-    pub(crate) fn response_due(&self) -> bool {
-        !self.responses.is_empty()
+    /// Whether a challenge or an answer is to be sent now.
+    pub(crate) fn probe_due(&self) -> bool {
+        self.challenge_due() || !self.responses.is_empty()
     }
 
     pub(crate) fn next_response(&mut self) -> Option<u64> {
@@ -193,7 +226,7 @@ mod tests {
     fn any_token_sent_validates_and_no_other() {
         let now = Instant::now();
         let mut path = network_path();
-        path.start_challenge(Duration::from_millis(100));
+        path.start_challenge(now, Duration::from_millis(100));
         assert!(path.challenge_due());
         path.on_challenge_sent(now, 7);
         assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::NotDue);
@@ -210,7 +243,7 @@ mod tests {
     fn gives_up_in_the_end() {
         let mut now = Instant::now();
         let mut path = network_path();
-        path.start_challenge(Duration::from_millis(100));
+        path.start_challenge(now, Duration::from_millis(100));
         for token in 0..u64::from(MAX_CHALLENGES) {
             path.on_challenge_sent(now, token);
             now = path.challenge_timer().unwrap();
@@ -221,6 +254,17 @@ mod tests {
             };
             assert_eq!(path.on_challenge_timeout(now), expected);
         }
+    }
+
+    #[test]
+    fn gives_up_if_the_limit_lets_nothing_out() {
+        let now = Instant::now();
+        let mut path = network_path();
+        path.start_challenge(now, Duration::from_millis(100));
+        let until = now + Duration::from_millis(12_700);
+        assert_eq!(path.challenge_timer(), Some(until));
+        assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::NotDue);
+        assert_eq!(path.on_challenge_timeout(until), ChallengeTimeout::GiveUp);
     }
 
     #[test]

@@ -28,10 +28,11 @@ impl Connection {
         let now = arrival.now;
         let mut ack_eliciting = false;
         let mut any = false;
-        for frame in FrameIter::new(payload) {
+        let mut frames = FrameIter::new(payload);
+        while let Some(frame) = frames.next() {
             let frame = frame?;
             any = true;
-            let frame_type = frame.ty();
+            let frame_type = frames.last_type();
             if !frame.allowed_in(ty) {
                 return Err(not_allowed().in_frame(frame_type));
             }
@@ -76,11 +77,14 @@ impl Connection {
         let now = arrival.now;
         let mut ack_eliciting = false;
         let mut any = false;
-        for frame in FrameIter::new(payload) {
+        let mut probing = true;
+        let mut frames = FrameIter::new(payload);
+        while let Some(frame) = frames.next() {
             let frame = frame?;
             any = true;
             ack_eliciting |= frame.is_ack_eliciting();
-            let frame_type = frame.ty();
+            probing &= frame.is_probing();
+            let frame_type = frames.last_type();
             self.on_frame(arrival, id, dcid, frame)
                 .map_err(|error| error.in_frame(frame_type))?;
             if !self.state.is_alive() {
@@ -108,6 +112,9 @@ impl Connection {
             _ => return Ok(()),
         };
         space.on_received(&received);
+        if !probing {
+            self.follow_peer(arrival, id, number);
+        }
         Ok(())
     }
 
@@ -144,7 +151,7 @@ impl Connection {
                     .on_reset_stream(reset.id, reset.error_code, reset.final_size)?;
             }
             Frame::StopSending(stop) => self.streams.on_stop_sending(stop.id, stop.error_code)?,
-            Frame::MaxData(max) => self.streams.on_max_data(max.into_inner()),
+            Frame::MaxData(max) => self.streams.on_max_data(max),
             Frame::MaxStreamData { id, offset } => self.streams.on_max_stream_data(id, offset)?,
             Frame::MaxStreams { dir, count } => self.streams.on_max_streams(dir, count)?,
             // RFC 9000 sections 19.12 and 19.14: of use for debugging only.
@@ -184,16 +191,6 @@ impl Connection {
             }
         }
         Ok(())
-    }
-
-    /// RFC 9000 section 8.2.2: answered on the path where it came. One that came from another
-    /// address than the path's is not answered: the answer would go to the wrong place.
-    fn on_path_challenge(&mut self, arrival: Arrival, id: PathId, token: u64) {
-        if let Some(path) = self.paths.get_mut(id) {
-            if path.network.tuple.matches(&arrival.tuple) {
-                path.network.on_challenge(token);
-            }
-        }
     }
 
     fn on_max_path_id(&mut self, max: u64) -> Result<(), TransportError> {

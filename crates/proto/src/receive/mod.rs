@@ -5,17 +5,18 @@ mod dispatch;
 #[cfg(test)]
 mod violations;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 
 use crate::cid::is_reset;
 use crate::connection::Connection;
+use crate::crypto::open_long;
 use crate::handshake::{Buffered, Level};
 use crate::packet::{
-    PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn, reserved_bits_are_zero,
-    unprotect_header, version_list,
+    PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn, key_phase,
+    reserved_bits_are_zero, unprotect_header, version_list,
 };
 use crate::path::PathState;
 use crate::space::PacketSpace;
@@ -27,6 +28,8 @@ pub(crate) struct Arrival {
     pub(crate) now: Instant,
     pub(crate) tuple: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
+    /// UDP payload bytes.
+    pub(crate) bytes: usize,
 }
 
 /// A decrypted packet, its frames still to be read.
@@ -47,7 +50,12 @@ impl Connection {
         if self.state.is_drained() {
             return;
         }
-        let arrival = Arrival { now, tuple, ecn };
+        let arrival = Arrival {
+            now,
+            tuple,
+            ecn,
+            bytes: datagram.len(),
+        };
         self.totals.received_datagrams += 1;
         self.totals.received_bytes += datagram.len() as u64;
         let mut offset = 0;
@@ -92,6 +100,10 @@ impl Connection {
                 if path.network.tuple.local != tuple.local {
                     // The system chose the local IP: now it is known.
                     path.network.tuple.local = tuple.local;
+                }
+            } else if let Some(aside) = path.aside.as_mut() {
+                if aside.tuple.matches(tuple) {
+                    aside.on_received(bytes);
                 }
             }
         }
@@ -167,11 +179,10 @@ impl Connection {
             };
             let number = expand_pn(truncated, pn_len, expected(space));
             let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
-            let Ok(plain) = keys.remote.packet.decrypt_in_place(number, header, payload) else {
+            let Some(len) = open_long(&keys.remote, number, header, payload) else {
                 self.totals.undecryptable_packets += 1;
                 return;
             };
-            let len = plain.len();
             if !reserved_bits_are_zero(first) {
                 return self.fail(
                     arrival.now,
@@ -237,14 +248,13 @@ impl Connection {
             return self.keep_undecryptable(arrival, Level::OneRtt, bytes);
         }
         let nonce_path = self.nonce_path(id);
-        let pto = self.largest_pto();
         let expected = match self.paths.state(id.0.into(), u32::MAX) {
             PathState::Open(path) => expected(&path.space),
             PathState::Abandoned(Some(retired)) => expected(&retired.space),
             PathState::NeverOpened(_) => 0,
             PathState::Abandoned(None) | PathState::BeyondLimit => return,
         };
-        let Some(keys) = &mut self.handshake.one_rtt else {
+        let Some(keys) = &self.handshake.one_rtt else {
             return;
         };
         let Some((first, truncated, pn_len)) =
@@ -253,7 +263,17 @@ impl Connection {
             return self.check_reset(now, bytes);
         };
         let number = expand_pn(truncated, pn_len, expected);
-        let phase = first & crate::packet::KEY_PHASE_BIT != 0;
+        let phase = key_phase(first);
+        // Only around a key update does it matter how long old keys are kept.
+        let updating = keys.keeps_previous() || phase != keys.phase();
+        let pto = if updating {
+            self.largest_pto()
+        } else {
+            Duration::ZERO
+        };
+        let Some(keys) = &mut self.handshake.one_rtt else {
+            return;
+        };
         let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
         let opened = keys.open(nonce_path, number, phase, header, payload, now, pto);
         let len = match opened {
@@ -331,6 +351,7 @@ impl Connection {
                     now,
                     tuple: buffered.network_path,
                     ecn: buffered.ecn,
+                    bytes: buffered.packet.len(),
                 };
                 let decoded = decode_next(&buffered.packet, self.endpoint_config.cid_len);
                 if let Ok(packet) = decoded {

@@ -28,6 +28,7 @@ fn received(pair: &mut Pair, frame: &[u8]) -> Option<(TransportErrorCode, Option
         now: pair.now,
         tuple: pair::tuple(0),
         ecn: None,
+        bytes: 1200,
     };
     let dcid = ConnectionId::new(&[9; 8]);
     let result = pair

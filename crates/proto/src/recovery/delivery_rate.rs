@@ -98,6 +98,7 @@ impl DeliveryRate {
     }
 
     /// Bytes acknowledged so far.
+    #[cfg(test)]
     pub(crate) const fn delivered(&self) -> u64 {
         self.delivered
     }

@@ -155,11 +155,13 @@ impl EcnValidator {
     }
 
     /// Whether validation succeeded.
+    #[cfg(test)]
     pub(crate) fn is_capable(&self) -> bool {
         self.state == State::Capable
     }
 
     /// Whether marking was given up.
+    #[cfg(test)]
     pub(crate) fn has_failed(&self) -> bool {
         self.state == State::Failed
     }

@@ -423,7 +423,7 @@ proptest! {
             s.acked.clear();
             s.lost.clear();
             let flying = fate.values().filter(|f| **f == Fate::Flying).count();
-            prop_assert_eq!(s.space.sent.outstanding(), flying);
+            prop_assert_eq!(s.space.sent.iter().count(), flying);
             prop_assert_eq!(s.space.bytes_in_flight(), 1200 * flying as u64);
         }
         prop_assert!(fate.values().all(|f| *f != Fate::Flying));

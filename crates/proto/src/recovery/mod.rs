@@ -1,9 +1,4 @@
 //! Loss recovery of one path (RFC 9002): what was lost, when to probe, how fast to send; sends nothing.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the connection glue that calls this is written next"
-)]
 
 mod delivery_rate;
 mod ecn;
@@ -18,7 +13,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot};
 pub(crate) use ecn::{EcnCounter, EcnReport, EcnTotals, EcnValidator};
-pub(crate) use loss::{AckOutcome, LossOutcome, LostNumbers};
+pub(crate) use loss::{LossOutcome, LostNumbers};
 pub(crate) use pacing::Pacer;
 pub(crate) use persistent::PersistentCongestion;
 pub(crate) use pto::{pto_duration, pto_time};

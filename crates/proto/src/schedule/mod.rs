@@ -44,6 +44,8 @@ pub(crate) struct Copy {
 pub(crate) struct Schedule {
     scheduler: Box<dyn Scheduler>,
     pub(crate) views: Vec<PathView>,
+    /// One past the highest slot in use.
+    pub(crate) used: usize,
     pub(crate) queue: QueueView,
     pub(crate) cursors: ReinjectCursors,
     pub(crate) copies: VecDeque<Copy>,
@@ -67,6 +69,7 @@ impl Schedule {
                 .filter_map(PathIndex::new)
                 .map(PathView::closed)
                 .collect(),
+            used: 0,
             queue: QueueView::default(),
             cursors: ReinjectCursors::default(),
             copies: VecDeque::new(),
@@ -81,22 +84,18 @@ impl Schedule {
     }
 
     /// Slots up to the highest one in use; schedulers need not look at the rest.
-    fn visible(views: &[PathView]) -> &[PathView] {
-        let len = views
-            .iter()
-            .rposition(|view| view.open)
-            .map_or(0, |last| last + 1);
-        &views[..len]
+    fn visible(views: &[PathView], used: usize) -> &[PathView] {
+        &views[..used.min(views.len())]
     }
 
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
     pub(crate) fn next(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
-        if let Some(planned) = self.planned.take() {
-            if self.views[planned.path.get()].can_send {
-                return Some(planned);
-            }
+        if let Some(planned) = self.planned.take()
+            && self.views[planned.path.get()].can_send
+        {
+            return Some(planned);
         }
-        let views = Self::visible(&self.views);
+        let views = Self::visible(&self.views, self.used);
         if !views.iter().any(|view| view.can_send) {
             return None;
         }
@@ -140,7 +139,7 @@ impl Schedule {
             return None;
         }
         // Liveness is the transport's promise: the wait has lasted a PTO with nothing in flight.
-        let views = Self::visible(&self.views);
+        let views = Self::visible(&self.views, self.used);
         let cx = Context::new(now, views, &self.queue, self.next_number);
         let best = cx.sendable().min_by_key(|view| view.smoothed_rtt)?;
         self.overridden += 1;
@@ -199,7 +198,7 @@ impl Schedule {
         if self.scheduler.next_wakeup().is_some_and(|at| at <= now) {
             let cx = Context::new(
                 now,
-                Self::visible(&self.views),
+                Self::visible(&self.views, self.used),
                 &self.queue,
                 self.next_number,
             );
@@ -248,6 +247,7 @@ mod tests {
     #[test]
     fn an_endless_wait_is_overridden_after_one_pto() {
         let mut schedule = Schedule::new(Box::new(Never));
+        schedule.used = 2;
         schedule.views[1].open = true;
         schedule.views[1].can_send = true;
         schedule.queue.unsent = 1;
@@ -279,6 +279,7 @@ mod tests {
     #[test]
     fn asking_for_nothing_is_waiting() {
         let mut schedule = Schedule::new(Box::new(Fruitless));
+        schedule.used = 2;
         schedule.views[1].open = true;
         schedule.views[1].can_send = true;
         let start = Instant::now();
@@ -298,6 +299,7 @@ mod tests {
     #[test]
     fn waiting_with_data_in_flight_is_not_overridden() {
         let mut schedule = Schedule::new(Box::new(Never));
+        schedule.used = 1;
         schedule.views[0].open = true;
         schedule.views[0].can_send = true;
         let start = Instant::now();

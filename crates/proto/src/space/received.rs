@@ -94,13 +94,9 @@ impl ReceivedPackets {
     }
 
     /// Number of ranges.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
-    }
-
-    /// Whether nothing was received.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
     }
 
     /// Numbers below `pn` need no acknowledging any more (RFC 9000 section 13.2.4). The largest

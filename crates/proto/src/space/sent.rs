@@ -25,10 +25,6 @@ pub(crate) struct SentPacket {
     pub(crate) ecn_marked: bool,
     /// Whether it probes for a larger MTU: its loss is no sign of congestion (RFC 9000 section 14.4).
     pub(crate) mtu_probe: bool,
-    /// Whether it carries data that was sent before.
-    pub(crate) retransmission: bool,
-    /// Whether nothing more could be sent for want of data when it left.
-    pub(crate) app_limited: bool,
     /// The decision of the scheduler that asked for it.
     pub(crate) decision: Option<u64>,
     /// The state of delivery when it left; `None` for packets that are not in flight.
@@ -80,7 +76,6 @@ pub(crate) struct SentPackets {
     other: Ring,
     bytes_in_flight: u64,
     ack_eliciting: usize,
-    outstanding: usize,
 }
 
 /// The oldest packet number that is not settled.
@@ -95,7 +90,6 @@ impl SentPackets {
         let ring = if packet.in_flight {
             self.bytes_in_flight += u64::from(packet.size);
             self.ack_eliciting += usize::from(packet.ack_eliciting);
-            self.outstanding += 1;
             &mut self.in_flight
         } else {
             &mut self.other
@@ -116,21 +110,7 @@ impl SentPackets {
         if packet.in_flight {
             self.bytes_in_flight -= u64::from(packet.size);
             self.ack_eliciting -= usize::from(packet.ack_eliciting);
-            self.outstanding -= 1;
         }
-    }
-
-    /// Takes out a packet that was acknowledged.
-    pub(crate) fn remove(&mut self, pn: u64) -> Option<SentPacket> {
-        let ring = if self.in_flight.find(pn).is_some() {
-            &mut self.in_flight
-        } else {
-            &mut self.other
-        };
-        let index = ring.find(pn)?;
-        let packet = ring.0[index].packet.take()?;
-        self.uncount(&packet);
-        Some(packet)
     }
 
     /// Takes out all packets with numbers from `low` to `high` as acknowledged, onto `out`: those in
@@ -256,18 +236,9 @@ impl SentPackets {
         self.ack_eliciting
     }
 
-    /// Packets in flight.
-    pub(crate) const fn outstanding(&self) -> usize {
-        self.outstanding
-    }
-
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.in_flight.0.clear();
-        self.other.0.clear();
-        self.bytes_in_flight = 0;
-        self.ack_eliciting = 0;
-        self.outstanding = 0;
+        *self = Self::default();
     }
 }
 
@@ -288,8 +259,6 @@ pub(crate) mod tests {
             in_flight: true,
             ecn_marked: false,
             mtu_probe: false,
-            retransmission: false,
-            app_limited: false,
             decision: None,
             delivery: None,
             frames: SentFrames::new(),
@@ -314,7 +283,7 @@ pub(crate) mod tests {
     #[derive(Debug, Clone)]
     enum Op {
         Send { gap: u64, in_flight: bool },
-        Remove(u64),
+        Get(u64),
         Range(u64, u64),
         Pop,
     }
@@ -322,7 +291,7 @@ pub(crate) mod tests {
     fn op() -> impl Strategy<Value = Op> {
         prop_oneof![
             4 => (0u64..3, prop::bool::weighted(0.9)).prop_map(|(gap, in_flight)| Op::Send { gap, in_flight }),
-            1 => (0u64..200).prop_map(Op::Remove),
+            1 => (0u64..200).prop_map(Op::Get),
             1 => (0u64..200, 0u64..40).prop_map(|(low, len)| Op::Range(low, low + len)),
             1 => Just(Op::Pop),
         ]
@@ -344,9 +313,8 @@ pub(crate) mod tests {
                         model.insert(next, in_flight);
                         next += 1;
                     }
-                    Op::Remove(pn) => {
+                    Op::Get(pn) => {
                         prop_assert_eq!(sent.get(pn).is_some(), model.contains_key(&pn));
-                        prop_assert_eq!(sent.remove(pn).is_some(), model.remove(&pn).is_some());
                     }
                     Op::Range(low, high) => {
                         let mut out = Vec::new();
@@ -366,7 +334,6 @@ pub(crate) mod tests {
                 }
                 let flight: Vec<u64> = model.iter().filter(|(_, f)| **f).map(|(pn, _)| *pn).collect();
                 prop_assert_eq!(sent.iter().map(|(pn, _)| pn).collect::<Vec<_>>(), flight.clone());
-                prop_assert_eq!(sent.outstanding(), flight.len());
                 prop_assert_eq!(sent.ack_eliciting(), flight.len());
                 prop_assert_eq!(sent.bytes_in_flight(), 1200 * flight.len() as u64);
                 prop_assert_eq!(sent.first().map(|(pn, _)| pn), flight.first().copied());

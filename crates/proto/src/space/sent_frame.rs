@@ -50,7 +50,6 @@ pub(crate) enum SentFrame {
         largest: u64,
     },
     HandshakeDone,
-    NewToken,
     Datagram {
         len: u16,
     },

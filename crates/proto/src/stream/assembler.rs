@@ -110,11 +110,6 @@ impl Assembler {
         self.frontier
     }
 
-    /// Bytes read.
-    pub(super) fn bytes_read(&self) -> u64 {
-        self.read
-    }
-
     /// Gaps in what was received.
     pub(super) fn gaps(&self) -> usize {
         self.gaps
@@ -126,6 +121,7 @@ impl Assembler {
     }
 
     /// Bytes received and not read.
+    #[cfg(test)]
     pub(super) fn buffered(&self) -> u64 {
         self.readable() + self.out_of_order
     }

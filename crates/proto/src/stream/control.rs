@@ -3,8 +3,8 @@
 use quinn_proto::{Dir, StreamId};
 
 use super::set::Streams;
-use super::wire;
 use crate::frame::writer::FrameWriter;
+use crate::frame::{Frame, ResetStream, StopSending};
 use crate::space::SentFrame;
 
 const DIRS: [Dir; 2] = [Dir::Bi, Dir::Uni];
@@ -43,32 +43,27 @@ impl Streams {
         const SIZE: usize = 9;
         if self.is_max_data_due() && w.remaining() >= SIZE {
             self.announce_again = false;
-            wire::put_frame(w, &[wire::MAX_DATA, self.window.announce()]);
+            w.put(&Frame::MaxData(self.window.announce()));
             w.record(SentFrame::MaxData);
         }
         if self.is_data_blocked_due() && w.remaining() >= SIZE {
             self.told_blocked_at = Some(self.max_data);
-            wire::put_frame(w, &[wire::DATA_BLOCKED, self.max_data]);
+            let offset = self.max_data;
+            w.put(&Frame::DataBlocked { offset });
             w.record(SentFrame::DataBlocked);
         }
         for dir in DIRS {
             let ids = &mut self.remote[dir as usize];
             if ids.is_due() && w.remaining() >= SIZE {
-                let ty = match dir {
-                    Dir::Bi => wire::MAX_STREAMS_BIDI,
-                    Dir::Uni => wire::MAX_STREAMS_UNI,
-                };
-                wire::put_frame(w, &[ty, ids.announce()]);
+                let count = ids.announce();
+                w.put(&Frame::MaxStreams { dir, count });
                 w.record(SentFrame::MaxStreams(dir));
             }
             let ids = &mut self.local[dir as usize];
             if ids.is_blocked_due() && w.remaining() >= SIZE {
                 ids.told_blocked_at = Some(ids.limit);
-                let ty = match dir {
-                    Dir::Bi => wire::STREAMS_BLOCKED_BIDI,
-                    Dir::Uni => wire::STREAMS_BLOCKED_UNI,
-                };
-                wire::put_frame(w, &[ty, ids.limit]);
+                let limit = ids.limit;
+                w.put(&Frame::StreamsBlocked { dir, limit });
                 w.record(SentFrame::StreamsBlocked(dir));
             }
         }
@@ -78,18 +73,22 @@ impl Streams {
         while let Some(&id) = self.send_control.front() {
             if let Some(stream) = self.sends.get_mut(&id) {
                 if stream.pending.reset
-                    && let Some((code, size)) = stream.reset_frame()
+                    && let Some((error_code, final_size)) = stream.reset_frame()
                 {
-                    let fields = [wire::RESET_STREAM, id.into(), code.into_inner(), size];
-                    if !wire::put_frame(w, &fields) {
+                    let frame = Frame::ResetStream(ResetStream {
+                        id,
+                        error_code,
+                        final_size,
+                    });
+                    if !w.put(&frame) {
                         return;
                     }
                     w.record(SentFrame::ResetStream(id));
                 }
                 stream.pending.reset = false;
                 if stream.pending.blocked && stream.is_open() && stream.credit_left() == 0 {
-                    let fields = [wire::STREAM_DATA_BLOCKED, id.into(), stream.credit()];
-                    if !wire::put_frame(w, &fields) {
+                    let offset = stream.credit();
+                    if !w.put(&Frame::StreamDataBlocked { id, offset }) {
                         return;
                     }
                     w.record(SentFrame::StreamDataBlocked(id));
@@ -105,10 +104,9 @@ impl Streams {
         while let Some(&id) = self.recv_control.front() {
             if let Some(stream) = self.recvs.get_mut(&id) {
                 if stream.pending.stop_sending
-                    && let Some(code) = stream.stopped()
+                    && let Some(error_code) = stream.stopped()
                 {
-                    let fields = [wire::STOP_SENDING, id.into(), code.into_inner()];
-                    if !wire::put_frame(w, &fields) {
+                    if !w.put(&Frame::StopSending(StopSending { id, error_code })) {
                         return;
                     }
                     w.record(SentFrame::StopSending(id));
@@ -120,8 +118,8 @@ impl Streams {
                     if w.remaining() < 1 + 8 + 8 {
                         return;
                     }
-                    let limit = stream.window.announce();
-                    wire::put_frame(w, &[wire::MAX_STREAM_DATA, id.into(), limit]);
+                    let offset = stream.window.announce();
+                    w.put(&Frame::MaxStreamData { id, offset });
                     w.record(SentFrame::MaxStreamData(id));
                 }
                 stream.pending.max_stream_data = false;

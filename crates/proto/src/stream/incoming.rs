@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::{Dir, StreamId, VarInt};
 
+use super::StreamEvent;
 use super::ids::{MAX_STREAMS, Use};
 use super::recv::Arrival;
 use super::set::Streams;
-use super::{StreamEvent, wire};
 use crate::TransportError;
+use crate::frame::types;
 
 impl Streams {
     /// The peer names a stream in a frame: it may come to be by that, and must not be one that
@@ -82,7 +83,7 @@ impl Streams {
         fin: bool,
         data: &[u8],
     ) -> Result<(), TransportError> {
-        self.on_named_by_sender(id, wire::STREAM)?;
+        self.on_named_by_sender(id, types::STREAM)?;
         let left = self.connection_left();
         let Some(stream) = self.recvs.get_mut(&id) else {
             return Ok(());
@@ -111,7 +112,7 @@ impl Streams {
         code: VarInt,
         final_size: u64,
     ) -> Result<(), TransportError> {
-        self.on_named_by_sender(id, wire::RESET_STREAM)?;
+        self.on_named_by_sender(id, types::RESET_STREAM)?;
         let left = self.connection_left();
         let Some(stream) = self.recvs.get_mut(&id) else {
             return Ok(());
@@ -127,7 +128,7 @@ impl Streams {
         id: StreamId,
         code: VarInt,
     ) -> Result<(), TransportError> {
-        self.on_named_by_receiver(id, wire::STOP_SENDING)?;
+        self.on_named_by_receiver(id, types::STOP_SENDING)?;
         let Some(stream) = self.sends.get_mut(&id) else {
             return Ok(());
         };
@@ -156,7 +157,7 @@ impl Streams {
         id: StreamId,
         limit: u64,
     ) -> Result<(), TransportError> {
-        self.on_named_by_receiver(id, wire::MAX_STREAM_DATA)?;
+        self.on_named_by_receiver(id, types::MAX_STREAM_DATA)?;
         self.raise_stream_credit(id, limit);
         Ok(())
     }
@@ -175,8 +176,8 @@ impl Streams {
     pub(crate) fn on_max_streams(&mut self, dir: Dir, limit: u64) -> Result<(), TransportError> {
         if limit > MAX_STREAMS {
             let frame = match dir {
-                Dir::Bi => wire::MAX_STREAMS_BIDI,
-                Dir::Uni => wire::MAX_STREAMS_UNI,
+                Dir::Bi => types::MAX_STREAMS_BIDI,
+                Dir::Uni => types::MAX_STREAMS_UNI,
             };
             return Err(TransportError::frame_encoding("more than 2^60 streams").in_frame(frame));
         }
@@ -194,12 +195,9 @@ impl Streams {
         }
     }
 
-    /// DATA_BLOCKED (section 19.12): a hint only; our limits follow what is read.
-    pub(crate) fn on_data_blocked(&mut self) {}
-
     /// STREAM_DATA_BLOCKED (section 19.13): checked; a hint only.
     pub(crate) fn on_stream_data_blocked(&mut self, id: StreamId) -> Result<(), TransportError> {
-        self.on_named_by_sender(id, wire::STREAM_DATA_BLOCKED)
+        self.on_named_by_sender(id, types::STREAM_DATA_BLOCKED)
     }
 
     /// STREAMS_BLOCKED (section 19.14): checked; a hint only.
@@ -210,8 +208,8 @@ impl Streams {
     ) -> Result<(), TransportError> {
         if limit > MAX_STREAMS {
             let frame = match dir {
-                Dir::Bi => wire::STREAMS_BLOCKED_BIDI,
-                Dir::Uni => wire::STREAMS_BLOCKED_UNI,
+                Dir::Bi => types::STREAMS_BLOCKED_BIDI,
+                Dir::Uni => types::STREAMS_BLOCKED_UNI,
             };
             return Err(TransportError::frame_encoding("more than 2^60 streams").in_frame(frame));
         }

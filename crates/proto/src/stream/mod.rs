@@ -1,8 +1,4 @@
 //! Streams: their set, their buffers, their flow control; does not know packets or paths' state.
-#![allow(
-    dead_code,
-    reason = "used by the connection's glue, which is being written"
-)]
 
 mod application;
 mod assembler;
@@ -20,15 +16,11 @@ mod recv;
 mod send;
 mod send_buffer;
 mod set;
-mod wire;
 
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "as above")]
-pub(crate) use flight::AckedBytes;
-#[allow(unused_imports, reason = "as above")]
-pub(crate) use set::{PeerStreamParams, QueueCounters, Streams};
+pub(crate) use set::{PeerStreamParams, Streams};
 
 use quinn_proto::{Dir, StreamId, VarInt};
 use thiserror::Error;

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quinn_proto::VarInt;
 
+use super::ReadError;
 use super::assembler::Assembler;
 use super::flow::RecvWindow;
 use super::pool::Pool;
-use super::{ReadError, wire};
 use crate::TransportError;
+use crate::frame::types;
 use crate::limits::max_stream_gaps;
 
 /// What a frame changed.
@@ -132,7 +133,7 @@ impl RecvStream {
         connection_left: u64,
         pool: &mut Pool,
     ) -> Result<Arrival, TransportError> {
-        let frame = wire::STREAM;
+        let frame = types::STREAM;
         let end = match offset.checked_add(data.len() as u64) {
             Some(end) if end <= VarInt::MAX.into_inner() => end,
             _ => {
@@ -178,7 +179,7 @@ impl RecvStream {
         connection_left: u64,
         pool: &mut Pool,
     ) -> Result<Arrival, TransportError> {
-        let rise = self.check(final_size, true, connection_left, wire::RESET_STREAM)?;
+        let rise = self.check(final_size, true, connection_left, types::RESET_STREAM)?;
         self.highest += rise;
         // RFC 9000 section 3.2: once all data is here, a reset may be ignored.
         let ignored = self.is_complete() || self.reset.is_some();

@@ -17,8 +17,9 @@ use super::flight::{AckedBytes, Flight, Tally};
 use super::pool::Pool;
 use super::range_map::RangeMap;
 use super::send_buffer::SendBuffer;
-use super::wire;
 use crate::frame::writer::FrameWriter;
+use crate::frame::{encode_stream_header, stream_header_size};
+use crate::packet::varint;
 use crate::space::{SentFrame, StreamRange};
 
 /// A piece of a stream is not made smaller than this to fill a packet's rest.
@@ -239,7 +240,7 @@ impl SendStream {
         let avail = data_end.saturating_sub(start);
         let room = w
             .remaining()
-            .checked_sub(wire::stream_header_size(id, start, None))? as u64;
+            .checked_sub(stream_header_size(id, start, None))? as u64;
         let fits = avail.min(room);
         if fits < avail.min(MIN_PIECE) {
             return None;
@@ -247,7 +248,7 @@ impl SendStream {
         // RFC 9000 section 19.8: a frame without length extends to the end of the packet.
         let len = if avail >= room {
             None
-        } else if avail + wire::varint_size(avail) as u64 <= room {
+        } else if avail + varint::size(avail) as u64 <= room {
             Some(avail as usize)
         } else {
             // The length would push data into another packet: a byte of PADDING is cheaper.
@@ -256,7 +257,7 @@ impl SendStream {
         };
         let data_to = start + fits;
         let fin = end > data_end && data_to == data_end;
-        wire::encode_stream_header(w.buf, id, start, fin, len);
+        encode_stream_header(w.buf, id, start, fin, len);
         self.buffer.copy_to(start, data_to, w.buf);
         w.record(SentFrame::Stream(StreamRange {
             id: self.id,

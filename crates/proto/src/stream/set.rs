@@ -223,16 +223,19 @@ impl Streams {
     }
 
     /// Whether anything that was sent is not acknowledged.
+    #[cfg(test)]
     pub(crate) fn has_unacked(&self) -> bool {
         self.totals.in_flight + self.totals.again > 0
     }
 
     /// Bytes written and kept until all up to them is acknowledged.
+    #[cfg(test)]
     pub(crate) fn buffered_send(&self) -> u64 {
         self.totals.buffered
     }
 
     /// Bytes received and not read.
+    #[cfg(test)]
     pub(crate) fn buffered_recv(&self) -> u64 {
         self.recvs.values().map(|s| s.assembler.buffered()).sum()
     }
@@ -248,6 +251,7 @@ impl Streams {
     }
 
     /// Halves of streams that have state, sending and receiving.
+    #[cfg(test)]
     pub(crate) fn open_halves(&self) -> (usize, usize) {
         (self.sends.len(), self.recvs.len())
     }

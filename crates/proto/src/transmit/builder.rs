@@ -1,11 +1,10 @@
 //! Builds one packet in the caller's buffer: header, room for frames, padding, protection; does not
 //! choose what goes in.
 
-use crate::crypto::{Keys, OneRttKeys};
+use crate::crypto::{Keys, OneRttKeys, seal_long};
 use crate::frame::writer::FrameWriter;
 use crate::packet::{
-    LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, patch_length,
-    pn_len, protect_header,
+    LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
 use crate::space::SentFrames;
 use crate::{PathId, TransportError};
@@ -82,7 +81,7 @@ impl PacketBuilder {
     ) -> Option<Self> {
         let start = buf.len();
         let pn_len = pn_len(number, largest_acked);
-        let pn_offset = encode_short_header(buf, dcid, false, key_phase, number, pn_len);
+        let pn_offset = encode_short_header(buf, dcid, key_phase, number, pn_len);
         Self::finish_header(buf, start, pn_offset, pn_len, None, number, datagram_end)
     }
 
@@ -130,7 +129,7 @@ impl PacketBuilder {
         buf: &mut Vec<u8>,
         written: Written,
         pad_to: usize,
-        mut keys: SealKeys<'_>,
+        keys: SealKeys<'_>,
     ) -> Result<Built, TransportError> {
         // RFC 9001 section 5.4.2: packet number and payload together have at least 4 bytes.
         let least = self.payload + 4 - self.pn_len.min(4);
@@ -139,30 +138,16 @@ impl PacketBuilder {
         if padded {
             buf.resize(target, 0);
         }
-        if let Some(marks) = &self.long {
-            let end = buf.len() + TAG_LEN;
-            patch_length(buf, marks, end);
+        match (keys, &self.long) {
+            (SealKeys::Long(keys), Some(marks)) => {
+                seal_long(&keys.local, buf, marks, self.number)?;
+            }
+            (SealKeys::OneRtt(keys, path), None) => {
+                let (start, pn_offset, pn_len) = (self.start, self.pn_offset, self.pn_len);
+                keys.seal_packet(buf, start, pn_offset, pn_len, path, self.number)?;
+            }
+            _ => return Err(TransportError::internal("keys of another packet type")),
         }
-        let (header, payload) = buf[self.start..].split_at_mut(self.payload - self.start);
-        let tag = match &mut keys {
-            SealKeys::Long(keys) => keys
-                .local
-                .packet
-                .encrypt_in_place(self.number, header, payload)
-                .map_err(|_| TransportError::internal("packet encryption failed"))?,
-            SealKeys::OneRtt(keys, path) => keys.seal(*path, self.number, header, payload)?,
-        };
-        buf.extend_from_slice(tag.as_ref());
-        let header_key = match &keys {
-            SealKeys::Long(keys) => &*keys.local.header,
-            SealKeys::OneRtt(keys, _) => keys.local_header(),
-        };
-        protect_header(
-            &mut buf[self.start..],
-            self.pn_offset - self.start,
-            self.pn_len,
-            header_key,
-        )?;
         Ok(Built {
             number: self.number,
             size: (buf.len() - self.start) as u16,

@@ -45,12 +45,11 @@ pub(super) fn write_ack(
 
 /// Writes a small frame if it fits.
 fn write_small(w: &mut FrameWriter<'_>, frame: &Frame<'_>, record: SentFrame) -> bool {
-    if w.remaining() < frame.size() {
-        return false;
+    let fits = w.put(frame);
+    if fits {
+        w.record(record);
     }
-    frame.encode(w.buf);
-    w.record(record);
-    true
+    fits
 }
 
 impl Connection {

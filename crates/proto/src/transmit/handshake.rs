@@ -38,9 +38,8 @@ impl Connection {
         }
         let path = self.paths.get(PathId::ZERO)?;
         let budget = path.network.budget();
-        let size = self
-            .datagram_size(path)
-            .min(usize::try_from(budget).unwrap_or(usize::MAX));
+        let size =
+            usize::from(path.mtu.current()).min(usize::try_from(budget).unwrap_or(usize::MAX));
         let probing = self.level_probes != [0; 2];
         let window_left = self
             .controller

@@ -42,9 +42,7 @@ impl Connection {
         if let Some(transmit) = self.transmit_handshake(now, buf) {
             return Some(transmit);
         }
-        if self.handshake.one_rtt.is_none() {
-            return None;
-        }
+        self.handshake.one_rtt.as_ref()?;
         self.feed_stream_events();
         if let Some(transmit) = self.transmit_owed(now, buf, false) {
             return Some(transmit);

@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, types};
 use crate::ids::Transmit;
+use crate::path::NetworkPath;
 use crate::space::{AckScheduler, SentFrame, StreamRange};
 
 impl Connection {
@@ -23,9 +24,19 @@ impl Connection {
         buf: &mut Vec<u8>,
         all: bool,
     ) -> Option<Transmit> {
-        let ids: SmallVec<[PathId; 16]> = self
+        let foreign = self.foreign_ack_due(now);
+        let established = self.state.is_established();
+        let ids: SmallVec<[PathId; 4]> = self
             .paths
             .iter()
+            .filter(|path| {
+                foreign
+                    || path.network.probe_due()
+                    || path.aside.as_ref().is_some_and(NetworkPath::probe_due)
+                    || path.probes > 0
+                    || path.space.acks.due(now)
+                    || (established && (path.ping || (all && path.mtu.poll(now).is_some())))
+            })
             .filter(|path| self.remote_cids.active(path.id).is_some())
             .map(|path| path.id)
             .collect();
@@ -33,13 +44,15 @@ impl Connection {
             let Some(path) = self.paths.get(id) else {
                 continue;
             };
-            let transmit = if path.network.challenge_due() || path.network.response_due() {
+            let transmit = if path.network.probe_due() {
                 self.transmit_path_probe(now, id, buf)
+            } else if path.aside.as_ref().is_some_and(NetworkPath::probe_due) {
+                self.transmit_probe_aside(now, id, buf)
             } else if path.probes > 0 {
                 self.transmit_loss_probe(now, id, buf)
             } else if path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)) {
                 self.transmit_ack(now, id, buf)
-            } else if self.foreign_ack_due(now) {
+            } else if foreign {
                 self.transmit_ack(now, id, buf)
             } else if path.ping && self.state.is_established() {
                 self.transmit_ping(now, id, buf)
@@ -103,6 +116,28 @@ impl Connection {
             PacketOrigin::Owed,
         )?;
         self.finish_transmit(id, None, buf.len() - start, None)
+    }
+
+    /// The same, over the addresses that the path does not use, or not any more (RFC 9000 sections
+    /// 8.2.2 and 9.3.3).
+    fn transmit_probe_aside(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        self.swap_aside(id);
+        let transmit = self.transmit_path_probe(now, id, buf);
+        self.swap_aside(id);
+        transmit
+    }
+
+    fn swap_aside(&mut self, id: PathId) {
+        if let Some(path) = self.paths.get_mut(id) {
+            if let Some(aside) = &mut path.aside {
+                std::mem::swap(&mut path.network, aside);
+            }
+        }
     }
 
     /// RFC 9002 section 6.2.4: data if there is any, else a PING. With other paths to carry the
@@ -197,12 +232,11 @@ impl Connection {
         id: PathId,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let most = self.peer.max_udp_payload_size;
         let path = self.paths.get_mut(id)?;
         if !path.network.is_validated() || !self.confirmed {
             return None;
         }
-        let size = path.mtu.poll(now).filter(|size| u64::from(*size) <= most)?;
+        let size = path.mtu.poll(now)?;
         // A probe counts against the window like any packet (RFC 9000 section 14.4).
         if path.space.bytes_in_flight() + u64::from(size) > self.controller.window(path.index) {
             return None;

@@ -37,6 +37,7 @@ impl Connection {
 
     fn refresh_views(&mut self, now: Instant) {
         let max_ack_delay = self.peer_max_ack_delay();
+        self.schedule.used = self.paths.used();
         for path in self.paths.iter_mut() {
             let usable = path.network.is_validated() && self.remote_cids.active(path.id).is_some();
             let facts = PathFacts {
@@ -67,6 +68,17 @@ impl Connection {
             .all(|path| path.space.ack_eliciting_in_flight() == 0 || path.suspect.is_suspect())
     }
 
+    /// Nothing waits to be sent: what the paths with room in their windows deliver says less than
+    /// what they could.
+    fn note_app_limited(&mut self) {
+        for path in self.paths.iter_mut() {
+            let in_flight = path.space.bytes_in_flight();
+            if in_flight < self.controller.window(path.index) {
+                path.delivery.on_app_limited(in_flight);
+            }
+        }
+    }
+
     /// Packets as the scheduler decides, one by one. Those of one path leave as one batch, also if
     /// decisions alternate between paths: each path's batch is built on its own, and the batches of
     /// the other paths are handed out by the next calls.
@@ -77,6 +89,9 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let waiting = self.has_scheduled_data();
+        if !waiting {
+            self.note_app_limited();
+        }
         // A scheduler may want to reinject even if nothing waits.
         if !waiting && self.streams.queue().in_flight == 0 {
             return None;
@@ -100,7 +115,7 @@ impl Connection {
                 break;
             };
             let (id, ecn) = (path.id, path.ecn.outgoing());
-            let mtu = self.datagram_size(path);
+            let mtu = usize::from(path.mtu.current());
             let batch = batches.open(planned.path, id, ecn);
             if batch.is_full(mtu, max_datagrams) {
                 self.schedule.put_back(planned);
@@ -269,7 +284,9 @@ impl Connection {
         let phase = self.handshake.one_rtt.as_ref()?.phase();
         let path = self.paths.get(id)?;
         let budget = usize::try_from(path.network.budget()).unwrap_or(usize::MAX);
-        let size = size.unwrap_or_else(|| self.datagram_size(path)).min(budget);
+        let size = size
+            .unwrap_or_else(|| path.mtu.current().into())
+            .min(budget);
         let path = self.paths.get_mut(id)?;
         let number = path.space.next_pn()?;
         let acked = path.space.largest_acked;

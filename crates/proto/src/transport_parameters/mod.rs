@@ -1,5 +1,4 @@
 //! Transport parameters (RFC 9000 section 18, RFC 9221 section 3, RFC 10069): values, codec and checks; applies none of them.
-#![allow(dead_code, reason = "the connection does not use all of it yet")]
 
 mod decode;
 mod encode;
@@ -10,7 +9,6 @@ mod validate;
 
 use quinn_proto::ConnectionId;
 
-#[allow(unused_imports, reason = "the connection does not use all of it yet")]
 pub(crate) use self::{
     encode::Grease, preferred_address::PreferredAddress, validate::ExpectedConnectionIds,
 };

@@ -38,6 +38,9 @@ pub(crate) struct Pair {
     pub(crate) server: Side,
     /// Called with (from client, sender's tuple, datagram); false drops.
     pub(crate) filter: Filter,
+    /// What a NAT makes of the client's addresses: inside and outside ones. What is sent to an outside
+    /// address that it does not have any more gets lost.
+    pub(crate) nat: Vec<(SocketAddr, SocketAddr)>,
     buf: Vec<u8>,
 }
 
@@ -77,6 +80,7 @@ impl Pair {
                 Some(Arc::new(server_config)),
             )),
             filter: Box::new(|_, _, _| true),
+            nat: Vec::new(),
             buf: Vec::new(),
         };
         let connection = this
@@ -114,14 +118,24 @@ impl Pair {
                 break;
             };
             assert_eq!(transmit.size, self.buf.len());
+            let mut from = transmit.network_path.local;
+            let mut to = transmit.network_path.remote;
+            if from_client {
+                let outside = self.nat.iter().find(|(inside, _)| *inside == from);
+                from = outside.map_or(from, |(_, outside)| *outside);
+            } else if let Some((inside, _)) = self.nat.iter().find(|(_, outside)| *outside == to) {
+                to = *inside;
+            } else if self.nat.iter().any(|(inside, _)| *inside == to) {
+                continue;
+            }
             let segment = transmit.segment_size.unwrap_or(transmit.size);
             for data in self.buf.chunks(segment) {
                 if (self.filter)(from_client, &transmit.network_path, data) {
                     other.inbound.push_back(Flying {
                         at: self.now + self.delay,
                         tuple: FourTuple {
-                            local: transmit.network_path.remote,
-                            remote: transmit.network_path.local,
+                            local: to,
+                            remote: from,
                         },
                         data: data.to_vec(),
                     });
@@ -166,10 +180,10 @@ impl Pair {
                 Some(DatagramEvent::Response(_)) | None => {}
             }
         }
-        if let Some((_, connection)) = &mut side.connection {
-            if connection.poll_timeout().is_some_and(|at| at <= self.now) {
-                connection.handle_timeout(self.now);
-            }
+        if let Some((_, connection)) = &mut side.connection
+            && connection.poll_timeout().is_some_and(|at| at <= self.now)
+        {
+            connection.handle_timeout(self.now);
         }
     }
 

@@ -272,8 +272,8 @@ fn sealed_packets_count_over_all_paths() {
     for pn in 5..10 {
         seal(&mut client, Some(pn as u32 % 3), pn);
     }
-    let error = client.seal(Some(PathId(9)), 10, b"header", &mut [0; 20]);
-    let error = error.err().expect("the limit is reached");
+    let error = client.seal_packet(&mut vec![0x41; 40], 0, 9, 2, Some(PathId(9)), 10);
+    let error = error.expect_err("the limit is reached");
     assert_eq!(error.code, TransportErrorCode::AEAD_LIMIT_REACHED);
     // New keys, new count.
     assert!(client.initiate_update(now));

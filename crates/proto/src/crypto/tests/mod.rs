@@ -88,7 +88,7 @@ fn seal(keys: &mut OneRttKeys, path: Option<u32>, pn: u64) -> Vec<u8> {
     let dcid = ConnectionId::new(&[7; 8]);
     let mut buf = b"in front".to_vec();
     let start = buf.len();
-    let pn_offset = encode_short_header(&mut buf, &dcid, false, keys.phase(), pn, 2);
+    let pn_offset = encode_short_header(&mut buf, &dcid, keys.phase(), pn, 2);
     buf.extend_from_slice(b"payload");
     keys.seal_packet(&mut buf, start, pn_offset, 2, path.map(PathId), pn)
         .unwrap();

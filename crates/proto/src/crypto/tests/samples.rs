@@ -7,7 +7,7 @@ use rustls::quic::Algorithm;
 use super::*;
 use crate::packet::{
     PacketType, ProtectedPacket, VERSION_1, decode_next, encode_long_header, encode_retry_header,
-    protect_header,
+    seal_packet,
 };
 
 fn original_dcid() -> ConnectionId {
@@ -25,8 +25,8 @@ fn quic(suite: SupportedCipherSuite) -> &'static dyn Algorithm {
 /// Appendix A.1: what the derived keys seal is what the keys in the RFC seal.
 #[test]
 fn initial_keys_are_those_of_the_rfc() {
-    let client = initial_keys(VERSION_1, &original_dcid(), Side::Client);
-    let server = initial_keys(VERSION_1, &original_dcid(), Side::Server);
+    let client = initial_keys(&original_dcid(), Side::Client);
+    let server = initial_keys(&original_dcid(), Side::Server);
     for (derived, key, iv) in [
         (
             &client.local,
@@ -109,7 +109,7 @@ fn client_initial() {
             7e78bfe706ca4cf5e9c5453e9f7cfd2b 8b4c8d169a44e55c88d4a9a7f9474241
             e221af44860018ab0856972e194cd934
         ");
-    let client = initial_keys(VERSION_1, &original_dcid(), Side::Client);
+    let client = initial_keys(&original_dcid(), Side::Client);
     let mut buf = Vec::new();
     let marks = encode_long_header(
         &mut buf,
@@ -125,7 +125,7 @@ fn client_initial() {
     seal_long(&client.local, &mut buf, &marks, 2).unwrap();
     assert_eq!(buf, expected);
 
-    let server = initial_keys(VERSION_1, &original_dcid(), Side::Server);
+    let server = initial_keys(&original_dcid(), Side::Server);
     assert_eq!(open_initial(&mut buf, &server, 2), payload);
 }
 
@@ -145,7 +145,7 @@ fn server_initial() {
             022f8ef4cdd93795d77d06edbb7aaf2f 58891850abbdca3d20398c276456cbc4
             2158407dd074ee
         ");
-    let server = initial_keys(VERSION_1, &original_dcid(), Side::Server);
+    let server = initial_keys(&original_dcid(), Side::Server);
     let mut buf = Vec::new();
     let marks = encode_long_header(
         &mut buf,
@@ -161,7 +161,7 @@ fn server_initial() {
     seal_long(&server.local, &mut buf, &marks, 1).unwrap();
     assert_eq!(buf, expected);
 
-    let client = initial_keys(VERSION_1, &original_dcid(), Side::Client);
+    let client = initial_keys(&original_dcid(), Side::Client);
     assert_eq!(open_initial(&mut buf, &client, 1), payload);
     // The server's own keys do not open it.
     let mut buf = expected;
@@ -222,13 +222,18 @@ fn chacha20_short_header() {
     let pn = 654_360_564;
     let mut buf = Vec::new();
     let dcid = ConnectionId::new(&[]);
-    let pn_offset = encode_short_header(&mut buf, &dcid, false, false, pn, 3);
+    let pn_offset = encode_short_header(&mut buf, &dcid, false, pn, 3);
     assert_eq!(buf, hex("4200bff4"));
     buf.push(0x01);
-    let (header, payload) = buf.split_at_mut(4);
-    let tag = packet_key.encrypt_in_place(pn, header, payload).unwrap();
-    buf.extend_from_slice(tag.as_ref());
-    protect_header(&mut buf, pn_offset, 3, header_key.as_ref()).unwrap();
+    seal_packet(
+        &mut buf,
+        0,
+        pn_offset,
+        3,
+        header_key.as_ref(),
+        |header, payload| Ok(packet_key.encrypt_in_place(pn, header, payload).unwrap()),
+    )
+    .unwrap();
     assert_eq!(buf, hex("4cfe4189655e5cd55c41f69080575d7999c25a5bfb"));
 }
 

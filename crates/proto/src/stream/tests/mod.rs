@@ -121,7 +121,6 @@ fn deliver(s: &mut Streams, now: Instant, payload: &[u8]) -> Result<(), Transpor
             0x13 => s.on_max_streams(Dir::Uni, r.varint())?,
             0x14 => {
                 r.varint();
-                s.on_data_blocked();
             }
             0x15 => {
                 let (id, _) = (r.id(), r.varint());

@@ -2,173 +2,47 @@
 //! error says, and that no partial file is ever left behind.
 
 #[expect(dead_code, reason = "the tests have no command line of their own")]
-#[path = "../examples/transfer/arguments.rs"]
+#[path = "../../examples/transfer/arguments.rs"]
 mod arguments;
-#[path = "../examples/transfer/fetch.rs"]
+#[path = "../../examples/transfer/fetch.rs"]
 mod fetch;
-#[path = "../examples/transfer/file_client.rs"]
+#[path = "../../examples/transfer/file_client.rs"]
 mod file_client;
-#[path = "../examples/transfer/file_service.rs"]
+#[path = "../../examples/transfer/file_service.rs"]
 mod file_service;
-#[path = "../examples/transfer/files.rs"]
+#[path = "../../examples/transfer/files.rs"]
 mod files;
-#[path = "../examples/transfer/measure.rs"]
+#[path = "../../examples/transfer/measure.rs"]
 mod measure;
-#[path = "../examples/transfer/progress.rs"]
+mod place;
+#[path = "../../examples/transfer/progress.rs"]
 mod progress;
-#[path = "../examples/transfer/protocol.rs"]
+#[path = "../../examples/transfer/protocol.rs"]
 mod protocol;
-#[path = "../examples/transfer/report.rs"]
+#[path = "../../examples/transfer/report.rs"]
 mod report;
-#[path = "../examples/transfer/routes.rs"]
+#[path = "../../examples/transfer/routes.rs"]
 mod routes;
-#[path = "../examples/transfer/save.rs"]
+#[path = "../../examples/transfer/save.rs"]
 mod save;
-#[path = "../examples/transfer/schedulers.rs"]
+#[path = "../../examples/transfer/schedulers.rs"]
 mod schedulers;
-#[path = "../examples/transfer/serve.rs"]
+#[path = "../../examples/transfer/serve.rs"]
 mod serve;
-#[path = "../examples/transfer/session.rs"]
+#[path = "../../examples/transfer/session.rs"]
 mod session;
-#[path = "../examples/transfer/switch.rs"]
+#[path = "../../examples/transfer/switch.rs"]
 mod switch;
 
-use std::cell::RefCell;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
+use mpquic::rustls::RootCertStore;
 use mpquic::rustls::pki_types::CertificateDer;
 use mpquic::rustls::pki_types::pem::PemObject;
 use mpquic::{Connection, Endpoint, SendStream, TransportConfig, VarInt};
-use tempfile::TempDir;
 
-use report::Report;
-
-/// Two addresses of every machine: two networks, as far as a connection can tell.
-const ADDRESSES: [&str; 2] = ["127.0.0.1:0", "127.0.0.2:0"];
-
-/// Directories for a server and a client, and the way between them.
-struct Place {
-    dir: TempDir,
-    servers: Vec<SocketAddr>,
-}
-
-impl Place {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("root")).unwrap();
-        std::fs::create_dir(dir.path().join("out")).unwrap();
-        Self {
-            dir,
-            servers: Vec::new(),
-        }
-    }
-
-    /// With a file server that runs as long as the test.
-    fn with_file_server() -> Self {
-        let mut place = Self::new();
-        let [ca, root] = [place.ca(), place.dir.path().join("root")];
-        let mut arguments = vec!["file_server", "--cert-out", ca.to_str().unwrap()];
-        arguments.extend(["--root", root.to_str().unwrap()]);
-        arguments.extend(ADDRESSES.iter().flat_map(|address| ["--listen", address]));
-        let arguments = file_service::Arguments::try_parse_from(arguments).unwrap();
-        let server = file_service::Server::start(&arguments).unwrap();
-        place.servers = server.endpoint.local_addrs();
-        tokio::spawn(server.run(std::future::pending()));
-        place
-    }
-
-    /// With a server that answers the first request as `answer` does.
-    fn with_answer<F>(answer: impl FnOnce(Connection, SendStream) -> F + Send + 'static) -> Self
-    where
-        F: Future<Output = ()> + Send,
-    {
-        let mut place = Self::new();
-        let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        std::fs::write(place.ca(), identity.cert.pem()).unwrap();
-        let config = serve::server_config(&identity, TransportConfig::default()).unwrap();
-        let addresses = ADDRESSES.map(|address| address.parse().unwrap());
-        let endpoint = Endpoint::server(config, &addresses).unwrap();
-        place.servers = endpoint.local_addrs();
-        tokio::spawn(async move {
-            let connection = endpoint.accept().await.unwrap().await.unwrap();
-            let (send, mut recv) = connection.accept_bi().await.unwrap();
-            recv.read_to_end(protocol::MAX_HEADER).await.unwrap();
-            answer(connection.clone(), send).await;
-            connection.closed().await;
-        });
-        place
-    }
-
-    fn ca(&self) -> PathBuf {
-        self.dir.path().join("ca.pem")
-    }
-
-    fn out(&self) -> PathBuf {
-        self.dir.path().join("out")
-    }
-
-    fn put(&self, name: &str, content: &[u8]) {
-        std::fs::write(self.dir.path().join("root").join(name), content).unwrap();
-    }
-
-    /// `--path` for each address of the server.
-    fn two_paths(&self) -> [String; 4] {
-        let path = |index: usize| {
-            let server = self.servers[index];
-            format!("{}={server}", server.ip())
-        };
-        ["--path".into(), path(0), "--path".into(), path(1)]
-    }
-
-    /// Downloads `name` to `out/file`; gives the reports, and the error's exit code and text.
-    async fn download(
-        &self,
-        name: &str,
-        more: &[impl AsRef<str>],
-    ) -> (Vec<Report>, Result<(), (u8, String)>) {
-        let server = self.servers[0].to_string();
-        let [ca, out] = [self.ca(), self.out().join("file")];
-        let mut arguments = vec!["file_download", "--server", &server, name, "--json"];
-        arguments.extend(["--out", out.to_str().unwrap()]);
-        arguments.extend(more.iter().map(AsRef::as_ref));
-        if !arguments.contains(&"--ca") {
-            arguments.extend(["--ca", ca.to_str().unwrap()]);
-        }
-        let arguments = file_client::Arguments::try_parse_from(arguments).unwrap();
-        let reports = RefCell::new(Vec::new());
-        let show = |report: &Report| reports.borrow_mut().push(report.clone());
-        let result = file_client::run(&arguments, show).await;
-        let result = result.map_err(|error| (error.exit_code(), error.to_string()));
-        if let Err((_, text)) = &result {
-            assert!(!text.contains('\n'), "one line: {text:?}");
-        }
-        (reports.into_inner(), result)
-    }
-
-    /// Asserts that a download fails in this way, and leaves things as they were.
-    async fn fails(&self, name: &str, more: &[impl AsRef<str>], code: u8, text: &str) {
-        std::fs::write(self.out().join("file"), b"old").unwrap();
-        let (_, result) = self.download(name, more).await;
-        let (actual_code, actual_text) = result.unwrap_err();
-        assert_eq!(actual_code, code, "{actual_text}");
-        assert!(
-            actual_text.contains(text),
-            "{actual_text:?}, expected {text:?}"
-        );
-        assert_eq!(names(&self.out()), ["file"], "{text}");
-        assert_eq!(std::fs::read(self.out().join("file")).unwrap(), b"old");
-    }
-}
-
-fn names(directory: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(directory).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect()
-}
+use place::{ADDRESSES, Place, names};
 
 const NOTHING_MORE: [&str; 0] = [];
 
@@ -290,10 +164,10 @@ async fn connect_errors() {
 
     // A second path to where nobody answers: the download over the first does not hide it.
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let silent = format!("127.0.0.2={}", nobody.local_addr().unwrap());
+    let silent = format!("127.0.0.1={}", nobody.local_addr().unwrap());
     let paths = ["--path", "127.0.0.1", "--path", &silent];
     place
-        .fails("file", &paths, 3, "cannot open path 127.0.0.2")
+        .fails("file", &paths, 3, "cannot open path 127.0.0.1=")
         .await;
 
     let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -454,7 +328,7 @@ async fn a_stopping_server_says_goodbye() {
     }));
 
     let pem = std::fs::read(&cert).unwrap();
-    let mut roots = mpquic::rustls::RootCertStore::empty();
+    let mut roots = RootCertStore::empty();
     roots
         .add(CertificateDer::from_pem_slice(&pem).unwrap())
         .unwrap();

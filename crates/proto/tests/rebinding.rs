@@ -1,0 +1,175 @@
+//! A client whose address changes (RFC 9000 section 9.3; RFC 10069, relation to probing and migration).
+
+mod pair;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mpquic_proto::{Dir, Event, PathEvent, PathId, ReadError, StreamId, TransportConfig};
+use pair::{Pair, client_addr, tuple};
+
+fn connected() -> Pair {
+    let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
+    pair.connect();
+    pair
+}
+
+/// The client's address of a path, seen from outside of a NAT.
+fn outside(path: u8, host: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([203, 0, path, host], port))
+}
+
+/// Sends a few bytes from the server, whose address for the client is what matters.
+fn download(pair: &mut Pair, len: usize) -> bool {
+    let id = pair.s().open(Dir::Uni).unwrap();
+    let data = vec![7; len];
+    let (mut written, mut read) = (0, 0);
+    pair.run_until(Duration::from_secs(20), |pair| {
+        while written < len {
+            match pair.s().write(id, &data[written..]) {
+                Ok(n) => written += n,
+                Err(_) => break,
+            }
+            if written == len {
+                pair.s().finish(id).unwrap();
+            }
+        }
+        pair.c().accept(Dir::Uni);
+        read_all(pair, id, &mut read)
+    })
+}
+
+fn read_all(pair: &mut Pair, id: StreamId, read: &mut usize) -> bool {
+    let mut buf = [0; 65536];
+    loop {
+        match pair.c().read(id, &mut buf) {
+            Ok(Some(n)) => *read += n,
+            Ok(None) => return true,
+            Err(ReadError::Blocked) => return false,
+            Err(_) => return false,
+        }
+    }
+}
+
+fn moves(pair: &Pair, id: PathId) -> usize {
+    let event = Event::Path(PathEvent::Moved { id });
+    pair.server.events.iter().filter(|e| **e == event).count()
+}
+
+fn settle(pair: &mut Pair, id: PathId, remote: SocketAddr) {
+    pair.c().ping();
+    let moved = pair.run_until(Duration::from_secs(5), |pair| {
+        pair.s().is_path_validated(id) && pair.s().network_path(id).unwrap().remote == remote
+    });
+    assert!(moved, "{:?}", pair.s().network_path(id));
+}
+
+#[test]
+fn the_server_follows_a_nat_to_a_new_port() {
+    let mut pair = connected();
+    assert!(download(&mut pair, 500_000));
+    let rtt = pair.s().rtt(PathId::ZERO).unwrap();
+    for port in [6000, 6001, 6002] {
+        pair.nat = vec![(client_addr(0), outside(0, 1, port))];
+        settle(&mut pair, PathId::ZERO, outside(0, 1, port));
+        assert!(download(&mut pair, 500_000));
+    }
+    assert_eq!(moves(&pair, PathId::ZERO), 3);
+    // RFC 9000 section 9.4: the first change was of the host, the others of the port only.
+    assert!(pair.s().rtt(PathId::ZERO).unwrap() < 3 * rtt);
+}
+
+#[test]
+fn each_path_moves_by_itself_and_stays_what_it_is() {
+    let mut pair = connected();
+    let now = pair.now;
+    let id = pair.c().open_path(now, tuple(1)).unwrap();
+    assert!(pair.run_until(Duration::from_secs(5), |pair| {
+        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
+    }));
+    assert!(download(&mut pair, 500_000));
+    pair.nat = vec![(client_addr(1), outside(1, 9, 77))];
+    settle(&mut pair, id, outside(1, 9, 77));
+    let first = pair.s().network_path(PathId::ZERO).unwrap();
+    assert_eq!(first.remote, client_addr(0));
+    assert_eq!((moves(&pair, PathId::ZERO), moves(&pair, id)), (0, 1));
+    assert!(download(&mut pair, 2_000_000));
+    let opened = Event::Path(PathEvent::Opened { id });
+    let count = pair.server.events.iter().filter(|e| **e == opened).count();
+    assert_eq!(count, 1, "a path is opened once");
+}
+
+/// RFC 9000 section 9.3.1: an address that somebody made up gets three times what came from it.
+#[test]
+fn a_made_up_address_gets_little_and_is_left_again() {
+    let mut pair = connected();
+    assert!(download(&mut pair, 500_000));
+    // What is sent to the victim's address arrives nowhere.
+    let victim = outside(0, 66, 666);
+    pair.filter = Box::new(move |from_client, tuple, _| from_client || tuple.remote != victim);
+    pair.nat = vec![(client_addr(0), victim)];
+    pair.c().ping();
+    assert!(pair.run_until(Duration::from_secs(5), |pair| {
+        pair.s().network_path(PathId::ZERO).unwrap().remote == victim
+    }));
+    let (sent, received) = pair.s().path_amplification(PathId::ZERO).unwrap();
+    assert!(sent <= 3 * received, "{sent} {received}");
+    // The client itself is where it was, and says so by its next packet.
+    pair.nat.clear();
+    settle(&mut pair, PathId::ZERO, client_addr(0));
+    assert!(download(&mut pair, 500_000));
+}
+
+/// RFC 9000 section 9.3.2: with nothing heard from the client at all, the last proven address is
+/// returned to.
+#[test]
+fn an_address_that_cannot_be_proven_is_given_up() {
+    let mut pair = connected();
+    assert!(download(&mut pair, 500_000));
+    let victim = outside(0, 66, 666);
+    pair.nat = vec![(client_addr(0), victim)];
+    pair.c().ping();
+    assert!(pair.run_until(Duration::from_secs(5), |pair| {
+        pair.s().network_path(PathId::ZERO).unwrap().remote == victim
+    }));
+    pair.nat.clear();
+    pair.filter = Box::new(|_, _, _| false);
+    assert!(pair.run_until(Duration::from_secs(25), |pair| {
+        pair.s().network_path(PathId::ZERO).unwrap().remote == client_addr(0)
+    }));
+    pair.filter = Box::new(|_, _, _| true);
+    assert!(download(&mut pair, 500_000));
+}
+
+/// A late packet from before the move does not move the path back (RFC 9000 section 9.3).
+#[test]
+fn reordering_does_not_move_a_path() {
+    let mut pair = connected();
+    let kept = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let keep = std::rc::Rc::clone(&kept);
+    pair.filter = Box::new(move |from_client, _, data| {
+        if from_client {
+            keep.borrow_mut().push(data.to_vec());
+        }
+        !from_client
+    });
+    pair.c().ping();
+    assert!(pair.run_until(Duration::from_secs(1), |_| !kept.borrow().is_empty()));
+    pair.filter = Box::new(|_, _, _| true);
+    pair.nat = vec![(client_addr(0), outside(0, 1, 6000))];
+    settle(&mut pair, PathId::ZERO, outside(0, 1, 6000));
+    let late = kept.borrow_mut().remove(0);
+    let at = pair.now;
+    pair.server.inbound.push_front(pair::Flying {
+        at,
+        tuple: mpquic_proto::FourTuple {
+            local: pair::server_addr(),
+            remote: client_addr(0),
+        },
+        data: late,
+    });
+    assert!(download(&mut pair, 500_000));
+    let now = pair.s().network_path(PathId::ZERO).unwrap();
+    assert_eq!(now.remote, outside(0, 1, 6000));
+    assert_eq!(moves(&pair, PathId::ZERO), 1);
+}
