@@ -354,7 +354,7 @@ impl Pair {
     /// Sends to noq, and does something once a quarter has arrived. The receiver does not read on
     /// until it is done, and a quarter is more than what flow control lets be under way, so that this
     /// is in the middle of the transfer.
-    async fn to_noq(&self, len: usize, mid: impl FnOnce()) {
+    async fn upload(&self, len: usize, mid: impl FnOnce()) {
         let (mut send, mut recv) = (self.ours.open_uni().await.unwrap(), None);
         let receive = async {
             let stream = recv.insert(self.noq.accept_uni().await.unwrap());
@@ -365,7 +365,7 @@ impl Pair {
     }
 
     /// Has noq send to us, and does something once a quarter has arrived.
-    async fn from_noq(&self, len: usize, mid: impl FnOnce()) {
+    async fn download(&self, len: usize, mid: impl FnOnce()) {
         let (mut send, mut recv) = (self.noq.open_uni().await.unwrap(), None);
         let receive = async {
             let stream = recv.insert(self.ours.accept_uni().await.unwrap());
@@ -377,13 +377,13 @@ impl Pair {
 
     /// As much both ways at once.
     async fn exchange(&self, len: usize, mid: impl FnOnce()) {
-        tokio::join!(self.to_noq(len, mid), self.from_noq(len, || ()));
+        tokio::join!(self.upload(len, mid), self.download(len, || ()));
     }
 
     /// A byte there and a byte back: whatever either side said before has arrived.
     async fn round_trip(&self) {
-        self.to_noq(1, || ()).await;
-        self.from_noq(1, || ()).await;
+        self.upload(1, || ()).await;
+        self.download(1, || ()).await;
     }
 
     /// Both sides are well to the end, and one hears the other close.
@@ -488,10 +488,10 @@ async fn receive(stream: &mut impl Read, len: usize, mid: impl FnOnce()) -> Vec<
     while let Some(count) = stream.some(&mut block).await {
         hash.update(&block[..count]);
         received += count;
-        if received * 4 >= len {
-            if let Some(mid) = mid.take() {
-                mid();
-            }
+        if received * 4 >= len
+            && let Some(mid) = mid.take()
+        {
+            mid();
         }
     }
     assert_eq!(received, len);
@@ -625,7 +625,7 @@ async fn backup_paths_are_left_alone(client: Client) {
     };
     pair.our_event(|event| *event == told).await;
     let before = pair.sent(&ids);
-    pair.to_noq(8 * MIB, || ()).await;
+    pair.upload(8 * MIB, || ()).await;
     let after = pair.sent(&ids);
     assert!(after[0] > before[0] && after[1] > before[1]);
 
@@ -680,7 +680,7 @@ impl Pair {
         loop {
             in_trouble(&mut self.our_events);
             let before = self.sent(&ids);
-            self.to_noq(8 * MIB, || ()).await;
+            self.upload(8 * MIB, || ()).await;
             let after = self.sent(&ids);
             if in_trouble(&mut self.our_events) {
                 continue;

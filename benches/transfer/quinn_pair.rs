@@ -151,10 +151,10 @@ impl Pair {
                 }
             }
         }
-        if let Some((_, connection)) = &mut half.connection {
-            if connection.poll_timeout().is_some_and(|at| at <= self.now) {
-                connection.handle_timeout(self.now);
-            }
+        if let Some((_, connection)) = &mut half.connection
+            && connection.poll_timeout().is_some_and(|at| at <= self.now)
+        {
+            connection.handle_timeout(self.now);
         }
     }
 

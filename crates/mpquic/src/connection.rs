@@ -1,4 +1,4 @@
-//! The handles of a connection: on its way, and established.
+//! The handles of a connection: on its way, and established; the work is done in its task.
 
 use std::fmt;
 use std::future::Future;

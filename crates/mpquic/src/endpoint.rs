@@ -1,4 +1,4 @@
-//! The endpoint handle.
+//! The endpoint handle; the work is done in its task.
 
 use std::fmt;
 use std::io;

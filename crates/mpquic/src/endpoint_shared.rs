@@ -1,4 +1,4 @@
-//! What an endpoint's handles, its task and its connections share.
+//! What an endpoint's handles, its task and its connections share; no protocol state of its own.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A client that wants to connect, for the application to judge.
+//! A client that wants to connect, for the application to judge; connects nothing by itself.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};

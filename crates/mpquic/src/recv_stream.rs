@@ -1,4 +1,4 @@
-//! The receiving half of a stream.
+//! The receiving half of a stream; holds no data.
 
 use std::future::poll_fn;
 use std::io;

@@ -1,4 +1,4 @@
-//! The sending half of a stream.
+//! The sending half of a stream; holds no data.
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -1,13 +1,23 @@
-//! Doors for the fuzz targets into the private decoders; not part of the API.
+//! Doors for the fuzz targets into what is private; not part of the API.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use quinn_proto::{ConnectionId, Side};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 
-use crate::crypto::initial_keys;
+use crate::crypto::{initial_keys, seal_long};
 use crate::frame::{Frame, FrameIter};
 use crate::packet::{
-    ProtectedPacket, VERSION_1, decode_next, parse_invariant, unprotect_header, version_list,
+    PacketType, ProtectedPacket, VERSION_1, decode_next, encode_long_header, parse_invariant,
+    unprotect_header, version_list,
 };
 use crate::transport_parameters::TransportParameters;
+use crate::{Connection, ConnectionHandle, DatagramEvent};
+use crate::{Endpoint, EndpointConfig, FourTuple, ServerConfig};
+
+pub use crate::stream::fuzzing::assembler;
 
 /// Decodes a payload; what is understood must be understood again after encoding.
 pub fn frames(payload: &[u8]) {
@@ -74,12 +84,115 @@ pub fn transport_parameters(data: &[u8]) {
     }
 }
 
+/// A server that has no certificate: no handshake comes to its end.
+#[derive(Debug)]
+struct NoCertificate;
+
+impl ResolvesServerCert for NoCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+}
+
+fn server_config() -> Arc<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("the provider has TLS 1.3")
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(NoCertificate));
+    Arc::new(ServerConfig::new(Arc::new(tls)).expect("the provider has QUIC's cipher suites"))
+}
+
+/// Feeds a server datagrams and accepts what it takes for clients. The first byte of each piece of
+/// `data` says whether the rest is a datagram or the frames of an Initial packet, the second how
+/// long it is, in units of eight bytes. Whether a connection was made.
+pub fn server(now: Instant, data: &[u8]) -> bool {
+    let config = Arc::new(EndpointConfig::new([1; 32]));
+    let mut endpoint = Endpoint::new(config, Some(server_config()));
+    let tuple = FourTuple {
+        local: ([192, 0, 2, 1], 443).into(),
+        remote: ([192, 0, 2, 2], 50_000).into(),
+    };
+    let mut connection = None;
+    let (mut now, mut number, mut accepted_any) = (now, 0, false);
+    let mut rest = data;
+    while let [kind, len, after @ ..] = rest {
+        let (piece, after) = after.split_at(after.len().min(8 * usize::from(*len)));
+        rest = after;
+        let datagram = if kind % 2 == 0 {
+            piece.to_vec()
+        } else {
+            number += 1;
+            client_initial(number, piece)
+        };
+        let mut out = Vec::new();
+        let event = endpoint.handle(now, tuple, None, datagram[..].into(), &mut out);
+        match event {
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                let accepted = endpoint.accept(incoming, now, &mut out, None);
+                accepted_any |= accepted.is_ok();
+                connection = connection.or_else(|| accepted.ok());
+            }
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                if let Some((_, connection)) = connection.as_mut().filter(|c| c.0 == handle) {
+                    connection.handle_event(event);
+                }
+            }
+            Some(DatagramEvent::Response(_)) | None => {}
+        }
+        now += Duration::from_millis(u64::from(kind / 2));
+        connection = connection.and_then(|c| drive(&mut endpoint, now, c));
+    }
+    accepted_any
+}
+
+/// Lets a connection do what it wants to; `None` once it is over.
+fn drive(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    (handle, mut connection): (ConnectionHandle, Connection),
+) -> Option<(ConnectionHandle, Connection)> {
+    if connection.poll_timeout().is_some_and(|at| at <= now) {
+        connection.handle_timeout(now);
+    }
+    let mut out = Vec::new();
+    while connection.poll_transmit(now, 4, &mut out).is_some() {}
+    while connection.poll().is_some() {}
+    while let Some(event) = connection.poll_endpoint_events() {
+        endpoint.handle_event(handle, event);
+    }
+    (!connection.is_drained()).then_some((handle, connection))
+}
+
+/// A client's Initial packet with these frames, and enough padding.
+fn client_initial(number: u64, frames: &[u8]) -> Vec<u8> {
+    const SIZE: usize = 1200;
+    let (dcid, scid) = (ConnectionId::new(&[7; 8]), ConnectionId::new(&[8; 8]));
+    let mut buf = Vec::new();
+    let ty = PacketType::Initial;
+    let marks = encode_long_header(&mut buf, ty, VERSION_1, &dcid, &scid, &[], number, 4);
+    buf.extend_from_slice(frames);
+    buf.resize(buf.len().max(SIZE), 0);
+    let keys = initial_keys(&dcid, Side::Client);
+    seal_long(&keys.local, &mut buf, &marks, number).expect("large enough");
+    buf
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn an_initial_packet_makes_a_connection() {
+        let now = Instant::now();
+        assert!(server(now, &[1, 1, 0x01]), "PING");
+        assert!(!server(now, &[1, 1, 0x08, 0]), "STREAM");
+        assert!(!server(now, &[0, 1, 0xc0]), "no packet");
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
@@ -90,6 +203,8 @@ mod tests {
             frames(&bytes);
             datagram(&bytes);
             transport_parameters(&bytes);
+            assembler(&bytes);
+            server(Instant::now(), &bytes);
             let mut long = bytes;
             if long.len() > 6 {
                 long[0] |= 0xc0;

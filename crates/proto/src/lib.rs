@@ -29,6 +29,7 @@ mod handshake;
 mod ids;
 pub mod limits;
 mod mtu;
+mod number_set;
 mod observe;
 mod packet;
 mod path;

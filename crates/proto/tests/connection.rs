@@ -1,8 +1,4 @@
 //! Two connections in memory: handshake, streams, paths, closing.
-#![allow(
-    clippy::disallowed_methods,
-    reason = "tests take a point to start from off the clock"
-)]
 
 mod pair;
 

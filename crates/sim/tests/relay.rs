@@ -1,5 +1,9 @@
 //! The relay between plain UDP sockets. Times are bounded from below only: a loaded machine may be
 //! late, it may never be early.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the relay lives in real time, and so do its tests"
+)]
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

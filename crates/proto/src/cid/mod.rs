@@ -3,7 +3,6 @@
 
 mod generator;
 mod local;
-mod ranges;
 mod remote;
 #[cfg(test)]
 mod remote_tests;

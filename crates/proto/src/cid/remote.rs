@@ -6,9 +6,9 @@ use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
 use super::ResetToken;
-use super::ranges::Sequences;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, RetireConnectionId};
+use crate::number_set::NumberSet;
 use crate::space::SentFrame;
 use crate::{PathId, TransportError, limits};
 
@@ -70,7 +70,7 @@ struct Path {
     unused: SmallVec<[Held; limits::ACTIVE_CONNECTION_ID_LIMIT as usize]>,
     retire_prior_to: u64,
     /// Numbers that a RETIRE frame was made for: never again, and never taken again.
-    retired: Sequences,
+    retired: NumberSet,
     /// One past the largest number seen.
     next: u64,
 }

@@ -1,4 +1,4 @@
-//! Settings of outgoing connections.
+//! Settings of outgoing connections: TLS and transport; connects nothing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Settings of an endpoint, shared by all its connections.
+//! Settings of an endpoint, shared by all its connections; no behaviour.
 
 use std::fmt;
 

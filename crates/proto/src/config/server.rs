@@ -1,4 +1,4 @@
-//! Settings of incoming connections.
+//! Settings of incoming connections: TLS, transport, how many may wait; accepts nothing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Settings of the transport, the same for clients and servers.
+//! Settings of the transport, the same for clients and servers; checked here, applied elsewhere.
 
 use std::fmt;
 use std::sync::Arc;

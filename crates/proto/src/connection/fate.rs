@@ -11,7 +11,7 @@ use super::Connection;
 use crate::frame::AckFrame;
 use crate::handshake::Level;
 use crate::path::{Path, PathState};
-use crate::recovery::{EcnTotals, LossOutcome};
+use crate::recovery::LossOutcome;
 use crate::space::{SentFrame, SentPacket};
 use crate::{Event, PathEvent, PathId, TransportError};
 
@@ -169,15 +169,10 @@ impl Connection {
             return Ok(());
         };
         let in_flight_before = path.space.bytes_in_flight();
-        let ecn = ack.ecn.map(|counts| EcnTotals {
-            ect0: counts.ect0,
-            ect1: counts.ect1,
-            ce: counts.ce,
-        });
         let outcome = path.space.on_ack(
             ack.largest,
             ack.blocks.iter(),
-            ecn,
+            ack.ecn,
             delay,
             now,
             &mut path.rtt,

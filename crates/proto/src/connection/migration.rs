@@ -150,12 +150,12 @@ impl Connection {
             return;
         };
         let given_up = path.network.on_challenge_timeout(now) == ChallengeTimeout::GiveUp;
-        if let Some(aside) = &mut path.aside {
-            if aside.on_challenge_timeout(now) == ChallengeTimeout::GiveUp {
-                aside.stop_challenge();
-                if !given_up {
-                    path.aside = None;
-                }
+        if let Some(aside) = &mut path.aside
+            && aside.on_challenge_timeout(now) == ChallengeTimeout::GiveUp
+        {
+            aside.stop_challenge();
+            if !given_up {
+                path.aside = None;
             }
         }
         if !given_up {

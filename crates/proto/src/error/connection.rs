@@ -1,4 +1,4 @@
-//! Why a connection ended, as the application sees it.
+//! Why a connection ended, as the application sees it; ends none.
 
 use bytes::Bytes;
 use quinn_proto::{TransportErrorCode, VarInt};

@@ -1,4 +1,4 @@
-//! Why a path ends or cannot be opened (RFC 10069, error codes).
+//! Why a path ends or cannot be opened (RFC 10069, error codes); ends none.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! CONNECTION_CLOSE of the transport and of the application (RFC 9000 section 19.19).
+//! CONNECTION_CLOSE of the transport and of the application (RFC 9000 section 19.19); closes nothing.
 
 use bytes::Bytes;
 use quinn_proto::TransportErrorCode;

@@ -4,6 +4,7 @@
 use mpquic_sched::{MAX_PATHS, PathIndex};
 
 use super::{Path, RetiredPath, StatusState};
+use crate::number_set::NumberSet;
 use crate::{PathId, limits};
 
 /// What a path ID in a frame or packet means. Every handler answers all four.
@@ -27,8 +28,7 @@ pub(crate) struct Paths {
     /// What the peer wants of path IDs that are not in use yet (RFC 10069: all path IDs below the
     /// limit can be spoken of). At most as many as there are slots.
     early_status: Vec<(PathId, StatusState)>,
-    /// Abandoned path IDs: ascending, disjoint, non-adjacent ranges, bounds included.
-    abandoned: Vec<(u32, u32)>,
+    abandoned: NumberSet,
     abandoned_count: u32,
     largest_used: PathId,
     open: usize,
@@ -41,7 +41,7 @@ impl Paths {
             used: 0,
             retired: Vec::new(),
             early_status: Vec::new(),
-            abandoned: Vec::new(),
+            abandoned: NumberSet::default(),
             abandoned_count: 0,
             largest_used: PathId::ZERO,
             open: 0,
@@ -104,30 +104,13 @@ impl Paths {
     }
 
     pub(crate) fn is_abandoned(&self, id: PathId) -> bool {
-        let at = self.abandoned.partition_point(|range| range.1 < id.0);
-        self.abandoned.get(at).is_some_and(|range| range.0 <= id.0)
+        self.abandoned.contains(id.0.into())
     }
 
     fn mark_abandoned(&mut self, id: PathId) {
-        if self.is_abandoned(id) {
-            return;
-        }
-        self.abandoned_count += 1;
-        self.early_status.retain(|(other, _)| *other != id);
-        let at = self.abandoned.partition_point(|range| range.1 < id.0);
-        let joins_left = at > 0 && self.abandoned[at - 1].1 + 1 == id.0;
-        let joins_right = self
-            .abandoned
-            .get(at)
-            .is_some_and(|range| range.0 == id.0 + 1);
-        match (joins_left, joins_right) {
-            (true, true) => {
-                self.abandoned[at - 1].1 = self.abandoned[at].1;
-                self.abandoned.remove(at);
-            }
-            (true, false) => self.abandoned[at - 1].1 = id.0,
-            (false, true) => self.abandoned[at].0 = id.0,
-            (false, false) => self.abandoned.insert(at, (id.0, id.0)),
+        if self.abandoned.insert(id.0.into()) {
+            self.abandoned_count += 1;
+            self.early_status.retain(|(other, _)| *other != id);
         }
     }
 
@@ -235,9 +218,6 @@ mod tests {
                 prop_assert_eq!(paths.is_abandoned(PathId(id)), model.contains(&id));
             }
             prop_assert_eq!(paths.abandoned_count() as usize, model.len());
-            for pair in paths.abandoned.windows(2) {
-                prop_assert!(pair[0].1 + 1 < pair[1].0);
-            }
         }
     }
 

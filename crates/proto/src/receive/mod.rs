@@ -101,10 +101,10 @@ impl Connection {
                     // The system chose the local IP: now it is known.
                     path.network.tuple.local = tuple.local;
                 }
-            } else if let Some(aside) = path.aside.as_mut() {
-                if aside.tuple.matches(tuple) {
-                    aside.on_received(bytes);
-                }
+            } else if let Some(aside) = path.aside.as_mut()
+                && aside.tuple.matches(tuple)
+            {
+                aside.on_received(bytes);
             }
         }
     }
@@ -280,7 +280,7 @@ impl Connection {
             Ok(opened) => opened.payload_len,
             Err(crate::crypto::OpenError::Decrypt) => {
                 self.totals.undecryptable_packets += 1;
-                return self.check_reset_of_path(now, bytes);
+                return self.check_reset(now, bytes);
             }
             Err(crate::crypto::OpenError::Transport(error)) => return self.fail(now, error),
         };
@@ -359,10 +359,6 @@ impl Connection {
                 }
             }
         }
-    }
-
-    fn check_reset_of_path(&mut self, now: Instant, bytes: &[u8]) {
-        self.check_reset(now, bytes);
     }
 
     /// RFC 9000 section 10.3.1.

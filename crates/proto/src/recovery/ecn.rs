@@ -2,16 +2,10 @@
 
 use quinn_proto::EcnCodepoint;
 
+use crate::frame::EcnCounts;
+
 /// Marked packets sent on a new path before the result is awaited (RFC 9000 section 13.4.2).
 const TEST_PACKETS: u32 = 10;
-
-/// The counts of an ACK frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct EcnTotals {
-    pub(crate) ect0: u64,
-    pub(crate) ect1: u64,
-    pub(crate) ce: u64,
-}
 
 /// What an ACK frame says about the marks of newly acknowledged packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +24,7 @@ pub(crate) struct EcnCounter {
     /// Packets sent with ECT(0).
     sent_ect0: u64,
     /// The counts of the last successfully processed ACK frame.
-    seen: EcnTotals,
+    seen: EcnCounts,
 }
 
 impl EcnCounter {
@@ -40,7 +34,7 @@ impl EcnCounter {
 
     /// RFC 9000 section 13.4.2.1. Only for an ACK frame that increases the largest acknowledged
     /// packet number; `marked` packets newly acknowledged by it were sent with ECT(0).
-    pub(crate) fn on_ack(&mut self, marked: u64, counts: Option<EcnTotals>) -> EcnReport {
+    pub(crate) fn on_ack(&mut self, marked: u64, counts: Option<EcnCounts>) -> EcnReport {
         let Some(new) = counts else {
             return if marked > 0 {
                 EcnReport::Invalid
@@ -171,8 +165,8 @@ impl EcnValidator {
 mod tests {
     use super::*;
 
-    const fn totals(ect0: u64, ect1: u64, ce: u64) -> Option<EcnTotals> {
-        Some(EcnTotals { ect0, ect1, ce })
+    const fn totals(ect0: u64, ect1: u64, ce: u64) -> Option<EcnCounts> {
+        Some(EcnCounts { ect0, ect1, ce })
     }
 
     fn counter(sent: u64) -> EcnCounter {

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use super::{EcnReport, EcnTotals, RttEstimator, later};
+use super::{EcnReport, RttEstimator, later};
 use crate::TransportError;
+use crate::frame::EcnCounts;
 use crate::space::{Oldest, PacketSpace, SentPacket};
 
 /// kPacketThreshold (RFC 9002 section 6.1.1).
@@ -99,7 +100,7 @@ impl PacketSpace {
         &mut self,
         largest: u64,
         blocks: impl Iterator<Item = RangeInclusive<u64>>,
-        ecn: Option<EcnTotals>,
+        ecn: Option<EcnCounts>,
         ack_delay: Duration,
         now: Instant,
         rtt: &mut RttEstimator,

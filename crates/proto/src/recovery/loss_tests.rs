@@ -306,7 +306,7 @@ fn ecn_counts_are_checked_against_newly_acknowledged_packets() {
             .unwrap()
             .ecn
     };
-    let counts = |ect0, ce| Some(EcnTotals { ect0, ect1: 0, ce });
+    let counts = |ect0, ce| Some(EcnCounts { ect0, ect1: 0, ce });
     assert_eq!(
         ack(0..=1, counts(1, 1)),
         EcnReport::Valid { marked: 2, ce: 1 }

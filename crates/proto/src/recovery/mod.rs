@@ -12,7 +12,7 @@ mod suspect;
 use std::time::{Duration, Instant};
 
 pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot};
-pub(crate) use ecn::{EcnCounter, EcnReport, EcnTotals, EcnValidator};
+pub(crate) use ecn::{EcnCounter, EcnReport, EcnValidator};
 pub(crate) use loss::{LossOutcome, LostNumbers};
 pub(crate) use pacing::Pacer;
 pub(crate) use persistent::PersistentCongestion;

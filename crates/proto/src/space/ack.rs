@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::EcnCodepoint;
 
-use crate::recovery::{EcnTotals, later};
+use crate::frame::EcnCounts;
+use crate::recovery::later;
 
 /// Ack-eliciting packets after which an ACK goes at once (RFC 9000 section 13.2.2).
 const DEFAULT_THRESHOLD: u32 = 2;
@@ -35,7 +36,7 @@ pub(crate) struct AckScheduler {
     largest_eliciting: Option<u64>,
     /// The largest packet and when it came: for the ACK Delay field.
     largest: Option<(u64, Instant)>,
-    ecn: EcnTotals,
+    ecn: EcnCounts,
 }
 
 impl Default for AckScheduler {
@@ -47,7 +48,7 @@ impl Default for AckScheduler {
             timer: None,
             largest_eliciting: None,
             largest: None,
-            ecn: EcnTotals::default(),
+            ecn: EcnCounts::default(),
         }
     }
 }
@@ -125,8 +126,8 @@ impl AckScheduler {
     }
 
     /// The counts for the ACK frame; `None` before the first mark was seen.
-    pub(crate) fn ecn(&self) -> Option<EcnTotals> {
-        (self.ecn != EcnTotals::default()).then_some(self.ecn)
+    pub(crate) fn ecn(&self) -> Option<EcnCounts> {
+        (self.ecn != EcnCounts::default()).then_some(self.ecn)
     }
 }
 
@@ -186,7 +187,7 @@ mod tests {
         assert!(acks.due(now), "CE");
         assert_eq!(
             acks.ecn(),
-            Some(EcnTotals {
+            Some(EcnCounts {
                 ect0: 0,
                 ect1: 0,
                 ce: 1

@@ -6,6 +6,8 @@ mod control;
 mod events;
 mod flight;
 mod flow;
+#[cfg(any(test, feature = "__fuzzing"))]
+pub(crate) mod fuzzing;
 mod ids;
 mod incoming;
 mod outgoing;

@@ -1,4 +1,4 @@
-//! All streams of a connection and what they share: IDs, windows, queues of turns.
+//! All streams of a connection and what they share: IDs, windows, queues of turns; reads and writes no frame.
 
 use std::collections::{BTreeMap, VecDeque};
 

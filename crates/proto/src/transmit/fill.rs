@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::PathId;
 use crate::connection::{ACK_DELAY_EXPONENT, Connection};
 use crate::frame::writer::FrameWriter;
-use crate::frame::{EcnCounts, Frame, encode_ack};
+use crate::frame::{Frame, encode_ack};
 use crate::handshake::Level;
 use crate::path::Path;
 use crate::schedule::ReinjectCursors;
@@ -30,11 +30,7 @@ pub(super) fn write_ack(
         return;
     };
     let delay = space.acks.delay(now).as_micros() as u64 >> exponent;
-    let ecn = space.acks.ecn().map(|totals| EcnCounts {
-        ect0: totals.ect0,
-        ect1: totals.ect1,
-        ce: totals.ce,
-    });
+    let ecn = space.acks.ecn();
     let room = w.remaining();
     let written = encode_ack(w.buf, path, delay, space.received.descending(), ecn, room);
     if written.is_some() {

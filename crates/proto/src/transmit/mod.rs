@@ -34,10 +34,10 @@ impl Connection {
         if !self.state.is_alive() {
             return self.transmit_close(now, buf);
         }
-        if !self.batches.is_empty() {
-            if let Some(transmit) = self.transmit_batch(buf) {
-                return Some(transmit);
-            }
+        if !self.batches.is_empty()
+            && let Some(transmit) = self.transmit_batch(buf)
+        {
+            return Some(transmit);
         }
         if let Some(transmit) = self.transmit_handshake(now, buf) {
             return Some(transmit);

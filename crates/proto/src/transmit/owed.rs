@@ -50,9 +50,9 @@ impl Connection {
                 self.transmit_probe_aside(now, id, buf)
             } else if path.probes > 0 {
                 self.transmit_loss_probe(now, id, buf)
-            } else if path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)) {
-                self.transmit_ack(now, id, buf)
-            } else if foreign {
+            } else if foreign
+                || (path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)))
+            {
                 self.transmit_ack(now, id, buf)
             } else if path.ping && self.state.is_established() {
                 self.transmit_ping(now, id, buf)
@@ -133,10 +133,10 @@ impl Connection {
     }
 
     fn swap_aside(&mut self, id: PathId) {
-        if let Some(path) = self.paths.get_mut(id) {
-            if let Some(aside) = &mut path.aside {
-                std::mem::swap(&mut path.network, aside);
-            }
+        if let Some(path) = self.paths.get_mut(id)
+            && let Some(aside) = &mut path.aside
+        {
+            std::mem::swap(&mut path.network, aside);
         }
     }
 

@@ -1,6 +1,10 @@
 //! A client and a server in memory with virtual time and a fixed delay; no losses but those a test
 //! asks for.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests take a point to start from off the clock"
+)]
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

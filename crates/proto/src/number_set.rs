@@ -1,14 +1,15 @@
-//! A small sorted set of sequence numbers kept as ranges; caps nothing itself.
+//! A small sorted set of numbers kept as ranges, for those that mostly come in order: sequence numbers,
+//! path IDs. Caps nothing itself.
 
 use smallvec::SmallVec;
 
-/// Sequence numbers, as disjoint inclusive ranges in ascending order that never touch.
+/// Numbers, as disjoint inclusive ranges in ascending order that never touch.
 #[derive(Debug, Default)]
-pub(super) struct Sequences(SmallVec<[(u64, u64); 2]>);
+pub(crate) struct NumberSet(SmallVec<[(u64, u64); 2]>);
 
-impl Sequences {
+impl NumberSet {
     /// Adds one; false if it was there.
-    pub(super) fn insert(&mut self, value: u64) -> bool {
+    pub(crate) fn insert(&mut self, value: u64) -> bool {
         // The first range that does not end before `value`.
         let at = self.0.partition_point(|&(_, end)| end < value);
         if self.0.get(at).is_some_and(|&(start, _)| start <= value) {
@@ -28,13 +29,13 @@ impl Sequences {
         true
     }
 
-    pub(super) fn contains(&self, value: u64) -> bool {
+    pub(crate) fn contains(&self, value: u64) -> bool {
         let at = self.0.partition_point(|&(_, end)| end < value);
         self.0.get(at).is_some_and(|&(start, _)| start <= value)
     }
 
     /// How many ranges it takes: what it costs.
-    pub(super) fn ranges(&self) -> usize {
+    pub(crate) fn ranges(&self) -> usize {
         self.0.len()
     }
 }
@@ -49,7 +50,7 @@ mod tests {
         #[test]
         fn agrees_with_a_set(values in prop::collection::vec(0_u64..64, 0..200)) {
             let mut model = BTreeSet::new();
-            let mut set = Sequences::default();
+            let mut set = NumberSet::default();
             for value in values {
                 prop_assert_eq!(set.insert(value), model.insert(value));
                 prop_assert!(set.0.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn extremes() {
-        let mut set = Sequences::default();
+        let mut set = NumberSet::default();
         assert!(set.insert(u64::MAX));
         assert!(set.insert(0));
         assert!(set.insert(u64::MAX - 1));
