@@ -5,7 +5,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use mpquic_proto::{CongestionControl, PathId, Side, TransportConfig};
+use mpquic_proto::{PathId, Side, TransportConfig};
 use mpquic_sched::{MinRtt, RoundRobin, Scheduler};
 use mpquic_sim::{LinkConfig, Network, QueueLimit, TransferClient, TransferServer};
 use support::real::{Setup, run};
@@ -155,10 +155,7 @@ fn thousands_of_gaps_are_healthy() {
         ("minRTT, long queues", min_rtt as Make),
         ("round robin, long queues", round_robin),
     ] {
-        // No HyStart: slow start ends with the windows, not with the first sign of a queue.
-        let mut transport = transport(scheduler);
-        transport.congestion(CongestionControl::NewReno);
-        let gaps = downloads(name, &transport, bloated, 200 * MEGABYTE, 0..3);
+        let gaps = downloads(name, &transport(scheduler), bloated, 200 * MEGABYTE, 0..3);
         assert!(gaps > 1024, "{gaps}");
     }
 }
