@@ -1,1 +1,3 @@
-//! Holds the examples, benches and integration tests of the workspace; no code of its own.
+//! Holds the examples, benches and integration tests of the workspace, and the README, whose example
+//! is compiled with the doctests; no code of its own.
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]

@@ -162,8 +162,8 @@ mod tests {
         let mut pacer = Pacer::default();
         // 1.25 * 120000 B / 100 ms = 1500 B/ms.
         let budget = |pacer: &mut Pacer, now| pacer.budget(now, 120_000, &rtt, 1200, false);
-        assert_eq!(budget(&mut pacer, now), 12_000);
-        pacer.on_sent(12_000);
+        assert_eq!(budget(&mut pacer, now), 15_000);
+        pacer.on_sent(15_000);
         assert_eq!(budget(&mut pacer, now), 0);
         let release = pacer.next_release().unwrap();
         assert_eq!(release, now + Duration::from_millis(1));
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(budget(&mut pacer, now), 1500);
         assert_eq!(pacer.next_release(), None);
         // Long silence fills no more than the bucket.
-        assert_eq!(budget(&mut pacer, now + Duration::from_secs(9)), 12_000);
+        assert_eq!(budget(&mut pacer, now + Duration::from_secs(9)), 15_000);
     }
 
     #[test]
