@@ -279,6 +279,7 @@ mod tests {
     #[test]
     fn asking_for_nothing_is_waiting() {
         let mut schedule = Schedule::new(Box::new(Fruitless));
+        schedule.used = 2;
         schedule.views[1].open = true;
         schedule.views[1].can_send = true;
         let start = Instant::now();
