@@ -1,4 +1,4 @@
-//! Doors for the fuzz targets into what is private; not part of the API.
+//! Doors for the fuzz targets and the codec bench into what is private; not part of the API.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -213,5 +213,64 @@ mod tests {
                 datagram(&long);
             }
         }
+    }
+}
+
+/// Typical payloads and headers, for the codec bench.
+pub mod samples {
+    use quinn_proto::{ConnectionId, StreamId, VarInt};
+
+    use crate::PathId;
+    use crate::frame::{Frame, FrameIter, encode_ack, encode_stream_header};
+    use crate::packet::{decode_next, encode_short_header as encode_header};
+
+    const DATA: [u8; 1400] = [7; 1400];
+
+    /// A full packet of one stream.
+    pub fn encode_stream_payload(buf: &mut Vec<u8>) {
+        let id = StreamId::from(VarInt::from_u32(4));
+        encode_stream_header(buf, id, 1 << 25, false, None);
+        buf.extend_from_slice(&DATA);
+    }
+
+    /// PATH_ACK of five ranges.
+    pub fn encode_ack_payload(buf: &mut Vec<u8>) {
+        let ranges = (0..5u64).rev().map(|i| 20_000 + i * 100..=20_050 + i * 100);
+        encode_ack(buf, Some(PathId(1)), 12, ranges, None, 1200);
+    }
+
+    /// What a receiver of bulk data sends now and then.
+    pub fn encode_control_payload(buf: &mut Vec<u8>) {
+        let id = StreamId::from(VarInt::from_u32(4));
+        Frame::MaxData(1 << 28).encode(buf);
+        Frame::MaxStreamData {
+            id,
+            offset: 1 << 27,
+        }
+        .encode(buf);
+        Frame::PathStatusBackup { path: 1, seq: 3 }.encode(buf);
+        Frame::Ping.encode(buf);
+    }
+
+    /// Decodes a payload to its end; how many frames it has.
+    pub fn decode_payload(payload: &[u8]) -> usize {
+        let mut count = 0;
+        for frame in FrameIter::new(payload).map_while(Result::ok) {
+            if let Frame::Ack(ack) = &frame {
+                count += ack.blocks.iter().count();
+            }
+            count += usize::from(std::hint::black_box(frame).is_ack_eliciting());
+        }
+        count
+    }
+
+    /// The header of a 1-RTT packet.
+    pub fn encode_short_header(buf: &mut Vec<u8>) {
+        encode_header(buf, &ConnectionId::new(&[7; 8]), false, 20_000, 2);
+    }
+
+    /// Splits the first packet off a datagram; its length.
+    pub fn decode_header(datagram: &[u8]) -> usize {
+        decode_next(datagram, 8).map_or(0, |packet| packet.len())
     }
 }

@@ -116,10 +116,9 @@ impl Connection {
         if !answered {
             return;
         }
-        if !path.opened {
-            path.opened = true;
-            let index = path.index;
-            self.offer_stranded();
+        let (index, opened) = (path.index, std::mem::replace(&mut path.opened, true));
+        self.offer_stranded();
+        if !opened {
             self.events.push_back(Event::Path(PathEvent::Opened { id }));
             self.tell_scheduler(now, id, index, PathEventKind::Validated);
             return;

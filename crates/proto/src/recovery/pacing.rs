@@ -7,9 +7,9 @@ use super::RttEstimator;
 /// The bucket holds at least so many packets: the initial window (RFC 9002 section 7.7).
 const MIN_BURST_PACKETS: u64 = 10;
 
-/// It holds what the path takes in this time: runtimes' timers are a millisecond coarse, and what
-/// has accrued when they fire late must not be lost.
-const BURST_NANOS: f64 = 2e6;
+/// It holds what the path takes in this time: on a busy machine, timers fire as
+/// late as this, and what has accrued until then must not be lost.
+const BURST_NANOS: f64 = 10e6;
 
 /// But no more than this: two full batches of segmentation offload.
 const MAX_BURST: f64 = 128.0 * 1024.0;

@@ -1,7 +1,9 @@
 //! Receive windows and their auto-tuning (RFC 9000 section 4); does not send frames.
 //!
 //! A window starts small and doubles whenever all of it was consumed within two round trips, up
-//! to the configured maximum: then it was the window, not the path, that held the sender back. A
+//! to the configured maximum: then it was the window, not the path, that held the sender back. It
+//! doubles, too, when the sender has used all of it up and only a gap keeps the application from
+//! consuming: a path that falls behind the others by more than its round trips told. A
 //! new limit is announced when a quarter of the window has been consumed since the last one.
 
 use std::time::{Duration, Instant};
@@ -91,6 +93,14 @@ impl RecvWindow {
             return true;
         }
         false
+    }
+
+    /// The peer has sent all that it may, and what the application waits for is still on its way.
+    /// True if the window grew.
+    pub(super) fn on_starved(&mut self) -> bool {
+        let before = self.size;
+        self.grow_to(self.size.saturating_mul(2));
+        self.size > before
     }
 
     /// Grows to `size`, if the maximum lets it.

@@ -101,6 +101,9 @@ impl Streams {
         }
         // One stream must be able to use its window whatever others leave unread.
         self.window.tune(now, rtt);
+        if arrival.starved && self.received == self.window.limit() {
+            self.window.on_starved();
+        }
         self.window.grow_to(stream_window.saturating_mul(3) / 2);
         Ok(())
     }

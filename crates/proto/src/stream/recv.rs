@@ -24,6 +24,8 @@ pub(super) struct Arrival {
     pub(super) readable: bool,
     /// A stopped stream learned its final size: nothing is left to wait for.
     pub(super) over: bool,
+    /// It is new, and the application has read all up to a gap before it.
+    pub(super) starved: bool,
 }
 
 /// How a read went.
@@ -164,7 +166,11 @@ impl RecvStream {
                 TransportError::internal("too many gaps in a stream's data").in_frame(frame)
             );
         }
-        if self.wants_more() && self.window.tune(now, rtt) {
+        arrival.starved = rise > 0 && self.assembler.gaps() > 0 && self.assembler.readable() == 0;
+        let used_up = arrival.starved && self.highest == self.window.limit();
+        if self.wants_more()
+            && (self.window.tune(now, rtt) || (used_up && self.window.on_starved()))
+        {
             self.pending.max_stream_data |= self.window.is_due();
         }
         arrival.readable = more || (learned_end && self.is_complete());

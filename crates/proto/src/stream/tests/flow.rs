@@ -256,3 +256,27 @@ fn alternation_of_unequal_paths_never_hits_the_cap() {
     assert!(b.max_out_of_order_seen() > 4 << 20);
     assert_eq!(a.queue().out_of_order, 0);
 }
+
+/// All credit is used up and the first bytes are still on a slow path: the window grows whatever the
+/// round trips were, but not for a reader that leaves data where it is.
+#[test]
+fn a_window_used_up_behind_a_gap_grows() {
+    const PIECE: u64 = 1 << 10;
+    for (first, grows) in [(PIECE, true), (0, false)] {
+        let mut s = server(&TransportConfig::default());
+        let id = client_stream(Dir::Uni, 0);
+        let mut now = Instant::now();
+        let limit = Streams::local_params(&TransportConfig::default()).max_stream_data_uni;
+        for at in (first..limit).step_by(PIECE as usize) {
+            now += RTT;
+            let data = vec![5; PIECE as usize];
+            s.on_stream(now, RTT, id, at, false, &data).unwrap();
+        }
+        let window = s.recvs[&id].window.size();
+        assert_eq!(window, if grows { 2 * limit } else { limit });
+        let p = control_packet(&mut s);
+        let announced = p.is_some_and(|p| p.frames.contains(&SentFrame::MaxStreamData(id)));
+        assert_eq!(announced, grows);
+        assert!(s.window.size() >= window);
+    }
+}
