@@ -5,6 +5,7 @@ mod pair;
 use std::time::Duration;
 
 use bytes::Bytes;
+use mpquic_proto::sched::RoundRobin;
 use mpquic_proto::{
     ConnectionError, Dir, Event, PathEvent, PathId, ReadError, TransportConfig, VarInt,
 };
@@ -144,4 +145,51 @@ fn close_reaches_the_peer() {
         other => panic!("{other:?}"),
     }
     assert_eq!(pair.server.endpoint.open_connections(), 0);
+}
+
+/// A path that delivers only to the client: what came on it is acknowledged on the other one, so
+/// that the server goes on using it.
+#[test]
+fn a_path_dead_in_one_direction_still_serves_the_other() {
+    let mut config = TransportConfig::default();
+    config.scheduler(|| Box::new(RoundRobin::default()));
+    let mut pair = Pair::new(config.clone(), config);
+    pair.connect();
+    let now = pair.now;
+    let id = pair.c().open_path(now, tuple(1)).unwrap();
+    assert!(pair.run_until(Duration::from_secs(2), |pair| {
+        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
+    }));
+    pair.filter = Box::new(|from_client, path, _| !(from_client && *path == tuple(1)));
+    let up = pair.c().open(Dir::Uni).unwrap();
+    let down = pair.s().open(Dir::Uni).unwrap();
+    const LEN: usize = 40_000_000;
+    let data = vec![7; 65536];
+    let mut buf = vec![0; 65536];
+    let mut left = [LEN; 2];
+    let mut received = [0; 2];
+    let mut on_second = 0;
+    let done = pair.run_until(Duration::from_secs(60), |pair| {
+        for (side, id) in [up, down].into_iter().enumerate() {
+            while left[side] > 0 {
+                let sender = if side == 0 { pair.c() } else { pair.s() };
+                let Ok(n) = sender.write(id, &data[..left[side].min(data.len())]) else {
+                    break;
+                };
+                left[side] -= n;
+            }
+            let receiver = if side == 0 { pair.s() } else { pair.c() };
+            receiver.accept(Dir::Uni);
+            while let Ok(Some(n)) = receiver.read(id, &mut buf) {
+                received[side] += n;
+            }
+        }
+        on_second = pair.s().path_stats(id).unwrap().sent_stream_bytes;
+        received == [LEN; 2]
+    });
+    assert!(done, "{received:?}");
+    assert!(
+        on_second > LEN as u64 / 16,
+        "the server left the path: {on_second}"
+    );
 }

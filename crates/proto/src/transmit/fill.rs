@@ -49,16 +49,27 @@ fn write_small(w: &mut FrameWriter<'_>, frame: &Frame<'_>, record: SentFrame) ->
 }
 
 impl Connection {
-    /// The acknowledgement of this path's own packets.
-    pub(super) fn fill_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, id: PathId) {
+    /// The acknowledgement of a path's packets in a packet of the same path.
+    pub(super) fn fill_own_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, id: PathId) {
+        let carries = self
+            .paths
+            .get(id)
+            .is_some_and(|path| self.carries_own_acks(path));
+        if carries {
+            self.fill_ack(w, now, id);
+        }
+    }
+
+    /// The acknowledgement of a path's packets, in whichever packet.
+    fn fill_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, id: PathId) {
         let wire = self.nonce_path(id);
         if let Some(path) = self.paths.get_mut(id) {
             write_ack(w, &mut path.space, now, wire, id, ACK_DELAY_EXPONENT);
         }
     }
 
-    /// Acknowledgements of paths that cannot carry their own: abandoned, or without a connection ID
-    /// (RFC 10069, handling PATH_ACK for abandoned paths).
+    /// Acknowledgements of paths that cannot carry their own: abandoned ones (RFC 10069, handling
+    /// PATH_ACK for abandoned paths) and those of [`mute_paths`](Self::mute_paths).
     pub(super) fn fill_foreign_acks(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
         for retired in self.paths.retired_mut() {
             let id = retired.id;
@@ -74,12 +85,19 @@ impl Connection {
         }
     }
 
-    /// Open paths on which nothing can be sent for want of a connection ID.
+    /// Open paths that should not carry their own acknowledgements: those without a connection ID,
+    /// and those in trouble while another path is well. An acknowledgement that is stuck on a path
+    /// that is dead in one direction would kill the living other one.
     fn mute_paths(&self) -> impl Iterator<Item = &Path> {
         let multipath = self.path_limits.is_some();
         self.paths
             .iter()
-            .filter(move |path| multipath && self.remote_cids.active(path.id).is_none())
+            .filter(move |path| multipath && !self.carries_own_acks(path))
+    }
+
+    pub(super) fn carries_own_acks(&self, path: &Path) -> bool {
+        self.remote_cids.active(path.id).is_some()
+            && !(path.suspect.is_suspect() && self.has_other_usable(path.index))
     }
 
     /// Whether an acknowledgement is due that has to travel on another path than its own.

@@ -50,8 +50,8 @@ impl Connection {
                 self.transmit_probe_aside(now, id, buf)
             } else if path.probes > 0 {
                 self.transmit_loss_probe(now, id, buf)
-            } else if foreign
-                || (path.space.acks.due(now) && (all || !self.data_will_carry_ack(id)))
+            } else if self.carries_own_acks(path)
+                && (foreign || (path.space.acks.due(now) && (all || !self.data_will_carry_ack(id))))
             {
                 self.transmit_ack(now, id, buf)
             } else if path.ping && self.state.is_established() {
@@ -102,7 +102,7 @@ impl Connection {
             w.record(SentFrame::PathChallenge(token));
             path.network.on_challenge_sent(now, token);
         }
-        self.fill_ack(&mut w, now, id);
+        self.fill_own_ack(&mut w, now, id);
         let written = Written::from(w);
         let pad_to = start + MIN_INITIAL_DATAGRAM;
         self.seal(
@@ -155,7 +155,7 @@ impl Connection {
         let index = path.index;
         let builder = self.start_packet(id, buf)?;
         let mut w = builder.writer(buf);
-        self.fill_ack(&mut w, now, id);
+        self.fill_own_ack(&mut w, now, id);
         if !self.has_other_usable(index) {
             self.fill_control(&mut w);
             if self.state.is_established() {
@@ -198,7 +198,7 @@ impl Connection {
         let start = buf.len();
         let builder = self.start_packet(id, buf)?;
         let mut w = builder.writer(buf);
-        self.fill_ack(&mut w, now, id);
+        self.fill_own_ack(&mut w, now, id);
         self.fill_foreign_acks(&mut w, now);
         if w.frames.is_empty() {
             builder.abort(buf);
@@ -217,7 +217,7 @@ impl Connection {
             path.ping = false;
         }
         let mut w = builder.writer(buf);
-        self.fill_ack(&mut w, now, id);
+        self.fill_own_ack(&mut w, now, id);
         w.buf.push(types::PING as u8);
         w.mark_ack_eliciting();
         let written = Written::from(w);

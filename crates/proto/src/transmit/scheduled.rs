@@ -174,7 +174,7 @@ impl Connection {
         let builder = self.start_packet(id, buf)?;
         let mut w = builder.writer(buf);
         let owed = self.owed_ack(id);
-        self.fill_ack(&mut w, now, id);
+        self.fill_own_ack(&mut w, now, id);
         self.fill_control(&mut w);
         self.fill_data(&mut w, planned.data, planned.path);
         if !w.is_ack_eliciting() {
