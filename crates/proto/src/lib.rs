@@ -27,6 +27,7 @@ mod frame;
 pub mod fuzzing;
 mod handshake;
 mod ids;
+mod inspect;
 pub mod limits;
 mod mtu;
 mod number_set;
@@ -53,6 +54,8 @@ pub use error::{
     ApplicationClose, ConnectionClose, ConnectionError, PathError, PathErrorCode, TransportError,
 };
 pub use ids::{ConnectionHandle, FourTuple, PathId, Transmit};
+#[doc(hidden)]
+pub use inspect::CollectionSize;
 pub use mpquic_sched as sched;
 pub use mpquic_sched::{PathStatus, StreamHints};
 pub use observe::{NumberSpace, Observer, ObserverFactory, PacketSent, StreamPiece};

@@ -71,6 +71,12 @@ impl LocalCids {
         }
     }
 
+    /// Path IDs with IDs, and the most IDs of one path.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        let most = self.paths.values().map(|path| path.active.len()).max();
+        (self.paths.len(), most.unwrap_or(0))
+    }
+
     /// How many more to issue for a path, given the peer's active_connection_id_limit, which
     /// counts per path ID (RFC 10069).
     pub(crate) fn needed(&self, path: PathId, peer_limit: u64) -> usize {

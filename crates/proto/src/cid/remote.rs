@@ -121,6 +121,15 @@ impl RemoteCids {
             .is_some()
     }
 
+    /// RETIRE frames to be sent or acknowledged, and the most IDs kept for one path.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        let held = |path: &Path| path.unused.len() + usize::from(path.active.is_some());
+        (
+            self.to_send.len() + self.in_flight.len(),
+            self.paths.values().map(held).max().unwrap_or(0),
+        )
+    }
+
     /// Where the peer can be reached on a path.
     pub(crate) fn active(&self, path: PathId) -> Option<ConnectionId> {
         Some(self.paths.get(&path)?.active?.id)

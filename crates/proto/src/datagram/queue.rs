@@ -189,6 +189,11 @@ impl Datagrams {
         Ok(was_empty)
     }
 
+    /// What the received datagrams that were not fetched count, and what they may.
+    pub(crate) fn received_size(&self) -> (usize, usize) {
+        (self.incoming.size, self.recv_limit.unwrap_or(0))
+    }
+
     /// The oldest received datagram.
     pub(crate) fn recv(&mut self) -> Option<Bytes> {
         self.incoming.pop()

@@ -35,6 +35,11 @@ impl CryptoStream {
         self.pending.push_back(start..self.out.len() as u64);
     }
 
+    /// Bytes kept of what came, and the ranges that they form.
+    pub(crate) fn buffered(&self) -> (usize, usize) {
+        (self.buffer.len(), self.ranges.len())
+    }
+
     pub(crate) fn can_send(&self) -> bool {
         !self.pending.is_empty()
     }

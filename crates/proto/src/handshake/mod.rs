@@ -101,6 +101,11 @@ impl Handshake {
         &mut self.streams[level as usize]
     }
 
+    /// Bytes kept of what came at a level, and the gaps in them.
+    pub(crate) fn buffered(&self, level: Level) -> (usize, usize) {
+        self.streams[level as usize].buffered()
+    }
+
     pub(crate) fn can_send(&self, level: Level) -> bool {
         self.streams[level as usize].can_send()
     }

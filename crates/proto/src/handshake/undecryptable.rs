@@ -36,6 +36,11 @@ impl Undecryptable {
         taken
     }
 
+    /// How many packets are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -191,6 +191,11 @@ impl NetworkPath {
         self.challenge_due() || !self.responses.is_empty()
     }
 
+    /// Challenges to be answered.
+    pub(crate) fn responses_due(&self) -> usize {
+        self.responses.len()
+    }
+
     pub(crate) fn next_response(&mut self) -> Option<u64> {
         self.responses.pop_front()
     }

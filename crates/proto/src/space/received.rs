@@ -36,6 +36,11 @@ impl ReceivedPackets {
             .checked_sub(1)
     }
 
+    /// How many ranges are remembered.
+    pub(crate) fn ranges(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Takes in a number; false if it is a duplicate.
     pub(crate) fn insert(&mut self, pn: u64) -> bool {
         if pn < self.floor {

@@ -105,6 +105,11 @@ impl RemoteIds {
         Some((index, self.touch(index) == Use::First))
     }
 
+    /// How many are open, and may be.
+    pub(super) fn open(&self) -> (u64, u64) {
+        (self.opened - self.closed, self.concurrent)
+    }
+
     pub(super) fn has_unaccepted(&self) -> bool {
         self.accepted < self.opened
     }

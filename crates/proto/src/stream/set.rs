@@ -15,6 +15,7 @@ use super::ready::ReadyQueue;
 use super::recv::RecvStream;
 use super::send::SendStream;
 use crate::TransportConfig;
+use crate::limits::max_stream_gaps;
 
 /// Blocked writers are woken when so much of the send window is free, or half of it.
 const WAKE_ROOM: u64 = 64 * 1024;
@@ -254,6 +255,27 @@ impl Streams {
     #[cfg(test)]
     pub(crate) fn open_halves(&self) -> (usize, usize) {
         (self.sends.len(), self.recvs.len())
+    }
+
+    /// Calls `tell` with each collection that the peer can make grow, its size and its cap.
+    pub(crate) fn for_each_size(&self, tell: &mut impl FnMut(&'static str, usize, usize)) {
+        let mut total = 0;
+        for stream in self.recvs.values() {
+            let (window, assembler) = (stream.window.size(), &stream.assembler);
+            let bytes = (assembler.readable() + assembler.out_of_order()) as usize;
+            total += bytes;
+            tell(
+                "gaps of a stream",
+                assembler.gaps(),
+                max_stream_gaps(window),
+            );
+            tell("bytes of a stream", bytes, window as usize);
+        }
+        tell("bytes of all streams", total, self.window.size() as usize);
+        for ids in &self.remote {
+            let (open, most) = ids.open();
+            tell("streams of the peer", open as usize, most as usize);
+        }
     }
 
     // -- bookkeeping

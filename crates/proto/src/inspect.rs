@@ -1,0 +1,108 @@
+//! How large each collection is that a peer can make grow, beside its cap: for tests that hold every
+//! moment of a connection against `limits.rs`. Changes nothing.
+
+use crate::connection::Connection;
+use crate::handshake::Level;
+use crate::limits;
+use crate::path::NetworkPath;
+use crate::space::PacketSpace;
+
+/// A collection, how large it is, and how large it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CollectionSize {
+    /// What it holds.
+    pub what: &'static str,
+    /// Its size: elements, or bytes where the cap is in bytes.
+    pub size: u64,
+    /// Its cap.
+    pub cap: u64,
+}
+
+impl Connection {
+    /// Calls `f` with every collection that the peer can make grow.
+    #[doc(hidden)]
+    pub fn for_each_collection(&self, mut f: impl FnMut(CollectionSize)) {
+        let mut tell = |what, size: usize, cap: usize| {
+            f(CollectionSize {
+                what,
+                size: size as u64,
+                cap: cap as u64,
+            });
+        };
+        for space in self.levels.iter().flatten() {
+            tell_space(space, &mut tell);
+        }
+        for path in self.paths.iter() {
+            tell_space(&path.space, &mut tell);
+            for network in [Some(&path.network), path.aside.as_ref()]
+                .into_iter()
+                .flatten()
+            {
+                tell(
+                    "path responses to send",
+                    NetworkPath::responses_due(network),
+                    limits::MAX_PENDING_PATH_RESPONSES,
+                );
+            }
+        }
+        for retired in self.paths.retired() {
+            tell_space(&retired.space, &mut tell);
+        }
+        tell(
+            "open paths",
+            self.paths.open_count(),
+            limits::MAX_OPEN_PATHS,
+        );
+        tell(
+            "abandoned paths kept",
+            self.paths.retired().len(),
+            limits::MAX_ABANDONED_PATHS,
+        );
+        for level in [Level::Initial, Level::Handshake, Level::OneRtt] {
+            let (bytes, gaps) = self.handshake.buffered(level);
+            tell("CRYPTO bytes", bytes, limits::MAX_CRYPTO_BUFFER as usize);
+            tell("CRYPTO gaps", gaps, limits::MAX_CRYPTO_GAPS);
+        }
+        tell(
+            "undecryptable packets",
+            self.handshake.undecryptable.len(),
+            limits::MAX_UNDECRYPTABLE_PACKETS,
+        );
+        let (retiring, most_held) = self.remote_cids.sizes();
+        tell(
+            "connection IDs to retire",
+            retiring,
+            limits::MAX_PENDING_RETIRE,
+        );
+        tell(
+            "the peer's connection IDs of a path",
+            most_held,
+            limits::ACTIVE_CONNECTION_ID_LIMIT as usize,
+        );
+        let (path_ids, most_issued) = self.local_cids.sizes();
+        tell(
+            "path IDs with connection IDs of ours",
+            path_ids,
+            limits::MAX_OPEN_PATHS
+                + limits::MAX_ABANDONED_PATHS
+                + limits::MAX_PATH_IDS_ISSUED_AHEAD as usize,
+        );
+        tell(
+            "connection IDs of ours of a path",
+            most_issued,
+            limits::MAX_ISSUED_CIDS_PER_PATH as usize,
+        );
+        let (received, limit) = self.datagrams.received_size();
+        tell("bytes of received datagrams", received, limit);
+        self.streams.for_each_size(&mut tell);
+    }
+}
+
+fn tell_space(space: &PacketSpace, tell: &mut impl FnMut(&'static str, usize, usize)) {
+    tell(
+        "ranges of received packets",
+        space.received.ranges(),
+        limits::MAX_ACK_RANGES,
+    );
+}
