@@ -5,9 +5,12 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use mpquic_proto::fuzzing::samples;
 
+/// Appends what a packet carries.
+type Encode = fn(&mut Vec<u8>);
+
 fn codec(c: &mut Criterion) {
     let mut group = c.benchmark_group("codec");
-    let kinds: [(&str, fn(&mut Vec<u8>)); 3] = [
+    let kinds: [(&str, Encode); 3] = [
         ("stream_packet", samples::encode_stream_payload),
         ("ack_5_ranges", samples::encode_ack_payload),
         ("control_frames", samples::encode_control_payload),
