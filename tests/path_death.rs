@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use mpquic_proto::{PathId, Side, TransportConfig};
+use mpquic_proto::{PathErrorCode, PathId, Side, TransportConfig};
 use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer, content};
 use support::real::{Setup, run};
 use support::{MEGABYTE, for_seeds, ms};
@@ -67,6 +67,25 @@ fn the_first_path_to_return_carries_what_both_had_in_flight() {
         // A second in the dark, and at most as long again until a probe comes through.
         assert!(report.longest_stall[0] < ms(2500), "{report:?}");
     }
+}
+
+/// The peer has not heard that a path was abandoned and goes on to probe it: answers must not be
+/// stateless resets, by which it would give up the connection (RFC 10069, path close).
+#[test]
+fn an_abandoned_path_is_kept_until_the_peer_knows() {
+    let mut network = download(1, 20_000_000);
+    // The abandoned path returns first, so that the peer's probes are ahead of the news.
+    for (path, returns) in [(0, 20_000), (1, 5000)] {
+        network.at(ms(1000), set_link(path, false));
+        network.at(ms(returns), set_link(path, true));
+    }
+    let close = Action::ClosePath {
+        side: Side::Client,
+        id: LTE,
+        code: PathErrorCode::APPLICATION_ABANDON_PATH,
+    };
+    network.at(ms(1100), close);
+    network.run_to_completion(Duration::from_secs(60)).unwrap();
 }
 
 /// The only path goes dark with data in flight; a path that is opened then carries it.

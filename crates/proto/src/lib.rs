@@ -58,7 +58,9 @@ pub use ids::{ConnectionHandle, FourTuple, PathId, Transmit};
 pub use inspect::CollectionSize;
 pub use mpquic_sched as sched;
 pub use mpquic_sched::{PathStatus, StreamHints};
-pub use observe::{NumberSpace, Observer, ObserverFactory, PacketSent, StreamPiece};
+pub use observe::{
+    NumberSpace, Observer, ObserverFactory, PacketReceived, PacketSent, StreamPiece,
+};
 pub use quinn_proto::{
     ConnectionId, Dir, EcnCodepoint, Side, StreamId, TransportErrorCode, VarInt,
 };

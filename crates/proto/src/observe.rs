@@ -18,6 +18,9 @@ pub trait Observer: Send {
     /// A packet was sealed; its datagram leaves with the same
     /// [`poll_transmit`](crate::Connection::poll_transmit).
     fn on_packet_sent(&mut self, _packet: &PacketSent<'_>) {}
+
+    /// A packet of the peer was decrypted, for the first time; its frames come next.
+    fn on_packet_received(&mut self, _packet: &PacketReceived) {}
 }
 
 /// Makes an observer for each new connection; `None` leaves the connection unobserved.
@@ -76,6 +79,18 @@ pub struct PacketSent<'a> {
     /// The scheduler's decision that it came from, if it came from one.
     pub decision: Option<u64>,
     pub(crate) frames: &'a [SentFrame],
+}
+
+/// A packet of the peer.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct PacketReceived {
+    /// When.
+    pub now: Instant,
+    /// Where its number counts.
+    pub space: NumberSpace,
+    /// Its number.
+    pub number: u64,
 }
 
 impl PacketSent<'_> {

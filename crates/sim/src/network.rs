@@ -290,6 +290,7 @@ impl Network {
             now: self.now,
             client: self.client.connection(),
             server: self.server.connection(),
+            timers: [self.client.timer, self.server.timer],
         };
         for hook in &mut self.hooks {
             hook(&view).map_err(|message| SimError::Invariant {

@@ -92,6 +92,8 @@ pub struct StepView<'a> {
     pub client: Option<&'a Connection>,
     /// The server's connection, once it has accepted one.
     pub server: Option<&'a Connection>,
+    /// When each wants [`Connection::handle_timeout`]: the client's, the server's.
+    pub timers: [Option<Duration>; 2],
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) struct Peer {
     pub(crate) app: Box<dyn App>,
     pub(crate) ledger: Ledger,
     /// When the connection wants [`Connection::handle_timeout`].
-    timer: Option<Duration>,
+    pub(crate) timer: Option<Duration>,
     pub(crate) connected: Option<Duration>,
     pub(crate) confirmed: Option<Duration>,
     pub(crate) lost: Option<(Duration, ConnectionError)>,

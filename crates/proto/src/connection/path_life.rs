@@ -15,9 +15,6 @@ use crate::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, TransportErr
 /// PATH_CHALLENGEs on a path without an RTT sample are repeated no sooner than after this time.
 const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// An abandoned path whose peer never answers is forgotten after so many PTOs.
-const UNANSWERED_ABANDON_PTOS: u32 = 12;
-
 impl Connection {
     /// Opens a path; on clients only, after the handshake is confirmed.
     /// [`PathEvent::Opened`] follows when the peer's address is validated,
@@ -137,11 +134,8 @@ impl Connection {
             PathState::BeyondLimit => return Err(super::cids::beyond_limit()),
             PathState::Abandoned(None) => return Ok(()),
             PathState::Abandoned(Some(retired)) => {
-                if !retired.peer_abandoned {
-                    retired.peer_abandoned = true;
-                    // RFC 10069, path close: kept for 3 PTO after the frame was received.
-                    retired.discard_at = until;
-                }
+                // RFC 10069, path close: kept for 3 PTO after the frame was received.
+                retired.discard_at.get_or_insert(until);
                 return Ok(());
             }
             PathState::NeverOpened(id) => id,
@@ -191,14 +185,12 @@ impl Connection {
                 PacketSpace::new(&mut self.rng)
             }
         };
-        let keep = if by_peer { 3 } else { UNANSWERED_ABANDON_PTOS };
         let dropped = self.paths.retire(RetiredPath {
             id,
             space,
-            discard_at: now + keep * pto,
+            discard_at: by_peer.then(|| now + 3 * pto),
             abandon_pending: true,
             error_code,
-            peer_abandoned: by_peer,
         });
         if let Some(dropped) = dropped {
             self.discard_path(dropped.id);

@@ -55,7 +55,7 @@ impl Connection {
             consider(self.schedule.timer(self.smallest_pto()));
         }
         for retired in self.paths.retired() {
-            consider(Some(retired.discard_at));
+            consider(retired.discard_at);
             consider(retired.space.acks.timer());
         }
         next
@@ -94,7 +94,7 @@ impl Connection {
             .paths
             .retired()
             .iter()
-            .position(|retired| retired.discard_at <= now)
+            .position(|retired| retired.discard_at.is_some_and(|at| at <= now))
         {
             let retired = self.paths.retired_mut().remove(at);
             self.discard_path(retired.id);

@@ -11,11 +11,10 @@ pub(crate) struct RetiredPath {
     pub(crate) id: PathId,
     /// Still takes packets, and owes acknowledgements for them, which travel on other paths.
     pub(crate) space: PacketSpace,
-    /// When the rest is forgotten; set once the peer has abandoned the path too, or as a fallback.
-    pub(crate) discard_at: Instant,
+    /// When the rest is forgotten: three PTOs after the peer has abandoned the path too. Until it
+    /// has, it may send on the path, and a stateless reset in answer would end its connection.
+    pub(crate) discard_at: Option<Instant>,
     /// Our PATH_ABANDON is to be sent (again).
     pub(crate) abandon_pending: bool,
     pub(crate) error_code: PathErrorCode,
-    /// The peer's PATH_ABANDON has come.
-    pub(crate) peer_abandoned: bool,
 }

@@ -177,10 +177,16 @@ impl Paths {
         self.mark_abandoned(id);
     }
 
-    /// Keeps the remains of an abandoned path. Over the cap, the oldest go: they are returned.
+    /// Keeps the remains of an abandoned path. Over the cap, the oldest that the peer has abandoned
+    /// too goes, or else the oldest: it is returned.
     pub(crate) fn retire(&mut self, path: RetiredPath) -> Option<RetiredPath> {
         self.retired.push(path);
-        (self.retired.len() > limits::MAX_ABANDONED_PATHS).then(|| self.retired.remove(0))
+        let over = self.retired.len() > limits::MAX_ABANDONED_PATHS;
+        let answered = |path: &RetiredPath| path.discard_at.is_some();
+        over.then(|| {
+            let oldest = self.retired.iter().position(answered);
+            self.retired.remove(oldest.unwrap_or(0))
+        })
     }
 
     pub(crate) fn retired(&self) -> &[RetiredPath] {

@@ -20,7 +20,7 @@ use crate::packet::{
 };
 use crate::path::PathState;
 use crate::space::PacketSpace;
-use crate::{ConnectionError, FourTuple, PathId, TransportError};
+use crate::{ConnectionError, FourTuple, NumberSpace, PacketReceived, PathId, TransportError};
 
 /// Where a datagram came from, and when.
 #[derive(Debug, Clone, Copy)]
@@ -214,7 +214,7 @@ impl Connection {
         if space.received.is_duplicate(opened.number) {
             return;
         }
-        self.on_authenticated(arrival.now);
+        self.on_authenticated(arrival.now, NumberSpace::of_level(level), opened.number);
         if self.side == Side::Server && level == Level::Handshake {
             // RFC 9000 section 8.1: the client has proven its address.
             if let Some(path) = self.paths.get_mut(PathId::ZERO) {
@@ -315,16 +315,19 @@ impl Connection {
         if !fresh {
             return;
         }
-        self.on_authenticated(now);
+        self.on_authenticated(now, NumberSpace::Path(id), number);
         if let Err(error) = self.on_path_payload(arrival, id, dcid, number, &bytes[payload]) {
             self.fail(now, error);
         }
     }
 
     /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.
-    fn on_authenticated(&mut self, now: Instant) {
+    fn on_authenticated(&mut self, now: Instant, space: NumberSpace, number: u64) {
         self.idle_since = now;
         self.eliciting_since_received = false;
+        if let Some(observer) = &mut self.observer {
+            observer.on_packet_received(&PacketReceived { now, space, number });
+        }
     }
 
     fn keep_undecryptable(&mut self, arrival: Arrival, level: Level, bytes: &[u8]) {

@@ -50,7 +50,9 @@ pub enum StreamEvent {
         /// The stream.
         id: StreamId,
     },
-    /// The peer asks us to send no more.
+    /// The peer asks us to send no more, and the transport has reset the stream (RFC 9000 section
+    /// 3.5). Unless it was finished, it counts as open until a write, finish or reset by the
+    /// application has found out.
     Stopped {
         /// The stream.
         id: StreamId,
