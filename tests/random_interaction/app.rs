@@ -148,7 +148,7 @@ impl Chaos {
             None => self.read(cx, id),
             Some(interval) => {
                 self.unread.push(id);
-                self.next_read.get_or_insert(cx.now() + interval);
+                self.next_read.get_or_insert_with(|| cx.now() + interval);
                 Ok(())
             }
         }
