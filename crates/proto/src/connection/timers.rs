@@ -7,13 +7,17 @@ use quinn_proto::Side;
 
 use super::Connection;
 use crate::handshake::Level;
-use crate::path::NetworkPath;
+use crate::path::{NetworkPath, Path};
 use crate::recovery::{pto_duration, pto_time};
 use crate::{ConnectionError, PathId};
 
 /// A suspect path is probed at least so often while another path carries the data: a path that
 /// comes back is found within this time and its round trip.
 const MAX_SUSPECT_PROBE_INTERVAL: Duration = Duration::from_millis(400);
+
+/// Probes of a suspect path that are remembered: they go on for as long as the path is silent. An
+/// answer to one of the newest is what tells that it is back.
+const MAX_BARE_PROBES: usize = 16;
 
 /// Probes sent when a PTO expires (RFC 9002 section 6.2.4).
 const PROBES_PER_PTO: u8 = 2;
@@ -46,7 +50,7 @@ impl Connection {
             consider(path.network.challenge_timer());
             consider(path.aside.as_ref().and_then(NetworkPath::challenge_timer));
             consider(path.suspect.deadline(&path.space, &path.rtt, max_ack_delay));
-            consider(self.keep_alive_deadline(path.last_activity));
+            consider(self.keep_alive_deadline(path));
         }
         if self.state.is_established() && self.has_scheduled_data() {
             for view in &self.schedule.views {
@@ -120,7 +124,7 @@ impl Connection {
         let keep_alive = self
             .paths
             .get(id)
-            .and_then(|path| self.keep_alive_deadline(path.last_activity));
+            .and_then(|path| self.keep_alive_deadline(path));
         let pto = self.path_pto_deadline(id);
         let max_ack_delay = self.peer_max_ack_delay();
         let Some(path) = self.paths.get_mut(id) else {
@@ -180,6 +184,7 @@ impl Connection {
             path.probes = if elsewhere { 1 } else { PROBES_PER_PTO };
             if elsewhere {
                 path.ping = true;
+                path.space.sent.forget_bare(MAX_BARE_PROBES);
             }
         }
         if !elsewhere {
@@ -284,9 +289,12 @@ impl Connection {
         Some(self.idle_since + timeout.max(3 * self.largest_pto()))
     }
 
-    fn keep_alive_deadline(&self, last: Instant) -> Option<Instant> {
+    /// When a PING is due for want of anything else. What is in flight must be acknowledged as it is,
+    /// and has a probe timer that backs off.
+    fn keep_alive_deadline(&self, path: &Path) -> Option<Instant> {
         let interval = self.config.keep_alive_interval?;
-        self.state.is_established().then(|| last + interval)
+        let silent = self.state.is_established() && path.space.ack_eliciting_in_flight() == 0;
+        silent.then(|| path.last_activity + interval)
     }
 
     pub(crate) fn smallest_pto(&self) -> Duration {

@@ -107,6 +107,11 @@ impl Schedule {
             Decision::Send { path, data, copies } => {
                 if cx.path(path).is_some_and(|view| view.can_send) {
                     self.wait_until = None;
+                    if self.is_doubtful(path)
+                        && let Some(instead) = self.overdue(now, nothing_in_flight)
+                    {
+                        return Some(instead);
+                    }
                     return Some(Planned {
                         path,
                         data,
@@ -130,6 +135,11 @@ impl Schedule {
     /// event. What is sent in place of that, if it has gone on for too long.
     pub(crate) fn wait(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         self.waits += 1;
+        self.overdue(now, nothing_in_flight)
+    }
+
+    /// What is sent instead of what the scheduler wants, once nothing has got on for a PTO.
+    fn overdue(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         if !nothing_in_flight {
             self.idle_wait_since = None;
             return None;
@@ -152,9 +162,18 @@ impl Schedule {
         })
     }
 
-    /// A decision was carried out.
-    pub(crate) fn on_progress(&mut self) {
-        self.idle_wait_since = None;
+    /// A decision for this path was carried out.
+    pub(crate) fn on_progress(&mut self, path: PathIndex) {
+        if !self.is_doubtful(path) {
+            self.idle_wait_since = None;
+        }
+    }
+
+    /// Whether a path is in trouble while another one is not: what a scheduler sends there all the
+    /// same gets nothing on.
+    fn is_doubtful(&self, path: PathIndex) -> bool {
+        let views = Self::visible(&self.views, self.used);
+        self.views[path.get()].suspect && views.iter().any(|view| view.open && !view.suspect)
     }
 
     /// Keeps a decision for the next batch.
@@ -291,9 +310,46 @@ mod tests {
         assert!(schedule.next(start + pto, true).is_some());
         let planned = schedule.wait(start + pto, true).unwrap();
         assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
-        schedule.on_progress();
+        schedule.on_progress(planned.path);
         assert_eq!(schedule.timer(pto), None);
         assert_eq!((schedule.waits, schedule.overridden), (2, 1));
+    }
+
+    /// Insists on the first path.
+    struct Stubborn;
+
+    impl Scheduler for Stubborn {
+        fn decide(&mut self, cx: &Context<'_>) -> Decision {
+            Decision::send(cx.paths[0].index)
+        }
+    }
+
+    #[test]
+    fn sending_on_a_path_in_trouble_is_waiting_too() {
+        let mut schedule = Schedule::new(Box::new(Stubborn));
+        schedule.used = 2;
+        for view in &mut schedule.views[..2] {
+            (view.open, view.can_send) = (true, true);
+        }
+        let start = Instant::now();
+        let pto = Duration::from_millis(100);
+        let next = |schedule: &mut Schedule, now| {
+            let planned = schedule.next(now, true).unwrap();
+            schedule.on_progress(planned.path);
+            planned.path.get()
+        };
+        assert_eq!(next(&mut schedule, start), 0);
+        assert_eq!(schedule.timer(pto), None);
+        schedule.views[0].suspect = true;
+        assert_eq!(next(&mut schedule, start), 0);
+        assert_eq!(schedule.timer(pto), Some(start + pto));
+        schedule.on_timeout(start + pto, pto);
+        assert_eq!(next(&mut schedule, start + pto), 1);
+        assert_eq!(schedule.timer(pto), None);
+        // Where there is no better path, there is nothing to override.
+        schedule.views[1].suspect = true;
+        assert_eq!(next(&mut schedule, start + pto), 0);
+        assert_eq!(schedule.timer(pto), None);
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub(crate) struct SentPackets {
     other: Ring,
     bytes_in_flight: u64,
     ack_eliciting: usize,
+    scheduled: usize,
 }
 
 /// The oldest packet number that is not settled.
@@ -90,6 +91,7 @@ impl SentPackets {
         let ring = if packet.in_flight {
             self.bytes_in_flight += u64::from(packet.size);
             self.ack_eliciting += usize::from(packet.ack_eliciting);
+            self.scheduled += usize::from(packet.decision.is_some());
             &mut self.in_flight
         } else {
             &mut self.other
@@ -110,6 +112,7 @@ impl SentPackets {
         if packet.in_flight {
             self.bytes_in_flight -= u64::from(packet.size);
             self.ack_eliciting -= usize::from(packet.ack_eliciting);
+            self.scheduled -= usize::from(packet.decision.is_some());
         }
     }
 
@@ -154,6 +157,36 @@ impl SentPackets {
     pub(crate) fn get_mut(&mut self, pn: u64) -> Option<&mut SentPacket> {
         let index = self.in_flight.find(pn)?;
         self.in_flight.0[index].packet.as_mut()
+    }
+
+    /// Forgets all but the newest `keep` packets that carry nothing to be repeated: the probes of a
+    /// path that does not answer.
+    pub(crate) fn forget_bare(&mut self, keep: usize) {
+        let is_bare = |entry: &Entry| match &entry.packet {
+            Some(packet) => {
+                packet.frames.is_empty() && packet.decision.is_none() && !packet.mtu_probe
+            }
+            None => false,
+        };
+        let bare = self.in_flight.0.iter().filter(|e| is_bare(e)).count();
+        let mut excess = bare.saturating_sub(keep);
+        if excess == 0 {
+            return;
+        }
+        let mut forgotten = (0, 0);
+        self.in_flight.0.retain(|entry| {
+            if excess == 0 || !is_bare(entry) {
+                return true;
+            }
+            excess -= 1;
+            if let Some(packet) = &entry.packet {
+                forgotten.0 += u64::from(packet.size);
+                forgotten.1 += usize::from(packet.ack_eliciting);
+            }
+            false
+        });
+        self.bytes_in_flight -= forgotten.0;
+        self.ack_eliciting -= forgotten.1;
     }
 
     /// A path ended; its slot will mean another one, which has carried nothing.
@@ -231,6 +264,11 @@ impl SentPackets {
         self.bytes_in_flight
     }
 
+    /// Packets in flight that a scheduler decided on.
+    pub(crate) const fn scheduled(&self) -> usize {
+        self.scheduled
+    }
+
     /// Ack-eliciting packets in flight.
     pub(crate) const fn ack_eliciting(&self) -> usize {
         self.ack_eliciting
@@ -273,6 +311,38 @@ pub(crate) mod tests {
             in_flight: false,
             ..packet(time_sent)
         }
+    }
+
+    #[test]
+    fn endless_probes_cost_no_memory() {
+        let now = Instant::now();
+        let mut sent = SentPackets::default();
+        let data = |number| SentPacket {
+            frames: SentFrames::from_iter([SentFrame::MaxPathId(number)]),
+            decision: Some(u64::from(number)),
+            ..packet(now)
+        };
+        for pn in 0..10_000 {
+            let carries = pn == 0 || pn == 5000;
+            sent.insert(
+                pn,
+                if carries {
+                    data(pn as u32)
+                } else {
+                    packet(now)
+                },
+            );
+            sent.forget_bare(3);
+            assert!(sent.in_flight.0.len() <= 5);
+        }
+        let left: Vec<_> = sent.iter().map(|(pn, _)| pn).collect();
+        assert_eq!(left, [0, 5000, 9997, 9998, 9999]);
+        assert_eq!((sent.ack_eliciting(), sent.scheduled()), (5, 2));
+        assert_eq!(sent.bytes_in_flight(), 5 * 1200);
+        // The peer may still acknowledge what was forgotten.
+        let mut out = Vec::new();
+        sent.take_range(0, 9999, &mut out);
+        assert_eq!((out.len(), sent.scheduled()), (5, 0));
     }
 
     #[test]

@@ -61,11 +61,12 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is in flight whose acknowledgement can be counted on.
+    /// Whether nothing that was scheduled is in flight and can be counted on to arrive. Probes and
+    /// keep-alives get nothing on.
     fn nothing_in_flight(&self) -> bool {
         self.paths
             .iter()
-            .all(|path| path.space.ack_eliciting_in_flight() == 0 || path.suspect.is_suspect())
+            .all(|path| path.space.sent.scheduled() == 0 || path.suspect.is_suspect())
     }
 
     /// Nothing waits to be sent: what the paths with room in their windows deliver says less than
@@ -131,7 +132,7 @@ impl Connection {
                 continue;
             };
             batch.push(size);
-            self.schedule.on_progress();
+            self.schedule.on_progress(planned.path);
             progress = true;
             self.refresh_view(now, planned.path);
             if !self.has_scheduled_data() {
