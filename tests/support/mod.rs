@@ -44,7 +44,10 @@ pub(crate) fn for_seeds<R: Send>(
                     }
                     match catch_unwind(AssertUnwindSafe(|| test(seed))) {
                         Ok(result) => results.lock().unwrap().push((seed, result)),
-                        Err(_) => failed.lock().unwrap().push(seed),
+                        Err(_) => {
+                            println!("failed with seed {seed}");
+                            failed.lock().unwrap().push(seed);
+                        }
                     }
                 }
             });

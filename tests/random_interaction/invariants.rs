@@ -1,0 +1,241 @@
+//! What must hold at every step of every run, whatever happens: looked at from outside, between two
+//! events, with what the wire saw beside what the connections say.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mpquic_proto::{
+    Connection, NumberSpace, Observer, PacketReceived, PacketSent, Side, TransportConfig,
+};
+use mpquic_sim::{DatagramInfo, DatagramStep, Network, StepView};
+
+/// Never twice the same packet number in a space: the nonce would be the same (RFC 9001 section
+/// 5.3, RFC 10069).
+#[derive(Debug, Default)]
+struct Numbers {
+    largest: BTreeMap<NumberSpace, u64>,
+    broken: Option<String>,
+    /// When the last packet came that was processed.
+    heard: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct NumberWatch(Arc<Mutex<Numbers>>);
+
+impl Observer for NumberWatch {
+    fn on_packet_sent(&mut self, packet: &PacketSent<'_>) {
+        let mut numbers = self.0.lock().unwrap();
+        let before = numbers.largest.insert(packet.space, packet.number);
+        if before.is_some_and(|before| before >= packet.number) {
+            numbers.broken = Some(format!("{packet:?} after number {before:?}"));
+        }
+    }
+
+    fn on_packet_received(&mut self, packet: &PacketReceived) {
+        self.0.lock().unwrap().heard = Some(packet.now);
+    }
+}
+
+/// Bytes on each path's links, as the wire saw them.
+#[derive(Debug, Default, Clone, Copy)]
+struct Traffic {
+    /// By the server.
+    sent: u64,
+    /// By the server, corrupted or not.
+    received: u64,
+}
+
+/// A datagram that was sent, for the judgement of silence.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempt {
+    pub(crate) at: Duration,
+    pub(crate) path: usize,
+}
+
+/// What the wire saw, and what the connections heard.
+#[derive(Debug, Default)]
+pub(crate) struct Wire {
+    traffic: Vec<Traffic>,
+    pub(crate) attempts: Vec<Attempt>,
+    numbers: [NumberWatch; 2],
+}
+
+impl Wire {
+    fn enter(&mut self, info: &DatagramInfo) {
+        let Some(path) = info.path else { return };
+        if self.traffic.len() <= path {
+            self.traffic.resize(path + 1, Traffic::default());
+        }
+        let traffic = &mut self.traffic[path];
+        match (info.what, info.from) {
+            (DatagramStep::Sent, from) => {
+                if from == Side::Server {
+                    traffic.sent += info.size as u64;
+                }
+                self.attempts.push(Attempt { at: info.at, path });
+            }
+            (DatagramStep::Left(fate), Side::Client) if fate.arrives() => {
+                traffic.received += info.size as u64;
+            }
+            _ => {}
+        }
+    }
+
+    /// When a side last took in a packet.
+    pub(crate) fn heard(&self, side: Side) -> Option<Instant> {
+        self.numbers[side as usize].0.lock().unwrap().heard
+    }
+}
+
+/// Attaches everything to a run. What the wire saw comes back for later.
+pub(crate) struct Watch {
+    numbers: [NumberWatch; 2],
+    wire: Rc<RefCell<Wire>>,
+}
+
+impl Watch {
+    pub(crate) fn new(configs: [&mut TransportConfig; 2]) -> Self {
+        let numbers = [(); 2].map(|()| NumberWatch::default());
+        for (config, watch) in configs.into_iter().zip(&numbers) {
+            let watch = watch.clone();
+            config.observer(move |_| Some(Box::new(watch.clone())));
+        }
+        let wire = Wire {
+            numbers: numbers.clone(),
+            ..Wire::default()
+        };
+        Self {
+            numbers,
+            wire: Rc::new(RefCell::new(wire)),
+        }
+    }
+
+    pub(crate) fn attach(self, network: &mut Network, paths: usize) -> Rc<RefCell<Wire>> {
+        let Self { numbers, wire } = self;
+        let seen = Rc::clone(&wire);
+        network.on_datagram(move |info| seen.borrow_mut().enter(info));
+        let clients: Vec<_> = (0..paths)
+            .filter_map(|path| network.client_address(path))
+            .collect();
+        let seen = Rc::clone(&wire);
+        // Clients' addresses that the server has validated on one path or another.
+        let mut validated = vec![false; paths];
+        network.on_step(move |view| {
+            for watch in &numbers {
+                if let Some(broken) = watch.0.lock().unwrap().broken.take() {
+                    return Err(broken);
+                }
+            }
+            let sides = [view.client, view.server];
+            for (connection, timer) in sides.into_iter().zip(view.timers) {
+                if let Some(connection) = connection {
+                    armed(connection, timer)?;
+                    caps(connection)?;
+                    amplification(connection)?;
+                }
+            }
+            let Some(server) = view.server else {
+                return Ok(());
+            };
+            for id in server.paths().filter(|id| server.is_path_validated(*id)) {
+                let remote = server.network_path(id).map(|path| path.remote);
+                if let Some(link) = clients.iter().position(|client| remote == Ok(*client)) {
+                    validated[link] = true;
+                }
+            }
+            for (link, traffic) in seen.borrow().traffic.iter().enumerate() {
+                if !validated[link] && traffic.sent > 3 * traffic.received {
+                    return Err(format!("wire: {traffic:?} on path {link}"));
+                }
+            }
+            Ok(())
+        });
+        wire
+    }
+}
+
+/// What is in flight is waited for.
+fn armed(connection: &Connection, timer: Option<Duration>) -> Result<(), String> {
+    let flying = |id| {
+        connection
+            .path_stats(id)
+            .is_ok_and(|path| path.in_flight > 0)
+    };
+    if timer.is_none() && !connection.is_closed() && connection.paths().any(flying) {
+        let side = connection.side();
+        return Err(format!("{side:?}: data in flight and no timer"));
+    }
+    Ok(())
+}
+
+fn caps(connection: &Connection) -> Result<(), String> {
+    let mut broken = Ok(());
+    connection.for_each_collection(|collection| {
+        if collection.size > collection.cap {
+            broken = Err(format!("{:?}: {collection:?}", connection.side()));
+        }
+    });
+    broken
+}
+
+/// RFC 9000 section 8.1, as the connection counts.
+fn amplification(connection: &Connection) -> Result<(), String> {
+    for id in connection.paths() {
+        let (sent, received) = connection.path_amplification(id).unwrap_or_default();
+        if !connection.is_path_validated(id) && sent > received.saturating_mul(3) {
+            return Err(format!("{sent} for {received} bytes on path {id}"));
+        }
+    }
+    Ok(())
+}
+
+/// For the judgement of silence: which paths both sides had open, at each change.
+#[derive(Debug, Default)]
+pub(crate) struct History(pub(crate) Vec<(Duration, Vec<usize>)>);
+
+impl History {
+    pub(crate) fn attach(network: &mut Network, paths: usize) -> Rc<RefCell<Self>> {
+        let history = Rc::new(RefCell::new(Self::default()));
+        let clients: Vec<_> = (0..paths)
+            .filter_map(|path| network.client_address(path))
+            .collect();
+        let kept = Rc::clone(&history);
+        network.on_step(move |view: &StepView<'_>| {
+            let (Some(client), Some(server)) = (view.client, view.server) else {
+                return Ok(());
+            };
+            let both = client
+                .paths()
+                .filter(|id| client.is_path_validated(*id) && server.is_path_validated(*id));
+            let mut open: Vec<_> = both
+                .filter_map(|id| client.network_path(id).ok())
+                .filter_map(|path| clients.iter().position(|address| *address == path.local))
+                .collect();
+            open.sort_unstable();
+            open.dedup();
+            let history = &mut kept.borrow_mut().0;
+            if history.last().is_none_or(|(_, last)| *last != open) {
+                history.push((view.now, open));
+            }
+            Ok(())
+        });
+        history
+    }
+
+    /// Paths that were open all the time from `from` to `to`.
+    pub(crate) fn open_throughout(&self, from: Duration, to: Duration) -> Vec<usize> {
+        let start = self.0.partition_point(|(at, _)| *at <= from);
+        let Some(first) = start.checked_sub(1) else {
+            return Vec::new();
+        };
+        let during = self.0[first..].iter().take_while(|(at, _)| *at < to);
+        let mut open = self.0[first].1.clone();
+        for (_, then) in during {
+            open.retain(|path| then.contains(path));
+        }
+        open
+    }
+}

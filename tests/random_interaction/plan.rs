@@ -1,0 +1,340 @@
+//! What one run is made of, drawn from its seed: links, settings, what happens to paths and when, and
+//! what each stream carries. Runs nothing.
+
+use std::time::Duration;
+
+use mpquic_proto::{CongestionControl, Dir, PathErrorCode, PathStatus, Side, StreamId};
+use mpquic_proto::{TransportConfig, VarInt};
+use mpquic_sched::{MinRtt, RoundRobin, SinglePath};
+use mpquic_sim::{LinkConfig, QueueLimit, content};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::adversary::Adversary;
+use crate::support::ms;
+
+/// Something that an application, or the world, does to paths.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Deed {
+    Open {
+        client: usize,
+    },
+    /// Of the open paths, the one with this number, counted round.
+    Close {
+        side: Side,
+        nth: usize,
+    },
+    /// Each side closes all paths but one, which is not the same.
+    Cross,
+    Status {
+        side: Side,
+        nth: usize,
+        status: PathStatus,
+    },
+    KeyUpdate {
+        side: Side,
+    },
+    Ping {
+        side: Side,
+    },
+    Datagram {
+        side: Side,
+        size: usize,
+    },
+    Rate {
+        path: usize,
+        rate: u64,
+    },
+    Delay {
+        path: usize,
+        delay: Duration,
+    },
+    Loss {
+        path: usize,
+        loss: f64,
+    },
+}
+
+/// When a link is dark.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dark {
+    pub(crate) path: usize,
+    pub(crate) from: Duration,
+    /// For ever if `None`.
+    pub(crate) to: Option<Duration>,
+}
+
+/// Which scheduler a side has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheduling {
+    MinRtt,
+    RoundRobin,
+    Single,
+    Adversary,
+}
+
+/// A run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
+    /// Client to server, server to client.
+    pub(crate) links: Vec<[LinkConfig; 2]>,
+    pub(crate) dark: Vec<Dark>,
+    /// The latest that anything happens to paths, milliseconds.
+    script: u64,
+    pub(crate) deeds: Vec<(Duration, Deed)>,
+    pub(crate) scheduling: [Scheduling; 2],
+    pub(crate) idle_timeout: Option<Duration>,
+    windows: [u64; 3],
+    streams_at_a_time: u64,
+    keep_alive: Option<Duration>,
+    congestion: [bool; 2],
+    pub(crate) max_datagrams: usize,
+    /// Streams that each side opens: in both directions, in one.
+    streams: [[u64; 2]; 2],
+    /// Whether a side reads only now and then.
+    pub(crate) lazy: [Option<Duration>; 2],
+}
+
+const SIDES: [Side; 2] = [Side::Client, Side::Server];
+
+/// From `low` to `high` with equal chances for each order of magnitude.
+fn log_uniform(rng: &mut StdRng, low: f64, high: f64) -> f64 {
+    low * (high / low).powf(rng.random_range(0.0..1.0))
+}
+
+/// `value` in so many of the cases, else zero.
+fn sometimes(rng: &mut StdRng, chance: f64, most: f64) -> f64 {
+    if rng.random_bool(chance) {
+        rng.random_range(0.0..most)
+    } else {
+        0.0
+    }
+}
+
+fn link(rng: &mut StdRng, rate: u64, delay: Duration) -> LinkConfig {
+    LinkConfig {
+        delay_sd: delay.mul_f64(sometimes(rng, 0.3, 0.2)),
+        loss: sometimes(rng, 0.6, 0.3),
+        queue: match rng.random_range(0..3) {
+            0 => QueueLimit::Packets(rng.random_range(5..50)),
+            _ => QueueLimit::Auto,
+        },
+        reordering: sometimes(rng, 0.3, 0.1),
+        reordering_delay: ms(rng.random_range(1..100)),
+        duplication: sometimes(rng, 0.3, 0.1),
+        corruption: sometimes(rng, 0.3, 0.05),
+        ..LinkConfig::new(rate, delay)
+    }
+}
+
+impl Plan {
+    pub(crate) fn new(seed: u64) -> Self {
+        let rng = &mut StdRng::seed_from_u64(seed);
+        let count = rng.random_range(2..=4);
+        let links = (0..count)
+            .map(|_| {
+                let rate = log_uniform(rng, 500_000.0, 50_000_000.0) as u64;
+                let delay = Duration::from_secs_f64(log_uniform(rng, 0.001, 0.15));
+                [link(rng, rate, delay), link(rng, rate, delay)]
+            })
+            .collect();
+        // Without an idle timeout nothing ends a run but success: then some path must live.
+        let idle_timeout = rng
+            .random_bool(0.75)
+            .then(|| ms(rng.random_range(10_000..30_000)));
+        let mut plan = Self {
+            seed,
+            links,
+            dark: Vec::new(),
+            script: log_uniform(rng, 1000.0, 12_000.0) as u64,
+            deeds: Vec::new(),
+            scheduling: [(); 2].map(|()| match rng.random_range(0..5) {
+                0 => Scheduling::MinRtt,
+                1 => Scheduling::RoundRobin,
+                2 => Scheduling::Single,
+                _ => Scheduling::Adversary,
+            }),
+            idle_timeout,
+            windows: [(); 3].map(|()| log_uniform(rng, 20_000.0, 2_000_000.0) as u64),
+            streams_at_a_time: rng.random_range(1..=10),
+            keep_alive: rng
+                .random_bool(0.2)
+                .then(|| ms(rng.random_range(100..3000))),
+            congestion: [(); 2].map(|()| rng.random_bool(0.5)),
+            max_datagrams: rng.random_range(1..=10),
+            streams: [(); 2].map(|()| [rng.random_range(0..=8), rng.random_range(0..=8)]),
+            lazy: [(); 2].map(|()| rng.random_bool(0.2).then(|| ms(rng.random_range(5..200)))),
+        };
+        plan.draw_outages(rng, count);
+        plan.draw_deeds(rng, count);
+        plan
+    }
+
+    fn draw_outages(&mut self, rng: &mut StdRng, count: usize) {
+        if self.idle_timeout.is_some() && rng.random_bool(0.08) {
+            // The end of the world.
+            let from = ms(rng.random_range(1..self.script));
+            self.dark = (0..count)
+                .map(|path| Dark {
+                    path,
+                    from,
+                    to: None,
+                })
+                .collect();
+            return;
+        }
+        for path in 0..count {
+            // None, one, or one after the other.
+            let mut from = Duration::ZERO;
+            while rng.random_bool(0.4) {
+                from += ms(rng.random_range(1..self.script));
+                let permanent = self.idle_timeout.is_some() && rng.random_bool(0.2);
+                let to = (!permanent).then(|| from + ms(rng.random_range(10..6000)));
+                self.dark.push(Dark { path, from, to });
+                let Some(to) = to else { break };
+                from = to;
+            }
+        }
+    }
+
+    fn draw_deeds(&mut self, rng: &mut StdRng, count: usize) {
+        for client in 1..count {
+            // Nearly all are opened, most of them soon; some twice.
+            for _ in 0..rng.random_range(1..=2) {
+                let latest = if rng.random_bool(0.7) {
+                    500
+                } else {
+                    self.script
+                };
+                let at = ms(rng.random_range(10..latest));
+                self.deeds.push((at, Deed::Open { client }));
+            }
+        }
+        // Without an idle timeout, a side that lost its last path could not know.
+        let closes = self.idle_timeout.is_some() && rng.random_bool(0.6);
+        for _ in 0..rng.random_range(0..30) {
+            let at = ms(rng.random_range(10..self.script));
+            let side = SIDES[rng.random_range(0..2)];
+            let nth = rng.random_range(0..6);
+            let path = rng.random_range(0..count);
+            let deed = match rng.random_range(0..14) {
+                0..=2 if closes => Deed::Close { side, nth },
+                3 if closes && rng.random_bool(0.3) => Deed::Cross,
+                4 | 12 => Deed::Open { client: path },
+                5 | 6 => Deed::Status {
+                    side,
+                    nth,
+                    status: match rng.random_bool(0.5) {
+                        true => PathStatus::Available,
+                        false => PathStatus::Backup,
+                    },
+                },
+                7 => Deed::KeyUpdate { side },
+                8 => Deed::Ping { side },
+                9 => Deed::Datagram {
+                    side,
+                    size: rng.random_range(0..1500),
+                },
+                10 => Deed::Rate {
+                    path,
+                    rate: log_uniform(rng, 200_000.0, 50_000_000.0) as u64,
+                },
+                11 => Deed::Loss {
+                    path,
+                    loss: rng.random_range(0.0..0.3),
+                },
+                _ => Deed::Delay {
+                    path,
+                    delay: Duration::from_secs_f64(log_uniform(rng, 0.001, 0.2)),
+                },
+            };
+            self.deeds.push((at, deed));
+        }
+    }
+
+    /// Whether a path ever loses packets by chance.
+    pub(crate) fn is_lossy(&self, path: usize) -> bool {
+        self.links[path].iter().any(|link| link.loss > 0.0)
+            || self
+                .deeds
+                .iter()
+                .any(|(_, deed)| matches!(deed, Deed::Loss { path: of, .. } if *of == path))
+    }
+
+    pub(crate) fn closes_paths(&self) -> bool {
+        let closes = |deed: &Deed| matches!(deed, Deed::Close { .. } | Deed::Cross);
+        self.deeds.iter().any(|(_, deed)| closes(deed))
+    }
+
+    pub(crate) fn transport(&self, side: Side) -> TransportConfig {
+        let number = side as usize;
+        let seed = self.seed ^ (number as u64) << 32;
+        let mut config = TransportConfig::default();
+        let [stream, connection, send] = self.windows;
+        config
+            .max_idle_timeout(self.idle_timeout)
+            .keep_alive_interval(self.keep_alive)
+            .stream_receive_window(stream)
+            .receive_window(connection)
+            .send_window(send)
+            .max_concurrent_bidi_streams(self.streams_at_a_time)
+            .max_concurrent_uni_streams(self.streams_at_a_time)
+            .congestion(match self.congestion[number] {
+                true => CongestionControl::Cubic,
+                false => CongestionControl::NewReno,
+            });
+        match self.scheduling[number] {
+            Scheduling::MinRtt => config.scheduler(|| Box::new(MinRtt::default())),
+            Scheduling::RoundRobin => config.scheduler(|| Box::new(RoundRobin::default())),
+            Scheduling::Single => config.scheduler(|| Box::new(SinglePath::default())),
+            Scheduling::Adversary => config.scheduler(move || Box::new(Adversary::new(seed))),
+        };
+        config
+    }
+
+    /// How many streams a side opens.
+    pub(crate) fn streams(&self, side: Side, dir: Dir) -> u64 {
+        self.streams[side as usize][dir as usize]
+    }
+
+    /// What a side sends on a stream.
+    pub(crate) fn half(&self, id: StreamId, sender: Side) -> Half {
+        let mut seed = [0; 8];
+        content::fill(self.seed, u64::from(id) * 16 + 8 * sender as u64, &mut seed);
+        let seed = u64::from_le_bytes(seed);
+        let rng = &mut StdRng::seed_from_u64(seed);
+        let len = match rng.random_range(0..10) {
+            0 => 0,
+            1..=5 => rng.random_range(0..300_000),
+            _ => log_uniform(rng, 1.0, 300_000.0) as u64,
+        };
+        let mut cut = |chance| {
+            let cut = rng.random_bool(chance);
+            let at = rng.random_range(0..=len);
+            let code = VarInt::from_u32(rng.random_range(0..1000));
+            cut.then_some((at, code))
+        };
+        Half {
+            seed,
+            len,
+            reset: cut(0.1),
+            stop: cut(0.1),
+        }
+    }
+}
+
+/// One direction of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Half {
+    /// Of the content.
+    pub(crate) seed: u64,
+    pub(crate) len: u64,
+    /// The sender gives up after so many bytes written, with this code.
+    pub(crate) reset: Option<(u64, VarInt)>,
+    /// The receiver wants no more after so many bytes read, with this code.
+    pub(crate) stop: Option<(u64, VarInt)>,
+}
+
+/// The code of paths that applications abandon.
+pub(crate) const ABANDONED: PathErrorCode = PathErrorCode::APPLICATION_ABANDON_PATH;
