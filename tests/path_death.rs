@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mpquic_proto::{PathErrorCode, PathId, Side, TransportConfig};
+use mpquic_sched::SinglePath;
 use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer, content};
 use support::real::{Setup, run};
 use support::{MEGABYTE, for_seeds, ms};
@@ -86,6 +87,102 @@ fn an_abandoned_path_is_kept_until_the_peer_knows() {
     };
     network.at(ms(1100), close);
     network.run_to_completion(Duration::from_secs(60)).unwrap();
+}
+
+/// Liveness is the transport's promise: a scheduler that goes on to send on a dead path, or waits for
+/// it, gets a packet on the living one for every probe timeout that it wastes.
+#[test]
+fn a_scheduler_that_insists_on_a_dead_path_stops_no_transfer() {
+    for keep_alive in [None, Some(ms(50))] {
+        let mut transport = TransportConfig::default();
+        transport
+            .keep_alive_interval(keep_alive)
+            .scheduler(|| Box::new(SinglePath::default()));
+        let mut network = Network::builder(1)
+            .symmetric_path(wifi())
+            .symmetric_path(lte())
+            .transport(transport)
+            .client(TransferClient::download(100_000))
+            .server(TransferServer::new())
+            .open_all_paths()
+            .build()
+            .unwrap();
+        network.at(ms(70), set_link(0, false));
+        let report = network.run_to_completion(Duration::from_secs(60)).unwrap();
+        assert!(report.server.overridden_waits > 0);
+    }
+}
+
+/// Keep-alives and probes of a path that never answers must neither pile up nor go on as before.
+#[test]
+fn a_dead_path_costs_little_for_ever() {
+    let mut transport = TransportConfig::default();
+    transport.keep_alive_interval(Some(ms(100)));
+    let mut network = Network::builder(1)
+        .symmetric_path(wifi())
+        .symmetric_path(lte())
+        .transport(transport)
+        .client(TransferClient::download(1_000_000))
+        .server(TransferServer::new())
+        .open_all_paths()
+        .build()
+        .unwrap();
+    network.run_to_completion(Duration::from_secs(10)).unwrap();
+    network.at(ms(10_000), set_link(0, false));
+    network.run_until(ms(20_000)).unwrap();
+    let wifi = |network: &Network, side| {
+        let connection = network.connection(side).unwrap();
+        connection.path_stats(WIFI).unwrap()
+    };
+    let before = [Side::Client, Side::Server].map(|side| wifi(&network, side));
+    network.run_until(ms(620_000)).unwrap();
+    let after = [Side::Client, Side::Server].map(|side| wifi(&network, side));
+    for (before, after) in before.into_iter().zip(after) {
+        let probes = after.sent_packets - before.sent_packets;
+        // Ten minutes with a probe each 400 ms, the longest that a return may stay unseen.
+        assert!((60..=1600).contains(&probes), "{probes} probes");
+        assert!(
+            after.in_flight < 3000,
+            "{} bytes in flight",
+            after.in_flight
+        );
+    }
+}
+
+/// Silence while packets go on leaving makes a path suspect before any probe. If the acknowledgement
+/// that then comes settles all that was in flight, a probe must follow: nothing else would clear the
+/// path, which schedulers avoid.
+#[test]
+fn a_suspect_path_with_nothing_in_flight_is_probed() {
+    let mut network = Network::builder(1).symmetric_path(wifi()).build().unwrap();
+    network.run_until(ms(5000)).unwrap();
+    // Three datagrams, which are not repeated, are lost; the fourth is acknowledged after 20 ms.
+    let dark = |up| Action::SetLinkUp {
+        path: 0,
+        from: Some(Side::Server),
+        up,
+    };
+    network.at(ms(5000), dark(false));
+    network.at(ms(5055), dark(true));
+    for number in 0..4 {
+        let send = Action::call(|network| {
+            let server = network.connection_mut(Side::Server).unwrap();
+            server.send_datagram(vec![7; 100].into(), false).unwrap();
+        });
+        network.at(ms(5000 + 20 * number), send);
+    }
+    let stats = |network: &Network| {
+        let server = network.connection(Side::Server).unwrap();
+        server.path_stats(WIFI).unwrap()
+    };
+    network.run_until(ms(5079)).unwrap();
+    assert!(stats(&network).suspect);
+    assert_eq!(stats(&network).pto_count, 0);
+    network.run_until(ms(5082)).unwrap();
+    let probed = stats(&network);
+    assert!(probed.suspect && probed.lost_packets == 3 && probed.in_flight < 50);
+    network.run_until(ms(5200)).unwrap();
+    assert!(!stats(&network).suspect);
 }
 
 /// The only path goes dark with data in flight; a path that is opened then carries it.

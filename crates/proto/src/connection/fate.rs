@@ -384,9 +384,21 @@ impl Connection {
             if !lost.is_empty() {
                 self.on_packets_lost(now, id, &outcome, &lost);
                 lost.clear();
+                self.keep_suspect_probed(id);
             }
         }
         self.lost_scratch = lost;
+    }
+
+    /// All that a path in trouble had in flight was declared lost: no probe timer is armed, and no
+    /// scheduler may choose it. Without a probe, nothing would ever tell that it works.
+    fn keep_suspect_probed(&mut self, id: PathId) {
+        if let Some(path) = self.paths.get_mut(id)
+            && path.suspect.is_suspect()
+            && path.space.ack_eliciting_in_flight() == 0
+        {
+            path.ping = true;
+        }
     }
 
     fn on_packets_lost(
