@@ -106,6 +106,9 @@ pub enum Data {
     /// The transport's own order: control frames, datagrams, retransmissions, then new data by
     /// stream priority.
     Next,
+    /// The same without new stream data: control frames, datagrams and retransmissions. For
+    /// schedulers that hold new data back for another path (BLEST, ECF).
+    Again,
     /// Data of this stream only (stream-aware schedulers: SA-ECF, SAILfish).
     Stream(StreamId),
     /// New data of the head stream, leaving a gap of so many unsent bytes before it for a faster

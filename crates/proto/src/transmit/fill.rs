@@ -216,7 +216,7 @@ impl Connection {
         index: PathIndex,
     ) -> bool {
         match data {
-            Data::Next => {
+            Data::Next | Data::Again => {
                 let before = w.buf.len();
                 if self.datagrams.can_send() {
                     self.datagrams.drop_oversized(w.capacity());

@@ -11,6 +11,7 @@ use super::{PacketBuilder, PacketOrigin, SealKeys, Written};
 use crate::PathId;
 use crate::connection::Connection;
 use crate::ids::Transmit;
+use crate::path::Path;
 use crate::schedule::{Copy, PathFacts, Planned, refresh};
 use crate::space::{SentFrame, StreamRange};
 
@@ -25,14 +26,32 @@ impl Connection {
         let counters = self.streams.queue();
         let control = self.has_control();
         let head = self.streams.head();
+        let blocked_by = if counters.blocked {
+            self.oldest_in_flight()
+        } else {
+            None
+        };
         let queue = &mut self.schedule.queue;
         queue.unsent = counters.unsent;
         queue.retransmittable = counters.retransmittable;
         queue.window_left = counters.window_left;
+        queue.credit = counters.credit;
+        queue.blocked_by = blocked_by;
         queue.out_of_order = counters.out_of_order;
         queue.in_flight = counters.in_flight;
         queue.control = control;
         queue.head = head;
+    }
+
+    /// The path with the oldest packet in flight of those that the scheduler asked for.
+    fn oldest_in_flight(&self) -> Option<PathIndex> {
+        let oldest = |path: &Path| {
+            let mut sent = path.space.sent.iter();
+            let (_, packet) = sent.find(|(_, packet)| packet.decision.is_some())?;
+            Some((packet.time_sent, path.index))
+        };
+        let (_, index) = self.paths.iter().filter_map(oldest).min()?;
+        Some(index)
     }
 
     fn refresh_views(&mut self, now: Instant) {
