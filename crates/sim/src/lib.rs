@@ -23,7 +23,8 @@ pub use back_to_back::{BackToBack, Meter};
 pub use builder::NetworkBuilder;
 pub use error::{AppError, SimError};
 pub use link::{
-    Exit, Fate, Link, LinkConfig, LinkConfigError, LinkStats, Loss, Outage, QueueLimit, flip_bit,
+    Exit, Fate, GilbertElliott, Link, LinkChange, LinkConfig, LinkConfigError, LinkStats, Loss,
+    MahimahiTrace, Outage, QueueLimit, RateStep, TraceError, flip_bit,
 };
 pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};
