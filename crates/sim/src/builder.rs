@@ -203,6 +203,20 @@ impl NetworkBuilder {
         self
     }
 
+    /// The client's application, of a type chosen at run time. Default [`Idle`].
+    #[must_use]
+    pub fn client_boxed(mut self, app: Box<dyn App>) -> Self {
+        self.client_app = app;
+        self
+    }
+
+    /// The server's application, of a type chosen at run time. Default [`Idle`].
+    #[must_use]
+    pub fn server_boxed(mut self, app: Box<dyn App>) -> Self {
+        self.server_app = app;
+        self
+    }
+
     /// The client opens all paths, in their order, as soon as the protocol lets it.
     #[must_use]
     pub fn open_all_paths(mut self) -> Self {
@@ -286,6 +300,7 @@ impl NetworkBuilder {
             [self.client_transport, self.server_transport],
         )?;
         if self.open_all_paths {
+            peers[0].paths_expected = paths.len();
             peers[0].wanted_paths = paths
                 .iter()
                 .skip(1)

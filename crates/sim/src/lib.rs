@@ -18,8 +18,11 @@ mod peer;
 mod relay;
 mod script;
 mod seeds;
+mod stream_io;
 mod trace;
 mod transfer;
+pub mod units;
+pub mod workload;
 
 pub use app::{App, AppContext, Idle};
 pub use back_to_back::{BackToBack, Meter};
@@ -34,6 +37,6 @@ pub use link::{
 pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};
 pub use relay::{Relay, RelayStats};
-pub use script::{Action, LinkChange};
+pub use script::{Action, LinkAction};
 pub use trace::{DatagramInfo, DatagramStep, Delivery, TraceRecord};
 pub use transfer::{Job, TransferClient, TransferServer};
