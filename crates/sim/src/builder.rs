@@ -128,6 +128,20 @@ impl NetworkBuilder {
         self
     }
 
+    /// The client's application, of a type chosen at run time. Default [`Idle`].
+    #[must_use]
+    pub fn client_boxed(mut self, app: Box<dyn App>) -> Self {
+        self.client_app = app;
+        self
+    }
+
+    /// The server's application, of a type chosen at run time. Default [`Idle`].
+    #[must_use]
+    pub fn server_boxed(mut self, app: Box<dyn App>) -> Self {
+        self.server_app = app;
+        self
+    }
+
     /// The client opens all paths, in their order, as soon as the protocol lets it.
     #[must_use]
     pub fn open_all_paths(mut self) -> Self {
@@ -214,6 +228,7 @@ impl NetworkBuilder {
         let mut client = Peer::new(Side::Client, client, self.client_app, self.max_datagrams);
         let server = Peer::new(Side::Server, server, self.server_app, self.max_datagrams);
         if self.open_all_paths {
+            client.paths_expected = paths.len();
             client.wanted_paths = paths
                 .iter()
                 .skip(1)

@@ -15,8 +15,11 @@ mod observe;
 mod peer;
 mod relay;
 mod script;
+mod stream_io;
 mod trace;
 mod transfer;
+pub mod units;
+pub mod workload;
 
 pub use app::{App, AppContext, Idle};
 pub use back_to_back::{BackToBack, Meter};
