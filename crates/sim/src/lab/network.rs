@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::LinkConfig;
-use crate::lab::units::{show_rate, show_time, significant};
+use crate::units::{rate, share, time};
 
 /// A value that sets a network apart from its siblings in a grid or a sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,13 +142,13 @@ impl PathSpec {
 impl DirectionSpec {
     fn describe(&self) -> String {
         let link = &self.link;
-        let rate = link.rate.map_or_else(|| "any rate".into(), show_rate);
-        let mut text = format!("{rate} {}", show_time(link.delay));
+        let rate = link.rate.map_or_else(|| "any rate".into(), rate::show);
+        let mut text = format!("{rate} {}", time::show(link.delay));
         if link.loss > 0.0 {
-            text += &format!(" {}% loss", significant(link.loss * 100.0, 4));
+            text += &format!(" {} loss", share::show(link.loss));
         }
         if !link.delay_sd.is_zero() {
-            text += &format!(" ±{}", show_time(link.delay_sd));
+            text += &format!(" ±{}", time::show(link.delay_sd));
         }
         if !self.steps.is_empty() {
             text += &format!(" {} changes", self.steps.len());

@@ -6,10 +6,8 @@ use super::path::{self, LossDirection, Surroundings};
 use super::reader::{FileError, Item, Node, Table, Value};
 use super::vary;
 use crate::lab::network::{CrossTrafficSpec, NetworkSpec, SharedSpec};
-use crate::lab::units;
 
 const WINDOW: &str = "a size from 1 kB to 1 GB, as \"6MB\"";
-const TIME: &str = "a time from 0 to 3600 s, as \"5s\"";
 
 /// What the file says for all networks.
 #[derive(Default)]
@@ -81,11 +79,11 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         let Some(item) = setting(key) else {
             return Ok(6_000_000);
         };
-        let bytes = item.quantity(units::SIZE, 1.0, WINDOW)?;
-        if !(1e3..=1e9).contains(&bytes) {
+        let bytes = item.size()?;
+        if !(1_000..=1_000_000_000).contains(&bytes) {
             return Err(item.expected(WINDOW));
         }
-        Ok(bytes.round() as u64)
+        Ok(bytes)
     };
     let whole = |key, low, high, default, what| match setting(key) {
         Some(item) => item.integer(low, high, what),
@@ -196,8 +194,9 @@ fn flow(item: &Item<'_>, paths: usize) -> Result<CrossTrafficSpec, FileError> {
         None => "newreno".to_owned(),
         Some(item) => super::parse::control(&item)?.to_string(),
     };
-    let start = time(&table, "start")?.unwrap_or_default();
-    let stop = time(&table, "stop")?;
+    let time = |key| table.get(key).map(|item| item.time()).transpose();
+    let start = time("start")?.unwrap_or_default();
+    let stop = time("stop")?;
     table.finish()?;
     Ok(CrossTrafficSpec {
         path,
@@ -206,15 +205,4 @@ fn flow(item: &Item<'_>, paths: usize) -> Result<CrossTrafficSpec, FileError> {
         start,
         stop,
     })
-}
-
-fn time(table: &Table<'_>, key: &'static str) -> Result<Option<Duration>, FileError> {
-    let Some(item) = table.get(key) else {
-        return Ok(None);
-    };
-    let seconds = item.quantity(units::TIME, 1e-3, TIME)?;
-    if !(0.0..=3600.0).contains(&seconds) {
-        return Err(item.expected(TIME));
-    }
-    Ok(Some(units::seconds(seconds)))
 }

@@ -9,7 +9,6 @@ use serde::Deserialize as _;
 use super::network::{self, Shared};
 use super::reader::{FileError, Item, Node, Table, Value};
 use super::{Claim, Experiment, PaperNumber, SchedulerSpec, Seeds, Selector, TimelineSpec};
-use crate::lab::units;
 use crate::workload::Workload;
 
 const SEEDS: &str = "a number of seeds from 1 to 100000, or { first = 1, count = 20 }";
@@ -328,7 +327,7 @@ fn claim(item: &Item<'_>, labels: &[String]) -> Result<Claim, FileError> {
         worse: label_list(&table, "worse", labels)?,
         similar: label_list(&table, "similar", labels)?,
         by_percent: match table.get("by") {
-            Some(item) => Some(item.quantity(units::PERCENT, 1.0, "a percentage")?),
+            Some(item) => Some(item.share()? * 100.0),
             None => None,
         },
     };
@@ -352,12 +351,11 @@ fn timeline(
     };
     let interval_ms = match table.get("interval") {
         Some(item) => {
-            let what = "a time above 0, as 20 (ms) or \"20ms\"";
-            let seconds = item.quantity(units::TIME, 1e-3, what)?;
-            if !(1e-6..=3600.0).contains(&seconds) {
-                return Err(item.expected(what));
+            let interval = item.time()?;
+            if interval.is_zero() {
+                return Err(item.expected("a time above 0, as 20 (ms) or \"20ms\""));
             }
-            seconds * 1e3
+            interval.as_secs_f64() * 1e3
         }
         None => 20.0,
     };

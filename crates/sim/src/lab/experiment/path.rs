@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use super::reader::{FileError, Item, Node, Table, Value};
 use crate::lab::network::{DirectionSpec, PathSpec, StepSpec};
-use crate::lab::units;
 use crate::{LinkConfig, Outage, QueueLimit};
 
-/// Keys that say what a direction is; `through`, `class`, `up` and `down` belong to paths.
-pub(super) const RATE: &str = "a rate above 0, as 50 (Mbit/s) or \"50Mbit\"";
-const DELAY: &str = "a time from 0 to 3600 s, as 20 (ms) or \"20ms\"";
-const PERCENT: &str = "0 to 100, as 1.5 (percent) or \"1.5%\"";
+const RATE: &str = "a rate, as 50 (Mbit/s) or \"50Mbit\"";
+const DELAY: &str = "a time, as 20 (ms) or \"20ms\"";
 const QUEUE: &str = "\"auto\", a number of packets of 1 and up, or bytes as \"64kB\"";
 
 /// Which directions lose packets.
@@ -119,8 +116,8 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
         .transpose()?;
     table.finish()?;
     // Half of the RTT, as each direction's share of its variation.
-    let mean_ms = f64::midpoint(up.owd.unwrap_or(0.0), down.owd.unwrap_or(0.0));
-    let [up, down] = halves.map(|half| half.build(mean_ms));
+    let mean = (up.owd.unwrap_or_default() + down.owd.unwrap_or_default()) / 2;
+    let [up, down] = halves.map(|half| half.build(mean));
     for direction in [&up, &down] {
         direction
             .link
@@ -136,8 +133,8 @@ pub(super) fn read_shared(table: &Table<'_>) -> Result<[DirectionSpec; 2], FileE
     if settings.rate.is_none() {
         table.require("rate", RATE)?;
     }
-    let mean_ms = settings.owd.unwrap_or(0.0);
-    let link = settings.build(mean_ms);
+    let mean = settings.owd.unwrap_or_default();
+    let link = settings.build(mean);
     link.link
         .validate()
         .map_err(|fault| table.item.error(fault.to_string()))?;
@@ -192,16 +189,13 @@ fn merge(item: &Item<'_>, around: &Surroundings<'_>) -> Result<Node, FileError> 
 struct Settings {
     /// Bit/s.
     rate: Option<u64>,
-    /// Milliseconds.
-    owd: Option<f64>,
-    /// Percent of the base RTT.
+    owd: Option<Duration>,
+    /// Of the base RTT.
     jitter: Option<f64>,
-    /// Percent.
     loss: Option<f64>,
     queue: Option<QueueLimit>,
-    /// Percent.
     reordering: Option<f64>,
-    reordering_delay: Option<f64>,
+    reordering_delay: Option<Duration>,
     duplication: Option<f64>,
     corruption: Option<f64>,
     outages: Vec<Outage>,
@@ -212,35 +206,35 @@ struct Settings {
 struct Step {
     at: Duration,
     rate: Option<u64>,
-    owd: Option<f64>,
+    owd: Option<Duration>,
     jitter: Option<f64>,
     loss: Option<f64>,
 }
 
 impl Settings {
     fn read(table: &Table<'_>) -> Result<Self, FileError> {
-        let percent = |key| table.get(key).map(|item| read_percent(&item)).transpose();
+        let share = |key| table.get(key).map(|item| item.share()).transpose();
         let owd = match (table.get("owd"), table.get("rtt")) {
             (Some(_), Some(rtt)) => {
                 return Err(rtt.error("`owd` is given as well, expected one of the two"));
             }
-            (Some(owd), None) => Some(read_delay(&owd)?),
-            (None, Some(rtt)) => Some(read_delay(&rtt)? / 2.0),
+            (Some(owd), None) => Some(owd.time()?),
+            (None, Some(rtt)) => Some(rtt.time()? / 2),
             (None, None) => None,
         };
         Ok(Self {
-            rate: table.get("rate").map(|item| read_rate(&item)).transpose()?,
+            rate: table.get("rate").map(|item| item.rate()).transpose()?,
             owd,
-            jitter: percent("jitter")?,
-            loss: percent("loss")?,
+            jitter: share("jitter")?,
+            loss: share("loss")?,
             queue: table.get("queue").map(|item| read_queue(&item)).transpose()?,
-            reordering: percent("reordering")?,
+            reordering: share("reordering")?,
             reordering_delay: table
                 .get("reordering_delay")
-                .map(|item| read_delay(&item))
+                .map(|item| item.time())
                 .transpose()?,
-            duplication: percent("duplication")?,
-            corruption: percent("corruption")?,
+            duplication: share("duplication")?,
+            corruption: share("corruption")?,
             outages: match table.get("outages") {
                 None => Vec::new(),
                 Some(list) => list.list().iter().map(read_outage).collect::<Result<_, _>>()?,
@@ -271,33 +265,33 @@ impl Settings {
         }
     }
 
-    /// `mean_ms`: half of the base RTT of the path.
-    fn build(self, mean_ms: f64) -> DirectionSpec {
-        let owd = self.owd.unwrap_or(0.0);
-        let mut link = LinkConfig::new(self.rate.unwrap_or(1), millis(owd));
+    /// `mean`: half of the base RTT of the path.
+    fn build(self, mean: Duration) -> DirectionSpec {
+        let rate = self.rate.unwrap_or(1);
+        let mut link = LinkConfig::new(rate, self.owd.unwrap_or_default());
         let jitter = self.jitter.unwrap_or(0.0);
-        link.delay_sd = deviation(jitter, mean_ms);
-        link.loss = self.loss.unwrap_or(0.0) / 100.0;
+        link.delay_sd = deviation(jitter, mean);
+        link.loss = self.loss.unwrap_or(0.0);
         link.queue = self.queue.unwrap_or_default();
-        link.reordering = self.reordering.unwrap_or(0.0) / 100.0;
+        link.reordering = self.reordering.unwrap_or(0.0);
         if let Some(delay) = self.reordering_delay {
-            link.reordering_delay = millis(delay);
+            link.reordering_delay = delay;
         }
-        link.duplication = self.duplication.unwrap_or(0.0) / 100.0;
-        link.corruption = self.corruption.unwrap_or(0.0) / 100.0;
+        link.duplication = self.duplication.unwrap_or(0.0);
+        link.corruption = self.corruption.unwrap_or(0.0);
         link.outages = self.outages;
         // The variation is relative to the delay: a step of either changes what it comes to.
-        let (mut mean_ms, mut jitter) = (mean_ms, jitter);
+        let (mut mean, mut jitter) = (mean, jitter);
         let steps = self.steps.into_iter().map(|step| {
-            mean_ms = step.owd.unwrap_or(mean_ms);
+            mean = step.owd.unwrap_or(mean);
             jitter = step.jitter.unwrap_or(jitter);
             let varies = step.jitter.is_some() || (step.owd.is_some() && jitter > 0.0);
             StepSpec {
                 at: step.at,
                 rate: step.rate,
-                delay: step.owd.map(millis),
-                delay_sd: varies.then(|| deviation(jitter, mean_ms)),
-                loss: step.loss.map(|percent| percent / 100.0),
+                delay: step.owd,
+                delay_sd: varies.then(|| deviation(jitter, mean)),
+                loss: step.loss,
             }
         });
         let steps = steps.collect();
@@ -305,50 +299,23 @@ impl Settings {
     }
 }
 
-fn millis(ms: f64) -> Duration {
-    units::seconds(ms / 1e3)
-}
-
-/// The scenarios' convention: percent of the base RTT as the RTT's standard deviation, split so that
+/// The scenarios' convention: a share of the base RTT as the RTT's standard deviation, split so that
 /// the variances of both directions add up to it.
-fn deviation(percent: f64, mean_ms: f64) -> Duration {
-    millis(percent / 100.0 * 2.0 * mean_ms / std::f64::consts::SQRT_2)
-}
-
-fn read_rate(item: &Item<'_>) -> Result<u64, FileError> {
-    let rate = item.quantity(units::RATE, 1e6, RATE)?;
-    if !(1.0..=1e12).contains(&rate) {
-        return Err(item.expected(RATE));
-    }
-    Ok(rate.round() as u64)
-}
-
-fn read_delay(item: &Item<'_>) -> Result<f64, FileError> {
-    let seconds = item.quantity(units::TIME, 1e-3, DELAY)?;
-    if !(0.0..=3600.0).contains(&seconds) {
-        return Err(item.expected(DELAY));
-    }
-    Ok(seconds * 1e3)
-}
-
-fn read_percent(item: &Item<'_>) -> Result<f64, FileError> {
-    let percent = item.quantity(units::PERCENT, 1.0, PERCENT)?;
-    if !(0.0..=100.0).contains(&percent) {
-        return Err(item.expected(PERCENT));
-    }
-    Ok(percent)
+fn deviation(jitter: f64, mean: Duration) -> Duration {
+    mean.mul_f64(jitter * std::f64::consts::SQRT_2)
 }
 
 fn read_queue(item: &Item<'_>) -> Result<QueueLimit, FileError> {
     match &item.node.value {
         Value::Text(text) if text == "auto" => Ok(QueueLimit::Auto),
         Value::Text(text) if text.contains("packet") => {
-            let packets = item.quantity(units::PACKETS, 1.0, QUEUE)?;
+            let number = text.trim_end_matches('s').trim_end_matches("packet").trim();
+            let packets = number.parse().map_err(|_| item.expected(QUEUE))?;
             whole(item, packets).map(QueueLimit::Packets)
         }
         Value::Text(_) => {
-            let bytes = item.quantity(units::SIZE, 1.0, QUEUE)?;
-            whole(item, bytes).map(QueueLimit::Bytes)
+            let bytes = item.size()?;
+            whole(item, bytes as f64).map(QueueLimit::Bytes)
         }
         Value::Number(packets, _) => whole(item, *packets).map(QueueLimit::Packets),
         _ => Err(item.expected(QUEUE)),
@@ -365,12 +332,12 @@ fn whole(item: &Item<'_>, number: f64) -> Result<u64, FileError> {
 
 fn read_outage(item: &Item<'_>) -> Result<Outage, FileError> {
     let table = item.table("an outage, as { at = \"5s\", lasting = \"2s\" }")?;
-    let at = read_delay(&table.require("at", DELAY)?)?;
-    let lasting = read_delay(&table.require("lasting", DELAY)?)?;
+    let at = table.require("at", DELAY)?.time()?;
+    let lasting = table.require("lasting", DELAY)?.time()?;
     table.finish()?;
     Ok(Outage {
-        at: millis(at),
-        lasting: millis(lasting),
+        at,
+        lasting,
     })
 }
 
@@ -380,11 +347,11 @@ fn read_steps(list: &Item<'_>) -> Result<Vec<Step>, FileError> {
         let table = item.table("a change, as { at = \"10s\", rate = 5 }")?;
         let at = table.require("at", DELAY)?;
         let step = Step {
-            at: millis(read_delay(&at)?),
-            rate: table.get("rate").map(|item| read_rate(&item)).transpose()?,
-            owd: table.get("owd").map(|item| read_delay(&item)).transpose()?,
-            jitter: table.get("jitter").map(|item| read_percent(&item)).transpose()?,
-            loss: table.get("loss").map(|item| read_percent(&item)).transpose()?,
+            at: at.time()?,
+            rate: table.get("rate").map(|item| item.rate()).transpose()?,
+            owd: table.get("owd").map(|item| item.time()).transpose()?,
+            jitter: table.get("jitter").map(|item| item.share()).transpose()?,
+            loss: table.get("loss").map(|item| item.share()).transpose()?,
         };
         table.finish()?;
         if steps.last().is_some_and(|last| last.at >= step.at) {

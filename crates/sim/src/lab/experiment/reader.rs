@@ -2,11 +2,13 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::lab::units::{self, Units};
+use crate::lab::text::significant;
+use crate::units::{UnitError, rate, share, size, time};
 
 /// What is wrong with an experiment file: one line with the place, the key and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,7 +119,7 @@ impl Node {
 
     /// A number that no file contains.
     pub(crate) fn number(line: usize, number: f64) -> Self {
-        let value = Value::Number(number, units::significant(number, 6));
+        let value = Value::Number(number, significant(number, 6));
         Self { line, value }
     }
 
@@ -220,14 +222,54 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A number in its base unit: a bare one counts in `bare` base units, a string names its unit.
-    pub(crate) fn quantity(&self, units: Units, bare: f64, what: &str) -> Result<f64, FileError> {
-        match &self.node.value {
-            Value::Number(number, _) => Ok(number * bare),
-            Value::Text(text) => units::quantity(text, units)
-                .map_err(|fault| self.error(format!("{fault}; expected {what}"))),
-            _ => Err(self.expected(what)),
+    /// A number with its unit, or one without it in the unit that `parse` fills in.
+    fn quantity<T>(
+        &self,
+        what: &str,
+        parse: impl Fn(&str) -> Result<T, UnitError>,
+    ) -> Result<T, FileError> {
+        let parsed = match &self.node.value {
+            // Through its value, since units know no exponents.
+            Value::Number(number, _) => parse(&number.to_string()),
+            Value::Text(text) => parse(text),
+            _ => return Err(self.expected(what)),
+        };
+        parsed.map_err(|fault| self.error(format!("{}, as {what}", fault.to_string())))
+    }
+
+    /// Bit/s; without a unit, Mbit/s.
+    pub(crate) fn rate(&self) -> Result<u64, FileError> {
+        const WHAT: &str = "50 (Mbit/s) or \"50Mbit/s\"";
+        let rate = self.quantity(WHAT, |text| rate::parse_or(text, "Mbit/s"))?;
+        if !(1..=1_000_000_000_000).contains(&rate) {
+            return Err(self.expected("a rate from 1 bit/s to 1000 Gbit/s, as 50 (Mbit/s)"));
         }
+        Ok(rate)
+    }
+
+    /// Up to an hour; without a unit, milliseconds.
+    pub(crate) fn time(&self) -> Result<Duration, FileError> {
+        const WHAT: &str = "20 (ms) or \"20ms\"";
+        let time = self.quantity(WHAT, |text| time::parse_or(text, "ms"))?;
+        if time > Duration::from_secs(3600) {
+            return Err(self.expected("a time of at most an hour, as 20 (ms) or \"20ms\""));
+        }
+        Ok(time)
+    }
+
+    /// As a fraction from 0 to 1; percent with and without the sign.
+    pub(crate) fn share(&self) -> Result<f64, FileError> {
+        const WHAT: &str = "1.5 (percent) or \"1.5%\"";
+        let share = self.quantity(WHAT, |text| share::parse_or(text, "%"))?;
+        if share > 1.0 {
+            return Err(self.expected("at most 100 percent, as 1.5 or \"1.5%\""));
+        }
+        Ok(share)
+    }
+
+    /// Bytes; the unit is needed.
+    pub(crate) fn size(&self) -> Result<u64, FileError> {
+        self.quantity("\"6MB\"", size::parse)
     }
 
     /// A whole number within bounds.

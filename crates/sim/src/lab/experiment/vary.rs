@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::reader::{FileError, Item, Node, Table, Value};
 use crate::lab::network::Parameter;
 use crate::lab::sampling::{self, Method};
-use crate::lab::units;
 
 /// Keys whose lists are lists, not values to go through.
 const LISTS: [&str; 8] = [
@@ -460,11 +459,11 @@ fn read_redraw(table: &Table<'_>) -> Result<Option<(Duration, Duration)>, FileEr
     let inner = item.table("{ every = \"60s\", until = \"3000s\" }")?;
     let time = |key, what| -> Result<Duration, FileError> {
         let item = inner.require(key, what)?;
-        let seconds = item.quantity(units::TIME, 1e-3, what)?;
-        if !(1e-3..=1e6).contains(&seconds) {
-            return Err(item.expected("a time from 1 ms to 1000000 s"));
+        let time = item.time()?;
+        if time < Duration::from_millis(1) {
+            return Err(item.expected("at least 1 ms"));
         }
-        Ok(units::seconds(seconds))
+        Ok(time)
     };
     let times = (
         time("every", "a time like \"60s\"")?,
