@@ -11,6 +11,8 @@ mod error;
 mod event_queue;
 mod fabric;
 pub mod identity;
+#[cfg(feature = "lab")]
+pub mod lab;
 mod link;
 mod network;
 mod observe;
