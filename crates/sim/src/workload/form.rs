@@ -1,0 +1,83 @@
+//! The short forms of workloads, "file:2MB": takes them apart and names what is wrong; what the parts mean is each workload's business.
+
+use super::WorkloadError;
+use crate::units::{self, UnitError};
+
+/// The parts of a short form behind its kind.
+pub(super) struct Parts<'a> {
+    whole: &'a str,
+    rest: Vec<&'a str>,
+    form: &'static str,
+}
+
+impl<'a> Parts<'a> {
+    /// Splits a form into its kind and the rest.
+    pub(super) fn new(whole: &'a str) -> (&'a str, Self) {
+        let mut rest: Vec<_> = whole.trim().split(':').map(str::trim).collect();
+        let kind = rest.remove(0);
+        let parts = Self {
+            whole,
+            rest,
+            form: "",
+        };
+        (kind, parts)
+    }
+
+    /// What a right form looks like, for the messages.
+    pub(super) fn form(&mut self, form: &'static str) {
+        self.form = form;
+    }
+
+    /// The next part, if there is one.
+    pub(super) fn next(&mut self) -> Option<&'a str> {
+        (!self.rest.is_empty()).then(|| self.rest.remove(0))
+    }
+
+    pub(super) fn required(&mut self, part: &'static str) -> Result<&'a str, WorkloadError> {
+        self.next()
+            .filter(|text| !text.is_empty())
+            .ok_or_else(|| WorkloadError::Missing {
+                workload: self.whole.to_owned(),
+                part,
+                form: self.form,
+            })
+    }
+
+    pub(super) fn unit<T>(&self, result: Result<T, UnitError>) -> Result<T, WorkloadError> {
+        result.map_err(|source| WorkloadError::Unit {
+            workload: self.whole.to_owned(),
+            source,
+        })
+    }
+
+    pub(super) fn size(&mut self, part: &'static str) -> Result<u64, WorkloadError> {
+        let text = self.required(part)?;
+        self.unit(units::size::parse(text))
+    }
+
+    /// Whether this word is the next part; takes it then.
+    pub(super) fn flag(&mut self, word: &str) -> bool {
+        let found = self.rest.first() == Some(&word);
+        if found {
+            self.rest.remove(0);
+        }
+        found
+    }
+
+    /// Everything must have been taken.
+    pub(super) fn end(mut self) -> Result<(), WorkloadError> {
+        match self.next() {
+            None => Ok(()),
+            Some(part) => Err(WorkloadError::Surplus {
+                workload: self.whole.to_owned(),
+                part: part.to_owned(),
+                form: self.form,
+            }),
+        }
+    }
+}
+
+/// A size as short forms have it: without a space.
+pub(super) fn size(bytes: u64) -> String {
+    units::size::show(bytes).replace(' ', "")
+}
