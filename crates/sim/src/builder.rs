@@ -11,6 +11,7 @@ use crate::app::{App, Idle};
 use crate::fabric::{ClientAddress, Fabric, Path};
 use crate::link::{Link, LinkConfig};
 use crate::network::Network;
+use crate::null_aead::{self, Integrity};
 use crate::peer::Peer;
 use crate::trace::Trace;
 use crate::{SimError, content, identity};
@@ -23,6 +24,7 @@ pub struct NetworkBuilder {
     server_transport: TransportConfig,
     client_tls: Option<Arc<rustls::ClientConfig>>,
     server_tls: Option<Arc<rustls::ServerConfig>>,
+    null_aead: bool,
     client_app: Box<dyn App>,
     server_app: Box<dyn App>,
     open_all_paths: bool,
@@ -40,6 +42,7 @@ impl NetworkBuilder {
             server_transport: TransportConfig::default(),
             client_tls: None,
             server_tls: None,
+            null_aead: false,
             client_app: Box::new(Idle),
             server_app: Box::new(Idle),
             open_all_paths: false,
@@ -114,6 +117,19 @@ impl NetworkBuilder {
         self
     }
 
+    /// Handshake and 1-RTT packets are not encrypted: a run takes less time, and is otherwise the
+    /// same. Packet sizes and AEAD limits are those of AES-128-GCM, so equal seeds have equal trace
+    /// hashes with and without.
+    ///
+    /// A packet still opens only with the keys, path and packet number that it was sealed with, and
+    /// unchanged if some link corrupts packets. TLS itself, Initial packets and Retry stay real. A
+    /// side with a TLS configuration of its own keeps that; both must have one then.
+    #[must_use]
+    pub fn null_aead(mut self) -> Self {
+        self.null_aead = true;
+        self
+    }
+
     /// The client's application. Default [`Idle`].
     #[must_use]
     pub fn client(mut self, app: impl App) -> Self {
@@ -170,6 +186,15 @@ impl NetworkBuilder {
         let clients: Vec<_> = (0..clients).map(client_address).collect();
         let servers: Vec<_> = (0..servers).map(server_address).collect();
 
+        let corruption = |path: &(usize, usize, LinkConfig, LinkConfig)| {
+            path.2.corruption > 0.0 || path.3.corruption > 0.0
+        };
+        let integrity = match self.paths.iter().any(corruption) {
+            true => Integrity::Bits,
+            false => Integrity::Keys,
+        };
+        let null_suite = self.null_aead.then(|| null_aead::suite(integrity));
+
         let mut pairs = BTreeSet::new();
         let mut paths = Vec::new();
         for (number, (client, server, up, down)) in self.paths.into_iter().enumerate() {
@@ -190,13 +215,15 @@ impl NetworkBuilder {
             paths.push(Path::new(client, server, link(up, 0)?, link(down, 1)?));
         }
 
-        let client_tls = match self.client_tls {
-            Some(tls) => tls,
-            None => identity::client_tls()?,
+        let client_tls = match (self.client_tls, null_suite) {
+            (Some(tls), _) => tls,
+            (None, Some(suite)) => identity::client_tls_with(suite)?,
+            (None, None) => identity::client_tls()?,
         };
-        let server_tls = match self.server_tls {
-            Some(tls) => tls,
-            None => identity::server_tls()?,
+        let server_tls = match (self.server_tls, null_suite) {
+            (Some(tls), _) => tls,
+            (None, Some(suite)) => identity::server_tls_with(suite)?,
+            (None, None) => identity::server_tls()?,
         };
         let mut client_config = ClientConfig::new(client_tls)?;
         client_config.transport(Arc::new(self.client_transport));

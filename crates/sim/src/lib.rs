@@ -11,6 +11,7 @@ mod fabric;
 pub mod identity;
 mod link;
 mod network;
+mod null_aead;
 mod observe;
 mod peer;
 mod relay;
