@@ -317,6 +317,10 @@ const RATE: Quantity = Quantity {
         ("kbps", 1e3),
         ("Mbps", 1e6),
         ("Gbps", 1e9),
+        ("bit", 1.0),
+        ("kbit", 1e3),
+        ("Mbit", 1e6),
+        ("Gbit", 1e9),
     ],
     expected: "bit/s, kbit/s, Mbit/s or Gbit/s",
 };
@@ -398,6 +402,7 @@ mod tests {
             assert_eq!(size::parse(text), Ok(bytes), "{text}");
         }
         assert_eq!(rate::parse("0.5 Gbit/s"), Ok(500_000_000));
+        assert_eq!(rate::parse("2Mbit"), Ok(2_000_000));
         assert_eq!(rate::parse_or("50", "Mbit/s"), Ok(50_000_000));
         assert_eq!(rate::parse_or("50 kbit/s", "Mbit/s"), Ok(50_000));
         assert_eq!(time::parse("33 ms"), Ok(Duration::from_millis(33)));
