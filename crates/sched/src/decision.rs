@@ -54,6 +54,12 @@ pub trait Scheduler: Send {
     /// A stream was opened, written, finished, fully acknowledged, reset, or hinted at.
     fn on_stream(&mut self, _event: &StreamEvent) {}
 
+    /// Whether [`Context::streams`] is to be filled. Asked before each batch of packets; those who
+    /// do not want it pay nothing for it.
+    fn wants_streams(&self) -> bool {
+        false
+    }
+
     /// When [`on_wakeup`](Self::on_wakeup) is to be called, if at all.
     fn next_wakeup(&self) -> Option<Instant> {
         None

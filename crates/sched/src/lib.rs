@@ -66,4 +66,6 @@ pub use quinn_proto::StreamId;
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError, SchedulerFactory};
 pub use round_robin::{RoundRobin, RoundRobinConfig};
 pub use single_path::{SinglePath, SinglePathConfig};
-pub use view::{Context, PathStatus, PathView, QueueView, RttHistory, StreamHead};
+pub use view::{
+    Context, MAX_STREAM_VIEWS, PathStatus, PathView, QueueView, RttHistory, StreamHead, StreamView,
+};

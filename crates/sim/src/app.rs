@@ -93,6 +93,7 @@ impl AppContext<'_> {
 
 /// What one application has read.
 pub(crate) struct Ledger {
+    flow: usize,
     side: Side,
     offsets: BTreeMap<StreamId, u64>,
     /// Not yet in the trace.
@@ -102,8 +103,9 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) const fn new(side: Side) -> Self {
+    pub(crate) const fn new(flow: usize, side: Side) -> Self {
         Self {
+            flow,
             side,
             offsets: BTreeMap::new(),
             pending: Vec::new(),
@@ -116,6 +118,7 @@ impl Ledger {
         let offset = self.offsets.entry(stream).or_default();
         self.pending.push(Delivery {
             at: now,
+            flow: self.flow,
             side: self.side,
             stream,
             offset: *offset,

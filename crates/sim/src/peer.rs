@@ -23,6 +23,7 @@ pub(crate) struct Moment {
 }
 
 pub(crate) struct Peer {
+    flow: usize,
     pub(crate) side: Side,
     pub(crate) endpoint: Endpoint,
     pub(crate) connection: Option<(ConnectionHandle, Connection)>,
@@ -46,17 +47,19 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new(
+        flow: usize,
         side: Side,
         endpoint: Endpoint,
         app: Box<dyn App>,
         max_datagrams: usize,
     ) -> Self {
         Self {
+            flow,
             side,
             endpoint,
             connection: None,
             app,
-            ledger: Ledger::new(side),
+            ledger: Ledger::new(flow, side),
             timer: None,
             connected: None,
             confirmed: None,
@@ -106,7 +109,7 @@ impl Peer {
                 self.buffer.clear();
                 if self.connection.is_some() {
                     let answer = self.endpoint.refuse(incoming, &mut self.buffer);
-                    fabric.send(at.now, self.side, &answer, &self.buffer);
+                    fabric.send(at.now, self.flow, self.side, &answer, &self.buffer);
                     self.refused += 1;
                     return;
                 }
@@ -118,13 +121,13 @@ impl Peer {
                     Err(error) => {
                         self.refused += 1;
                         if let Some(answer) = error.response {
-                            fabric.send(at.now, self.side, &answer, &self.buffer);
+                            fabric.send(at.now, self.flow, self.side, &answer, &self.buffer);
                         }
                     }
                 }
             }
             Some(DatagramEvent::Response(answer)) => {
-                fabric.send(at.now, self.side, &answer, &self.buffer);
+                fabric.send(at.now, self.flow, self.side, &answer, &self.buffer);
             }
             None => {}
         }
@@ -272,7 +275,7 @@ impl Peer {
         self.drain_endpoint_events();
         match transmit {
             Some(transmit) => {
-                fabric.send(at.now, self.side, &transmit, &self.buffer);
+                fabric.send(at.now, self.flow, self.side, &transmit, &self.buffer);
                 true
             }
             None => false,

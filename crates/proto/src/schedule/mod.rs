@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::{
     Acked, Context, Data, Decision, Lost, MAX_PATHS, PathEvent, PathIndex, PathSet, PathView,
-    QueueView, Scheduler, Sent, StreamEvent,
+    QueueView, Scheduler, Sent, StreamEvent, StreamView,
 };
 use smallvec::SmallVec;
 
@@ -47,6 +47,8 @@ pub(crate) struct Schedule {
     /// One past the highest slot in use.
     pub(crate) used: usize,
     pub(crate) queue: QueueView,
+    /// For schedulers that want them; else empty.
+    pub(crate) streams: Vec<StreamView>,
     pub(crate) cursors: ReinjectCursors,
     pub(crate) copies: VecDeque<Copy>,
     next_number: u64,
@@ -71,6 +73,7 @@ impl Schedule {
                 .collect(),
             used: 0,
             queue: QueueView::default(),
+            streams: Vec::new(),
             cursors: ReinjectCursors::default(),
             copies: VecDeque::new(),
             next_number: 0,
@@ -88,6 +91,11 @@ impl Schedule {
         &views[..used.min(views.len())]
     }
 
+    /// Whether the scheduler looks at streams one by one.
+    pub(crate) fn wants_streams(&self) -> bool {
+        self.scheduler.wants_streams()
+    }
+
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
     pub(crate) fn next(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         if let Some(planned) = self.planned.take()
@@ -99,7 +107,8 @@ impl Schedule {
         if !views.iter().any(|view| view.can_send) {
             return None;
         }
-        let cx = Context::new(now, views, &self.queue, self.next_number);
+        let cx =
+            Context::new(now, views, &self.queue, self.next_number).with_streams(&self.streams);
         let decision = self.scheduler.decide(&cx);
         let number = self.next_number;
         self.next_number += 1;
@@ -220,7 +229,8 @@ impl Schedule {
                 Self::visible(&self.views, self.used),
                 &self.queue,
                 self.next_number,
-            );
+            )
+            .with_streams(&self.streams);
             self.scheduler.on_wakeup(&cx);
         }
     }

@@ -97,7 +97,22 @@ impl Streams {
         {
             wrote = true;
         }
+        self.take_turn(id);
         wrote
+    }
+
+    /// A stream was asked for by its ID: its equals come next, whether or not it had anything for
+    /// the path that asked.
+    fn take_turn(&mut self, id: StreamId) {
+        if let Some(stream) = self.sends.get(&id) {
+            if stream.in_fresh {
+                self.fresh.take_turn(stream.priority, id);
+            }
+            if stream.in_again {
+                self.again.take_turn(stream.priority, id);
+            }
+            self.tidy();
+        }
     }
 
     fn fill_ahead(&mut self, w: &mut FrameWriter<'_>, gap: u64, path: PathIndex) -> bool {

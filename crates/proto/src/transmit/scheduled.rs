@@ -20,8 +20,9 @@ impl Connection {
         self.streams.can_send_data() || self.has_control()
     }
 
-    /// Brings the scheduler's view of the queue up to date: O(1) but for the head.
-    fn refresh_queue(&mut self) {
+    /// Brings the scheduler's view of the queue up to date: O(1) but for the
+    /// streams, if the scheduler wants them.
+    fn refresh_queue(&mut self, wants_streams: bool) {
         let counters = self.streams.queue();
         let control = self.has_control();
         let head = self.streams.head();
@@ -33,6 +34,11 @@ impl Connection {
         queue.in_flight = counters.in_flight;
         queue.control = control;
         queue.head = head;
+        if wants_streams {
+            self.streams.views(&mut self.schedule.streams);
+        } else {
+            self.schedule.streams.clear();
+        }
     }
 
     fn refresh_views(&mut self, now: Instant) {
@@ -98,7 +104,8 @@ impl Connection {
             return None;
         }
         self.refresh_views(now);
-        self.refresh_queue();
+        let wants_streams = self.schedule.wants_streams();
+        self.refresh_queue(wants_streams);
         let nothing_in_flight = waiting && self.nothing_in_flight();
         let mut planned = self.schedule.next(now, nothing_in_flight)?;
         let max_datagrams = if self.config.segmentation_offload {
@@ -138,7 +145,7 @@ impl Connection {
             if !self.has_scheduled_data() {
                 break;
             }
-            self.refresh_queue();
+            self.refresh_queue(wants_streams);
             match self.schedule.next(now, false) {
                 Some(next) => planned = next,
                 None => break,

@@ -80,6 +80,55 @@ fn priority_first_then_round_robin() {
 }
 
 #[test]
+fn views_list_streams_in_the_order_of_their_turns() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let ids: Vec<_> = (0..4).map(|_| a.open(Dir::Uni).unwrap()).collect();
+    for id in &ids[..3] {
+        a.write(*id, &[1; 3000]).unwrap();
+    }
+    a.set_priority(ids[2], 1).unwrap();
+    let hints = mpquic_sched::StreamHints {
+        size: Some(9000),
+        chunk: Some(4),
+        ..Default::default()
+    };
+    a.set_hints(ids[2], hints).unwrap();
+    let mut views = Vec::new();
+    let listed = |a: &Streams, views: &mut Vec<_>| -> Vec<_> {
+        a.views(views);
+        views
+            .iter()
+            .map(|v: &mpquic_sched::StreamView| v.id)
+            .collect()
+    };
+    assert_eq!(listed(&a, &mut views), [ids[2], ids[0], ids[1]]);
+    assert_eq!((views[0].size, views[0].chunk), (Some(9000), Some(4)));
+    assert_eq!((views[0].priority, views[1].priority), (1, 0));
+    assert!(!views[1].started());
+    // Who was asked for by ID goes behind its equals.
+    let first = data_packet(&mut a, 1000, Data::Stream(ids[0]), 0).unwrap();
+    assert_eq!(listed(&a, &mut views), [ids[2], ids[1], ids[0]]);
+    let view = views[2];
+    assert!(view.started());
+    assert_eq!((view.unsent, view.sent), (3000 - view.sent, view.sent));
+    // Streams with nothing but lost data come last, those that wait for nothing not at all.
+    a.finish(ids[1]).unwrap();
+    assert_eq!(listed(&a, &mut views).len(), 3);
+    while data_packet(&mut a, 1000, Data::Next, 0).is_some() {}
+    assert_eq!(listed(&a, &mut views), []);
+    lost(&mut a, &first.frames, 0);
+    a.write(ids[3], &[1; 10]).unwrap();
+    assert_eq!(listed(&a, &mut views), [ids[3], ids[0]]);
+    assert_eq!((views[1].unsent, views[1].retransmittable), (0, view.sent));
+    // However many there are, so many are listed.
+    for _ in 0..mpquic_sched::MAX_STREAM_VIEWS {
+        let id = a.open(Dir::Uni).unwrap();
+        a.write(id, b"x").unwrap();
+    }
+    assert_eq!(listed(&a, &mut views).len(), mpquic_sched::MAX_STREAM_VIEWS);
+}
+
+#[test]
 fn many_small_streams_share_packets() {
     let (mut a, mut b) = pair(&TransportConfig::default());
     for _ in 0..60 {
