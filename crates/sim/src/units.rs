@@ -214,8 +214,8 @@ macro_rules! quantity {
                 d.deserialize_any(Text)
             }
 
-            /// The same for an `Option`, with `#[serde(default, with = "...")]`: a key that is
-            /// there has a value.
+            /// The same for an `Option`, with `default` and
+            /// `skip_serializing_if = "Option::is_none"`: a key that is there has a value.
             pub mod optional {
                 use super::{Deserializer, Serializer};
 

@@ -79,3 +79,77 @@ fn there_is_no_result_of_another_workload_or_of_half_a_one() {
     network.run_until(ms(500)).unwrap();
     assert_eq!(workload.result(&network), Err(ResultError::Incomplete));
 }
+
+#[test]
+fn bulk_counts_what_came_in_its_time() {
+    let (network, result) = run("bulk:4s:1s", 1);
+    // At most the links' 52 Mbit/s less headers; at least half of it on clean links.
+    assert!((26.0..52.0).contains(&result.primary), "{result:?}");
+    let received = result.values["received"];
+    assert!((result.primary - received * 8.0 / 3.0).abs() < 1e-9);
+    let seconds = &result.series["goodput_per_second"];
+    assert_eq!(seconds.len(), 4);
+    // The warm-up's second is in the series, and not in the figure.
+    let after: f64 = seconds[1..].iter().sum::<f64>() / 3.0;
+    assert!((after - result.primary).abs() < 1e-6, "{seconds:?}");
+    assert!(network.now() >= Duration::from_secs(4));
+}
+
+#[test]
+fn requests_follow_each_other() {
+    let (_, result) = run("requests:20:10kB:warm", 1);
+    let latencies = &result.series["latency"];
+    assert_eq!(latencies.len(), 20);
+    // Over the fast path alone: 40 ms of RTT, and under 2 ms for 10 kB.
+    assert!((0.04..0.06).contains(&result.primary), "{result:?}");
+    assert!(result.values["latency_p99"] >= result.primary);
+    let thoughtful = run("requests:20:10kB:500ms:warm", 1).0.now();
+    let hasty = run("requests:20:10kB:warm", 1).0.now();
+    // Nobody thinks after the last answer.
+    let thinking = thoughtful.saturating_sub(hasty).as_secs_f64();
+    assert!((9.0..10.0).contains(&thinking), "{thinking}");
+    let four = run("requests:20:10kB:x4:warm", 1).1.values["rate"];
+    assert!(four > 2.0 * result.values["rate"]);
+}
+
+#[test]
+fn downloads_are_repeated_to_the_end_of_the_time() {
+    let (network, result) = run("repeat:100kB:5s:1s", 1);
+    let (begun, took) = (&result.series["begun"], &result.series["completion"]);
+    for (i, pair) in begun.windows(2).enumerate() {
+        assert!((pair[0] + took[i] - pair[1]).abs() < 1e-9, "back to back");
+    }
+    assert!(begun.last().unwrap() < &5.0);
+    assert!(begun.last().unwrap() + took.last().unwrap() >= 5.0);
+    assert!(network.now() > Duration::from_secs(5));
+    let counts = &result.series["completions_per_window"];
+    assert_eq!(counts.len(), 5);
+    // The last one ended after the last window.
+    assert_eq!(counts.iter().sum::<f64>() + 1.0, took.len() as f64);
+}
+
+#[test]
+fn a_fast_network_carries_the_highest_bitrate_and_the_player_waits() {
+    let (network, result) = run("video:30:warm", 1);
+    let bitrates = &result.series["bitrate"];
+    assert_eq!(bitrates[..3], [1.0, 5.0, 10.0]);
+    assert_eq!(result.values["bitrate_50"], 10.0);
+    assert_eq!(result.values["stalls"], 0.0);
+    // 30 s of video, of which at most three chunks are buffered and one is played at the last
+    // request.
+    assert!(network.now() > Duration::from_secs(26), "{result:?}");
+    assert!(network.now() < Duration::from_secs(31));
+}
+
+#[test]
+fn a_slow_network_carries_the_lowest_bitrate_and_stalls() {
+    let slow = Network::builder(1).symmetric_path(LinkConfig::new(900_000, ms(50)));
+    let workload = "video:12".parse().unwrap();
+    let (_, result) = run_on(slow, &workload, 1);
+    assert_eq!(result.values["bitrate"], 1.0);
+    assert!(result.values["stalls"] >= 10.0, "{result:?}");
+    let total: f64 = result.series["chunk_time"].iter().sum();
+    // What was not played while downloading was waited for: all but the last chunk's second.
+    let waited = result.values["stall_time"] + result.values["startup"];
+    assert!((total - 11.0 - waited).abs() < 1e-6, "{result:?}");
+}

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::{Data, PathIndex, PathSet};
+use mpquic_sched::{PathIndex, PathSet};
 use quinn_proto::EcnCodepoint;
 use smallvec::SmallVec;
 
@@ -19,6 +19,11 @@ impl Connection {
     /// Whether there is anything that a scheduler could send.
     pub(crate) fn has_scheduled_data(&self) -> bool {
         self.streams.can_send_data() || self.has_control()
+    }
+
+    /// Whether the scheduler may have more to copy.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.schedule.is_copying() && self.streams.queue().in_flight > 0
     }
 
     /// Brings the scheduler's view of the queue up to date: O(1) but for the
@@ -62,6 +67,7 @@ impl Connection {
 
     fn refresh_views(&mut self, now: Instant) {
         let max_ack_delay = self.peer_max_ack_delay();
+        self.schedule.forget_barren();
         self.schedule.used = self.paths.used();
         for path in self.paths.iter_mut() {
             let usable = path.network.is_validated() && self.remote_cids.active(path.id).is_some();
@@ -135,7 +141,7 @@ impl Connection {
         let mut batches = std::mem::take(&mut self.batches);
         let mut progress = false;
         loop {
-            if !waiting && planned.data != Data::Unacked {
+            if !waiting && !planned.data.is_copy() {
                 break;
             }
             let Some(path) = self.paths.at(planned.path) else {
@@ -150,15 +156,15 @@ impl Connection {
             }
             let ecn = batch.ecn;
             let Some(size) = self.build_scheduled(now, id, planned, ecn, &mut batch.data) else {
-                // There was nothing of that kind: it counts as a wait, and may be overridden as one.
-                match self.schedule.wait(now, nothing_in_flight && !progress) {
+                let nothing_in_flight = nothing_in_flight && !progress;
+                match self.schedule.instead(now, planned, nothing_in_flight) {
                     Some(instead) => planned = instead,
                     None => break,
                 }
                 continue;
             };
             batch.push(size);
-            self.schedule.on_progress(planned.path);
+            self.schedule.on_progress(planned);
             progress = true;
             self.refresh_view(now, planned.path);
             if !self.has_scheduled_data() {

@@ -60,6 +60,8 @@ pub(crate) struct Downloads {
     streams: BTreeMap<StreamId, Download>,
     /// Held back by the peer's limit of streams.
     held_back: VecDeque<Download>,
+    /// Of all objects.
+    received: u64,
     progress: VecDeque<Progress>,
 }
 
@@ -94,6 +96,11 @@ impl Downloads {
             self.streams.insert(id, download);
         }
         Ok(())
+    }
+
+    /// Bytes delivered in order, of all objects.
+    pub(crate) const fn received(&self) -> u64 {
+        self.received
     }
 
     /// Whether nothing is asked for that was not received to its end.
@@ -139,6 +146,7 @@ impl Downloads {
             match read(cx, id)? {
                 Read::Data(data) => {
                     download.check.take(id, &data)?;
+                    self.received += data.len() as u64;
                     if download.first_byte.is_none() {
                         download.first_byte = Some(cx.now());
                         self.progress.push_back(Progress::FirstBytes { number });

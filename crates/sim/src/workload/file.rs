@@ -51,8 +51,8 @@ impl File {
 
 impl fmt::Display for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let warm = if self.warm { ":warm" } else { "" };
-        write!(f, "file:{}{warm}", super::form::size(self.size))
+        write!(f, "file:{}", super::form::size(self.size))?;
+        super::form::warm(f, self.warm)
     }
 }
 

@@ -4,11 +4,17 @@
 //! completion time is from the request's first byte to the last byte delivered in order to the
 //! application. All content is checked, byte by byte.
 
+mod abr;
+mod bulk;
 mod download;
+mod figures;
 mod file;
 mod form;
 mod object;
+mod repeat;
+mod requests;
 mod start;
+mod video;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,8 +30,12 @@ use crate::Network;
 use crate::app::App;
 use crate::units::UnitError;
 
+pub use bulk::Bulk;
 pub use file::File;
 pub use object::ObjectServer;
+pub use repeat::Repeat;
+pub use requests::Requests;
+pub use video::Video;
 
 /// What is done over the connection.
 ///
@@ -49,15 +59,27 @@ pub use object::ObjectServer;
 pub enum Workload {
     /// One download.
     File(File),
+    /// A download without end, looked at for a time.
+    Bulk(Bulk),
+    /// Requests and answers.
+    Requests(Requests),
+    /// Downloads back to back.
+    Repeat(Repeat),
+    /// Video in chunks.
+    Video(Video),
 }
 
 /// The kinds, for messages.
-const KINDS: &str = "file";
+const KINDS: &str = "file, bulk, requests, repeat, video";
 
 impl Workload {
     fn kind(&self) -> &dyn Kind {
         match self {
             Self::File(file) => file,
+            Self::Bulk(bulk) => bulk,
+            Self::Requests(requests) => requests,
+            Self::Repeat(repeat) => repeat,
+            Self::Video(video) => video,
         }
     }
 
@@ -112,6 +134,10 @@ impl FromStr for Workload {
         let (kind, mut parts) = form::Parts::new(text);
         let workload = match kind {
             "file" => Self::File(File::parse(&mut parts)?),
+            "bulk" => Self::Bulk(Bulk::parse(&mut parts)?),
+            "requests" => Self::Requests(Requests::parse(&mut parts)?),
+            "repeat" => Self::Repeat(Repeat::parse(&mut parts)?),
+            "video" => Self::Video(Video::parse(&mut parts)?),
             _ => {
                 return Err(WorkloadError::UnknownKind {
                     kind: kind.to_owned(),
@@ -130,6 +156,10 @@ impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => file.fmt(f),
+            Self::Bulk(bulk) => bulk.fmt(f),
+            Self::Requests(requests) => requests.fmt(f),
+            Self::Repeat(repeat) => repeat.fmt(f),
+            Self::Video(video) => video.fmt(f),
         }
     }
 }
@@ -139,12 +169,20 @@ impl fmt::Display for Workload {
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Table {
     File(File),
+    Bulk(Bulk),
+    Requests(Requests),
+    Repeat(Repeat),
+    Video(Video),
 }
 
 impl From<Table> for Workload {
     fn from(table: Table) -> Self {
         match table {
             Table::File(file) => Self::File(file),
+            Table::Bulk(bulk) => Self::Bulk(bulk),
+            Table::Requests(requests) => Self::Requests(requests),
+            Table::Repeat(repeat) => Self::Repeat(repeat),
+            Table::Video(video) => Self::Video(video),
         }
     }
 }
@@ -283,6 +321,16 @@ pub enum WorkloadError {
         /// What is wrong.
         source: UnitError,
     },
+    /// A part is not a number.
+    #[error("workload \"{workload}\": the {part} is \"{value}\", expected a whole number")]
+    Number {
+        /// The short form.
+        workload: String,
+        /// What it would be.
+        part: &'static str,
+        /// What it is.
+        value: String,
+    },
     /// A part is missing.
     #[error("workload \"{workload}\": the {part} is missing, expected {form}")]
     Missing {
@@ -319,20 +367,40 @@ fn at_least_one(setting: &'static str, value: u64) -> Result<(), WorkloadError> 
     if value > 0 {
         return Ok(());
     }
-    Err(WorkloadError::OutOfRange {
+    Err(out_of_range(setting, value, "at least 1"))
+}
+
+fn not_zero(setting: &'static str, time: Duration) -> Result<(), WorkloadError> {
+    if time.is_zero() {
+        return Err(out_of_range(setting, 0, "more than 0"));
+    }
+    Ok(())
+}
+
+fn out_of_range(
+    setting: &'static str,
+    value: impl ToString,
+    expected: &'static str,
+) -> WorkloadError {
+    WorkloadError::OutOfRange {
         setting,
         value: value.to_string(),
-        expected: "at least 1",
-    })
+        expected,
+    }
 }
+
+/// What any run may take beside its workload.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Longer than any run; keeps sums of times far from overflow.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The time that so many bytes may take: ten minutes, and what 50 kbit/s take. The papers' worst
 /// links lose 3 % of 2 Mbit/s and have 200 ms of RTT, where a loss-based controller gets several
 /// times that.
 fn completion_limit(bytes: u64) -> Duration {
-    let seconds = bytes.saturating_mul(8) / 50_000;
-    // A century keeps sums of times far from overflow.
-    Duration::from_secs(seconds.min(100 * 365 * 86_400) + 600)
+    let time = Duration::from_secs(bytes.saturating_mul(8) / 50_000);
+    time.min(CENTURY) + PATIENCE
 }
 
 #[cfg(test)]
@@ -341,16 +409,49 @@ mod tests {
 
     #[test]
     fn short_forms_round_trip() {
-        for form in ["file:2MB", "file:1.5kB:warm"] {
+        for form in [
+            "file:2MB",
+            "file:1.5kB:warm",
+            "bulk:20s",
+            "bulk:20s:2s:warm",
+            "bulk:500ms:warm",
+            "requests:100:64kB",
+            "requests:100:64kB:20ms:x4:warm",
+            "requests:100:64kB:x4",
+            "requests:1:1B:warm",
+            "repeat:2MB:3000s",
+            "repeat:2MB:300s:10s:warm",
+            "repeat:2MB:300s:warm",
+            "video:300",
+            "video:300:5Mbit/s",
+            "video:30:500kbit/s,2.5Mbit/s:warm",
+        ] {
             let workload: Workload = form.parse().unwrap();
             assert_eq!(workload.to_string(), form);
+            let json = serde_json::to_string(&workload).unwrap();
+            assert_eq!(serde_json::from_str::<Workload>(&json).unwrap(), workload);
         }
     }
 
     #[test]
     fn bad_forms_say_what_is_wrong() {
         for (form, message) in [
-            ("fil:2MB", "unknown workload \"fil\", expected one of file"),
+            (
+                "fil:2MB",
+                "unknown workload \"fil\", expected one of file, bulk, requests, repeat, video",
+            ),
+            (
+                "requests:many:64kB",
+                "workload \"requests:many:64kB\": the count is \"many\", expected a whole number",
+            ),
+            (
+                "bulk:2s:2s",
+                "workload setting `duration` is 2 s, expected more than the warm-up",
+            ),
+            (
+                "video:300:5Mbit/s,0",
+                "workload setting `encodings` is [5 Mbit/s, 0 bit/s], expected rates above 0",
+            ),
             (
                 "file",
                 "workload \"file\": the size is missing, expected file:SIZE[:warm], such as file:2MB",
@@ -391,7 +492,7 @@ mod tests {
             expected
         );
         for (text, part) in [
-            ("{\"kind\":\"fil\"}", "expected `file`"),
+            ("{\"kind\":\"fil\"}", "expected one of `file`, `bulk`"),
             ("{\"kind\":\"file\"}", "missing field `size`"),
             (
                 "{\"kind\":\"file\",\"size\":\"2 MB\",\"sise\":1}",
