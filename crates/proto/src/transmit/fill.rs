@@ -261,12 +261,10 @@ impl Connection {
             if w.remaining() <= MIN_COPY_ROOM {
                 return false;
             }
-            if let Some(written) = self.streams.fill_range(w, range, index) {
-                w.mark_retransmission();
-                self.totals.reinjected_bytes += written.end - written.start;
-                if written.end < range.end {
-                    return false;
-                }
+            if let Some(written) = self.streams.fill_range(w, range, index)
+                && written.end < range.end
+            {
+                return false;
             }
         }
         true
