@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mpquic_sched::{PathSet, StreamEventKind as Fact, StreamHead};
+use mpquic_sched::{MAX_STREAM_VIEWS, PathSet, StreamEventKind as Fact, StreamHead, StreamView};
 use quinn_proto::{Dir, Side, StreamId};
 
 use super::StreamEvent;
@@ -45,6 +45,10 @@ pub(crate) struct QueueCounters {
     pub(crate) out_of_order: u64,
     /// In flight, what is to be sent again left out.
     pub(crate) in_flight: u64,
+    /// What the peer's windows, the connection's and the streams', leave for new data.
+    pub(crate) credit: u64,
+    /// There is new data, written or wanting to be, and the peer's windows let none of it go.
+    pub(crate) blocked: bool,
 }
 
 /// All streams of a connection.
@@ -198,6 +202,12 @@ impl Streams {
             window_left: self.window_left(),
             out_of_order: self.totals.out_of_order,
             in_flight: self.totals.in_flight,
+            credit: self.window_left().min(self.totals.room),
+            blocked: if self.totals.unsent > self.totals.free {
+                self.window_left() == 0
+            } else {
+                self.totals.starved > 0
+            },
         }
     }
 
@@ -224,6 +234,38 @@ impl Streams {
             stream.hints.deadline,
             stream.hints.chunk,
         ))
+    }
+
+    /// The streams with data to send, for a scheduler that wants to know: those with data never
+    /// sent in the order of their turns, then those with data to be sent again only.
+    pub(crate) fn views(&self, views: &mut Vec<StreamView>) {
+        views.clear();
+        let fresh = self.fresh.iter().map(|id| (id, false));
+        let again = self.again.iter().map(|id| (id, true));
+        for (id, again) in fresh.chain(again) {
+            if views.len() == MAX_STREAM_VIEWS {
+                break;
+            }
+            let Some(stream) = self.sends.get(&id) else {
+                continue;
+            };
+            let tally = stream.tally();
+            // The queues are tidied at their fronts only; and no stream is listed twice.
+            let listed = if again {
+                tally.again > 0 && tally.unsent == 0
+            } else {
+                tally.unsent > 0
+            };
+            if listed {
+                let mut view = StreamView::new(id, stream.priority, tally.unsent);
+                view.retransmittable = tally.again;
+                view.sent = stream.highest_sent();
+                view.size = stream.hints.size;
+                view.deadline = stream.hints.deadline;
+                view.chunk = stream.hints.chunk;
+                views.push(view);
+            }
+        }
     }
 
     /// Whether anything that was sent is not acknowledged.
