@@ -7,6 +7,8 @@
 //! `cargo bench -p mpquic-sim --bench simulator -- [SECONDS [null|real]]`: simulated seconds per run, and only one
 //! of the two.
 
+#![allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
 use std::time::{Duration, Instant};
 
 use mpquic_proto::{CongestionControl, TransportConfig};
