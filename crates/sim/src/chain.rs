@@ -20,6 +20,10 @@ impl SharedLink {
 /// One link on the way of a path's direction.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a network has a few, and a link's settings are passed by value everywhere else"
+)]
 pub enum Hop {
     /// A link that nothing else leads through.
     Own(LinkConfig),
