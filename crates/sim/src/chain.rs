@@ -22,7 +22,7 @@ impl SharedLink {
 #[non_exhaustive]
 #[allow(
     clippy::large_enum_variant,
-    reason = "a network has a few, and a link's settings are passed by value everywhere else"
+    reason = "a network has a few of them, and they are gone once it is built"
 )]
 pub enum Hop {
     /// A link that nothing else leads through.
