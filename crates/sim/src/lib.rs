@@ -15,6 +15,7 @@ pub mod identity;
 pub mod lab;
 mod link;
 mod network;
+mod null_aead;
 mod observe;
 mod peer;
 mod relay;
@@ -33,8 +34,8 @@ pub use chain::{Hop, SharedLink};
 pub use cross::{CrossReport, CrossTraffic};
 pub use error::{AppError, SimError};
 pub use link::{
-    Exit, Fate, GilbertElliott, Link, LinkChange, LinkConfig, LinkConfigError, LinkStats, Loss,
-    MahimahiTrace, Outage, QueueLimit, RateStep, TraceError, flip_bit,
+    Exit, Fate, GilbertElliott, Link, LinkConfig, LinkConfigError, LinkStats, Loss, MahimahiTrace,
+    Outage, PlannedChange, QueueLimit, RateStep, TraceError, flip_bit,
 };
 pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};
