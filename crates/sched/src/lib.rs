@@ -47,7 +47,13 @@
     )
 )]
 
+mod blest;
+mod blest_overflow;
 mod decision;
+mod draw;
+mod ecf;
+mod ecf_a;
+mod ecf_nowait;
 mod event;
 mod min_rtt;
 mod path_set;
@@ -55,8 +61,14 @@ mod registry;
 mod round_robin;
 mod single_path;
 mod view;
+mod waiting;
 
+pub use blest::{Blest, BlestConfig};
+pub use blest_overflow::{BlestOverflow, BlestOverflowConfig};
 pub use decision::{Data, Decision, Scheduler};
+pub use ecf::{Ecf, EcfConfig};
+pub use ecf_a::{EcfA, EcfAConfig};
+pub use ecf_nowait::{EcfNoWait, EcfNoWaitConfig};
 pub use event::{
     Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
 };

@@ -57,6 +57,7 @@ pub struct AppContext<'a> {
     pub connection: &'a mut Connection,
     pub(crate) now: Duration,
     pub(crate) instant: Instant,
+    pub(crate) paths_expected: usize,
     pub(crate) ledger: &'a mut Ledger,
 }
 
@@ -69,6 +70,12 @@ impl AppContext<'_> {
     /// The virtual time as the protocol wants it.
     pub const fn instant(&self) -> Instant {
         self.instant
+    }
+
+    /// How many paths this side will have opened, the handshake's included, as far as it was told
+    /// before the run; 1 on the server.
+    pub const fn paths_expected(&self) -> usize {
+        self.paths_expected
     }
 
     /// Reads from a stream and enters it in the trace; `Ok(None)` is the end.

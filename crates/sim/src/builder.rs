@@ -13,6 +13,7 @@ use crate::cross::{CrossTraffic, Sink, Source};
 use crate::fabric::{ClientAddress, Crossing, Fabric, Line, Path};
 use crate::link::{Link, LinkConfig};
 use crate::network::{Flow, Network};
+use crate::null_aead::{self, Integrity};
 use crate::peer::Peer;
 use crate::seeds::{self, MAX_HOPS};
 use crate::trace::Trace;
@@ -36,6 +37,7 @@ pub struct NetworkBuilder {
     server_transport: TransportConfig,
     client_tls: Option<Arc<rustls::ClientConfig>>,
     server_tls: Option<Arc<rustls::ServerConfig>>,
+    null_aead: bool,
     client_app: Box<dyn App>,
     server_app: Box<dyn App>,
     open_all_paths: bool,
@@ -55,6 +57,7 @@ impl NetworkBuilder {
             server_transport: TransportConfig::default(),
             client_tls: None,
             server_tls: None,
+            null_aead: false,
             client_app: Box::new(Idle),
             server_app: Box::new(Idle),
             open_all_paths: false,
@@ -189,6 +192,19 @@ impl NetworkBuilder {
         self
     }
 
+    /// Handshake and 1-RTT packets are not encrypted: a run takes less time, and is otherwise the
+    /// same. Packet sizes and AEAD limits are those of AES-128-GCM, so equal seeds have equal trace
+    /// hashes with and without.
+    ///
+    /// A packet still opens only with the keys, path and packet number that it was sealed with, and
+    /// unchanged if some link corrupts packets. TLS itself, Initial packets and Retry stay real. A
+    /// side with a TLS configuration of its own keeps that; both must have one then.
+    #[must_use]
+    pub fn null_aead(mut self) -> Self {
+        self.null_aead = true;
+        self
+    }
+
     /// The client's application. Default [`Idle`].
     #[must_use]
     pub fn client(mut self, app: impl App) -> Self {
@@ -200,6 +216,20 @@ impl NetworkBuilder {
     #[must_use]
     pub fn server(mut self, app: impl App) -> Self {
         self.server_app = Box::new(app);
+        self
+    }
+
+    /// The client's application, of a type chosen at run time. Default [`Idle`].
+    #[must_use]
+    pub fn client_boxed(mut self, app: Box<dyn App>) -> Self {
+        self.client_app = app;
+        self
+    }
+
+    /// The server's application, of a type chosen at run time. Default [`Idle`].
+    #[must_use]
+    pub fn server_boxed(mut self, app: Box<dyn App>) -> Self {
+        self.server_app = app;
         self
     }
 
@@ -246,14 +276,22 @@ impl NetworkBuilder {
         let clients: Vec<_> = (0..clients).map(client_address).collect();
         let servers: Vec<_> = (0..servers).map(server_address).collect();
         let (paths, lines) = lay(self.seed, self.shared, self.paths)?;
-
-        let client_tls = match self.client_tls {
-            Some(tls) => tls,
-            None => identity::client_tls()?,
+        let corrupts = |line: &Line| line.link.config().corruption > 0.0;
+        let integrity = match lines.iter().any(corrupts) {
+            true => Integrity::Bits,
+            false => Integrity::Keys,
         };
-        let server_tls = match self.server_tls {
-            Some(tls) => tls,
-            None => identity::server_tls()?,
+        let null_suite = self.null_aead.then(|| null_aead::suite(integrity));
+
+        let client_tls = match (self.client_tls, null_suite) {
+            (Some(tls), _) => tls,
+            (None, Some(suite)) => identity::client_tls_with(suite)?,
+            (None, None) => identity::client_tls()?,
+        };
+        let server_tls = match (self.server_tls, null_suite) {
+            (Some(tls), _) => tls,
+            (None, Some(suite)) => identity::server_tls_with(suite)?,
+            (None, None) => identity::server_tls()?,
         };
         let (seed, max_datagrams) = (self.seed, self.max_datagrams);
         // Both ends of a flow, and the configuration with which its client connects.
@@ -286,6 +324,7 @@ impl NetworkBuilder {
             [self.client_transport, self.server_transport],
         )?;
         if self.open_all_paths {
+            peers[0].paths_expected = paths.len();
             peers[0].wanted_paths = paths
                 .iter()
                 .skip(1)

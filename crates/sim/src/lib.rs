@@ -11,15 +11,21 @@ mod error;
 mod event_queue;
 mod fabric;
 pub mod identity;
+#[cfg(feature = "lab")]
+pub mod lab;
 mod link;
 mod network;
+mod null_aead;
 mod observe;
 mod peer;
 mod relay;
 mod script;
 mod seeds;
+mod stream_io;
 mod trace;
 mod transfer;
+pub mod units;
+pub mod workload;
 
 pub use app::{App, AppContext, Idle};
 pub use back_to_back::{BackToBack, Meter};
@@ -28,12 +34,12 @@ pub use chain::{Hop, SharedLink};
 pub use cross::{CrossReport, CrossTraffic};
 pub use error::{AppError, SimError};
 pub use link::{
-    Exit, Fate, GilbertElliott, Link, LinkChange, LinkConfig, LinkConfigError, LinkStats, Loss,
-    MahimahiTrace, Outage, QueueLimit, RateStep, TraceError, flip_bit,
+    Exit, Fate, GilbertElliott, Link, LinkConfig, LinkConfigError, LinkStats, Loss, MahimahiTrace,
+    Outage, PlannedChange, QueueLimit, RateStep, TraceError, flip_bit,
 };
 pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};
 pub use relay::{Relay, RelayStats};
-pub use script::{Action, LinkChange};
+pub use script::{Action, LinkAction};
 pub use trace::{DatagramInfo, DatagramStep, Delivery, TraceRecord};
 pub use transfer::{Job, TransferClient, TransferServer};

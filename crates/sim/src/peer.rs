@@ -37,6 +37,8 @@ pub(crate) struct Peer {
     pub(crate) path_events: Vec<(Duration, PathEvent)>,
     /// Paths that the client is to open as soon as the protocol lets it.
     pub(crate) wanted_paths: Vec<FourTuple>,
+    /// See [`AppContext::paths_expected`].
+    pub(crate) paths_expected: usize,
     /// Datagrams that no connection took, and connections that could not be accepted.
     pub(crate) refused: u64,
     max_datagrams: usize,
@@ -64,6 +66,7 @@ impl Peer {
             lost: None,
             path_events: Vec::new(),
             wanted_paths: Vec::new(),
+            paths_expected: 1,
             refused: 0,
             max_datagrams: max_datagrams.max(1),
             buffer: Vec::new(),
@@ -249,6 +252,7 @@ impl Peer {
             connection,
             now: at.now,
             instant: at.instant,
+            paths_expected: self.paths_expected,
             ledger: &mut self.ledger,
         };
         f(self.app.as_mut(), &mut cx).map_err(|source| SimError::Integrity {

@@ -80,7 +80,7 @@ pub enum Action {
         /// The link.
         link: SharedLink,
         /// How.
-        change: LinkChange,
+        change: LinkAction,
     },
     /// A NAT gives a client's address another outside: the server sees datagrams from it, and what
     /// it sends to the old one leads nowhere.
@@ -104,7 +104,7 @@ pub enum Action {
 /// A change of one link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub enum LinkChange {
+pub enum LinkAction {
     /// It lights up (`true`) or goes dark.
     Up(bool),
     /// Its rate, bit/s; `None` serialises in no time.
@@ -115,7 +115,7 @@ pub enum LinkChange {
     Loss(f64),
 }
 
-impl LinkChange {
+impl LinkAction {
     pub(crate) fn apply<T: Clone>(
         self,
         at: Duration,

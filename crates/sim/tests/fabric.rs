@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mpquic_proto::{CongestionControl, Side, TransportConfig};
 use mpquic_sim::{
-    Action, CrossReport, CrossTraffic, Hop, LinkChange, LinkConfig, Network, NetworkBuilder,
+    Action, CrossReport, CrossTraffic, Hop, LinkAction, LinkConfig, Network, NetworkBuilder,
     QueueLimit, SimError, TransferClient, TransferServer,
 };
 
@@ -133,13 +133,13 @@ fn actions_reach_own_links_by_path_and_shared_ones_by_name() {
     assert!(after[1] > before[1] + 4 * MEGABYTE);
 
     let (mut network, link) = build();
-    let dark = LinkChange::Up(false);
+    let dark = LinkAction::Up(false);
     network.at(secs(2), Action::ChangeSharedLink { link, change: dark });
     network.run_until(ms(2100)).unwrap();
     let before = received(&network);
     network.run_until(secs(4)).unwrap();
     assert_eq!(received(&network), before);
-    let change = LinkChange::Rate(Some(0));
+    let change = LinkAction::Rate(Some(0));
     network.at(secs(4), Action::ChangeSharedLink { link, change });
     let refused = network.run_until(secs(5)).unwrap_err().to_string();
     assert_eq!(

@@ -59,6 +59,11 @@ pub(crate) struct Schedule {
     /// Since when it waits although a path could send and nothing is in flight.
     idle_wait_since: Option<Instant>,
     override_now: bool,
+    /// Paths that had nothing of what the scheduler asked for: their views say that they cannot
+    /// send, until these are brought up to date.
+    barren: PathSet,
+    /// What was sent last was asked for because nobody has acknowledged it, not because it waits.
+    copying: bool,
     pub(crate) waits: u64,
     pub(crate) overridden: u64,
 }
@@ -81,6 +86,8 @@ impl Schedule {
             wait_until: None,
             idle_wait_since: None,
             override_now: false,
+            barren: PathSet::EMPTY,
+            copying: false,
             waits: 0,
             overridden: 0,
         }
@@ -140,9 +147,33 @@ impl Schedule {
         self.wait(now, nothing_in_flight)
     }
 
+    /// There was nothing of the kind planned for this path: what else to send, on another one.
+    pub(crate) fn instead(
+        &mut self,
+        now: Instant,
+        planned: Planned,
+        nothing_in_flight: bool,
+    ) -> Option<Planned> {
+        if planned.data.is_copy() {
+            self.copying = false;
+        }
+        self.views[planned.path.get()].can_send = false;
+        self.barren.insert(planned.path);
+        let views = Self::visible(&self.views, self.used);
+        if views.iter().any(|view| view.can_send) {
+            return self.next(now, nothing_in_flight);
+        }
+        self.wait(now, nothing_in_flight)
+    }
+
+    /// The views are about to be brought up to date: all paths are offered again.
+    pub(crate) fn forget_barren(&mut self) {
+        self.barren = PathSet::EMPTY;
+    }
+
     /// The scheduler waits, or asked for data of which there is none: to be asked again at the next
     /// event. What is sent in place of that, if it has gone on for too long.
-    pub(crate) fn wait(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
+    fn wait(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         self.waits += 1;
         self.overdue(now, nothing_in_flight)
     }
@@ -158,6 +189,9 @@ impl Schedule {
             return None;
         }
         // Liveness is the transport's promise: the wait has lasted a PTO with nothing in flight.
+        for path in std::mem::take(&mut self.barren).iter() {
+            self.views[path.get()].can_send = true;
+        }
         let views = Self::visible(&self.views, self.used);
         let cx = Context::new(now, views, &self.queue, self.next_number);
         let best = cx.sendable().min_by_key(|view| view.smoothed_rtt)?;
@@ -171,11 +205,17 @@ impl Schedule {
         })
     }
 
-    /// A decision for this path was carried out.
-    pub(crate) fn on_progress(&mut self, path: PathIndex) {
-        if !self.is_doubtful(path) {
+    /// A decision was carried out.
+    pub(crate) fn on_progress(&mut self, planned: Planned) {
+        self.copying = planned.data.is_copy();
+        if !self.is_doubtful(planned.path) {
             self.idle_wait_since = None;
         }
+    }
+
+    /// Whether the scheduler goes on with copies when there is nothing else.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.copying
     }
 
     /// Whether a path is in trouble while another one is not: what a scheduler sends there all the
@@ -313,16 +353,64 @@ mod tests {
         schedule.views[1].can_send = true;
         let start = Instant::now();
         let pto = Duration::from_millis(100);
-        assert!(schedule.next(start, true).is_some());
-        assert_eq!(schedule.wait(start, true), None);
+        let fruitless = schedule.next(start, true).unwrap();
+        assert_eq!(schedule.instead(start, fruitless, true), None);
         assert_eq!(schedule.timer(pto), Some(start + pto));
         schedule.on_timeout(start + pto, pto);
-        assert!(schedule.next(start + pto, true).is_some());
-        let planned = schedule.wait(start + pto, true).unwrap();
+        let offer = |schedule: &mut Schedule| {
+            schedule.forget_barren();
+            schedule.views[1].can_send = true;
+        };
+        offer(&mut schedule);
+        let fruitless = schedule.next(start + pto, true).unwrap();
+        let planned = schedule.instead(start + pto, fruitless, true).unwrap();
         assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
-        schedule.on_progress(planned.path);
+        schedule.on_progress(planned);
         assert_eq!(schedule.timer(pto), None);
         assert_eq!((schedule.waits, schedule.overridden), (2, 1));
+    }
+
+    /// Asks each path in turn for what there is not, but the last one.
+    struct Choosy;
+
+    impl Scheduler for Choosy {
+        fn decide(&mut self, cx: &Context<'_>) -> Decision {
+            let Some(path) = cx.sendable().next() else {
+                return Decision::Wait { until: None };
+            };
+            let data = match path.index.get() {
+                2 => Data::Redundant,
+                _ => Data::Ahead(1 << 40),
+            };
+            Decision::Send {
+                path: path.index,
+                data,
+                copies: PathSet::EMPTY,
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_with_nothing_to_send_does_not_hold_up_the_others() {
+        let mut schedule = Schedule::new(Box::new(Choosy));
+        schedule.used = 3;
+        for view in &mut schedule.views[..3] {
+            (view.open, view.can_send) = (true, true);
+        }
+        let now = Instant::now();
+        let first = schedule.next(now, false).unwrap();
+        let second = schedule.instead(now, first, false).unwrap();
+        let third = schedule.instead(now, second, false).unwrap();
+        assert_eq!([first, second, third].map(|p| p.path.get()), [0, 1, 2]);
+        assert!(!schedule.is_copying());
+        schedule.on_progress(third);
+        assert!(schedule.is_copying());
+        assert_eq!(schedule.waits, 0);
+        let fourth = schedule.next(now, false).unwrap();
+        assert_eq!(fourth.path.get(), 2);
+        assert_eq!(schedule.instead(now, fourth, false), None);
+        assert!(!schedule.is_copying());
+        assert_eq!(schedule.waits, 1);
     }
 
     /// Insists on the first path.
@@ -345,7 +433,7 @@ mod tests {
         let pto = Duration::from_millis(100);
         let next = |schedule: &mut Schedule, now| {
             let planned = schedule.next(now, true).unwrap();
-            schedule.on_progress(planned.path);
+            schedule.on_progress(planned);
             planned.path.get()
         };
         assert_eq!(next(&mut schedule, start), 0);

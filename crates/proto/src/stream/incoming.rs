@@ -166,11 +166,10 @@ impl Streams {
     }
 
     pub(super) fn raise_stream_credit(&mut self, id: StreamId, limit: u64) {
-        if let Some(stream) = self.sends.get_mut(&id)
-            && stream.raise_credit(limit)
-            && stream.wants_credit
-        {
-            stream.wants_credit = false;
+        let wanted = self.with_send(id, |stream, _| {
+            stream.raise_credit(limit) && std::mem::take(&mut stream.wants_credit)
+        });
+        if wanted == Some(true) {
             self.push_writable(id);
         }
     }

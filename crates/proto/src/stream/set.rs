@@ -45,6 +45,10 @@ pub(crate) struct QueueCounters {
     pub(crate) out_of_order: u64,
     /// In flight, what is to be sent again left out.
     pub(crate) in_flight: u64,
+    /// What the peer's windows, the connection's and the streams', leave for new data.
+    pub(crate) credit: u64,
+    /// There is new data, written or wanting to be, and the peer's windows let none of it go.
+    pub(crate) blocked: bool,
 }
 
 /// All streams of a connection.
@@ -195,6 +199,12 @@ impl Streams {
             window_left: self.window_left(),
             out_of_order: self.totals.out_of_order,
             in_flight: self.totals.in_flight,
+            credit: self.window_left().min(self.totals.room),
+            blocked: if self.totals.unsent > self.totals.free {
+                self.window_left() == 0
+            } else {
+                self.totals.starved > 0
+            },
         }
     }
 

@@ -7,6 +7,8 @@
 mod properties;
 mod registry;
 mod tables;
+mod waiting;
+mod waiting_properties;
 
 use std::time::{Duration, Instant};
 

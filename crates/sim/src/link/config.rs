@@ -69,7 +69,7 @@ pub struct LinkConfig {
     pub outages: Vec<Outage>,
     /// Settings that become others, from the start of the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<LinkChange>,
+    pub changes: Vec<PlannedChange>,
     /// Probability that a packet is held back by [`reordering_delay`](Self::reordering_delay),
     /// while those behind it may overtake.
     pub reordering: f64,
@@ -152,7 +152,7 @@ impl LinkConfig {
 
     /// With other settings from a time on.
     #[must_use]
-    pub fn with_change(mut self, change: LinkChange) -> Self {
+    pub fn with_change(mut self, change: PlannedChange) -> Self {
         self.changes.push(change);
         self
     }
@@ -281,18 +281,18 @@ pub struct RateStep {
 ///
 /// ```
 /// use std::time::Duration;
-/// use mpquic_sim::{LinkChange, LinkConfig};
+/// use mpquic_sim::{PlannedChange, LinkConfig};
 ///
 /// let seconds = Duration::from_secs;
-/// let config = LinkConfig::new(50_000_000, Duration::from_millis(20)).with_change(LinkChange {
+/// let config = LinkConfig::new(50_000_000, Duration::from_millis(20)).with_change(PlannedChange {
 ///     loss: Some(0.03),
-///     ..LinkChange::at(seconds(60))
+///     ..PlannedChange::at(seconds(60))
 /// });
 /// assert!(config.validate().is_ok());
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct LinkChange {
+pub struct PlannedChange {
     /// When, from the start of the run. In files: `at_ms`.
     #[serde(rename = "at_ms", with = "millis")]
     pub at: Duration,
@@ -323,7 +323,7 @@ pub struct LinkChange {
     pub gilbert_elliott: Option<GilbertElliott>,
 }
 
-impl LinkChange {
+impl PlannedChange {
     /// Nothing changes yet at this time.
     pub fn at(at: Duration) -> Self {
         Self {

@@ -11,7 +11,7 @@ mod tests;
 mod timeline;
 mod validate;
 
-pub use config::{LinkChange, LinkConfig, Outage, QueueLimit, RateStep};
+pub use config::{LinkConfig, Outage, PlannedChange, QueueLimit, RateStep};
 pub use gilbert_elliott::GilbertElliott;
 pub use mahimahi::{MahimahiTrace, TraceError};
 pub use stats::LinkStats;
@@ -345,7 +345,7 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    fn change(&mut self, at: u64, change: LinkChange) {
+    fn change(&mut self, at: u64, change: PlannedChange) {
         if change.rate.is_some() {
             self.change_rate(at, change.rate);
         }

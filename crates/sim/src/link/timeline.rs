@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::config::{LinkChange, LinkConfig};
+use super::config::{LinkConfig, PlannedChange};
 use super::nanos;
 
 /// Something that is due.
@@ -12,14 +12,14 @@ pub(super) enum Due {
     /// A new rate, bit/s.
     Rate(u64),
     /// A change of settings.
-    Change(LinkChange),
+    Change(PlannedChange),
 }
 
 /// All that is planned, as times in ns from the start of the run.
 pub(super) struct Timeline {
     /// As (from, to).
     outages: VecDeque<(u64, u64)>,
-    changes: VecDeque<(u64, LinkChange)>,
+    changes: VecDeque<(u64, PlannedChange)>,
     steps: Option<Steps>,
     /// The earliest of them; `u64::MAX` for none.
     next: u64,

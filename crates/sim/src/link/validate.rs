@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::config::{LinkChange, LinkConfig};
+use super::config::{LinkConfig, PlannedChange};
 
 /// The largest propagation delay, and the largest spread of it: an hour. Keeps sums of times far
 /// from overflow.
@@ -181,7 +181,11 @@ impl LinkConfig {
         Ok(())
     }
 
-    fn validate_change(&self, number: usize, change: &LinkChange) -> Result<(), LinkConfigError> {
+    fn validate_change(
+        &self,
+        number: usize,
+        change: &PlannedChange,
+    ) -> Result<(), LinkConfigError> {
         let prefix = format!("changes[{number}].");
         if change.rate.is_some() {
             let field = format!("{prefix}rate");
@@ -191,7 +195,7 @@ impl LinkConfig {
             if !self.rate_steps.is_empty() {
                 return Err(conflict(field, "rate_steps"));
             }
-            let at = |change: &LinkChange| (change.rate.is_some(), change.at);
+            let at = |change: &PlannedChange| (change.rate.is_some(), change.at);
             let last = !self.changes.iter().any(|other| at(other) > at(change));
             if change.rate == Some(0) && last {
                 return Err(out_of_range(field, 0, "a rate above 0 at some later time"));

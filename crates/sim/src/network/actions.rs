@@ -8,7 +8,7 @@ use crate::SimError;
 use crate::chain::SharedLink;
 use crate::fabric::index;
 use crate::link::LinkConfigError;
-use crate::script::{Action, LinkChange};
+use crate::script::{Action, LinkAction};
 
 impl Network {
     pub(super) fn act(&mut self, action: Action) -> Result<(), SimError> {
@@ -40,16 +40,16 @@ impl Network {
                 refused("set path status", result)
             }
             Action::SetLinkUp { path, from, up } => {
-                self.change_links(path, from, LinkChange::Up(up))
+                self.change_links(path, from, LinkAction::Up(up))
             }
             Action::SetLinkRate { path, from, rate } => {
-                self.change_links(path, from, LinkChange::Rate(rate))
+                self.change_links(path, from, LinkAction::Rate(rate))
             }
             Action::SetLinkDelay { path, from, delay } => {
-                self.change_links(path, from, LinkChange::Delay(delay))
+                self.change_links(path, from, LinkAction::Delay(delay))
             }
             Action::SetLinkLoss { path, from, loss } => {
-                self.change_links(path, from, LinkChange::Loss(loss))
+                self.change_links(path, from, LinkAction::Loss(loss))
             }
             Action::ChangeSharedLink { link, change } => self.change_shared_link(link, change),
             Action::Rebind { client, outside } => match self.fabric.clients.get_mut(client) {
@@ -80,7 +80,7 @@ impl Network {
         &mut self,
         path: usize,
         from: Option<Side>,
-        change: LinkChange,
+        change: LinkAction,
     ) -> Result<(), SimError> {
         for side in [Side::Client, Side::Server] {
             if from.is_some_and(|from| from != side) {
@@ -98,7 +98,7 @@ impl Network {
         Ok(())
     }
 
-    fn change_shared_link(&mut self, link: SharedLink, change: LinkChange) -> Result<(), SimError> {
+    fn change_shared_link(&mut self, link: SharedLink, change: LinkAction) -> Result<(), SimError> {
         let link = link.number();
         // The builder puts the shared links first.
         if !self.fabric.lines.get(link).is_some_and(|line| line.shared) {
@@ -111,7 +111,7 @@ impl Network {
             .map_err(|source| SimError::SharedLink { link, source })
     }
 
-    fn change_line(&mut self, number: usize, change: LinkChange) -> Result<(), LinkConfigError> {
+    fn change_line(&mut self, number: usize, change: LinkAction) -> Result<(), LinkConfigError> {
         change.apply(self.now, &mut self.fabric.lines[number].link)?;
         self.fabric.plan(number);
         Ok(())

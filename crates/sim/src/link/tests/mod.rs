@@ -337,7 +337,7 @@ fn any_service() -> impl Strategy<Value = LinkConfig> {
                 changes
                     .into_iter()
                     .fold(base(rate), |config, (at, rate, share)| {
-                        config.with_change(LinkChange {
+                        config.with_change(PlannedChange {
                             at: ms(at),
                             rate: Some(rate),
                             delay: Some(ms(rate % 50)),

@@ -100,27 +100,27 @@ fn a_command_ends_the_steps() {
 #[test]
 fn scheduled_changes_hold_from_their_times_on() {
     let config = bare(8_000_000, ms(10))
-        .with_change(LinkChange {
+        .with_change(PlannedChange {
             rate: Some(4_000_000),
-            ..LinkChange::at(ms(100))
+            ..PlannedChange::at(ms(100))
         })
-        .with_change(LinkChange {
+        .with_change(PlannedChange {
             delay: Some(ms(40)),
-            ..LinkChange::at(ms(200))
+            ..PlannedChange::at(ms(200))
         })
-        .with_change(LinkChange {
+        .with_change(PlannedChange {
             loss: Some(1.0),
-            ..LinkChange::at(ms(300))
+            ..PlannedChange::at(ms(300))
         })
-        .with_change(LinkChange {
+        .with_change(PlannedChange {
             loss: Some(0.0),
             gilbert_elliott: Some(GilbertElliott::new(1.0, 0.0)),
-            ..LinkChange::at(ms(400))
+            ..PlannedChange::at(ms(400))
         })
-        .with_change(LinkChange {
+        .with_change(PlannedChange {
             gilbert_elliott: Some(GilbertElliott::new(0.0, 1.0)),
             delay_sd: Some(ms(2)),
-            ..LinkChange::at(ms(500))
+            ..PlannedChange::at(ms(500))
         });
     let mut link = Link::new(config, 1).unwrap();
     let mut took = Vec::new();
@@ -151,9 +151,9 @@ fn scheduled_changes_hold_from_their_times_on() {
 
 #[test]
 fn a_change_meets_what_is_being_serialised() {
-    let config = bare(8_000_000, ms(0)).with_change(LinkChange {
+    let config = bare(8_000_000, ms(0)).with_change(PlannedChange {
         rate: Some(2_000_000),
-        ..LinkChange::at(us(1500))
+        ..PlannedChange::at(us(1500))
     });
     assert_eq!(departures(config, 3), [us(1000), us(3500), us(7500)]);
 }
@@ -164,10 +164,10 @@ fn the_automatic_queue_is_that_of_the_best_times() {
     let stepped = bare(2_000_000, ms(100)).with_rate_steps(steps, None);
     assert_eq!(stepped.peak_rate(), Some(50_000_000));
     assert_eq!(stepped.queue_limit(), QueueLimit::Packets(926));
-    let changed = bare(2_000_000, ms(50)).with_change(LinkChange {
+    let changed = bare(2_000_000, ms(50)).with_change(PlannedChange {
         rate: Some(50_000_000),
         delay: Some(ms(100)),
-        ..LinkChange::at(ms(1))
+        ..PlannedChange::at(ms(1))
     });
     assert_eq!(changed.queue_limit(), QueueLimit::Packets(926));
     let unlimited = LinkConfig::default().with_rate_steps([(ms(1), 5)], None);
@@ -180,9 +180,9 @@ fn the_automatic_queue_is_that_of_the_best_times() {
 fn bad_steps_and_changes_are_named() {
     let error = |config: LinkConfig| config.validate().unwrap_err().to_string();
     let base = || bare(8_000_000, ms(0));
-    let rate = |at, rate| LinkChange {
+    let rate = |at, rate| PlannedChange {
         rate: Some(rate),
-        ..LinkChange::at(at)
+        ..PlannedChange::at(at)
     };
     for (config, expected) in [
         (
@@ -220,23 +220,23 @@ fn bad_steps_and_changes_are_named() {
             "`changes[0].rate` and `rate_steps` exclude each other",
         ),
         (
-            base().with_change(LinkChange {
+            base().with_change(PlannedChange {
                 loss: Some(1.5),
-                ..LinkChange::at(ms(1))
+                ..PlannedChange::at(ms(1))
             }),
             "`changes[0].loss` is 1.5, expected a probability",
         ),
         (
-            base().with_change(LinkChange {
+            base().with_change(PlannedChange {
                 delay_sd: Some(Duration::from_secs(4000)),
-                ..LinkChange::at(ms(1))
+                ..PlannedChange::at(ms(1))
             }),
             "`changes[0].delay_sd_ms` is 4000000",
         ),
         (
-            base().with_change(LinkChange {
+            base().with_change(PlannedChange {
                 gilbert_elliott: Some(GilbertElliott::new(0.1, -1.0)),
-                ..LinkChange::at(ms(1))
+                ..PlannedChange::at(ms(1))
             }),
             "`changes[0].gilbert_elliott.r` is -1",
         ),
@@ -279,7 +279,7 @@ fn changing_links_are_read_from_a_file() {
     assert_eq!(config.rate_steps[1].at, us(2_500_500));
     assert_eq!(config.rate_period, Some(ms(4000)));
     assert_eq!(config.gilbert_elliott, Some(GilbertElliott::new(0.5, 0.5)));
-    let expected = LinkChange {
+    let expected = PlannedChange {
         at: ms(60_000),
         rate: None,
         delay: Some(ms(35)),

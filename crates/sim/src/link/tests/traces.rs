@@ -219,9 +219,9 @@ fn a_trace_takes_the_place_of_a_rate() {
         steps.validate(),
         Err(LinkConfigError::Conflict { .. })
     ));
-    let change = LinkChange {
+    let change = PlannedChange {
         rate: Some(1),
-        ..LinkChange::at(ms(0))
+        ..PlannedChange::at(ms(0))
     };
     let changed = LinkConfig::from_trace(trace(&[1]), ms(0)).with_change(change);
     assert!(matches!(
