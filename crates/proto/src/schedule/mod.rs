@@ -342,6 +342,39 @@ mod tests {
         assert_eq!(schedule.overridden, 1);
     }
 
+    /// Waits for so long at a time.
+    struct Patient(Duration);
+
+    impl Scheduler for Patient {
+        fn decide(&mut self, cx: &Context<'_>) -> Decision {
+            Decision::Wait {
+                until: Some(cx.now + self.0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_is_asked_again_at_its_time_and_whenever_something_happens() {
+        let wait = Duration::from_millis(7);
+        let mut schedule = Schedule::new(Box::new(Patient(wait)));
+        schedule.used = 1;
+        (schedule.views[0].open, schedule.views[0].can_send) = (true, true);
+        let start = Instant::now();
+        let pto = Duration::from_millis(100);
+        assert_eq!(schedule.next(start, false), None);
+        assert_eq!(schedule.timer(pto), Some(start + wait));
+        // An acknowledgement or anything else: asked again, and the timer is that of the newest answer.
+        assert_eq!(schedule.next(start + wait / 2, false), None);
+        assert_eq!(schedule.decisions(), 2);
+        let until = start + wait / 2 + wait;
+        assert_eq!(schedule.timer(pto), Some(until));
+        schedule.on_timeout(until, pto);
+        assert_eq!(schedule.timer(pto), None);
+        assert_eq!(schedule.next(until, false), None);
+        assert_eq!((schedule.decisions(), schedule.waits), (3, 3));
+        assert_eq!(schedule.timer(pto), Some(until + wait));
+    }
+
     /// Asks for data that there is not.
     struct Fruitless;
 

@@ -82,6 +82,43 @@ fn blocked_by_the_connection() {
 }
 
 #[test]
+fn what_all_windows_leave() {
+    let mut s = client(params(600, 300, 2), &TransportConfig::default());
+    let seen = |s: &Streams| {
+        let queue = s.queue();
+        (queue.credit, queue.blocked)
+    };
+    let (x, y) = (s.open(Dir::Uni).unwrap(), s.open(Dir::Uni).unwrap());
+    assert_eq!(seen(&s), (0, false), "nobody wants to send");
+    assert_eq!(s.write(x, &[0; 400]), Ok(300));
+    assert_eq!(seen(&s), (300, false), "the stream's window is the smaller");
+    data_packet(&mut s, 700, Data::Next, 0).unwrap();
+    assert_eq!(seen(&s), (0, false), "nor does anybody now");
+    assert_eq!(s.write(x, &[0; 400]), Err(WriteError::Blocked));
+    assert_eq!(
+        seen(&s),
+        (0, true),
+        "the writer waits for the stream's window"
+    );
+    s.on_max_stream_data(x, 500).unwrap();
+    assert_eq!(seen(&s), (0, false));
+    assert_eq!(s.write(x, &[0; 400]), Ok(200));
+    assert_eq!(seen(&s), (200, false));
+    s.finish(x).unwrap();
+    assert_eq!(seen(&s), (300, false), "only the connection's counts");
+    assert_eq!(s.write(y, &[0; 300]), Ok(300));
+    data_packet(&mut s, 700, Data::Next, 0).unwrap();
+    assert_eq!(s.window_left(), 0);
+    assert_eq!(seen(&s), (0, true), "it is used up");
+    s.on_max_data(700);
+    assert_eq!(seen(&s), (100, false));
+    s.on_max_data(1000);
+    assert_eq!(seen(&s), (200, false), "the stream's again");
+    s.reset(y, code(0)).unwrap();
+    assert_eq!(seen(&s), (0, false));
+}
+
+#[test]
 fn blocked_by_the_send_window() {
     let mut config = TransportConfig::default();
     config.send_window(3000);

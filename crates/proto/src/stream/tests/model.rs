@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::space::StreamRange;
+use crate::stream::flight::Tally;
 
 const PATHS: usize = 3;
 const STREAMS: usize = 3;
@@ -346,7 +347,14 @@ impl Model {
                 }
             }
         }
+        let mut totals = Tally::default();
+        for stream in self.sender.sends.values() {
+            totals.replace(Tally::default(), stream.tally());
+        }
+        assert_eq!(self.sender.totals, totals);
         let queue = self.sender.queue();
+        assert!(queue.credit <= queue.window_left);
+        assert!(!queue.blocked || queue.unsent == 0 || queue.window_left == 0);
         assert_eq!((queue.unsent, queue.retransmittable), (unsent, again));
         assert_eq!(queue.in_flight, flying);
         let ahead = self.receiver.recvs.values();
