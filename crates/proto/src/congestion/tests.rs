@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use rand::SeedableRng;
 
 use super::*;
 
@@ -23,7 +24,7 @@ impl Run {
     fn new(kind: CongestionControl, rtt_ms: u64) -> Self {
         let now = Instant::now();
         let path = PathIndex::new(3).unwrap();
-        let mut cc = kind.build();
+        let mut cc = kind.build(&mut StdRng::seed_from_u64(1));
         cc.add_path(path, now, MTU);
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, ms(rtt_ms), Duration::ZERO);
