@@ -119,6 +119,10 @@ impl Scheduler for Switchable {
         }
     }
 
+    fn wants_streams(&self) -> bool {
+        self.current.wants_streams()
+    }
+
     fn next_wakeup(&self) -> Option<Instant> {
         self.current.next_wakeup()
     }

@@ -32,7 +32,7 @@ impl Adversary {
 
     fn data(&mut self) -> Data {
         let rng = &mut self.rng;
-        match rng.random_range(0..10) {
+        match rng.random_range(0..11) {
             0..=3 => Data::Next,
             4 | 5 => match self.streams.len() {
                 // One that is not there.
@@ -40,7 +40,9 @@ impl Adversary {
                 len => Data::Stream(self.streams[rng.random_range(0..len)]),
             },
             6 | 7 => Data::Ahead(1 << rng.random_range(0..20)),
-            _ => Data::Unacked,
+            8 => Data::Unacked,
+            9 => Data::Redundant,
+            _ => Data::Control,
         }
     }
 }
@@ -71,6 +73,10 @@ impl Scheduler for Adversary {
         if event.kind == StreamEventKind::Opened {
             self.streams.push(event.id);
         }
+    }
+
+    fn wants_streams(&self) -> bool {
+        true
     }
 
     fn next_wakeup(&self) -> Option<Instant> {

@@ -54,6 +54,12 @@ pub trait Scheduler: Send {
     /// A stream was opened, written, finished, fully acknowledged, reset, or hinted at.
     fn on_stream(&mut self, _event: &StreamEvent) {}
 
+    /// Whether [`Context::streams`] is to be filled. Asked before each batch of packets; those who
+    /// do not want it pay nothing for it.
+    fn wants_streams(&self) -> bool {
+        false
+    }
+
     /// When [`on_wakeup`](Self::on_wakeup) is to be called, if at all.
     fn next_wakeup(&self) -> Option<Instant> {
         None
@@ -99,19 +105,38 @@ impl Decision {
 
 /// What a scheduled packet carries.
 ///
-/// If there is nothing of the kind asked for, nothing is sent and the scheduler is told of it by
-/// the next [`QueueView`](crate::QueueView); it is then not asked again before something changes.
+/// Whatever is asked for, control frames that wait go along. If there is nothing of the kind asked
+/// for, nothing is sent, and the path counts as one that cannot send until something changes: the
+/// scheduler is asked for the others, and may wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
     /// The transport's own order: control frames, datagrams, retransmissions, then new data by
     /// stream priority.
     Next,
-    /// Data of this stream only (stream-aware schedulers: SA-ECF, SAILfish).
+    /// The same without new stream data: control frames, datagrams and retransmissions. For
+    /// schedulers that hold new data back for another path (BLEST, ECF).
+    Again,
+    /// Control frames and datagrams only (schedulers that leave each path to certain streams).
+    Control,
+    /// Data of this stream only, what is to be sent again first (stream-based minRTT, SA-ECF,
+    /// SAILfish).
     Stream(StreamId),
-    /// New data of the head stream, leaving a gap of so many unsent bytes before it for a faster
-    /// path (DAPS, STMS, GAPS). A gap at or beyond the end of what is written sends nothing.
+    /// New data, leaving a gap of so many unsent bytes before it for a faster path (DAPS, STMS,
+    /// GAPS). The gap lies in the order in which new data would be sent: by priority, and streams of
+    /// equal priority in step. A gap at or beyond the end of what is written sends nothing.
     Ahead(u64),
     /// A copy of the oldest stream data in flight on other paths that this path has not carried
     /// (opportunistic retransmission, tail loss).
     Unacked,
+    /// The oldest data that this path has not carried and that nobody has acknowledged (redundant
+    /// sending): what is to be sent again, then copies as [`Unacked`](Self::Unacked) sends them,
+    /// then new data.
+    Redundant,
+}
+
+impl Data {
+    /// Whether data in flight may be sent once more though nothing waits to be sent.
+    pub const fn is_copy(self) -> bool {
+        matches!(self, Self::Unacked | Self::Redundant)
+    }
 }

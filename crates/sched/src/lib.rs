@@ -47,16 +47,29 @@
     )
 )]
 
+mod blest;
+mod blest_overflow;
 mod decision;
+mod draw;
+mod ecf;
+mod ecf_a;
+mod ecf_nowait;
 mod event;
 mod min_rtt;
 mod path_set;
 mod registry;
 mod round_robin;
+mod sa_ecf;
 mod single_path;
 mod view;
+mod waiting;
 
+pub use blest::{Blest, BlestConfig};
+pub use blest_overflow::{BlestOverflow, BlestOverflowConfig};
 pub use decision::{Data, Decision, Scheduler};
+pub use ecf::{Ecf, EcfConfig};
+pub use ecf_a::{EcfA, EcfAConfig};
+pub use ecf_nowait::{EcfNoWait, EcfNoWaitConfig};
 pub use event::{
     Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
 };
@@ -65,5 +78,8 @@ pub use path_set::{MAX_PATHS, PathIndex, PathSet};
 pub use quinn_proto::StreamId;
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError, SchedulerFactory};
 pub use round_robin::{RoundRobin, RoundRobinConfig};
+pub use sa_ecf::{SaEcf, SaEcfConfig, StreamSharing};
 pub use single_path::{SinglePath, SinglePathConfig};
-pub use view::{Context, PathStatus, PathView, QueueView, RttHistory, StreamHead};
+pub use view::{
+    Context, MAX_STREAM_VIEWS, PathStatus, PathView, QueueView, RttHistory, StreamHead, StreamView,
+};

@@ -86,7 +86,7 @@ impl Scheduler for MinRtt {
 /// The order of choice as one number below `u64::MAX`: the smoothed RTT, seconds above
 /// nanoseconds, or, above all of these, the number of packets sent on a path without a sample.
 #[inline]
-fn rank(path: &PathView) -> u64 {
+pub(crate) fn rank(path: &PathView) -> u64 {
     // Nanoseconds of a second fit in 30 bits, and 272 years of seconds in the 33 above. Packing
     // costs less than multiplying.
     let rtt = path.smoothed_rtt.as_secs() << 30 | u64::from(path.smoothed_rtt.subsec_nanos());

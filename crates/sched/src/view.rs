@@ -17,12 +17,19 @@ pub struct Context<'a> {
     pub paths: &'a [PathView],
     /// What there is to send.
     pub queue: &'a QueueView,
+    /// The streams with data to send, in the order in which the transport would serve them: first
+    /// those with new data, by descending priority and by turns among equals, then those with
+    /// nothing but data to be sent again. [`MAX_STREAM_VIEWS`] of them at most.
+    ///
+    /// Empty unless [`Scheduler::wants_streams`](crate::Scheduler::wants_streams) says otherwise.
+    pub streams: &'a [StreamView],
     /// The number of this decision, from 0, counted over the connection's life; events name it.
     pub decision: u64,
 }
 
 impl<'a> Context<'a> {
-    /// A context of the given parts. For transports, and for tests of schedulers.
+    /// A context of the given parts and of no streams. For transports, and for tests of
+    /// schedulers.
     ///
     /// # Panics
     ///
@@ -33,8 +40,15 @@ impl<'a> Context<'a> {
             now,
             paths,
             queue,
+            streams: &[],
             decision,
         }
+    }
+
+    /// The same context with these streams.
+    pub const fn with_streams(mut self, streams: &'a [StreamView]) -> Self {
+        self.streams = streams;
+        self
     }
 
     /// The view of a slot, if it lies within [`paths`](Self::paths).
@@ -140,6 +154,9 @@ pub struct PathView {
     pub pto_count: u32,
     /// Congestion window, bytes.
     pub cwnd: u64,
+    /// Slow start threshold, bytes; `u64::MAX` before the first congestion event and before slow
+    /// start ended in another way: the path is in its initial slow start then.
+    pub ssthresh: u64,
     /// Bytes in flight.
     pub in_flight: u64,
     /// The largest UDP payload that the path takes, bytes.
@@ -180,6 +197,7 @@ impl PathView {
             pto: Duration::ZERO,
             pto_count: 0,
             cwnd: 0,
+            ssthresh: u64::MAX,
             in_flight: 0,
             mtu: 1200,
             sent_packets: 0,
@@ -256,6 +274,13 @@ pub struct QueueView {
     pub retransmittable: u64,
     /// What the peer's connection window still allows of new data, bytes.
     pub window_left: u64,
+    /// What the peer's windows, the connection's and the streams', still allow of new data, bytes:
+    /// [`window_left`](Self::window_left), or less if the streams that have data or want to write
+    /// have less left in their own windows. A stream that is finished fits in its window.
+    pub credit: u64,
+    /// The path with the oldest packet in flight, while the peer's windows are all that keeps new
+    /// data back: the one that holds the sender up. `None` while new data may go, or there is none.
+    pub blocked_by: Option<PathIndex>,
     /// Bytes acknowledged out of order: the receiver's out-of-order queue as the sender can know it.
     pub out_of_order: u64,
     /// Stream bytes in flight and not acknowledged, over all paths.
@@ -298,6 +323,54 @@ impl StreamHead {
             deadline,
             chunk,
         }
+    }
+}
+
+/// How many streams [`Context::streams`] has at most: a decision costs no more with thousands of
+/// them. Streams that were served go behind their equals, so that the others come into view.
+pub const MAX_STREAM_VIEWS: usize = 64;
+
+/// One stream that has data to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamView {
+    /// Which stream.
+    pub id: StreamId,
+    /// Its priority; higher goes first.
+    pub priority: i32,
+    /// Bytes written to it and not yet sent for the first time, within its window; the end of the
+    /// stream counts as one. The connection's window, [`QueueView::window_left`], may allow less.
+    pub unsent: u64,
+    /// Its bytes declared lost, or in flight on a path in trouble, waiting to be sent again.
+    pub retransmittable: u64,
+    /// The highest offset that was sent, bytes.
+    pub sent: u64,
+    /// How many bytes it will have in all, if the application hinted it.
+    pub size: Option<u64>,
+    /// By when the receiver should have all of it, if the application hinted it.
+    pub deadline: Option<Instant>,
+    /// The number of the chunk that it carries, if the application hinted it.
+    pub chunk: Option<u64>,
+}
+
+impl StreamView {
+    /// A stream with so many bytes never sent, none of it sent before, and without hints.
+    pub const fn new(id: StreamId, priority: i32, unsent: u64) -> Self {
+        Self {
+            id,
+            priority,
+            unsent,
+            retransmittable: 0,
+            sent: 0,
+            size: None,
+            deadline: None,
+            chunk: None,
+        }
+    }
+
+    /// Whether the first bytes have been sent.
+    pub const fn started(&self) -> bool {
+        self.sent > 0
     }
 }
 

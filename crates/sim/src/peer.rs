@@ -23,6 +23,7 @@ pub(crate) struct Moment {
 }
 
 pub(crate) struct Peer {
+    flow: usize,
     pub(crate) side: Side,
     pub(crate) endpoint: Endpoint,
     pub(crate) connection: Option<(ConnectionHandle, Connection)>,
@@ -36,6 +37,8 @@ pub(crate) struct Peer {
     pub(crate) path_events: Vec<(Duration, PathEvent)>,
     /// Paths that the client is to open as soon as the protocol lets it.
     pub(crate) wanted_paths: Vec<FourTuple>,
+    /// See [`AppContext::paths_expected`].
+    pub(crate) paths_expected: usize,
     /// Datagrams that no connection took, and connections that could not be accepted.
     pub(crate) refused: u64,
     max_datagrams: usize,
@@ -44,23 +47,26 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new(
+        flow: usize,
         side: Side,
         endpoint: Endpoint,
         app: Box<dyn App>,
         max_datagrams: usize,
     ) -> Self {
         Self {
+            flow,
             side,
             endpoint,
             connection: None,
             app,
-            ledger: Ledger::new(side),
+            ledger: Ledger::new(flow, side),
             timer: None,
             connected: None,
             confirmed: None,
             lost: None,
             path_events: Vec::new(),
             wanted_paths: Vec::new(),
+            paths_expected: 1,
             refused: 0,
             max_datagrams: max_datagrams.max(1),
             buffer: Vec::new(),
@@ -103,7 +109,7 @@ impl Peer {
                 self.buffer.clear();
                 if self.connection.is_some() {
                     let answer = self.endpoint.refuse(incoming, &mut self.buffer);
-                    fabric.send(at.now, self.side, &answer, &self.buffer);
+                    fabric.send(at.now, self.flow, self.side, &answer, &self.buffer);
                     self.refused += 1;
                     return;
                 }
@@ -115,13 +121,13 @@ impl Peer {
                     Err(error) => {
                         self.refused += 1;
                         if let Some(answer) = error.response {
-                            fabric.send(at.now, self.side, &answer, &self.buffer);
+                            fabric.send(at.now, self.flow, self.side, &answer, &self.buffer);
                         }
                     }
                 }
             }
             Some(DatagramEvent::Response(answer)) => {
-                fabric.send(at.now, self.side, &answer, &self.buffer);
+                fabric.send(at.now, self.flow, self.side, &answer, &self.buffer);
             }
             None => {}
         }
@@ -246,6 +252,7 @@ impl Peer {
             connection,
             now: at.now,
             instant: at.instant,
+            paths_expected: self.paths_expected,
             ledger: &mut self.ledger,
         };
         f(self.app.as_mut(), &mut cx).map_err(|source| SimError::Integrity {
@@ -268,7 +275,7 @@ impl Peer {
         self.drain_endpoint_events();
         match transmit {
             Some(transmit) => {
-                fabric.send(at.now, self.side, &transmit, &self.buffer);
+                fabric.send(at.now, self.flow, self.side, &transmit, &self.buffer);
                 true
             }
             None => false,

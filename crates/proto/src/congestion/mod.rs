@@ -1,43 +1,126 @@
 //! Congestion control: one controller per connection with a state per path; does not detect losses.
 
+mod balia;
 mod bbr;
+mod coupled;
 mod cubic;
 mod hystart;
+mod initial_window;
+mod lia;
 mod new_reno;
+mod olia;
 mod slots;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+pub use initial_window::InitialWindow;
 use mpquic_sched::PathIndex;
-use rand::Rng as _;
 use rand::rngs::StdRng;
+use thiserror::Error;
 
 use crate::recovery::{RateSample, RttEstimator};
 
 /// Which congestion controller a connection uses.
+///
+/// ```
+/// use mpquic_proto::CongestionControl;
+///
+/// assert_eq!("olia".parse(), Ok(CongestionControl::Olia));
+/// assert_eq!(CongestionControl::NewReno.to_string(), "newreno");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum CongestionControl {
-    /// RFC 9002 section 7.
+    /// RFC 9002 section 7; each path on its own.
     NewReno,
-    /// RFC 9438.
+    /// RFC 9438; each path on its own.
     #[default]
     Cubic,
-    /// BBRv3 (draft-ietf-ccwg-bbr), a model per path.
+    /// The Linked Increases Algorithm of RFC 6356, over all paths.
+    Lia,
+    /// The Opportunistic Linked Increases Algorithm (draft-khalili-mptcp-congestion-control), over
+    /// all paths.
+    Olia,
+    /// Balanced Linked Adaptation (draft-walid-mptcp-congestion-control), over all paths.
+    Balia,
+    /// BBRv3 (draft-ietf-ccwg-bbr): a model of each path on its own.
     Bbr,
 }
 
 impl CongestionControl {
-    /// A controller without paths; chance, where it has a say, comes from the generator.
-    pub(crate) fn build(self, rng: &mut StdRng) -> Box<dyn Controller> {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::NewReno,
+        Self::Cubic,
+        Self::Lia,
+        Self::Olia,
+        Self::Balia,
+        Self::Bbr,
+    ];
+
+    /// Its name, as it is parsed.
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::NewReno => Box::new(new_reno::NewReno::default()),
-            Self::Cubic => Box::new(cubic::Cubic::default()),
-            Self::Bbr => Box::new(bbr::Bbr::new(rng.next_u64())),
+            Self::NewReno => "newreno",
+            Self::Cubic => "cubic",
+            Self::Lia => "lia",
+            Self::Olia => "olia",
+            Self::Balia => "balia",
+            Self::Bbr => "bbr3",
         }
     }
+
+    /// A controller without paths; chance, where it has a say, comes from the generator.
+    pub(crate) fn build(self, initial: InitialWindow, rng: &mut StdRng) -> Box<dyn Controller> {
+        match self {
+            Self::NewReno => Box::new(new_reno::NewReno::new(initial)),
+            Self::Cubic => Box::new(cubic::Cubic::new(initial)),
+            Self::Lia => Box::new(coupled::Coupled::<lia::Lia>::new(initial)),
+            Self::Olia => Box::new(coupled::Coupled::<olia::Olia>::new(initial)),
+            Self::Balia => Box::new(coupled::Coupled::<balia::Balia>::new(initial)),
+            Self::Bbr => Box::new(bbr::Bbr::new(initial, rng)),
+        }
+    }
+}
+
+impl fmt::Display for CongestionControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for CongestionControl {
+    type Err = UnknownCongestionControl;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.iter().find(|control| control.name() == name);
+        named
+            .copied()
+            .ok_or_else(|| UnknownCongestionControl { name: name.into() })
+    }
+}
+
+/// No congestion controller has this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "unknown congestion controller {name:?}, expected one of {}",
+    known_names()
+)]
+pub struct UnknownCongestionControl {
+    /// What was asked for.
+    pub name: String,
+}
+
+fn known_names() -> String {
+    let names: Vec<_> = CongestionControl::ALL
+        .iter()
+        .map(|control| control.name())
+        .collect();
+    names.join(", ")
 }
 
 /// A congestion controller of a connection. It sees all paths, so that coupled algorithms fit the
@@ -155,18 +238,3 @@ pub(crate) struct AckSummary<'a> {
 
 /// Upper bound of every window: far beyond any path, far below overflow.
 const MAX_WINDOW: u64 = 1 << 40;
-
-/// RFC 9002 section 7.2.
-const fn initial_window(mtu: u16) -> u64 {
-    let mtu = mtu as u64;
-    let limit = if 2 * mtu > 14_720 { 2 * mtu } else { 14_720 };
-    let window = if 10 * mtu < limit { 10 * mtu } else { limit };
-    if window > 0 { window } else { 1 }
-}
-
-/// kMinimumWindow (RFC 9002 section 7.2).
-const fn minimum_window(mtu: u16) -> u64 {
-    // A window of zero would divide by zero; no path has such an MTU.
-    let window = 2 * mtu as u64;
-    if window > 0 { window } else { 1 }
-}

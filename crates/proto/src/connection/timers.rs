@@ -52,7 +52,7 @@ impl Connection {
             consider(path.suspect.deadline(&path.space, &path.rtt, max_ack_delay));
             consider(self.keep_alive_deadline(path));
         }
-        if self.state.is_established() && self.has_scheduled_data() {
+        if self.state.is_established() && (self.has_scheduled_data() || self.has_copies()) {
             for view in &self.schedule.views {
                 consider(view.next_release.filter(|_| view.open));
             }

@@ -2,13 +2,14 @@
 
 mod reinject;
 mod view;
+mod wait;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
     Acked, Context, Data, Decision, Lost, MAX_PATHS, PathEvent, PathIndex, PathSet, PathView,
-    QueueView, Scheduler, Sent, StreamEvent,
+    QueueView, Scheduler, Sent, StreamEvent, StreamView,
 };
 use smallvec::SmallVec;
 
@@ -16,6 +17,7 @@ pub(crate) use reinject::ReinjectCursors;
 pub(crate) use view::{PathFacts, refresh};
 
 use crate::space::StreamRange;
+use wait::WaitClock;
 
 /// Copies that wait for their path at most; more are dropped, they are only copies.
 const MAX_PENDING_COPIES: usize = 4 * MAX_PATHS;
@@ -47,6 +49,8 @@ pub(crate) struct Schedule {
     /// One past the highest slot in use.
     pub(crate) used: usize,
     pub(crate) queue: QueueView,
+    /// For schedulers that want them; else empty.
+    pub(crate) streams: Vec<StreamView>,
     pub(crate) cursors: ReinjectCursors,
     pub(crate) copies: VecDeque<Copy>,
     next_number: u64,
@@ -57,8 +61,14 @@ pub(crate) struct Schedule {
     /// Since when it waits although a path could send and nothing is in flight.
     idle_wait_since: Option<Instant>,
     override_now: bool,
+    /// Paths that had nothing of what the scheduler asked for: their views say that they cannot
+    /// send, until these are brought up to date.
+    barren: PathSet,
+    /// What was sent last was asked for because nobody has acknowledged it, not because it waits.
+    copying: bool,
     pub(crate) waits: u64,
     pub(crate) overridden: u64,
+    pub(crate) wait_clock: WaitClock,
 }
 
 impl Schedule {
@@ -71,6 +81,7 @@ impl Schedule {
                 .collect(),
             used: 0,
             queue: QueueView::default(),
+            streams: Vec::new(),
             cursors: ReinjectCursors::default(),
             copies: VecDeque::new(),
             next_number: 0,
@@ -78,8 +89,11 @@ impl Schedule {
             wait_until: None,
             idle_wait_since: None,
             override_now: false,
+            barren: PathSet::EMPTY,
+            copying: false,
             waits: 0,
             overridden: 0,
+            wait_clock: WaitClock::default(),
         }
     }
 
@@ -88,18 +102,27 @@ impl Schedule {
         &views[..used.min(views.len())]
     }
 
+    /// Whether the scheduler looks at streams one by one.
+    pub(crate) fn wants_streams(&self) -> bool {
+        self.scheduler.wants_streams()
+    }
+
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
     pub(crate) fn next(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         if let Some(planned) = self.planned.take()
             && self.views[planned.path.get()].can_send
         {
+            self.wait_clock.stop(now);
             return Some(planned);
         }
         let views = Self::visible(&self.views, self.used);
         if !views.iter().any(|view| view.can_send) {
+            // Nothing is left to the scheduler.
+            self.wait_clock.stop(now);
             return None;
         }
-        let cx = Context::new(now, views, &self.queue, self.next_number);
+        let cx =
+            Context::new(now, views, &self.queue, self.next_number).with_streams(&self.streams);
         let decision = self.scheduler.decide(&cx);
         let number = self.next_number;
         self.next_number += 1;
@@ -107,6 +130,7 @@ impl Schedule {
             Decision::Send { path, data, copies } => {
                 if cx.path(path).is_some_and(|view| view.can_send) {
                     self.wait_until = None;
+                    self.wait_clock.stop(now);
                     if self.is_doubtful(path)
                         && let Some(instead) = self.overdue(now, nothing_in_flight)
                     {
@@ -131,10 +155,35 @@ impl Schedule {
         self.wait(now, nothing_in_flight)
     }
 
+    /// There was nothing of the kind planned for this path: what else to send, on another one.
+    pub(crate) fn instead(
+        &mut self,
+        now: Instant,
+        planned: Planned,
+        nothing_in_flight: bool,
+    ) -> Option<Planned> {
+        if planned.data.is_copy() {
+            self.copying = false;
+        }
+        self.views[planned.path.get()].can_send = false;
+        self.barren.insert(planned.path);
+        let views = Self::visible(&self.views, self.used);
+        if views.iter().any(|view| view.can_send) {
+            return self.next(now, nothing_in_flight);
+        }
+        self.wait(now, nothing_in_flight)
+    }
+
+    /// The views are about to be brought up to date: all paths are offered again.
+    pub(crate) fn forget_barren(&mut self) {
+        self.barren = PathSet::EMPTY;
+    }
+
     /// The scheduler waits, or asked for data of which there is none: to be asked again at the next
     /// event. What is sent in place of that, if it has gone on for too long.
-    pub(crate) fn wait(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
+    fn wait(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         self.waits += 1;
+        self.wait_clock.start(now);
         self.overdue(now, nothing_in_flight)
     }
 
@@ -149,11 +198,15 @@ impl Schedule {
             return None;
         }
         // Liveness is the transport's promise: the wait has lasted a PTO with nothing in flight.
+        for path in std::mem::take(&mut self.barren).iter() {
+            self.views[path.get()].can_send = true;
+        }
         let views = Self::visible(&self.views, self.used);
         let cx = Context::new(now, views, &self.queue, self.next_number);
         let best = cx.sendable().min_by_key(|view| view.smoothed_rtt)?;
         self.overridden += 1;
         self.wait_until = None;
+        self.wait_clock.stop(now);
         Some(Planned {
             path: best.index,
             data: Data::Next,
@@ -162,11 +215,17 @@ impl Schedule {
         })
     }
 
-    /// A decision for this path was carried out.
-    pub(crate) fn on_progress(&mut self, path: PathIndex) {
-        if !self.is_doubtful(path) {
+    /// A decision was carried out.
+    pub(crate) fn on_progress(&mut self, planned: Planned) {
+        self.copying = planned.data.is_copy();
+        if !self.is_doubtful(planned.path) {
             self.idle_wait_since = None;
         }
+    }
+
+    /// Whether the scheduler goes on with copies when there is nothing else.
+    pub(crate) fn is_copying(&self) -> bool {
+        self.copying
     }
 
     /// Whether a path is in trouble while another one is not: what a scheduler sends there all the
@@ -220,7 +279,8 @@ impl Schedule {
                 Self::visible(&self.views, self.used),
                 &self.queue,
                 self.next_number,
-            );
+            )
+            .with_streams(&self.streams);
             self.scheduler.on_wakeup(&cx);
         }
     }
@@ -282,6 +342,39 @@ mod tests {
         assert_eq!(schedule.overridden, 1);
     }
 
+    /// Waits for so long at a time.
+    struct Patient(Duration);
+
+    impl Scheduler for Patient {
+        fn decide(&mut self, cx: &Context<'_>) -> Decision {
+            Decision::Wait {
+                until: Some(cx.now + self.0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_is_asked_again_at_its_time_and_whenever_something_happens() {
+        let wait = Duration::from_millis(7);
+        let mut schedule = Schedule::new(Box::new(Patient(wait)));
+        schedule.used = 1;
+        (schedule.views[0].open, schedule.views[0].can_send) = (true, true);
+        let start = Instant::now();
+        let pto = Duration::from_millis(100);
+        assert_eq!(schedule.next(start, false), None);
+        assert_eq!(schedule.timer(pto), Some(start + wait));
+        // An acknowledgement or anything else: asked again, and the timer is that of the newest answer.
+        assert_eq!(schedule.next(start + wait / 2, false), None);
+        assert_eq!(schedule.decisions(), 2);
+        let until = start + wait / 2 + wait;
+        assert_eq!(schedule.timer(pto), Some(until));
+        schedule.on_timeout(until, pto);
+        assert_eq!(schedule.timer(pto), None);
+        assert_eq!(schedule.next(until, false), None);
+        assert_eq!((schedule.decisions(), schedule.waits), (3, 3));
+        assert_eq!(schedule.timer(pto), Some(until + wait));
+    }
+
     /// Asks for data that there is not.
     struct Fruitless;
 
@@ -303,16 +396,64 @@ mod tests {
         schedule.views[1].can_send = true;
         let start = Instant::now();
         let pto = Duration::from_millis(100);
-        assert!(schedule.next(start, true).is_some());
-        assert_eq!(schedule.wait(start, true), None);
+        let fruitless = schedule.next(start, true).unwrap();
+        assert_eq!(schedule.instead(start, fruitless, true), None);
         assert_eq!(schedule.timer(pto), Some(start + pto));
         schedule.on_timeout(start + pto, pto);
-        assert!(schedule.next(start + pto, true).is_some());
-        let planned = schedule.wait(start + pto, true).unwrap();
+        let offer = |schedule: &mut Schedule| {
+            schedule.forget_barren();
+            schedule.views[1].can_send = true;
+        };
+        offer(&mut schedule);
+        let fruitless = schedule.next(start + pto, true).unwrap();
+        let planned = schedule.instead(start + pto, fruitless, true).unwrap();
         assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
-        schedule.on_progress(planned.path);
+        schedule.on_progress(planned);
         assert_eq!(schedule.timer(pto), None);
         assert_eq!((schedule.waits, schedule.overridden), (2, 1));
+    }
+
+    /// Asks each path in turn for what there is not, but the last one.
+    struct Choosy;
+
+    impl Scheduler for Choosy {
+        fn decide(&mut self, cx: &Context<'_>) -> Decision {
+            let Some(path) = cx.sendable().next() else {
+                return Decision::Wait { until: None };
+            };
+            let data = match path.index.get() {
+                2 => Data::Redundant,
+                _ => Data::Ahead(1 << 40),
+            };
+            Decision::Send {
+                path: path.index,
+                data,
+                copies: PathSet::EMPTY,
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_with_nothing_to_send_does_not_hold_up_the_others() {
+        let mut schedule = Schedule::new(Box::new(Choosy));
+        schedule.used = 3;
+        for view in &mut schedule.views[..3] {
+            (view.open, view.can_send) = (true, true);
+        }
+        let now = Instant::now();
+        let first = schedule.next(now, false).unwrap();
+        let second = schedule.instead(now, first, false).unwrap();
+        let third = schedule.instead(now, second, false).unwrap();
+        assert_eq!([first, second, third].map(|p| p.path.get()), [0, 1, 2]);
+        assert!(!schedule.is_copying());
+        schedule.on_progress(third);
+        assert!(schedule.is_copying());
+        assert_eq!(schedule.waits, 0);
+        let fourth = schedule.next(now, false).unwrap();
+        assert_eq!(fourth.path.get(), 2);
+        assert_eq!(schedule.instead(now, fourth, false), None);
+        assert!(!schedule.is_copying());
+        assert_eq!(schedule.waits, 1);
     }
 
     /// Insists on the first path.
@@ -335,7 +476,7 @@ mod tests {
         let pto = Duration::from_millis(100);
         let next = |schedule: &mut Schedule, now| {
             let planned = schedule.next(now, true).unwrap();
-            schedule.on_progress(planned.path);
+            schedule.on_progress(planned);
             planned.path.get()
         };
         assert_eq!(next(&mut schedule, start), 0);
@@ -361,5 +502,30 @@ mod tests {
         let start = Instant::now();
         assert_eq!(schedule.next(start, false), None);
         assert_eq!(schedule.timer(Duration::from_millis(1)), None);
+    }
+
+    /// Only time in which a path could send counts, and only until there is another answer.
+    #[test]
+    fn time_spent_waiting_is_added_up() {
+        let ms = Duration::from_millis;
+        let mut schedule = Schedule::new(Box::new(Never));
+        schedule.used = 1;
+        schedule.views[0].open = true;
+        schedule.views[0].can_send = true;
+        let start = Instant::now();
+        assert_eq!(schedule.next(start, false), None);
+        assert_eq!(schedule.next(start + ms(3), false), None);
+        assert_eq!(schedule.wait_clock.total(), ms(3));
+        // From here on, the window is full.
+        schedule.views[0].can_send = false;
+        assert_eq!(schedule.next(start + ms(5), false), None);
+        assert_eq!(schedule.next(start + ms(50), false), None);
+        assert_eq!(schedule.wait_clock.total(), ms(5));
+        schedule.views[0].can_send = true;
+        assert_eq!(schedule.next(start + ms(100), true), None);
+        schedule.on_timeout(start + ms(110), ms(10));
+        assert!(schedule.next(start + ms(110), true).is_some());
+        assert_eq!(schedule.wait_clock.total(), ms(15));
+        assert!(!schedule.wait_clock.is_running());
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn refresh(
     view.pto = path.pto(facts.max_ack_delay);
     view.pto_count = path.pto_count;
     view.cwnd = cwnd;
+    view.ssthresh = controller.ssthresh(path.index);
     view.in_flight = in_flight;
     view.mtu = mtu;
     view.sent_packets = path.counters.sent_packets;

@@ -2,6 +2,7 @@
 
 use mpquic_sched::{Data, PathIndex, PathSet};
 use quinn_proto::StreamId;
+use smallvec::SmallVec;
 
 use super::flight::AckedBytes;
 use super::set::Streams;
@@ -10,21 +11,22 @@ use crate::space::StreamRange;
 
 impl Streams {
     /// Fills the rest of a packet that goes out on `path`. True if anything was written.
-    /// [`Data::Unacked`] needs the records of sent packets: see [`fill_range`](Self::fill_range).
+    /// Copies need the records of sent packets: see [`fill_range`](Self::fill_range).
     pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, pick: Data, path: PathIndex) -> bool {
         match pick {
             Data::Next => {
                 let again = self.totals.again > 0 && self.fill_again(w, path);
                 self.fill_fresh(w, path) || again
             }
+            Data::Again => self.totals.again > 0 && self.fill_again(w, path),
             Data::Stream(id) => self.fill_stream(w, id, path),
             Data::Ahead(gap) => self.fill_ahead(w, gap, path),
-            Data::Unacked => false,
+            Data::Control | Data::Unacked | Data::Redundant => false,
         }
     }
 
     /// Lost data, by priority. Ranges that `path` has not carried go first within a stream.
-    fn fill_again(&mut self, w: &mut FrameWriter<'_>, path: PathIndex) -> bool {
+    pub(crate) fn fill_again(&mut self, w: &mut FrameWriter<'_>, path: PathIndex) -> bool {
         let mut wrote = false;
         let mut at = 0;
         // A stream that has nothing for this path, or nothing that fits, is passed over.
@@ -41,7 +43,7 @@ impl Streams {
     }
 
     /// New data, by priority, one packet's worth each among equals.
-    fn fill_fresh(&mut self, w: &mut FrameWriter<'_>, path: PathIndex) -> bool {
+    pub(crate) fn fill_fresh(&mut self, w: &mut FrameWriter<'_>, path: PathIndex) -> bool {
         let mut wrote = false;
         while w.remaining() > 0 {
             let Some(id) = self.next_fresh() else { break };
@@ -97,16 +99,79 @@ impl Streams {
         {
             wrote = true;
         }
+        self.take_turn(id);
         wrote
     }
 
+    /// A stream was asked for by its ID: its equals come next, whether or not it had anything for
+    /// the path that asked.
+    fn take_turn(&mut self, id: StreamId) {
+        if let Some(stream) = self.sends.get(&id) {
+            if stream.in_fresh {
+                self.fresh.take_turn(stream.priority, id);
+            }
+            if stream.in_again {
+                self.again.take_turn(stream.priority, id);
+            }
+            self.tidy();
+        }
+    }
+
+    /// New data behind a gap, which is left to be sent as [`Data::Next`].
     fn fill_ahead(&mut self, w: &mut FrameWriter<'_>, gap: u64, path: PathIndex) -> bool {
-        let Some(id) = self.fresh.front() else {
-            return false;
-        };
-        let left = self.window_left();
-        let cost = self.with_send(id, |s, _| s.send_ahead(w, path, gap, left));
-        self.charge(cost.flatten())
+        if gap == 0 {
+            return self.fill_fresh(w, path);
+        }
+        let mut wrote = false;
+        while w.remaining() > 0
+            && let Some((id, gap)) = self.behind(gap)
+        {
+            let left = self.window_left();
+            let cost = self.with_send(id, |s, _| s.send_ahead(w, path, gap, left));
+            if !self.charge(cost.flatten()) {
+                break;
+            }
+            wrote = true;
+            self.take_turn(id);
+        }
+        wrote
+    }
+
+    /// The stream that the transport would send from after `gap` bytes of new data, and how many
+    /// of them are its own.
+    ///
+    /// Streams of one priority take turns packet by packet: after some bytes, all that have not
+    /// ended have sent equally many. How many is found like the level of water over a floor.
+    fn behind(&self, gap: u64) -> Option<(StreamId, u64)> {
+        let mut rest = gap;
+        let mut unsent = self
+            .fresh
+            .iter()
+            .filter_map(|id| {
+                let stream = self.sends.get(&id).filter(|s| !s.is_reset())?;
+                // Their ends alone are left to the path that fills the gap.
+                let bytes = stream.unsent_bytes();
+                (bytes > 0).then_some((stream.priority, id, bytes))
+            })
+            .take(MAX_LOOKED_AT)
+            .peekable();
+        while let Some(&(priority, ..)) = unsent.peek() {
+            let mut equals: SmallVec<[(StreamId, u64); MAX_LOOKED_AT]> = SmallVec::new();
+            while let Some((_, id, bytes)) = unsent.next_if(|stream| stream.0 == priority) {
+                equals.push((id, bytes));
+            }
+            let total: u64 = equals.iter().map(|stream| stream.1).sum();
+            if total <= rest {
+                rest -= total;
+                continue;
+            }
+            let level = water_level(&equals, rest);
+            return equals
+                .into_iter()
+                .find(|stream| stream.1 > level)
+                .map(|stream| (stream.0, level));
+        }
+        None
     }
 
     /// Writes what is not acknowledged of `r` again on another path, as far as it fits: a copy or
@@ -187,6 +252,28 @@ impl Streams {
         }
     }
 }
+
+/// How high `water` rises over columns that hold so much each, less than all hold together.
+fn water_level(columns: &[(StreamId, u64)], mut water: u64) -> u64 {
+    let mut level = 0;
+    loop {
+        let open = columns.iter().filter(|column| column.1 > level);
+        let count = open.clone().count() as u64;
+        let Some(next) = open.map(|column| column.1).min() else {
+            return level;
+        };
+        // Neither factor is large enough for an overflow: all of it was written.
+        let step = (next - level) * count;
+        if step > water {
+            return level + water / count;
+        }
+        water -= step;
+        level = next;
+    }
+}
+
+/// Streams that are looked at for where a gap ends.
+const MAX_LOOKED_AT: usize = 32;
 
 /// Streams whose lost data is passed over in one packet, because the path has it in flight.
 const MAX_PASSED_OVER: usize = 8;

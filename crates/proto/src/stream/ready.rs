@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use mpquic_sched::MAX_STREAM_VIEWS;
 use quinn_proto::StreamId;
 
 /// Levels beyond this are removed once empty; below it they stay, with their memory.
@@ -52,6 +53,22 @@ impl ReadyQueue {
         }
     }
 
+    /// A stream has had its turn out of the order. Streams far from the front keep their place: they
+    /// would be looked for too long.
+    pub(super) fn take_turn(&mut self, priority: i32, id: StreamId) {
+        let Some(level) = self.levels.iter_mut().find(|l| l.priority == priority) else {
+            return;
+        };
+        let at = level
+            .ids
+            .iter()
+            .take(MAX_STREAM_VIEWS)
+            .position(|x| *x == id);
+        if let Some(id) = at.and_then(|at| level.ids.remove(at)) {
+            level.ids.push_back(id);
+        }
+    }
+
     /// The stream in front waits no more.
     pub(super) fn pop(&mut self) {
         if let Some(at) = self.levels.iter().position(|l| !l.ids.is_empty()) {
@@ -91,6 +108,10 @@ mod tests {
         queue.push(-1, id(3));
         assert_eq!(queue.front(), Some(id(1)));
         queue.rotate();
+        assert_eq!(queue.front(), Some(id(2)));
+        queue.take_turn(5, id(1));
+        queue.take_turn(5, id(7));
+        queue.take_turn(6, id(1));
         assert_eq!(queue.front(), Some(id(2)));
         queue.pop();
         queue.remove(5, id(1));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mpquic_sched::{PathSet, StreamEventKind as Fact, StreamHead};
+use mpquic_sched::{MAX_STREAM_VIEWS, PathSet, StreamEventKind as Fact, StreamHead, StreamView};
 use quinn_proto::{Dir, Side, StreamId};
 
 use super::StreamEvent;
@@ -45,6 +45,10 @@ pub(crate) struct QueueCounters {
     pub(crate) out_of_order: u64,
     /// In flight, what is to be sent again left out.
     pub(crate) in_flight: u64,
+    /// What the peer's windows, the connection's and the streams', leave for new data.
+    pub(crate) credit: u64,
+    /// There is new data, written or wanting to be, and the peer's windows let none of it go.
+    pub(crate) blocked: bool,
 }
 
 /// All streams of a connection.
@@ -86,7 +90,9 @@ pub(crate) struct Streams {
     /// A MAX_DATA was lost.
     pub(super) announce_again: bool,
     pub(super) max_gaps_seen: usize,
-    pub(super) max_out_of_order_seen: u64,
+    /// Received beyond the first gap of each stream, summed over them.
+    out_of_order: u64,
+    max_out_of_order_seen: u64,
 
     // Waiting to be polled or sent.
     pub(super) send_control: VecDeque<StreamId>,
@@ -123,6 +129,7 @@ impl Streams {
             received: 0,
             announce_again: false,
             max_gaps_seen: 0,
+            out_of_order: 0,
             max_out_of_order_seen: 0,
             send_control: VecDeque::new(),
             recv_control: VecDeque::new(),
@@ -195,6 +202,12 @@ impl Streams {
             window_left: self.window_left(),
             out_of_order: self.totals.out_of_order,
             in_flight: self.totals.in_flight,
+            credit: self.window_left().min(self.totals.room),
+            blocked: if self.totals.unsent > self.totals.free {
+                self.window_left() == 0
+            } else {
+                self.totals.starved > 0
+            },
         }
     }
 
@@ -223,6 +236,38 @@ impl Streams {
         ))
     }
 
+    /// The streams with data to send, for a scheduler that wants to know: those with data never
+    /// sent in the order of their turns, then those with data to be sent again only.
+    pub(crate) fn views(&self, views: &mut Vec<StreamView>) {
+        views.clear();
+        let fresh = self.fresh.iter().map(|id| (id, false));
+        let again = self.again.iter().map(|id| (id, true));
+        for (id, again) in fresh.chain(again) {
+            if views.len() == MAX_STREAM_VIEWS {
+                break;
+            }
+            let Some(stream) = self.sends.get(&id) else {
+                continue;
+            };
+            let tally = stream.tally();
+            // The queues are tidied at their fronts only; and no stream is listed twice.
+            let listed = if again {
+                tally.again > 0 && tally.unsent == 0
+            } else {
+                tally.unsent > 0
+            };
+            if listed {
+                let mut view = StreamView::new(id, stream.priority, tally.unsent);
+                view.retransmittable = tally.again;
+                view.sent = stream.highest_sent();
+                view.size = stream.hints.size;
+                view.deadline = stream.hints.deadline;
+                view.chunk = stream.hints.chunk;
+                views.push(view);
+            }
+        }
+    }
+
     /// Whether anything that was sent is not acknowledged.
     #[cfg(test)]
     pub(crate) fn has_unacked(&self) -> bool {
@@ -246,7 +291,12 @@ impl Streams {
         self.max_gaps_seen
     }
 
-    /// The most bytes that one stream has had beyond its first gap.
+    /// Bytes received beyond the first gap of their stream, over all streams.
+    pub(crate) fn out_of_order(&self) -> u64 {
+        self.out_of_order
+    }
+
+    /// The most that there were of these bytes.
     pub(crate) fn max_out_of_order_seen(&self) -> u64 {
         self.max_out_of_order_seen
     }
@@ -324,6 +374,12 @@ impl Streams {
             }
             self.again.pop();
         }
+    }
+
+    /// What one stream has beyond its first gap was `before`, and is `after` now.
+    pub(super) fn note_out_of_order(&mut self, before: u64, after: u64) {
+        self.out_of_order = self.out_of_order - before + after;
+        self.max_out_of_order_seen = self.max_out_of_order_seen.max(self.out_of_order);
     }
 
     pub(super) fn queue_send_control(&mut self, id: StreamId) {
@@ -408,6 +464,7 @@ impl Streams {
     /// Frees a receiving half that is over.
     pub(super) fn free_recv(&mut self, id: StreamId) {
         if let Some(mut stream) = self.recvs.remove(&id) {
+            self.note_out_of_order(stream.assembler.out_of_order(), 0);
             stream.assembler.clear(&mut self.pool);
             if stream.in_control {
                 self.recv_control.retain(|x| *x != id);

@@ -216,18 +216,35 @@ impl Connection {
         index: PathIndex,
     ) -> bool {
         match data {
-            Data::Next => {
-                let before = w.buf.len();
-                if self.datagrams.can_send() {
-                    self.datagrams.drop_oversized(w.capacity());
-                    self.datagrams.fill(w);
-                }
-                let wrote = self.streams.fill(w, data, index);
-                wrote || w.buf.len() > before
+            Data::Next | Data::Again => {
+                let wrote = self.fill_datagrams(w);
+                self.streams.fill(w, data, index) || wrote
             }
+            Data::Control => self.fill_datagrams(w),
             Data::Stream(_) | Data::Ahead(_) => self.streams.fill(w, data, index),
             Data::Unacked => self.fill_unacked(w, index),
+            Data::Redundant => {
+                let mut wrote = self.fill_datagrams(w);
+                if self.streams.queue().retransmittable > 0 {
+                    wrote |= self.streams.fill_again(w, index);
+                }
+                wrote |= self.fill_unacked(w, index);
+                // New data never comes before older data that would have fitted.
+                if w.remaining() > MIN_COPY_ROOM {
+                    wrote |= self.streams.fill_fresh(w, index);
+                }
+                wrote
+            }
         }
+    }
+
+    fn fill_datagrams(&mut self, w: &mut FrameWriter<'_>) -> bool {
+        let before = w.buf.len();
+        if self.datagrams.can_send() {
+            self.datagrams.drop_oversized(w.capacity());
+            self.datagrams.fill(w);
+        }
+        w.buf.len() > before
     }
 
     /// Copies of the oldest data in flight elsewhere, as much as fits.
@@ -258,14 +275,16 @@ impl Connection {
         index: PathIndex,
     ) -> bool {
         for range in ranges {
-            if w.remaining() <= MIN_COPY_ROOM {
-                return false;
-            }
-            if let Some(written) = self.streams.fill_range(w, range, index) {
-                w.mark_retransmission();
-                self.totals.reinjected_bytes += written.end - written.start;
-                if written.end < range.end {
+            // Piece by piece: what is acknowledged, or was here before, is left out.
+            loop {
+                if w.remaining() <= MIN_COPY_ROOM {
                     return false;
+                }
+                let Some(written) = self.streams.fill_range(w, range, index) else {
+                    break;
+                };
+                if written.end == range.end && written.fin == range.fin {
+                    break;
                 }
             }
         }

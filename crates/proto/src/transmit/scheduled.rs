@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::{Data, PathIndex, PathSet};
+use mpquic_sched::{PathIndex, PathSet};
 use quinn_proto::EcnCodepoint;
 use smallvec::SmallVec;
 
@@ -11,6 +11,7 @@ use super::{PacketBuilder, PacketOrigin, SealKeys, Written};
 use crate::PathId;
 use crate::connection::Connection;
 use crate::ids::Transmit;
+use crate::path::Path;
 use crate::schedule::{Copy, PathFacts, Planned, refresh};
 use crate::space::{SentFrame, StreamRange};
 
@@ -20,23 +21,53 @@ impl Connection {
         self.streams.can_send_data() || self.has_control()
     }
 
-    /// Brings the scheduler's view of the queue up to date: O(1) but for the head.
-    fn refresh_queue(&mut self) {
+    /// Whether the scheduler may have more to copy.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.schedule.is_copying() && self.streams.queue().in_flight > 0
+    }
+
+    /// Brings the scheduler's view of the queue up to date: O(1) but for the
+    /// streams, if the scheduler wants them.
+    fn refresh_queue(&mut self, wants_streams: bool) {
         let counters = self.streams.queue();
         let control = self.has_control();
         let head = self.streams.head();
+        let blocked_by = if counters.blocked {
+            self.oldest_in_flight()
+        } else {
+            None
+        };
         let queue = &mut self.schedule.queue;
         queue.unsent = counters.unsent;
         queue.retransmittable = counters.retransmittable;
         queue.window_left = counters.window_left;
+        queue.credit = counters.credit;
+        queue.blocked_by = blocked_by;
         queue.out_of_order = counters.out_of_order;
         queue.in_flight = counters.in_flight;
         queue.control = control;
         queue.head = head;
+        if wants_streams {
+            self.streams.views(&mut self.schedule.streams);
+        } else {
+            self.schedule.streams.clear();
+        }
+    }
+
+    /// The path with the oldest packet in flight of those that the scheduler asked for.
+    fn oldest_in_flight(&self) -> Option<PathIndex> {
+        let oldest = |path: &Path| {
+            let mut sent = path.space.sent.iter();
+            let (_, packet) = sent.find(|(_, packet)| packet.decision.is_some())?;
+            Some((packet.time_sent, path.index))
+        };
+        let (_, index) = self.paths.iter().filter_map(oldest).min()?;
+        Some(index)
     }
 
     fn refresh_views(&mut self, now: Instant) {
         let max_ack_delay = self.peer_max_ack_delay();
+        self.schedule.forget_barren();
         self.schedule.used = self.paths.used();
         for path in self.paths.iter_mut() {
             let usable = path.network.is_validated() && self.remote_cids.active(path.id).is_some();
@@ -89,6 +120,20 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        let transmit = self.build_batch(now, max_datagrams, buf);
+        // A scheduler that has nothing to send does not wait.
+        if self.schedule.wait_clock.is_running() && !self.has_scheduled_data() {
+            self.schedule.wait_clock.stop(now);
+        }
+        transmit
+    }
+
+    fn build_batch(
+        &mut self,
+        now: Instant,
+        max_datagrams: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let waiting = self.has_scheduled_data();
         if !waiting {
             self.note_app_limited();
@@ -98,7 +143,8 @@ impl Connection {
             return None;
         }
         self.refresh_views(now);
-        self.refresh_queue();
+        let wants_streams = self.schedule.wants_streams();
+        self.refresh_queue(wants_streams);
         let nothing_in_flight = waiting && self.nothing_in_flight();
         let mut planned = self.schedule.next(now, nothing_in_flight)?;
         let max_datagrams = if self.config.segmentation_offload {
@@ -109,7 +155,7 @@ impl Connection {
         let mut batches = std::mem::take(&mut self.batches);
         let mut progress = false;
         loop {
-            if !waiting && planned.data != Data::Unacked {
+            if !waiting && !planned.data.is_copy() {
                 break;
             }
             let Some(path) = self.paths.at(planned.path) else {
@@ -124,21 +170,21 @@ impl Connection {
             }
             let ecn = batch.ecn;
             let Some(size) = self.build_scheduled(now, id, planned, ecn, &mut batch.data) else {
-                // There was nothing of that kind: it counts as a wait, and may be overridden as one.
-                match self.schedule.wait(now, nothing_in_flight && !progress) {
+                let nothing_in_flight = nothing_in_flight && !progress;
+                match self.schedule.instead(now, planned, nothing_in_flight) {
                     Some(instead) => planned = instead,
                     None => break,
                 }
                 continue;
             };
             batch.push(size);
-            self.schedule.on_progress(planned.path);
+            self.schedule.on_progress(planned);
             progress = true;
             self.refresh_view(now, planned.path);
             if !self.has_scheduled_data() {
                 break;
             }
-            self.refresh_queue();
+            self.refresh_queue(wants_streams);
             match self.schedule.next(now, false) {
                 Some(next) => planned = next,
                 None => break,

@@ -13,7 +13,10 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{MinRtt, RoundRobin, Scheduler, SinglePath};
+use crate::{
+    Blest, BlestConfig, BlestOverflow, Ecf, EcfA, EcfAConfig, EcfConfig, EcfNoWait, MinRtt,
+    RoundRobin, SaEcf, SaEcfConfig, Scheduler, SinglePath,
+};
 
 /// Makes a scheduler for each new connection; cannot fail.
 pub type SchedulerFactory = Arc<dyn Fn() -> Box<dyn Scheduler> + Send + Sync>;
@@ -27,9 +30,20 @@ type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Sen
 ///
 /// | name | scheduler | configuration |
 /// |---|---|---|
+/// | `blest` | [`Blest`] | [`BlestConfig`] |
+/// | `ecf` | [`Ecf`] | [`EcfConfig`] |
+/// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
 /// | `roundrobin`, `rr` | [`RoundRobin`] | [`RoundRobinConfig`](crate::RoundRobinConfig) |
+/// | `sa_ecf` | [`SaEcf`] | [`SaEcfConfig`] |
 /// | `single` | [`SinglePath`] | [`SinglePathConfig`](crate::SinglePathConfig) |
+///
+/// Faulty on purpose, to reproduce published figures that rest on these faults:
+///
+/// | name | scheduler | configuration |
+/// |---|---|---|
+/// | `blest_overflow` | [`BlestOverflow`] | [`BlestOverflowConfig`](crate::BlestOverflowConfig) |
+/// | `ecf_nowait` | [`EcfNoWait`] | [`EcfNoWaitConfig`](crate::EcfNoWaitConfig) |
 ///
 /// ```
 /// use mpquic_sched::Registry;
@@ -40,11 +54,9 @@ type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Sen
 /// # let _ = &mut scheduler;
 ///
 /// let error = registry.build("min-rtt", &json!({})).err().unwrap();
-/// assert_eq!(
-///     error.to_string(),
-///     "unknown scheduler `min-rtt`, did you mean `minrtt`? \
-///      Known: minrtt, roundrobin (or rr), single",
-/// );
+/// let message = error.to_string();
+/// assert!(message.starts_with("unknown scheduler `min-rtt`, did you mean `minrtt`? Known: "));
+/// assert!(message.contains("roundrobin (or rr), sa_ecf, single"));
 ///
 /// let error = registry.build("rr", &json!({"burst": "two"})).err().unwrap();
 /// assert_eq!(
@@ -64,8 +76,14 @@ impl Registry {
     pub fn new() -> Self {
         let mut registry = Self::empty();
         registry
+            .insert("blest", BlestConfig::check, Blest::new)
+            .insert("blest_overflow", |_| Ok(()), BlestOverflow::new)
+            .insert("ecf", EcfConfig::check, Ecf::new)
+            .insert("ecf_a", EcfAConfig::check, EcfA::new)
+            .insert("ecf_nowait", |_| Ok(()), EcfNoWait::new)
             .insert("minrtt", |_| Ok(()), MinRtt::new)
             .insert("roundrobin", |_| Ok(()), RoundRobin::new)
+            .insert("sa_ecf", SaEcfConfig::check, SaEcf::new)
             .insert("single", |_| Ok(()), SinglePath::new);
         registry.aliases.insert("rr".into(), "roundrobin".into());
         registry

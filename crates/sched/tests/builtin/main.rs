@@ -6,7 +6,10 @@
 
 mod properties;
 mod registry;
+mod streams_waiting;
 mod tables;
+mod waiting;
+mod waiting_properties;
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,7 @@
 //! Pace, quantum and window from the model (section 5.6).
 
-use super::super::{MAX_WINDOW, minimum_window};
+use super::super::MAX_WINDOW;
+use super::super::initial_window::minimum_window;
 use super::path::{Path, State};
 use crate::recovery::{RateSample, RttEstimator};
 

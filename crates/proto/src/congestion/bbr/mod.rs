@@ -44,30 +44,32 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::slots::Slots;
-use super::{AckSummary, Controller, LostPacket};
+use super::{AckSummary, Controller, InitialWindow, LostPacket};
 use crate::recovery::RttEstimator;
 use path::{Path, State};
 
 /// The controller.
 pub(super) struct Bbr {
+    initial: InitialWindow,
     paths: Slots<Path>,
     /// For the time between probes, so that flows do not probe in step (section 5.3.3.8).
     rng: StdRng,
 }
 
 impl Bbr {
-    /// A controller without paths; the same seed makes the same choices.
-    pub(super) fn new(seed: u64) -> Self {
+    /// A controller without paths, with chance of its own drawn from the generator.
+    pub(super) fn new(initial: InitialWindow, rng: &mut StdRng) -> Self {
         Self {
+            initial,
             paths: Slots::default(),
-            rng: StdRng::seed_from_u64(seed),
+            rng: StdRng::from_rng(rng),
         }
     }
 }
 
 impl Controller for Bbr {
     fn add_path(&mut self, path: PathIndex, now: Instant, mtu: u16) {
-        let state = Path::new(now, mtu, super::initial_window(mtu));
+        let state = Path::new(now, mtu, self.initial.bytes(mtu));
         self.paths.set(path, Some(state));
     }
 
@@ -144,7 +146,7 @@ impl Controller for Bbr {
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
         if let Some(p) = self.paths.get_mut(path) {
-            p.on_mtu_update(mtu);
+            p.on_mtu_update(mtu, self.initial);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 
-use super::super::AckSummary;
+use super::super::{AckSummary, InitialWindow};
 use super::aggregation::Aggregation;
 use super::ambient::Ambient;
 use super::bandwidth::{FullPipe, MaxBandwidth};
@@ -265,8 +265,12 @@ impl Path {
         }
     }
 
-    pub(super) fn on_mtu_update(&mut self, mtu: u16) {
+    pub(super) fn on_mtu_update(&mut self, mtu: u16, initial: InitialWindow) {
+        let begun = self.delivered > 0;
+        self.cwnd = initial.on_mtu_update(self.cwnd, begun, self.mtu, mtu);
+        if !begun {
+            self.initial_cwnd = initial.bytes(mtu);
+        }
         self.mtu = mtu;
-        self.cwnd = self.cwnd.max(self.min_pipe_cwnd());
     }
 }

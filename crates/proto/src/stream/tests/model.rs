@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::space::StreamRange;
+use crate::stream::flight::Tally;
 
 const PATHS: usize = 3;
 const STREAMS: usize = 3;
@@ -171,12 +172,9 @@ impl Model {
                 self.on_sent(packet, p, false);
             }
             Op::Ahead(p, size, gap) => {
-                let head = self.sender.head();
+                let before = self.unsent();
                 let packet = data_packet(&mut self.sender, size, Data::Ahead(gap), p);
-                if let (Some(packet), Some(head)) = (&packet, head) {
-                    assert!(matches!(packet.frames[0], SentFrame::Stream(r) if r.id == head.id));
-                    assert!(gap == 0 || gap < head.remaining);
-                }
+                self.check_gap(gap, &before, packet.as_ref());
                 self.on_sent(packet, p, false);
             }
             Op::Copy(i, p, size, probe) => self.copy(i, p, size, probe),
@@ -231,6 +229,52 @@ impl Model {
         }
     }
 
+    /// What was never sent of each stream: its priority, and the offsets of its bytes.
+    fn unsent(&self) -> BTreeMap<StreamId, (i32, Vec<u64>)> {
+        let live = self.sender.sends.iter().filter(|(_, s)| !s.is_reset());
+        live.map(|(id, stream)| {
+            let offsets = (0..self.written[id])
+                .filter(|at| matches!(stream.inspect(*at), Some((true, ..))))
+                .collect();
+            (*id, (stream.priority, offsets))
+        })
+        .collect()
+    }
+
+    /// Where a packet behind a gap begins: all of more urgent streams and equally much of equal
+    /// ones come before it, and that is as many bytes as the gap.
+    fn check_gap(
+        &self,
+        gap: u64,
+        before: &BTreeMap<StreamId, (i32, Vec<u64>)>,
+        packet: Option<&Packet>,
+    ) {
+        let all: usize = before.values().map(|(_, offsets)| offsets.len()).sum();
+        let Some(packet) = packet else { return };
+        let SentFrame::Stream(first) = packet.frames[0] else {
+            panic!("{packet:?}");
+        };
+        if gap == 0 {
+            return;
+        }
+        assert!(gap < all as u64);
+        let (priority, offsets) = &before[&first.id];
+        let own = offsets.iter().position(|at| *at == first.start).unwrap();
+        let mut ahead = 0;
+        for (other, offsets) in before.values() {
+            ahead += match other.cmp(priority) {
+                std::cmp::Ordering::Greater => offsets.len(),
+                std::cmp::Ordering::Equal => offsets.len().min(own),
+                std::cmp::Ordering::Less => 0,
+            };
+        }
+        // In step, to the byte.
+        assert!(
+            (gap.saturating_sub(STREAMS as u64)..=gap).contains(&(ahead as u64)),
+            "{ahead} for {gap}"
+        );
+    }
+
     fn copy(&mut self, i: usize, p: usize, size: usize, probe: bool) {
         if self.flying.is_empty() {
             return;
@@ -248,13 +292,16 @@ impl Model {
         });
         assert_eq!(written.len(), made.frames.len());
         for r in &written {
-            assert!(made.retransmission);
+            assert!(made.resent.any);
             assert!(made.frames.contains(&SentFrame::Stream(*r)));
             for at in r.start..r.end + u64::from(r.fin) {
                 let before = self.carried[&(r.id, at)];
                 assert!(probe || !before.contains(path(p)), "offset {at} of {r:?}");
             }
         }
+        let bytes = written.iter().map(|r| r.end - r.start).sum();
+        let counted = (made.resent.retransmitted, made.resent.copied);
+        assert_eq!(counted, if probe { (bytes, 0) } else { (0, bytes) });
         if !written.is_empty() {
             self.on_sent(Some(made), p, probe);
         }
@@ -300,9 +347,20 @@ impl Model {
                 }
             }
         }
+        let mut totals = Tally::default();
+        for stream in self.sender.sends.values() {
+            totals.replace(Tally::default(), stream.tally());
+        }
+        assert_eq!(self.sender.totals, totals);
         let queue = self.sender.queue();
+        assert!(queue.credit <= queue.window_left);
+        assert!(!queue.blocked || queue.unsent == 0 || queue.window_left == 0);
         assert_eq!((queue.unsent, queue.retransmittable), (unsent, again));
         assert_eq!(queue.in_flight, flying);
+        let ahead = self.receiver.recvs.values();
+        let ahead: u64 = ahead.map(|s| s.assembler.out_of_order()).sum();
+        assert_eq!(self.receiver.out_of_order(), ahead);
+        assert!(self.receiver.max_out_of_order_seen() >= ahead);
     }
 
     /// Lets everything through.

@@ -80,6 +80,70 @@ fn priority_first_then_round_robin() {
 }
 
 #[test]
+fn again_carries_no_new_data() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 10_000]).unwrap();
+    assert_eq!(sent(&mut a, Data::Again, 0), []);
+    let first = data_packet(&mut a, 300, Data::Next, 0).unwrap();
+    let end = ranges(&first)[0].end;
+    lost(&mut a, &first.frames, 0);
+    // The packet has room for more.
+    assert_eq!(sent(&mut a, Data::Again, 1), [(id, 0, end)]);
+    assert_eq!(sent(&mut a, Data::Again, 1), []);
+    assert_eq!(sent(&mut a, Data::Next, 1)[0].1, end);
+}
+
+#[test]
+fn views_list_streams_in_the_order_of_their_turns() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let ids: Vec<_> = (0..4).map(|_| a.open(Dir::Uni).unwrap()).collect();
+    for id in &ids[..3] {
+        a.write(*id, &[1; 3000]).unwrap();
+    }
+    a.set_priority(ids[2], 1).unwrap();
+    let hints = mpquic_sched::StreamHints {
+        size: Some(9000),
+        chunk: Some(4),
+        ..Default::default()
+    };
+    a.set_hints(ids[2], hints).unwrap();
+    let mut views = Vec::new();
+    let listed = |a: &Streams, views: &mut Vec<_>| -> Vec<_> {
+        a.views(views);
+        views
+            .iter()
+            .map(|v: &mpquic_sched::StreamView| v.id)
+            .collect()
+    };
+    assert_eq!(listed(&a, &mut views), [ids[2], ids[0], ids[1]]);
+    assert_eq!((views[0].size, views[0].chunk), (Some(9000), Some(4)));
+    assert_eq!((views[0].priority, views[1].priority), (1, 0));
+    assert!(!views[1].started());
+    // Who was asked for by ID goes behind its equals.
+    let first = data_packet(&mut a, 1000, Data::Stream(ids[0]), 0).unwrap();
+    assert_eq!(listed(&a, &mut views), [ids[2], ids[1], ids[0]]);
+    let view = views[2];
+    assert!(view.started());
+    assert_eq!((view.unsent, view.sent), (3000 - view.sent, view.sent));
+    // Streams with nothing but lost data come last, those that wait for nothing not at all.
+    a.finish(ids[1]).unwrap();
+    assert_eq!(listed(&a, &mut views).len(), 3);
+    while data_packet(&mut a, 1000, Data::Next, 0).is_some() {}
+    assert_eq!(listed(&a, &mut views), []);
+    lost(&mut a, &first.frames, 0);
+    a.write(ids[3], &[1; 10]).unwrap();
+    assert_eq!(listed(&a, &mut views), [ids[3], ids[0]]);
+    assert_eq!((views[1].unsent, views[1].retransmittable), (0, view.sent));
+    // However many there are, so many are listed.
+    for _ in 0..mpquic_sched::MAX_STREAM_VIEWS {
+        let id = a.open(Dir::Uni).unwrap();
+        a.write(id, b"x").unwrap();
+    }
+    assert_eq!(listed(&a, &mut views).len(), mpquic_sched::MAX_STREAM_VIEWS);
+}
+
+#[test]
 fn many_small_streams_share_packets() {
     let (mut a, mut b) = pair(&TransportConfig::default());
     for _ in 0..60 {
@@ -123,6 +187,118 @@ fn ahead_leaves_a_gap_that_next_fills() {
 }
 
 #[test]
+fn packets_behind_a_gap_are_full_whatever_lies_between() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 5000]).unwrap();
+    assert_eq!(sent(&mut a, Data::Ahead(1500), 1), [(id, 1500, 2496)]);
+    // The rest of the hole, and what follows behind it.
+    let (first, second) = ((id, 1200, 1500), (id, 2496, 3186));
+    assert_eq!(sent(&mut a, Data::Ahead(1200), 1), [first, second]);
+}
+
+#[test]
+fn a_gap_spans_the_end_of_the_stream() {
+    let (mut a, mut b) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &pattern(id, 0, 1500)).unwrap();
+    a.finish(id).unwrap();
+    // At the last byte, at the end, and beyond.
+    assert_eq!(sent(&mut a, Data::Ahead(1500), 1), []);
+    assert_eq!(sent(&mut a, Data::Ahead(1501), 1), []);
+    let ahead = data_packet(&mut a, 1000, Data::Ahead(1000), 1).unwrap();
+    let last = ranges(&ahead)[0];
+    assert_eq!((last.start, last.end, last.fin), (1000, 1500, true));
+    // Nothing behind the gap is left.
+    assert_eq!(sent(&mut a, Data::Ahead(1), 1), [(id, 1, 998)]);
+    assert_eq!(sent(&mut a, Data::Ahead(4), 1), []);
+    deliver(&mut b, Instant::now(), &ahead.payload).unwrap();
+    acked(&mut a, &ahead.frames);
+    assert_eq!(a.queue().out_of_order, 501);
+    // The holes, in order.
+    assert_eq!(sent(&mut a, Data::Next, 0), [(id, 0, 1), (id, 998, 1000)]);
+    assert!(!a.can_send_data());
+}
+
+#[test]
+fn a_gap_needs_window_and_holes_need_none() {
+    let config = TransportConfig::default();
+    let mut a = Streams::new(Side::Client, &config);
+    a.set_peer_params(params(4000, 100_000, 10));
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 10_000]).unwrap();
+    // The gap counts for the window: highest offsets do (RFC 9000 section 4.1).
+    assert_eq!(sent(&mut a, Data::Ahead(3500), 1), [(id, 3500, 4000)]);
+    assert_eq!(a.window_left(), 0);
+    assert_eq!(sent(&mut a, Data::Ahead(3500), 1), []);
+    // Those who fill the gap find room, and those who leave a smaller one.
+    assert_eq!(sent(&mut a, Data::Ahead(3000), 1), [(id, 3000, 3500)]);
+    assert_eq!(sent(&mut a, Data::Next, 0), [(id, 0, 998)]);
+    while let [.., (_, _, end)] = sent(&mut a, Data::Next, 0)[..] {
+        assert!(end <= 3000);
+    }
+    assert!(!a.can_send_data());
+    assert_eq!(a.queue().unsent, 6000);
+    a.on_max_data(20_000);
+    assert_eq!(sent(&mut a, Data::Ahead(100), 1), [(id, 4100, 5096)]);
+}
+
+#[test]
+fn lost_data_behind_a_gap_is_sent_again_before_new_data() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 10_000]).unwrap();
+    let ahead = data_packet(&mut a, 1000, Data::Ahead(2000), 1).unwrap();
+    lost(&mut a, &ahead.frames, 1);
+    assert_eq!(a.queue().retransmittable, 996);
+    // Behind a gap there is new data only, and what was lost is no part of the gap.
+    assert_eq!(sent(&mut a, Data::Ahead(2000), 1), [(id, 2996, 3992)]);
+    assert_eq!(sent(&mut a, Data::Next, 0)[0], (id, 2000, 2996));
+    assert_eq!(a.queue().retransmittable, 0);
+    assert_eq!(sent(&mut a, Data::Next, 0), [(id, 0, 998)]);
+}
+
+#[test]
+fn a_gap_spans_streams_as_they_take_turns() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let ids: Vec<_> = (0..4).map(|_| a.open(Dir::Uni).unwrap()).collect();
+    for (id, len) in ids.iter().zip([1000, 3000, 3000, 5000]) {
+        a.write(*id, &vec![1; len]).unwrap();
+    }
+    a.set_priority(ids[3], -1).unwrap();
+    // Three in step: 500 bytes of each.
+    let turn = sent(&mut a, Data::Ahead(1500), 1);
+    assert_eq!(turn, [(ids[0], 500, 1000), (ids[1], 500, 990)]);
+    // The first one has 500 left, the others go on to 1000.
+    let turn = sent(&mut a, Data::Ahead(2500), 1);
+    assert_eq!(turn, [(ids[2], 1000, 1996)], "the second one had a turn");
+    let turn = sent(&mut a, Data::Ahead(2500), 1);
+    assert_eq!(turn, [(ids[1], 1490, 2486)]);
+    // 500, 3000 - 490 - 996 and 3000 - 996 bytes, then the less urgent one.
+    let urgent = a.queue().unsent - 5000;
+    assert_eq!(sent(&mut a, Data::Ahead(urgent), 1), [(ids[3], 0, 998)]);
+    assert_eq!(
+        sent(&mut a, Data::Ahead(urgent + 500), 1),
+        [(ids[3], 1498, 2494)]
+    );
+    let all = a.queue().unsent;
+    assert_eq!(sent(&mut a, Data::Ahead(all), 1), []);
+    assert_eq!(sent(&mut a, Data::Ahead(u64::MAX), 1), []);
+}
+
+#[test]
+fn a_reset_stream_is_no_part_of_a_gap() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let ids: Vec<_> = (0..2).map(|_| a.open(Dir::Uni).unwrap()).collect();
+    for id in &ids {
+        a.write(*id, &[1; 3000]).unwrap();
+    }
+    a.reset(ids[0], code(1)).unwrap();
+    assert_eq!(sent(&mut a, Data::Ahead(2500), 1), [(ids[1], 2500, 3000)]);
+    assert_eq!(sent(&mut a, Data::Ahead(2500), 1), []);
+}
+
+#[test]
 fn loss_of_one_copy_is_no_loss() {
     let (mut a, _) = pair(&TransportConfig::default());
     let id = a.open(Dir::Uni).unwrap();
@@ -159,7 +335,12 @@ fn retransmissions_prefer_another_path() {
     lost(&mut a, &p[0].frames, 0);
     lost(&mut a, &p[1].frames, 1);
     let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
-    assert!(again.retransmission);
+    let expected = Resent {
+        any: true,
+        retransmitted: ranges(&again)[0].end - ranges(&again)[0].start,
+        copied: 0,
+    };
+    assert_eq!(again.resent, expected);
     assert_eq!(ranges(&again)[0].start, ranges(&p[1])[0].start);
     let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
     assert_eq!(ranges(&again)[0].start, 0);

@@ -1,4 +1,8 @@
-//! The link model against closed forms, and its laws under random use.
+//! The link model: what it does with single packets, what its settings may be, its laws under random use.
+
+mod closed_forms;
+mod rates;
+mod traces;
 
 use std::time::Duration;
 
@@ -37,19 +41,6 @@ fn an_idle_link_takes_serialisation_plus_propagation() {
     assert_eq!(exits.len(), 1);
     assert_eq!(exits[0].at, ms(25) + Duration::from_nanos(982_400));
     assert_eq!(link.stats().busy, Duration::from_nanos(982_400));
-}
-
-#[test]
-fn a_burst_leaves_at_exactly_the_rate() {
-    // 1000 bytes at 7 Mbit/s: 8e6/7 us is no whole number of nanoseconds, yet nothing adds up.
-    let mut link = Link::new(bare(7_000_000, ms(0)), 1).unwrap();
-    for i in 0..100_u64 {
-        link.enqueue(ms(0), 1000, i).unwrap();
-    }
-    for exit in drain(&mut link) {
-        let exact = (u128::from(exit.payload) + 1) * 8000 * 1_000_000_000 / 7_000_000;
-        assert_eq!(exit.at.as_nanos(), exact);
-    }
 }
 
 #[test]
@@ -110,24 +101,6 @@ fn the_automatic_queue_is_a_bdp_and_at_least_100_packets() {
 }
 
 #[test]
-fn the_loss_rate_is_as_configured() {
-    let (n, p) = (100_000_u32, 0.015);
-    let mut link = Link::new(LinkConfig::default().with_loss(p), 42).unwrap();
-    for i in 0..n {
-        link.enqueue(ms(u64::from(i)), 1000, i).unwrap();
-    }
-    let lost = drain(&mut link)
-        .iter()
-        .filter(|exit| exit.fate == Fate::Lost(Loss::Random))
-        .count();
-    assert_eq!(lost as u64, link.stats().dropped_loss);
-    // 99 % interval of the binomial, by the normal approximation: 2.576 standard deviations.
-    let (n, lost) = (f64::from(n), lost as f64);
-    let spread = 2.576 * (n * p * (1.0 - p)).sqrt();
-    assert!((lost - n * p).abs() < spread, "{lost} of {n}");
-}
-
-#[test]
 fn a_lost_packet_takes_its_time_on_the_link() {
     let mut link = Link::new(bare(8_000_000, ms(10)).with_loss(1.0), 1).unwrap();
     link.enqueue(ms(0), 1000, ()).unwrap();
@@ -136,39 +109,6 @@ fn a_lost_packet_takes_its_time_on_the_link() {
     // Lost where they leave the queue: no propagation.
     assert_eq!(exits[1].at, ms(2));
     assert_eq!(link.stats().busy, ms(2));
-}
-
-#[test]
-fn delay_variation_has_the_configured_spread_and_keeps_order() {
-    let config = LinkConfig {
-        delay_sd: ms(2),
-        ..bare(1_000_000_000, ms(20))
-    };
-    // Far apart: order never binds, so the deviation shows undistorted.
-    let mut link = Link::new(config.clone(), 7).unwrap();
-    let n = 20_000_u64;
-    let mut offsets = Vec::new();
-    for i in 0..n {
-        let at = ms(100 * i);
-        link.enqueue(at, 1000, i).unwrap();
-        let exit = drain(&mut link).remove(0);
-        let took = exit.at - at - Duration::from_micros(8);
-        assert!(took >= ms(20 - 12) && took <= ms(20 + 12), "{took:?}");
-        offsets.push(took.as_secs_f64() * 1e3 - 20.0);
-    }
-    let mean = offsets.iter().sum::<f64>() / n as f64;
-    let variance = offsets.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n as f64;
-    // Standard errors: 2/sqrt(n) = 0.014 ms of the mean, 2/sqrt(2n) = 0.01 ms of the deviation.
-    assert!(mean.abs() < 0.05, "{mean}");
-    assert!((variance.sqrt() - 2.0).abs() < 0.05, "{variance}");
-
-    // Close together: no reordering.
-    let mut link = Link::new(config, 7).unwrap();
-    for i in 0..1000 {
-        link.enqueue(Duration::from_micros(20 * i), 1000, i)
-            .unwrap();
-    }
-    assert!(drain(&mut link).iter().map(|exit| exit.payload).eq(0..1000));
 }
 
 #[test]
@@ -221,25 +161,6 @@ fn a_commanded_outage_is_the_same() {
         .map(|exit| (exit.payload, exit.at))
         .collect();
     assert_eq!(arrived, [(0, ms(2)), (4, ms(5))]);
-}
-
-#[test]
-fn a_change_of_rate_holds_for_the_rest_of_a_packet() {
-    let mut link = Link::new(bare(8_000_000, ms(0)), 1).unwrap();
-    link.enqueue(ms(0), 1000, 0).unwrap();
-    link.enqueue(ms(0), 1000, 1).unwrap();
-    // Half of the first packet is through; the other half takes ten times as long.
-    link.set_rate(Duration::from_micros(500), Some(800_000))
-        .unwrap();
-    let at: Vec<_> = drain(&mut link).iter().map(|exit| exit.at).collect();
-    assert_eq!(
-        at,
-        [Duration::from_micros(5500), Duration::from_micros(15_500)]
-    );
-
-    link.enqueue(ms(100), 1000, 2).unwrap();
-    link.set_rate(ms(101), None).unwrap();
-    assert_eq!(drain(&mut link)[0].at, ms(101));
 }
 
 #[test]
@@ -321,7 +242,9 @@ fn time_that_runs_backwards_counts_as_the_latest() {
 fn bad_settings_are_named() {
     let named = |config: LinkConfig| match config.validate().unwrap_err() {
         LinkConfigError::OutOfRange { field, .. } => field,
-        LinkConfigError::OverlappingOutages { .. } => "outages",
+        LinkConfigError::Conflict { first, second } => format!("{first}, {second}"),
+        LinkConfigError::TraceNotLoaded { .. } => "trace_file".to_owned(),
+        LinkConfigError::OverlappingOutages { .. } => "outages".to_owned(),
     };
     let base = LinkConfig::default;
     assert_eq!(
@@ -379,9 +302,65 @@ fn a_link_is_read_from_a_file() {
     assert!(error(r#"{"rat": 1}"#).contains("unknown field `rat`"));
 }
 
+/// What a link is served by: a rate or none, with steps, changes or neither, or a trace.
+fn any_service() -> impl Strategy<Value = LinkConfig> {
+    let rate = || proptest::option::of(10_000_u64..1_000_000_000);
+    let base = |rate| LinkConfig {
+        rate,
+        ..LinkConfig::default()
+    };
+    prop_oneof![
+        rate().prop_map(base),
+        (
+            rate(),
+            proptest::collection::vec((1_u64..50, 0_u64..10_000_000), 0..5),
+            proptest::option::of(1_u64..20),
+        )
+            .prop_map(move |(rate, steps, after)| {
+                let mut at = 0;
+                let steps: Vec<_> = steps
+                    .into_iter()
+                    .chain([(1, 1_000_000)])
+                    .map(|(gap, rate)| {
+                        at += gap;
+                        (ms(at), rate)
+                    })
+                    .collect();
+                let period = after.map(|after| ms(at + after));
+                base(rate).with_rate_steps(steps, period)
+            }),
+        (
+            rate(),
+            proptest::collection::vec((0_u64..200, 1_u64..10_000_000, 0.0..1.0), 0..5)
+        )
+            .prop_map(move |(rate, changes)| {
+                changes
+                    .into_iter()
+                    .fold(base(rate), |config, (at, rate, share)| {
+                        config.with_change(PlannedChange {
+                            at: ms(at),
+                            rate: Some(rate),
+                            delay: Some(ms(rate % 50)),
+                            delay_sd: Some(ms(rate % 7)),
+                            loss: Some(share),
+                            gilbert_elliott: Some(GilbertElliott::new(share, 0.5)),
+                        })
+                    })
+            }),
+        proptest::collection::vec(0_u64..5, 1..50).prop_map(|gaps| {
+            let times = gaps.into_iter().chain([1]).scan(0, |at, gap| {
+                *at += gap;
+                Some(*at)
+            });
+            let trace = MahimahiTrace::from_millis(times).unwrap();
+            LinkConfig::from_trace(trace, ms(0))
+        }),
+    ]
+}
+
 fn any_config() -> impl Strategy<Value = LinkConfig> {
     (
-        proptest::option::of(10_000_u64..1_000_000_000),
+        any_service(),
         0_u64..50,
         0_u64..10,
         [0.0..0.5, 0.0..0.3, 0.0..0.3, 0.0..0.3],
@@ -391,24 +370,28 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
             (0_u64..20_000).prop_map(QueueLimit::Bytes)
         ],
         proptest::option::of((0_u64..100, 0_u64..50)),
+        proptest::option::of((0.0..0.2, 1.0..10.0)),
     )
-        .prop_map(|(rate, delay, sd, [loss, a, b, c], queue, outage)| {
-            let config = LinkConfig {
-                rate,
-                delay: ms(delay),
-                delay_sd: ms(sd),
-                loss,
-                queue,
-                reordering: a,
-                duplication: b,
-                corruption: c,
-                ..LinkConfig::default()
-            };
-            match outage {
-                Some((at, lasting)) => config.with_outage(ms(at), ms(lasting)),
-                None => config,
-            }
-        })
+        .prop_map(
+            |(service, delay, sd, [loss, a, b, c], queue, outage, bursts)| {
+                let config = LinkConfig {
+                    delay: ms(delay),
+                    delay_sd: ms(sd),
+                    loss,
+                    gilbert_elliott: bursts
+                        .map(|(loss, burst)| GilbertElliott::from_mean(loss, burst).unwrap()),
+                    queue,
+                    reordering: a,
+                    duplication: b,
+                    corruption: c,
+                    ..service
+                };
+                match outage {
+                    Some((at, lasting)) => config.with_outage(ms(at), ms(lasting)),
+                    None => config,
+                }
+            },
+        )
 }
 
 proptest! {
