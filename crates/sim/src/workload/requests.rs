@@ -14,6 +14,7 @@ use super::object::Request;
 use super::start::Start;
 use super::{Kind, Metric, ResultError, WorkloadError, WorkloadResult, completion_limit};
 use crate::app::{App, AppContext};
+use crate::bound::Fluid;
 use crate::{AppError, Network, content, units};
 
 /// So many requests for answers of one size.
@@ -40,8 +41,8 @@ const fn one() -> u64 {
     1
 }
 
-const FORM: &str = "requests:COUNT:SIZE[:THINK_TIME][:xPARALLEL][:warm], \
-                    such as requests:100:64kB or requests:100:64kB:20ms:x4";
+const FORM: &str = "requests:COUNT:SIZE[:THINK_TIME][:warm][:parallel=COUNT], \
+                    such as requests:100:64kB or requests:100:64kB:20ms:parallel=4";
 
 const MEDIAN: Metric = Metric::lower("latency_p50", "s");
 const METRICS: &[Metric] = &[
@@ -61,12 +62,10 @@ impl Requests {
             parallel: 1,
             warm: false,
         };
-        if !parts.next_is("warm") && !parts.next_starts_with('x') {
+        if !parts.next_is("warm") {
             this.think = parts.optional_time()?.unwrap_or_default();
         }
-        if parts.next_starts_with('x') {
-            this.parallel = parts.prefixed_number('x', "number in parallel")?;
-        }
+        this.parallel = parts.named_number("parallel")?.unwrap_or_else(one);
         this.warm = parts.flag("warm");
         Ok(this)
     }
@@ -79,10 +78,8 @@ impl fmt::Display for Requests {
         if !self.think.is_zero() {
             write!(f, ":{}", super::form::time(self.think))?;
         }
-        if self.parallel != 1 {
-            write!(f, ":x{}", self.parallel)?;
-        }
-        super::form::warm(f, self.warm)
+        super::form::warm(f, self.warm)?;
+        super::form::named(f, "parallel", self.parallel, one(), |n| n.to_string())
     }
 }
 
@@ -139,6 +136,21 @@ impl Kind for Requests {
         result.series.insert("latency", latencies);
         Ok(result)
     }
+
+    fn bounds(&self, fluid: &Fluid, _seed: u64) -> Vec<(&'static str, f64)> {
+        let request = Request::new(self.size, 0).line().len();
+        let latency = fluid.object(request, self.size);
+        // The user who asks most often, and all bytes.
+        let turns = self.count.div_ceil(self.parallel.max(1)) as f64;
+        let one_user = turns * latency + (turns - 1.0) * self.think.as_secs_f64();
+        let all = fluid.object(request, self.size.saturating_mul(self.count));
+        vec![
+            ("latency_p50", latency),
+            ("latency_mean", latency),
+            ("latency_p99", latency),
+            ("rate", self.count as f64 / one_user.max(all)),
+        ]
+    }
 }
 
 #[derive(Debug)]
@@ -170,10 +182,10 @@ impl RequestsClient {
             return Ok(());
         }
         let seed = content::word(self.seed, self.asked);
+        let request = Request::new(self.workload.size, seed);
         let number = self.asked as usize;
         self.asked += 1;
-        self.downloads
-            .start(cx, number, Request::new(self.workload.size, seed))
+        self.downloads.start(cx, number, request)
     }
 }
 

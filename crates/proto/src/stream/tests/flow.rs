@@ -317,3 +317,35 @@ fn a_window_used_up_behind_a_gap_grows() {
         assert!(s.window.size() >= window);
     }
 }
+
+/// The receiver's out-of-order queue: bytes beyond the first gap of each stream, summed over streams,
+/// whatever becomes of them.
+#[test]
+fn bytes_beyond_a_gap_are_counted_over_all_streams() {
+    let mut s = server(&TransportConfig::default());
+    let [a, b, c] = [0, 1, 2].map(|index| client_stream(Dir::Uni, index));
+    let now = Instant::now();
+    let put = |s: &mut Streams, id, at, len| {
+        s.on_stream(now, RTT, id, at, false, &vec![5; len]).unwrap();
+        s.out_of_order()
+    };
+    assert_eq!(put(&mut s, a, 0, 100), 0);
+    assert_eq!(put(&mut s, a, 200, 100), 100);
+    // Half of it is new.
+    assert_eq!(put(&mut s, a, 250, 100), 150);
+    assert_eq!(put(&mut s, b, 1000, 30), 180);
+    assert_eq!(put(&mut s, c, 7, 20), 200);
+    // The application's reading changes nothing; the arrival of what was missing does.
+    let mut buf = [0; 100];
+    assert_eq!(s.read(a, &mut buf), Ok(Some(100)));
+    assert_eq!(s.out_of_order(), 200);
+    assert_eq!(put(&mut s, a, 100, 100), 50);
+    assert_eq!(put(&mut s, a, 400, 10), 60);
+    s.stop(a, code(1)).unwrap();
+    assert_eq!(s.out_of_order(), 50);
+    assert_eq!(put(&mut s, a, 600, 10), 50);
+    s.on_reset_stream(b, code(2), 2000).unwrap();
+    assert_eq!(s.out_of_order(), 20);
+    assert_eq!(put(&mut s, c, 0, 7), 0);
+    assert_eq!(s.max_out_of_order_seen(), 200);
+}

@@ -335,7 +335,12 @@ fn retransmissions_prefer_another_path() {
     lost(&mut a, &p[0].frames, 0);
     lost(&mut a, &p[1].frames, 1);
     let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
-    assert!(again.retransmission);
+    let expected = Resent {
+        any: true,
+        retransmitted: ranges(&again)[0].end - ranges(&again)[0].start,
+        copied: 0,
+    };
+    assert_eq!(again.resent, expected);
     assert_eq!(ranges(&again)[0].start, ranges(&p[1])[0].start);
     let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
     assert_eq!(ranges(&again)[0].start, 0);
