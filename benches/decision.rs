@@ -6,10 +6,29 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use mpquic_sched::{Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler};
+use mpquic_proto::VarInt;
+use mpquic_sched::{
+    Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, StreamId,
+    StreamView,
+};
 use serde_json::Value;
 
-const SCHEDULERS: [&str; 3] = ["floor", "minrtt", "roundrobin"];
+const SCHEDULERS: [&str; 11] = [
+    "floor",
+    "backup",
+    "daps",
+    "daps_gap",
+    "minrtt",
+    "minrtt_ns3",
+    "redundant",
+    "roundrobin",
+    "rr_ns3",
+    "stms",
+    "stream_minrtt",
+];
+
+/// Those whose next decision rests on whether the packet of the last one left: they are told.
+const HEEDFUL: [&str; 2] = ["daps", "stream_minrtt"];
 
 /// Open paths with different RTTs; every fourth one is full, as under load.
 fn views(count: usize) -> Vec<PathView> {
@@ -21,6 +40,7 @@ fn views(count: usize) -> Vec<PathView> {
         view.smoothed_rtt = Duration::from_micros(80_000 - 7_000 * slot as u64);
         view.cwnd = 100_000;
         view.in_flight = 50_000;
+        view.pto = 3 * view.smoothed_rtt;
         view
     };
     (0..count).map(view).collect()
@@ -47,23 +67,38 @@ fn scheduler(name: &str) -> Box<dyn Scheduler> {
 fn decide(c: &mut Criterion) {
     let now = Instant::now();
     let mut queue = QueueView::default();
-    queue.unsent = 1_000_000;
+    (queue.unsent, queue.window_left) = (1_000_000, 10_000_000);
+    let stream = |index| StreamView::new(StreamId::from(VarInt::from_u32(4 * index)), 0, 125_000);
+    let streams: [StreamView; 8] = std::array::from_fn(|index| stream(index as u32));
     for name in SCHEDULERS {
         let mut group = c.benchmark_group(format!("scheduler/{name}"));
-        for count in [2, 8] {
+        for count in [2, 4, 8] {
             let paths = views(count);
             let mut scheduler = scheduler(name);
             let mut number = 0;
+            let decide = |scheduler: &mut dyn Scheduler, number| {
+                let cx = Context::new(now, black_box(&paths), black_box(&queue), number)
+                    .with_streams(black_box(&streams));
+                // Taken apart as a transport does; moving the whole answer into a black box would
+                // cost more than making it.
+                match scheduler.decide(&cx) {
+                    Decision::Send { path, .. } => Some(path),
+                    Decision::Wait { .. } => None,
+                }
+            };
             group.bench_function(format!("{count}paths"), |b| {
+                if !HEEDFUL.contains(&name) {
+                    b.iter(|| {
+                        number += 1;
+                        decide(&mut *scheduler, number)
+                    });
+                    return;
+                }
                 b.iter(|| {
                     number += 1;
-                    let cx = Context::new(now, black_box(&paths), black_box(&queue), number);
-                    // Taken apart as a transport does; moving the whole answer into a black box
-                    // would cost more than making it.
-                    match scheduler.decide(&cx) {
-                        Decision::Send { path, .. } => path.get(),
-                        Decision::Wait { .. } => usize::MAX,
-                    }
+                    let path = decide(&mut *scheduler, number)?;
+                    scheduler.on_sent(&Sent::new(path, now, 1452, number, false));
+                    Some(path)
                 });
             });
         }

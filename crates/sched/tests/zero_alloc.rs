@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::{
     Acked, Context, Lost, PathEvent, PathEventKind, PathIndex, PathStatus, PathView, QueueView,
-    Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId,
+    Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId, StreamView,
 };
+use quinn_proto::VarInt;
 
 thread_local! {
     /// Per thread, so that the test harness's own threads do not count.
@@ -59,7 +60,10 @@ fn the_counter_counts() {
 fn schedulers_do_not_allocate() {
     let slots: Vec<_> = (0..8).map(|slot| PathIndex::new(slot).unwrap()).collect();
     let mut paths: Vec<_> = slots.iter().map(|slot| PathView::closed(*slot)).collect();
-    let queue = QueueView::default();
+    let mut queue = QueueView::default();
+    let mut streams: Vec<_> = (0..8)
+        .map(|id| StreamView::new(StreamId::from(VarInt::from_u32(id)), 0, 5000))
+        .collect();
     let registry = Registry::new();
     let start = Instant::now();
     for name in registry.names() {
@@ -78,10 +82,26 @@ fn schedulers_do_not_allocate() {
             view.status = [PathStatus::Available, PathStatus::Backup][number as usize / 64 % 2];
             view.smoothed_rtt = Duration::from_micros(number * 7919 % 50_000);
 
-            std::hint::black_box(scheduler.decide(&Context::new(now, &paths, &queue, number)));
+            view.pto = view.smoothed_rtt * 2;
+            view.cwnd = 12_000 + number * 7919 % 100_000;
+            view.in_flight = number * 104_729 % view.cwnd;
+            queue.unsent = [0, 3000, 1_000_000][number as usize % 3];
+            queue.retransmittable = if number % 13 == 0 { 1200 } else { 0 };
+            queue.control = number % 19 == 0;
+            queue.out_of_order = number % 7 * 1200;
+            streams.rotate_left(1);
+            streams[0].retransmittable = number % 2 * 1200;
+            streams[1].id = StreamId::from(VarInt::from_u32(number as u32 % 64));
+
+            let cx = Context::new(now, &paths, &queue, number).with_streams(&streams);
+            std::hint::black_box(scheduler.decide(&cx));
             scheduler.on_sent(&Sent::new(slot, now, 1452, number, number % 3 == 0));
             let rtt = Some(Duration::from_millis(20));
-            scheduler.on_acked(&Acked::new(slot, now, start, 1452, rtt, Some(number), 1400));
+            let contiguous = number % 5 * 1400;
+            let decision = Some(number / 2);
+            scheduler.on_acked(&Acked::new(
+                slot, now, start, 1452, rtt, decision, contiguous,
+            ));
             scheduler.on_lost(&Lost::new(slot, now, start, 1452, Some(number)));
             for kind in [
                 PathEventKind::Opened,
@@ -101,7 +121,7 @@ fn schedulers_do_not_allocate() {
                 StreamEventKind::FullyAcked,
                 StreamEventKind::Reset,
             ] {
-                let id = StreamId::from(quinn_proto::VarInt::from_u32(number as u32));
+                let id = StreamId::from(VarInt::from_u32(number as u32));
                 scheduler.on_stream(&StreamEvent::new(id, kind));
             }
             std::hint::black_box(scheduler.next_wakeup());

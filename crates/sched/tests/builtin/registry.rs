@@ -21,7 +21,21 @@ fn message(registry: &Registry, name: &str, config: Value) -> String {
 fn makes_the_built_in_schedulers() {
     let registry = Registry::new();
     let names: Vec<_> = registry.names().collect();
-    assert_eq!(names, ["minrtt", "roundrobin", "single"]);
+    for name in [
+        "minrtt",
+        "roundrobin",
+        "single",
+        "backup",
+        "daps",
+        "redundant",
+        "stms",
+        "stream_minrtt",
+        "daps_gap",
+        "minrtt_ns3",
+        "rr_ns3",
+    ] {
+        assert!(names.contains(&name), "{name}");
+    }
     let paths = [path(0, 90), path(1, 10)];
     for (name, config, expected) in [
         ("minrtt", json!({}), [1, 1, 1]),
@@ -52,7 +66,11 @@ fn a_factory_makes_independent_schedulers() {
 #[test]
 fn an_unknown_name_gets_the_list_and_the_nearest() {
     let registry = Registry::new();
-    let known = "Known: minrtt, roundrobin (or rr), single";
+    let names = registry.names().map(|name| match name {
+        "roundrobin" => "roundrobin (or rr)",
+        name => name,
+    });
+    let known = format!("Known: {}", names.collect::<Vec<_>>().join(", "));
     for (name, hint) in [
         ("MinRTT", ", did you mean `minrtt`?"),
         ("round_robin", ", did you mean `roundrobin`?"),
@@ -64,10 +82,12 @@ fn an_unknown_name_gets_the_list_and_the_nearest() {
         let expected = format!("unknown scheduler `{name}`{hint} {known}");
         assert_eq!(message(&registry, name, json!({})), expected);
     }
-    let error = registry.build("blest", &json!({})).err().unwrap();
+    let count = registry.names().count();
+    let error = registry.build("nonesuch", &json!({})).err().unwrap();
     assert!(matches!(
         error,
-        RegistryError::UnknownName { name, nearest: None, known } if name == "blest" && known.len() == 3
+        RegistryError::UnknownName { name, nearest: None, known }
+            if name == "nonesuch" && known.len() == count
     ));
 }
 
@@ -99,6 +119,16 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "single",
             json!({"path": 1, "zeal": true}),
             "scheduler `single`, field `zeal`: unknown field `zeal`, expected `path`",
+        ),
+        (
+            "daps",
+            json!({"unit_ms": 0}),
+            "scheduler `daps`, field `unit_ms`: expected milliseconds above 0, got 0",
+        ),
+        (
+            "backup",
+            json!({"primary": "wifi"}),
+            "scheduler `backup`, field `primary`: invalid type: string \"wifi\", expected u32",
         ),
         (
             "single",
@@ -173,8 +203,11 @@ fn a_name_is_given_once() {
         let error = registry.register(name, make).err().unwrap();
         assert_eq!(error, RegistryError::NameTaken(name.to_owned()));
     }
-    assert_eq!(
-        format!("{registry:?}"),
-        r#"{"minrtt", "roundrobin", "single"}"#
+    let shown = format!(
+        "{:?}",
+        Registry::empty()
+            .register("a", |_: &NoConfig| Fixed(PathIndex::new(0).unwrap()))
+            .unwrap()
     );
+    assert_eq!(shown, r#"{"a"}"#);
 }
