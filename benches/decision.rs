@@ -6,25 +6,43 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use mpquic_proto::VarInt;
 use mpquic_sched::{
     Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, StreamId,
     StreamView,
 };
+use quinn_proto::{Dir, Side};
 use serde_json::Value;
 
-const SCHEDULERS: [&str; 11] = [
+const SCHEDULERS: [&str; 17] = [
     "floor",
+    "minrtt",
+    "roundrobin",
+    "blest",
+    "blest_overflow",
+    "ecf",
+    "ecf_a",
+    "ecf_nowait",
+    "sa_ecf",
     "backup",
     "daps",
     "daps_gap",
-    "minrtt",
     "minrtt_ns3",
     "redundant",
-    "roundrobin",
     "rr_ns3",
     "stms",
     "stream_minrtt",
+];
+
+/// Those that may wait for the fastest path, or leave a gap for it, are measured with that path full,
+/// which is when they have something to weigh.
+const WAITING: [&str; 7] = [
+    "blest",
+    "blest_overflow",
+    "ecf",
+    "ecf_a",
+    "sa_ecf",
+    "daps_gap",
+    "stms",
 ];
 
 /// Those whose next decision rests on whether the packet of the last one left: they are told.
@@ -38,9 +56,10 @@ fn views(count: usize) -> Vec<PathView> {
         view.open = true;
         view.can_send = slot % 4 != 2;
         view.smoothed_rtt = Duration::from_micros(80_000 - 7_000 * slot as u64);
+        view.pto = view.smoothed_rtt + Duration::from_millis(25);
         view.cwnd = 100_000;
+        view.ssthresh = 80_000;
         view.in_flight = 50_000;
-        view.pto = 3 * view.smoothed_rtt;
         view
     };
     (0..count).map(view).collect()
@@ -67,13 +86,19 @@ fn scheduler(name: &str) -> Box<dyn Scheduler> {
 fn decide(c: &mut Criterion) {
     let now = Instant::now();
     let mut queue = QueueView::default();
-    (queue.unsent, queue.window_left) = (1_000_000, 10_000_000);
-    let stream = |index| StreamView::new(StreamId::from(VarInt::from_u32(4 * index)), 0, 125_000);
-    let streams: [StreamView; 8] = std::array::from_fn(|index| stream(index as u32));
+    queue.unsent = 1_000_000;
+    (queue.window_left, queue.credit) = (6_000_000, 6_000_000);
+    let streams: Vec<_> = (0..8)
+        .map(|n| StreamView::new(StreamId::new(Side::Server, Dir::Uni, n), 0, 125_000))
+        .collect();
     for name in SCHEDULERS {
         let mut group = c.benchmark_group(format!("scheduler/{name}"));
         for count in [2, 4, 8] {
-            let paths = views(count);
+            let mut paths = views(count);
+            if WAITING.contains(&name) {
+                let fastest = &mut paths[count - 1];
+                (fastest.can_send, fastest.in_flight) = (false, fastest.cwnd);
+            }
             let mut scheduler = scheduler(name);
             let mut number = 0;
             let decide = |scheduler: &mut dyn Scheduler, number| {

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use mpquic::sched::Registry;
-use mpquic::{CongestionControl, TransportConfig};
+use mpquic::{CongestionControl, InitialWindow, TransportConfig};
 
 pub(crate) const ALPN: &[u8] = b"perf";
 
@@ -30,9 +30,12 @@ pub(crate) struct TransportOptions {
     /// The scheduler's settings, as JSON: '{"burst": 4}'
     #[arg(long, value_name = "JSON", default_value = "{}")]
     scheduler_config: String,
-    /// Congestion controller
-    #[arg(long, value_enum, default_value_t = Congestion::Cubic)]
-    congestion: Congestion,
+    /// Congestion controller: newreno, cubic, or over all paths lia, olia, balia
+    #[arg(long, value_name = "NAME", default_value_t = CongestionControl::Cubic)]
+    congestion: CongestionControl,
+    /// Congestion window of a new path, packets [default: as RFC 9002 has it, about 10]
+    #[arg(long, value_name = "PACKETS")]
+    initial_window: Option<u32>,
     /// UDP payload size to begin with, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1200)]
     initial_mtu: u16,
@@ -53,12 +56,6 @@ pub(crate) struct TransportOptions {
     threads: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Congestion {
-    Cubic,
-    Newreno,
-}
-
 impl TransportOptions {
     pub(crate) fn transport(&self) -> Result<Arc<TransportConfig>> {
         let settings = serde_json::from_str(&self.scheduler_config)
@@ -67,10 +64,11 @@ impl TransportOptions {
         let mut transport = TransportConfig::default();
         transport
             .scheduler(move || scheduler())
-            .congestion(match self.congestion {
-                Congestion::Cubic => CongestionControl::Cubic,
-                Congestion::Newreno => CongestionControl::NewReno,
-            })
+            .congestion(self.congestion)
+            .initial_window(match self.initial_window {
+                Some(packets) => InitialWindow::Packets(packets),
+                None => InitialWindow::default(),
+            })?
             .max_idle_timeout(Some(Duration::from_secs(self.idle_timeout)))
             .stream_receive_window(self.window)
             .receive_window(self.window)

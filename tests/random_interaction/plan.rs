@@ -88,7 +88,7 @@ pub(crate) struct Plan {
     windows: [u64; 3],
     streams_at_a_time: u64,
     keep_alive: Option<Duration>,
-    congestion: [bool; 2],
+    congestion: [CongestionControl; 2],
     pub(crate) max_datagrams: usize,
     /// Streams that each side opens: in both directions, in one.
     streams: [[u64; 2]; 2],
@@ -161,7 +161,10 @@ impl Plan {
             keep_alive: rng
                 .random_bool(0.2)
                 .then(|| ms(rng.random_range(100..3000))),
-            congestion: [(); 2].map(|()| rng.random_bool(0.5)),
+            congestion: [(); 2].map(|()| {
+                let all = CongestionControl::ALL;
+                all[rng.random_range(0..all.len())]
+            }),
             max_datagrams: rng.random_range(1..=10),
             streams: [(); 2].map(|()| [rng.random_range(0..=8), rng.random_range(0..=8)]),
             lazy: [(); 2].map(|()| rng.random_bool(0.2).then(|| ms(rng.random_range(5..200)))),
@@ -280,10 +283,7 @@ impl Plan {
             .send_window(send)
             .max_concurrent_bidi_streams(self.streams_at_a_time)
             .max_concurrent_uni_streams(self.streams_at_a_time)
-            .congestion(match self.congestion[number] {
-                true => CongestionControl::Cubic,
-                false => CongestionControl::NewReno,
-            });
+            .congestion(self.congestion[number]);
         match self.scheduling[number] {
             Scheduling::MinRtt => config.scheduler(|| Box::new(MinRtt::default())),
             Scheduling::RoundRobin => config.scheduler(|| Box::new(RoundRobin::default())),

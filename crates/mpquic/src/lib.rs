@@ -100,9 +100,10 @@ pub use socket::LocalAddr;
 
 pub use mpquic_proto::{
     ApplicationClose, ClientConfig, ClosedStream, ConfigError, CongestionControl, ConnectionClose,
-    ConnectionError, ConnectionStats, Dir, EndpointConfig, FourTuple, PathError, PathErrorCode,
-    PathEvent, PathId, PathStats, PathStatus, ServerConfig, Side, StreamHints, StreamId,
-    TransportConfig, TransportError, TransportErrorCode, VarInt,
+    ConnectionError, ConnectionStats, Dir, EndpointConfig, FourTuple, InitialWindow, PathError,
+    PathErrorCode, PathEvent, PathId, PathStats, PathStatus, ServerConfig, Side, StreamHints,
+    StreamId, TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
+    VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits, sched};
 pub use rustls;

@@ -44,7 +44,7 @@ mod transmit;
 mod transport_parameters;
 
 pub use config::{ClientConfig, ConfigError, EndpointConfig, ServerConfig, TransportConfig};
-pub use congestion::CongestionControl;
+pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};
 pub use datagram::SendDatagramError;
 pub use endpoint::{

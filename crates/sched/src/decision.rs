@@ -113,6 +113,9 @@ pub enum Data {
     /// The transport's own order: control frames, datagrams, retransmissions, then new data by
     /// stream priority.
     Next,
+    /// The same without new stream data: control frames, datagrams and retransmissions. For
+    /// schedulers that hold new data back for another path (BLEST, ECF).
+    Again,
     /// Control frames and datagrams only (schedulers that leave each path to certain streams).
     Control,
     /// Data of this stream only, what is to be sent again first (stream-based minRTT, SA-ECF,

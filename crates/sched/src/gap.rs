@@ -16,7 +16,8 @@ pub(crate) const fn send(path: PathIndex, data: Data) -> Decision {
 /// The fastest path with room; unless it is the fastest of all, with new data that lies
 /// `gap(fastest of all, path)` bytes ahead.
 ///
-/// What was lost is late already and has no gap. If no more than the gap is left to send, the
+/// What was lost is late already and has no gap, and control frames and datagrams have no place in
+/// the order. If no more than the gap is left to send, the
 /// fastest path is waited for, as long as `patience` lets it.
 pub(crate) fn decide(
     cx: &Context<'_>,
@@ -31,16 +32,13 @@ pub(crate) fn decide(
         return Decision::Wait { until: None };
     };
     let queue = cx.queue;
-    let in_order = path.index == fast.index
-        || queue.retransmittable > 0
-        || queue.unsent == 0 && !queue.control
-        || !path.has_rtt();
-    if in_order {
+    let again = queue.retransmittable > 0 || queue.control;
+    if path.index == fast.index || !path.has_rtt() || queue.unsent == 0 && !again {
         patience.end();
         return Decision::send(path.index);
     }
-    if queue.control {
-        return send(path.index, Data::Control);
+    if again {
+        return send(path.index, Data::Again);
     }
     let gap = gap(fast, path);
     if gap < queue.unsent {

@@ -48,9 +48,15 @@
 )]
 
 mod backup;
+mod blest;
+mod blest_overflow;
 mod daps;
 mod daps_gap;
 mod decision;
+mod draw;
+mod ecf;
+mod ecf_a;
+mod ecf_nowait;
 mod event;
 mod gap;
 mod min_rtt;
@@ -63,15 +69,22 @@ mod redundant;
 mod registry;
 mod round_robin;
 mod rr_ns3;
+mod sa_ecf;
 mod single_path;
 mod stms;
 mod stream_min_rtt;
 mod view;
+mod waiting;
 
 pub use backup::{Backup, BackupConfig};
+pub use blest::{Blest, BlestConfig};
+pub use blest_overflow::{BlestOverflow, BlestOverflowConfig};
 pub use daps::{Daps, DapsConfig};
 pub use daps_gap::{DapsGap, DapsGapConfig};
 pub use decision::{Data, Decision, Scheduler};
+pub use ecf::{Ecf, EcfConfig};
+pub use ecf_a::{EcfA, EcfAConfig};
+pub use ecf_nowait::{EcfNoWait, EcfNoWaitConfig};
 pub use event::{
     Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
 };
@@ -83,6 +96,7 @@ pub use redundant::{Redundant, RedundantConfig};
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError, SchedulerFactory};
 pub use round_robin::{RoundRobin, RoundRobinConfig};
 pub use rr_ns3::{RrNs3, RrNs3Config};
+pub use sa_ecf::{SaEcf, SaEcfConfig, StreamSharing};
 pub use single_path::{SinglePath, SinglePathConfig};
 pub use stms::{Stms, StmsConfig};
 pub use stream_min_rtt::{StreamMinRtt, StreamMinRttConfig};

@@ -1,26 +1,12 @@
 //! The order of paths that most rules start from: usable ones, fastest first; chooses for nobody.
 
+pub(crate) use crate::min_rtt::rank;
 use crate::{Context, PathView};
 
 /// Bytes of a full packet that are not stream data: short header with an 8-byte connection ID and a
 /// packet number of 2, a STREAM frame's header with an offset of 4, and the AEAD's tag of 16. What
 /// differs from that by a few bytes makes a gap of packets a little longer or shorter.
 const OVERHEAD: u16 = 35;
-
-/// The order of choice as one number below `u64::MAX`: the smoothed RTT, seconds above
-/// nanoseconds, or, above all of these, the number of packets sent on a path without a sample.
-#[inline]
-pub(crate) fn rank(path: &PathView) -> u64 {
-    // Nanoseconds of a second fit in 30 bits, and 272 years of seconds in the 33 above. Packing
-    // costs less than multiplying.
-    let rtt = path.smoothed_rtt.as_secs() << 30 | u64::from(path.smoothed_rtt.subsec_nanos());
-    const UNTESTED: u64 = 1 << 63;
-    if rtt == 0 {
-        UNTESTED | path.sent_packets.min(UNTESTED - 2)
-    } else {
-        rtt
-    }
-}
 
 /// The open paths with the best standing, with room or without, in ascending order of their slots:
 /// of these, [`Context::sendable`] are the ones with room.

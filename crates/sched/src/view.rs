@@ -154,6 +154,9 @@ pub struct PathView {
     pub pto_count: u32,
     /// Congestion window, bytes.
     pub cwnd: u64,
+    /// Slow start threshold, bytes; `u64::MAX` before the first congestion event and before slow
+    /// start ended in another way: the path is in its initial slow start then.
+    pub ssthresh: u64,
     /// Bytes in flight.
     pub in_flight: u64,
     /// The largest UDP payload that the path takes, bytes.
@@ -194,6 +197,7 @@ impl PathView {
             pto: Duration::ZERO,
             pto_count: 0,
             cwnd: 0,
+            ssthresh: u64::MAX,
             in_flight: 0,
             mtu: 1200,
             sent_packets: 0,
@@ -270,6 +274,13 @@ pub struct QueueView {
     pub retransmittable: u64,
     /// What the peer's connection window still allows of new data, bytes.
     pub window_left: u64,
+    /// What the peer's windows, the connection's and the streams', still allow of new data, bytes:
+    /// [`window_left`](Self::window_left), or less if the streams that have data or want to write
+    /// have less left in their own windows. A stream that is finished fits in its window.
+    pub credit: u64,
+    /// The path with the oldest packet in flight, while the peer's windows are all that keeps new
+    /// data back: the one that holds the sender up. `None` while new data may go, or there is none.
+    pub blocked_by: Option<PathIndex>,
     /// Bytes acknowledged out of order: the receiver's out-of-order queue as the sender can know it.
     pub out_of_order: u64,
     /// Stream bytes in flight and not acknowledged, over all paths.

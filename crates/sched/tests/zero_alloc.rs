@@ -9,8 +9,9 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Acked, Context, Lost, PathEvent, PathEventKind, PathIndex, PathStatus, PathView, QueueView,
-    Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId, StreamView,
+    Acked, Context, Lost, MAX_STREAM_VIEWS, PathEvent, PathEventKind, PathIndex, PathStatus,
+    PathView, QueueView, Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId,
+    StreamView,
 };
 use quinn_proto::VarInt;
 
@@ -61,8 +62,8 @@ fn schedulers_do_not_allocate() {
     let slots: Vec<_> = (0..8).map(|slot| PathIndex::new(slot).unwrap()).collect();
     let mut paths: Vec<_> = slots.iter().map(|slot| PathView::closed(*slot)).collect();
     let mut queue = QueueView::default();
-    let mut streams: Vec<_> = (0..8)
-        .map(|id| StreamView::new(StreamId::from(VarInt::from_u32(id)), 0, 5000))
+    let mut streams: Vec<_> = (0..MAX_STREAM_VIEWS as u32)
+        .map(|n| StreamView::new(VarInt::from_u32(n).into(), 0, u64::from(n)))
         .collect();
     let registry = Registry::new();
     let start = Instant::now();
@@ -81,19 +82,23 @@ fn schedulers_do_not_allocate() {
             view.suspect = number % 17 == 0;
             view.status = [PathStatus::Available, PathStatus::Backup][number as usize / 64 % 2];
             view.smoothed_rtt = Duration::from_micros(number * 7919 % 50_000);
+            view.pto = view.smoothed_rtt + Duration::from_millis(25);
+            (view.cwnd, view.in_flight) = (100_000, number * 6151 % 100_000);
+            view.next_release = Some(now).filter(|_| number % 13 == 0);
+            // And a queue that has none, little, and much of everything.
+            queue.unsent = number * 997 % 1_000_000;
+            queue.window_left = number * 1009 % 3_000_000;
+            queue.credit = queue.window_left / 2;
+            queue.retransmittable = number / 32 % 2;
+            queue.blocked_by = Some(slot).filter(|_| number % 19 == 0);
 
-            view.pto = view.smoothed_rtt * 2;
-            view.cwnd = 12_000 + number * 7919 % 100_000;
-            view.in_flight = number * 104_729 % view.cwnd;
-            queue.unsent = [0, 3000, 1_000_000][number as usize % 3];
-            queue.retransmittable = if number % 13 == 0 { 1200 } else { 0 };
-            queue.control = number % 19 == 0;
             queue.out_of_order = number % 7 * 1200;
+            queue.control = number % 23 == 0;
             streams.rotate_left(1);
             streams[0].retransmittable = number % 2 * 1200;
-            streams[1].id = StreamId::from(VarInt::from_u32(number as u32 % 64));
 
-            let cx = Context::new(now, &paths, &queue, number).with_streams(&streams);
+            let cx = Context::new(now, &paths, &queue, number);
+            let cx = cx.with_streams(&streams[..number as usize % streams.len()]);
             std::hint::black_box(scheduler.decide(&cx));
             scheduler.on_sent(&Sent::new(slot, now, 1452, number, number % 3 == 0));
             let rtt = Some(Duration::from_millis(20));

@@ -57,6 +57,7 @@ pub struct AppContext<'a> {
     pub connection: &'a mut Connection,
     pub(crate) now: Duration,
     pub(crate) instant: Instant,
+    pub(crate) paths_expected: usize,
     pub(crate) ledger: &'a mut Ledger,
 }
 
@@ -69,6 +70,12 @@ impl AppContext<'_> {
     /// The virtual time as the protocol wants it.
     pub const fn instant(&self) -> Instant {
         self.instant
+    }
+
+    /// How many paths this side will have opened, the handshake's included, as far as it was told
+    /// before the run; 1 on the server.
+    pub const fn paths_expected(&self) -> usize {
+        self.paths_expected
     }
 
     /// Reads from a stream and enters it in the trace; `Ok(None)` is the end.
@@ -86,6 +93,7 @@ impl AppContext<'_> {
 
 /// What one application has read.
 pub(crate) struct Ledger {
+    flow: usize,
     side: Side,
     offsets: BTreeMap<StreamId, u64>,
     /// Not yet in the trace.
@@ -95,8 +103,9 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    pub(crate) const fn new(side: Side) -> Self {
+    pub(crate) const fn new(flow: usize, side: Side) -> Self {
         Self {
+            flow,
             side,
             offsets: BTreeMap::new(),
             pending: Vec::new(),
@@ -109,6 +118,7 @@ impl Ledger {
         let offset = self.offsets.entry(stream).or_default();
         self.pending.push(Delivery {
             at: now,
+            flow: self.flow,
             side: self.side,
             stream,
             offset: *offset,

@@ -8,27 +8,45 @@ use std::time::Duration;
 use mpquic_proto::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, Side, TransportConfig};
 
 use crate::app::{App, Idle};
-use crate::fabric::{ClientAddress, Fabric, Path};
+use crate::chain::{Hop, SharedLink};
+use crate::cross::{CrossTraffic, Sink, Source};
+use crate::fabric::{ClientAddress, Crossing, Fabric, Line, Path};
 use crate::link::{Link, LinkConfig};
-use crate::network::Network;
+use crate::measure::Recorder;
+use crate::network::{Flow, Network};
+use crate::null_aead::{self, Integrity};
 use crate::peer::Peer;
+use crate::seeds::{self, MAX_HOPS};
 use crate::trace::Trace;
-use crate::{SimError, content, identity};
+use crate::{SimError, identity};
+
+/// A path as it was asked for.
+struct Plan {
+    client: usize,
+    server: usize,
+    /// By sender.
+    chains: [Vec<Hop>; 2],
+}
 
 /// Makes a [`Network`].
 pub struct NetworkBuilder {
     seed: u64,
-    paths: Vec<(usize, usize, LinkConfig, LinkConfig)>,
+    paths: Vec<Plan>,
+    shared: Vec<LinkConfig>,
+    cross: Vec<CrossTraffic>,
     client_transport: TransportConfig,
     server_transport: TransportConfig,
     client_tls: Option<Arc<rustls::ClientConfig>>,
     server_tls: Option<Arc<rustls::ServerConfig>>,
+    null_aead: bool,
     client_app: Box<dyn App>,
     server_app: Box<dyn App>,
     open_all_paths: bool,
     max_datagrams: usize,
     interval: Duration,
     keep_trace: bool,
+    measure: bool,
+    timeline: Option<Duration>,
 }
 
 impl NetworkBuilder {
@@ -36,16 +54,21 @@ impl NetworkBuilder {
         Self {
             seed,
             paths: Vec::new(),
+            shared: Vec::new(),
+            cross: Vec::new(),
             client_transport: TransportConfig::default(),
             server_transport: TransportConfig::default(),
             client_tls: None,
             server_tls: None,
+            null_aead: false,
             client_app: Box::new(Idle),
             server_app: Box::new(Idle),
             open_all_paths: false,
             max_datagrams: 10,
             interval: Duration::from_millis(100),
             keep_trace: false,
+            measure: false,
+            timeline: None,
         }
     }
 
@@ -53,8 +76,7 @@ impl NetworkBuilder {
     /// (client to server, server to client). The first path is that of the handshake.
     #[must_use]
     pub fn path(self, up: LinkConfig, down: LinkConfig) -> Self {
-        let client = self.paths.iter().map(|path| path.0 + 1).max().unwrap_or(0);
-        self.path_between(client, 0, up, down)
+        self.path_through([up], [down])
     }
 
     /// Adds a path with the same link in both directions: see [`path`](Self::path).
@@ -66,13 +88,74 @@ impl NetworkBuilder {
     /// Adds a path between the client's and the server's addresses with these numbers.
     #[must_use]
     pub fn path_between(
-        mut self,
+        self,
         client: usize,
         server: usize,
         up: LinkConfig,
         down: LinkConfig,
     ) -> Self {
-        self.paths.push((client, server, up, down));
+        self.path_between_through(client, server, [up], [down])
+    }
+
+    /// Makes a link that paths may share, for [`path_through`](Self::path_through).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mpquic_sim::{Hop, LinkConfig, Network};
+    ///
+    /// let ms = Duration::from_millis;
+    /// let mut builder = Network::builder(1);
+    /// let bottleneck = builder.shared_link(LinkConfig::new(10_000_000, ms(5)));
+    /// for access in [ms(5), ms(20)] {
+    ///     let access = LinkConfig::new(100_000_000, access);
+    ///     let down = [bottleneck.into(), Hop::Own(access.clone())];
+    ///     builder = builder.path_through([access], down);
+    /// }
+    /// assert!(builder.build().is_ok());
+    /// ```
+    pub fn shared_link(&mut self, config: LinkConfig) -> SharedLink {
+        self.shared.push(config);
+        SharedLink(self.shared.len() - 1)
+    }
+
+    /// Adds a path from a new client address to the server's first address. What the client sends
+    /// takes the first of these chains of links, and what the server sends takes the second, both in
+    /// the order in which they are given: delays add up, and the narrowest link rules.
+    #[must_use]
+    pub fn path_through(
+        self,
+        up: impl IntoIterator<Item = impl Into<Hop>>,
+        down: impl IntoIterator<Item = impl Into<Hop>>,
+    ) -> Self {
+        let client = self.paths.iter().map(|path| path.client + 1).max();
+        self.path_between_through(client.unwrap_or(0), 0, up, down)
+    }
+
+    /// Adds a path between the client's and the server's addresses with these numbers: see
+    /// [`path_through`](Self::path_through).
+    #[must_use]
+    pub fn path_between_through(
+        mut self,
+        client: usize,
+        server: usize,
+        up: impl IntoIterator<Item = impl Into<Hop>>,
+        down: impl IntoIterator<Item = impl Into<Hop>>,
+    ) -> Self {
+        self.paths.push(Plan {
+            client,
+            server,
+            chains: [
+                up.into_iter().map(Into::into).collect(),
+                down.into_iter().map(Into::into).collect(),
+            ],
+        });
+        self
+    }
+
+    /// Adds a flow of cross traffic.
+    #[must_use]
+    pub fn cross_traffic(mut self, traffic: CrossTraffic) -> Self {
+        self.cross.push(traffic);
         self
     }
 
@@ -114,6 +197,19 @@ impl NetworkBuilder {
         self
     }
 
+    /// Handshake and 1-RTT packets are not encrypted: a run takes less time, and is otherwise the
+    /// same. Packet sizes and AEAD limits are those of AES-128-GCM, so equal seeds have equal trace
+    /// hashes with and without.
+    ///
+    /// A packet still opens only with the keys, path and packet number that it was sealed with, and
+    /// unchanged if some link corrupts packets. TLS itself, Initial packets and Retry stay real. A
+    /// side with a TLS configuration of its own keeps that; both must have one then.
+    #[must_use]
+    pub fn null_aead(mut self) -> Self {
+        self.null_aead = true;
+        self
+    }
+
     /// The client's application. Default [`Idle`].
     #[must_use]
     pub fn client(mut self, app: impl App) -> Self {
@@ -125,6 +221,20 @@ impl NetworkBuilder {
     #[must_use]
     pub fn server(mut self, app: impl App) -> Self {
         self.server_app = Box::new(app);
+        self
+    }
+
+    /// The client's application, of a type chosen at run time. Default [`Idle`].
+    #[must_use]
+    pub fn client_boxed(mut self, app: Box<dyn App>) -> Self {
+        self.client_app = app;
+        self
+    }
+
+    /// The server's application, of a type chosen at run time. Default [`Idle`].
+    #[must_use]
+    pub fn server_boxed(mut self, app: Box<dyn App>) -> Self {
+        self.server_app = app;
         self
     }
 
@@ -156,75 +266,196 @@ impl NetworkBuilder {
         self
     }
 
+    /// Samples both sides' out-of-order queues: see
+    /// [`SideMeasurements::out_of_order`](crate::SideMeasurements::out_of_order). All else that
+    /// [`Network::measurements`] tells is there without. Changes nothing of the run.
+    #[must_use]
+    pub fn measure(mut self) -> Self {
+        self.measure = true;
+        self
+    }
+
+    /// Records what the paths do over time, thinned to this interval: see [`Network::timeline`].
+    /// Changes nothing of the run.
+    #[must_use]
+    pub fn timeline(mut self, interval: Duration) -> Self {
+        self.timeline = Some(interval);
+        self
+    }
+
     /// Makes the network; the client's first datagram leaves at time 0, when it runs.
     ///
     /// # Errors
     ///
     /// If a setting cannot be.
     pub fn build(self) -> Result<Network, SimError> {
-        let Some(&(first_client, first_server, ..)) = self.paths.first() else {
+        let Some(first) = self.paths.first() else {
             return Err(SimError::NoPath);
         };
-        let clients = addresses(self.paths.iter().map(|path| path.0), "client address")?;
-        let servers = addresses(self.paths.iter().map(|path| path.1), "server address")?;
+        let (first_client, first_server) = (first.client, first.server);
+        let clients = addresses(self.paths.iter().map(|path| path.client), "client address")?;
+        let servers = addresses(self.paths.iter().map(|path| path.server), "server address")?;
         let clients: Vec<_> = (0..clients).map(client_address).collect();
         let servers: Vec<_> = (0..servers).map(server_address).collect();
+        let (paths, lines) = lay(self.seed, self.shared, self.paths)?;
+        let corrupts = |line: &Line| line.link.config().corruption > 0.0;
+        let integrity = match lines.iter().any(corrupts) {
+            true => Integrity::Bits,
+            false => Integrity::Keys,
+        };
+        let null_suite = self.null_aead.then(|| null_aead::suite(integrity));
 
-        let mut pairs = BTreeSet::new();
-        let mut paths = Vec::new();
-        for (number, (client, server, up, down)) in self.paths.into_iter().enumerate() {
-            if !pairs.insert((client, server)) {
-                return Err(SimError::Address {
-                    what: "path",
-                    number,
-                });
-            }
-            let link = |config, direction| {
-                // Words 8 and up of the seed's stream; those below are the endpoints'.
-                let seed = content::word(self.seed, 8 + 2 * number as u64 + direction);
-                Link::new(config, seed).map_err(|source| SimError::Link {
-                    path: number,
-                    source,
-                })
+        let client_tls = match (self.client_tls, null_suite) {
+            (Some(tls), _) => tls,
+            (None, Some(suite)) => identity::client_tls_with(suite)?,
+            (None, None) => identity::client_tls()?,
+        };
+        let server_tls = match (self.server_tls, null_suite) {
+            (Some(tls), _) => tls,
+            (None, Some(suite)) => identity::server_tls_with(suite)?,
+            (None, None) => identity::server_tls()?,
+        };
+        let (seed, max_datagrams) = (self.seed, self.max_datagrams);
+        // Both ends of a flow, and the configuration with which its client connects.
+        let flow = |flow, apps: [Box<dyn App>; 2], transports: [TransportConfig; 2]| {
+            let [client_transport, server_transport] = transports.map(Arc::new);
+            let mut client = ClientConfig::new(client_tls.clone())?;
+            client.transport(client_transport);
+            let mut server = ServerConfig::new(server_tls.clone())?;
+            server.transport(server_transport);
+            let endpoint = |side, server| {
+                let config = EndpointConfig::new(seeds::endpoint(seed, flow, side));
+                Endpoint::new(Arc::new(config), server)
             };
-            paths.push(Path::new(client, server, link(up, 0)?, link(down, 1)?));
-        }
-
-        let client_tls = match self.client_tls {
-            Some(tls) => tls,
-            None => identity::client_tls()?,
+            let [client_app, server_app] = apps;
+            let peer = |side, endpoint, app| Peer::new(flow, side, endpoint, app, max_datagrams);
+            let peers = [
+                peer(Side::Client, endpoint(Side::Client, None), client_app),
+                peer(
+                    Side::Server,
+                    endpoint(Side::Server, Some(Arc::new(server))),
+                    server_app,
+                ),
+            ];
+            Ok::<_, SimError>((peers, client))
         };
-        let server_tls = match self.server_tls {
-            Some(tls) => tls,
-            None => identity::server_tls()?,
-        };
-        let mut client_config = ClientConfig::new(client_tls)?;
-        client_config.transport(Arc::new(self.client_transport));
-        let mut server_config = ServerConfig::new(server_tls)?;
-        server_config.transport(Arc::new(self.server_transport));
 
-        let endpoint = |place, server| {
-            let mut seed = [0; 32];
-            content::fill(self.seed, place, &mut seed);
-            Endpoint::new(Arc::new(EndpointConfig::new(seed)), server)
-        };
-        let client = endpoint(0, None);
-        let server = endpoint(32, Some(Arc::new(server_config)));
-
-        let mut client = Peer::new(Side::Client, client, self.client_app, self.max_datagrams);
-        let server = Peer::new(Side::Server, server, self.server_app, self.max_datagrams);
+        let under_test = [self.client_transport, self.server_transport];
+        let apps = [self.client_app, self.server_app];
+        let (mut peers, client_config) = flow(0, apps, under_test.clone())?;
         if self.open_all_paths {
-            client.wanted_paths = paths
+            peers[0].paths_expected = paths.len();
+            peers[0].wanted_paths = paths
                 .iter()
                 .skip(1)
                 .map(|path| four_tuple(clients[path.client].inside, servers[path.server]))
                 .collect();
         }
+        if self.measure {
+            for peer in &mut peers {
+                peer.meter = Some(Box::default());
+            }
+        }
         let handshake_path = four_tuple(clients[first_client].inside, servers[first_server]);
+        let mut flows = vec![Flow::under_test(peers)];
+        let (mut crossings, mut times) = (Vec::new(), Vec::new());
+        for (number, traffic) in self.cross.into_iter().enumerate() {
+            traffic.validate(number, paths.len())?;
+            let (source, sink) = (Box::new(Source::default()), Box::new(Sink));
+            let apps: [Box<dyn App>; 2] = match traffic.from {
+                Side::Client => [source, sink],
+                Side::Server => [sink, source],
+            };
+            let transports = under_test
+                .each_ref()
+                .map(|config| traffic.transport(config));
+            let (peers, config) = flow(number + 1, apps, transports)?;
+            let crossing = crossing(number, traffic.path);
+            let addresses = four_tuple(crossing.client, crossing.server);
+            flows.push(Flow::cross(peers, traffic, config, addresses));
+            crossings.push(crossing);
+            times.push((traffic.begins(seeds::phase(seed, number)), traffic.stop));
+        }
+
+        let recorder = self
+            .timeline
+            .map(|interval| Box::new(Recorder::new(interval, paths.len())));
         let trace = Trace::new(self.keep_trace);
-        let fabric = Fabric::new(clients, servers, paths, trace, self.interval);
-        Network::start(client, server, fabric, client_config, handshake_path)
+        let mut fabric = Fabric::new(clients, servers, paths, lines, trace, self.interval);
+        fabric.crossings = crossings;
+        Network::start(
+            flows,
+            fabric,
+            client_config,
+            handshake_path,
+            times,
+            recorder,
+        )
     }
+}
+
+/// Lays the links: the shared ones first, by number, then each path's own.
+fn lay(
+    seed: u64,
+    shared: Vec<LinkConfig>,
+    plans: Vec<Plan>,
+) -> Result<(Vec<Path>, Vec<Line>), SimError> {
+    let mut lines = Vec::new();
+    for (number, config) in shared.into_iter().enumerate() {
+        let link = Link::new(config, seeds::shared_link(seed, number)).map_err(|source| {
+            SimError::SharedLink {
+                link: number,
+                source,
+            }
+        })?;
+        lines.push(Line::new(link, true));
+    }
+    let shared = lines.len();
+    let mut pairs = BTreeSet::new();
+    let mut paths = Vec::new();
+    for (path, plan) in plans.into_iter().enumerate() {
+        if !pairs.insert((plan.client, plan.server)) {
+            return Err(SimError::Address {
+                what: "path",
+                number: path,
+            });
+        }
+        let mut chains = [Vec::new(), Vec::new()];
+        for (direction, hops) in plan.chains.into_iter().enumerate() {
+            if !(1..=MAX_HOPS).contains(&hops.len()) {
+                return Err(SimError::Chain {
+                    path,
+                    from: [Side::Client, Side::Server][direction],
+                    hops: hops.len(),
+                    most: MAX_HOPS,
+                });
+            }
+            for (hop, planned) in hops.into_iter().enumerate() {
+                let number = match planned {
+                    Hop::Shared(SharedLink(number)) if number < shared => number,
+                    Hop::Shared(SharedLink(number)) => {
+                        return Err(SimError::Address {
+                            what: "shared link",
+                            number,
+                        });
+                    }
+                    Hop::Own(config) => {
+                        let link = Link::new(config, seeds::link(seed, path, direction, hop))
+                            .map_err(|source| SimError::Link { path, source })?;
+                        lines.push(Line::new(link, false));
+                        lines.len() - 1
+                    }
+                };
+                chains[direction].push(number);
+            }
+        }
+        paths.push(Path {
+            client: plan.client,
+            server: plan.server,
+            chains,
+        });
+    }
+    Ok((paths, lines))
 }
 
 pub(crate) const fn four_tuple(local: SocketAddr, remote: SocketAddr) -> mpquic_proto::FourTuple {
@@ -255,4 +486,15 @@ fn client_address(number: usize) -> ClientAddress {
 fn server_address(number: usize) -> SocketAddr {
     let ip = Ipv4Addr::new(192, 0, 2, number as u8 + 1);
     SocketAddr::new(IpAddr::V4(ip), 4433)
+}
+
+/// The addresses of a flow of cross traffic, which are nobody else's.
+fn crossing(number: usize, path: usize) -> Crossing {
+    let [.., high, low] = (number as u32).to_be_bytes();
+    let address = |network, port| SocketAddr::from(([10, network, high, low], port));
+    Crossing {
+        path,
+        client: address(254, 50_000),
+        server: address(255, 4433),
+    }
 }

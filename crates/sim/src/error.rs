@@ -19,6 +19,41 @@ pub enum SimError {
         /// Why.
         source: LinkConfigError,
     },
+    /// A shared link cannot be.
+    #[error("shared link {link}: {source}")]
+    SharedLink {
+        /// Its number.
+        link: usize,
+        /// Why.
+        source: LinkConfigError,
+    },
+    /// A direction of a path leads through no link, or through too many.
+    #[error("path {path}, {from:?} sending: {hops} links, expected 1 to {most}")]
+    Chain {
+        /// The path.
+        path: usize,
+        /// Who sends in this direction.
+        from: Side,
+        /// How many links were given.
+        hops: usize,
+        /// How many there can be.
+        most: usize,
+    },
+    /// A flow of cross traffic ends before it is certain to have begun.
+    #[error(
+        "cross traffic {number} stops at {stop:?}, expected later than its start at {start:?} with \
+         its phase of up to {phase:?}"
+    )]
+    CrossTraffic {
+        /// Which, in the order in which they were given.
+        number: usize,
+        /// When it is to start.
+        start: Duration,
+        /// How much later it may start.
+        phase: Duration,
+        /// When it is to stop.
+        stop: Duration,
+    },
     /// No path was given.
     #[error("a network needs at least one path")]
     NoPath,

@@ -14,17 +14,26 @@ use crate::trace::{DatagramInfo, DatagramStep, Trace};
 /// A function that sees every datagram enter and leave its link.
 pub(crate) type DatagramHook = Box<dyn FnMut(&DatagramInfo)>;
 
-/// A datagram on a link.
+/// A datagram on its way.
 #[derive(Debug, Clone)]
 pub(crate) struct Datagram {
     bytes: Vec<u8>,
     ecn: Option<EcnCodepoint>,
     /// As the receiver sees it.
     network_path: FourTuple,
+    flow: usize,
+    from: Side,
+    sent: Duration,
+    path: usize,
+    /// The place in the path's chain of the link that it is on.
+    hop: usize,
+    /// What befell it on the links before.
+    fate: Fate,
 }
 
 /// A datagram that reached its endpoint.
 pub(crate) struct Arrived {
+    pub(crate) flow: usize,
     pub(crate) to: Side,
     pub(crate) network_path: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
@@ -39,40 +48,52 @@ pub(crate) struct ClientAddress {
     pub(crate) outside: SocketAddr,
 }
 
-/// A pair of links between a client's and a server's address.
+/// What joins a client's and a server's address.
 pub(crate) struct Path {
     pub(crate) client: usize,
     pub(crate) server: usize,
-    /// By sender: client's, server's.
-    pub(crate) links: [Link<Datagram>; 2],
-    /// When each link's next wake-up is due.
-    wake: [Option<Duration>; 2],
+    /// The numbers of the links that a datagram takes, in order, by sender: client's, server's.
+    pub(crate) chains: [Vec<usize>; 2],
 }
 
-impl Path {
-    pub(crate) fn new(
-        client: usize,
-        server: usize,
-        up: Link<Datagram>,
-        down: Link<Datagram>,
-    ) -> Self {
+/// A link, and when its next wake-up is due.
+pub(crate) struct Line {
+    pub(crate) link: Link<Datagram>,
+    pub(crate) shared: bool,
+    wake: Option<Duration>,
+}
+
+impl Line {
+    pub(crate) fn new(link: Link<Datagram>, shared: bool) -> Self {
         Self {
-            client,
-            server,
-            links: [up, down],
-            wake: [None, None],
+            link,
+            shared,
+            wake: None,
         }
     }
+}
+
+/// The one path of a flow of cross traffic, with addresses of its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Crossing {
+    pub(crate) path: usize,
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
 }
 
 pub(crate) struct Fabric {
     pub(crate) clients: Vec<ClientAddress>,
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) paths: Vec<Path>,
-    wakes: EventQueue<(usize, usize)>,
+    pub(crate) lines: Vec<Line>,
+    /// Outsides that clients' addresses had before, and the clients' numbers.
+    pub(crate) former: Vec<(SocketAddr, usize)>,
+    /// Of the flows from 1 on.
+    pub(crate) crossings: Vec<Crossing>,
+    wakes: EventQueue<usize>,
     pub(crate) trace: Trace,
     pub(crate) hooks: Vec<DatagramHook>,
-    /// By sender.
+    /// Of the flow under test, by sender.
     pub(crate) received: [ByteSeries; 2],
     pub(crate) unroutable: u64,
 }
@@ -93,13 +114,12 @@ pub(crate) const fn index(side: Side) -> usize {
     }
 }
 
-const SIDES: [Side; 2] = [Side::Client, Side::Server];
-
 impl Fabric {
     pub(crate) fn new(
         clients: Vec<ClientAddress>,
         servers: Vec<SocketAddr>,
         paths: Vec<Path>,
+        lines: Vec<Line>,
         trace: Trace,
         interval: Duration,
     ) -> Self {
@@ -108,6 +128,9 @@ impl Fabric {
             clients,
             servers,
             paths,
+            lines,
+            former: Vec::new(),
+            crossings: Vec::new(),
             wakes: EventQueue::new(),
             trace,
             hooks: Vec::new(),
@@ -122,14 +145,22 @@ impl Fabric {
 
     /// Sends what a connection or endpoint wrote: one datagram, or several of one size (the last
     /// may be shorter).
-    pub(crate) fn send(&mut self, now: Duration, from: Side, transmit: &Transmit, bytes: &[u8]) {
+    pub(crate) fn send(
+        &mut self,
+        now: Duration,
+        flow: usize,
+        from: Side,
+        transmit: &Transmit,
+        bytes: &[u8],
+    ) {
         let bytes = &bytes[..transmit.size.min(bytes.len())];
         let segment = transmit.segment_size.unwrap_or(bytes.len()).max(1);
-        let route = self.route(from, transmit.network_path);
+        let route = self.route(flow, from, transmit.network_path);
         for datagram in bytes.chunks(segment) {
             let mut info = DatagramInfo {
                 at: now,
                 sent: now,
+                flow,
                 from,
                 path: route.map(|(path, _)| path),
                 size: datagram.len(),
@@ -142,27 +173,53 @@ impl Fabric {
                 continue;
             };
             self.record(&info);
-            let entered = self.paths[path].links[index(from)].enqueue(
+            self.enter(
                 now,
-                datagram.len(),
                 Datagram {
                     bytes: datagram.to_vec(),
                     ecn: transmit.ecn,
                     network_path,
+                    flow,
+                    from,
+                    sent: now,
+                    path,
+                    hop: 0,
+                    fate: Fate::Delivered,
                 },
             );
-            if let Err((_, loss)) = entered {
-                info.what = DatagramStep::Left(Fate::Lost(loss));
-                self.record(&info);
-            }
         }
         if let Some((path, _)) = route {
-            self.plan(path, index(from));
+            self.plan(self.paths[path].chains[index(from)][0]);
         }
     }
 
-    /// The link for these addresses, and how the receiver sees them.
-    fn route(&self, from: Side, addresses: FourTuple) -> Option<(usize, FourTuple)> {
+    /// Puts a datagram on the link that is next on its way; the link's wake-up is the caller's to plan.
+    fn enter(&mut self, at: Duration, datagram: Datagram) {
+        let number = self.paths[datagram.path].chains[index(datagram.from)][datagram.hop];
+        let link = &mut self.lines[number].link;
+        if let Err((datagram, loss)) = link.enqueue(at, datagram.bytes.len(), datagram) {
+            self.left(at, &datagram, Fate::Lost(loss));
+        }
+    }
+
+    /// The path for these addresses, and how the receiver sees them.
+    fn route(&self, flow: usize, from: Side, addresses: FourTuple) -> Option<(usize, FourTuple)> {
+        if let Some(crossing) = flow.checked_sub(1) {
+            let Crossing {
+                path,
+                client,
+                server,
+            } = *self.crossings.get(crossing)?;
+            let (own, peer) = match from {
+                Side::Client => (client, server),
+                Side::Server => (server, client),
+            };
+            let seen = FourTuple {
+                local: peer,
+                remote: own,
+            };
+            return (addresses.remote == peer).then_some((path, seen));
+        }
         let FourTuple { local, remote } = addresses;
         // An unspecified local address leaves the choice to the system: the first that fits.
         let is_local = |address: SocketAddr| {
@@ -195,58 +252,107 @@ impl Fabric {
         if self.wakes.next_time().is_none_or(|at| at > now) {
             return false;
         }
-        let Some((at, (number, direction))) = self.wakes.pop() else {
+        let Some((at, number)) = self.wakes.pop() else {
             return false;
         };
-        let path = &mut self.paths[number];
         // Superseded by an earlier wake-up, which has planned the next one.
-        if path.wake[direction] != Some(at) {
+        if self.lines[number].wake != Some(at) {
             return true;
         }
-        path.wake[direction] = None;
-        while let Some(exit) = self.paths[number].links[direction].poll(now) {
-            let from = SIDES[direction];
-            self.record(&DatagramInfo {
-                at: exit.at,
-                sent: exit.entered,
-                from,
-                path: Some(number),
-                size: exit.size,
-                what: DatagramStep::Left(exit.fate),
-            });
-            if !exit.fate.arrives() {
+        self.lines[number].wake = None;
+        while let Some(exit) = self.lines[number].link.poll(now) {
+            let mut datagram = exit.payload;
+            let fate = match exit.fate {
+                Fate::Delivered => datagram.fate,
+                fate => fate,
+            };
+            if !fate.arrives() {
+                self.left(exit.at, &datagram, fate);
                 continue;
             }
-            let Datagram {
-                mut bytes,
-                ecn,
-                network_path,
-            } = exit.payload;
             if let Fate::Corrupted { bit } = exit.fate {
-                flip_bit(&mut bytes, replayable(bit));
+                flip_bit(&mut datagram.bytes, replayable(bit));
             }
-            self.received[direction].add(number, exit.at, exit.size as u64);
+            let chain = &self.paths[datagram.path].chains[index(datagram.from)];
+            if let Some(&next) = chain.get(datagram.hop + 1) {
+                datagram.fate = fate;
+                datagram.hop += 1;
+                self.enter(exit.at, datagram);
+                self.plan(next);
+                continue;
+            }
+            self.left(exit.at, &datagram, fate);
+            if datagram.flow == 0 {
+                let size = datagram.bytes.len() as u64;
+                self.received[index(datagram.from)].add(datagram.path, exit.at, size);
+            }
             arrived.push(Arrived {
-                to: SIDES[1 - direction],
-                network_path,
-                ecn,
-                bytes: BytesMut::from(bytes.as_slice()),
+                flow: datagram.flow,
+                to: !datagram.from,
+                network_path: datagram.network_path,
+                ecn: datagram.ecn,
+                bytes: BytesMut::from(datagram.bytes.as_slice()),
             });
         }
-        self.plan(number, direction);
+        self.plan(number);
         true
     }
 
     /// Plans the next wake-up of a link whose state has changed.
-    pub(crate) fn plan(&mut self, number: usize, direction: usize) {
-        let path = &mut self.paths[number];
-        let Some(at) = path.links[direction].next_event() else {
+    pub(crate) fn plan(&mut self, number: usize) {
+        let line = &mut self.lines[number];
+        let Some(at) = line.link.next_event() else {
             return;
         };
-        if path.wake[direction].is_none_or(|planned| at < planned) {
-            path.wake[direction] = Some(at);
-            self.wakes.push(at, (number, direction));
+        if line.wake.is_none_or(|planned| at < planned) {
+            line.wake = Some(at);
+            self.wakes.push(at, number);
         }
+    }
+
+    /// The path that a side's connection means by these addresses, be it that it does not know of a
+    /// rebinding yet.
+    pub(crate) fn path_of(&self, side: Side, addresses: FourTuple) -> Option<usize> {
+        if let Some((path, _)) = self.route(0, side, addresses) {
+            return Some(path);
+        }
+        let (_, client) = self
+            .former
+            .iter()
+            .find(|(outside, _)| *outside == addresses.remote)?;
+        self.paths.iter().position(|path| {
+            path.client == *client && self.servers.get(path.server) == Some(&addresses.local)
+        })
+    }
+
+    /// What waits or is being serialised on the links of a path's direction, bytes with overhead.
+    pub(crate) fn queued_bytes(&self, path: usize, direction: usize) -> u64 {
+        let chain = self.paths.get(path).map(|path| &path.chains[direction]);
+        let links = chain.into_iter().flatten();
+        links
+            .map(|&number| self.lines[number].link.queued_bytes())
+            .sum()
+    }
+
+    /// The link that stands for a path's direction where one is to be named: the first that it shares
+    /// with nothing, or the first.
+    pub(crate) fn own_link(&self, path: usize, direction: usize) -> Option<usize> {
+        let chain = &self.paths.get(path)?.chains[direction];
+        let own = chain.iter().find(|&&number| !self.lines[number].shared);
+        own.or_else(|| chain.first()).copied()
+    }
+
+    /// A datagram has left its last link, or was lost on its way.
+    fn left(&mut self, at: Duration, datagram: &Datagram, fate: Fate) {
+        self.record(&DatagramInfo {
+            at,
+            sent: datagram.sent,
+            flow: datagram.flow,
+            from: datagram.from,
+            path: Some(datagram.path),
+            size: datagram.bytes.len(),
+            what: DatagramStep::Left(fate),
+        });
     }
 
     fn record(&mut self, info: &DatagramInfo) {
@@ -280,16 +386,21 @@ mod tests {
                 }
             })
             .collect();
-        let paths = configs
-            .iter()
-            .enumerate()
-            .map(|(i, config)| {
-                let link = || Link::new(config.clone(), i as u64).unwrap();
-                Path::new(i, 0, link(), link())
+        let paths = (0..configs.len())
+            .map(|i| Path {
+                client: i,
+                server: 0,
+                chains: [vec![2 * i], vec![2 * i + 1]],
             })
             .collect();
+        let lines = configs
+            .iter()
+            .flat_map(|config| [config, config])
+            .enumerate()
+            .map(|(i, config)| Line::new(Link::new(config.clone(), i as u64).unwrap(), false))
+            .collect();
         let servers = vec![address("192.0.2.1:4433")];
-        Fabric::new(clients, servers, paths, Trace::new(false), ms(100))
+        Fabric::new(clients, servers, paths, lines, Trace::new(false), ms(100))
     }
 
     fn transmit(local: &str, remote: &str, size: usize, segment_size: Option<usize>) -> Transmit {
@@ -322,7 +433,7 @@ mod tests {
         ]);
         let bytes: Vec<u8> = (0..250).collect();
         let batch = transmit("10.0.1.2:5000", "192.0.2.1:4433", 250, Some(100));
-        fabric.send(ms(0), Side::Client, &batch, &bytes);
+        fabric.send(ms(0), 0, Side::Client, &batch, &bytes);
         let arrived = run(&mut fabric);
         let sizes: Vec<_> = arrived.iter().map(|(_, a)| a.bytes.len()).collect();
         assert_eq!(sizes, [100, 100, 50]);
@@ -341,7 +452,7 @@ mod tests {
     fn an_unspecified_local_address_takes_the_first_path() {
         let mut fabric = fabric(&[LinkConfig::default()]);
         let datagram = transmit("0.0.0.0:5000", "192.0.2.1:4433", 3, None);
-        fabric.send(ms(0), Side::Client, &datagram, b"abc");
+        fabric.send(ms(0), 0, Side::Client, &datagram, b"abc");
         assert_eq!(run(&mut fabric).len(), 1);
     }
 
@@ -349,7 +460,7 @@ mod tests {
     fn without_a_link_nothing_arrives_and_it_is_counted() {
         let mut fabric = fabric(&[LinkConfig::default()]);
         let datagram = transmit("10.9.9.9:5000", "192.0.2.1:4433", 3, None);
-        fabric.send(ms(0), Side::Client, &datagram, b"abc");
+        fabric.send(ms(0), 0, Side::Client, &datagram, b"abc");
         assert_eq!(fabric.next_time(), None);
         assert_eq!(fabric.unroutable, 1);
     }
@@ -359,14 +470,14 @@ mod tests {
         let mut fabric = fabric(&[LinkConfig::default()]);
         fabric.clients[0].outside = address("203.0.113.7:1");
         let up = transmit("10.0.0.2:5000", "192.0.2.1:4433", 3, None);
-        fabric.send(ms(0), Side::Client, &up, b"abc");
+        fabric.send(ms(0), 0, Side::Client, &up, b"abc");
         let seen = run(&mut fabric).remove(0).1.network_path.remote;
         assert_eq!(seen, address("203.0.113.7:1"));
         let old = transmit("192.0.2.1:4433", "10.0.0.2:5000", 3, None);
-        fabric.send(ms(1), Side::Server, &old, b"abc");
+        fabric.send(ms(1), 0, Side::Server, &old, b"abc");
         assert_eq!(fabric.unroutable, 1);
         let new = transmit("192.0.2.1:4433", "203.0.113.7:1", 3, None);
-        fabric.send(ms(1), Side::Server, &new, b"abc");
+        fabric.send(ms(1), 0, Side::Server, &new, b"abc");
         let back = run(&mut fabric).remove(0).1;
         assert_eq!(back.network_path.local, address("10.0.0.2:5000"));
     }
@@ -379,7 +490,7 @@ mod tests {
         };
         let mut fabric = fabric(&[config]);
         let datagram = transmit("10.0.0.2:5000", "192.0.2.1:4433", 8, None);
-        fabric.send(ms(0), Side::Client, &datagram, &[0; 8]);
+        fabric.send(ms(0), 0, Side::Client, &datagram, &[0; 8]);
         let bytes = run(&mut fabric).remove(0).1.bytes;
         assert_eq!(bytes.iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
     }
@@ -388,9 +499,9 @@ mod tests {
     fn a_link_that_becomes_faster_wakes_earlier() {
         let mut fabric = fabric(&[LinkConfig::new(1000, ms(0))]);
         let datagram = transmit("10.0.0.2:5000", "192.0.2.1:4433", 1000, None);
-        fabric.send(ms(0), Side::Client, &datagram, &[0; 1000]);
-        fabric.paths[0].links[0].set_rate(ms(1), None).unwrap();
-        fabric.plan(0, 0);
+        fabric.send(ms(0), 0, Side::Client, &datagram, &[0; 1000]);
+        fabric.lines[0].link.set_rate(ms(1), None).unwrap();
+        fabric.plan(0);
         let arrived = run(&mut fabric);
         assert_eq!((arrived.len(), arrived[0].0), (1, ms(1)));
     }

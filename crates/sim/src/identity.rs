@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustls::SupportedCipherSuite;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{self, cipher_suite, kx_group};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -18,9 +19,9 @@ pub const ALPN: &[u8] = b"mpquic-sim";
 
 /// One key exchange group and one cipher suite: X25519 key shares have one size, and the suite
 /// decides on that of the Finished messages.
-fn provider() -> Arc<CryptoProvider> {
+fn provider(suite: SupportedCipherSuite) -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
-        cipher_suites: vec![cipher_suite::TLS13_AES_128_GCM_SHA256],
+        cipher_suites: vec![suite],
         kx_groups: vec![kx_group::X25519],
         ..ring::default_provider()
     })
@@ -38,8 +39,15 @@ pub fn certificate() -> CertificateDer<'static> {
 ///
 /// If rustls refuses the embedded identity.
 pub fn server_tls() -> Result<Arc<rustls::ServerConfig>, rustls::Error> {
+    server_tls_with(cipher_suite::TLS13_AES_128_GCM_SHA256)
+}
+
+/// The same with another suite, which must have the same sizes.
+pub(crate) fn server_tls_with(
+    suite: SupportedCipherSuite,
+) -> Result<Arc<rustls::ServerConfig>, rustls::Error> {
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(KEY));
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider())
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider(suite))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(vec![certificate()], key)?;
@@ -54,9 +62,16 @@ pub fn server_tls() -> Result<Arc<rustls::ServerConfig>, rustls::Error> {
 ///
 /// If rustls refuses the embedded certificate.
 pub fn client_tls() -> Result<Arc<rustls::ClientConfig>, rustls::Error> {
+    client_tls_with(cipher_suite::TLS13_AES_128_GCM_SHA256)
+}
+
+/// The same with another suite, which must have the same sizes.
+pub(crate) fn client_tls_with(
+    suite: SupportedCipherSuite,
+) -> Result<Arc<rustls::ClientConfig>, rustls::Error> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate())?;
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider())
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider(suite))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_root_certificates(roots)
         .with_no_client_auth();

@@ -6,6 +6,8 @@ use std::time::Duration;
 use mpquic_proto::{PathErrorCode, PathId, PathStatus, Side};
 
 use crate::Network;
+use crate::chain::SharedLink;
+use crate::link::{Link, LinkConfigError};
 
 /// Something to be done at a time: see [`Network::at`].
 pub enum Action {
@@ -35,6 +37,9 @@ pub enum Action {
         status: PathStatus,
     },
     /// Both directions of a path's link, or one, go dark or light up.
+    ///
+    /// Where a direction leads through several links, this and the next three actions change the
+    /// first that it shares with nothing, or the first of all if it shares them all.
     SetLinkUp {
         /// The path, by number.
         path: usize,
@@ -70,6 +75,13 @@ pub enum Action {
         /// The new probability.
         loss: f64,
     },
+    /// A shared link changes.
+    ChangeSharedLink {
+        /// The link.
+        link: SharedLink,
+        /// How.
+        change: LinkAction,
+    },
     /// A NAT gives a client's address another outside: the server sees datagrams from it, and what
     /// it sends to the old one leads nowhere.
     Rebind {
@@ -87,6 +99,38 @@ pub enum Action {
     },
     /// Anything else.
     Call(Box<dyn FnOnce(&mut Network)>),
+}
+
+/// A change of one link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum LinkAction {
+    /// It lights up (`true`) or goes dark.
+    Up(bool),
+    /// Its rate, bit/s; `None` serialises in no time.
+    Rate(Option<u64>),
+    /// Its propagation delay.
+    Delay(Duration),
+    /// Its probability of loss.
+    Loss(f64),
+}
+
+impl LinkAction {
+    pub(crate) fn apply<T: Clone>(
+        self,
+        at: Duration,
+        link: &mut Link<T>,
+    ) -> Result<(), LinkConfigError> {
+        match self {
+            Self::Up(up) => {
+                link.set_up(at, up);
+                Ok(())
+            }
+            Self::Rate(rate) => link.set_rate(at, rate),
+            Self::Delay(delay) => link.set_delay(at, delay),
+            Self::Loss(loss) => link.set_loss(at, loss),
+        }
+    }
 }
 
 impl Action {

@@ -15,10 +15,12 @@ pub struct DatagramInfo {
     pub at: Duration,
     /// When it was sent.
     pub sent: Duration,
+    /// Whose it is: 0 is the connection under test, and cross traffic counts from 1.
+    pub flow: usize,
     /// Who sent it.
     pub from: Side,
-    /// The link's number in the order of [`NetworkBuilder::path`](crate::NetworkBuilder::path);
-    /// `None` if no link joins its addresses.
+    /// The path's number in the order of [`NetworkBuilder::path`](crate::NetworkBuilder::path);
+    /// `None` if no path joins its addresses.
     pub path: Option<usize>,
     /// UDP payload bytes.
     pub size: usize,
@@ -29,11 +31,11 @@ pub struct DatagramInfo {
 /// What happened to a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramStep {
-    /// It entered its link.
+    /// It set out on its path's first link.
     Sent,
-    /// It left its link, or was lost at its entrance.
+    /// It left its path's last link, or was lost on its way.
     Left(Fate),
-    /// No link joins its addresses.
+    /// No path joins its addresses.
     NoRoute,
 }
 
@@ -42,6 +44,8 @@ pub enum DatagramStep {
 pub struct Delivery {
     /// When.
     pub at: Duration,
+    /// Of which connection: 0 is the one under test, and cross traffic counts from 1.
+    pub flow: usize,
     /// Whose application.
     pub side: Side,
     /// The stream.
@@ -97,7 +101,8 @@ impl Trace {
             side_number(info.from),
             info.path.map_or(u64::MAX, |path| path as u64),
             info.size as u64,
-            kind,
+            // Beside the kind: a run without cross traffic has the hash that it would have alone.
+            kind | (info.flow as u64) << 8,
             bit,
         ]);
         if let Some(records) = &mut self.records {
@@ -113,7 +118,7 @@ impl Trace {
             delivery.stream.into(),
             delivery.offset,
             delivery.len as u64,
-            0,
+            delivery.flow as u64,
         ]);
         if let Some(records) = &mut self.records {
             records.push(TraceRecord::Delivery(*delivery));
@@ -151,6 +156,7 @@ mod tests {
         let base = DatagramInfo {
             at: Duration::from_millis(5),
             sent: Duration::ZERO,
+            flow: 0,
             from: Side::Client,
             path: Some(0),
             size: 1200,
@@ -179,6 +185,7 @@ mod tests {
             },
             DatagramInfo { path: None, ..base },
             DatagramInfo { size: 1201, ..base },
+            DatagramInfo { flow: 1, ..base },
             DatagramInfo { what: lost, ..base },
         ];
         let mut hashes: Vec<_> = variants.iter().map(|info| hash(&[*info])).collect();

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mpquic_proto::{Dir, Event, FinishError, ReadError, StreamEvent, StreamId, VarInt, WriteError};
+use mpquic_proto::{Dir, Event, StreamEvent, StreamId, VarInt};
 
+use crate::AppError;
 use crate::app::{App, AppContext};
-use crate::{AppError, content};
+use crate::stream_io::{Check, Read, Source, finish, read, write, write_all};
 
-/// How much is written or read at a time.
-const CHUNK: usize = 16 * 1024;
 /// The most that an echo holds back before it stops reading.
 const ECHO_BUFFER: usize = 64 * 1024;
 /// The longest request line.
@@ -68,132 +67,6 @@ impl Job {
             ("ECHO", None) => Some(Self::Echo { bytes, seed }),
             _ => None,
         }
-    }
-}
-
-/// Checks received content and its length.
-#[derive(Debug, Clone, Copy)]
-struct Check {
-    seed: u64,
-    bytes: u64,
-    received: u64,
-}
-
-impl Check {
-    const fn new(bytes: u64, seed: u64) -> Self {
-        Self {
-            seed,
-            bytes,
-            received: 0,
-        }
-    }
-
-    fn take(&mut self, stream: StreamId, data: &[u8]) -> Result<(), AppError> {
-        content::verify(self.seed, self.received, data)
-            .map_err(|offset| AppError::Mismatch { stream, offset })?;
-        self.received += data.len() as u64;
-        if self.received > self.bytes {
-            return Err(self.wrong_length(stream));
-        }
-        Ok(())
-    }
-
-    const fn end(&self, stream: StreamId) -> Result<(), AppError> {
-        if self.received == self.bytes {
-            Ok(())
-        } else {
-            Err(self.wrong_length(stream))
-        }
-    }
-
-    const fn wrong_length(&self, stream: StreamId) -> AppError {
-        AppError::Length {
-            stream,
-            expected: self.bytes,
-            got: self.received,
-        }
-    }
-}
-
-/// Writes content until it is all written (`true`) or the transport takes no more.
-#[derive(Debug, Clone, Copy)]
-struct Source {
-    seed: u64,
-    bytes: u64,
-    written: u64,
-}
-
-impl Source {
-    const fn new(bytes: u64, seed: u64) -> Self {
-        Self {
-            seed,
-            bytes,
-            written: 0,
-        }
-    }
-
-    fn pump(&mut self, cx: &mut AppContext<'_>, stream: StreamId) -> Result<bool, AppError> {
-        let mut buffer = [0; CHUNK];
-        while self.written < self.bytes {
-            let len = (self.bytes - self.written).min(CHUNK as u64) as usize;
-            content::fill(self.seed, self.written, &mut buffer[..len]);
-            let taken = write(cx, stream, &buffer[..len])?;
-            if taken == 0 {
-                return Ok(false);
-            }
-            self.written += taken as u64;
-        }
-        Ok(true)
-    }
-}
-
-/// Bytes taken, 0 if blocked.
-fn write(cx: &mut AppContext<'_>, stream: StreamId, data: &[u8]) -> Result<usize, AppError> {
-    match cx.connection.write(stream, data) {
-        Ok(taken) => Ok(taken),
-        Err(WriteError::Blocked) => Ok(0),
-        Err(WriteError::Stopped(code)) => Err(AppError::GivenUp { stream, code }),
-        Err(WriteError::ClosedStream) => Err(AppError::Closed { stream }),
-    }
-}
-
-/// Writes the front of a small buffer; `true` if all is written.
-fn write_all(
-    cx: &mut AppContext<'_>,
-    stream: StreamId,
-    data: &mut Vec<u8>,
-) -> Result<bool, AppError> {
-    while !data.is_empty() {
-        let taken = write(cx, stream, data)?;
-        if taken == 0 {
-            return Ok(false);
-        }
-        data.drain(..taken);
-    }
-    Ok(true)
-}
-
-fn finish(cx: &mut AppContext<'_>, stream: StreamId) -> Result<(), AppError> {
-    cx.connection.finish(stream).map_err(|error| match error {
-        FinishError::Stopped(code) => AppError::GivenUp { stream, code },
-        FinishError::ClosedStream => AppError::Closed { stream },
-    })
-}
-
-/// What a read gave.
-enum Read {
-    Data(Bytes),
-    End,
-    Blocked,
-}
-
-fn read(cx: &mut AppContext<'_>, stream: StreamId) -> Result<Read, AppError> {
-    match cx.read(stream, CHUNK) {
-        Ok(Some(data)) => Ok(Read::Data(data)),
-        Ok(None) => Ok(Read::End),
-        Err(ReadError::Blocked) => Ok(Read::Blocked),
-        Err(ReadError::Reset(code)) => Err(AppError::GivenUp { stream, code }),
-        Err(ReadError::ClosedStream) => Err(AppError::Closed { stream }),
     }
 }
 
@@ -596,29 +469,5 @@ mod tests {
         for bad in ["", "GET", "GET 1", "GET 1 2 3", "GET -1 2", "HEAD 1 2"] {
             assert_eq!(Job::parse(bad.as_bytes()), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn content_is_checked() {
-        let stream = StreamId::from(VarInt::from_u32(0));
-        let mut data = [0; 100];
-        content::fill(5, 0, &mut data);
-        let mut check = Check::new(100, 5);
-        check.take(stream, &data[..40]).unwrap();
-        assert!(check.end(stream).is_err());
-        check.take(stream, &data[40..]).unwrap();
-        check.end(stream).unwrap();
-        assert_eq!(
-            check.take(stream, b"x").unwrap_err(),
-            AppError::Mismatch {
-                stream,
-                offset: 100
-            }
-        );
-        data[50] ^= 1;
-        let wrong = Check::new(100, 5).take(stream, &data).unwrap_err();
-        assert_eq!(wrong, AppError::Mismatch { stream, offset: 50 });
-        data[50] ^= 1;
-        assert!(Check::new(99, 5).take(stream, &data).is_err());
     }
 }

@@ -8,7 +8,7 @@ use mpquic_sched::Scheduler;
 use quinn_proto::Side;
 
 use super::ConfigError;
-use crate::congestion::CongestionControl;
+use crate::congestion::{CongestionControl, InitialWindow};
 use crate::{Observer, ObserverFactory, limits};
 
 /// Makes a scheduler for each new connection.
@@ -42,6 +42,7 @@ pub struct TransportConfig {
     pub(crate) max_mtu: u16,
     pub(crate) max_ack_delay: Duration,
     pub(crate) congestion: CongestionControl,
+    pub(crate) initial_window: InitialWindow,
     pub(crate) scheduler: SchedulerFactory,
     pub(crate) segmentation_offload: bool,
     pub(crate) ecn: bool,
@@ -161,6 +162,32 @@ impl TransportConfig {
         self
     }
 
+    /// The congestion window of a new path. Default: RFC 9002 section 7.2, about ten datagrams.
+    ///
+    /// ```
+    /// use mpquic_proto::TransportConfig;
+    /// use mpquic_proto::congestion::InitialWindow;
+    ///
+    /// let mut config = TransportConfig::default();
+    /// assert!(config.initial_window(InitialWindow::Packets(32)).is_ok());
+    /// assert!(config.initial_window(InitialWindow::Packets(1)).is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Below two packets (RFC 9002 section 7.2), or beyond any path.
+    pub fn initial_window(&mut self, window: InitialWindow) -> Result<&mut Self, ConfigError> {
+        if let Some((value, expected)) = window.out_of_range() {
+            return Err(ConfigError::OutOfRange {
+                name: "initial_window",
+                value,
+                expected,
+            });
+        }
+        self.initial_window = window;
+        Ok(self)
+    }
+
     /// The packet scheduler, made anew for each connection. Default minRTT.
     ///
     /// ```
@@ -219,6 +246,7 @@ impl Default for TransportConfig {
             max_mtu: 1452,
             max_ack_delay: Duration::from_millis(25),
             congestion: CongestionControl::default(),
+            initial_window: InitialWindow::default(),
             scheduler: Arc::new(|| Box::new(mpquic_sched::MinRtt::default())),
             segmentation_offload: true,
             ecn: true,
@@ -236,6 +264,7 @@ impl fmt::Debug for TransportConfig {
             .field("send_window", &self.send_window)
             .field("max_paths", &self.max_paths)
             .field("congestion", &self.congestion)
+            .field("initial_window", &self.initial_window)
             .finish_non_exhaustive()
     }
 }

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use mpquic_sched::PathIndex;
 
 use super::hystart::{Growth, HyStart};
+use super::initial_window::minimum_window;
 use super::slots::Slots;
-use super::{Controller, MAX_WINDOW, initial_window, minimum_window};
+use super::{Controller, InitialWindow, MAX_WINDOW};
 use crate::recovery::RttEstimator;
 
 /// RFC 9438 section 5, in datagrams per second cubed.
@@ -58,10 +59,10 @@ struct Path {
 }
 
 impl Path {
-    fn new(mtu: u16) -> Self {
+    fn new(mtu: u16, initial: InitialWindow) -> Self {
         Self {
             mtu,
-            window: initial_window(mtu) as f64,
+            window: initial.bytes(mtu) as f64,
             ssthresh: f64::INFINITY,
             recovery_start: None,
             curve: Curve {
@@ -154,16 +155,28 @@ impl Path {
 }
 
 /// The controller.
-#[derive(Debug, Default)]
-pub(super) struct Cubic(Slots<Path>);
+#[derive(Debug)]
+pub(super) struct Cubic {
+    paths: Slots<Path>,
+    initial: InitialWindow,
+}
+
+impl Cubic {
+    pub(super) fn new(initial: InitialWindow) -> Self {
+        Self {
+            paths: Slots::default(),
+            initial,
+        }
+    }
+}
 
 impl Controller for Cubic {
     fn add_path(&mut self, path: PathIndex, _now: Instant, mtu: u16) {
-        self.0.set(path, Some(Path::new(mtu)));
+        self.paths.set(path, Some(Path::new(mtu, self.initial)));
     }
 
     fn remove_path(&mut self, path: PathIndex) {
-        self.0.set(path, None);
+        self.paths.set(path, None);
     }
 
     fn on_ack(
@@ -175,7 +188,7 @@ impl Controller for Cubic {
         app_limited: bool,
         rtt: &RttEstimator,
     ) {
-        let Some(p) = self.0.get_mut(path) else {
+        let Some(p) = self.paths.get_mut(path) else {
             return;
         };
         if p.recovery_start.is_some_and(|start| sent <= start) {
@@ -210,7 +223,7 @@ impl Controller for Cubic {
         lost_bytes: u64,
         ecn: bool,
     ) {
-        let Some(p) = self.0.get_mut(path) else {
+        let Some(p) = self.paths.get_mut(path) else {
             return;
         };
         if p.recovery_start.is_none_or(|start| sent > start) {
@@ -232,7 +245,7 @@ impl Controller for Cubic {
     }
 
     fn on_spurious_loss(&mut self, path: PathIndex, _now: Instant, sent: Instant, bytes: u64) {
-        let Some(p) = self.0.get_mut(path) else {
+        let Some(p) = self.paths.get_mut(path) else {
             return;
         };
         let of_this_event = p.recovery_start.is_some_and(|start| sent <= start);
@@ -252,26 +265,31 @@ impl Controller for Cubic {
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
-        if let Some(p) = self.0.get_mut(path) {
+        if let Some(p) = self.paths.get_mut(path) {
+            let begun = p.ssthresh != f64::INFINITY;
+            let before = p.window as u64;
+            let window = self.initial.on_mtu_update(before, begun, p.mtu, mtu);
+            if window != before {
+                p.window = window as f64;
+            }
             p.mtu = mtu;
-            p.window = p.window.max(p.minimum());
         }
     }
 
     fn window(&self, path: PathIndex) -> u64 {
-        self.0.get(path).map_or(0, |p| p.window as u64)
+        self.paths.get(path).map_or(0, |p| p.window as u64)
     }
 
     fn ssthresh(&self, path: PathIndex) -> u64 {
         // A cast saturates: infinity becomes the largest integer.
-        self.0.get(path).map_or(0, |p| p.ssthresh as u64)
+        self.paths.get(path).map_or(0, |p| p.ssthresh as u64)
     }
 
     fn in_slow_start(&self, path: PathIndex) -> bool {
-        self.0.get(path).is_some_and(|p| p.window < p.ssthresh)
+        self.paths.get(path).is_some_and(|p| p.window < p.ssthresh)
     }
 
     fn congestion_events(&self, path: PathIndex) -> u64 {
-        self.0.get(path).map_or(0, |p| p.events)
+        self.paths.get(path).map_or(0, |p| p.events)
     }
 }

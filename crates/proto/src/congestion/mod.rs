@@ -1,37 +1,126 @@
 //! Congestion control: one controller per connection with a state per path; does not detect losses.
 
+mod balia;
+mod bbr;
+mod coupled;
 mod cubic;
 mod hystart;
+mod initial_window;
+mod lia;
 mod new_reno;
+mod olia;
 mod slots;
 #[cfg(test)]
 mod tests;
 
-use std::time::Instant;
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
 
+pub use initial_window::InitialWindow;
 use mpquic_sched::PathIndex;
+use rand::rngs::StdRng;
+use thiserror::Error;
 
-use crate::recovery::RttEstimator;
+use crate::recovery::{RateSample, RttEstimator};
 
 /// Which congestion controller a connection uses.
+///
+/// ```
+/// use mpquic_proto::CongestionControl;
+///
+/// assert_eq!("olia".parse(), Ok(CongestionControl::Olia));
+/// assert_eq!(CongestionControl::NewReno.to_string(), "newreno");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum CongestionControl {
-    /// RFC 9002 section 7.
+    /// RFC 9002 section 7; each path on its own.
     NewReno,
-    /// RFC 9438.
+    /// RFC 9438; each path on its own.
     #[default]
     Cubic,
+    /// The Linked Increases Algorithm of RFC 6356, over all paths.
+    Lia,
+    /// The Opportunistic Linked Increases Algorithm (draft-khalili-mptcp-congestion-control), over
+    /// all paths.
+    Olia,
+    /// Balanced Linked Adaptation (draft-walid-mptcp-congestion-control), over all paths.
+    Balia,
+    /// BBRv3 (draft-ietf-ccwg-bbr): a model of each path on its own.
+    Bbr,
 }
 
 impl CongestionControl {
-    /// A controller without paths.
-    pub(crate) fn build(self) -> Box<dyn Controller> {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::NewReno,
+        Self::Cubic,
+        Self::Lia,
+        Self::Olia,
+        Self::Balia,
+        Self::Bbr,
+    ];
+
+    /// Its name, as it is parsed.
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::NewReno => Box::new(new_reno::NewReno::default()),
-            Self::Cubic => Box::new(cubic::Cubic::default()),
+            Self::NewReno => "newreno",
+            Self::Cubic => "cubic",
+            Self::Lia => "lia",
+            Self::Olia => "olia",
+            Self::Balia => "balia",
+            Self::Bbr => "bbr3",
         }
     }
+
+    /// A controller without paths; chance, where it has a say, comes from the generator.
+    pub(crate) fn build(self, initial: InitialWindow, rng: &mut StdRng) -> Box<dyn Controller> {
+        match self {
+            Self::NewReno => Box::new(new_reno::NewReno::new(initial)),
+            Self::Cubic => Box::new(cubic::Cubic::new(initial)),
+            Self::Lia => Box::new(coupled::Coupled::<lia::Lia>::new(initial)),
+            Self::Olia => Box::new(coupled::Coupled::<olia::Olia>::new(initial)),
+            Self::Balia => Box::new(coupled::Coupled::<balia::Balia>::new(initial)),
+            Self::Bbr => Box::new(bbr::Bbr::new(initial, rng)),
+        }
+    }
+}
+
+impl fmt::Display for CongestionControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for CongestionControl {
+    type Err = UnknownCongestionControl;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.iter().find(|control| control.name() == name);
+        named
+            .copied()
+            .ok_or_else(|| UnknownCongestionControl { name: name.into() })
+    }
+}
+
+/// No congestion controller has this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "unknown congestion controller {name:?}, expected one of {}",
+    known_names()
+)]
+pub struct UnknownCongestionControl {
+    /// What was asked for.
+    pub name: String,
+}
+
+fn known_names() -> String {
+    let names: Vec<_> = CongestionControl::ALL
+        .iter()
+        .map(|control| control.name())
+        .collect();
+    names.join(", ")
 }
 
 /// A congestion controller of a connection. It sees all paths, so that coupled algorithms fit the
@@ -78,6 +167,24 @@ pub(crate) trait Controller: Send {
     /// Packets declared lost, the newest sent at `sent`, were acknowledged after all.
     fn on_spurious_loss(&mut self, _path: PathIndex, _now: Instant, _sent: Instant, _bytes: u64) {}
 
+    /// A packet in flight was declared lost; told before the congestion event.
+    fn on_lost(&mut self, _path: PathIndex, _now: Instant, _lost: &LostPacket) {}
+
+    /// The packets of an ACK frame, and those lost by it, have been told. True if what leaves from
+    /// now on is held back by the controller's own choice, so that it tells little of the path.
+    fn on_ack_end(&mut self, _path: PathIndex, _ack: &AckSummary<'_>) -> bool {
+        false
+    }
+
+    /// The application has data again after it had none: nothing is in flight, and the next packet
+    /// is about to leave.
+    fn on_restart(&mut self, _path: PathIndex, _now: Instant) {}
+
+    /// Bytes per second to pace at; `None` to pace by the window (RFC 9002 section 7.7).
+    fn pacing_rate(&self, _path: PathIndex, _rtt: &RttEstimator) -> Option<f64> {
+        None
+    }
+
     /// The largest datagram that the path takes has changed.
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16);
 
@@ -96,20 +203,38 @@ pub(crate) trait Controller: Send {
     fn congestion_events(&self, path: PathIndex) -> u64;
 }
 
+/// A packet that was declared lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LostPacket {
+    /// Its number.
+    pub(crate) number: u64,
+    /// When it left.
+    pub(crate) sent: Instant,
+    /// Its size, bytes.
+    pub(crate) size: u16,
+    /// Bytes in flight once it had left, itself included.
+    pub(crate) tx_in_flight: u64,
+    /// Bytes declared lost since it left, itself included.
+    pub(crate) lost: u64,
+    /// Bytes delivered so far.
+    pub(crate) total_delivered: u64,
+    /// Whether there was less to send than the path would have taken when it left.
+    pub(crate) app_limited: bool,
+}
+
+/// What an ACK frame tells, all its packets taken together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AckSummary<'a> {
+    pub(crate) now: Instant,
+    pub(crate) sample: &'a RateSample,
+    /// When the newest of the newly acknowledged packets left.
+    pub(crate) newest_sent: Instant,
+    /// The RTT sample that the frame gave.
+    pub(crate) rtt_sample: Option<Duration>,
+    pub(crate) rtt: &'a RttEstimator,
+    /// Bytes in flight, what the frame acknowledged and what was lost by it taken off.
+    pub(crate) in_flight: u64,
+}
+
 /// Upper bound of every window: far beyond any path, far below overflow.
 const MAX_WINDOW: u64 = 1 << 40;
-
-/// RFC 9002 section 7.2.
-const fn initial_window(mtu: u16) -> u64 {
-    let mtu = mtu as u64;
-    let limit = if 2 * mtu > 14_720 { 2 * mtu } else { 14_720 };
-    let window = if 10 * mtu < limit { 10 * mtu } else { limit };
-    if window > 0 { window } else { 1 }
-}
-
-/// kMinimumWindow (RFC 9002 section 7.2).
-const fn minimum_window(mtu: u16) -> u64 {
-    // A window of zero would divide by zero; no path has such an MTU.
-    let window = 2 * mtu as u64;
-    if window > 0 { window } else { 1 }
-}

@@ -5,8 +5,9 @@ use std::time::Instant;
 use mpquic_sched::PathIndex;
 
 use super::hystart::{Growth, HyStart};
+use super::initial_window::minimum_window;
 use super::slots::Slots;
-use super::{Controller, MAX_WINDOW, initial_window, minimum_window};
+use super::{Controller, InitialWindow, MAX_WINDOW};
 use crate::recovery::RttEstimator;
 
 #[derive(Debug)]
@@ -23,25 +24,37 @@ struct Path {
 }
 
 /// The controller.
-#[derive(Debug, Default)]
-pub(super) struct NewReno(Slots<Path>);
+#[derive(Debug)]
+pub(super) struct NewReno {
+    paths: Slots<Path>,
+    initial: InitialWindow,
+}
+
+impl NewReno {
+    pub(super) fn new(initial: InitialWindow) -> Self {
+        Self {
+            paths: Slots::default(),
+            initial,
+        }
+    }
+}
 
 impl Controller for NewReno {
     fn add_path(&mut self, path: PathIndex, _now: Instant, mtu: u16) {
         let state = Path {
             mtu,
-            window: initial_window(mtu),
+            window: self.initial.bytes(mtu),
             ssthresh: u64::MAX,
             recovery_start: None,
             acked: 0,
             hystart: HyStart::default(),
             events: 0,
         };
-        self.0.set(path, Some(state));
+        self.paths.set(path, Some(state));
     }
 
     fn remove_path(&mut self, path: PathIndex) {
-        self.0.set(path, None);
+        self.paths.set(path, None);
     }
 
     fn on_ack(
@@ -53,7 +66,7 @@ impl Controller for NewReno {
         app_limited: bool,
         rtt: &RttEstimator,
     ) {
-        let Some(p) = self.0.get_mut(path) else {
+        let Some(p) = self.paths.get_mut(path) else {
             return;
         };
         // Appendix B.5.
@@ -88,7 +101,7 @@ impl Controller for NewReno {
         _lost_bytes: u64,
         _ecn: bool,
     ) {
-        let Some(p) = self.0.get_mut(path) else {
+        let Some(p) = self.paths.get_mut(path) else {
             return;
         };
         // Appendix B.6: once per recovery period.
@@ -108,21 +121,22 @@ impl Controller for NewReno {
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
-        if let Some(p) = self.0.get_mut(path) {
+        if let Some(p) = self.paths.get_mut(path) {
+            let begun = p.ssthresh != u64::MAX;
+            p.window = self.initial.on_mtu_update(p.window, begun, p.mtu, mtu);
             p.mtu = mtu;
-            p.window = p.window.max(minimum_window(mtu));
         }
     }
 
     fn window(&self, path: PathIndex) -> u64 {
-        self.0.get(path).map_or(0, |p| p.window)
+        self.paths.get(path).map_or(0, |p| p.window)
     }
 
     fn ssthresh(&self, path: PathIndex) -> u64 {
-        self.0.get(path).map_or(0, |p| p.ssthresh)
+        self.paths.get(path).map_or(0, |p| p.ssthresh)
     }
 
     fn congestion_events(&self, path: PathIndex) -> u64 {
-        self.0.get(path).map_or(0, |p| p.events)
+        self.paths.get(path).map_or(0, |p| p.events)
     }
 }

@@ -1,8 +1,9 @@
-//! Tests of both controllers: the RFCs' rules by hand, and no panic whatever the numbers.
+//! Tests of all loss-based controllers: the RFCs' rules by hand, and no panic whatever the numbers.
 
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use rand::SeedableRng;
 
 use super::*;
 
@@ -10,6 +11,10 @@ const MTU: u16 = 1200;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+pub(super) fn build(kind: CongestionControl, initial: InitialWindow) -> Box<dyn Controller> {
+    kind.build(initial, &mut StdRng::seed_from_u64(1))
 }
 
 struct Run {
@@ -23,7 +28,7 @@ impl Run {
     fn new(kind: CongestionControl, rtt_ms: u64) -> Self {
         let now = Instant::now();
         let path = PathIndex::new(3).unwrap();
-        let mut cc = kind.build();
+        let mut cc = build(kind, InitialWindow::default());
         cc.add_path(path, now, MTU);
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, ms(rtt_ms), Duration::ZERO);
@@ -53,24 +58,57 @@ impl Run {
     }
 }
 
-const BOTH: [CongestionControl; 2] = [CongestionControl::NewReno, CongestionControl::Cubic];
+const LOSS_BASED: [CongestionControl; 5] = [
+    CongestionControl::NewReno,
+    CongestionControl::Cubic,
+    CongestionControl::Lia,
+    CongestionControl::Olia,
+    CongestionControl::Balia,
+];
 
 #[test]
-fn initial_and_minimum_window() {
-    // RFC 9002 section 7.2.
-    assert_eq!(initial_window(1200), 12_000);
-    assert_eq!(initial_window(1472), 14_720);
-    assert_eq!(initial_window(1500), 14_720);
-    assert_eq!(initial_window(9000), 18_000);
-    assert_eq!(minimum_window(1200), 2400);
+fn names_are_parsed_and_unknown_ones_listed() {
+    for control in CongestionControl::ALL {
+        assert_eq!(control.to_string().parse(), Ok(*control));
+    }
+    let error = "Cubic".parse::<CongestionControl>().unwrap_err();
+    assert_eq!(error.name, "Cubic");
+    let said = error.to_string();
+    assert!(
+        said.starts_with(
+            "unknown congestion controller \"Cubic\", expected one of newreno, cubic, "
+        )
+    );
+    for name in ["lia", "olia", "balia"] {
+        assert!(said.contains(name), "{said}");
+    }
+}
+
+#[test]
+fn the_initial_window_is_as_configured() {
+    let now = Instant::now();
+    let path = PathIndex::new(0).unwrap();
+    for kind in LOSS_BASED {
+        let mut cc = build(kind, InitialWindow::Packets(32));
+        cc.add_path(path, now, 1200);
+        assert_eq!(cc.window(path), 38_400, "{kind}");
+        // RFC 9002 section 7.2: recalculated with the new size.
+        cc.on_mtu_update(path, 1400);
+        assert_eq!(cc.window(path), 44_800, "{kind}");
+        cc.on_congestion_event(path, now, now, false, 1400, false);
+        let reduced = cc.window(path);
+        cc.on_mtu_update(path, 1452);
+        assert_eq!(cc.window(path), reduced, "{kind}");
+    }
 }
 
 #[test]
 fn slow_start_doubles_until_loss() {
-    for (kind, factor) in [
-        (CongestionControl::NewReno, 0.5),
-        (CongestionControl::Cubic, 0.7),
-    ] {
+    for kind in LOSS_BASED {
+        let factor = match kind {
+            CongestionControl::Cubic => 0.7,
+            _ => 0.5,
+        };
         let mut run = Run::new(kind, 50);
         assert!(run.cc.in_slow_start(run.path));
         for i in 1..=6 {
@@ -107,7 +145,7 @@ fn new_reno_grows_by_one_datagram_per_window() {
 
 #[test]
 fn persistent_congestion_leads_to_the_minimum_and_slow_start() {
-    for kind in BOTH {
+    for kind in LOSS_BASED {
         let mut run = Run::new(kind, 50);
         (0..5).for_each(|_| run.round());
         run.lose(run.now, true);
@@ -120,7 +158,7 @@ fn persistent_congestion_leads_to_the_minimum_and_slow_start() {
 
 #[test]
 fn an_unused_window_does_not_grow() {
-    for kind in BOTH {
+    for kind in LOSS_BASED {
         let mut run = Run::new(kind, 50);
         let rtt = run.rtt.clone();
         for _ in 0..100 {
@@ -133,7 +171,7 @@ fn an_unused_window_does_not_grow() {
 
 #[test]
 fn paths_do_not_touch_each_other() {
-    for kind in BOTH {
+    for kind in LOSS_BASED {
         let mut run = Run::new(kind, 50);
         let other = PathIndex::new(0).unwrap();
         assert_eq!(run.cc.window(other), 0);
@@ -255,7 +293,7 @@ fn cubic_does_not_leap_after_idle_time() {
 /// Slow start ends on a growing queue, not on a full one.
 #[test]
 fn hystart_ends_slow_start_without_loss() {
-    for kind in BOTH {
+    for kind in LOSS_BASED {
         let mut run = Run::new(kind, 50);
         let mut rounds = 0;
         while run.cc.in_slow_start(run.path) {
@@ -327,8 +365,8 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
-    fn windows_stay_within_bounds(ops in prop::collection::vec(op(), 1..150), cubic: bool) {
-        let mut run = Run::new(BOTH[usize::from(cubic)], 50);
+    fn windows_stay_within_bounds(ops in prop::collection::vec(op(), 1..150), kind in 0..LOSS_BASED.len()) {
+        let mut run = Run::new(LOSS_BASED[kind], 50);
         let origin = run.now;
         let mut mtu = MTU;
         for op in ops {

@@ -51,11 +51,16 @@ impl Streams {
         }
         let credit = stream.credit_left();
         if credit == 0 {
-            stream.wants_credit = true;
             // RFC 9000 section 4.1: once per limit.
-            if stream.blocked_at != Some(stream.credit()) {
+            let untold = stream.blocked_at != Some(stream.credit());
+            if untold {
                 stream.blocked_at = Some(stream.credit());
                 stream.pending.blocked = true;
+            }
+            if !stream.wants_credit {
+                self.with_send(id, |stream, _| stream.wants_credit = true);
+            }
+            if untold {
                 self.queue_send_control(id);
             }
             return Err(WriteError::Blocked);
@@ -235,7 +240,9 @@ impl Streams {
         if stream.stopped().is_some() {
             return Err(ClosedStream);
         }
+        let before = stream.assembler.out_of_order();
         let (dropped, over) = stream.stop(code, &mut self.pool);
+        self.note_out_of_order(before, 0);
         self.window.consume(dropped);
         if over {
             self.free_recv(id);

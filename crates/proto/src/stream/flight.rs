@@ -93,9 +93,17 @@ pub(super) struct Tally {
     pub(super) in_flight: u64,
     /// Bytes kept.
     pub(super) buffered: u64,
+    /// What the stream's window leaves for new data, if it has some or wants to write some; no
+    /// more than [`ROOM_CAP`](Self::ROOM_CAP).
+    pub(super) room: u64,
+    /// Streams whose own window is all that keeps them from having new data.
+    pub(super) starved: u64,
 }
 
 impl Tally {
+    /// Stands for any room beyond: sums over all streams cannot overflow.
+    pub(super) const ROOM_CAP: u64 = 1 << 40;
+
     /// Replaces one stream's share.
     pub(super) fn replace(&mut self, before: Self, after: Self) {
         self.unsent = self.unsent - before.unsent + after.unsent;
@@ -104,6 +112,8 @@ impl Tally {
         self.out_of_order = self.out_of_order - before.out_of_order + after.out_of_order;
         self.in_flight = self.in_flight - before.in_flight + after.in_flight;
         self.buffered = self.buffered - before.buffered + after.buffered;
+        self.room = self.room - before.room + after.room;
+        self.starved = self.starved - before.starved + after.starved;
     }
 }
 

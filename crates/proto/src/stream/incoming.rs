@@ -88,13 +88,13 @@ impl Streams {
         let Some(stream) = self.recvs.get_mut(&id) else {
             return Ok(());
         };
+        let before = stream.assembler.out_of_order();
         let arrival = stream.on_data(now, rtt, offset, fin, data, left, &mut self.pool)?;
+        let after = stream.assembler.out_of_order();
         self.max_gaps_seen = self.max_gaps_seen.max(stream.assembler.gaps());
-        self.max_out_of_order_seen = self
-            .max_out_of_order_seen
-            .max(stream.assembler.out_of_order());
         let stream_window = stream.window.size();
         let announce = stream.pending.max_stream_data;
+        self.note_out_of_order(before, after);
         self.on_arrival(id, &arrival);
         if announce {
             self.queue_recv_control(id);
@@ -120,7 +120,10 @@ impl Streams {
         let Some(stream) = self.recvs.get_mut(&id) else {
             return Ok(());
         };
+        let before = stream.assembler.out_of_order();
         let arrival = stream.on_reset(code, final_size, left, &mut self.pool)?;
+        let after = stream.assembler.out_of_order();
+        self.note_out_of_order(before, after);
         self.on_arrival(id, &arrival);
         Ok(())
     }
@@ -166,11 +169,10 @@ impl Streams {
     }
 
     pub(super) fn raise_stream_credit(&mut self, id: StreamId, limit: u64) {
-        if let Some(stream) = self.sends.get_mut(&id)
-            && stream.raise_credit(limit)
-            && stream.wants_credit
-        {
-            stream.wants_credit = false;
+        let wanted = self.with_send(id, |stream, _| {
+            stream.raise_credit(limit) && std::mem::take(&mut stream.wants_credit)
+        });
+        if wanted == Some(true) {
             self.push_writable(id);
         }
     }

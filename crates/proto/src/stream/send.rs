@@ -166,7 +166,27 @@ impl SendStream {
             out_of_order: self.acked.total(),
             in_flight: self.frontier - self.base - elsewhere,
             buffered: self.buffer.len(),
+            room: self.room(),
+            starved: u64::from(self.wants_more() && self.unsent() == 0),
         }
+    }
+
+    /// Whether the application has more to write than the peer's limit lets it.
+    fn wants_more(&self) -> bool {
+        self.wants_credit && self.is_open()
+    }
+
+    /// What the peer's limit leaves beyond what was sent. All of a finished stream is within the
+    /// limit: that does not hold it back.
+    fn room(&self) -> u64 {
+        if !self.wants_more() && self.unsent() == 0 {
+            return 0;
+        }
+        let left = match self.state {
+            State::Open => self.credit.saturating_sub(self.frontier),
+            State::Finished | State::Reset { .. } => u64::MAX,
+        };
+        left.min(Tally::ROOM_CAP)
     }
 
     /// Room below the peer's limit for this stream.
@@ -296,7 +316,7 @@ impl SendStream {
         let Some(to) = self.write_frame(w, start, end, flight.carried) else {
             return false;
         };
-        w.mark_retransmission();
+        w.mark_retransmission(to.min(self.buffer.end()) - start);
         self.queue.remove(start, to);
         self.place(start, to, flight);
         true
@@ -406,7 +426,12 @@ impl SendStream {
         let start = found?;
         carried.insert(path);
         let to = self.write_frame(w, start, pos, carried)?;
-        w.mark_retransmission();
+        let bytes = to.min(self.buffer.end()) - start;
+        if repeat {
+            w.mark_retransmission(bytes);
+        } else {
+            w.mark_copy(bytes);
+        }
         self.for_each_flight(start, to, r.carried, |stream, from, to, flight, _| {
             let flight = flight.sent(path);
             stream.take_out(from, to);

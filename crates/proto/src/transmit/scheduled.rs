@@ -11,6 +11,7 @@ use super::{PacketBuilder, PacketOrigin, SealKeys, Written};
 use crate::PathId;
 use crate::connection::Connection;
 use crate::ids::Transmit;
+use crate::path::Path;
 use crate::schedule::{Copy, PathFacts, Planned, refresh};
 use crate::space::{SentFrame, StreamRange};
 
@@ -31,10 +32,17 @@ impl Connection {
         let counters = self.streams.queue();
         let control = self.has_control();
         let head = self.streams.head();
+        let blocked_by = if counters.blocked {
+            self.oldest_in_flight()
+        } else {
+            None
+        };
         let queue = &mut self.schedule.queue;
         queue.unsent = counters.unsent;
         queue.retransmittable = counters.retransmittable;
         queue.window_left = counters.window_left;
+        queue.credit = counters.credit;
+        queue.blocked_by = blocked_by;
         queue.out_of_order = counters.out_of_order;
         queue.in_flight = counters.in_flight;
         queue.control = control;
@@ -44,6 +52,17 @@ impl Connection {
         } else {
             self.schedule.streams.clear();
         }
+    }
+
+    /// The path with the oldest packet in flight of those that the scheduler asked for.
+    fn oldest_in_flight(&self) -> Option<PathIndex> {
+        let oldest = |path: &Path| {
+            let mut sent = path.space.sent.iter();
+            let (_, packet) = sent.find(|(_, packet)| packet.decision.is_some())?;
+            Some((packet.time_sent, path.index))
+        };
+        let (_, index) = self.paths.iter().filter_map(oldest).min()?;
+        Some(index)
     }
 
     fn refresh_views(&mut self, now: Instant) {
@@ -96,6 +115,20 @@ impl Connection {
     /// decisions alternate between paths: each path's batch is built on its own, and the batches of
     /// the other paths are handed out by the next calls.
     pub(super) fn transmit_scheduled(
+        &mut self,
+        now: Instant,
+        max_datagrams: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let transmit = self.build_batch(now, max_datagrams, buf);
+        // A scheduler that has nothing to send does not wait.
+        if self.schedule.wait_clock.is_running() && !self.has_scheduled_data() {
+            self.schedule.wait_clock.stop(now);
+        }
+        transmit
+    }
+
+    fn build_batch(
         &mut self,
         now: Instant,
         max_datagrams: usize,

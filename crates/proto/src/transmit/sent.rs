@@ -72,7 +72,7 @@ impl Connection {
             PacketOrigin::Decision(number) | PacketOrigin::Copy(number) => Some(number),
             PacketOrigin::Owed | PacketOrigin::MtuProbe => None,
         };
-        let (size, number, retransmission) = (built.size, built.number, built.retransmission);
+        let (size, number, resent) = (built.size, built.number, built.resent);
         self.observe(now, NumberSpace::Path(id), &built, decision);
         self.book_path(now, id, &built);
         let mut index = None;
@@ -87,11 +87,16 @@ impl Connection {
                 })
                 .sum();
             path.counters.sent_stream_bytes += stream_bytes;
-            if retransmission {
-                path.counters.retransmitted_packets += 1;
-            }
+            path.counters.retransmitted_packets += u64::from(resent.any);
+            path.counters.retransmitted_bytes += resent.retransmitted;
+            self.totals.retransmitted_bytes += resent.retransmitted;
+            self.totals.reinjected_bytes += resent.copied;
             if matches!(origin, PacketOrigin::Copy(_)) {
                 path.counters.copied_packets += 1;
+                path.counters.copied_bytes += resent.copied;
+                self.totals.copied_bytes += resent.copied;
+            } else {
+                path.counters.reinjected_bytes += resent.copied;
             }
             let ecn_marked = ecn.is_some();
             if ecn_marked {
@@ -100,7 +105,7 @@ impl Connection {
             let in_flight = path.space.bytes_in_flight();
             let delivery = built
                 .in_flight
-                .then(|| path.delivery.on_sent(now, in_flight));
+                .then(|| path.delivery.on_sent(now, in_flight, size));
             let packet = SentPacket {
                 time_sent: now,
                 size,
@@ -119,7 +124,7 @@ impl Connection {
         }
         if let (Some(index), Some(decision)) = (index, decision) {
             self.schedule
-                .on_sent(&Sent::new(index, now, size, decision, retransmission));
+                .on_sent(&Sent::new(index, now, size, decision, resent.any));
         }
     }
 
@@ -136,7 +141,11 @@ impl Connection {
         path.counters.sent_packets += 1;
         if built.in_flight {
             path.pacer.on_sent(built.size.into());
-            let after = path.space.bytes_in_flight() + u64::from(built.size);
+            let before = path.space.bytes_in_flight();
+            if before == 0 && path.delivery.is_app_limited() {
+                self.controller.on_restart(path.index, now);
+            }
+            let after = before + u64::from(built.size);
             self.controller.on_sent(path.index, now, built.size, after);
         }
     }
@@ -179,7 +188,7 @@ impl Connection {
                 number: built.number,
                 size: built.size,
                 ack_eliciting: built.ack_eliciting,
-                retransmission: built.retransmission,
+                retransmission: built.resent.any,
                 decision,
                 frames: &built.frames,
             });

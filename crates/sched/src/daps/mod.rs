@@ -184,7 +184,10 @@ impl Scheduler for Daps {
         }
         self.planned = None;
         let queue = cx.queue;
-        if queue.retransmittable > 0 || queue.unsent == 0 && !queue.control || open.is_empty() {
+        if queue.retransmittable > 0 {
+            return gap::send(fastest.index, Data::Again);
+        }
+        if queue.unsent == 0 || open.is_empty() {
             self.patience.end();
             return Decision::send(fastest.index);
         }
@@ -198,7 +201,7 @@ impl Scheduler for Daps {
                 return Decision::send(path);
             }
             if queue.control {
-                return gap::send(path, Data::Control);
+                return gap::send(path, Data::Again);
             }
             if gap < queue.unsent {
                 self.patience.end();

@@ -37,6 +37,18 @@ impl InvalidConfig {
         }
     }
 
+    /// The same of a configuration that is the field `outer` of another one.
+    #[must_use]
+    pub fn within(self, outer: &str) -> Self {
+        Self {
+            field: Some(match self.field {
+                Some(field) => format!("{outer}.{field}"),
+                None => outer.to_owned(),
+            }),
+            expected: self.expected,
+        }
+    }
+
     /// The field that is wrong, if it is one.
     pub fn field_name(&self) -> Option<&str> {
         self.field.as_deref()

@@ -9,7 +9,10 @@ mod paths;
 mod properties;
 mod registry;
 mod streams;
+mod streams_waiting;
 mod tables;
+mod waiting;
+mod waiting_properties;
 
 use std::time::{Duration, Instant};
 

@@ -1,13 +1,14 @@
 //! Settings of one direction of a link, as experiment files write them; checked here, acted on elsewhere.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-/// The largest propagation delay, and the largest spread of it: an hour. Keeps sums of times far
-/// from overflow.
-const MAX_DELAY: Duration = Duration::from_secs(3600);
+use super::gilbert_elliott::GilbertElliott;
+use super::mahimahi::{MahimahiTrace, TraceError};
+use super::millis;
+
 /// The packet size by which [`QueueLimit::Auto`] turns a bandwidth-delay product into packets.
 const AUTO_PACKET: u128 = 1350;
 /// The smallest automatic queue, packets.
@@ -28,6 +29,23 @@ pub struct LinkConfig {
     /// Bits per second, counted with [`overhead`](Self::overhead); `None` serialises in no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
+    /// Rates from given times on; before the first, [`rate`](Self::rate) holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rate_steps: Vec<RateStep>,
+    /// After this time, `rate_steps` start over, and so on; the last rate holds until the first step
+    /// of the next round. `None` goes through them once. In files: `rate_period_ms`.
+    #[serde(
+        rename = "rate_period_ms",
+        with = "millis::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub rate_period: Option<Duration>,
+    /// Opportunities to deliver, in place of a rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<MahimahiTrace>,
+    /// A file of Mahimahi's that [`load`](Self::load) reads into `trace`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_file: Option<PathBuf>,
     /// Propagation delay of this direction. In files: `delay_ms`.
     #[serde(rename = "delay_ms", with = "millis")]
     pub delay: Duration,
@@ -41,10 +59,17 @@ pub struct LinkConfig {
     pub delay_sd: Duration,
     /// Probability that a packet is lost after it was serialised, independent of all others.
     pub loss: f64,
+    /// Loss in bursts, beside `loss` and independent of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gilbert_elliott: Option<GilbertElliott>,
     /// What may wait while another packet is serialised; the rest is dropped at the tail.
     pub queue: QueueLimit,
     /// When the link is dark, from the start of the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub outages: Vec<Outage>,
+    /// Settings that become others, from the start of the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<PlannedChange>,
     /// Probability that a packet is held back by [`reordering_delay`](Self::reordering_delay),
     /// while those behind it may overtake.
     pub reordering: f64,
@@ -64,11 +89,17 @@ impl Default for LinkConfig {
     fn default() -> Self {
         Self {
             rate: None,
+            rate_steps: Vec::new(),
+            rate_period: None,
+            trace: None,
+            trace_file: None,
             delay: Duration::ZERO,
             delay_sd: Duration::ZERO,
             loss: 0.0,
+            gilbert_elliott: None,
             queue: QueueLimit::Auto,
             outages: Vec::new(),
+            changes: Vec::new(),
             reordering: 0.0,
             reordering_delay: Duration::from_millis(5),
             duplication: 0.0,
@@ -86,6 +117,44 @@ impl LinkConfig {
             delay,
             ..Self::default()
         }
+    }
+
+    /// A clean link that delivers as a trace says, with this propagation delay.
+    pub fn from_trace(trace: MahimahiTrace, delay: Duration) -> Self {
+        Self {
+            trace: Some(trace),
+            delay,
+            ..Self::default()
+        }
+    }
+
+    /// With rates (bit/s) from given times on; over and over if there is a period.
+    #[must_use]
+    pub fn with_rate_steps(
+        mut self,
+        steps: impl IntoIterator<Item = (Duration, u64)>,
+        period: Option<Duration>,
+    ) -> Self {
+        self.rate_steps = steps
+            .into_iter()
+            .map(|(at, rate)| RateStep { at, rate })
+            .collect();
+        self.rate_period = period;
+        self
+    }
+
+    /// With loss in bursts.
+    #[must_use]
+    pub fn with_gilbert_elliott(mut self, chain: GilbertElliott) -> Self {
+        self.gilbert_elliott = Some(chain);
+        self
+    }
+
+    /// With other settings from a time on.
+    #[must_use]
+    pub fn with_change(mut self, change: PlannedChange) -> Self {
+        self.changes.push(change);
+        self
     }
 
     /// With this probability of loss.
@@ -122,65 +191,44 @@ impl LinkConfig {
         self
     }
 
-    /// Whether it can be.
+    /// Reads [`trace_file`](Self::trace_file), if there is one, into `trace`; a relative name counts
+    /// from `directory`, the one of the file that the settings stand in.
     ///
     /// # Errors
     ///
-    /// The first setting that cannot.
-    pub fn validate(&self) -> Result<(), LinkConfigError> {
-        if self.rate == Some(0) {
-            return Err(out_of_range(
-                "rate",
-                0,
-                "at least 1 bit/s (for a dead link, an outage)",
-            ));
-        }
-        for (field, delay) in [
-            ("delay_ms", self.delay),
-            ("delay_sd_ms", self.delay_sd),
-            ("reordering_delay_ms", self.reordering_delay),
-        ] {
-            if delay > MAX_DELAY {
-                let millis = delay.as_millis();
-                return Err(out_of_range(field, millis, "at most 3600000 ms"));
-            }
-        }
-        for (field, probability) in [
-            ("loss", self.loss),
-            ("reordering", self.reordering),
-            ("duplication", self.duplication),
-            ("corruption", self.corruption),
-        ] {
-            if !(0.0..=1.0).contains(&probability) {
-                return Err(out_of_range(field, probability, "a probability, 0 to 1"));
-            }
-        }
-        if self.overhead > 1500 {
-            return Err(out_of_range(
-                "overhead",
-                self.overhead,
-                "at most 1500 bytes",
-            ));
-        }
-        let mut outages: Vec<_> = self.outages.iter().collect();
-        outages.sort_by_key(|outage| outage.at);
-        for pair in outages.windows(2) {
-            if pair[0].at.saturating_add(pair[0].lasting) > pair[1].at {
-                return Err(LinkConfigError::OverlappingOutages {
-                    first: pair[0].at,
-                    second: pair[1].at,
-                });
-            }
+    /// What is wrong with the file.
+    pub fn load(&mut self, directory: &Path) -> Result<(), TraceError> {
+        if let Some(file) = &self.trace_file {
+            self.trace = Some(MahimahiTrace::read(&directory.join(file))?);
+            self.trace_file = None;
         }
         Ok(())
     }
 
+    /// The highest rate that it ever has, of a trace the mean, bit/s; `None` if it serialises in no
+    /// time at some time.
+    pub fn peak_rate(&self) -> Option<u64> {
+        if let Some(trace) = &self.trace {
+            return Some(trace.mean_rate());
+        }
+        // A step at the start leaves no time to the rate before it.
+        let first = match self.rate_steps.first() {
+            Some(step) if step.at.is_zero() => step.rate,
+            _ => self.rate?,
+        };
+        let steps = self.rate_steps.iter().map(|step| step.rate);
+        let changes = self.changes.iter().filter_map(|change| change.rate);
+        Some(steps.chain(changes).fold(first, u64::max))
+    }
+
     /// The queue in numbers: `Auto` worked out.
     pub fn queue_limit(&self) -> QueueLimit {
-        match (self.queue, self.rate) {
+        match (self.queue, self.peak_rate()) {
             (QueueLimit::Auto, Some(rate)) => {
+                let delays = self.changes.iter().filter_map(|change| change.delay);
+                let delay = delays.fold(self.delay, Duration::max);
                 // One bandwidth-delay product of the base RTT, the other direction being alike.
-                let bits = u128::from(rate) * self.delay.as_nanos() * 2 / 1_000_000_000;
+                let bits = u128::from(rate) * delay.as_nanos() * 2 / 1_000_000_000;
                 let packets = (bits / 8).div_ceil(AUTO_PACKET);
                 let packets = u64::try_from(packets).unwrap_or(u64::MAX);
                 QueueLimit::Packets(packets.max(AUTO_MIN_PACKETS))
@@ -196,7 +244,8 @@ impl LinkConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueueLimit {
-    /// The larger of 100 packets and one bandwidth-delay product in packets of 1350 bytes.
+    /// The larger of 100 packets and one bandwidth-delay product in packets of 1350 bytes, for
+    /// the highest rate and the longest delay that the link ever has (of a trace, the mean rate).
     #[default]
     Auto,
     /// So many packets.
@@ -217,61 +266,69 @@ pub struct Outage {
     pub lasting: Duration,
 }
 
-/// A link that cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum LinkConfigError {
-    /// A number is outside its range.
-    #[error("link setting `{field}` is {value}, expected {expected}")]
-    OutOfRange {
-        /// The setting.
-        field: &'static str,
-        /// What it was set to.
-        value: String,
-        /// What would have been right.
-        expected: &'static str,
-    },
-    /// Two outages overlap.
-    #[error("the outages at {first:?} and at {second:?} overlap: make them one")]
-    OverlappingOutages {
-        /// When the first starts.
-        first: Duration,
-        /// When the second starts.
-        second: Duration,
-    },
+/// A rate from a time on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateStep {
+    /// From when, counted from the start of the round. In files: `at_ms`.
+    #[serde(rename = "at_ms", with = "millis")]
+    pub at: Duration,
+    /// Bit/s; at 0, packets wait.
+    pub rate: u64,
 }
 
-fn out_of_range(
-    field: &'static str,
-    value: impl ToString,
-    expected: &'static str,
-) -> LinkConfigError {
-    LinkConfigError::OutOfRange {
-        field,
-        value: value.to_string(),
-        expected,
-    }
+/// What becomes different at a time; the rest stays.
+///
+/// ```
+/// use std::time::Duration;
+/// use mpquic_sim::{PlannedChange, LinkConfig};
+///
+/// let seconds = Duration::from_secs;
+/// let config = LinkConfig::new(50_000_000, Duration::from_millis(20)).with_change(PlannedChange {
+///     loss: Some(0.03),
+///     ..PlannedChange::at(seconds(60))
+/// });
+/// assert!(config.validate().is_ok());
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedChange {
+    /// When, from the start of the run. In files: `at_ms`.
+    #[serde(rename = "at_ms", with = "millis")]
+    pub at: Duration,
+    /// The rate, bit/s; what is being serialised goes on at the new one. At 0, packets wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u64>,
+    /// The propagation delay of what is not on its way yet. In files: `delay_ms`.
+    #[serde(
+        rename = "delay_ms",
+        default,
+        with = "millis::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub delay: Option<Duration>,
+    /// The standard deviation of the delay. In files: `delay_sd_ms`.
+    #[serde(
+        rename = "delay_sd_ms",
+        default,
+        with = "millis::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub delay_sd: Option<Duration>,
+    /// The probability of independent loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f64>,
+    /// The chain of loss in bursts; its state stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gilbert_elliott: Option<GilbertElliott>,
 }
 
-/// Durations as milliseconds with a fraction: the unit of the papers' tables.
-mod millis {
-    use std::time::Duration;
-
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(time: &Duration, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_f64(time.as_nanos() as f64 / 1e6)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
-        let millis = f64::deserialize(d)?;
-        // 1e12 ms are 1e18 ns, which fit a u64.
-        if !(0.0..=1e12).contains(&millis) {
-            return Err(D::Error::custom(format_args!(
-                "{millis} is not a time: expected milliseconds from 0 to 1e12"
-            )));
+impl PlannedChange {
+    /// Nothing changes yet at this time.
+    pub fn at(at: Duration) -> Self {
+        Self {
+            at,
+            ..Self::default()
         }
-        Ok(Duration::from_nanos((millis * 1e6).round() as u64))
     }
 }

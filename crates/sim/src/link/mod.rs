@@ -1,12 +1,21 @@
 //! One direction of a link: queue, serialisation, propagation, impairments. Pure: time comes in, packets come out.
 
 mod config;
+mod gilbert_elliott;
+mod mahimahi;
+mod millis;
+mod service;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod timeline;
+mod validate;
 
-pub use config::{LinkConfig, LinkConfigError, Outage, QueueLimit};
+pub use config::{LinkConfig, Outage, PlannedChange, QueueLimit, RateStep};
+pub use gilbert_elliott::GilbertElliott;
+pub use mahimahi::{MahimahiTrace, TraceError};
 pub use stats::LinkStats;
+pub use validate::LinkConfigError;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,8 +23,9 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
-/// Bit-nanoseconds per bit: work is kept in bit·ns so that dividing by the rate gives nanoseconds.
-const NANOS: u128 = 1_000_000_000;
+use gilbert_elliott::Bursts;
+use service::Service;
+use timeline::{Due, Timeline};
 
 /// What became of a packet that left a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +85,8 @@ struct Waiting<T> {
 /// One direction of a link. All times count from the start of the run.
 ///
 /// The order of things: a packet finds the link dark (lost), or the queue full (lost), or waits
-/// for those before it, is serialised at the link's rate, may be lost by chance, and arrives after
-/// the propagation delay. When the link goes dark, what waits or is being serialised is lost; what
+/// for those before it, is serialised at the link's rate (or by its trace), may be lost by chance,
+/// and arrives after the propagation delay. When the link goes dark, what waits or is being serialised is lost; what
 /// was serialised before is already on its way and arrives. Packets keep their order unless
 /// [`LinkConfig::reordering`] says otherwise.
 ///
@@ -99,18 +109,13 @@ pub struct Link<T> {
     /// The latest time seen: time never runs backwards in here.
     now: u64,
     switched_off: bool,
-    /// Scheduled outages that have not begun, as (from, to).
-    outages: VecDeque<(u64, u64)>,
+    timeline: Timeline,
     dark_until: u64,
+    bursts: Option<Bursts>,
     /// The front is being serialised, the rest waits.
     queue: VecDeque<Waiting<T>>,
     queue_bytes: u64,
-    /// When the front's serialisation began, for the busy time.
-    service_began: u64,
-    /// When the front is serialised, in whole ns, and the rest of the division in bit·ns: without
-    /// it, rounding would add up over a busy period.
-    departs: u64,
-    carry: u128,
+    service: Service,
     /// Ordered by time, ties by entry.
     wire: VecDeque<Exit<T>>,
     /// The latest arrival of a packet that keeps its order.
@@ -126,27 +131,21 @@ impl<T: Clone> Link<T> {
     /// If the configuration cannot be.
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, LinkConfigError> {
         config.validate()?;
-        let mut outages: Vec<_> = config
-            .outages
-            .iter()
-            .map(|outage| {
-                let start = nanos(outage.at);
-                (start, start.saturating_add(nanos(outage.lasting)))
-            })
-            .collect();
-        outages.sort_unstable();
+        let mut rng = StdRng::seed_from_u64(seed);
+        let bursts = config
+            .gilbert_elliott
+            .map(|chain| Bursts::new(chain, &mut rng));
         Ok(Self {
             limit: config.queue_limit(),
-            rng: StdRng::seed_from_u64(seed),
+            rng,
             now: 0,
             switched_off: false,
-            outages: outages.into(),
+            timeline: Timeline::new(&config),
             dark_until: 0,
+            bursts,
             queue: VecDeque::new(),
             queue_bytes: 0,
-            service_began: 0,
-            departs: 0,
-            carry: 0,
+            service: Service::new(config.rate, config.trace.clone()),
             wire: VecDeque::new(),
             last_arrival: 0,
             stats: LinkStats::default(),
@@ -189,8 +188,7 @@ impl<T: Clone> Link<T> {
             entered: self.now,
         });
         if idle {
-            self.carry = 0;
-            self.begin_service(self.now);
+            self.service.begin_busy_period(self.now, bytes);
             // Without a rate it is through at once.
             self.advance(now);
         } else {
@@ -218,10 +216,11 @@ impl<T: Clone> Link<T> {
     /// When to call [`poll`](Self::poll) next: something happens then, but perhaps nothing comes out.
     pub fn next_event(&self) -> Option<Duration> {
         let exit = self.wire.front().map(|exit| exit.at);
-        let service = (!self.queue.is_empty()).then(|| {
-            let outage = self.outages.front().map_or(u64::MAX, |outage| outage.0);
-            Duration::from_nanos(self.departs.min(outage))
-        });
+        let service = match self.queue.is_empty() {
+            true => u64::MAX,
+            false => self.service.departs().min(self.timeline.next()),
+        };
+        let service = (service < u64::MAX).then(|| Duration::from_nanos(service));
         match (exit, service) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -238,23 +237,16 @@ impl<T: Clone> Link<T> {
     }
 
     /// Changes the rate; what is being serialised goes on at the new one. The queue's limit stays.
+    /// It holds from now on: rate steps and a trace are over, scheduled changes are not.
     ///
     /// # Errors
     ///
     /// If the rate is 0.
     pub fn set_rate(&mut self, now: Duration, rate: Option<u64>) -> Result<(), LinkConfigError> {
-        let changed = LinkConfig {
-            rate,
-            ..LinkConfig::default()
-        };
-        changed.validate()?;
+        validate::rate("rate", rate)?;
         self.advance(now);
-        if let (false, Some(old)) = (self.queue.is_empty(), self.config.rate) {
-            let left = u128::from(self.departs - self.now) * u128::from(old) + self.carry;
-            self.config.rate = rate;
-            self.serialise(self.now, left);
-        }
-        self.config.rate = rate;
+        self.timeline.end_steps();
+        self.change_rate(self.now, rate);
         self.advance(now);
         Ok(())
     }
@@ -266,23 +258,31 @@ impl<T: Clone> Link<T> {
     ///
     /// If it is beyond an hour.
     pub fn set_delay(&mut self, now: Duration, delay: Duration) -> Result<(), LinkConfigError> {
-        let changed = LinkConfig {
-            delay,
-            ..LinkConfig::default()
-        };
-        changed.validate()?;
+        validate::delay("delay_ms", delay)?;
         self.advance(now);
         self.config.delay = delay;
         Ok(())
     }
 
-    /// Changes the probability of loss.
+    /// Changes the standard deviation of the delay.
+    ///
+    /// # Errors
+    ///
+    /// If it is beyond an hour.
+    pub fn set_delay_sd(&mut self, now: Duration, sd: Duration) -> Result<(), LinkConfigError> {
+        validate::delay("delay_sd_ms", sd)?;
+        self.advance(now);
+        self.config.delay_sd = sd;
+        Ok(())
+    }
+
+    /// Changes the probability of independent loss.
     ///
     /// # Errors
     ///
     /// If it is no probability.
     pub fn set_loss(&mut self, now: Duration, loss: f64) -> Result<(), LinkConfigError> {
-        LinkConfig::default().with_loss(loss).validate()?;
+        validate::probability("loss", loss)?;
         self.advance(now);
         self.config.loss = loss;
         Ok(())
@@ -299,6 +299,12 @@ impl<T: Clone> Link<T> {
         (self.queue.len() + wire) as u64
     }
 
+    /// Bytes inside, with overhead, that are not serialised yet: those that wait, and the packet that
+    /// is being serialised. As of the latest time seen.
+    pub const fn queued_bytes(&self) -> u64 {
+        self.queue_bytes
+    }
+
     /// The counters.
     pub const fn stats(&self) -> &LinkStats {
         &self.stats
@@ -309,41 +315,81 @@ impl<T: Clone> Link<T> {
         &self.config
     }
 
-    /// Lets departures and scheduled outages up to `now` happen, in the order of their times.
+    /// Lets departures and what is scheduled up to `now` happen, in the order of their times.
     fn advance(&mut self, now: Duration) {
-        let target = nanos(now).max(self.now);
+        // Never for ever: that is what an idle link's departure is.
+        let target = nanos(now).min(u64::MAX - 1).max(self.now);
         loop {
-            let departure = (!self.queue.is_empty()).then_some(self.departs);
-            let outage = self.outages.front().map(|outage| outage.0);
-            match (departure, outage) {
-                // Serialised in the last instant before the dark: it is through.
-                (Some(departs), outage)
-                    if departs <= target && outage.is_none_or(|start| departs <= start) =>
-                {
-                    self.depart();
-                }
-                (_, Some(start)) if start <= target => {
-                    if let Some((_, end)) = self.outages.pop_front() {
-                        self.dark_until = self.dark_until.max(end);
-                    }
-                    self.lose_queue(start);
-                }
-                _ => break,
+            let departs = match self.queue.is_empty() {
+                true => u64::MAX,
+                false => self.service.departs(),
+            };
+            let due = self.timeline.next();
+            // Serialised in the last instant before the dark: it is through.
+            if departs <= target && departs <= due {
+                self.depart(departs);
+            } else if due <= target {
+                self.on_due(due, target);
+            } else {
+                break;
             }
         }
         self.now = target;
     }
 
+    /// Something scheduled happens.
+    fn on_due(&mut self, at: u64, target: u64) {
+        let idle_until = self.queue.is_empty().then_some(target);
+        match self.timeline.take(idle_until) {
+            Some(Due::Outage(end)) => {
+                self.dark_until = self.dark_until.max(end);
+                self.lose_queue(at);
+            }
+            Some(Due::Rate(rate)) => self.change_rate(at, Some(rate)),
+            Some(Due::Change(change)) => self.change(at, change),
+            None => {}
+        }
+    }
+
+    fn change(&mut self, at: u64, change: PlannedChange) {
+        if change.rate.is_some() {
+            self.change_rate(at, change.rate);
+        }
+        if let Some(delay) = change.delay {
+            self.config.delay = delay;
+        }
+        if let Some(deviation) = change.delay_sd {
+            self.config.delay_sd = deviation;
+        }
+        if let Some(loss) = change.loss {
+            self.config.loss = loss;
+        }
+        if let Some(chain) = change.gilbert_elliott {
+            self.config.gilbert_elliott = Some(chain);
+            match &mut self.bursts {
+                Some(bursts) => bursts.set(chain),
+                None => self.bursts = Some(Bursts::new(chain, &mut self.rng)),
+            }
+        }
+    }
+
+    fn change_rate(&mut self, at: u64, rate: Option<u64>) {
+        let front = self.queue.front().map(|front| self.on_link(front.size));
+        self.service.set_rate(at, rate, front);
+        self.config.rate = rate;
+        self.config.trace = None;
+    }
+
     /// The front is serialised.
-    fn depart(&mut self) {
+    fn depart(&mut self, departed: u64) {
         let Some(packet) = self.queue.pop_front() else {
             return;
         };
-        let departed = self.departs;
         self.queue_bytes -= self.on_link(packet.size);
-        self.stats.busy += Duration::from_nanos(departed - self.service_began);
-        if !self.queue.is_empty() {
-            self.begin_service(departed);
+        self.stats.busy += Duration::from_nanos(departed - self.service.began());
+        if let Some(next) = self.queue.front() {
+            let bytes = self.on_link(next.size);
+            self.service.begin(departed, bytes);
         }
 
         let Waiting {
@@ -352,7 +398,7 @@ impl<T: Clone> Link<T> {
             entered,
         } = packet;
         let entered = Duration::from_nanos(entered);
-        if self.chance(self.config.loss) {
+        if self.lose() {
             self.stats.dropped_loss += 1;
             self.on_wire(Exit {
                 payload,
@@ -404,39 +450,17 @@ impl<T: Clone> Link<T> {
 
     fn on_wire(&mut self, exit: Exit<T>) {
         // Nearly always the end: only losses and reordered packets are out of order.
+        if self.wire.back().is_none_or(|last| last.at <= exit.at) {
+            self.wire.push_back(exit);
+            return;
+        }
         let place = self.wire.partition_point(|other| other.at <= exit.at);
         self.wire.insert(place, exit);
     }
 
-    fn begin_service(&mut self, at: u64) {
-        let Some(front) = self.queue.front() else {
-            return;
-        };
-        self.service_began = at;
-        let work = u128::from(self.on_link(front.size)) * 8 * NANOS + self.carry;
-        self.serialise(at, work);
-    }
-
-    /// The front has `work` bit·ns to go, at this time.
-    fn serialise(&mut self, at: u64, work: u128) {
-        match self.config.rate {
-            // `validate` refuses a rate of 0; were it not so, a division must still not panic.
-            Some(rate) => {
-                let rate = u128::from(rate.max(1));
-                let time = u64::try_from(work / rate).unwrap_or(u64::MAX);
-                self.departs = at.saturating_add(time);
-                self.carry = work % rate;
-            }
-            None => {
-                self.departs = at;
-                self.carry = 0;
-            }
-        }
-    }
-
     fn lose_queue(&mut self, at: u64) {
         if !self.queue.is_empty() {
-            self.stats.busy += Duration::from_nanos(at.saturating_sub(self.service_began));
+            self.stats.busy += Duration::from_nanos(at.saturating_sub(self.service.began()));
         }
         self.queue_bytes = 0;
         while let Some(packet) = self.queue.pop_front() {
@@ -464,6 +488,15 @@ impl<T: Clone> Link<T> {
 
     fn on_link(&self, size: usize) -> u64 {
         size as u64 + u64::from(self.config.overhead)
+    }
+
+    /// Whether the packet that departs is lost. The chain moves on with each packet, lost or not.
+    fn lose(&mut self) -> bool {
+        let burst = match &mut self.bursts {
+            Some(bursts) => bursts.lose(&mut self.rng),
+            None => false,
+        };
+        self.chance(self.config.loss) || burst
     }
 
     /// Draws only where there is a choice, so that clean links are fast.

@@ -1,0 +1,303 @@
+//! What LIA, OLIA and BALIA share: slow start, recovery periods, the path's window, and what each
+//! path tells the others; the growth in congestion avoidance is the [`Law`]'s.
+
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use mpquic_sched::PathIndex;
+
+use super::hystart::{Growth, HyStart};
+use super::initial_window::minimum_window;
+use super::slots::Slots;
+use super::{Controller, InitialWindow, MAX_WINDOW};
+use crate::recovery::RttEstimator;
+
+/// A path on which nothing was acknowledged for so many probe timeouts is idle or broken: its window
+/// says nothing of what the connection sends, and is left out of the others' sums.
+const IDLE_AFTER_PTOS: u32 = 3;
+/// What a peer may delay an acknowledgement by, in that probe timeout (RFC 9000 section 18.2).
+const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+
+/// One path, as the laws see it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Flow {
+    /// The congestion window, bytes.
+    pub(super) window: f64,
+    /// The smoothed RTT, seconds; above zero.
+    pub(super) rtt: f64,
+    /// The largest datagram, bytes: the papers' MSS.
+    pub(super) mss: f64,
+    /// Bytes acknowledged between the last two losses, or since the last one if that is more.
+    pub(super) loss_interval: f64,
+}
+
+impl Flow {
+    /// x_r of the papers, bytes per second.
+    pub(super) fn rate(&self) -> f64 {
+        self.window / self.rtt
+    }
+}
+
+/// How windows grow in congestion avoidance, and give way.
+pub(super) trait Law: Send {
+    /// By how many datagrams of its own size a path's window grows per byte acknowledged: 1/window
+    /// is the growth of a lone flow (RFC 9002 section 7.3.3). `all` are the paths in use, the path
+    /// itself among them.
+    fn increase(own: &Flow, all: impl Iterator<Item = Flow> + Clone) -> f64;
+
+    /// The part of the window that is given up on a congestion event.
+    fn decrease(_own: &Flow, _all: impl Iterator<Item = Flow> + Clone) -> f64 {
+        0.5
+    }
+}
+
+#[derive(Debug)]
+struct Path {
+    mtu: u16,
+    window: u64,
+    ssthresh: u64,
+    /// congestion_recovery_start_time.
+    recovery_start: Option<Instant>,
+    /// Growth in congestion avoidance that does not make a datagram yet, bytes. Below zero where a
+    /// law shrinks windows.
+    credit: f64,
+    hystart: HyStart,
+    events: u64,
+    /// Smoothed, as of the last acknowledgement; zero before the first.
+    rtt: Duration,
+    /// When the path counts as idle unless something is acknowledged before.
+    idle_at: Option<Instant>,
+    /// Bytes acknowledged between the last two congestion events, and since the last one.
+    between_losses: u64,
+    since_loss: u64,
+}
+
+impl Path {
+    fn new(mtu: u16, initial: InitialWindow) -> Self {
+        Self {
+            mtu,
+            window: initial.bytes(mtu),
+            ssthresh: u64::MAX,
+            recovery_start: None,
+            credit: 0.0,
+            hystart: HyStart::default(),
+            events: 0,
+            rtt: Duration::ZERO,
+            idle_at: None,
+            between_losses: 0,
+            since_loss: 0,
+        }
+    }
+
+    fn flow(&self) -> Flow {
+        Flow {
+            window: self.window as f64,
+            rtt: self.rtt.max(Duration::from_micros(1)).as_secs_f64(),
+            mss: f64::from(self.mtu.max(1)),
+            loss_interval: self.between_losses.max(self.since_loss) as f64,
+        }
+    }
+
+    /// Whether the path carries data at present, as far as acknowledgements tell.
+    fn is_in_use(&self, now: Instant) -> bool {
+        self.idle_at.is_some_and(|at| now < at)
+    }
+
+    fn on_acked(&mut self, now: Instant, bytes: u64, rtt: &RttEstimator) {
+        self.rtt = rtt.smoothed();
+        let patience = rtt.pto_base(MAX_ACK_DELAY).saturating_mul(IDLE_AFTER_PTOS);
+        self.idle_at = Some(crate::recovery::later(now, patience));
+        self.since_loss = self.since_loss.saturating_add(bytes);
+    }
+
+    /// The window moves in whole datagrams, as RFC 3465 section 2.1 has it for a lone flow.
+    fn grow(&mut self, datagrams: f64) {
+        let mss = f64::from(self.mtu.max(1));
+        self.credit += datagrams * mss;
+        // What adds up to one datagram by the book may lack the last bit.
+        if self.credit + 1e-6 >= mss {
+            let before = self.window as f64;
+            self.window += u64::from(self.mtu);
+            // What is left was acknowledged in the new window, as NewReno counts it.
+            self.credit = (self.credit - mss) * before / self.window as f64;
+        } else if self.credit <= -mss {
+            self.credit += mss;
+            let less = self.window.saturating_sub(self.mtu.into());
+            self.window = less.max(minimum_window(self.mtu));
+            // Still congestion avoidance: what was given up is not for slow start to take back.
+            self.ssthresh = self.ssthresh.min(self.window);
+        }
+    }
+
+    fn reduce(&mut self, now: Instant, part: f64) {
+        self.recovery_start = Some(now);
+        let kept = self.window - (self.window as f64 * part).ceil() as u64;
+        self.window = kept.max(minimum_window(self.mtu));
+        self.ssthresh = self.window;
+        self.credit = 0.0;
+        self.events += 1;
+        // Losses with nothing acknowledged between them are one to the laws.
+        if self.since_loss > 0 {
+            self.between_losses = std::mem::take(&mut self.since_loss);
+        }
+    }
+}
+
+/// A controller whose paths grow as one: each path has slow start, recovery periods and the least
+/// window of its own, as NewReno has (RFC 9002 section 7).
+#[derive(Debug)]
+pub(super) struct Coupled<L> {
+    paths: Slots<Path>,
+    initial: InitialWindow,
+    law: PhantomData<L>,
+}
+
+impl<L> Coupled<L> {
+    pub(super) fn new(initial: InitialWindow) -> Self {
+        Self {
+            paths: Slots::default(),
+            initial,
+            law: PhantomData,
+        }
+    }
+
+    /// The path itself, and the flows of all paths in use, itself among them.
+    fn flows(
+        &self,
+        path: PathIndex,
+        now: Instant,
+    ) -> Option<(Flow, impl Iterator<Item = Flow> + Clone)> {
+        let own = self.paths.get(path)?.flow();
+        let all = self
+            .paths
+            .iter()
+            .filter(move |(index, other)| *index == path || other.is_in_use(now))
+            .map(|(_, other)| other.flow());
+        Some((own, all))
+    }
+}
+
+impl<L: Law> Controller for Coupled<L> {
+    fn add_path(&mut self, path: PathIndex, _now: Instant, mtu: u16) {
+        self.paths.set(path, Some(Path::new(mtu, self.initial)));
+    }
+
+    fn remove_path(&mut self, path: PathIndex) {
+        self.paths.set(path, None);
+    }
+
+    fn on_ack(
+        &mut self,
+        path: PathIndex,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        let Some(p) = self.paths.get_mut(path) else {
+            return;
+        };
+        // No ACK frame covers more than that; it keeps the arithmetic within bounds.
+        let bytes = bytes.min(MAX_WINDOW);
+        p.on_acked(now, bytes, rtt);
+        // RFC 9002 appendix B.5.
+        if app_limited || p.recovery_start.is_some_and(|start| sent <= start) {
+            return;
+        }
+        if p.ssthresh == u64::MAX {
+            // RFC 9406 section 4.3: for the initial slow start only.
+            match p.hystart.on_ack(now, sent, bytes, rtt.latest()) {
+                Growth::By(bytes) => p.window = p.window.saturating_add(bytes),
+                Growth::Exit => p.ssthresh = p.window,
+            }
+        } else if p.window < p.ssthresh {
+            p.window = p.window.saturating_add(bytes);
+        } else {
+            let growth = match self.flows(path, now) {
+                Some((own, all)) => L::increase(&own, all) * (bytes as f64).min(own.window),
+                None => 0.0,
+            };
+            if let Some(p) = self.paths.get_mut(path) {
+                p.grow(growth);
+            }
+        }
+        if let Some(p) = self.paths.get_mut(path) {
+            p.window = p.window.min(MAX_WINDOW);
+        }
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        path: PathIndex,
+        now: Instant,
+        sent: Instant,
+        persistent: bool,
+        _lost_bytes: u64,
+        _ecn: bool,
+    ) {
+        let part = match self.flows(path, now) {
+            Some((own, all)) => L::decrease(&own, all),
+            None => return,
+        };
+        let Some(p) = self.paths.get_mut(path) else {
+            return;
+        };
+        // RFC 9002 appendix B.6: once per recovery period.
+        if p.recovery_start.is_none_or(|start| sent > start) {
+            p.reduce(now, part);
+        }
+        // RFC 9002 section 7.6.2 and appendix B.8.
+        if persistent {
+            p.window = minimum_window(p.mtu);
+            p.recovery_start = None;
+            p.credit = 0.0;
+        }
+    }
+
+    fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
+        if let Some(p) = self.paths.get_mut(path) {
+            let begun = p.ssthresh != u64::MAX;
+            p.window = self.initial.on_mtu_update(p.window, begun, p.mtu, mtu);
+            p.mtu = mtu;
+        }
+    }
+
+    fn window(&self, path: PathIndex) -> u64 {
+        self.paths.get(path).map_or(0, |p| p.window)
+    }
+
+    fn ssthresh(&self, path: PathIndex) -> u64 {
+        self.paths.get(path).map_or(0, |p| p.ssthresh)
+    }
+
+    fn congestion_events(&self, path: PathIndex) -> u64 {
+        self.paths.get(path).map_or(0, |p| p.events)
+    }
+}
+
+#[cfg(test)]
+#[path = "coupled_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+pub(super) mod tests_support {
+    use super::Flow;
+
+    /// A path of datagrams of 1000 bytes without losses: the window in bytes, the RTT in ms.
+    pub(in super::super) fn flow(window: u64, rtt_ms: u64) -> Flow {
+        Flow {
+            window: window as f64,
+            rtt: rtt_ms as f64 / 1e3,
+            mss: 1000.0,
+            loss_interval: 0.0,
+        }
+    }
+
+    pub(in super::super) fn close(is: f64, expected: f64) {
+        assert!(
+            (is - expected).abs() <= 1e-9 * expected.abs(),
+            "{is} instead of {expected}"
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! Says of two schedulers, or of two results of one, whether there is a difference and how large; holds the papers' statements against that.
+
+use serde::Serialize;
+
+use super::experiment::Claim;
+use super::metrics::MetricInfo;
+use super::plan::CellId;
+use super::statistics::{self, MIN_PAIRS, Paired, Verdict};
+use super::summary::{BOOTSTRAP_SEED, Board, Group};
+use super::text::significant;
+
+/// By how many percent two may differ and still be called similar: ours; what a reader cannot
+/// tell apart in a bar chart.
+const SIMILAR_PERCENT: f64 = 10.0;
+
+/// Two series of values from the same seeds: `a` against `b`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The name of the first.
+    pub a: String,
+    /// The name of the second, which is the reference.
+    pub b: String,
+    /// What is compared.
+    pub metric: MetricInfo,
+    /// Of the pairs.
+    pub median_a: f64,
+    /// Of the pairs.
+    pub median_b: f64,
+    /// The differences, `a` less `b`, in the metric's unit.
+    pub paired: Paired,
+}
+
+/// What came out for one of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    /// The first is better.
+    Better,
+    /// The first is worse.
+    Worse,
+    /// No difference can be called.
+    NoDifference,
+    /// There are too few pairs to tell.
+    TooFew,
+}
+
+impl Comparison {
+    /// Of two schedulers in a group.
+    pub fn of_schedulers(
+        board: &Board<'_>,
+        group: &Group<'_>,
+        metric: &MetricInfo,
+        a: &str,
+        b: &str,
+    ) -> Self {
+        Self::of_cells(
+            (board, &group.cell(a), a),
+            (board, &group.cell(b), b),
+            metric,
+        )
+    }
+
+    /// Of two cells, each with its board and a name for sentences.
+    pub fn of_cells(
+        a: (&Board<'_>, &CellId, &str),
+        b: (&Board<'_>, &CellId, &str),
+        metric: &MetricInfo,
+    ) -> Self {
+        let reference = b.0.values(b.1, &metric.name);
+        let pairs: Vec<_> =
+            a.0.values(a.1, &metric.name)
+                .into_iter()
+                .filter_map(|(seed, value)| {
+                    let at = reference.binary_search_by_key(&seed, |pair| pair.0).ok()?;
+                    Some((value, reference[at].1))
+                })
+                .collect();
+        let firsts: Vec<_> = pairs.iter().map(|pair| pair.0).collect();
+        let seconds: Vec<_> = pairs.iter().map(|pair| pair.1).collect();
+        Self {
+            a: a.2.to_owned(),
+            b: b.2.to_owned(),
+            metric: metric.clone(),
+            median_a: statistics::median(&firsts),
+            median_b: statistics::median(&seconds),
+            paired: Paired::new(&pairs, BOOTSTRAP_SEED),
+        }
+    }
+
+    /// What came out for `a`.
+    pub const fn finding(&self) -> Finding {
+        match (self.paired.verdict, self.metric.lower_is_better) {
+            (Verdict::TooFew, _) => Finding::TooFew,
+            (Verdict::None, _) => Finding::NoDifference,
+            (Verdict::Lower, true) | (Verdict::Higher, false) => Finding::Better,
+            (Verdict::Lower, false) | (Verdict::Higher, true) => Finding::Worse,
+        }
+    }
+
+    /// The difference and its interval in percent of the reference's median; `None` where that is 0.
+    pub fn percent(&self) -> Option<[f64; 3]> {
+        if self.median_b == 0.0 || !self.median_b.is_finite() {
+            return None;
+        }
+        let [low, high] = self.paired.interval;
+        Some([self.paired.difference, low, high].map(|value| 100.0 * value / self.median_b))
+    }
+
+    /// By how many percent `a` is better than the reference, whichever way the metric goes.
+    pub fn gain(&self) -> Option<f64> {
+        let [percent, ..] = self.percent()?;
+        Some(if self.metric.lower_is_better {
+            -percent
+        } else {
+            percent
+        })
+    }
+
+    /// The difference and its interval, short: `-17.2 % (-19.5 to -15)`.
+    pub fn short(&self) -> String {
+        let show = |value: f64| {
+            let text = significant(value, 3);
+            if value > 0.0 {
+                format!("+{text}")
+            } else {
+                text
+            }
+        };
+        match self.percent() {
+            Some([percent, low, high]) => {
+                format!("{} % ({} to {})", show(percent), show(low), show(high))
+            }
+            None => {
+                let [low, high] = self.paired.interval;
+                let unit = &self.metric.unit;
+                let difference = show(self.paired.difference);
+                format!("{difference} {unit} ({} to {})", show(low), show(high))
+            }
+        }
+    }
+
+    /// What came out, in a sentence.
+    pub fn sentence(&self) -> String {
+        let (a, b, metric) = (&self.a, &self.b, &self.metric.name);
+        let pairs = self.paired.pairs;
+        let words = match self.finding() {
+            Finding::TooFew => {
+                return format!(
+                    "{a} and {b}: {pairs} paired seeds are too few to tell, at least {MIN_PAIRS} are needed"
+                );
+            }
+            Finding::NoDifference => format!("{a} and {b}: no difference in {metric}"),
+            Finding::Better => format!("{a} is better than {b} in {metric}"),
+            Finding::Worse => format!("{a} is worse than {b} in {metric}"),
+        };
+        format!("{words}: {}, {pairs} paired seeds", self.short())
+    }
+}
+
+/// What became of a paper's statement about two schedulers on one group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It comes out.
+    Holds,
+    /// No difference can be called.
+    NoDifference,
+    /// The opposite comes out, or similar ones differ.
+    Reversed,
+    /// There are too few pairs to tell.
+    TooFew,
+}
+
+impl Outcome {
+    /// In a word or two.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::NoDifference => "no difference",
+            Self::Reversed => "does not hold",
+            Self::TooFew => "too few seeds",
+        }
+    }
+}
+
+/// A paper's statement held against the results.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked<'a> {
+    /// The statement.
+    pub claim: &'a Claim,
+    /// Each pair of schedulers on each group that it speaks of.
+    pub cases: Vec<Case>,
+}
+
+/// One pair on one group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// The group's title.
+    pub group: String,
+    /// What came out.
+    pub comparison: Comparison,
+    /// Whether that is what the paper says.
+    pub outcome: Outcome,
+}
+
+impl Checked<'_> {
+    /// How many cases came out in each way.
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.cases
+            .iter()
+            .filter(|case| case.outcome == outcome)
+            .count()
+    }
+
+    /// The gains of all cases, percent.
+    pub fn gains(&self) -> Vec<f64> {
+        self.cases
+            .iter()
+            .filter_map(|case| case.comparison.gain())
+            .collect()
+    }
+
+    /// What came out, in a sentence.
+    pub fn sentence(&self) -> String {
+        let all = self.cases.len();
+        let mut text = match &*self.cases {
+            [] => return "nothing to hold it against".into(),
+            [case] => format!("{}: {}", case.outcome.words(), case.comparison.sentence()),
+            cases => {
+                let outcomes = [
+                    Outcome::Holds,
+                    Outcome::NoDifference,
+                    Outcome::Reversed,
+                    Outcome::TooFew,
+                ];
+                let counts = outcomes
+                    .into_iter()
+                    .map(|outcome| (outcome, self.count(outcome)))
+                    .filter(|count| count.1 > 0)
+                    .map(|(outcome, count)| format!("{} in {count}", outcome.words()));
+                let counts: Vec<_> = counts.collect();
+                let median = statistics::median(&self.gains());
+                format!(
+                    "{} of {all} comparisons; median gain {} %",
+                    counts.join(", "),
+                    significant(median, 3),
+                ) + if cases.len() > 12 { "" } else { " (see below)" }
+            }
+        };
+        if let Some(percent) = self.claim.by_percent {
+            text += &format!("; the paper says {} %", significant(percent, 3));
+        }
+        text
+    }
+}
+
+/// Holds all statements of the experiment against the results.
+pub fn check_claims<'a>(board: &Board<'a>) -> Vec<Checked<'a>> {
+    let claims = board.heading.claims.iter();
+    claims.map(|claim| check(board, claim)).collect()
+}
+
+fn check<'a>(board: &Board<'a>, claim: &'a Claim) -> Checked<'a> {
+    let mut cases = Vec::new();
+    for group in board.groups() {
+        if !claim.cells.selects(&group) {
+            continue;
+        }
+        let metrics = board.heading.metrics_of(group.workload);
+        let metric = metrics
+            .iter()
+            .find(|metric| claim.metric.is_empty() || metric.name == claim.metric);
+        let Some(metric) = metric else { continue };
+        let there = board.schedulers(&group);
+        let mut add = |a: &str, b: &str, similar: bool| {
+            if !there.contains(&a) || !there.contains(&b) {
+                return;
+            }
+            let comparison = Comparison::of_schedulers(board, &group, metric, a, b);
+            let outcome = match (comparison.finding(), similar) {
+                (Finding::TooFew, _) => Outcome::TooFew,
+                (_, true) => match comparison.percent() {
+                    Some([_, low, high]) if low > -SIMILAR_PERCENT && high < SIMILAR_PERCENT => {
+                        Outcome::Holds
+                    }
+                    _ => Outcome::Reversed,
+                },
+                (Finding::Better, false) => Outcome::Holds,
+                (Finding::NoDifference, false) => Outcome::NoDifference,
+                (Finding::Worse, false) => Outcome::Reversed,
+            };
+            cases.push(Case {
+                group: group.title(board.heading),
+                comparison,
+                outcome,
+            });
+        };
+        for a in &claim.better {
+            for b in &claim.worse {
+                add(a, b, false);
+            }
+        }
+        for (at, a) in claim.similar.iter().enumerate() {
+            for b in &claim.similar[..at] {
+                add(a, b, true);
+            }
+        }
+    }
+    Checked { claim, cases }
+}

@@ -1,0 +1,233 @@
+//! Reads a network's description and makes all networks that it stands for; paths are read next door.
+
+use std::path::Path;
+
+use super::path::{self, LossDirection, Surroundings};
+use super::reader::{FileError, Item, Node, Value};
+use super::vary;
+use mpquic_proto::{CongestionControl, Side};
+
+use crate::CrossTraffic;
+use crate::lab::network::{NetworkSpec, SharedSpec};
+
+const WINDOW: &str = "a size from 1 kB to 1 GB, as \"6MB\"";
+
+/// What the file says for all networks.
+#[derive(Default)]
+pub(super) struct Shared<'a> {
+    /// `[class.NAME]`
+    pub(super) classes: Vec<(String, Node)>,
+    /// `[defaults]`
+    pub(super) defaults: Option<Item<'a>>,
+    /// `[defaults.path]`
+    pub(super) path_defaults: Option<Node>,
+    /// Labels, to check `schedulers` of a network.
+    pub(super) labels: Vec<String>,
+}
+
+/// All networks of one `[[network]]`.
+pub(super) fn read(item: &Item<'_>, shared: &Shared<'_>) -> Result<Vec<NetworkSpec>, FileError> {
+    let table = item.table("a [[network]] table")?;
+    let name = table.require("name", "a name for results to call it by")?;
+    let set = name.text("a name for results to call it by")?;
+    if set.is_empty() || set.contains(['/', '|']) {
+        return Err(name.expected("a name without / and |"));
+    }
+    let paths = table.require("paths", "the list of paths")?;
+    let listed = path::listed(&paths)?;
+    let node = with_paths(item.node, listed);
+    let item = Item {
+        node: &node,
+        ..item.clone()
+    };
+    let mut networks = Vec::new();
+    for concrete in vary::expand(&item)? {
+        let item = Item {
+            node: &concrete.node,
+            ..item.clone()
+        };
+        let mut network = one(&item, set, shared)?;
+        if !concrete.suffix.is_empty() {
+            network.name = format!("{set}/{}", concrete.suffix);
+        }
+        network.parameters = concrete.parameters;
+        networks.push(network);
+    }
+    Ok(networks)
+}
+
+fn with_paths(node: &Node, paths: Node) -> Node {
+    let mut node = node.clone();
+    if let Value::Table(entries) = &mut node.value
+        && let Some(entry) = entries.iter_mut().find(|entry| entry.0 == "paths")
+    {
+        entry.1 = paths;
+    }
+    node
+}
+
+/// A network with every value fixed.
+fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, FileError> {
+    let table = item.table("a [[network]] table")?;
+    let defaults = match &shared.defaults {
+        Some(item) => Some(item.table("a table of settings of all networks")?),
+        None => None,
+    };
+    // The network's own, or the file's default.
+    let setting = |key| {
+        let default = defaults.as_ref().and_then(|table| table.get(key));
+        table.get(key).or(default)
+    };
+    let window = |key| -> Result<u64, FileError> {
+        let Some(item) = setting(key) else {
+            return Ok(6_000_000);
+        };
+        let bytes = item.size()?;
+        if !(1_000..=1_000_000_000).contains(&bytes) {
+            return Err(item.expected(WINDOW));
+        }
+        Ok(bytes)
+    };
+    let whole = |key, low, high, default, what| match setting(key) {
+        Some(item) => item.integer(low, high, what),
+        None => Ok(default),
+    };
+    let loss = match setting("loss_direction") {
+        None => LossDirection::Data,
+        Some(item) => match item.text("\"both\" or \"data\"")? {
+            "both" => LossDirection::Both,
+            "data" => LossDirection::Data,
+            _ => return Err(item.expected("\"both\" or \"data\" (server to client only)")),
+        },
+    };
+    let receive_window = window("receive_window")?;
+    let send_window = window("send_window")?;
+    let initial_window = whole("initial_window", 2, 10_000, 32, "packets, 2 to 10000")? as u32;
+    let mtu = whole("mtu", 1200, 65_527, 1350, "bytes, 1200 to 65527")? as u16;
+
+    let folder = Path::new(item.file).parent().unwrap_or(Path::new(""));
+    let around = Surroundings {
+        classes: &shared.classes,
+        defaults: shared.path_defaults.as_ref(),
+        loss,
+        folder,
+    };
+    let list = table.require("paths", "the list of paths")?.list();
+    if list.len() > 8 {
+        return Err(list[8].error("found a ninth path, expected 8 at most"));
+    }
+    let paths = list.iter().map(|item| path::read(item, &around));
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+
+    let bottlenecks = match table.get("shared") {
+        None => Vec::new(),
+        Some(item) => {
+            let links = item.list();
+            let links = links.iter().map(|item| bottleneck(item, folder));
+            links.collect::<Result<Vec<_>, _>>()?
+        }
+    };
+    for (item, path) in list.iter().zip(&paths) {
+        if let Some(name) = &path.through
+            && !bottlenecks.iter().any(|link| link.name == *name)
+        {
+            let mut error = item.error(format!(
+                "found \"{name}\", expected the name of a link in `shared`"
+            ));
+            error.key += ".through";
+            return Err(error);
+        }
+    }
+    let cross_traffic = match table.get("cross_traffic") {
+        None => Vec::new(),
+        Some(item) => {
+            let flows = item.list();
+            let flows = flows.iter().map(|item| flow(item, paths.len()));
+            flows.collect::<Result<_, _>>()?
+        }
+    };
+    let schedulers = match table.get("schedulers") {
+        None => Vec::new(),
+        Some(item) => {
+            for label in item.list() {
+                if !shared
+                    .labels
+                    .iter()
+                    .any(|known| Ok(&**known) == label.text("a label"))
+                {
+                    let known = shared.labels.join(", ");
+                    return Err(label.expected(&format!("a label out of `schedulers`: {known}")));
+                }
+            }
+            item.texts("labels of schedulers")?
+        }
+    };
+    let _ = (table.get("name"), table.get("about"));
+    table.finish()?;
+    if let Some(defaults) = defaults {
+        let _ = defaults.get("path");
+        defaults.finish()?;
+    }
+    Ok(NetworkSpec {
+        name: set.to_owned(),
+        set: set.to_owned(),
+        parameters: Vec::new(),
+        paths,
+        shared: bottlenecks,
+        cross_traffic,
+        receive_window,
+        send_window,
+        initial_window,
+        mtu,
+        schedulers,
+    })
+}
+
+fn bottleneck(item: &Item<'_>, folder: &Path) -> Result<SharedSpec, FileError> {
+    let table = item.table("a shared link, as { name = \"dsl\", rate = 20 }")?;
+    let name = table.require("name", "a name for `through`")?;
+    let name = name.text("a name for `through`")?.to_owned();
+    let link = path::read_shared(&table, folder)?;
+    table.finish()?;
+    Ok(SharedSpec { name, link })
+}
+
+fn flow(item: &Item<'_>, paths: usize) -> Result<CrossTraffic, FileError> {
+    let table = item.table("a flow, as { path = 1, congestion = \"newreno\" }")?;
+    let what = format!("the number of a path, 1 to {paths}");
+    let path = table.require("path", &what)?;
+    let path = path.integer(1, paths as u64, &what)? as usize - 1;
+    let from_client = match table.get("from") {
+        None => false,
+        Some(item) => match item.text("\"client\" or \"server\"")? {
+            "client" => true,
+            "server" => false,
+            _ => return Err(item.expected("\"client\" or \"server\"")),
+        },
+    };
+    let control = match table.get("congestion") {
+        None => CongestionControl::NewReno,
+        Some(item) => super::parse::control(&item)?,
+    };
+    let time = |key| table.get(key).map(|item| item.time()).transpose();
+    let start = time("start")?.unwrap_or_default();
+    let stop = time("stop")?;
+    let from = if from_client {
+        Side::Client
+    } else {
+        Side::Server
+    };
+    let mut traffic = CrossTraffic::new(path, from, control);
+    traffic.start = start;
+    traffic.stop = stop;
+    if let Some(phase) = time("phase")? {
+        traffic.phase = phase;
+    }
+    table.finish()?;
+    if stop.is_some_and(|stop| stop <= start + traffic.phase) {
+        return Err(
+            item.error("`stop` comes before `start` and `phase` are over, expected it after")
+        );
+    }
+    Ok(traffic)
+}

@@ -1,0 +1,406 @@
+//! Reads an experiment's top level: what is run, against whom, with which seeds, and what the papers say; networks are read next door.
+
+use std::path::Path;
+
+use mpquic_proto::CongestionControl;
+use mpquic_sched::Registry;
+use serde::Deserialize as _;
+
+use super::network::{self, Shared};
+use super::reader::{FileError, Item, Node, Table, Value};
+use super::{Claim, Experiment, PaperNumber, SchedulerSpec, Seeds, Selector, TimelineSpec};
+use crate::lab::Pattern;
+use crate::workload::Workload;
+
+const SEEDS: &str = "a number of seeds from 1 to 100000, or { first = 1, count = 20 }";
+const LABEL: &str = "the label of a scheduler";
+
+pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError> {
+    let root = Node::parse(file, text)?;
+    let item = Item::root(file, &root);
+    let table = item.table("a table")?;
+    let text = |key, default: &str| match table.get(key) {
+        Some(item) => item.text("text").map(|text| text.trim().to_owned()),
+        None => Ok(default.to_owned()),
+    };
+    let stem = Path::new(file).file_stem();
+    let name = stem.map_or_else(|| file.into(), |stem| stem.to_string_lossy().into_owned());
+    let title = table.require("title", "one line that says what is looked at")?;
+    let title = title.text("text")?.to_owned();
+    let (about, source, expect) = (text("about", "")?, text("source", "")?, text("expect", "")?);
+
+    let schedulers = schedulers(&table.require("schedulers", "a list of schedulers")?)?;
+    let labels: Vec<_> = schedulers.iter().map(|spec| spec.label.clone()).collect();
+    let congestion = match table.get("congestion") {
+        None => vec![CongestionControl::Olia],
+        Some(item) => some(&item)?.iter().map(control).collect::<Result<_, _>>()?,
+    };
+    let workloads = table.require("workloads", "a list of workloads, as [\"file:2MB\"]")?;
+    let workloads = some(&workloads)?
+        .iter()
+        .map(workload)
+        .collect::<Result<Vec<_>, _>>()?;
+    let seeds = match table.get("seeds") {
+        None => Seeds {
+            first: 1,
+            count: 20,
+        },
+        Some(item) => read_seeds(&item)?,
+    };
+    let baseline = match table.get("baseline") {
+        Some(item) => label(&item, &labels)?,
+        None if labels.iter().any(|label| label == "minrtt") => "minrtt".into(),
+        None => labels[0].clone(),
+    };
+    let metrics = match table.get("metrics") {
+        Some(item) => item.texts("names of metrics")?,
+        None => Vec::new(),
+    };
+    let real_aead = match table.get("aead") {
+        None => false,
+        Some(item) => match item.text("\"null\" or \"real\"")? {
+            "null" => false,
+            "real" => true,
+            _ => return Err(item.expected("\"null\" or \"real\"")),
+        },
+    };
+    let networks = networks(&table, &labels)?;
+    let paper = list(&table, "paper")
+        .iter()
+        .map(|item| paper_number(item, &labels))
+        .collect::<Result<_, _>>()?;
+    let claims = list(&table, "claim")
+        .iter()
+        .map(|item| claim(item, &labels))
+        .collect::<Result<_, _>>()?;
+    let timeline = match table.get("timeline") {
+        Some(item) => Some(timeline(&item, &labels, seeds)?),
+        None => None,
+    };
+    table.finish()?;
+    Ok(Experiment {
+        name,
+        title,
+        about,
+        source,
+        expect,
+        seeds,
+        networks,
+        workloads,
+        schedulers,
+        congestion,
+        baseline,
+        metrics,
+        paper,
+        claims,
+        timeline,
+        real_aead,
+    })
+}
+
+/// The command line's `--network`, as if it were a file.
+pub(super) fn one_network(
+    network: &str,
+    workload: &str,
+    schedulers: &[String],
+    congestion: &[String],
+) -> Result<Experiment, FileError> {
+    let text = |text: &str| Node {
+        line: 0,
+        value: Value::Text(text.to_owned()),
+    };
+    let texts = |texts: &[String]| Node {
+        line: 0,
+        value: Value::List(texts.iter().map(|one| text(one)).collect()),
+    };
+    let argument = |name: &'static str| Item {
+        file: "command line",
+        key: name.to_owned(),
+        node: &Node {
+            line: 0,
+            value: Value::Flag(true),
+        },
+    };
+    fn with<'a>(item: Item<'a>, node: &'a Node) -> Item<'a> {
+        Item { node, ..item }
+    }
+    let node = texts(schedulers);
+    let schedulers = self::schedulers(&with(argument("--scheduler"), &node))?;
+    let node = texts(congestion);
+    let congestion = with(argument("--congestion"), &node);
+    let congestion = congestion
+        .list()
+        .iter()
+        .map(control)
+        .collect::<Result<_, _>>()?;
+    let node = text(workload);
+    let workload = self::workload(&with(argument("--workload"), &node))?;
+    let entries = vec![
+        ("name".into(), text("network")),
+        ("paths".into(), text(network)),
+    ];
+    let node = Node {
+        line: 0,
+        value: Value::Table(entries),
+    };
+    let networks = network::read(&with(argument("--network"), &node), &Shared::default())?;
+    Ok(Experiment {
+        name: "command-line".into(),
+        title: network.to_owned(),
+        about: String::new(),
+        source: String::new(),
+        expect: String::new(),
+        seeds: Seeds {
+            first: 1,
+            count: 20,
+        },
+        networks,
+        workloads: vec![workload],
+        baseline: schedulers[0].label.clone(),
+        schedulers,
+        congestion,
+        metrics: Vec::new(),
+        paper: Vec::new(),
+        claims: Vec::new(),
+        timeline: None,
+        real_aead: false,
+    })
+}
+
+fn networks(
+    table: &Table<'_>,
+    labels: &[String],
+) -> Result<Vec<crate::lab::network::NetworkSpec>, FileError> {
+    let defaults = table.get("defaults");
+    let path_defaults = match &defaults {
+        Some(item) => item.table("a table of settings")?.get("path"),
+        None => None,
+    };
+    let classes = match table.get("class") {
+        None => Vec::new(),
+        Some(item) => item
+            .table("tables [class.NAME]")?
+            .all()
+            .map(|(name, item)| (name.to_owned(), item.node.clone()))
+            .collect(),
+    };
+    let shared = Shared {
+        classes,
+        defaults,
+        path_defaults: path_defaults.map(|item| item.node.clone()),
+        labels: labels.to_vec(),
+    };
+    let mut networks: Vec<crate::lab::network::NetworkSpec> = Vec::new();
+    for item in some(&table.require("network", "at least one [[network]]")?)? {
+        for network in network::read(&item, &shared)? {
+            if networks.iter().any(|other| other.name == network.name) {
+                return Err(item.error(format!(
+                    "a second network is called `{}`, expected names that differ",
+                    network.name
+                )));
+            }
+            networks.push(network);
+        }
+    }
+    Ok(networks)
+}
+
+fn list<'a>(table: &Table<'a>, key: &'static str) -> Vec<Item<'a>> {
+    table.get(key).map_or_else(Vec::new, |item| item.list())
+}
+
+/// The elements of a list that may not be empty.
+fn some<'a>(item: &Item<'a>) -> Result<Vec<Item<'a>>, FileError> {
+    let list = item.list();
+    if list.is_empty() {
+        return Err(item.error("empty list, expected at least one element"));
+    }
+    Ok(list)
+}
+
+fn schedulers(item: &Item<'_>) -> Result<Vec<SchedulerSpec>, FileError> {
+    const WHAT: &str = "a scheduler's name, or { name = .., config = { .. }, label = .. }";
+    let registry = Registry::new();
+    let mut specs: Vec<SchedulerSpec> = Vec::new();
+    for item in some(item)? {
+        let (name, label, config) = match &item.node.value {
+            Value::Text(name) => (name.clone(), name.clone(), serde_json::Value::Null),
+            _ => {
+                let table = item.table(WHAT)?;
+                let name = table.require("name", WHAT)?.text(WHAT)?.to_owned();
+                let config = table.get("config");
+                let config = config.map_or(serde_json::Value::Null, |item| item.node.to_json());
+                let label = match table.get("label") {
+                    Some(item) => item.text("a label")?.to_owned(),
+                    None => name.clone(),
+                };
+                table.finish()?;
+                (name, label, config)
+            }
+        };
+        if let Err(fault) = registry.factory(&name, &config) {
+            return Err(item.error(fault.to_string()));
+        }
+        if label.contains(['/', '|']) {
+            return Err(item.error(format!("label `{label}`, expected one without / and |")));
+        }
+        if specs.iter().any(|spec| spec.label == label) {
+            return Err(item.error(format!(
+                "a second scheduler is called `{label}`, expected a `label` that differs"
+            )));
+        }
+        specs.push(SchedulerSpec {
+            label,
+            name,
+            config,
+        });
+    }
+    Ok(specs)
+}
+
+/// A congestion control's name.
+pub(super) fn control(item: &Item<'_>) -> Result<CongestionControl, FileError> {
+    let name = item.text("the name of a congestion control")?;
+    name.parse::<CongestionControl>()
+        .map_err(|fault| item.error(fault.to_string()))
+}
+
+fn workload(item: &Item<'_>) -> Result<Workload, FileError> {
+    let fault = |fault: String| item.error(fault.replace('\n', " "));
+    match &item.node.value {
+        Value::Text(text) => text.parse().map_err(|error| fault(format!("{error}"))),
+        Value::Table(_) => {
+            Workload::deserialize(item.node.to_json()).map_err(|error| fault(error.to_string()))
+        }
+        _ => Err(item.expected("a workload, as \"file:2MB\" or { kind = \"file\", .. }")),
+    }
+}
+
+fn read_seeds(item: &Item<'_>) -> Result<Seeds, FileError> {
+    if let Value::Table(_) = item.node.value {
+        let table = item.table(SEEDS)?;
+        let first = table.require("first", SEEDS)?.integer(0, 1 << 53, SEEDS)?;
+        let count = table.require("count", SEEDS)?.integer(1, 100_000, SEEDS)?;
+        table.finish()?;
+        return Ok(Seeds { first, count });
+    }
+    let count = item.integer(1, 100_000, SEEDS)?;
+    Ok(Seeds { first: 1, count })
+}
+
+fn label(item: &Item<'_>, labels: &[String]) -> Result<String, FileError> {
+    let text = item.text(LABEL)?;
+    if labels.iter().any(|label| label == text) {
+        return Ok(text.to_owned());
+    }
+    Err(item.expected(&format!(
+        "a label out of `schedulers`: {}",
+        labels.join(", ")
+    )))
+}
+
+fn label_list(
+    table: &Table<'_>,
+    key: &'static str,
+    labels: &[String],
+) -> Result<Vec<String>, FileError> {
+    let items = list(table, key);
+    items.iter().map(|item| label(item, labels)).collect()
+}
+
+fn optional_text(table: &Table<'_>, key: &'static str) -> Result<String, FileError> {
+    match table.get(key) {
+        Some(item) => item.text("text").map(str::to_owned),
+        None => Ok(String::new()),
+    }
+}
+
+fn selector(table: &Table<'_>) -> Result<Selector, FileError> {
+    let pattern = |key| match table.get(key) {
+        None => Ok(String::new()),
+        Some(item) => pattern(&item),
+    };
+    Ok(Selector {
+        network: pattern("network")?,
+        workload: pattern("workload")?,
+        congestion: pattern("congestion")?,
+    })
+}
+
+fn pattern(item: &Item<'_>) -> Result<String, FileError> {
+    let text = item.text("a part of a name, or a pattern")?;
+    let parsed = text.parse::<Pattern>();
+    parsed.map_err(|fault| item.error(fault.to_string()))?;
+    Ok(text.to_owned())
+}
+
+fn paper_number(item: &Item<'_>, labels: &[String]) -> Result<PaperNumber, FileError> {
+    let table = item.table("a [[paper]] table")?;
+    let number = PaperNumber {
+        cells: selector(&table)?,
+        scheduler: label(&table.require("scheduler", LABEL)?, labels)?,
+        metric: optional_text(&table, "metric")?,
+        value: table
+            .require("value", "the paper's number")?
+            .float("a number")?,
+        source: table
+            .require("source", "where it stands")?
+            .text("text")?
+            .into(),
+    };
+    table.finish()?;
+    Ok(number)
+}
+
+fn claim(item: &Item<'_>, labels: &[String]) -> Result<Claim, FileError> {
+    let table = item.table("a [[claim]] table")?;
+    let claim = Claim {
+        text: table.require("text", "the statement")?.text("text")?.into(),
+        source: optional_text(&table, "source")?,
+        cells: selector(&table)?,
+        metric: optional_text(&table, "metric")?,
+        better: label_list(&table, "better", labels)?,
+        worse: label_list(&table, "worse", labels)?,
+        similar: label_list(&table, "similar", labels)?,
+        by_percent: match table.get("by") {
+            Some(item) => Some(item.share()? * 100.0),
+            None => None,
+        },
+    };
+    table.finish()?;
+    let pairs = !claim.better.is_empty() && !claim.worse.is_empty();
+    if !pairs && claim.similar.len() < 2 {
+        return Err(item.error("expected `better` and `worse`, or two labels in `similar`"));
+    }
+    Ok(claim)
+}
+
+fn timeline(item: &Item<'_>, labels: &[String], seeds: Seeds) -> Result<TimelineSpec, FileError> {
+    let table = item.table("{ seed = 1, networks = [..], schedulers = [..] }")?;
+    let seed = match table.get("seed") {
+        Some(item) => item.integer(0, 1 << 53, "a seed")?,
+        None => seeds.first,
+    };
+    let interval_ms = match table.get("interval") {
+        Some(item) => {
+            let interval = item.time()?;
+            if interval.is_zero() {
+                return Err(item.expected("a time above 0, as 20 (ms) or \"20ms\""));
+            }
+            interval.as_secs_f64() * 1e3
+        }
+        None => 20.0,
+    };
+    let networks = match table.get("networks") {
+        Some(item) => item.list().iter().map(pattern).collect::<Result<_, _>>()?,
+        None => Vec::new(),
+    };
+    let spec = TimelineSpec {
+        seed,
+        networks,
+        schedulers: label_list(&table, "schedulers", labels)?,
+        interval_ms,
+    };
+    table.finish()?;
+    Ok(spec)
+}

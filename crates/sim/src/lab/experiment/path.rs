@@ -1,0 +1,404 @@
+//! Reads a path's table, every value fixed, into its two directions; classes and defaults are mixed in here, grids are not known here.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::reader::{FileError, Item, Node, Table, Value};
+use crate::lab::network::PathSpec;
+use crate::{GilbertElliott, LinkConfig, MahimahiTrace, Outage, PlannedChange, QueueLimit};
+
+const RATE: &str = "a rate, as 50 (Mbit/s) or \"50Mbit\"";
+const DELAY: &str = "a time, as 20 (ms) or \"20ms\"";
+const QUEUE: &str = "\"auto\", a number of packets of 1 and up, or bytes as \"64kB\"";
+
+/// Which directions lose packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LossDirection {
+    Both,
+    /// Server to client only.
+    Data,
+}
+
+/// What holds for a path unless it says otherwise.
+pub(super) struct Surroundings<'a> {
+    pub(super) classes: &'a [(String, Node)],
+    pub(super) defaults: Option<&'a Node>,
+    pub(super) loss: LossDirection,
+    /// Where traces are looked up.
+    pub(super) folder: &'a Path,
+}
+
+/// The paths of a network: a list of tables, or one line as the command line takes it.
+pub(super) fn listed(item: &Item<'_>) -> Result<Node, FileError> {
+    const WHAT: &str = "a list of paths, as [{ rate = 50, owd = 20 }, { rate = 2, owd = 100, loss = 1.5 }], or \"50Mbit 20ms | 2Mbit 100ms 1.5%\"";
+    let line = item.node.line;
+    match &item.node.value {
+        Value::List(list) if !list.is_empty() => Ok(item.node.clone()),
+        Value::Text(text) => {
+            let paths = text.split('|').map(|path| words(item, line, path));
+            let paths = paths.collect::<Result<_, _>>()?;
+            Ok(Node {
+                line,
+                value: Value::List(paths),
+            })
+        }
+        _ => Err(item.expected(WHAT)),
+    }
+}
+
+/// `RATE OWD [LOSS] [key=value]...`
+fn words(item: &Item<'_>, line: usize, path: &str) -> Result<Node, FileError> {
+    let mut entries: Vec<(String, Node)> = Vec::new();
+    let mut places = ["rate", "owd", "loss"].into_iter();
+    for word in path.split_whitespace() {
+        let (key, value) = match word.split_once('=') {
+            Some((key, value)) => (key, value),
+            None => match places.next() {
+                Some(key) => (key, word),
+                None => {
+                    return Err(item.error(format!(
+                        "`{word}` is too much, expected RATE DELAY [LOSS] [key=value]... for a path"
+                    )));
+                }
+            },
+        };
+        if entries.iter().any(|entry| entry.0 == key) {
+            return Err(item.error(format!("{key} is given twice in `{}`", path.trim())));
+        }
+        let value = match value.parse::<f64>() {
+            Ok(number) => Value::Number(number, value.to_owned()),
+            Err(_) => Value::Text(value.to_owned()),
+        };
+        entries.push((key.to_owned(), Node { line, value }));
+    }
+    if entries.is_empty() {
+        return Err(item.error("empty path, expected RATE DELAY [LOSS], as 50Mbit 20ms 0.5%"));
+    }
+    Ok(Node {
+        line,
+        value: Value::Table(entries),
+    })
+}
+
+/// One path.
+pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpec, FileError> {
+    let merged = merge(item, around)?;
+    let item = Item {
+        node: &merged,
+        ..item.clone()
+    };
+    let table = item.table("a path's table, as { rate = 50, owd = 20 }")?;
+    let _ = table.get("class");
+    let base = Settings::read(&table, around.folder)?;
+    let mut halves = [base.clone(), base];
+    for (key, half) in ["up", "down"].into_iter().zip(&mut halves) {
+        if let Some(item) = table.get(key) {
+            let inner = item.table("a table of settings of this direction")?;
+            half.amend(Settings::read(&inner, around.folder)?);
+            inner.finish()?;
+        }
+    }
+    let [up, down] = &mut halves;
+    for half in [&mut *up, &mut *down] {
+        if half.rate.is_none() && half.trace.is_none() {
+            table.require("rate", RATE)?;
+        }
+        if half.owd.is_none() {
+            table.require("owd", DELAY)?;
+        }
+    }
+    if around.loss == LossDirection::Data && table.get("up").is_none_or(|up| !has(&up, "loss")) {
+        up.loss = None;
+        up.bursts = None;
+        for step in &mut up.steps {
+            step.loss = None;
+        }
+    }
+    let through = table
+        .get("through")
+        .map(|item| {
+            item.text("the name of a link in `shared`")
+                .map(str::to_owned)
+        })
+        .transpose()?;
+    table.finish()?;
+    // Half of the RTT, as each direction's share of its variation.
+    let mean = (up.owd.unwrap_or_default() + down.owd.unwrap_or_default()) / 2;
+    let [up, down] = halves.map(|half| half.build(mean));
+    for link in [&up, &down] {
+        link.validate()
+            .map_err(|fault| item.error(fault.to_string()))?;
+    }
+    Ok(PathSpec { up, down, through })
+}
+
+/// A shared link, alike in both directions.
+pub(super) fn read_shared(table: &Table<'_>, folder: &Path) -> Result<LinkConfig, FileError> {
+    let settings = Settings::read(table, folder)?;
+    if settings.rate.is_none() && settings.trace.is_none() {
+        table.require("rate", RATE)?;
+    }
+    let mean = settings.owd.unwrap_or_default();
+    let link = settings.build(mean);
+    link.validate()
+        .map_err(|fault| table.item.error(fault.to_string()))?;
+    Ok(link)
+}
+
+fn has(item: &Item<'_>, key: &str) -> bool {
+    match &item.node.value {
+        Value::Table(entries) => entries.iter().any(|entry| entry.0 == key),
+        _ => false,
+    }
+}
+
+/// The path's own keys, then its class's, then the defaults'.
+fn merge(item: &Item<'_>, around: &Surroundings<'_>) -> Result<Node, FileError> {
+    let Value::Table(own) = &item.node.value else {
+        return Err(item.expected("a path's table, as { rate = 50, owd = 20 }"));
+    };
+    let mut entries = own.clone();
+    let mut layers = Vec::new();
+    if let Some((_, class)) = own.iter().find(|entry| entry.0 == "class") {
+        let item = Item {
+            file: item.file,
+            key: format!("{}.class", item.key),
+            node: class,
+        };
+        let name = item.text("the name of a [class.NAME] table")?;
+        let Some((_, class)) = around.classes.iter().find(|class| class.0 == name) else {
+            let known: Vec<_> = around.classes.iter().map(|class| &*class.0).collect();
+            return Err(item.expected(&format!("one of the classes: {}", known.join(", "))));
+        };
+        layers.push(class);
+    }
+    layers.extend(around.defaults);
+    for layer in layers {
+        if let Value::Table(layer) = &layer.value {
+            for (key, node) in layer {
+                if !entries.iter().any(|entry| entry.0 == *key) {
+                    entries.push((key.clone(), node.clone()));
+                }
+            }
+        }
+    }
+    Ok(Node {
+        line: item.node.line,
+        value: Value::Table(entries),
+    })
+}
+
+/// What is said of a direction, in the papers' units.
+#[derive(Debug, Clone, Default)]
+struct Settings {
+    /// Bit/s.
+    rate: Option<u64>,
+    owd: Option<Duration>,
+    /// Of the base RTT.
+    jitter: Option<f64>,
+    loss: Option<f64>,
+    bursts: Option<GilbertElliott>,
+    trace: Option<MahimahiTrace>,
+    queue: Option<QueueLimit>,
+    reordering: Option<f64>,
+    reordering_delay: Option<Duration>,
+    duplication: Option<f64>,
+    corruption: Option<f64>,
+    outages: Vec<Outage>,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    at: Duration,
+    rate: Option<u64>,
+    owd: Option<Duration>,
+    jitter: Option<f64>,
+    loss: Option<f64>,
+}
+
+impl Settings {
+    fn read(table: &Table<'_>, folder: &Path) -> Result<Self, FileError> {
+        let share = |key| table.get(key).map(|item| item.share()).transpose();
+        let owd = match (table.get("owd"), table.get("rtt")) {
+            (Some(_), Some(rtt)) => {
+                return Err(rtt.error("`owd` is given as well, expected one of the two"));
+            }
+            (Some(owd), None) => Some(owd.time()?),
+            (None, Some(rtt)) => Some(rtt.time()? / 2),
+            (None, None) => None,
+        };
+        Ok(Self {
+            rate: table.get("rate").map(|item| item.rate()).transpose()?,
+            owd,
+            jitter: share("jitter")?,
+            loss: share("loss")?,
+            bursts: table
+                .get("burst_loss")
+                .map(|item| read_bursts(&item))
+                .transpose()?,
+            trace: table
+                .get("trace")
+                .map(|item| read_trace(&item, folder))
+                .transpose()?,
+            queue: table
+                .get("queue")
+                .map(|item| read_queue(&item))
+                .transpose()?,
+            reordering: share("reordering")?,
+            reordering_delay: table
+                .get("reordering_delay")
+                .map(|item| item.time())
+                .transpose()?,
+            duplication: share("duplication")?,
+            corruption: share("corruption")?,
+            outages: match table.get("outages") {
+                None => Vec::new(),
+                Some(list) => list
+                    .list()
+                    .iter()
+                    .map(read_outage)
+                    .collect::<Result<_, _>>()?,
+            },
+            steps: match table.get("steps") {
+                None => Vec::new(),
+                Some(list) => read_steps(&list)?,
+            },
+        })
+    }
+
+    /// What `other` says holds; what it does not say stays.
+    fn amend(&mut self, other: Self) {
+        self.rate = other.rate.or(self.rate);
+        self.owd = other.owd.or(self.owd);
+        self.jitter = other.jitter.or(self.jitter);
+        self.loss = other.loss.or(self.loss);
+        self.bursts = other.bursts.or(self.bursts);
+        self.trace = other.trace.or_else(|| self.trace.take());
+        self.queue = other.queue.or(self.queue);
+        self.reordering = other.reordering.or(self.reordering);
+        self.reordering_delay = other.reordering_delay.or(self.reordering_delay);
+        self.duplication = other.duplication.or(self.duplication);
+        self.corruption = other.corruption.or(self.corruption);
+        if !other.outages.is_empty() {
+            self.outages = other.outages;
+        }
+        if !other.steps.is_empty() {
+            self.steps = other.steps;
+        }
+    }
+
+    /// `mean`: half of the base RTT of the path.
+    fn build(self, mean: Duration) -> LinkConfig {
+        let jitter = self.jitter.unwrap_or(0.0);
+        let mut link = LinkConfig {
+            // A trace stands in place of a rate.
+            rate: self.rate.filter(|_| self.trace.is_none()),
+            trace: self.trace,
+            delay: self.owd.unwrap_or_default(),
+            delay_sd: deviation(jitter, mean),
+            loss: self.loss.unwrap_or(0.0),
+            gilbert_elliott: self.bursts,
+            queue: self.queue.unwrap_or_default(),
+            outages: self.outages,
+            reordering: self.reordering.unwrap_or(0.0),
+            duplication: self.duplication.unwrap_or(0.0),
+            corruption: self.corruption.unwrap_or(0.0),
+            ..LinkConfig::default()
+        };
+        if let Some(delay) = self.reordering_delay {
+            link.reordering_delay = delay;
+        }
+        // The variation is relative to the delay: a step of either changes what it comes to.
+        let (mut mean, mut jitter) = (mean, jitter);
+        for step in self.steps {
+            mean = step.owd.unwrap_or(mean);
+            jitter = step.jitter.unwrap_or(jitter);
+            let varies = step.jitter.is_some() || (step.owd.is_some() && jitter > 0.0);
+            link.changes.push(PlannedChange {
+                rate: step.rate,
+                delay: step.owd,
+                delay_sd: varies.then(|| deviation(jitter, mean)),
+                loss: step.loss,
+                ..PlannedChange::at(step.at)
+            });
+        }
+        link
+    }
+}
+
+/// The scenarios' convention: a share of the base RTT as the RTT's standard deviation, split so that
+/// the variances of both directions add up to it.
+fn deviation(jitter: f64, mean: Duration) -> Duration {
+    mean.mul_f64(jitter * std::f64::consts::SQRT_2)
+}
+
+fn read_queue(item: &Item<'_>) -> Result<QueueLimit, FileError> {
+    match &item.node.value {
+        Value::Text(text) if text == "auto" => Ok(QueueLimit::Auto),
+        Value::Text(text) if text.contains("packet") => {
+            let number = text.trim_end_matches('s').trim_end_matches("packet").trim();
+            let packets = number.parse().map_err(|_| item.expected(QUEUE))?;
+            whole(item, packets).map(QueueLimit::Packets)
+        }
+        Value::Text(_) => {
+            let bytes = item.size()?;
+            whole(item, bytes as f64).map(QueueLimit::Bytes)
+        }
+        Value::Number(packets, _) => whole(item, *packets).map(QueueLimit::Packets),
+        _ => Err(item.expected(QUEUE)),
+    }
+}
+
+fn whole(item: &Item<'_>, number: f64) -> Result<u64, FileError> {
+    if number.fract() == 0.0 && (1.0..=1e12).contains(&number) {
+        Ok(number as u64)
+    } else {
+        Err(item.expected(QUEUE))
+    }
+}
+
+fn read_bursts(item: &Item<'_>) -> Result<GilbertElliott, FileError> {
+    let table = item.table("loss in bursts, as { mean_loss = 1.5, mean_burst = 4 }")?;
+    let loss = table
+        .require("mean_loss", "the share of packets lost")?
+        .share()?;
+    let burst = table.require("mean_burst", "packets lost in a row on average")?;
+    let burst = burst.float("a number of packets")?;
+    table.finish()?;
+    GilbertElliott::from_mean(loss, burst).map_err(|fault| item.error(fault.to_string()))
+}
+
+fn read_trace(item: &Item<'_>, folder: &Path) -> Result<MahimahiTrace, FileError> {
+    let file = item.text("the name of a Mahimahi trace file")?;
+    MahimahiTrace::read(&folder.join(file)).map_err(|fault| item.error(fault.to_string()))
+}
+
+fn read_outage(item: &Item<'_>) -> Result<Outage, FileError> {
+    let table = item.table("an outage, as { at = \"5s\", lasting = \"2s\" }")?;
+    let at = table.require("at", DELAY)?.time()?;
+    let lasting = table.require("lasting", DELAY)?.time()?;
+    table.finish()?;
+    Ok(Outage { at, lasting })
+}
+
+fn read_steps(list: &Item<'_>) -> Result<Vec<Step>, FileError> {
+    let mut steps: Vec<Step> = Vec::new();
+    for item in list.list() {
+        let table = item.table("a change, as { at = \"10s\", rate = 5 }")?;
+        let at = table.require("at", DELAY)?;
+        let step = Step {
+            at: at.time()?,
+            rate: table.get("rate").map(|item| item.rate()).transpose()?,
+            owd: table.get("owd").map(|item| item.time()).transpose()?,
+            jitter: table.get("jitter").map(|item| item.share()).transpose()?,
+            loss: table.get("loss").map(|item| item.share()).transpose()?,
+        };
+        table.finish()?;
+        if steps.last().is_some_and(|last| last.at >= step.at) {
+            return Err(at.expected("a time after that of the change before"));
+        }
+        steps.push(step);
+    }
+    Ok(steps)
+}

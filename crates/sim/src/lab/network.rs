@@ -1,0 +1,148 @@
+//! A network of an experiment, every value fixed: paths, shared links, cross traffic, windows; the parser makes it, `setup` builds it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{rate, share, size, time};
+use crate::{CrossTraffic, LinkConfig, QueueLimit};
+
+/// A value that sets a network apart from its siblings in a grid or a sample.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameter {
+    /// What it is: the key and the path's number, as `rate1`.
+    pub name: String,
+    /// The value as written.
+    pub value: String,
+    /// Whether it was drawn from a box and is no step of a grid.
+    pub drawn: bool,
+}
+
+impl Parameter {
+    pub(crate) fn new(name: &str, value: String) -> Self {
+        Self {
+            name: name.to_owned(),
+            value,
+            drawn: false,
+        }
+    }
+
+    pub(crate) fn drawn(name: &str, value: String) -> Self {
+        Self {
+            drawn: true,
+            ..Self::new(name, value)
+        }
+    }
+}
+
+/// One network of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NetworkSpec {
+    /// Unique in its experiment: the set's name, and what sets it apart from its siblings.
+    pub name: String,
+    /// The description that it came from.
+    pub set: String,
+    /// What sets it apart, in the order of the grid.
+    pub parameters: Vec<Parameter>,
+    /// The paths, the handshake's first.
+    pub paths: Vec<PathSpec>,
+    /// Links that several paths lead through.
+    pub shared: Vec<SharedSpec>,
+    /// Competing connections.
+    #[serde(serialize_with = "in_words")]
+    pub cross_traffic: Vec<CrossTraffic>,
+    /// The receive window of the connection and of each stream, bytes.
+    pub receive_window: u64,
+    /// The most bytes written and not acknowledged, bytes.
+    pub send_window: u64,
+    /// The initial congestion window, packets.
+    pub initial_window: u32,
+    /// UDP payload bytes per datagram.
+    pub mtu: u16,
+    /// Labels of the only schedulers to run here; empty: all.
+    pub schedulers: Vec<String>,
+}
+
+/// A path: its links, client to server and server to client.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PathSpec {
+    /// From the client to the server.
+    pub up: LinkConfig,
+    /// From the server to the client.
+    pub down: LinkConfig,
+    /// The shared link that both directions lead through as well, by name.
+    pub through: Option<String>,
+}
+
+/// A link that several paths lead through, between their own links and the server; one of the same
+/// kind in each direction.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SharedSpec {
+    /// Its name in the paths' `through`.
+    pub name: String,
+    /// One direction of it.
+    pub link: LinkConfig,
+}
+
+impl NetworkSpec {
+    /// The paths in words, for tables and titles.
+    pub fn describe(&self) -> String {
+        let paths = self.paths.iter().map(PathSpec::describe);
+        paths.collect::<Vec<_>>().join(" | ")
+    }
+}
+
+impl PathSpec {
+    fn describe(&self) -> String {
+        let mut text = describe(&self.down);
+        if self.up != self.down {
+            // Losses on the data direction alone are the usual difference, and not worth a line.
+            let mut alike = self.up.clone();
+            alike.loss = self.down.loss;
+            alike.gilbert_elliott = self.down.gilbert_elliott;
+            for (change, down) in alike.changes.iter_mut().zip(&self.down.changes) {
+                change.loss = down.loss;
+            }
+            if alike != self.down {
+                text = format!("down {text}, up {}", describe(&self.up));
+            }
+        }
+        if let Some(link) = &self.through {
+            text += &format!(" through {link}");
+        }
+        text
+    }
+}
+
+fn describe(link: &LinkConfig) -> String {
+    let rate = match (&link.trace, link.rate) {
+        (Some(trace), _) => format!("trace of {}", rate::show(trace.mean_rate())),
+        (None, Some(rate)) => rate::show(rate),
+        (None, None) => "any rate".into(),
+    };
+    let mut text = format!("{rate} {}", time::show(link.delay));
+    if link.loss > 0.0 {
+        text += &format!(" {} loss", share::show(link.loss));
+    }
+    if let Some(bursts) = link.gilbert_elliott {
+        text += &format!(" {} loss in bursts", share::show(bursts.mean_loss()));
+    }
+    if !link.delay_sd.is_zero() {
+        let micros = link.delay_sd.as_micros() / 10 * 10;
+        text += &format!(" ±{}", time::show(Duration::from_micros(micros as u64)));
+    }
+    match link.queue {
+        QueueLimit::Auto => {}
+        QueueLimit::Packets(packets) => text += &format!(" queue {packets}"),
+        QueueLimit::Bytes(bytes) => text += &format!(" queue {}", size::show(bytes)),
+    }
+    if !link.changes.is_empty() {
+        text += &format!(" {} changes", link.changes.len());
+    }
+    text
+}
+
+/// Fingerprints need all of it, and nobody reads it back.
+fn in_words<S: serde::Serializer>(flows: &[CrossTraffic], s: S) -> Result<S::Ok, S::Error> {
+    s.collect_seq(flows.iter().map(|flow| format!("{flow:?}")))
+}

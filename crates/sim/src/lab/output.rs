@@ -1,0 +1,311 @@
+//! Results as text for terminals, and as CSV for other programs; JSON lines are the store's.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use super::compare::{Comparison, Finding};
+use super::statistics;
+use super::summary::{Board, Summary};
+use super::text::{Align, significant, table};
+
+/// More rows than this are boiled down to one per set of networks.
+const MAX_ROWS: usize = 80;
+
+/// The table for the terminal.
+pub fn summary_table(board: &Board<'_>) -> String {
+    let summaries = board.summaries(true);
+    if summaries.len() > MAX_ROWS {
+        return set_table(board);
+    }
+    let heading = board.heading;
+    let mut text = String::new();
+    for group in board.groups() {
+        let Some(metric) = heading.metrics_of(group.workload).into_iter().next() else {
+            continue;
+        };
+        let of_group = |summary: &&Summary| {
+            summary.scenario == group.network.name
+                && summary.workload == group.workload.name
+                && summary.congestion == group.congestion
+        };
+        let unit = if metric.unit.is_empty() {
+            String::new()
+        } else {
+            format!(" [{}]", metric.unit)
+        };
+        text += &format!(
+            "{}: {}, {}, {}{unit}\n",
+            group.network.name,
+            group.network.description,
+            group.workload.name,
+            group.congestion,
+            unit = format_args!(", {}{unit}", metric.name),
+        );
+        let mut heads = vec![
+            ("  scheduler", Align::Left),
+            ("median", Align::Right),
+            ("95 % interval", Align::Right),
+            ("mean", Align::Right),
+            ("p95", Align::Right),
+            ("of bound", Align::Right),
+        ];
+        let against = format!("against {}", heading.baseline);
+        heads.push((&against, Align::Left));
+        let of_group: Vec<_> = summaries.iter().filter(of_group).collect();
+        let paper = of_group.iter().any(|summary| summary.paper.is_some());
+        if paper {
+            heads.push(("paper", Align::Right));
+        }
+        let rows: Vec<Vec<String>> = of_group
+            .into_iter()
+            .map(|summary| {
+                let show = |value: Option<f64>| {
+                    value.map_or_else(|| "-".into(), |value| significant(value, 4))
+                };
+                let versus = if summary.scheduler == heading.baseline {
+                    String::new()
+                } else {
+                    let (a, b) = (&summary.scheduler, &heading.baseline);
+                    verdict(&Comparison::of_schedulers(board, &group, &metric, a, b))
+                };
+                let mut row = vec![
+                    format!("  {}", summary.scheduler),
+                    show(summary.median),
+                    format!("{} .. {}", show(summary.ci95[0]), show(summary.ci95[1])),
+                    show(summary.mean),
+                    show(summary.p95),
+                    show(summary.bound_ratio.map(|ratio| (ratio * 1e3).round() / 1e3)),
+                    versus,
+                ];
+                if paper {
+                    row.push(show(summary.paper.as_ref().map(|paper| paper.value)));
+                }
+                row
+            })
+            .collect();
+        text += &table(&heads, &rows);
+        text.push('\n');
+    }
+    text
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    match comparison.finding() {
+        Finding::TooFew => "too few seeds".into(),
+        Finding::NoDifference => format!("no difference: {}", comparison.short()),
+        Finding::Better => format!("better: {}", comparison.short()),
+        Finding::Worse => format!("worse: {}", comparison.short()),
+    }
+}
+
+/// What a scheduler comes to over all networks of a set, against the baseline.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SetLine {
+    pub(crate) set: String,
+    pub(crate) workload: String,
+    pub(crate) congestion: String,
+    pub(crate) scheduler: String,
+    pub(crate) metric: String,
+    /// Networks with results of both.
+    pub(crate) networks: usize,
+    /// The median over networks of the medians over seeds.
+    pub(crate) median: f64,
+    pub(crate) better: usize,
+    pub(crate) worse: usize,
+    pub(crate) same: usize,
+    /// Percent by which it is better than the baseline, per network.
+    pub(crate) gains: Vec<f64>,
+}
+
+/// One line per set of networks, workload, congestion control and scheduler.
+pub(crate) fn set_lines(board: &Board<'_>, against: &str) -> Vec<SetLine> {
+    let mut lines: Vec<SetLine> = Vec::new();
+    let mut medians: Vec<Vec<f64>> = Vec::new();
+    for group in board.groups() {
+        let Some(metric) = board.heading.metrics_of(group.workload).into_iter().next() else {
+            continue;
+        };
+        for scheduler in board.schedulers(&group) {
+            let comparison = Comparison::of_schedulers(board, &group, &metric, scheduler, against);
+            let key = (
+                &*group.network.set,
+                &*group.workload.name,
+                group.congestion,
+                scheduler,
+            );
+            let at = lines.iter().position(|line| {
+                (
+                    &*line.set,
+                    &*line.workload,
+                    &*line.congestion,
+                    &*line.scheduler,
+                ) == key
+            });
+            let at = at.unwrap_or_else(|| {
+                lines.push(SetLine {
+                    set: key.0.to_owned(),
+                    workload: key.1.to_owned(),
+                    congestion: key.2.to_owned(),
+                    scheduler: key.3.to_owned(),
+                    metric: metric.name.clone(),
+                    networks: 0,
+                    median: f64::NAN,
+                    better: 0,
+                    worse: 0,
+                    same: 0,
+                    gains: Vec::new(),
+                });
+                medians.push(Vec::new());
+                lines.len() - 1
+            });
+            let line = &mut lines[at];
+            line.networks += 1;
+            match comparison.finding() {
+                Finding::Better => line.better += 1,
+                Finding::Worse => line.worse += 1,
+                Finding::NoDifference | Finding::TooFew => line.same += 1,
+            }
+            line.gains.extend(comparison.gain());
+            let values = board.plain_values(&group.cell(scheduler), &metric.name);
+            medians[at].push(statistics::median(&values));
+        }
+    }
+    for (line, medians) in lines.iter_mut().zip(&medians) {
+        line.median = statistics::median(medians);
+    }
+    lines
+}
+
+fn set_table(board: &Board<'_>) -> String {
+    let baseline = &board.heading.baseline;
+    let heads = [
+        ("networks", Align::Left),
+        ("workload", Align::Left),
+        ("congestion", Align::Left),
+        ("scheduler", Align::Left),
+        ("median", Align::Right),
+        ("better", Align::Right),
+        ("worse", Align::Right),
+        ("no difference", Align::Right),
+        ("median gain", Align::Right),
+        ("best", Align::Right),
+    ];
+    let rows: Vec<_> = set_lines(board, baseline)
+        .into_iter()
+        .map(|line| {
+            let gain = |q| format!("{} %", significant(statistics::quantile(&line.gains, q), 3));
+            vec![
+                format!("{} ({})", line.set, line.networks),
+                line.workload.clone(),
+                line.congestion.clone(),
+                line.scheduler.clone(),
+                significant(line.median, 4),
+                line.better.to_string(),
+                line.worse.to_string(),
+                line.same.to_string(),
+                gain(0.5),
+                gain(1.0),
+            ]
+        })
+        .collect();
+    format!(
+        "Over all networks of a set, each against {baseline}:\n{}",
+        table(&heads, &rows)
+    )
+}
+
+/// Writes `summary.csv` (a line per cell and metric) and `runs.csv` (a line per run) into a folder.
+///
+/// # Errors
+///
+/// The system's.
+pub fn write_csv(board: &Board<'_>, folder: &Path) -> io::Result<()> {
+    let mut file = csv::Writer::from_path(folder.join("summary.csv"))?;
+    file.write_record([
+        "scenario",
+        "workload",
+        "congestion",
+        "scheduler",
+        "metric",
+        "unit",
+        "median",
+        "mean",
+        "p95",
+        "ci95_low",
+        "ci95_high",
+        "bound_ratio",
+        "seeds",
+        "failed",
+        "paper",
+        "trace_hash",
+    ])?;
+    let show = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    for summary in board.summaries(false) {
+        file.write_record([
+            &summary.scenario,
+            &summary.workload,
+            &summary.congestion,
+            &summary.scheduler,
+            &summary.metric,
+            &summary.unit,
+            &show(summary.median),
+            &show(summary.mean),
+            &show(summary.p95),
+            &show(summary.ci95[0]),
+            &show(summary.ci95[1]),
+            &show(summary.bound_ratio),
+            &summary.seeds.to_string(),
+            &summary.failed.to_string(),
+            &show(summary.paper.map(|paper| paper.value)),
+            &summary.trace_hash,
+        ])?;
+    }
+    file.flush()?;
+
+    let cells: Vec<_> = board
+        .groups()
+        .into_iter()
+        .flat_map(|group| {
+            let schedulers = board.schedulers(&group).into_iter();
+            schedulers.map(move |scheduler| group.cell(scheduler))
+        })
+        .collect();
+    let runs = || cells.iter().flat_map(|cell| board.records(cell));
+    let columns: BTreeSet<_> = runs()
+        .filter_map(|record| record.measured())
+        .flat_map(|run| run.values.keys())
+        .collect();
+    let mut file = csv::Writer::from_path(folder.join("runs.csv"))?;
+    let fixed = [
+        "scenario",
+        "workload",
+        "congestion",
+        "scheduler",
+        "seed",
+        "bound",
+    ];
+    file.write_record(
+        fixed
+            .into_iter()
+            .chain(columns.iter().map(|name| name.as_str())),
+    )?;
+    for record in runs() {
+        let run = record.measured();
+        let mut row = vec![
+            record.network.clone(),
+            record.workload.clone(),
+            record.congestion.clone(),
+            record.scheduler.clone(),
+            record.seed.to_string(),
+            show(run.and_then(|run| run.bound)),
+        ];
+        row.extend(
+            columns
+                .iter()
+                .map(|name| show(run.and_then(|run| run.values.get(*name).copied()))),
+        );
+        file.write_record(&row)?;
+    }
+    file.flush()
+}

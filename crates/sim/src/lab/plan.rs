@@ -1,0 +1,170 @@
+//! All runs of an experiment, in a fixed order, each with a name and a fingerprint of everything that decides its result; runs none.
+
+use std::fmt;
+use std::hash::Hasher as _;
+
+use mpquic_proto::CongestionControl;
+use serde::Serialize;
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+
+use super::Pattern;
+use super::experiment::{Experiment, SchedulerSpec};
+use super::network::NetworkSpec;
+use crate::workload::Workload;
+
+/// Counts changes of what a run measures or how: results of another number are not taken up again.
+pub(crate) const FORMAT: u32 = 1;
+
+/// The names that tell runs of different seeds apart from all others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CellId {
+    /// The network's name.
+    pub network: String,
+    /// The workload's short form.
+    pub workload: String,
+    /// The congestion control's name.
+    pub congestion: String,
+    /// The scheduler's label.
+    pub scheduler: String,
+}
+
+/// As `--only` sees it.
+impl fmt::Display for CellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            network,
+            workload,
+            congestion,
+            scheduler,
+        } = self;
+        write!(f, "{network}/{workload}/{congestion}/{scheduler}")
+    }
+}
+
+/// Runs that differ in their seeds only.
+#[derive(Debug, Clone)]
+pub struct Cell<'a> {
+    /// Its names.
+    pub id: CellId,
+    /// A hash of all that decides its results, but for the seed and the code.
+    pub fingerprint: String,
+    pub(crate) network: &'a NetworkSpec,
+    pub(crate) workload: &'a Workload,
+    pub(crate) congestion: CongestionControl,
+    pub(crate) scheduler: &'a SchedulerSpec,
+    pub(crate) real_aead: bool,
+}
+
+/// The cells of an experiment, and their seeds.
+#[derive(Debug, Clone)]
+pub struct Plan<'a> {
+    /// In the order of the file: networks, then workloads, congestion controls, schedulers.
+    pub cells: Vec<Cell<'a>>,
+    /// The same for every cell.
+    pub seeds: Vec<u64>,
+}
+
+impl<'a> Plan<'a> {
+    /// All cells of an experiment that a pattern matches.
+    pub fn new(experiment: &'a Experiment, only: Option<&Pattern>) -> Self {
+        let mut cells = Vec::new();
+        for network in &experiment.networks {
+            for workload in &experiment.workloads {
+                for &congestion in &experiment.congestion {
+                    for scheduler in &experiment.schedulers {
+                        let some = &network.schedulers;
+                        if !some.is_empty() && !some.contains(&scheduler.label) {
+                            continue;
+                        }
+                        let id = CellId {
+                            network: network.name.clone(),
+                            workload: workload.to_string(),
+                            congestion: congestion.to_string(),
+                            scheduler: scheduler.label.clone(),
+                        };
+                        if only.is_some_and(|only| !only.matches(&id.to_string())) {
+                            continue;
+                        }
+                        let real_aead = experiment.real_aead;
+                        let fingerprint =
+                            fingerprint(network, workload, scheduler, congestion, real_aead);
+                        cells.push(Cell {
+                            id,
+                            fingerprint,
+                            network,
+                            workload,
+                            congestion,
+                            scheduler,
+                            real_aead,
+                        });
+                    }
+                }
+            }
+        }
+        let Some(last) = experiment.seeds.first.checked_add(experiment.seeds.count) else {
+            return Self {
+                cells,
+                seeds: Vec::new(),
+            };
+        };
+        let seeds = (experiment.seeds.first..last).collect();
+        Self { cells, seeds }
+    }
+
+    /// How many runs there are.
+    pub fn len(&self) -> usize {
+        self.cells.len() * self.seeds.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Cell<'_> {
+    /// The seed of the network's randomness, of the endpoints and of the workload: it depends on
+    /// the network, the workload and the run's seed, and not on scheduler or congestion control, so
+    /// that those meet the same randomness.
+    pub(crate) fn network_seed(&self, seed: u64) -> u64 {
+        let mut hasher = SipHasher13::new();
+        hasher.write(self.id.network.as_bytes());
+        hasher.write(b"/");
+        hasher.write(self.id.workload.as_bytes());
+        hasher.write_u64(seed);
+        hasher.finish128().h1
+    }
+}
+
+fn fingerprint(
+    network: &NetworkSpec,
+    workload: &Workload,
+    scheduler: &SchedulerSpec,
+    congestion: CongestionControl,
+    real_aead: bool,
+) -> String {
+    #[derive(Serialize)]
+    struct All<'a> {
+        format: u32,
+        network: &'a NetworkSpec,
+        workload: &'a Workload,
+        scheduler: &'a str,
+        config: &'a serde_json::Value,
+        congestion: String,
+        real_aead: bool,
+    }
+    let all = All {
+        format: FORMAT,
+        network,
+        workload,
+        scheduler: &scheduler.name,
+        config: &scheduler.config,
+        congestion: congestion.to_string(),
+        real_aead,
+    };
+    // All of these are plain data, which cannot fail.
+    let bytes = serde_json::to_vec(&all).unwrap_or_default();
+    let mut hasher = SipHasher13::new();
+    hasher.write(&bytes);
+    format!("{:016x}", hasher.finish128().h1)
+}

@@ -1,0 +1,108 @@
+//! Runs what is missing of a plan on several threads; which thread runs what changes no result.
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::plan::{Cell, Plan};
+use super::record::Record;
+use super::scenario;
+use super::store::Store;
+
+/// How to run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Threads; 0: as many as there are cores.
+    pub jobs: usize,
+    /// Whether to show progress on standard error, if that is a terminal.
+    pub progress: bool,
+}
+
+/// What there was to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Runs made.
+    pub ran: usize,
+    /// Those of them that failed.
+    pub failed: usize,
+}
+
+/// Runs all of a plan that `has` does not have, in the plan's order, and hands each record to `take`
+/// as it ends, in whatever order that is.
+///
+/// # Errors
+///
+/// The first error of `take` ends it; so does one of making threads.
+pub fn run(
+    plan: &Plan<'_>,
+    options: Options,
+    has: impl Fn(&Cell<'_>, u64) -> bool,
+    take: impl FnMut(Record) -> io::Result<()> + Send,
+) -> io::Result<Done> {
+    let missing: Vec<_> = plan
+        .cells
+        .iter()
+        .flat_map(|cell| plan.seeds.iter().map(move |&seed| (cell, seed)))
+        .filter(|(cell, seed)| !has(cell, *seed))
+        .collect();
+    let bar = bar(missing.len(), options.progress);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(options.jobs)
+        .build()
+        .map_err(io::Error::other)?;
+    let next = AtomicUsize::new(0);
+    let sink = Mutex::new((take, Done::default(), None));
+    pool.broadcast(|_| {
+        // In order, one at a time: long runs do not wait behind each other.
+        while let Some((cell, seed)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let record = scenario::run(cell, *seed);
+            let failed = record.measured().is_none();
+            let Ok(mut sink) = sink.lock() else { return };
+            let (take, done, error) = &mut *sink;
+            done.ran += 1;
+            done.failed += usize::from(failed);
+            if let Err(fault) = take(record) {
+                error.get_or_insert(fault);
+                next.store(missing.len(), Ordering::Relaxed);
+            }
+            bar.inc(1);
+        }
+    });
+    bar.finish_and_clear();
+    match sink.into_inner() {
+        Ok((_, done, None)) => Ok(done),
+        Ok((_, _, Some(error))) => Err(error),
+        Err(_) => Err(io::Error::other("a thread panicked")),
+    }
+}
+
+/// Runs what is missing and stores it.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub fn run_into(store: &mut Store, plan: &Plan<'_>, options: Options) -> io::Result<Done> {
+    let there: std::collections::BTreeSet<_> = plan
+        .cells
+        .iter()
+        .flat_map(|cell| plan.seeds.iter().map(move |&seed| (cell, seed)))
+        .filter(|(cell, seed)| store.has(&cell.fingerprint, *seed))
+        .map(|(cell, seed)| (cell.fingerprint.clone(), seed))
+        .collect();
+    let has = |cell: &Cell<'_>, seed| there.contains(&(cell.fingerprint.clone(), seed));
+    run(plan, options, has, |record| store.append(&record))
+}
+
+fn bar(runs: usize, shown: bool) -> ProgressBar {
+    let target = if shown {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let style =
+        ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed} gone, {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(Some(runs as u64), target).with_style(style)
+}

@@ -1,0 +1,81 @@
+//! Builds the simulated network of one run out of its description; the only place of the lab that knows how the simulator is put together.
+
+use mpquic_proto::{CongestionControl, InitialWindow, TransportConfig};
+use mpquic_sched::{RegistryError, SchedulerFactory};
+use thiserror::Error;
+
+use super::network::NetworkSpec;
+use super::plan::Cell;
+use crate::{Hop, LinkConfig, Network, SimError};
+
+/// Why a run could not begin.
+#[derive(Debug, Error)]
+pub(crate) enum SetupError {
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    #[error(transparent)]
+    Config(#[from] mpquic_proto::ConfigError),
+    #[error(transparent)]
+    Scheduler(#[from] RegistryError),
+}
+
+/// The network of one run, at time 0.
+pub(crate) fn network(cell: &Cell<'_>, seed: u64) -> Result<Network, SetupError> {
+    let spec = cell.network;
+    let seed = cell.network_seed(seed);
+    let registry = mpquic_sched::Registry::new();
+    let factory = registry.factory(&cell.scheduler.name, &cell.scheduler.config)?;
+    let transport = transport(spec, cell.congestion, factory)?;
+    let mut builder = Network::builder(seed)
+        .transport(transport)
+        .client_boxed(cell.workload.client(seed))
+        .server_boxed(cell.workload.server(seed))
+        .open_all_paths();
+    if !cell.real_aead {
+        builder = builder.null_aead();
+    }
+    // A shared link has one queue whichever way packets go: take one per direction.
+    let shared: Vec<_> = spec
+        .shared
+        .iter()
+        .map(|shared| {
+            let [up, down] = [(); 2].map(|()| builder.shared_link(shared.link.clone()));
+            (&shared.name, up, down)
+        })
+        .collect();
+    for path in &spec.paths {
+        let through = shared
+            .iter()
+            .find(|link| Some(link.0) == path.through.as_ref());
+        builder = match through {
+            None => builder.path(path.up.clone(), path.down.clone()),
+            Some(&(_, up, down)) => {
+                let own = |link: &LinkConfig| Hop::from(link.clone());
+                builder.path_through([own(&path.up), up.into()], [down.into(), own(&path.down)])
+            }
+        };
+    }
+    for &traffic in &spec.cross_traffic {
+        builder = builder.cross_traffic(traffic);
+    }
+    Ok(builder.build()?)
+}
+
+fn transport(
+    spec: &NetworkSpec,
+    congestion: CongestionControl,
+    factory: SchedulerFactory,
+) -> Result<TransportConfig, mpquic_proto::ConfigError> {
+    let mut transport = TransportConfig::default();
+    transport
+        .receive_window(spec.receive_window)
+        .stream_receive_window(spec.receive_window)
+        .send_window(spec.send_window)
+        .congestion(congestion)
+        .initial_window(InitialWindow::Packets(spec.initial_window))?
+        .scheduler(move || factory())
+        // As the papers' stacks, which do not search for a larger size.
+        .initial_mtu(spec.mtu)?
+        .max_mtu(spec.mtu)?;
+    Ok(transport)
+}

@@ -1,0 +1,234 @@
+//! The results file: a heading and one JSON line per run, written as runs end, taken up again after an interruption; computes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::plan::{FORMAT, Plan};
+use super::record::{Heading, Record};
+
+/// The name of the results file in its folder.
+pub const FILE: &str = "results.jsonl";
+
+/// Results, as a file has them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Results {
+    /// The experiment.
+    pub heading: Heading,
+    /// The runs, in the order of the file.
+    pub records: Vec<Record>,
+}
+
+/// Why results could not be read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Not at all.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line is not what it should be.
+    #[error("{}:{line}: {fault}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// From 1 on.
+        line: usize,
+        /// What is wrong.
+        fault: String,
+    },
+}
+
+/// The file that a name stands for: itself, or the results in the folder.
+pub fn results_file(path: &Path) -> PathBuf {
+    if path.is_dir() {
+        path.join(FILE)
+    } else {
+        path.to_owned()
+    }
+}
+
+impl Results {
+    /// Reads a results file, or that of a folder. A last line that was cut off is left out.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or is not a results file.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let path = results_file(path);
+        let io = |source| ReadError::Io {
+            path: path.clone(),
+            source,
+        };
+        let text = fs::read_to_string(&path).map_err(io)?;
+        let fault = |line: usize, fault: String| ReadError::Line {
+            path: path.clone(),
+            line,
+            fault,
+        };
+        let mut lines = text.lines().enumerate();
+        let first = lines.next().map_or("", |line| line.1);
+        let heading: Heading = serde_json::from_str(first)
+            .map_err(|error| fault(1, format!("not a results file of this version: {error}")))?;
+        let mut records = Vec::new();
+        for (number, line) in lines {
+            match serde_json::from_str(line) {
+                Ok(record) => records.push(record),
+                Err(_) if !text.ends_with('\n') && number + 1 == text.lines().count() => {}
+                Err(error) => return Err(fault(number + 1, error.to_string())),
+            }
+        }
+        Ok(Self { heading, records })
+    }
+}
+
+/// What was found where results are to go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// Runs taken up again.
+    pub kept: usize,
+    /// Runs of an experiment that has changed since, left out.
+    pub outdated: usize,
+    /// Results of another program, moved here.
+    pub set_aside: Option<PathBuf>,
+}
+
+/// A results file being written.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    heading: String,
+    /// By cell and seed.
+    lines: BTreeMap<(String, u64), String>,
+    file: File,
+}
+
+impl Store {
+    /// Opens the results file in a folder and takes up what is there: results of the same program
+    /// for cells of the plan, which is that of the whole experiment.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn open(
+        folder: &Path,
+        heading: &Heading,
+        whole: &Plan<'_>,
+        fresh: bool,
+    ) -> io::Result<(Self, Found)> {
+        fs::create_dir_all(folder)?;
+        let path = folder.join(FILE);
+        let mut found = Found::default();
+        let mut lines = BTreeMap::new();
+        if path.exists() && !fresh {
+            let cells: BTreeSet<_> = whole.cells.iter().map(|cell| &*cell.fingerprint).collect();
+            match old_lines(&path, heading)? {
+                Some(old) => {
+                    for (record, line) in old {
+                        if !cells.contains(&*record.cell) {
+                            found.outdated += 1;
+                        // A run that failed is tried again.
+                        } else if record.measured().is_some() {
+                            lines.insert((record.cell, record.seed), line);
+                        }
+                    }
+                    found.kept = lines.len();
+                }
+                None => {
+                    let aside = folder.join("results.previous.jsonl");
+                    fs::rename(&path, &aside)?;
+                    found.set_aside = Some(aside);
+                }
+            }
+        }
+        let heading = serde_json::to_string(heading)?;
+        let file = write(&path, &heading, lines.values())?;
+        let store = Self {
+            path,
+            heading,
+            lines,
+            file,
+        };
+        Ok((store, found))
+    }
+
+    /// Whether a run is there.
+    pub fn has(&self, cell: &str, seed: u64) -> bool {
+        self.lines.contains_key(&(cell.to_owned(), seed))
+    }
+
+    /// Adds a run, at once.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn append(&mut self, record: &Record) -> io::Result<()> {
+        let line = serde_json::to_string(record)?;
+        // One write per line: an interruption leaves at most the last one cut off.
+        self.file.write_all(format!("{line}\n").as_bytes())?;
+        self.lines.insert((record.cell.clone(), record.seed), line);
+        Ok(())
+    }
+
+    /// Puts the runs into the order of the plan, whichever ended first.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn finish(self, whole: &Plan<'_>) -> io::Result<PathBuf> {
+        let mut left = self.lines;
+        let mut sorted = Vec::new();
+        for cell in &whole.cells {
+            let from = (cell.fingerprint.clone(), 0);
+            let to = (cell.fingerprint.clone(), u64::MAX);
+            let seeds: Vec<_> = left.range(from..=to).map(|(key, _)| key.clone()).collect();
+            sorted.extend(seeds.iter().filter_map(|key| left.remove(key)));
+        }
+        drop(write(&self.path, &self.heading, sorted.iter())?);
+        Ok(self.path)
+    }
+}
+
+/// The lines of a results file with their records, if the same program made them.
+fn old_lines(path: &Path, heading: &Heading) -> io::Result<Option<Vec<(Record, String)>>> {
+    let mut lines = BufReader::new(File::open(path)?).lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    let same = serde_json::from_str::<Heading>(&first)
+        .is_ok_and(|old| old.build == heading.build && old.format == FORMAT);
+    if !same {
+        return Ok(None);
+    }
+    let mut old = Vec::new();
+    for line in lines {
+        let line = line?;
+        // What was cut off runs again.
+        if let Ok(record) = serde_json::from_str(&line) {
+            old.push((record, line));
+        }
+    }
+    Ok(Some(old))
+}
+
+/// Writes a whole results file beside the old one, puts it in its place and stays at its end.
+fn write<'a>(
+    path: &Path,
+    heading: &str,
+    lines: impl Iterator<Item = &'a String>,
+) -> io::Result<File> {
+    let new = path.with_extension("jsonl.new");
+    let mut text = format!("{heading}\n");
+    for line in lines {
+        text += line;
+        text.push('\n');
+    }
+    fs::write(&new, text)?;
+    fs::rename(&new, path)?;
+    OpenOptions::new().append(true).open(path)
+}

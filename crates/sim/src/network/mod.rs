@@ -1,0 +1,370 @@
+//! A network in virtual time: one client, one server, the paths between them, and what is to happen when.
+
+mod actions;
+mod figures;
+mod flow;
+
+pub use figures::Report;
+pub(crate) use flow::Flow;
+
+use std::time::{Duration, Instant};
+
+use mpquic_proto::{ClientConfig, Connection, FourTuple, Side};
+
+use crate::SimError;
+use crate::builder::NetworkBuilder;
+use crate::event_queue::EventQueue;
+use crate::fabric::{Arrived, Fabric, index};
+use crate::measure::Recorder;
+use crate::observe::StepView;
+use crate::peer::{Moment, Peer};
+use crate::script::Action;
+use crate::trace::DatagramInfo;
+
+/// How many steps may fall on one instant: more than any burst of datagrams and timers.
+const MAX_STEPS_PER_INSTANT: u32 = 1_000_000;
+
+/// A function that looks at both connections between events; an error ends the run.
+type StepHook = Box<dyn FnMut(&StepView<'_>) -> Result<(), String>>;
+
+/// A client, a server, the paths between them and the cross traffic on these, in virtual time.
+///
+/// The order of things is total: scripted actions before link events before timers of the same
+/// time, the connection under test before cross traffic, the client before the server, and otherwise
+/// as planned. With the TLS settings of
+/// [`identity`](crate::identity), the same seed gives the same [`trace_hash`](Self::trace_hash).
+pub struct Network {
+    origin: Instant,
+    now: Duration,
+    steps_at_now: u32,
+    fabric: Fabric,
+    /// The first is the one under test, the others are cross traffic.
+    flows: Vec<Flow>,
+    script: EventQueue<Scripted>,
+    hooks: Vec<StepHook>,
+    started: bool,
+    recorder: Option<Box<Recorder>>,
+    // Used again by each step.
+    arrived: Vec<Arrived>,
+    receivers: Vec<(usize, Side)>,
+}
+
+/// What is planned for a time.
+enum Scripted {
+    Action(Action),
+    /// A flow of cross traffic, by its place among the flows.
+    Begin(usize),
+    End(usize),
+}
+
+/// What a step found to do.
+#[derive(PartialEq, Eq)]
+enum Step {
+    Done,
+    /// Nothing until the limit.
+    Later,
+    /// Nothing at all.
+    Nothing,
+}
+
+impl Network {
+    /// Begins to describe a network in which all that is random follows from `seed`.
+    pub fn builder(seed: u64) -> NetworkBuilder {
+        NetworkBuilder::new(seed)
+    }
+
+    /// The first of the flows connects at once, with this configuration; the others begin and end
+    /// at these times.
+    pub(crate) fn start(
+        flows: Vec<Flow>,
+        fabric: Fabric,
+        config: ClientConfig,
+        path: FourTuple,
+        times: impl IntoIterator<Item = (Duration, Option<Duration>)>,
+        recorder: Option<Box<Recorder>>,
+    ) -> Result<Self, SimError> {
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "an Instant can be had from the clock alone; all times are relative to this one"
+        )]
+        let origin = Instant::now();
+        let mut this = Self {
+            origin,
+            now: Duration::ZERO,
+            steps_at_now: 0,
+            fabric,
+            flows,
+            script: EventQueue::new(),
+            hooks: Vec::new(),
+            started: false,
+            recorder,
+            arrived: Vec::new(),
+            receivers: Vec::new(),
+        };
+        this.flows[0].connect(origin, config, path)?;
+        for (number, (begin, end)) in times.into_iter().enumerate() {
+            this.script.push(begin, Scripted::Begin(number + 1));
+            if let Some(end) = end {
+                this.script.push(end, Scripted::End(number + 1));
+            }
+        }
+        Ok(this)
+    }
+
+    /// Plans an action. A time that is over counts as now.
+    pub fn at(&mut self, time: Duration, action: Action) -> &mut Self {
+        self.script
+            .push(time.max(self.now), Scripted::Action(action));
+        self
+    }
+
+    /// Has a function see every datagram enter and leave its link.
+    pub fn on_datagram(&mut self, hook: impl FnMut(&DatagramInfo) + 'static) -> &mut Self {
+        self.fabric.hooks.push(Box::new(hook));
+        self
+    }
+
+    /// Has a function look at both connections after each step; its error ends the run.
+    pub fn on_step(
+        &mut self,
+        hook: impl FnMut(&StepView<'_>) -> Result<(), String> + 'static,
+    ) -> &mut Self {
+        self.hooks.push(Box::new(hook));
+        self
+    }
+
+    /// Runs until this virtual time.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong; a lost connection is not an error here.
+    pub fn run_until(&mut self, time: Duration) -> Result<(), SimError> {
+        while self.step(time)? == Step::Done {}
+        self.now = self.now.max(time);
+        Ok(())
+    }
+
+    /// Runs until both applications are done.
+    ///
+    /// # Errors
+    ///
+    /// If they are not done at the limit or never will be, or if something went wrong.
+    pub fn run_to_completion(&mut self, limit: Duration) -> Result<Report, SimError> {
+        loop {
+            let step = self.step(limit)?;
+            let peers = &self.flows[0].peers;
+            // Both: a server is done before it was asked anything.
+            if peers.iter().all(|peer| peer.app.is_complete()) {
+                return Ok(self.report());
+            }
+            for peer in peers {
+                if let Some((at, reason)) = &peer.lost {
+                    return Err(SimError::ConnectionLost {
+                        side: peer.side,
+                        at: *at,
+                        reason: reason.clone(),
+                    });
+                }
+            }
+            match step {
+                Step::Done => {}
+                Step::Later => {
+                    return Err(SimError::TimeLimit {
+                        limit,
+                        delivered: self.delivered(),
+                        last_delivery: peers
+                            .iter()
+                            .filter_map(|peer| peer.ledger.stalls.last_delivery())
+                            .max(),
+                    });
+                }
+                Step::Nothing => return Err(SimError::Stuck { at: self.now }),
+            }
+        }
+    }
+
+    /// Runs until both connections are over and forgotten. Close one first.
+    ///
+    /// # Errors
+    ///
+    /// If they are not at the limit or never will be, or if something went wrong.
+    pub fn run_until_drained(&mut self, limit: Duration) -> Result<Report, SimError> {
+        loop {
+            let step = self.step(limit)?;
+            let drained = self.flows[0]
+                .peers
+                .iter()
+                .all(|peer| peer.connection().is_none_or(Connection::is_drained));
+            match step {
+                _ if drained => return Ok(self.report()),
+                Step::Done => {}
+                Step::Later => {
+                    return Err(SimError::TimeLimit {
+                        limit,
+                        delivered: self.delivered(),
+                        last_delivery: None,
+                    });
+                }
+                Step::Nothing => return Err(SimError::Stuck { at: self.now }),
+            }
+        }
+    }
+
+    fn step(&mut self, limit: Duration) -> Result<Step, SimError> {
+        if !self.started {
+            self.started = true;
+            self.drive(0, Side::Client)?;
+            return self.call_hooks().map(|()| Step::Done);
+        }
+        let script = self.script.next_time();
+        let wire = self.fabric.next_time();
+        let timer = self.flows.iter().filter_map(Flow::next_time).min();
+        let Some(next) = [script, wire, timer].into_iter().flatten().min() else {
+            return Ok(Step::Nothing);
+        };
+        if next > limit {
+            self.now = self.now.max(limit);
+            return Ok(Step::Later);
+        }
+        // A timer may be set in the past; time stays where it is then.
+        if next > self.now {
+            self.now = next;
+            self.steps_at_now = 0;
+        } else {
+            self.steps_at_now += 1;
+            if self.steps_at_now > MAX_STEPS_PER_INSTANT {
+                return Err(SimError::Livelock { at: self.now });
+            }
+        }
+        if script == Some(next) {
+            if let Some((_, scripted)) = self.script.pop() {
+                self.perform(scripted)?;
+            }
+        } else if wire == Some(next) {
+            self.work()?;
+        } else {
+            self.fire_timers()?;
+        }
+        self.call_hooks().map(|()| Step::Done)
+    }
+
+    /// Does what was planned for now.
+    fn perform(&mut self, scripted: Scripted) -> Result<(), SimError> {
+        let at = self.moment();
+        match scripted {
+            Scripted::Action(action) => {
+                self.act(action)?;
+                self.drive(0, Side::Client)?;
+                self.drive(0, Side::Server)
+            }
+            Scripted::Begin(flow) => {
+                self.flows[flow].begin(at)?;
+                self.drive(flow, Side::Client)
+            }
+            Scripted::End(flow) => match self.flows[flow].end(at) {
+                Some(side) => self.drive(flow, side),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Lets one link work and hands over what came out.
+    fn work(&mut self) -> Result<(), SimError> {
+        let at = self.moment();
+        self.receivers.clear();
+        self.fabric.work(self.now, &mut self.arrived);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.look_at_queues(self.now, &self.fabric);
+        }
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for datagram in arrived.drain(..) {
+            let (flow, side) = (datagram.flow, datagram.to);
+            if !self.receivers.contains(&(flow, side)) {
+                self.receivers.push((flow, side));
+            }
+            self.flows[flow].peers[index(side)].receive(at, datagram, &mut self.fabric);
+            // Before it answers: what was acknowledged is not in flight, and nothing new is yet.
+            self.record(flow, side);
+        }
+        self.arrived = arrived;
+        // What arrived together is answered together.
+        for place in 0..self.receivers.len() {
+            let (flow, side) = self.receivers[place];
+            self.drive(flow, side)?;
+        }
+        Ok(())
+    }
+
+    fn fire_timers(&mut self) -> Result<(), SimError> {
+        let at = self.moment();
+        for flow in 0..self.flows.len() {
+            for side in [Side::Client, Side::Server] {
+                let peer = &mut self.flows[flow].peers[index(side)];
+                if peer.next_time().is_some_and(|time| time <= self.now) {
+                    peer.handle_timeouts(at)?;
+                    self.drive(flow, side)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn drive(&mut self, flow: usize, side: Side) -> Result<(), SimError> {
+        let at = self.moment();
+        self.flows[flow].peers[index(side)].drive(at, self.origin, &mut self.fabric)?;
+        self.record(flow, side);
+        Ok(())
+    }
+
+    /// Has the time line see what may have changed.
+    fn record(&mut self, flow: usize, side: Side) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        let connection = self.flows[flow].peers[index(side)].connection();
+        if let (0, Some(connection)) = (flow, connection) {
+            recorder.look_at_peer(self.now, side, connection, &self.fabric);
+        }
+        recorder.look_at_queues(self.now, &self.fabric);
+    }
+
+    fn call_hooks(&mut self) -> Result<(), SimError> {
+        let peers = &self.flows[0].peers;
+        let [client, server] = peers.each_ref().map(Peer::connection);
+        let view = StepView {
+            now: self.now,
+            client,
+            server,
+            timers: peers.each_ref().map(|peer| peer.timer),
+        };
+        for hook in &mut self.hooks {
+            hook(&view).map_err(|message| SimError::Invariant {
+                at: view.now,
+                message,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            now: self.now,
+            instant: self.instant(),
+        }
+    }
+
+    /// Bytes that the applications under test have read.
+    fn delivered(&self) -> u64 {
+        let peers = self.flows[0].peers.iter();
+        peers.map(|peer| peer.ledger.delivered).sum()
+    }
+
+    /// A peer of the connection under test.
+    fn peer(&self, side: Side) -> &Peer {
+        &self.flows[0].peers[index(side)]
+    }
+
+    fn peer_mut(&mut self, side: Side) -> &mut Peer {
+        &mut self.flows[0].peers[index(side)]
+    }
+}

@@ -1,0 +1,179 @@
+//! What applications do with streams: write content as fast as it is taken, read and check it; knows no protocol on top.
+
+use bytes::Bytes;
+use mpquic_proto::{FinishError, ReadError, StreamId, WriteError};
+
+use crate::app::AppContext;
+use crate::{AppError, content};
+
+/// How much is written or read at a time.
+const CHUNK: usize = 16 * 1024;
+
+/// Checks received content and its length.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Check {
+    seed: u64,
+    bytes: u64,
+    received: u64,
+}
+
+impl Check {
+    pub(crate) const fn new(bytes: u64, seed: u64) -> Self {
+        Self {
+            seed,
+            bytes,
+            received: 0,
+        }
+    }
+
+    pub(crate) const fn received(&self) -> u64 {
+        self.received
+    }
+
+    pub(crate) fn take(&mut self, stream: StreamId, data: &[u8]) -> Result<(), AppError> {
+        content::verify(self.seed, self.received, data)
+            .map_err(|offset| AppError::Mismatch { stream, offset })?;
+        self.received += data.len() as u64;
+        if self.received > self.bytes {
+            return Err(self.wrong_length(stream));
+        }
+        Ok(())
+    }
+
+    pub(crate) const fn end(&self, stream: StreamId) -> Result<(), AppError> {
+        if self.received == self.bytes {
+            Ok(())
+        } else {
+            Err(self.wrong_length(stream))
+        }
+    }
+
+    const fn wrong_length(&self, stream: StreamId) -> AppError {
+        AppError::Length {
+            stream,
+            expected: self.bytes,
+            got: self.received,
+        }
+    }
+}
+
+/// Writes content until it is all written (`true`) or the transport takes no more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    seed: u64,
+    bytes: u64,
+    written: u64,
+}
+
+impl Source {
+    pub(crate) const fn new(bytes: u64, seed: u64) -> Self {
+        Self {
+            seed,
+            bytes,
+            written: 0,
+        }
+    }
+
+    pub(crate) fn pump(
+        &mut self,
+        cx: &mut AppContext<'_>,
+        stream: StreamId,
+    ) -> Result<bool, AppError> {
+        let mut buffer = [0; CHUNK];
+        while self.written < self.bytes {
+            let len = (self.bytes - self.written).min(CHUNK as u64) as usize;
+            content::fill(self.seed, self.written, &mut buffer[..len]);
+            let taken = write(cx, stream, &buffer[..len])?;
+            if taken == 0 {
+                return Ok(false);
+            }
+            self.written += taken as u64;
+        }
+        Ok(true)
+    }
+}
+
+/// Bytes taken, 0 if blocked.
+pub(crate) fn write(
+    cx: &mut AppContext<'_>,
+    stream: StreamId,
+    data: &[u8],
+) -> Result<usize, AppError> {
+    match cx.connection.write(stream, data) {
+        Ok(taken) => Ok(taken),
+        Err(WriteError::Blocked) => Ok(0),
+        Err(WriteError::Stopped(code)) => Err(AppError::GivenUp { stream, code }),
+        Err(WriteError::ClosedStream) => Err(AppError::Closed { stream }),
+    }
+}
+
+/// Writes the front of a small buffer; `true` if all is written.
+pub(crate) fn write_all(
+    cx: &mut AppContext<'_>,
+    stream: StreamId,
+    data: &mut Vec<u8>,
+) -> Result<bool, AppError> {
+    while !data.is_empty() {
+        let taken = write(cx, stream, data)?;
+        if taken == 0 {
+            return Ok(false);
+        }
+        data.drain(..taken);
+    }
+    Ok(true)
+}
+
+pub(crate) fn finish(cx: &mut AppContext<'_>, stream: StreamId) -> Result<(), AppError> {
+    cx.connection.finish(stream).map_err(|error| match error {
+        FinishError::Stopped(code) => AppError::GivenUp { stream, code },
+        FinishError::ClosedStream => AppError::Closed { stream },
+    })
+}
+
+/// What a read gave.
+pub(crate) enum Read {
+    Data(Bytes),
+    End,
+    Blocked,
+}
+
+pub(crate) fn read(cx: &mut AppContext<'_>, stream: StreamId) -> Result<Read, AppError> {
+    match cx.read(stream, CHUNK) {
+        Ok(Some(data)) => Ok(Read::Data(data)),
+        Ok(None) => Ok(Read::End),
+        Err(ReadError::Blocked) => Ok(Read::Blocked),
+        Err(ReadError::Reset(code)) => Err(AppError::GivenUp { stream, code }),
+        Err(ReadError::ClosedStream) => Err(AppError::Closed { stream }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_proto::VarInt;
+
+    use super::*;
+
+    #[test]
+    fn content_is_checked() {
+        let stream = StreamId::from(VarInt::from_u32(0));
+        let mut data = [0; 100];
+        content::fill(5, 0, &mut data);
+        let mut check = Check::new(100, 5);
+        check.take(stream, &data[..40]).unwrap();
+        assert!(check.end(stream).is_err());
+        check.take(stream, &data[40..]).unwrap();
+        check.end(stream).unwrap();
+        assert_eq!(
+            check.take(stream, b"x").unwrap_err(),
+            AppError::Mismatch {
+                stream,
+                offset: 100
+            }
+        );
+        data[50] ^= 1;
+        let wrong = Check::new(100, 5).take(stream, &data).unwrap_err();
+        assert_eq!(wrong, AppError::Mismatch { stream, offset: 50 });
+        data[50] ^= 1;
+        assert!(Check::new(99, 5).take(stream, &data).is_err());
+    }
+}

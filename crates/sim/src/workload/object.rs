@@ -1,0 +1,221 @@
+//! Objects asked for by request lines on bidirectional streams, HTTP-like: the request, and the server that answers it; what is asked for and when is the client's business.
+
+use std::collections::BTreeMap;
+
+use mpquic_proto::{Dir, Event, StreamEvent, StreamHints, StreamId, VarInt};
+
+use crate::AppError;
+use crate::app::{App, AppContext};
+use crate::stream_io::{Read, Source, finish, read};
+
+/// The longest request line.
+const MAX_REQUEST: usize = 128;
+
+/// A request for an object: content of so many bytes, made from a seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// `None`: without end, until the connection ends.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) seed: u64,
+    /// Of the answer's stream: the server is to set it, as with RFC 9218.
+    pub(crate) priority: i32,
+    /// The number of a media segment.
+    pub(crate) chunk: Option<u64>,
+}
+
+impl Request {
+    pub(crate) const fn new(bytes: u64, seed: u64) -> Self {
+        Self {
+            bytes: Some(bytes),
+            seed,
+            priority: 0,
+            chunk: None,
+        }
+    }
+
+    pub(crate) fn line(&self) -> Vec<u8> {
+        let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        let (bytes, chunk) = (number(self.bytes), number(self.chunk));
+        // The seed's length must not depend on the seed: a request takes as long as any other.
+        format!("GET {bytes} {:016x} {} {chunk}\n", self.seed, self.priority).into_bytes()
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let number = |word: &str| match word {
+            "-" => Some(None),
+            word => word.parse().ok().map(Some),
+        };
+        let words: Vec<_> = std::str::from_utf8(line).ok()?.split(' ').collect();
+        let ["GET", bytes, seed, priority, chunk] = words[..] else {
+            return None;
+        };
+        Some(Self {
+            bytes: number(bytes)?,
+            seed: u64::from_str_radix(seed, 16).ok()?,
+            priority: priority.parse().ok()?,
+            chunk: number(chunk)?,
+        })
+    }
+}
+
+#[derive(Debug)]
+enum Answer {
+    /// Its request so far.
+    Asked(Vec<u8>),
+    Sending(Source),
+    /// Sent, but the client's end of stream was not read yet: a stream is over in both directions
+    /// only then (RFC 9000 section 3).
+    Sent,
+}
+
+/// Answers requests for objects, all at once, as fast as the transport takes them; gives each
+/// answer's stream the priority asked for, and tells the transport its size and chunk number.
+#[derive(Debug, Default)]
+pub struct ObjectServer {
+    streams: BTreeMap<StreamId, Answer>,
+    served: u64,
+}
+
+impl ObjectServer {
+    /// A server with nothing to do yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Objects written to their end.
+    pub const fn served(&self) -> u64 {
+        self.served
+    }
+
+    fn go_on(&mut self, cx: &mut AppContext<'_>, id: StreamId) -> Result<(), AppError> {
+        let Some(answer) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        loop {
+            match answer {
+                Answer::Asked(line) => match read(cx, id)? {
+                    Read::Blocked => return Ok(()),
+                    Read::Data(data) if line.len() + data.len() <= MAX_REQUEST => {
+                        line.extend_from_slice(&data);
+                        if let Some((b'\n', line)) = line.split_last() {
+                            let request =
+                                Request::parse(line).ok_or_else(|| bad_request(id, line))?;
+                            *answer = Answer::Sending(begin(cx, id, request)?);
+                        }
+                    }
+                    Read::Data(_) | Read::End => return Err(bad_request(id, line)),
+                },
+                Answer::Sending(source) => {
+                    if !source.pump(cx, id)? {
+                        return Ok(());
+                    }
+                    finish(cx, id)?;
+                    self.served += 1;
+                    *answer = Answer::Sent;
+                }
+                Answer::Sent => {
+                    match read(cx, id)? {
+                        Read::Blocked => {}
+                        Read::End => {
+                            self.streams.remove(&id);
+                        }
+                        Read::Data(data) => return Err(bad_request(id, &data)),
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn begin(cx: &mut AppContext<'_>, id: StreamId, request: Request) -> Result<Source, AppError> {
+    let closed = |_| AppError::Closed { stream: id };
+    cx.connection
+        .set_priority(id, request.priority)
+        .map_err(closed)?;
+    let hints = StreamHints {
+        size: request.bytes,
+        deadline: None,
+        chunk: request.chunk,
+    };
+    cx.connection.set_hints(id, hints).map_err(closed)?;
+    Ok(Source::new(request.bytes.unwrap_or(u64::MAX), request.seed))
+}
+
+fn bad_request(stream: StreamId, line: &[u8]) -> AppError {
+    let shown = &line[..line.len().min(MAX_REQUEST)];
+    AppError::Protocol {
+        stream,
+        message: format!("bad request: {}", shown.escape_ascii()),
+    }
+}
+
+/// Refuses a stream that the protocol has no use for, so that it holds no flow control credit.
+pub(crate) fn refuse_uni(cx: &mut AppContext<'_>) {
+    while let Some(id) = cx.connection.accept(Dir::Uni) {
+        let _ = cx.connection.stop(id, VarInt::from_u32(1));
+    }
+}
+
+impl App for ObjectServer {
+    fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
+        match *event {
+            Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
+                while let Some(id) = cx.connection.accept(Dir::Bi) {
+                    self.streams.insert(id, Answer::Asked(Vec::new()));
+                    self.go_on(cx, id)?;
+                }
+                Ok(())
+            }
+            Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
+                refuse_uni(cx);
+                Ok(())
+            }
+            Event::Stream(StreamEvent::Readable { id } | StreamEvent::Writable { id }) => {
+                self.go_on(cx, id)
+            }
+            Event::Stream(StreamEvent::Stopped { id, error_code }) => match self.streams.get(&id) {
+                Some(_) => Err(AppError::GivenUp {
+                    stream: id,
+                    code: error_code,
+                }),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_parsed_as_written() {
+        let most = Request {
+            bytes: Some(u64::MAX),
+            seed: u64::MAX,
+            priority: i32::MIN,
+            chunk: Some(u64::MAX),
+        };
+        let endless = Request {
+            bytes: None,
+            ..Request::new(0, 7)
+        };
+        for request in [most, endless, Request::new(2_000_000, 1)] {
+            let line = request.line();
+            assert!(line.len() <= MAX_REQUEST);
+            let (end, line) = line.split_last().unwrap();
+            assert_eq!((*end, Request::parse(line)), (b'\n', Some(request)));
+        }
+        for bad in [
+            "",
+            "GET 1 2 3",
+            "GET 1 2 3 4 5",
+            "PUT 1 2 3 4",
+            "GET x 2 3 -",
+        ] {
+            assert_eq!(Request::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

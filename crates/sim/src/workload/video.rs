@@ -1,0 +1,434 @@
+//! Video in chunks, DASH-like: one chunk after the other at bitrates that the client's rule chooses; the rule and the player are in `abr`.
+
+use std::fmt;
+use std::time::Duration;
+
+use mpquic_proto::{Event, Side};
+use serde::{Deserialize, Serialize};
+
+use super::abr::{Player, RateRule};
+use super::download::{Downloads, Progress};
+use super::figures::{mean, quantile};
+use super::form::Parts;
+use super::object::Request;
+use super::start::Start;
+use super::{Kind, Metric, ResultError, WorkloadError, WorkloadResult, out_of_range};
+use crate::app::{App, AppContext};
+use crate::bound::Fluid;
+use crate::{AppError, Network, content, units};
+
+/// Video in chunks, requested one after the other over one connection.
+///
+/// Playback starts with one chunk. The next chunk is requested when one is complete, unless more
+/// than [`buffer`](Self::buffer) chunks wait to be played: then when that is no longer so. The
+/// server tells the transport each chunk's number and size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Video {
+    /// How many.
+    #[serde(default = "chunks")]
+    pub chunks: u64,
+    /// Playing time of each. In files a text; default "1 s".
+    #[serde(default = "second", with = "units::time")]
+    pub chunk: Duration,
+    /// Bitrates to choose from, bit/s. In files a list of texts; default 1, 5 and 10 Mbit/s.
+    #[serde(default = "encodings", with = "units::rate::list")]
+    pub encodings: Vec<u64>,
+    /// Standard deviation of chunk sizes around the nominal one, as a share of it. In files a text
+    /// such as "10 %". Default 10 % with a single encoding, else 0.
+    #[serde(
+        default,
+        with = "units::share::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub variation: Option<f64>,
+    /// The most chunks that may wait to be played at a request. Default 2.
+    #[serde(default = "two")]
+    pub buffer: u64,
+    /// Whether to ask only once all paths are in use (default: when the handshake is complete).
+    #[serde(default)]
+    pub warm: bool,
+}
+
+const fn chunks() -> u64 {
+    300
+}
+
+const fn two() -> u64 {
+    2
+}
+
+const fn second() -> Duration {
+    Duration::from_secs(1)
+}
+
+fn encodings() -> Vec<u64> {
+    vec![1_000_000, 5_000_000, 10_000_000]
+}
+
+impl Default for Video {
+    fn default() -> Self {
+        Self {
+            chunks: chunks(),
+            chunk: second(),
+            encodings: encodings(),
+            variation: None,
+            buffer: two(),
+            warm: false,
+        }
+    }
+}
+
+const FORM: &str = "video:CHUNKS[:RATE,RATE...][:warm][:chunk=TIME][:variation=SHARE][:buffer=CHUNKS], \
+                    such as video:300 or video:300:5Mbit/s";
+
+const BITRATE: Metric = Metric::higher("bitrate", "Mbit/s");
+const CHUNK_TIME: Metric = Metric::lower("chunk_time", "s");
+const METRICS: &[Metric] = &[
+    BITRATE,
+    Metric::higher("bitrate_50", "Mbit/s"),
+    Metric::higher("bitrate_100", "Mbit/s"),
+    Metric::higher("bitrate_150", "Mbit/s"),
+    Metric::higher("bitrate_200", "Mbit/s"),
+    Metric::higher("bitrate_250", "Mbit/s"),
+    CHUNK_TIME,
+    Metric::lower("chunk_time_p50", "s"),
+    Metric::lower("chunk_time_p95", "s"),
+    Metric::lower("chunk_time_150", "s"),
+    Metric::lower("stalls", ""),
+    Metric::lower("stall_time", "s"),
+    Metric::lower("startup", "s"),
+];
+/// The metrics over the chunks from a sixth, two sixths, ... on; named after 300 chunks.
+const FROM: [&str; 6] = [
+    "bitrate",
+    "bitrate_50",
+    "bitrate_100",
+    "bitrate_150",
+    "bitrate_200",
+    "bitrate_250",
+];
+
+/// The smallest chunk, as a share of the nominal size: the normal distribution has no end.
+const MIN_SHARE: f64 = 0.1;
+
+impl Video {
+    pub(super) fn parse(parts: &mut Parts<'_>) -> Result<Self, WorkloadError> {
+        parts.form(FORM);
+        let mut this = Self {
+            chunks: parts.number("number of chunks")?,
+            ..Self::default()
+        };
+        if !parts.next_is("warm")
+            && let Some(rates) = parts.next()
+        {
+            let rates = rates.split(',').map(|rate| units::rate::parse(rate.trim()));
+            this.encodings = parts.unit(rates.collect())?;
+        }
+        this.warm = parts.flag("warm");
+        this.chunk = parts.named_time("chunk")?.unwrap_or_else(second);
+        this.variation = parts.named_share("variation")?;
+        this.buffer = parts.named_number("buffer")?.unwrap_or_else(two);
+        Ok(this)
+    }
+
+    fn variation(&self) -> f64 {
+        let default = if self.encodings.len() == 1 { 0.1 } else { 0.0 };
+        self.variation.unwrap_or(default)
+    }
+
+    /// Bytes of a chunk of this bitrate (bit/s); how much it is off the nominal size depends on
+    /// the seed and its number, not on the bitrate.
+    fn chunk_bytes(&self, seed: u64, number: u64, bitrate: u64) -> u64 {
+        let nominal = bitrate as f64 / 8.0 * self.chunk.as_secs_f64();
+        let share = 1.0 + self.variation() * normal(seed, number);
+        (nominal * share.max(MIN_SHARE)).round().max(1.0) as u64
+    }
+
+    fn request(&self, seed: u64, number: u64, bitrate: u64) -> Request {
+        let bytes = self.chunk_bytes(seed, number, bitrate);
+        Request {
+            chunk: Some(number),
+            ..Request::new(bytes, content::word(!seed, number))
+        }
+    }
+
+    /// The first chunk of each range of [`FROM`]: 0, 50, ... 250 of 300.
+    fn ranges(&self) -> [usize; 6] {
+        [0, 1, 2, 3, 4, 5].map(|sixth| (self.chunks * sixth / 6) as usize)
+    }
+
+    /// Enters the mean bitrates (Mbit/s) and the chunk times (s).
+    fn figures(&self, bitrates: &[f64], times: &[f64], mut set: impl FnMut(&'static str, f64)) {
+        for (name, from) in FROM.into_iter().zip(self.ranges()) {
+            set(name, mean(bitrates.get(from..).unwrap_or(&[])));
+        }
+        set("chunk_time", mean(times));
+        set("chunk_time_p50", quantile(times, 0.5));
+        set("chunk_time_p95", quantile(times, 0.95));
+        let late = times.get(self.ranges()[3]..).unwrap_or(&[]);
+        set("chunk_time_150", mean(late));
+    }
+}
+
+/// Standard normal, near enough: the sum of twelve uniform variates less six, as the links draw
+/// theirs; never further than six standard deviations off.
+fn normal(seed: u64, number: u64) -> f64 {
+    let uniform = |i| content::word(seed, number * 12 + i) as f64 / 2_f64.powi(64);
+    (0..12).map(uniform).sum::<f64>() - 6.0
+}
+
+impl fmt::Display for Video {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "video:{}", self.chunks)?;
+        if self.encodings != encodings() {
+            let rates = self.encodings.iter().map(|rate| super::form::rate(*rate));
+            write!(f, ":{}", rates.collect::<Vec<_>>().join(","))?;
+        }
+        super::form::warm(f, self.warm)?;
+        super::form::named(f, "chunk", self.chunk, second(), super::form::time)?;
+        if let Some(variation) = self.variation {
+            write!(f, ":variation={}", super::form::share(variation))?;
+        }
+        super::form::named(f, "buffer", self.buffer, two(), |n| n.to_string())
+    }
+}
+
+impl Kind for Video {
+    fn client(&self, seed: u64) -> Box<dyn App> {
+        Box::new(VideoClient {
+            rule: RateRule::new(&self.encodings),
+            workload: self.clone(),
+            seed,
+            start: Start::new(self.warm),
+            downloads: Downloads::default(),
+            player: None,
+            asked: 0,
+            waits: false,
+            bitrates: Vec::new(),
+            times: Vec::new(),
+        })
+    }
+
+    fn validate(&self) -> Result<(), WorkloadError> {
+        super::at_least_one("chunks", self.chunks)?;
+        super::not_zero("chunk", self.chunk)?;
+        if self.encodings.is_empty() || self.encodings.contains(&0) {
+            let rates = self.encodings.iter().map(|rate| units::rate::show(*rate));
+            let value = format!("[{}]", rates.collect::<Vec<_>>().join(", "));
+            return Err(out_of_range("encodings", value, "rates above 0"));
+        }
+        if !(0.0..=1.0).contains(&self.variation()) {
+            let value = units::share::show(self.variation());
+            return Err(out_of_range("variation", value, "0 % to 100 %"));
+        }
+        Ok(())
+    }
+
+    fn time_limit(&self) -> Duration {
+        // Each chunk at the lowest bitrate may take a hundred times as long as it plays.
+        let play = self.chunk.as_secs_f64() * self.chunks as f64 * 100.0;
+        let play = Duration::try_from_secs_f64(play).unwrap_or(super::CENTURY);
+        play.min(super::CENTURY) + super::PATIENCE
+    }
+
+    fn primary(&self) -> Metric {
+        // With one encoding, the bitrate is given.
+        if self.encodings.len() == 1 {
+            CHUNK_TIME
+        } else {
+            BITRATE
+        }
+    }
+
+    fn metrics(&self) -> &'static [Metric] {
+        METRICS
+    }
+
+    fn result(&self, network: &Network) -> Result<WorkloadResult, ResultError> {
+        let client: &VideoClient = network.app(Side::Client).ok_or(ResultError::OtherApp)?;
+        let player = client.player.as_ref().ok_or(ResultError::Incomplete)?;
+        if client.times.len() as u64 != self.chunks {
+            return Err(ResultError::Incomplete);
+        }
+        let bitrates: Vec<_> = client
+            .bitrates
+            .iter()
+            .map(|rate| *rate as f64 / 1e6)
+            .collect();
+        let mut result = WorkloadResult::new(0.0);
+        self.figures(&bitrates, &client.times, |name, value| {
+            result.set(name, value);
+        });
+        let (stalls, stalled) = player.stalls();
+        result.set("stalls", stalls as f64);
+        result.set("stall_time", stalled.as_secs_f64());
+        result.set("startup", player.startup().as_secs_f64());
+        result.primary = result.values[self.primary().name];
+        result.series.insert("bitrate", bitrates);
+        result.series.insert("chunk_time", client.times.clone());
+        Ok(result)
+    }
+
+    /// What this player would do over the fluid. With several encodings only the bitrates are
+    /// bounds, a lower bitrate having shorter chunks; and as the rule goes up and down between two
+    /// encodings at many rates, a run that is at the upper one when the fluid is at the lower one
+    /// can be better by what that makes of a mean over its chunks.
+    fn bounds(&self, fluid: &Fluid, seed: u64) -> Vec<(&'static str, f64)> {
+        let mut rule = RateRule::new(&self.encodings);
+        let (mut bitrates, mut times) = (Vec::new(), Vec::new());
+        for number in 0..self.chunks {
+            let bitrate = rule.bitrate();
+            let request = self.request(seed, number, bitrate);
+            let bytes = request.bytes.unwrap_or(0);
+            let took = fluid.object(request.line().len(), bytes);
+            rule.on_chunk(self.chunk.as_secs_f64(), took);
+            bitrates.push(bitrate as f64 / 1e6);
+            times.push(took);
+        }
+        let mut bounds = vec![("startup", times.first().copied().unwrap_or(0.0))];
+        self.figures(&bitrates, &times, |name, value| {
+            if self.encodings.len() == 1 || FROM.contains(&name) {
+                bounds.push((name, value));
+            }
+        });
+        bounds
+    }
+}
+
+#[derive(Debug)]
+struct VideoClient {
+    workload: Video,
+    seed: u64,
+    start: Start,
+    downloads: Downloads,
+    rule: RateRule,
+    player: Option<Player>,
+    asked: u64,
+    /// For the buffer to become emptier.
+    waits: bool,
+    /// Bit/s, by chunk.
+    bitrates: Vec<u64>,
+    /// Seconds, by chunk.
+    times: Vec<f64>,
+}
+
+impl VideoClient {
+    /// Asks for the next chunk if it is time to.
+    fn go_on(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
+        let player = self
+            .player
+            .get_or_insert_with(|| Player::new(self.workload.chunk, cx.now()));
+        player.advance(cx.now());
+        if self.asked == self.workload.chunks {
+            self.waits = false;
+            return Ok(());
+        }
+        self.waits = player.buffered() > self.workload.buffer;
+        if self.waits {
+            return Ok(());
+        }
+        let number = self.asked;
+        self.asked += 1;
+        let bitrate = self.rule.bitrate();
+        self.bitrates.push(bitrate);
+        let request = self.workload.request(self.seed, number, bitrate);
+        self.downloads.start(cx, number as usize, request)
+    }
+}
+
+impl App for VideoClient {
+    fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
+        if self.start.on_event(cx, event) {
+            self.go_on(cx)?;
+        }
+        self.downloads.on_event(cx, event)?;
+        while let Some(progress) = self.downloads.poll() {
+            let Progress::Done { times, .. } = progress else {
+                continue;
+            };
+            let took = times.completion().as_secs_f64();
+            self.times.push(took);
+            let length = self.workload.chunk.as_secs_f64();
+            self.rule.on_chunk(length, took);
+            if let Some(player) = &mut self.player {
+                player.on_chunk(cx.now());
+            }
+            self.go_on(cx)?;
+        }
+        Ok(())
+    }
+
+    fn next_wakeup(&self) -> Option<Duration> {
+        let change = self.player.as_ref().and_then(Player::next_change);
+        self.start
+            .next_wakeup()
+            .or_else(|| change.filter(|_| self.waits))
+    }
+
+    fn on_wakeup(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
+        if self.start.on_wakeup(cx.now()) || self.waits {
+            self.go_on(cx)?;
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.times.len() as u64 == self.workload.chunks && self.downloads.is_idle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunk_sizes_are_as_the_scenarios_say() {
+        let several = Video::default();
+        for (number, (bitrate, bytes)) in [
+            (1_000_000, 125_000),
+            (5_000_000, 625_000),
+            (10_000_000, 1_250_000),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(several.chunk_bytes(7, number as u64, bitrate), bytes);
+        }
+        let one = Video {
+            encodings: vec![5_000_000],
+            ..Video::default()
+        };
+        let sizes: Vec<_> = (0..300)
+            .map(|number| one.chunk_bytes(7, number, 5_000_000) as f64)
+            .collect();
+        let average = mean(&sizes);
+        let variance = sizes
+            .iter()
+            .map(|size| (size - average).powi(2))
+            .sum::<f64>()
+            / 299.0;
+        let deviation = variance.sqrt();
+        // Four standard errors of the mean, 10 % / sqrt(300), and of the deviation, 10 % / sqrt(600).
+        assert!((average / 625_000.0 - 1.0).abs() < 0.023, "{average}");
+        assert!((deviation / 62_500.0 - 1.0).abs() < 0.163, "{deviation}");
+        assert_ne!(
+            one.chunk_bytes(7, 0, 5_000_000),
+            one.chunk_bytes(8, 0, 5_000_000)
+        );
+    }
+
+    #[test]
+    fn ranges_are_the_papers_for_its_number_of_chunks() {
+        assert_eq!(Video::default().ranges(), [0, 50, 100, 150, 200, 250]);
+        let bitrates: Vec<_> = (0..300).map(|i| if i < 150 { 1.0 } else { 5.0 }).collect();
+        let mut figures = std::collections::BTreeMap::new();
+        Video::default().figures(&bitrates, &bitrates, |name, value| {
+            figures.insert(name, value);
+        });
+        assert_eq!(figures["bitrate"], 3.0);
+        assert_eq!(figures["bitrate_50"], 3.4);
+        assert_eq!(figures["bitrate_250"], 5.0);
+        assert_eq!(figures["chunk_time_150"], 5.0);
+    }
+}

@@ -1,0 +1,115 @@
+//! Whether the simulator tells the truth: the same downloads in virtual time and in real time, through
+//! the same link models, compared by their medians. Run it without arguments on a quiet machine.
+
+#[path = "../transfer/arguments.rs"]
+mod arguments;
+mod cli;
+mod real;
+mod report;
+mod scenario;
+mod simulated;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use thiserror::Error;
+
+use report::{Report, Row};
+use scenario::Scenario;
+
+/// The largest difference of the medians that still counts as agreement.
+const TOLERANCE: f64 = 0.10;
+
+/// Why there is no result.
+#[derive(Debug, Error)]
+pub(crate) enum Error {
+    #[error("no scenario is named {0:?}; there are {1}")]
+    UnknownScenario(String, String),
+    #[error("{scenario}, simulated: {source}")]
+    Simulated {
+        scenario: &'static str,
+        source: simulated::Error,
+    },
+    #[error("{scenario}, in real time: {source}")]
+    Real {
+        scenario: &'static str,
+        source: real::Error,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments: cli::Arguments = match arguments::parse() {
+        Ok(arguments) => arguments,
+        Err(exit) => return exit,
+    };
+    match run(&arguments) {
+        Ok(report) => {
+            if arguments.json {
+                println!("{}", report.to_json());
+            } else {
+                print!("{report}");
+            }
+            if report.agrees() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            match error {
+                Error::UnknownScenario(..) => ExitCode::from(arguments::USAGE),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+fn run(arguments: &cli::Arguments) -> Result<Report, Error> {
+    let scenarios = scenario::chosen(&arguments.only)?;
+    let total = scenarios.len() as u64 * arguments.runs;
+    let progress = if arguments.json {
+        ProgressBar::hidden()
+    } else {
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} ({eta} left)")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        ProgressBar::new(total).with_style(style)
+    };
+    let mut rows = Vec::new();
+    for scenario in scenarios {
+        progress.set_message(scenario.name);
+        rows.push(compare(&scenario, arguments.runs, &progress)?);
+    }
+    progress.finish_and_clear();
+    Ok(Report {
+        rows,
+        tolerance: TOLERANCE,
+    })
+}
+
+fn compare(scenario: &Scenario, runs: u64, progress: &ProgressBar) -> Result<Row, Error> {
+    let name = scenario.name;
+    let mut simulated = Vec::<Duration>::new();
+    let mut real = Vec::<Duration>::new();
+    // In turns, so that what the machine does meanwhile meets all scenarios alike.
+    for seed in 0..runs {
+        let time = simulated::download(scenario, seed).map_err(|source| Error::Simulated {
+            scenario: name,
+            source,
+        })?;
+        simulated.push(time);
+        let time = real::download(scenario, seed).map_err(|source| Error::Real {
+            scenario: name,
+            source,
+        })?;
+        real.push(time);
+        progress.inc(1);
+    }
+    Ok(Row {
+        name,
+        what: scenario.what,
+        simulated,
+        real,
+    })
+}
