@@ -15,6 +15,7 @@ pub mod identity;
 #[cfg(feature = "lab")]
 pub mod lab;
 mod link;
+mod measure;
 mod network;
 mod null_aead;
 mod observe;
@@ -38,6 +39,10 @@ pub use error::{AppError, SimError};
 pub use link::{
     Exit, Fate, GilbertElliott, Link, LinkConfig, LinkConfigError, LinkStats, Loss, MahimahiTrace,
     Outage, PlannedChange, QueueLimit, RateStep, TraceError, flip_bit,
+};
+pub use measure::{
+    Distribution, Measurements, OutOfOrder, PathMeasurements, PathTimeline, Series, SideMeasurements,
+    SideTimeline, Timeline,
 };
 pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};
