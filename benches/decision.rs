@@ -6,10 +6,28 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use mpquic_sched::{Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler};
+use mpquic_sched::{
+    Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler, StreamId,
+    StreamView,
+};
+use quinn_proto::{Dir, Side};
 use serde_json::Value;
 
-const SCHEDULERS: [&str; 3] = ["floor", "minrtt", "roundrobin"];
+const SCHEDULERS: [&str; 9] = [
+    "floor",
+    "minrtt",
+    "roundrobin",
+    "blest",
+    "blest_overflow",
+    "ecf",
+    "ecf_a",
+    "ecf_nowait",
+    "sa_ecf",
+];
+
+/// Those that may wait for the fastest path are measured with that path full, which is when they
+/// have something to weigh.
+const WAITING: [&str; 5] = ["blest", "blest_overflow", "ecf", "ecf_a", "sa_ecf"];
 
 /// Open paths with different RTTs; every fourth one is full, as under load.
 fn views(count: usize) -> Vec<PathView> {
@@ -19,7 +37,9 @@ fn views(count: usize) -> Vec<PathView> {
         view.open = true;
         view.can_send = slot % 4 != 2;
         view.smoothed_rtt = Duration::from_micros(80_000 - 7_000 * slot as u64);
+        view.pto = view.smoothed_rtt + Duration::from_millis(25);
         view.cwnd = 100_000;
+        view.ssthresh = 80_000;
         view.in_flight = 50_000;
         view
     };
@@ -48,16 +68,25 @@ fn decide(c: &mut Criterion) {
     let now = Instant::now();
     let mut queue = QueueView::default();
     queue.unsent = 1_000_000;
+    (queue.window_left, queue.credit) = (6_000_000, 6_000_000);
+    let streams: Vec<_> = (0..8)
+        .map(|n| StreamView::new(StreamId::new(Side::Server, Dir::Uni, n), 0, 125_000))
+        .collect();
     for name in SCHEDULERS {
         let mut group = c.benchmark_group(format!("scheduler/{name}"));
-        for count in [2, 8] {
-            let paths = views(count);
+        for count in [2, 4, 8] {
+            let mut paths = views(count);
+            if WAITING.contains(&name) {
+                let fastest = &mut paths[count - 1];
+                (fastest.can_send, fastest.in_flight) = (false, fastest.cwnd);
+            }
             let mut scheduler = scheduler(name);
             let mut number = 0;
             group.bench_function(format!("{count}paths"), |b| {
                 b.iter(|| {
                     number += 1;
-                    let cx = Context::new(now, black_box(&paths), black_box(&queue), number);
+                    let cx = Context::new(now, black_box(&paths), black_box(&queue), number)
+                        .with_streams(black_box(&streams));
                     // Taken apart as a transport does; moving the whole answer into a black box
                     // would cost more than making it.
                     match scheduler.decide(&cx) {

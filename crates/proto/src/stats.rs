@@ -38,10 +38,18 @@ pub struct PathStats {
     pub lost_packets: u64,
     /// Packets declared lost and acknowledged after all.
     pub spurious_losses: u64,
-    /// Packets that carried retransmitted data.
+    /// Packets that carried data that had been sent before, for whatever reason.
     pub retransmitted_packets: u64,
-    /// Packets that carried a copy asked for by the scheduler.
+    /// Stream bytes sent again because they were taken for lost: declared so, in flight only on paths
+    /// in trouble, or sent again when a probe timeout expired.
+    pub retransmitted_bytes: u64,
+    /// Packets that carried a copy asked for by the scheduler together with the original.
     pub copied_packets: u64,
+    /// Stream bytes of these copies.
+    pub copied_bytes: u64,
+    /// Stream bytes sent again while they were in flight on another path, because the scheduler asked
+    /// for data not yet acknowledged.
+    pub reinjected_bytes: u64,
     /// Times the congestion window gave way to loss or ECN.
     pub congestion_events: u64,
     /// Delivery rate estimate, bytes per second.
@@ -72,11 +80,23 @@ pub struct ConnectionStats {
     pub waits: u64,
     /// Times its wait was overridden.
     pub overridden_waits: u64,
+    /// Time during which data waited to be sent, a path could have sent it, and the scheduler's last
+    /// answer was "wait"; up to when it was asked last.
+    pub wait_time: Duration,
+    /// Stream bytes sent again because they were taken for lost.
+    pub retransmitted_bytes: u64,
     /// Stream bytes sent again as a copy or reinjection.
     pub reinjected_bytes: u64,
+    /// Of these, the bytes of copies that the scheduler asked for together with the original.
+    pub copied_bytes: u64,
+    /// Stream bytes received, duplicates included.
+    pub received_stream_bytes: u64,
     /// The most gaps that a stream's reassembly buffer held.
     pub max_receive_gaps: usize,
-    /// The most bytes that were received and not readable for a gap before them.
+    /// Bytes that are received and not readable for a gap before them, over all streams: the
+    /// receiver's out-of-order queue.
+    pub out_of_order: u64,
+    /// The most that there were of these bytes.
     pub max_out_of_order: u64,
     /// Received datagrams (RFC 9221) that were dropped because they were not fetched.
     pub dropped_datagrams: u64,

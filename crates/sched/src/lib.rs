@@ -59,6 +59,7 @@ mod min_rtt;
 mod path_set;
 mod registry;
 mod round_robin;
+mod sa_ecf;
 mod single_path;
 mod view;
 mod waiting;
@@ -77,6 +78,7 @@ pub use path_set::{MAX_PATHS, PathIndex, PathSet};
 pub use quinn_proto::StreamId;
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError, SchedulerFactory};
 pub use round_robin::{RoundRobin, RoundRobinConfig};
+pub use sa_ecf::{SaEcf, SaEcfConfig, StreamSharing};
 pub use single_path::{SinglePath, SinglePathConfig};
 pub use view::{
     Context, MAX_STREAM_VIEWS, PathStatus, PathView, QueueView, RttHistory, StreamHead, StreamView,

@@ -9,8 +9,9 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Acked, Context, Lost, PathEvent, PathEventKind, PathIndex, PathStatus, PathView, QueueView,
-    Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId,
+    Acked, Context, Lost, MAX_STREAM_VIEWS, PathEvent, PathEventKind, PathIndex, PathStatus,
+    PathView, QueueView, Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId,
+    StreamView,
 };
 
 thread_local! {
@@ -59,7 +60,10 @@ fn the_counter_counts() {
 fn schedulers_do_not_allocate() {
     let slots: Vec<_> = (0..8).map(|slot| PathIndex::new(slot).unwrap()).collect();
     let mut paths: Vec<_> = slots.iter().map(|slot| PathView::closed(*slot)).collect();
-    let queue = QueueView::default();
+    let mut queue = QueueView::default();
+    let streams: Vec<_> = (0..MAX_STREAM_VIEWS as u32)
+        .map(|n| StreamView::new(quinn_proto::VarInt::from_u32(n).into(), 0, u64::from(n)))
+        .collect();
     let registry = Registry::new();
     let start = Instant::now();
     for name in registry.names() {
@@ -77,8 +81,19 @@ fn schedulers_do_not_allocate() {
             view.suspect = number % 17 == 0;
             view.status = [PathStatus::Available, PathStatus::Backup][number as usize / 64 % 2];
             view.smoothed_rtt = Duration::from_micros(number * 7919 % 50_000);
+            view.pto = view.smoothed_rtt + Duration::from_millis(25);
+            (view.cwnd, view.in_flight) = (100_000, number * 6151 % 100_000);
+            view.next_release = Some(now).filter(|_| number % 13 == 0);
+            // And a queue that has none, little, and much of everything.
+            queue.unsent = number * 997 % 1_000_000;
+            queue.window_left = number * 1009 % 3_000_000;
+            queue.credit = queue.window_left / 2;
+            queue.retransmittable = number / 32 % 2;
+            queue.blocked_by = Some(slot).filter(|_| number % 19 == 0);
 
-            std::hint::black_box(scheduler.decide(&Context::new(now, &paths, &queue, number)));
+            let cx = Context::new(now, &paths, &queue, number);
+            let cx = cx.with_streams(&streams[..number as usize % streams.len()]);
+            std::hint::black_box(scheduler.decide(&cx));
             scheduler.on_sent(&Sent::new(slot, now, 1452, number, number % 3 == 0));
             let rtt = Some(Duration::from_millis(20));
             scheduler.on_acked(&Acked::new(slot, now, start, 1452, rtt, Some(number), 1400));

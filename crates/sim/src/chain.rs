@@ -20,6 +20,10 @@ impl SharedLink {
 /// One link on the way of a path's direction.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a network has a few of them, and they are gone once it is built"
+)]
 pub enum Hop {
     /// A link that nothing else leads through.
     Own(LinkConfig),

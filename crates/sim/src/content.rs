@@ -11,30 +11,34 @@ pub(crate) const fn word(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Splits `len` bytes from `offset` into pieces within one word each: calls `f` with the piece's
-/// place in the caller's buffer and its bytes; stops at the first `false` and says where.
-fn walk(seed: u64, offset: u64, len: usize, mut f: impl FnMut(usize, &[u8]) -> bool) -> usize {
-    let mut done = 0;
-    while done < len {
-        let at = offset.wrapping_add(done as u64);
-        let skip = (at % 8) as usize;
-        let take = (8 - skip).min(len - done);
-        let bytes = word(seed, at / 8).to_le_bytes();
-        if !f(done, &bytes[skip..skip + take]) {
-            return done;
-        }
-        done += take;
-    }
-    done
+/// Words are counted over the offsets of a u64, eight to a word.
+const WORDS: u64 = u64::MAX / 8 + 1;
+
+/// How many bytes from `offset` on stand before the next whole word, at most `len`.
+const fn before_word(offset: u64, len: usize) -> usize {
+    let head = (offset.wrapping_neg() % 8) as usize;
+    if head < len { head } else { len }
+}
+
+/// Bytes within one word, from this offset on.
+fn part(seed: u64, offset: u64, len: usize) -> ([u8; 8], std::ops::Range<usize>) {
+    let skip = (offset % 8) as usize;
+    (word(seed, offset / 8).to_le_bytes(), skip..skip + len)
 }
 
 /// Writes the content with this seed, from this offset on, over `buffer`.
 pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
-    let len = buffer.len();
-    walk(seed, offset, len, |at, bytes| {
-        buffer[at..at + bytes.len()].copy_from_slice(bytes);
-        true
-    });
+    let (head, rest) = buffer.split_at_mut(before_word(offset, buffer.len()));
+    let (bytes, range) = part(seed, offset, head.len());
+    head.copy_from_slice(&bytes[range]);
+    let mut index = offset.wrapping_add(head.len() as u64) / 8;
+    let (words, tail) = rest.as_chunks_mut();
+    for place in words {
+        *place = word(seed, index).to_le_bytes();
+        index = (index + 1) % WORDS;
+    }
+    let (bytes, range) = part(seed, index * 8, tail.len());
+    tail.copy_from_slice(&bytes[range]);
 }
 
 /// Compares data with the content of this seed from this offset on.
@@ -43,18 +47,22 @@ pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
 ///
 /// The offset of the first byte that differs.
 pub fn verify(seed: u64, offset: u64, data: &[u8]) -> Result<(), u64> {
-    let equal = walk(seed, offset, data.len(), |at, bytes| {
-        data[at..at + bytes.len()] == *bytes
-    });
-    if equal == data.len() {
-        return Ok(());
+    let (head, rest) = data.split_at(before_word(offset, data.len()));
+    let check = |offset: u64, data: &[u8]| {
+        let (bytes, range) = part(seed, offset, data.len());
+        let differs = data.iter().zip(&bytes[range]).position(|(a, b)| a != b);
+        differs.map_or(Ok(()), |place| Err(offset.wrapping_add(place as u64)))
+    };
+    check(offset, head)?;
+    let mut index = offset.wrapping_add(head.len() as u64) / 8;
+    let (words, tail) = rest.as_chunks();
+    for bytes in words {
+        if u64::from_le_bytes(*bytes) != word(seed, index) {
+            return check(index * 8, bytes);
+        }
+        index = (index + 1) % WORDS;
     }
-    let mut expected = [0; 8];
-    let rest = &data[equal..data.len().min(equal + 8)];
-    let start = offset.wrapping_add(equal as u64);
-    fill(seed, start, &mut expected[..rest.len()]);
-    let differs = rest.iter().zip(&expected).position(|(a, b)| a != b);
-    Err(start + differs.unwrap_or(0) as u64)
+    check(index * 8, tail)
 }
 
 #[cfg(test)]
@@ -80,6 +88,21 @@ mod tests {
             fill(seed, offset, &mut data);
             data[wrong] ^= xor;
             prop_assert_eq!(verify(seed, offset, &data), Err(offset + wrong as u64));
+        }
+    }
+
+    #[test]
+    fn each_byte_is_that_of_its_word() {
+        for offset in [0, 3, 8, 1 << 40, u64::MAX - 20] {
+            for len in 0..40 {
+                let mut bytes = vec![0; len];
+                fill(9, offset, &mut bytes);
+                for (i, byte) in bytes.iter().enumerate() {
+                    let at = offset.wrapping_add(i as u64);
+                    assert_eq!(*byte, word(9, at / 8).to_le_bytes()[at as usize % 8]);
+                }
+                assert_eq!(verify(9, offset, &bytes), Ok(()));
+            }
         }
     }
 

@@ -108,7 +108,7 @@ fn requests_follow_each_other() {
     // Nobody thinks after the last answer.
     let thinking = thoughtful.saturating_sub(hasty).as_secs_f64();
     assert!((9.0..10.0).contains(&thinking), "{thinking}");
-    let four = run("requests:20:10kB:x4:warm", 1).1.values["rate"];
+    let four = run("requests:20:10kB:warm:parallel=4", 1).1.values["rate"];
     assert!(four > 2.0 * result.values["rate"]);
 }
 
@@ -152,4 +152,43 @@ fn a_slow_network_carries_the_lowest_bitrate_and_stalls() {
     // What was not played while downloading was waited for: all but the last chunk's second.
     let waited = result.values["stall_time"] + result.values["startup"];
     assert!((total - 11.0 - waited).abs() < 1e-6, "{result:?}");
+}
+
+#[test]
+fn messages_over_a_good_network_are_in_time() {
+    for form in [
+        "messages:2Mbit/s:2s:warm",
+        "messages:2Mbit/s:2s:per_message:warm",
+    ] {
+        let good = Network::builder(1).symmetric_path(LinkConfig::new(50_000_000, ms(10)));
+        let (network, result) = run_on(good, &form.parse().unwrap(), 1);
+        assert_eq!(result.primary, 100.0, "{form}: {result:?}");
+        assert_eq!(result.values["lateness_p95"], 0.0);
+        // 60 messages of 8000 bytes in 2 s: 10 ms of delay, and 1.3 ms of serialisation with the
+        // headers.
+        assert_eq!(result.series["delay"].len(), 60);
+        let delay = result.values["delay_mean"];
+        assert!((0.011_28..0.0115).contains(&delay), "{form}: {delay}");
+        assert!(network.now() > Duration::from_millis(59 * 33));
+    }
+}
+
+#[test]
+fn messages_over_a_slow_network_are_late_and_none_is_missing() {
+    for form in [
+        "messages:2Mbit/s:100kB:deadline=100ms",
+        "messages:2Mbit/s:100kB:per_message:deadline=100ms",
+    ] {
+        let slow = Network::builder(1).symmetric_path(LinkConfig::new(1_000_000, ms(50)));
+        let (_, result) = run_on(slow, &form.parse().unwrap(), 1);
+        let late = &result.series["lateness"];
+        assert_eq!(late.len(), 13);
+        assert!(result.primary < 20.0, "{form}: {result:?}");
+        // 104 kB take 0.83 s at least, and the last of them was made after 0.396 s.
+        let longest = late.iter().fold(0.0_f64, |a, b| a.max(*b));
+        assert!((0.43..1.5).contains(&longest), "{form}: {result:?}");
+        for (delay, late) in result.series["delay"].iter().zip(late) {
+            assert!((delay - 0.1).max(0.0) - late < 1e-9);
+        }
+    }
 }

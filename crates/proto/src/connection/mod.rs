@@ -339,7 +339,9 @@ impl Connection {
         stats.dropped_datagrams = self.datagrams.dropped();
         let keys = self.handshake.one_rtt.as_ref();
         stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
+        stats.wait_time = self.schedule.wait_clock.total();
         stats.max_receive_gaps = self.streams.max_gaps_seen();
+        stats.out_of_order = self.streams.out_of_order();
         stats.max_out_of_order = self.streams.max_out_of_order_seen();
         stats
     }

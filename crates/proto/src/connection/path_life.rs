@@ -168,8 +168,9 @@ impl Connection {
             self.forget_reset_token(id, token);
         }
         self.local_cids.stop_issuing(id);
-        let space = match self.paths.take(id) {
+        let (space, last) = match self.paths.take(id) {
             Some(mut path) => {
+                let last = (path.network.tuple, self.stats_of(&path));
                 self.rehome(now, &mut path);
                 self.controller.remove_path(path.index);
                 self.schedule.forget_path(path.index);
@@ -178,11 +179,11 @@ impl Connection {
                     other.space.sent.forget_path(path.index);
                 }
                 self.tell_scheduler(now, id, path.index, PathEventKind::Abandoned);
-                path.space
+                (path.space, Some(last))
             }
             None => {
                 self.paths.abandon_unused(id);
-                PacketSpace::new(&mut self.rng)
+                (PacketSpace::new(&mut self.rng), None)
             }
         };
         let dropped = self.paths.retire(RetiredPath {
@@ -191,6 +192,7 @@ impl Connection {
             discard_at: by_peer.then(|| now + 3 * pto),
             abandon_pending: true,
             error_code,
+            last,
         });
         if let Some(dropped) = dropped {
             self.discard_path(dropped.id);

@@ -116,9 +116,20 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn path_stats(&self, id: PathId) -> Result<PathStats, PathError> {
-        let path = self.path_or_error(id)?;
+        Ok(self.stats_of(self.path_or_error(id)?))
+    }
+
+    /// The last addresses and figures of a path that was abandoned, from
+    /// [`PathEvent::Abandoned`](crate::PathEvent::Abandoned) to
+    /// [`PathEvent::Discarded`](crate::PathEvent::Discarded).
+    pub fn abandoned_path(&self, id: PathId) -> Option<(FourTuple, PathStats)> {
+        let mut retired = self.paths.retired().iter();
+        retired.find(|path| path.id == id)?.last
+    }
+
+    pub(crate) fn stats_of(&self, path: &Path) -> PathStats {
         let counters = &path.counters;
-        Ok(PathStats {
+        PathStats {
             rtt: path.rtt.smoothed(),
             min_rtt: path.rtt.min(),
             rtt_var: path.rtt.var(),
@@ -136,11 +147,14 @@ impl Connection {
             lost_packets: counters.lost_packets,
             spurious_losses: counters.spurious_losses,
             retransmitted_packets: counters.retransmitted_packets,
+            retransmitted_bytes: counters.retransmitted_bytes,
             copied_packets: counters.copied_packets,
+            copied_bytes: counters.copied_bytes,
+            reinjected_bytes: counters.reinjected_bytes,
             congestion_events: self.controller.congestion_events(path.index),
             delivery_rate: path.delivery.rate(),
             suspect: path.suspect.is_suspect(),
-        })
+        }
     }
 
     fn path_or_error(&self, id: PathId) -> Result<&Path, PathError> {

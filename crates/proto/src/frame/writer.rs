@@ -14,7 +14,18 @@ pub(crate) struct FrameWriter<'a> {
     /// The record.
     pub(crate) frames: SentFrames,
     ack_eliciting: bool,
-    retransmission: bool,
+    resent: Resent,
+}
+
+/// Stream bytes in a packet that were sent before, by the reason for sending them again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Resent {
+    /// There is such data in the packet, be it the end of a stream alone.
+    pub(crate) any: bool,
+    /// Lost, in flight only on paths in trouble, or probing for the peer.
+    pub(crate) retransmitted: u64,
+    /// In flight, and one more time on purpose.
+    pub(crate) copied: u64,
 }
 
 impl<'a> FrameWriter<'a> {
@@ -25,7 +36,7 @@ impl<'a> FrameWriter<'a> {
             end,
             frames: SentFrames::new(),
             ack_eliciting: false,
-            retransmission: false,
+            resent: Resent::default(),
         }
     }
 
@@ -59,16 +70,23 @@ impl<'a> FrameWriter<'a> {
         self.ack_eliciting = true;
     }
 
-    /// Notes that data in this packet was sent before.
-    pub(crate) fn mark_retransmission(&mut self) {
-        self.retransmission = true;
+    /// Notes that so many stream bytes in this packet were sent before, and are taken for lost.
+    pub(crate) fn mark_retransmission(&mut self, bytes: u64) {
+        self.resent.any = true;
+        self.resent.retransmitted += bytes;
+    }
+
+    /// Notes that so many stream bytes in this packet are in flight, too.
+    pub(crate) fn mark_copy(&mut self, bytes: u64) {
+        self.resent.any = true;
+        self.resent.copied += bytes;
     }
 
     pub(crate) fn is_ack_eliciting(&self) -> bool {
         self.ack_eliciting
     }
 
-    pub(crate) fn is_retransmission(&self) -> bool {
-        self.retransmission
+    pub(crate) fn resent(&self) -> Resent {
+        self.resent
     }
 }

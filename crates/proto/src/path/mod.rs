@@ -67,7 +67,10 @@ pub(crate) struct PathCounters {
     pub(crate) lost_packets: u64,
     pub(crate) spurious_losses: u64,
     pub(crate) retransmitted_packets: u64,
+    pub(crate) retransmitted_bytes: u64,
     pub(crate) copied_packets: u64,
+    pub(crate) copied_bytes: u64,
+    pub(crate) reinjected_bytes: u64,
     pub(crate) delivered_bytes: u64,
 }
 

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::space::PacketSpace;
-use crate::{PathErrorCode, PathId};
+use crate::{FourTuple, PathErrorCode, PathId, PathStats};
 
 /// An abandoned path on its way out.
 pub(crate) struct RetiredPath {
@@ -17,4 +17,6 @@ pub(crate) struct RetiredPath {
     /// Our PATH_ABANDON is to be sent (again).
     pub(crate) abandon_pending: bool,
     pub(crate) error_code: PathErrorCode,
+    /// Its addresses and figures when it was abandoned, if it was ever open.
+    pub(crate) last: Option<(FourTuple, PathStats)>,
 }

@@ -133,8 +133,10 @@ impl Connection {
                 self.on_crypto(now, Level::OneRtt, crypto.offset, crypto.data)?;
             }
             Frame::Stream(stream) => {
+                let bytes = stream.data.len() as u64;
+                self.totals.received_stream_bytes += bytes;
                 if let Some(path) = self.paths.get_mut(id) {
-                    path.counters.received_stream_bytes += stream.data.len() as u64;
+                    path.counters.received_stream_bytes += bytes;
                 }
                 let rtt = self.longest_rtt();
                 self.streams.on_stream(

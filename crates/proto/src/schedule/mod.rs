@@ -2,6 +2,7 @@
 
 mod reinject;
 mod view;
+mod wait;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ pub(crate) use reinject::ReinjectCursors;
 pub(crate) use view::{PathFacts, refresh};
 
 use crate::space::StreamRange;
+use wait::WaitClock;
 
 /// Copies that wait for their path at most; more are dropped, they are only copies.
 const MAX_PENDING_COPIES: usize = 4 * MAX_PATHS;
@@ -66,6 +68,7 @@ pub(crate) struct Schedule {
     copying: bool,
     pub(crate) waits: u64,
     pub(crate) overridden: u64,
+    pub(crate) wait_clock: WaitClock,
 }
 
 impl Schedule {
@@ -90,6 +93,7 @@ impl Schedule {
             copying: false,
             waits: 0,
             overridden: 0,
+            wait_clock: WaitClock::default(),
         }
     }
 
@@ -108,10 +112,13 @@ impl Schedule {
         if let Some(planned) = self.planned.take()
             && self.views[planned.path.get()].can_send
         {
+            self.wait_clock.stop(now);
             return Some(planned);
         }
         let views = Self::visible(&self.views, self.used);
         if !views.iter().any(|view| view.can_send) {
+            // Nothing is left to the scheduler.
+            self.wait_clock.stop(now);
             return None;
         }
         let cx =
@@ -123,6 +130,7 @@ impl Schedule {
             Decision::Send { path, data, copies } => {
                 if cx.path(path).is_some_and(|view| view.can_send) {
                     self.wait_until = None;
+                    self.wait_clock.stop(now);
                     if self.is_doubtful(path)
                         && let Some(instead) = self.overdue(now, nothing_in_flight)
                     {
@@ -175,6 +183,7 @@ impl Schedule {
     /// event. What is sent in place of that, if it has gone on for too long.
     fn wait(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         self.waits += 1;
+        self.wait_clock.start(now);
         self.overdue(now, nothing_in_flight)
     }
 
@@ -197,6 +206,7 @@ impl Schedule {
         let best = cx.sendable().min_by_key(|view| view.smoothed_rtt)?;
         self.overridden += 1;
         self.wait_until = None;
+        self.wait_clock.stop(now);
         Some(Planned {
             path: best.index,
             data: Data::Next,
@@ -332,6 +342,39 @@ mod tests {
         assert_eq!(schedule.overridden, 1);
     }
 
+    /// Waits for so long at a time.
+    struct Patient(Duration);
+
+    impl Scheduler for Patient {
+        fn decide(&mut self, cx: &Context<'_>) -> Decision {
+            Decision::Wait {
+                until: Some(cx.now + self.0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_is_asked_again_at_its_time_and_whenever_something_happens() {
+        let wait = Duration::from_millis(7);
+        let mut schedule = Schedule::new(Box::new(Patient(wait)));
+        schedule.used = 1;
+        (schedule.views[0].open, schedule.views[0].can_send) = (true, true);
+        let start = Instant::now();
+        let pto = Duration::from_millis(100);
+        assert_eq!(schedule.next(start, false), None);
+        assert_eq!(schedule.timer(pto), Some(start + wait));
+        // An acknowledgement or anything else: asked again, and the timer is that of the newest answer.
+        assert_eq!(schedule.next(start + wait / 2, false), None);
+        assert_eq!(schedule.decisions(), 2);
+        let until = start + wait / 2 + wait;
+        assert_eq!(schedule.timer(pto), Some(until));
+        schedule.on_timeout(until, pto);
+        assert_eq!(schedule.timer(pto), None);
+        assert_eq!(schedule.next(until, false), None);
+        assert_eq!((schedule.decisions(), schedule.waits), (3, 3));
+        assert_eq!(schedule.timer(pto), Some(until + wait));
+    }
+
     /// Asks for data that there is not.
     struct Fruitless;
 
@@ -459,5 +502,30 @@ mod tests {
         let start = Instant::now();
         assert_eq!(schedule.next(start, false), None);
         assert_eq!(schedule.timer(Duration::from_millis(1)), None);
+    }
+
+    /// Only time in which a path could send counts, and only until there is another answer.
+    #[test]
+    fn time_spent_waiting_is_added_up() {
+        let ms = Duration::from_millis;
+        let mut schedule = Schedule::new(Box::new(Never));
+        schedule.used = 1;
+        schedule.views[0].open = true;
+        schedule.views[0].can_send = true;
+        let start = Instant::now();
+        assert_eq!(schedule.next(start, false), None);
+        assert_eq!(schedule.next(start + ms(3), false), None);
+        assert_eq!(schedule.wait_clock.total(), ms(3));
+        // From here on, the window is full.
+        schedule.views[0].can_send = false;
+        assert_eq!(schedule.next(start + ms(5), false), None);
+        assert_eq!(schedule.next(start + ms(50), false), None);
+        assert_eq!(schedule.wait_clock.total(), ms(5));
+        schedule.views[0].can_send = true;
+        assert_eq!(schedule.next(start + ms(100), true), None);
+        schedule.on_timeout(start + ms(110), ms(10));
+        assert!(schedule.next(start + ms(110), true).is_some());
+        assert_eq!(schedule.wait_clock.total(), ms(15));
+        assert!(!schedule.wait_clock.is_running());
     }
 }

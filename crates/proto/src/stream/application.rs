@@ -240,7 +240,9 @@ impl Streams {
         if stream.stopped().is_some() {
             return Err(ClosedStream);
         }
+        let before = stream.assembler.out_of_order();
         let (dropped, over) = stream.stop(code, &mut self.pool);
+        self.note_out_of_order(before, 0);
         self.window.consume(dropped);
         if over {
             self.free_recv(id);

@@ -88,13 +88,13 @@ impl Streams {
         let Some(stream) = self.recvs.get_mut(&id) else {
             return Ok(());
         };
+        let before = stream.assembler.out_of_order();
         let arrival = stream.on_data(now, rtt, offset, fin, data, left, &mut self.pool)?;
+        let after = stream.assembler.out_of_order();
         self.max_gaps_seen = self.max_gaps_seen.max(stream.assembler.gaps());
-        self.max_out_of_order_seen = self
-            .max_out_of_order_seen
-            .max(stream.assembler.out_of_order());
         let stream_window = stream.window.size();
         let announce = stream.pending.max_stream_data;
+        self.note_out_of_order(before, after);
         self.on_arrival(id, &arrival);
         if announce {
             self.queue_recv_control(id);
@@ -120,7 +120,10 @@ impl Streams {
         let Some(stream) = self.recvs.get_mut(&id) else {
             return Ok(());
         };
+        let before = stream.assembler.out_of_order();
         let arrival = stream.on_reset(code, final_size, left, &mut self.pool)?;
+        let after = stream.assembler.out_of_order();
+        self.note_out_of_order(before, after);
         self.on_arrival(id, &arrival);
         Ok(())
     }

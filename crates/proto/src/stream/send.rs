@@ -316,7 +316,7 @@ impl SendStream {
         let Some(to) = self.write_frame(w, start, end, flight.carried) else {
             return false;
         };
-        w.mark_retransmission();
+        w.mark_retransmission(to.min(self.buffer.end()) - start);
         self.queue.remove(start, to);
         self.place(start, to, flight);
         true
@@ -426,7 +426,12 @@ impl SendStream {
         let start = found?;
         carried.insert(path);
         let to = self.write_frame(w, start, pos, carried)?;
-        w.mark_retransmission();
+        let bytes = to.min(self.buffer.end()) - start;
+        if repeat {
+            w.mark_retransmission(bytes);
+        } else {
+            w.mark_copy(bytes);
+        }
         self.for_each_flight(start, to, r.carried, |stream, from, to, flight, _| {
             let flight = flight.sent(path);
             stream.take_out(from, to);

@@ -90,7 +90,9 @@ pub(crate) struct Streams {
     /// A MAX_DATA was lost.
     pub(super) announce_again: bool,
     pub(super) max_gaps_seen: usize,
-    pub(super) max_out_of_order_seen: u64,
+    /// Received beyond the first gap of each stream, summed over them.
+    out_of_order: u64,
+    max_out_of_order_seen: u64,
 
     // Waiting to be polled or sent.
     pub(super) send_control: VecDeque<StreamId>,
@@ -127,6 +129,7 @@ impl Streams {
             received: 0,
             announce_again: false,
             max_gaps_seen: 0,
+            out_of_order: 0,
             max_out_of_order_seen: 0,
             send_control: VecDeque::new(),
             recv_control: VecDeque::new(),
@@ -288,7 +291,12 @@ impl Streams {
         self.max_gaps_seen
     }
 
-    /// The most bytes that one stream has had beyond its first gap.
+    /// Bytes received beyond the first gap of their stream, over all streams.
+    pub(crate) fn out_of_order(&self) -> u64 {
+        self.out_of_order
+    }
+
+    /// The most that there were of these bytes.
     pub(crate) fn max_out_of_order_seen(&self) -> u64 {
         self.max_out_of_order_seen
     }
@@ -366,6 +374,12 @@ impl Streams {
             }
             self.again.pop();
         }
+    }
+
+    /// What one stream has beyond its first gap was `before`, and is `after` now.
+    pub(super) fn note_out_of_order(&mut self, before: u64, after: u64) {
+        self.out_of_order = self.out_of_order - before + after;
+        self.max_out_of_order_seen = self.max_out_of_order_seen.max(self.out_of_order);
     }
 
     pub(super) fn queue_send_control(&mut self, id: StreamId) {
@@ -450,6 +464,7 @@ impl Streams {
     /// Frees a receiving half that is over.
     pub(super) fn free_recv(&mut self, id: StreamId) {
         if let Some(mut stream) = self.recvs.remove(&id) {
+            self.note_out_of_order(stream.assembler.out_of_order(), 0);
             stream.assembler.clear(&mut self.pool);
             if stream.in_control {
                 self.recv_control.retain(|x| *x != id);

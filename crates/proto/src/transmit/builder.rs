@@ -2,7 +2,7 @@
 //! choose what goes in.
 
 use crate::crypto::{Keys, OneRttKeys, seal_long};
-use crate::frame::writer::FrameWriter;
+use crate::frame::writer::{FrameWriter, Resent};
 use crate::packet::{
     LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
@@ -29,7 +29,7 @@ pub(crate) struct Built {
     pub(crate) size: u16,
     pub(crate) frames: SentFrames,
     pub(crate) ack_eliciting: bool,
-    pub(crate) retransmission: bool,
+    pub(crate) resent: Resent,
     /// Whether the packet counts against the congestion window: ack-eliciting or padded
     /// (RFC 9002 section 2).
     pub(crate) in_flight: bool,
@@ -154,7 +154,7 @@ impl PacketBuilder {
             in_flight: written.ack_eliciting || padded,
             frames: written.frames,
             ack_eliciting: written.ack_eliciting,
-            retransmission: written.retransmission,
+            resent: written.resent,
         })
     }
 }
@@ -163,14 +163,14 @@ impl PacketBuilder {
 pub(crate) struct Written {
     pub(crate) frames: SentFrames,
     pub(crate) ack_eliciting: bool,
-    pub(crate) retransmission: bool,
+    pub(crate) resent: Resent,
 }
 
 impl From<FrameWriter<'_>> for Written {
     fn from(w: FrameWriter<'_>) -> Self {
         Self {
             ack_eliciting: w.is_ack_eliciting(),
-            retransmission: w.is_retransmission(),
+            resent: w.resent(),
             frames: w.frames,
         }
     }

@@ -283,8 +283,6 @@ impl Connection {
                 let Some(written) = self.streams.fill_range(w, range, index) else {
                     break;
                 };
-                w.mark_retransmission();
-                self.totals.reinjected_bytes += written.end - written.start;
                 if written.end == range.end && written.fin == range.fin {
                     break;
                 }

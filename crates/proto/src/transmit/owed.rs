@@ -188,9 +188,7 @@ impl Connection {
             .find(|ranges| !ranges.is_empty())
             .unwrap_or_default();
         for range in &oldest {
-            if self.streams.fill_probe(w, range, index).is_some() {
-                w.mark_retransmission();
-            }
+            self.streams.fill_probe(w, range, index);
         }
     }
 

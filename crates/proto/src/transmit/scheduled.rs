@@ -120,6 +120,20 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        let transmit = self.build_batch(now, max_datagrams, buf);
+        // A scheduler that has nothing to send does not wait.
+        if self.schedule.wait_clock.is_running() && !self.has_scheduled_data() {
+            self.schedule.wait_clock.stop(now);
+        }
+        transmit
+    }
+
+    fn build_batch(
+        &mut self,
+        now: Instant,
+        max_datagrams: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         let waiting = self.has_scheduled_data();
         if !waiting {
             self.note_app_limited();

@@ -72,7 +72,7 @@ impl Connection {
             PacketOrigin::Decision(number) | PacketOrigin::Copy(number) => Some(number),
             PacketOrigin::Owed | PacketOrigin::MtuProbe => None,
         };
-        let (size, number, retransmission) = (built.size, built.number, built.retransmission);
+        let (size, number, resent) = (built.size, built.number, built.resent);
         self.observe(now, NumberSpace::Path(id), &built, decision);
         self.book_path(now, id, &built);
         let mut index = None;
@@ -87,11 +87,16 @@ impl Connection {
                 })
                 .sum();
             path.counters.sent_stream_bytes += stream_bytes;
-            if retransmission {
-                path.counters.retransmitted_packets += 1;
-            }
+            path.counters.retransmitted_packets += u64::from(resent.any);
+            path.counters.retransmitted_bytes += resent.retransmitted;
+            self.totals.retransmitted_bytes += resent.retransmitted;
+            self.totals.reinjected_bytes += resent.copied;
             if matches!(origin, PacketOrigin::Copy(_)) {
                 path.counters.copied_packets += 1;
+                path.counters.copied_bytes += resent.copied;
+                self.totals.copied_bytes += resent.copied;
+            } else {
+                path.counters.reinjected_bytes += resent.copied;
             }
             let ecn_marked = ecn.is_some();
             if ecn_marked {
@@ -119,7 +124,7 @@ impl Connection {
         }
         if let (Some(index), Some(decision)) = (index, decision) {
             self.schedule
-                .on_sent(&Sent::new(index, now, size, decision, retransmission));
+                .on_sent(&Sent::new(index, now, size, decision, resent.any));
         }
     }
 
@@ -179,7 +184,7 @@ impl Connection {
                 number: built.number,
                 size: built.size,
                 ack_eliciting: built.ack_eliciting,
-                retransmission: built.retransmission,
+                retransmission: built.resent.any,
                 decision,
                 frames: &built.frames,
             });

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     Blest, BlestConfig, BlestOverflow, Ecf, EcfA, EcfAConfig, EcfConfig, EcfNoWait, MinRtt,
-    RoundRobin, Scheduler, SinglePath,
+    RoundRobin, SaEcf, SaEcfConfig, Scheduler, SinglePath,
 };
 
 /// Makes a scheduler for each new connection; cannot fail.
@@ -35,6 +35,7 @@ type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Sen
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
 /// | `roundrobin`, `rr` | [`RoundRobin`] | [`RoundRobinConfig`](crate::RoundRobinConfig) |
+/// | `sa_ecf` | [`SaEcf`] | [`SaEcfConfig`] |
 /// | `single` | [`SinglePath`] | [`SinglePathConfig`](crate::SinglePathConfig) |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
@@ -55,7 +56,7 @@ type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Sen
 /// let error = registry.build("min-rtt", &json!({})).err().unwrap();
 /// let message = error.to_string();
 /// assert!(message.starts_with("unknown scheduler `min-rtt`, did you mean `minrtt`? Known: "));
-/// assert!(message.contains("minrtt, roundrobin (or rr), single"));
+/// assert!(message.contains("roundrobin (or rr), sa_ecf, single"));
 ///
 /// let error = registry.build("rr", &json!({"burst": "two"})).err().unwrap();
 /// assert_eq!(
@@ -82,6 +83,7 @@ impl Registry {
             .insert("ecf_nowait", |_| Ok(()), EcfNoWait::new)
             .insert("minrtt", |_| Ok(()), MinRtt::new)
             .insert("roundrobin", |_| Ok(()), RoundRobin::new)
+            .insert("sa_ecf", SaEcfConfig::check, SaEcf::new)
             .insert("single", |_| Ok(()), SinglePath::new);
         registry.aliases.insert("rr".into(), "roundrobin".into());
         registry

@@ -6,6 +6,7 @@
 
 mod properties;
 mod registry;
+mod streams_waiting;
 mod tables;
 mod waiting;
 mod waiting_properties;

@@ -31,6 +31,7 @@ fn makes_the_built_in_schedulers() {
         ("minrtt", Value::Null, [1, 1, 1]),
         ("roundrobin", json!({}), [0, 1, 0]),
         ("rr", json!({"burst": 2}), [0, 0, 1]),
+        ("sa_ecf", json!({"sharing": "exclusive"}), [1, 1, 1]),
         ("single", json!({}), [0, 0, 0]),
         ("single", json!({"path": 1}), [1, 1, 1]),
     ] {
@@ -98,6 +99,17 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "ecf_a",
             json!({"ecf": {"beta": 101}}),
             "scheduler `ecf_a`, field `ecf.beta`: expected 0 to 100, got 101",
+        ),
+        (
+            "sa_ecf",
+            json!({"ecf": {"beta": -1}}),
+            "scheduler `sa_ecf`, field `ecf.beta`: expected 0 to 100, got -1",
+        ),
+        (
+            "sa_ecf",
+            json!({"sharing": "fair"}),
+            "scheduler `sa_ecf`, field `sharing`: unknown variant `fair`, expected one of \
+             `by_turns`, `exclusive`, `weighted`",
         ),
         (
             "blest",

@@ -371,7 +371,8 @@ fn blest_by_its_formula() {
         vec![path(0, 60, 0, 60, 0), path(1, 100, 0, 44, 0)],
     ];
     // Space is credit + 60 + I_s - (I_s + 1) = credit + 59 packets.
-    let table: [(&str, &[Vec<PathView>], Vec<PathView>, u64); 8] = [
+    type Case<'a> = (&'a str, &'a [Vec<PathView>], Vec<PathView>, u64);
+    let table: [Case<'_>; 8] = [
         // T = 100, n = ⌊100/40⌋ + 1 = 3, P = (60 + 1) · 3 = 183, X = 183000 · 1.2 = 219600.
         (
             "congestion avoidance",
@@ -400,12 +401,11 @@ fn blest_by_its_formula() {
             with(u64::MAX, vec![path(0, 1, 0, 60, 60), s(100, 30, 10)]),
             4_718_461_000,
         ),
-        // n = ⌊20/40⌋ + 1 = 1, P = 60, X = 72000: it is the larger RTT that decides at least.
+        // T = 40, n = 2, P = (60 + 0.5) · 2 = 121, X = 145200.
         (
             "no slower",
             &[],
             with(30_000, vec![f(), s(40, 30, 10)]),
-            // T = 40: n = 2, P = (60 + 0.5) · 2 = 121, X = 145200.
             86_200,
         ),
         // T = 100 + 200 · 11/44 = 150, n = 4, P = (60 + 1.5) · 4 = 246, X = 295200.

@@ -20,6 +20,8 @@ fn waiting() -> Vec<(&'static str, Value)> {
         ("ecf", json!({})),
         ("ecf", json!({"floor": false, "beta": 10})),
         ("ecf_a", json!({"p_wait": 0.5, "p_send": 0.5})),
+        ("sa_ecf", json!({})),
+        ("sa_ecf", json!({"sharing": "weighted"})),
     ]
 }
 

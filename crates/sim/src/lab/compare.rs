@@ -67,15 +67,14 @@ impl Comparison {
         metric: &MetricInfo,
     ) -> Self {
         let reference = b.0.values(b.1, &metric.name);
-        let pairs: Vec<_> = a
-            .0
-            .values(a.1, &metric.name)
-            .into_iter()
-            .filter_map(|(seed, value)| {
-                let at = reference.binary_search_by_key(&seed, |pair| pair.0).ok()?;
-                Some((value, reference[at].1))
-            })
-            .collect();
+        let pairs: Vec<_> =
+            a.0.values(a.1, &metric.name)
+                .into_iter()
+                .filter_map(|(seed, value)| {
+                    let at = reference.binary_search_by_key(&seed, |pair| pair.0).ok()?;
+                    Some((value, reference[at].1))
+                })
+                .collect();
         let firsts: Vec<_> = pairs.iter().map(|pair| pair.0).collect();
         let seconds: Vec<_> = pairs.iter().map(|pair| pair.1).collect();
         Self {
@@ -110,14 +109,22 @@ impl Comparison {
     /// By how many percent `a` is better than the reference, whichever way the metric goes.
     pub fn gain(&self) -> Option<f64> {
         let [percent, ..] = self.percent()?;
-        Some(if self.metric.lower_is_better { -percent } else { percent })
+        Some(if self.metric.lower_is_better {
+            -percent
+        } else {
+            percent
+        })
     }
 
     /// The difference and its interval, short: `-17.2 % (-19.5 to -15)`.
     pub fn short(&self) -> String {
         let show = |value: f64| {
             let text = significant(value, 3);
-            if value > 0.0 { format!("+{text}") } else { text }
+            if value > 0.0 {
+                format!("+{text}")
+            } else {
+                text
+            }
         };
         match self.percent() {
             Some([percent, low, high]) => {
@@ -199,12 +206,18 @@ pub struct Case {
 impl Checked<'_> {
     /// How many cases came out in each way.
     pub fn count(&self, outcome: Outcome) -> usize {
-        self.cases.iter().filter(|case| case.outcome == outcome).count()
+        self.cases
+            .iter()
+            .filter(|case| case.outcome == outcome)
+            .count()
     }
 
     /// The gains of all cases, percent.
     pub fn gains(&self) -> Vec<f64> {
-        self.cases.iter().filter_map(|case| case.comparison.gain()).collect()
+        self.cases
+            .iter()
+            .filter_map(|case| case.comparison.gain())
+            .collect()
     }
 
     /// What came out, in a sentence.

@@ -26,9 +26,7 @@ impl From<&Metric> for MetricInfo {
 }
 
 /// Metrics of the transport, which every workload has: name, unit, whether less is better.
-const TRANSPORT: &[(&str, &str, bool)] = &[
-    ("waits", "%", true),
-];
+const TRANSPORT: &[(&str, &str, bool)] = &[("waits", "%", true)];
 
 /// A metric by name: the workload's, the transport's.
 pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo> {
@@ -40,9 +38,11 @@ pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo>
 
 /// All metrics of the transport.
 pub(crate) fn transport() -> impl Iterator<Item = MetricInfo> {
-    TRANSPORT.iter().map(|&(name, unit, lower_is_better)| MetricInfo {
-        name: name.to_owned(),
-        unit: unit.to_owned(),
-        lower_is_better,
-    })
+    TRANSPORT
+        .iter()
+        .map(|&(name, unit, lower_is_better)| MetricInfo {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            lower_is_better,
+        })
 }

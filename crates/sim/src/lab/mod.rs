@@ -1,26 +1,34 @@
 //! The lab: experiments over simulated networks as files, run in parallel and taken up again, with statistics, comparisons and reports. The rooms below do not know each other's insides.
 
+mod build;
+pub mod cli;
+mod compare;
 mod experiment;
 mod metrics;
 mod network;
+mod output;
 mod pattern;
 mod plan;
 mod record;
+mod report;
 pub mod runner;
 mod sampling;
 mod scenario;
 mod setup;
 pub mod statistics;
 pub mod store;
+mod summary;
 mod text;
 
+pub use compare::{Case, Checked, Comparison, Finding, Outcome as ClaimOutcome, check_claims};
 pub use experiment::{
     Claim, Experiment, FileError, PaperNumber, SchedulerSpec, Seeds, Selector, TimelineSpec,
 };
 pub use metrics::MetricInfo;
-pub use network::{
-    CrossTrafficSpec, DirectionSpec, NetworkSpec, Parameter, PathSpec, SharedSpec, StepSpec,
-};
+pub use network::{NetworkSpec, Parameter, PathSpec, SharedSpec};
+pub use output::{summary_table, write_csv};
 pub use pattern::{Pattern, PatternError};
 pub use plan::{Cell, CellId, Plan};
 pub use record::{Heading, Measured, NetworkInfo, Outcome, Record, WorkloadInfo};
+pub use store::Results;
+pub use summary::{Board, Group, PaperValue, Summary};

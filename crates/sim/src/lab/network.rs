@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::LinkConfig;
-use crate::units::{rate, share, time};
+use crate::units::{rate, share, size, time};
+use crate::{CrossTraffic, LinkConfig, QueueLimit};
 
 /// A value that sets a network apart from its siblings in a grid or a sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,8 @@ pub struct NetworkSpec {
     /// Links that several paths lead through.
     pub shared: Vec<SharedSpec>,
     /// Competing connections.
-    pub cross_traffic: Vec<CrossTrafficSpec>,
+    #[serde(serialize_with = "in_words")]
+    pub cross_traffic: Vec<CrossTraffic>,
     /// The receive window of the connection and of each stream, bytes.
     pub receive_window: u64,
     /// The most bytes written and not acknowledged, bytes.
@@ -56,61 +57,21 @@ pub struct NetworkSpec {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathSpec {
     /// From the client to the server.
-    pub up: DirectionSpec,
+    pub up: LinkConfig,
     /// From the server to the client.
-    pub down: DirectionSpec,
-    /// The shared link that both directions lead through, by name.
+    pub down: LinkConfig,
+    /// The shared link that both directions lead through as well, by name.
     pub through: Option<String>,
 }
 
-/// One direction of a path.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DirectionSpec {
-    /// How it begins.
-    pub link: LinkConfig,
-    /// How it changes, in the order of time.
-    pub steps: Vec<StepSpec>,
-}
-
-/// A change of a link at a time; what is `None` stays.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct StepSpec {
-    /// When, from the start of the run.
-    pub at: Duration,
-    /// Bit/s.
-    pub rate: Option<u64>,
-    /// Propagation delay of the direction.
-    pub delay: Option<Duration>,
-    /// Standard deviation of the delay.
-    pub delay_sd: Option<Duration>,
-    /// Probability of loss.
-    pub loss: Option<f64>,
-}
-
-/// A link that several paths lead through, in both directions, behind their own links.
+/// A link that several paths lead through, between their own links and the server; one of the same
+/// kind in each direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SharedSpec {
     /// Its name in the paths' `through`.
     pub name: String,
-    /// From the clients to the server.
-    pub up: DirectionSpec,
-    /// From the server to the clients.
-    pub down: DirectionSpec,
-}
-
-/// A competing connection that sends as much as it can.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CrossTrafficSpec {
-    /// Over which path, from 0 on.
-    pub path: usize,
-    /// Whether it sends from the client's side.
-    pub from_client: bool,
-    /// Its congestion control, by name.
-    pub congestion: String,
-    /// From when.
-    pub start: Duration,
-    /// Until when; `None`: to the end.
-    pub stop: Option<Duration>,
+    /// One direction of it.
+    pub link: LinkConfig,
 }
 
 impl NetworkSpec {
@@ -123,13 +84,17 @@ impl NetworkSpec {
 
 impl PathSpec {
     fn describe(&self) -> String {
-        let mut text = self.down.describe();
+        let mut text = describe(&self.down);
         if self.up != self.down {
             // Losses on the data direction alone are the usual difference, and not worth a line.
             let mut alike = self.up.clone();
-            alike.link.loss = self.down.link.loss;
+            alike.loss = self.down.loss;
+            alike.gilbert_elliott = self.down.gilbert_elliott;
+            for (change, down) in alike.changes.iter_mut().zip(&self.down.changes) {
+                change.loss = down.loss;
+            }
             if alike != self.down {
-                text = format!("down {text}, up {}", self.up.describe());
+                text = format!("down {text}, up {}", describe(&self.up));
             }
         }
         if let Some(link) = &self.through {
@@ -139,20 +104,35 @@ impl PathSpec {
     }
 }
 
-impl DirectionSpec {
-    fn describe(&self) -> String {
-        let link = &self.link;
-        let rate = link.rate.map_or_else(|| "any rate".into(), rate::show);
-        let mut text = format!("{rate} {}", time::show(link.delay));
-        if link.loss > 0.0 {
-            text += &format!(" {} loss", share::show(link.loss));
-        }
-        if !link.delay_sd.is_zero() {
-            text += &format!(" ±{}", time::show(link.delay_sd));
-        }
-        if !self.steps.is_empty() {
-            text += &format!(" {} changes", self.steps.len());
-        }
-        text
+fn describe(link: &LinkConfig) -> String {
+    let rate = match (&link.trace, link.rate) {
+        (Some(trace), _) => format!("trace of {}", rate::show(trace.mean_rate())),
+        (None, Some(rate)) => rate::show(rate),
+        (None, None) => "any rate".into(),
+    };
+    let mut text = format!("{rate} {}", time::show(link.delay));
+    if link.loss > 0.0 {
+        text += &format!(" {} loss", share::show(link.loss));
     }
+    if let Some(bursts) = link.gilbert_elliott {
+        text += &format!(" {} loss in bursts", share::show(bursts.mean_loss()));
+    }
+    if !link.delay_sd.is_zero() {
+        let micros = link.delay_sd.as_micros() / 10 * 10;
+        text += &format!(" ±{}", time::show(Duration::from_micros(micros as u64)));
+    }
+    match link.queue {
+        QueueLimit::Auto => {}
+        QueueLimit::Packets(packets) => text += &format!(" queue {packets}"),
+        QueueLimit::Bytes(bytes) => text += &format!(" queue {}", size::show(bytes)),
+    }
+    if !link.changes.is_empty() {
+        text += &format!(" {} changes", link.changes.len());
+    }
+    text
+}
+
+/// Fingerprints need all of it, and nobody reads it back.
+fn in_words<S: serde::Serializer>(flows: &[CrossTraffic], s: S) -> Result<S::Ok, S::Error> {
+    s.collect_seq(flows.iter().map(|flow| format!("{flow:?}")))
 }

@@ -128,9 +128,19 @@ pub(crate) fn set_lines(board: &Board<'_>, against: &str) -> Vec<SetLine> {
         };
         for scheduler in board.schedulers(&group) {
             let comparison = Comparison::of_schedulers(board, &group, &metric, scheduler, against);
-            let key = (&*group.network.set, &*group.workload.name, group.congestion, scheduler);
+            let key = (
+                &*group.network.set,
+                &*group.workload.name,
+                group.congestion,
+                scheduler,
+            );
             let at = lines.iter().position(|line| {
-                (&*line.set, &*line.workload, &*line.congestion, &*line.scheduler) == key
+                (
+                    &*line.set,
+                    &*line.workload,
+                    &*line.congestion,
+                    &*line.scheduler,
+                ) == key
             });
             let at = at.unwrap_or_else(|| {
                 lines.push(SetLine {
@@ -213,8 +223,22 @@ fn set_table(board: &Board<'_>) -> String {
 pub fn write_csv(board: &Board<'_>, folder: &Path) -> io::Result<()> {
     let mut file = csv::Writer::from_path(folder.join("summary.csv"))?;
     file.write_record([
-        "scenario", "workload", "congestion", "scheduler", "metric", "unit", "median", "mean",
-        "p95", "ci95_low", "ci95_high", "bound_ratio", "seeds", "failed", "paper", "trace_hash",
+        "scenario",
+        "workload",
+        "congestion",
+        "scheduler",
+        "metric",
+        "unit",
+        "median",
+        "mean",
+        "p95",
+        "ci95_low",
+        "ci95_high",
+        "bound_ratio",
+        "seeds",
+        "failed",
+        "paper",
+        "trace_hash",
     ])?;
     let show = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     for summary in board.summaries(false) {
@@ -253,8 +277,19 @@ pub fn write_csv(board: &Board<'_>, folder: &Path) -> io::Result<()> {
         .flat_map(|run| run.values.keys())
         .collect();
     let mut file = csv::Writer::from_path(folder.join("runs.csv"))?;
-    let fixed = ["scenario", "workload", "congestion", "scheduler", "seed", "bound"];
-    file.write_record(fixed.into_iter().chain(columns.iter().map(|name| name.as_str())))?;
+    let fixed = [
+        "scenario",
+        "workload",
+        "congestion",
+        "scheduler",
+        "seed",
+        "bound",
+    ];
+    file.write_record(
+        fixed
+            .into_iter()
+            .chain(columns.iter().map(|name| name.as_str())),
+    )?;
     for record in runs() {
         let run = record.measured();
         let mut row = vec![

@@ -72,10 +72,13 @@ impl Pattern {
     pub fn matches(&self, name: &str) -> bool {
         let name: Vec<_> = name.chars().collect();
         self.alternatives.iter().any(|alternative| {
-            let starts = if alternative.from_start { 0 } else { name.len() };
-            (0..=starts).any(|start| {
-                matches_here(&alternative.pieces, &name[start..], alternative.to_end)
-            })
+            let starts = if alternative.from_start {
+                0
+            } else {
+                name.len()
+            };
+            (0..=starts)
+                .any(|start| matches_here(&alternative.pieces, &name[start..], alternative.to_end))
         })
     }
 }
@@ -123,7 +126,8 @@ impl FromStr for Pattern {
                 }
                 '*' | '+' | '?' => {
                     let piece = alternative.pieces.last_mut();
-                    let piece = piece.ok_or_else(|| fail("nothing stands before `*`, `+` or `?`"))?;
+                    let piece =
+                        piece.ok_or_else(|| fail("nothing stands before `*`, `+` or `?`"))?;
                     (piece.least, piece.most) = match c {
                         '*' => (0, usize::MAX),
                         '+' => (1, usize::MAX),
@@ -208,7 +212,10 @@ mod tests {
     #[test]
     fn bad_patterns_are_refused() {
         for (pattern, fault) in [
-            ("(a|b)", "pattern `(a|b)`: has a group: write the alternatives out, as a/x|a/y"),
+            (
+                "(a|b)",
+                "pattern `(a|b)`: has a group: write the alternatives out, as a/x|a/y",
+            ),
             ("*a", "pattern `*a`: nothing stands before `*`, `+` or `?`"),
             ("[ab", "pattern `[ab`: `[` is not closed"),
             ("a$b", "pattern `a$b`: `$` stands before the end"),

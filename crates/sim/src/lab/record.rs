@@ -97,7 +97,11 @@ impl Heading {
             seeds: experiment.seeds,
             networks: networks.collect(),
             workloads: workloads.collect(),
-            congestion: experiment.congestion.iter().map(ToString::to_string).collect(),
+            congestion: experiment
+                .congestion
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             schedulers: experiment.schedulers.clone(),
             baseline: experiment.baseline.clone(),
             metrics: experiment.metrics.clone(),
@@ -114,7 +118,9 @@ impl Heading {
             names.push(&workload.primary);
         }
         let known = names.into_iter();
-        known.filter_map(|name| metrics::find(&workload.metrics, name)).collect()
+        known
+            .filter_map(|name| metrics::find(&workload.metrics, name))
+            .collect()
     }
 }
 

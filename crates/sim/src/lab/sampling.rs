@@ -82,9 +82,8 @@ fn wsp(count: usize, dimensions: usize, seed: u64) -> Vec<Vec<f64>> {
 /// Starts at the candidate nearest to the middle; drops all within the distance; goes on at the
 /// nearest that is left.
 fn survivors(candidates: &[Vec<f64>], squared_distance: f64) -> Vec<usize> {
-    let between = |a: &[f64], b: &[f64]| -> f64 {
-        a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
-    };
+    let between =
+        |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum() };
     let nearest = |left: &[usize], to: &[f64]| -> Option<usize> {
         let distances = left.iter().map(|&at| (between(&candidates[at], to), at));
         distances
@@ -146,7 +145,10 @@ mod tests {
             counts[draws.below(5)] += 1;
         }
         // Each is binomial with mean 2000 and deviation 40.
-        assert!(counts.iter().all(|count| (1800..2200).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (1800..2200).contains(count)),
+            "{counts:?}"
+        );
         assert!((0..100).all(|_| draws.below(1) == 0));
     }
 }

@@ -156,14 +156,16 @@ impl BoxPlot {
         sorted.sort_by(f64::total_cmp);
         let quartiles = [0.25, 0.5, 0.75].map(|q| quantile_of_sorted(&sorted, q));
         let reach = 1.5 * (quartiles[2] - quartiles[0]);
-        let within = |value: &&f64| {
-            (quartiles[0] - reach..=quartiles[2] + reach).contains(*value)
-        };
+        let within = |value: &&f64| (quartiles[0] - reach..=quartiles[2] + reach).contains(*value);
         Some(Self {
             low: *sorted.iter().find(within)?,
             quartiles,
             high: *sorted.iter().rev().find(within)?,
-            outliers: sorted.iter().filter(|value| !within(value)).copied().collect(),
+            outliers: sorted
+                .iter()
+                .filter(|value| !within(value))
+                .copied()
+                .collect(),
         })
     }
 }
@@ -216,7 +218,9 @@ mod tests {
     #[test]
     fn a_difference_is_called_when_the_paired_interval_excludes_zero() {
         // Seeds differ much more than the two do: only pairs can tell.
-        let faster: Vec<_> = (0..20).map(|n| (f64::from(n), f64::from(n) + 0.5)).collect();
+        let faster: Vec<_> = (0..20)
+            .map(|n| (f64::from(n), f64::from(n) + 0.5))
+            .collect();
         let paired = Paired::new(&faster, 7);
         assert_eq!(
             (paired.pairs, paired.difference, paired.verdict),

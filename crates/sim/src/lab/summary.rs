@@ -133,10 +133,12 @@ impl<'a> Board<'a> {
     /// All failed runs: their cell, seed and fault.
     pub fn failures(&self) -> impl Iterator<Item = (&CellId, u64, &str)> {
         self.cells.iter().flat_map(|(id, records)| {
-            records.iter().filter_map(move |record| match &record.outcome {
-                super::record::Outcome::Failed { error } => Some((id, record.seed, &**error)),
-                super::record::Outcome::Done(_) => None,
-            })
+            records
+                .iter()
+                .filter_map(move |record| match &record.outcome {
+                    super::record::Outcome::Failed { error } => Some((id, record.seed, &**error)),
+                    super::record::Outcome::Done(_) => None,
+                })
         })
     }
 
@@ -183,7 +185,10 @@ impl<'a> Board<'a> {
             ci95: statistics::median_interval(&values, BOOTSTRAP_SEED).map(known),
             bound_ratio: known(statistics::median(&ratios)).filter(|_| primary),
             seeds: values.len(),
-            failed: records.iter().filter(|record| record.measured().is_none()).count(),
+            failed: records
+                .iter()
+                .filter(|record| record.measured().is_none())
+                .count(),
             trace_hash: combined_hash(records),
             paper: self.paper(group, &cell.scheduler, &metric.name),
         }
@@ -215,7 +220,9 @@ impl super::experiment::Selector {
     pub fn selects(&self, group: &Group<'_>) -> bool {
         let matches = |pattern: &str, name: &str| {
             // Checked when the experiment was read.
-            pattern.parse::<super::Pattern>().is_ok_and(|pattern| pattern.matches(name))
+            pattern
+                .parse::<super::Pattern>()
+                .is_ok_and(|pattern| pattern.matches(name))
         };
         matches(&self.network, &group.network.name)
             && matches(&self.workload, &group.workload.name)

@@ -299,6 +299,12 @@ impl<T: Clone> Link<T> {
         (self.queue.len() + wire) as u64
     }
 
+    /// Bytes inside, with overhead, that are not serialised yet: those that wait, and the packet that
+    /// is being serialised. As of the latest time seen.
+    pub const fn queued_bytes(&self) -> u64 {
+        self.queue_bytes
+    }
+
     /// The counters.
     pub const fn stats(&self) -> &LinkStats {
         &self.stats

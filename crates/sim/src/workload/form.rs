@@ -7,21 +7,30 @@ use std::time::Duration;
 use super::WorkloadError;
 use crate::units::{self, UnitError};
 
-/// The parts of a short form behind its kind.
+/// The parts of a short form behind its kind: some in order, then settings by name.
 pub(super) struct Parts<'a> {
     whole: &'a str,
     rest: Vec<&'a str>,
+    named: Vec<(&'a str, &'a str)>,
     form: &'static str,
 }
 
 impl<'a> Parts<'a> {
     /// Splits a form into its kind and the rest.
     pub(super) fn new(whole: &'a str) -> (&'a str, Self) {
-        let mut rest: Vec<_> = whole.trim().split(':').map(str::trim).collect();
-        let kind = rest.remove(0);
+        let mut parts = whole.trim().split(':').map(str::trim);
+        let kind = parts.next().unwrap_or_default();
+        let (mut rest, mut named) = (Vec::new(), Vec::new());
+        for part in parts {
+            match part.split_once('=') {
+                Some((name, value)) => named.push((name.trim(), value.trim())),
+                None => rest.push(part),
+            }
+        }
         let parts = Self {
             whole,
             rest,
+            named,
             form: "",
         };
         (kind, parts)
@@ -59,6 +68,11 @@ impl<'a> Parts<'a> {
         self.unit(units::size::parse(text))
     }
 
+    pub(super) fn rate(&mut self, part: &'static str) -> Result<u64, WorkloadError> {
+        let text = self.required(part)?;
+        self.unit(units::rate::parse(text))
+    }
+
     pub(super) fn time(&mut self, part: &'static str) -> Result<Duration, WorkloadError> {
         let text = self.required(part)?;
         self.unit(units::time::parse(text))
@@ -77,14 +91,33 @@ impl<'a> Parts<'a> {
         self.parse_number(part, text)
     }
 
-    /// A number behind this character.
-    pub(super) fn prefixed_number<T: FromStr>(
+    /// The value of a setting by name, if it is there.
+    fn named(&mut self, name: &str) -> Option<&'a str> {
+        let at = self.named.iter().position(|(other, _)| *other == name)?;
+        Some(self.named.remove(at).1)
+    }
+
+    pub(super) fn named_number<T: FromStr>(
         &mut self,
-        prefix: char,
-        part: &'static str,
-    ) -> Result<T, WorkloadError> {
-        let text = self.required(part)?;
-        self.parse_number(part, text.strip_prefix(prefix).unwrap_or(text))
+        name: &'static str,
+    ) -> Result<Option<T>, WorkloadError> {
+        let value = self.named(name);
+        value.map(|text| self.parse_number(name, text)).transpose()
+    }
+
+    pub(super) fn named_time(&mut self, name: &str) -> Result<Option<Duration>, WorkloadError> {
+        let value = self.named(name);
+        self.unit(value.map(units::time::parse).transpose())
+    }
+
+    pub(super) fn named_size(&mut self, name: &str) -> Result<Option<u64>, WorkloadError> {
+        let value = self.named(name);
+        self.unit(value.map(units::size::parse).transpose())
+    }
+
+    pub(super) fn named_share(&mut self, name: &str) -> Result<Option<f64>, WorkloadError> {
+        let value = self.named(name);
+        self.unit(value.map(units::share::parse).transpose())
     }
 
     fn parse_number<T: FromStr>(&self, part: &'static str, text: &str) -> Result<T, WorkloadError> {
@@ -99,12 +132,6 @@ impl<'a> Parts<'a> {
         self.rest.first() == Some(&word)
     }
 
-    pub(super) fn next_starts_with(&self, first: char) -> bool {
-        self.rest
-            .first()
-            .is_some_and(|part| part.starts_with(first))
-    }
-
     /// Whether this word is the next part; takes it then.
     pub(super) fn flag(&mut self, word: &str) -> bool {
         let found = self.next_is(word);
@@ -116,7 +143,8 @@ impl<'a> Parts<'a> {
 
     /// Everything must have been taken.
     pub(super) fn end(mut self) -> Result<(), WorkloadError> {
-        match self.next() {
+        let named = self.named.first().map(|(name, _)| *name);
+        match self.next().or(named) {
             None => Ok(()),
             Some(part) => Err(WorkloadError::Surplus {
                 workload: self.whole.to_owned(),
@@ -142,7 +170,26 @@ pub(super) fn time(time: Duration) -> String {
     units::time::show(time).replace(' ', "")
 }
 
-/// The last part of most forms.
+/// A share as short forms have it: without a space.
+pub(super) fn share(share: f64) -> String {
+    units::share::show(share).replace(' ', "")
+}
+
+/// The last part in order of most forms.
 pub(super) fn warm(f: &mut fmt::Formatter<'_>, warm: bool) -> fmt::Result {
     f.write_str(if warm { ":warm" } else { "" })
+}
+
+/// A setting by name, if it is not what it is by default.
+pub(super) fn named<T: PartialEq>(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    value: T,
+    default: T,
+    show: impl FnOnce(T) -> String,
+) -> fmt::Result {
+    if value == default {
+        return Ok(());
+    }
+    write!(f, ":{name}={}", show(value))
 }

@@ -10,6 +10,8 @@ mod download;
 mod figures;
 mod file;
 mod form;
+mod message_server;
+mod messages;
 mod object;
 mod repeat;
 mod requests;
@@ -32,6 +34,8 @@ use crate::units::UnitError;
 
 pub use bulk::Bulk;
 pub use file::File;
+pub use message_server::{Layout, MessageServer};
+pub use messages::Messages;
 pub use object::ObjectServer;
 pub use repeat::Repeat;
 pub use requests::Requests;
@@ -61,6 +65,8 @@ pub enum Workload {
     File(File),
     /// A download without end, looked at for a time.
     Bulk(Bulk),
+    /// Real-time messages.
+    Messages(Messages),
     /// Requests and answers.
     Requests(Requests),
     /// Downloads back to back.
@@ -70,13 +76,14 @@ pub enum Workload {
 }
 
 /// The kinds, for messages.
-const KINDS: &str = "file, bulk, requests, repeat, video";
+const KINDS: &str = "file, bulk, messages, requests, repeat, video";
 
 impl Workload {
     fn kind(&self) -> &dyn Kind {
         match self {
             Self::File(file) => file,
             Self::Bulk(bulk) => bulk,
+            Self::Messages(messages) => messages,
             Self::Requests(requests) => requests,
             Self::Repeat(repeat) => repeat,
             Self::Video(video) => video,
@@ -135,6 +142,7 @@ impl FromStr for Workload {
         let workload = match kind {
             "file" => Self::File(File::parse(&mut parts)?),
             "bulk" => Self::Bulk(Bulk::parse(&mut parts)?),
+            "messages" => Self::Messages(Messages::parse(&mut parts)?),
             "requests" => Self::Requests(Requests::parse(&mut parts)?),
             "repeat" => Self::Repeat(Repeat::parse(&mut parts)?),
             "video" => Self::Video(Video::parse(&mut parts)?),
@@ -151,12 +159,13 @@ impl FromStr for Workload {
     }
 }
 
-/// The short form, or what it can say: settings that have none in it are left out.
+/// The short form; it is read back as the same workload.
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => file.fmt(f),
             Self::Bulk(bulk) => bulk.fmt(f),
+            Self::Messages(messages) => messages.fmt(f),
             Self::Requests(requests) => requests.fmt(f),
             Self::Repeat(repeat) => repeat.fmt(f),
             Self::Video(video) => video.fmt(f),
@@ -170,6 +179,7 @@ impl fmt::Display for Workload {
 enum Table {
     File(File),
     Bulk(Bulk),
+    Messages(Messages),
     Requests(Requests),
     Repeat(Repeat),
     Video(Video),
@@ -180,6 +190,7 @@ impl From<Table> for Workload {
         match table {
             Table::File(file) => Self::File(file),
             Table::Bulk(bulk) => Self::Bulk(bulk),
+            Table::Messages(messages) => Self::Messages(messages),
             Table::Requests(requests) => Self::Requests(requests),
             Table::Repeat(repeat) => Self::Repeat(repeat),
             Table::Video(video) => Self::Video(video),
@@ -415,9 +426,11 @@ mod tests {
             "bulk:20s",
             "bulk:20s:2s:warm",
             "bulk:500ms:warm",
+            "messages:2Mbit/s:20MB",
+            "messages:1Mbit/s:60s:per_message:warm:interval=20ms:deadline=50ms:packet=1.2kB",
             "requests:100:64kB",
-            "requests:100:64kB:20ms:x4:warm",
-            "requests:100:64kB:x4",
+            "requests:100:64kB:20ms:warm:parallel=4",
+            "requests:100:64kB:parallel=4",
             "requests:1:1B:warm",
             "repeat:2MB:3000s",
             "repeat:2MB:300s:10s:warm",
@@ -425,6 +438,7 @@ mod tests {
             "video:300",
             "video:300:5Mbit/s",
             "video:30:500kbit/s,2.5Mbit/s:warm",
+            "video:30:chunk=2s:variation=2.5%:buffer=5",
         ] {
             let workload: Workload = form.parse().unwrap();
             assert_eq!(workload.to_string(), form);
@@ -438,7 +452,12 @@ mod tests {
         for (form, message) in [
             (
                 "fil:2MB",
-                "unknown workload \"fil\", expected one of file, bulk, requests, repeat, video",
+                "unknown workload \"fil\", expected one of file, bulk, messages, requests, repeat, video",
+            ),
+            (
+                "messages:2Mbit/s:20Mb",
+                "workload \"messages:2Mbit/s:20Mb\": size \"20Mb\": unknown unit \"Mb\", \
+                 expected B, kB, MB, GB, KiB, MiB or GiB",
             ),
             (
                 "requests:many:64kB",
@@ -447,6 +466,16 @@ mod tests {
             (
                 "bulk:2s:2s",
                 "workload setting `duration` is 2 s, expected more than the warm-up",
+            ),
+            (
+                "file:2MB:chunk=3",
+                "workload \"file:2MB:chunk=3\": \"chunk\" has no meaning there, \
+                 expected file:SIZE[:warm], such as file:2MB",
+            ),
+            (
+                "requests:1:1kB:parallel=x",
+                "workload \"requests:1:1kB:parallel=x\": the parallel is \"x\", \
+                 expected a whole number",
             ),
             (
                 "video:300:5Mbit/s,0",

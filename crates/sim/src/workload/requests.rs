@@ -40,8 +40,8 @@ const fn one() -> u64 {
     1
 }
 
-const FORM: &str = "requests:COUNT:SIZE[:THINK_TIME][:xPARALLEL][:warm], \
-                    such as requests:100:64kB or requests:100:64kB:20ms:x4";
+const FORM: &str = "requests:COUNT:SIZE[:THINK_TIME][:warm][:parallel=COUNT], \
+                    such as requests:100:64kB or requests:100:64kB:20ms:parallel=4";
 
 const MEDIAN: Metric = Metric::lower("latency_p50", "s");
 const METRICS: &[Metric] = &[
@@ -61,12 +61,10 @@ impl Requests {
             parallel: 1,
             warm: false,
         };
-        if !parts.next_is("warm") && !parts.next_starts_with('x') {
+        if !parts.next_is("warm") {
             this.think = parts.optional_time()?.unwrap_or_default();
         }
-        if parts.next_starts_with('x') {
-            this.parallel = parts.prefixed_number('x', "number in parallel")?;
-        }
+        this.parallel = parts.named_number("parallel")?.unwrap_or_else(one);
         this.warm = parts.flag("warm");
         Ok(this)
     }
@@ -79,10 +77,8 @@ impl fmt::Display for Requests {
         if !self.think.is_zero() {
             write!(f, ":{}", super::form::time(self.think))?;
         }
-        if self.parallel != 1 {
-            write!(f, ":x{}", self.parallel)?;
-        }
-        super::form::warm(f, self.warm)
+        super::form::warm(f, self.warm)?;
+        super::form::named(f, "parallel", self.parallel, one(), |n| n.to_string())
     }
 }
 

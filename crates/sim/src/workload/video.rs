@@ -78,7 +78,8 @@ impl Default for Video {
     }
 }
 
-const FORM: &str = "video:CHUNKS[:RATE,RATE...][:warm], such as video:300 or video:300:5Mbit/s";
+const FORM: &str = "video:CHUNKS[:RATE,RATE...][:warm][:chunk=TIME][:variation=SHARE][:buffer=CHUNKS], \
+                    such as video:300 or video:300:5Mbit/s";
 
 const BITRATE: Metric = Metric::higher("bitrate", "Mbit/s");
 const CHUNK_TIME: Metric = Metric::lower("chunk_time", "s");
@@ -124,6 +125,9 @@ impl Video {
             this.encodings = parts.unit(rates.collect())?;
         }
         this.warm = parts.flag("warm");
+        this.chunk = parts.named_time("chunk")?.unwrap_or_else(second);
+        this.variation = parts.named_share("variation")?;
+        this.buffer = parts.named_number("buffer")?.unwrap_or_else(two);
         Ok(this)
     }
 
@@ -177,7 +181,12 @@ impl fmt::Display for Video {
             let rates = self.encodings.iter().map(|rate| super::form::rate(*rate));
             write!(f, ":{}", rates.collect::<Vec<_>>().join(","))?;
         }
-        super::form::warm(f, self.warm)
+        super::form::warm(f, self.warm)?;
+        super::form::named(f, "chunk", self.chunk, second(), super::form::time)?;
+        if let Some(variation) = self.variation {
+            write!(f, ":variation={}", super::form::share(variation))?;
+        }
+        super::form::named(f, "buffer", self.buffer, two(), |n| n.to_string())
     }
 }
 

@@ -82,6 +82,43 @@ fn blocked_by_the_connection() {
 }
 
 #[test]
+fn what_all_windows_leave() {
+    let mut s = client(params(600, 300, 2), &TransportConfig::default());
+    let seen = |s: &Streams| {
+        let queue = s.queue();
+        (queue.credit, queue.blocked)
+    };
+    let (x, y) = (s.open(Dir::Uni).unwrap(), s.open(Dir::Uni).unwrap());
+    assert_eq!(seen(&s), (0, false), "nobody wants to send");
+    assert_eq!(s.write(x, &[0; 400]), Ok(300));
+    assert_eq!(seen(&s), (300, false), "the stream's window is the smaller");
+    data_packet(&mut s, 700, Data::Next, 0).unwrap();
+    assert_eq!(seen(&s), (0, false), "nor does anybody now");
+    assert_eq!(s.write(x, &[0; 400]), Err(WriteError::Blocked));
+    assert_eq!(
+        seen(&s),
+        (0, true),
+        "the writer waits for the stream's window"
+    );
+    s.on_max_stream_data(x, 500).unwrap();
+    assert_eq!(seen(&s), (0, false));
+    assert_eq!(s.write(x, &[0; 400]), Ok(200));
+    assert_eq!(seen(&s), (200, false));
+    s.finish(x).unwrap();
+    assert_eq!(seen(&s), (300, false), "only the connection's counts");
+    assert_eq!(s.write(y, &[0; 300]), Ok(300));
+    data_packet(&mut s, 700, Data::Next, 0).unwrap();
+    assert_eq!(s.window_left(), 0);
+    assert_eq!(seen(&s), (0, true), "it is used up");
+    s.on_max_data(700);
+    assert_eq!(seen(&s), (100, false));
+    s.on_max_data(1000);
+    assert_eq!(seen(&s), (200, false), "the stream's again");
+    s.reset(y, code(0)).unwrap();
+    assert_eq!(seen(&s), (0, false));
+}
+
+#[test]
 fn blocked_by_the_send_window() {
     let mut config = TransportConfig::default();
     config.send_window(3000);
@@ -279,4 +316,36 @@ fn a_window_used_up_behind_a_gap_grows() {
         assert_eq!(announced, grows);
         assert!(s.window.size() >= window);
     }
+}
+
+/// The receiver's out-of-order queue: bytes beyond the first gap of each stream, summed over streams,
+/// whatever becomes of them.
+#[test]
+fn bytes_beyond_a_gap_are_counted_over_all_streams() {
+    let mut s = server(&TransportConfig::default());
+    let [a, b, c] = [0, 1, 2].map(|index| client_stream(Dir::Uni, index));
+    let now = Instant::now();
+    let put = |s: &mut Streams, id, at, len| {
+        s.on_stream(now, RTT, id, at, false, &vec![5; len]).unwrap();
+        s.out_of_order()
+    };
+    assert_eq!(put(&mut s, a, 0, 100), 0);
+    assert_eq!(put(&mut s, a, 200, 100), 100);
+    // Half of it is new.
+    assert_eq!(put(&mut s, a, 250, 100), 150);
+    assert_eq!(put(&mut s, b, 1000, 30), 180);
+    assert_eq!(put(&mut s, c, 7, 20), 200);
+    // The application's reading changes nothing; the arrival of what was missing does.
+    let mut buf = [0; 100];
+    assert_eq!(s.read(a, &mut buf), Ok(Some(100)));
+    assert_eq!(s.out_of_order(), 200);
+    assert_eq!(put(&mut s, a, 100, 100), 50);
+    assert_eq!(put(&mut s, a, 400, 10), 60);
+    s.stop(a, code(1)).unwrap();
+    assert_eq!(s.out_of_order(), 50);
+    assert_eq!(put(&mut s, a, 600, 10), 50);
+    s.on_reset_stream(b, code(2), 2000).unwrap();
+    assert_eq!(s.out_of_order(), 20);
+    assert_eq!(put(&mut s, c, 0, 7), 0);
+    assert_eq!(s.max_out_of_order_seen(), 200);
 }

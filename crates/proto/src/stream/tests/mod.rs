@@ -12,7 +12,7 @@ use mpquic_sched::{Data, PathIndex};
 use quinn_proto::{Dir, Side, StreamId, VarInt};
 
 use super::{PeerStreamParams, StreamEvent, Streams};
-use crate::frame::writer::FrameWriter;
+use crate::frame::writer::{FrameWriter, Resent};
 use crate::space::{SentFrame, SentFrames};
 use crate::{TransportConfig, TransportError, TransportErrorCode};
 
@@ -31,20 +31,20 @@ fn code(n: u32) -> VarInt {
 struct Packet {
     payload: Vec<u8>,
     frames: SentFrames,
-    retransmission: bool,
+    resent: Resent,
 }
 
 fn packet(size: usize, f: impl FnOnce(&mut FrameWriter<'_>)) -> Packet {
     let mut payload = Vec::new();
     let mut w = FrameWriter::new(&mut payload, size);
     f(&mut w);
-    let retransmission = w.is_retransmission();
+    let resent = w.resent();
     let frames = std::mem::take(&mut w.frames);
     assert!(payload.len() <= size);
     Packet {
         payload,
         frames,
-        retransmission,
+        resent,
     }
 }
 

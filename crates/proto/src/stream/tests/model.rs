@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::space::StreamRange;
+use crate::stream::flight::Tally;
 
 const PATHS: usize = 3;
 const STREAMS: usize = 3;
@@ -291,13 +292,16 @@ impl Model {
         });
         assert_eq!(written.len(), made.frames.len());
         for r in &written {
-            assert!(made.retransmission);
+            assert!(made.resent.any);
             assert!(made.frames.contains(&SentFrame::Stream(*r)));
             for at in r.start..r.end + u64::from(r.fin) {
                 let before = self.carried[&(r.id, at)];
                 assert!(probe || !before.contains(path(p)), "offset {at} of {r:?}");
             }
         }
+        let bytes = written.iter().map(|r| r.end - r.start).sum();
+        let counted = (made.resent.retransmitted, made.resent.copied);
+        assert_eq!(counted, if probe { (bytes, 0) } else { (0, bytes) });
         if !written.is_empty() {
             self.on_sent(Some(made), p, probe);
         }
@@ -343,9 +347,20 @@ impl Model {
                 }
             }
         }
+        let mut totals = Tally::default();
+        for stream in self.sender.sends.values() {
+            totals.replace(Tally::default(), stream.tally());
+        }
+        assert_eq!(self.sender.totals, totals);
         let queue = self.sender.queue();
+        assert!(queue.credit <= queue.window_left);
+        assert!(!queue.blocked || queue.unsent == 0 || queue.window_left == 0);
         assert_eq!((queue.unsent, queue.retransmittable), (unsent, again));
         assert_eq!(queue.in_flight, flying);
+        let ahead = self.receiver.recvs.values();
+        let ahead: u64 = ahead.map(|s| s.assembler.out_of_order()).sum();
+        assert_eq!(self.receiver.out_of_order(), ahead);
+        assert!(self.receiver.max_out_of_order_seen() >= ahead);
     }
 
     /// Lets everything through.

@@ -80,6 +80,21 @@ fn priority_first_then_round_robin() {
 }
 
 #[test]
+fn again_carries_no_new_data() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 10_000]).unwrap();
+    assert_eq!(sent(&mut a, Data::Again, 0), []);
+    let first = data_packet(&mut a, 300, Data::Next, 0).unwrap();
+    let end = ranges(&first)[0].end;
+    lost(&mut a, &first.frames, 0);
+    // The packet has room for more.
+    assert_eq!(sent(&mut a, Data::Again, 1), [(id, 0, end)]);
+    assert_eq!(sent(&mut a, Data::Again, 1), []);
+    assert_eq!(sent(&mut a, Data::Next, 1)[0].1, end);
+}
+
+#[test]
 fn views_list_streams_in_the_order_of_their_turns() {
     let (mut a, _) = pair(&TransportConfig::default());
     let ids: Vec<_> = (0..4).map(|_| a.open(Dir::Uni).unwrap()).collect();
@@ -320,7 +335,12 @@ fn retransmissions_prefer_another_path() {
     lost(&mut a, &p[0].frames, 0);
     lost(&mut a, &p[1].frames, 1);
     let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
-    assert!(again.retransmission);
+    let expected = Resent {
+        any: true,
+        retransmitted: ranges(&again)[0].end - ranges(&again)[0].start,
+        copied: 0,
+    };
+    assert_eq!(again.resent, expected);
     assert_eq!(ranges(&again)[0].start, ranges(&p[1])[0].start);
     let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
     assert_eq!(ranges(&again)[0].start, 0);

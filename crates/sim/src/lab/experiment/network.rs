@@ -1,11 +1,14 @@
 //! Reads a network's description and makes all networks that it stands for; paths are read next door.
 
-use std::time::Duration;
+use std::path::Path;
 
 use super::path::{self, LossDirection, Surroundings};
-use super::reader::{FileError, Item, Node, Table, Value};
+use super::reader::{FileError, Item, Node, Value};
 use super::vary;
-use crate::lab::network::{CrossTrafficSpec, NetworkSpec, SharedSpec};
+use mpquic_proto::{CongestionControl, Side};
+
+use crate::CrossTraffic;
+use crate::lab::network::{NetworkSpec, SharedSpec};
 
 const WINDOW: &str = "a size from 1 kB to 1 GB, as \"6MB\"";
 
@@ -99,13 +102,15 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     };
     let receive_window = window("receive_window")?;
     let send_window = window("send_window")?;
-    let initial_window = whole("initial_window", 1, 10_000, 32, "packets, 1 to 10000")? as u32;
+    let initial_window = whole("initial_window", 2, 10_000, 32, "packets, 2 to 10000")? as u32;
     let mtu = whole("mtu", 1200, 65_527, 1350, "bytes, 1200 to 65527")? as u16;
 
+    let folder = Path::new(item.file).parent().unwrap_or(Path::new(""));
     let around = Surroundings {
         classes: &shared.classes,
         defaults: shared.path_defaults.as_ref(),
         loss,
+        folder,
     };
     let list = table.require("paths", "the list of paths")?.list();
     if list.len() > 8 {
@@ -116,13 +121,19 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
 
     let bottlenecks = match table.get("shared") {
         None => Vec::new(),
-        Some(item) => item.list().iter().map(bottleneck).collect::<Result<_, _>>()?,
+        Some(item) => {
+            let links = item.list();
+            let links = links.iter().map(|item| bottleneck(item, folder));
+            links.collect::<Result<Vec<_>, _>>()?
+        }
     };
     for (item, path) in list.iter().zip(&paths) {
         if let Some(name) = &path.through
             && !bottlenecks.iter().any(|link| link.name == *name)
         {
-            let mut error = item.error(format!("found \"{name}\", expected the name of a link in `shared`"));
+            let mut error = item.error(format!(
+                "found \"{name}\", expected the name of a link in `shared`"
+            ));
             error.key += ".through";
             return Err(error);
         }
@@ -139,7 +150,11 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         None => Vec::new(),
         Some(item) => {
             for label in item.list() {
-                if !shared.labels.iter().any(|known| Ok(&**known) == label.text("a label")) {
+                if !shared
+                    .labels
+                    .iter()
+                    .any(|known| Ok(&**known) == label.text("a label"))
+                {
                     let known = shared.labels.join(", ");
                     return Err(label.expected(&format!("a label out of `schedulers`: {known}")));
                 }
@@ -168,16 +183,16 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     })
 }
 
-fn bottleneck(item: &Item<'_>) -> Result<SharedSpec, FileError> {
+fn bottleneck(item: &Item<'_>, folder: &Path) -> Result<SharedSpec, FileError> {
     let table = item.table("a shared link, as { name = \"dsl\", rate = 20 }")?;
     let name = table.require("name", "a name for `through`")?;
     let name = name.text("a name for `through`")?.to_owned();
-    let [up, down] = path::read_shared(&table)?;
+    let link = path::read_shared(&table, folder)?;
     table.finish()?;
-    Ok(SharedSpec { name, up, down })
+    Ok(SharedSpec { name, link })
 }
 
-fn flow(item: &Item<'_>, paths: usize) -> Result<CrossTrafficSpec, FileError> {
+fn flow(item: &Item<'_>, paths: usize) -> Result<CrossTraffic, FileError> {
     let table = item.table("a flow, as { path = 1, congestion = \"newreno\" }")?;
     let what = format!("the number of a path, 1 to {paths}");
     let path = table.require("path", &what)?;
@@ -190,19 +205,29 @@ fn flow(item: &Item<'_>, paths: usize) -> Result<CrossTrafficSpec, FileError> {
             _ => return Err(item.expected("\"client\" or \"server\"")),
         },
     };
-    let congestion = match table.get("congestion") {
-        None => "newreno".to_owned(),
-        Some(item) => super::parse::control(&item)?.to_string(),
+    let control = match table.get("congestion") {
+        None => CongestionControl::NewReno,
+        Some(item) => super::parse::control(&item)?,
     };
     let time = |key| table.get(key).map(|item| item.time()).transpose();
     let start = time("start")?.unwrap_or_default();
     let stop = time("stop")?;
+    let from = if from_client {
+        Side::Client
+    } else {
+        Side::Server
+    };
+    let mut traffic = CrossTraffic::new(path, from, control);
+    traffic.start = start;
+    traffic.stop = stop;
+    if let Some(phase) = time("phase")? {
+        traffic.phase = phase;
+    }
     table.finish()?;
-    Ok(CrossTrafficSpec {
-        path,
-        from_client,
-        congestion,
-        start,
-        stop,
-    })
+    if stop.is_some_and(|stop| stop <= start + traffic.phase) {
+        return Err(
+            item.error("`stop` comes before `start` and `phase` are over, expected it after")
+        );
+    }
+    Ok(traffic)
 }

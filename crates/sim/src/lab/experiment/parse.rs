@@ -9,6 +9,7 @@ use serde::Deserialize as _;
 use super::network::{self, Shared};
 use super::reader::{FileError, Item, Node, Table, Value};
 use super::{Claim, Experiment, PaperNumber, SchedulerSpec, Seeds, Selector, TimelineSpec};
+use crate::lab::Pattern;
 use crate::workload::Workload;
 
 const SEEDS: &str = "a number of seeds from 1 to 100000, or { first = 1, count = 20 }";
@@ -35,9 +36,15 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         Some(item) => some(&item)?.iter().map(control).collect::<Result<_, _>>()?,
     };
     let workloads = table.require("workloads", "a list of workloads, as [\"file:2MB\"]")?;
-    let workloads = some(&workloads)?.iter().map(workload).collect::<Result<Vec<_>, _>>()?;
+    let workloads = some(&workloads)?
+        .iter()
+        .map(workload)
+        .collect::<Result<Vec<_>, _>>()?;
     let seeds = match table.get("seeds") {
-        None => Seeds { first: 1, count: 20 },
+        None => Seeds {
+            first: 1,
+            count: 20,
+        },
         Some(item) => read_seeds(&item)?,
     };
     let baseline = match table.get("baseline") {
@@ -121,10 +128,17 @@ pub(super) fn one_network(
     let schedulers = self::schedulers(&with(argument("--scheduler"), &node))?;
     let node = texts(congestion);
     let congestion = with(argument("--congestion"), &node);
-    let congestion = congestion.list().iter().map(control).collect::<Result<_, _>>()?;
+    let congestion = congestion
+        .list()
+        .iter()
+        .map(control)
+        .collect::<Result<_, _>>()?;
     let node = text(workload);
     let workload = self::workload(&with(argument("--workload"), &node))?;
-    let entries = vec![("name".into(), text("network")), ("paths".into(), text(network))];
+    let entries = vec![
+        ("name".into(), text("network")),
+        ("paths".into(), text(network)),
+    ];
     let node = Node {
         line: 0,
         value: Value::Table(entries),
@@ -136,7 +150,10 @@ pub(super) fn one_network(
         about: String::new(),
         source: String::new(),
         expect: String::new(),
-        seeds: Seeds { first: 1, count: 20 },
+        seeds: Seeds {
+            first: 1,
+            count: 20,
+        },
         networks,
         workloads: vec![workload],
         baseline: schedulers[0].label.clone(),
@@ -276,7 +293,10 @@ fn label(item: &Item<'_>, labels: &[String]) -> Result<String, FileError> {
     if labels.iter().any(|label| label == text) {
         return Ok(text.to_owned());
     }
-    Err(item.expected(&format!("a label out of `schedulers`: {}", labels.join(", "))))
+    Err(item.expected(&format!(
+        "a label out of `schedulers`: {}",
+        labels.join(", ")
+    )))
 }
 
 fn label_list(
@@ -296,11 +316,22 @@ fn optional_text(table: &Table<'_>, key: &'static str) -> Result<String, FileErr
 }
 
 fn selector(table: &Table<'_>) -> Result<Selector, FileError> {
+    let pattern = |key| match table.get(key) {
+        None => Ok(String::new()),
+        Some(item) => pattern(&item),
+    };
     Ok(Selector {
-        network: optional_text(table, "network")?,
-        workload: optional_text(table, "workload")?,
-        congestion: optional_text(table, "congestion")?,
+        network: pattern("network")?,
+        workload: pattern("workload")?,
+        congestion: pattern("congestion")?,
     })
+}
+
+fn pattern(item: &Item<'_>) -> Result<String, FileError> {
+    let text = item.text("a part of a name, or a pattern")?;
+    let parsed = text.parse::<Pattern>();
+    parsed.map_err(|fault| item.error(fault.to_string()))?;
+    Ok(text.to_owned())
 }
 
 fn paper_number(item: &Item<'_>, labels: &[String]) -> Result<PaperNumber, FileError> {
@@ -309,8 +340,13 @@ fn paper_number(item: &Item<'_>, labels: &[String]) -> Result<PaperNumber, FileE
         cells: selector(&table)?,
         scheduler: label(&table.require("scheduler", LABEL)?, labels)?,
         metric: optional_text(&table, "metric")?,
-        value: table.require("value", "the paper's number")?.float("a number")?,
-        source: table.require("source", "where it stands")?.text("text")?.into(),
+        value: table
+            .require("value", "the paper's number")?
+            .float("a number")?,
+        source: table
+            .require("source", "where it stands")?
+            .text("text")?
+            .into(),
     };
     table.finish()?;
     Ok(number)
@@ -339,11 +375,7 @@ fn claim(item: &Item<'_>, labels: &[String]) -> Result<Claim, FileError> {
     Ok(claim)
 }
 
-fn timeline(
-    item: &Item<'_>,
-    labels: &[String],
-    seeds: Seeds,
-) -> Result<TimelineSpec, FileError> {
+fn timeline(item: &Item<'_>, labels: &[String], seeds: Seeds) -> Result<TimelineSpec, FileError> {
     let table = item.table("{ seed = 1, networks = [..], schedulers = [..] }")?;
     let seed = match table.get("seed") {
         Some(item) => item.integer(0, 1 << 53, "a seed")?,
@@ -360,7 +392,7 @@ fn timeline(
         None => 20.0,
     };
     let networks = match table.get("networks") {
-        Some(item) => item.texts("patterns of networks")?,
+        Some(item) => item.list().iter().map(pattern).collect::<Result<_, _>>()?,
         None => Vec::new(),
     };
     let spec = TimelineSpec {

@@ -1,10 +1,11 @@
 //! Reads a path's table, every value fixed, into its two directions; classes and defaults are mixed in here, grids are not known here.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::reader::{FileError, Item, Node, Table, Value};
-use crate::lab::network::{DirectionSpec, PathSpec, StepSpec};
-use crate::{LinkConfig, Outage, QueueLimit};
+use crate::lab::network::PathSpec;
+use crate::{GilbertElliott, LinkChange, LinkConfig, MahimahiTrace, Outage, QueueLimit};
 
 const RATE: &str = "a rate, as 50 (Mbit/s) or \"50Mbit\"";
 const DELAY: &str = "a time, as 20 (ms) or \"20ms\"";
@@ -23,6 +24,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) classes: &'a [(String, Node)],
     pub(super) defaults: Option<&'a Node>,
     pub(super) loss: LossDirection,
+    /// Where traces are looked up.
+    pub(super) folder: &'a Path,
 }
 
 /// The paths of a network: a list of tables, or one line as the command line takes it.
@@ -86,18 +89,18 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
     };
     let table = item.table("a path's table, as { rate = 50, owd = 20 }")?;
     let _ = table.get("class");
-    let base = Settings::read(&table)?;
+    let base = Settings::read(&table, around.folder)?;
     let mut halves = [base.clone(), base];
     for (key, half) in ["up", "down"].into_iter().zip(&mut halves) {
         if let Some(item) = table.get(key) {
             let inner = item.table("a table of settings of this direction")?;
-            half.amend(Settings::read(&inner)?);
+            half.amend(Settings::read(&inner, around.folder)?);
             inner.finish()?;
         }
     }
     let [up, down] = &mut halves;
     for half in [&mut *up, &mut *down] {
-        if half.rate.is_none() {
+        if half.rate.is_none() && half.trace.is_none() {
             table.require("rate", RATE)?;
         }
         if half.owd.is_none() {
@@ -106,39 +109,40 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
     }
     if around.loss == LossDirection::Data && table.get("up").is_none_or(|up| !has(&up, "loss")) {
         up.loss = None;
+        up.bursts = None;
         for step in &mut up.steps {
             step.loss = None;
         }
     }
     let through = table
         .get("through")
-        .map(|item| item.text("the name of a link in `shared`").map(str::to_owned))
+        .map(|item| {
+            item.text("the name of a link in `shared`")
+                .map(str::to_owned)
+        })
         .transpose()?;
     table.finish()?;
     // Half of the RTT, as each direction's share of its variation.
     let mean = (up.owd.unwrap_or_default() + down.owd.unwrap_or_default()) / 2;
     let [up, down] = halves.map(|half| half.build(mean));
-    for direction in [&up, &down] {
-        direction
-            .link
-            .validate()
+    for link in [&up, &down] {
+        link.validate()
             .map_err(|fault| item.error(fault.to_string()))?;
     }
     Ok(PathSpec { up, down, through })
 }
 
-/// Both directions of a shared link.
-pub(super) fn read_shared(table: &Table<'_>) -> Result<[DirectionSpec; 2], FileError> {
-    let settings = Settings::read(table)?;
-    if settings.rate.is_none() {
+/// A shared link, alike in both directions.
+pub(super) fn read_shared(table: &Table<'_>, folder: &Path) -> Result<LinkConfig, FileError> {
+    let settings = Settings::read(table, folder)?;
+    if settings.rate.is_none() && settings.trace.is_none() {
         table.require("rate", RATE)?;
     }
     let mean = settings.owd.unwrap_or_default();
     let link = settings.build(mean);
-    link.link
-        .validate()
+    link.validate()
         .map_err(|fault| table.item.error(fault.to_string()))?;
-    Ok([link.clone(), link])
+    Ok(link)
 }
 
 fn has(item: &Item<'_>, key: &str) -> bool {
@@ -193,6 +197,8 @@ struct Settings {
     /// Of the base RTT.
     jitter: Option<f64>,
     loss: Option<f64>,
+    bursts: Option<GilbertElliott>,
+    trace: Option<MahimahiTrace>,
     queue: Option<QueueLimit>,
     reordering: Option<f64>,
     reordering_delay: Option<Duration>,
@@ -212,7 +218,7 @@ struct Step {
 }
 
 impl Settings {
-    fn read(table: &Table<'_>) -> Result<Self, FileError> {
+    fn read(table: &Table<'_>, folder: &Path) -> Result<Self, FileError> {
         let share = |key| table.get(key).map(|item| item.share()).transpose();
         let owd = match (table.get("owd"), table.get("rtt")) {
             (Some(_), Some(rtt)) => {
@@ -227,7 +233,18 @@ impl Settings {
             owd,
             jitter: share("jitter")?,
             loss: share("loss")?,
-            queue: table.get("queue").map(|item| read_queue(&item)).transpose()?,
+            bursts: table
+                .get("burst_loss")
+                .map(|item| read_bursts(&item))
+                .transpose()?,
+            trace: table
+                .get("trace")
+                .map(|item| read_trace(&item, folder))
+                .transpose()?,
+            queue: table
+                .get("queue")
+                .map(|item| read_queue(&item))
+                .transpose()?,
             reordering: share("reordering")?,
             reordering_delay: table
                 .get("reordering_delay")
@@ -237,7 +254,11 @@ impl Settings {
             corruption: share("corruption")?,
             outages: match table.get("outages") {
                 None => Vec::new(),
-                Some(list) => list.list().iter().map(read_outage).collect::<Result<_, _>>()?,
+                Some(list) => list
+                    .list()
+                    .iter()
+                    .map(read_outage)
+                    .collect::<Result<_, _>>()?,
             },
             steps: match table.get("steps") {
                 None => Vec::new(),
@@ -252,6 +273,8 @@ impl Settings {
         self.owd = other.owd.or(self.owd);
         self.jitter = other.jitter.or(self.jitter);
         self.loss = other.loss.or(self.loss);
+        self.bursts = other.bursts.or(self.bursts);
+        self.trace = other.trace.or_else(|| self.trace.take());
         self.queue = other.queue.or(self.queue);
         self.reordering = other.reordering.or(self.reordering);
         self.reordering_delay = other.reordering_delay.or(self.reordering_delay);
@@ -266,36 +289,41 @@ impl Settings {
     }
 
     /// `mean`: half of the base RTT of the path.
-    fn build(self, mean: Duration) -> DirectionSpec {
-        let rate = self.rate.unwrap_or(1);
-        let mut link = LinkConfig::new(rate, self.owd.unwrap_or_default());
+    fn build(self, mean: Duration) -> LinkConfig {
         let jitter = self.jitter.unwrap_or(0.0);
-        link.delay_sd = deviation(jitter, mean);
-        link.loss = self.loss.unwrap_or(0.0);
-        link.queue = self.queue.unwrap_or_default();
-        link.reordering = self.reordering.unwrap_or(0.0);
+        let mut link = LinkConfig {
+            // A trace stands in place of a rate.
+            rate: self.rate.filter(|_| self.trace.is_none()),
+            trace: self.trace,
+            delay: self.owd.unwrap_or_default(),
+            delay_sd: deviation(jitter, mean),
+            loss: self.loss.unwrap_or(0.0),
+            gilbert_elliott: self.bursts,
+            queue: self.queue.unwrap_or_default(),
+            outages: self.outages,
+            reordering: self.reordering.unwrap_or(0.0),
+            duplication: self.duplication.unwrap_or(0.0),
+            corruption: self.corruption.unwrap_or(0.0),
+            ..LinkConfig::default()
+        };
         if let Some(delay) = self.reordering_delay {
             link.reordering_delay = delay;
         }
-        link.duplication = self.duplication.unwrap_or(0.0);
-        link.corruption = self.corruption.unwrap_or(0.0);
-        link.outages = self.outages;
         // The variation is relative to the delay: a step of either changes what it comes to.
         let (mut mean, mut jitter) = (mean, jitter);
-        let steps = self.steps.into_iter().map(|step| {
+        for step in self.steps {
             mean = step.owd.unwrap_or(mean);
             jitter = step.jitter.unwrap_or(jitter);
             let varies = step.jitter.is_some() || (step.owd.is_some() && jitter > 0.0);
-            StepSpec {
-                at: step.at,
+            link.changes.push(LinkChange {
                 rate: step.rate,
                 delay: step.owd,
                 delay_sd: varies.then(|| deviation(jitter, mean)),
                 loss: step.loss,
-            }
-        });
-        let steps = steps.collect();
-        DirectionSpec { link, steps }
+                ..LinkChange::at(step.at)
+            });
+        }
+        link
     }
 }
 
@@ -330,15 +358,28 @@ fn whole(item: &Item<'_>, number: f64) -> Result<u64, FileError> {
     }
 }
 
+fn read_bursts(item: &Item<'_>) -> Result<GilbertElliott, FileError> {
+    let table = item.table("loss in bursts, as { mean_loss = 1.5, mean_burst = 4 }")?;
+    let loss = table
+        .require("mean_loss", "the share of packets lost")?
+        .share()?;
+    let burst = table.require("mean_burst", "packets lost in a row on average")?;
+    let burst = burst.float("a number of packets")?;
+    table.finish()?;
+    GilbertElliott::from_mean(loss, burst).map_err(|fault| item.error(fault.to_string()))
+}
+
+fn read_trace(item: &Item<'_>, folder: &Path) -> Result<MahimahiTrace, FileError> {
+    let file = item.text("the name of a Mahimahi trace file")?;
+    MahimahiTrace::read(&folder.join(file)).map_err(|fault| item.error(fault.to_string()))
+}
+
 fn read_outage(item: &Item<'_>) -> Result<Outage, FileError> {
     let table = item.table("an outage, as { at = \"5s\", lasting = \"2s\" }")?;
     let at = table.require("at", DELAY)?.time()?;
     let lasting = table.require("lasting", DELAY)?.time()?;
     table.finish()?;
-    Ok(Outage {
-        at,
-        lasting,
-    })
+    Ok(Outage { at, lasting })
 }
 
 fn read_steps(list: &Item<'_>) -> Result<Vec<Step>, FileError> {

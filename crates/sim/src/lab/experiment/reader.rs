@@ -15,7 +15,7 @@ use crate::units::{UnitError, rate, share, size, time};
 pub struct FileError {
     /// The file as the caller named it.
     pub file: String,
-    /// The line, from 1 on.
+    /// The line, from 1 on; 0 of what has no lines.
     pub line: usize,
     /// The key with the tables around it, as `network[1].paths[2].rate`; empty for the file itself.
     pub key: String,
@@ -25,7 +25,12 @@ pub struct FileError {
 
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.file, self.line)?;
+        f.write_str(&self.file)?;
+        // What has no lines, as the command line, is line 0.
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        f.write_str(": ")?;
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
         }
@@ -109,9 +114,11 @@ impl Node {
             }
             DeValue::Boolean(flag) => Value::Flag(flag),
             DeValue::Datetime(time) => Value::Text(time.to_string()),
-            DeValue::Array(list) => {
-                Value::List(list.into_iter().map(|node| Self::new(node, lines)).collect())
-            }
+            DeValue::Array(list) => Value::List(
+                list.into_iter()
+                    .map(|node| Self::new(node, lines))
+                    .collect(),
+            ),
             DeValue::Table(table) => Value::Table(Self::entries(table, lines)),
         };
         Self { line, value }
@@ -215,13 +222,6 @@ impl<'a> Item<'a> {
         }
     }
 
-    pub(crate) fn flag(&self) -> Result<bool, FileError> {
-        match self.node.value {
-            Value::Flag(flag) => Ok(flag),
-            _ => Err(self.expected("true or false")),
-        }
-    }
-
     /// A number with its unit, or one without it in the unit that `parse` fills in.
     fn quantity<T>(
         &self,
@@ -311,7 +311,9 @@ impl<'a> Item<'a> {
     /// Strings, or one.
     pub(crate) fn texts(&self, what: &str) -> Result<Vec<String>, FileError> {
         let texts = self.list().into_iter();
-        texts.map(|item| item.text(what).map(str::to_owned)).collect()
+        texts
+            .map(|item| item.text(what).map(str::to_owned))
+            .collect()
     }
 
     pub(crate) fn table(&self, what: &str) -> Result<Table<'a>, FileError> {

@@ -326,7 +326,12 @@ fn find(
             Value::List(paths) if key == "paths" && place.len() == 1 => {
                 for (index, _) in paths.iter().enumerate() {
                     place.push(Place::Index(index));
-                    find(&child.list()[index], place, &(index + 1).to_string(), variables)?;
+                    find(
+                        &child.list()[index],
+                        place,
+                        &(index + 1).to_string(),
+                        variables,
+                    )?;
                     place.pop();
                 }
             }
@@ -430,7 +435,11 @@ fn read_sample(table: &Table<'_>) -> Result<Option<Sample>, FileError> {
     let points = match inner.get("points") {
         Some(points) => points.integer(1, 10_000, "a whole number from 1 to 10000")?,
         None if table.get("redraw").is_some() => 1,
-        None => return inner.require("points", "how many points to draw").map(|_| None),
+        None => {
+            return inner
+                .require("points", "how many points to draw")
+                .map(|_| None);
+        }
     };
     let seed = match inner.get("seed") {
         Some(seed) => seed.integer(0, 1 << 53, "a whole number")?,

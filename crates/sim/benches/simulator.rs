@@ -1,0 +1,84 @@
+//! How many seconds of a loaded network one second of one core simulates, with null and with real packet protection.
+//!
+//! Two paths of 50 Mbit/s with 20 ms and 2 Mbit/s with 100 ms one way, a download that keeps both
+//! busy, minRTT, CUBIC. Counts the time that the thread ran, where the system tells it, so that other
+//! processes do not count.
+//!
+//! `cargo bench -p mpquic-sim --bench simulator -- [SECONDS [null|real]]`: simulated seconds per run, and only one
+//! of the two.
+
+#![allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+use std::time::{Duration, Instant};
+
+use mpquic_proto::{CongestionControl, TransportConfig};
+use mpquic_sched::MinRtt;
+use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
+
+const RUNS: usize = 5;
+
+fn network(null_aead: bool) -> Network {
+    let mut transport = TransportConfig::default();
+    transport
+        .congestion(CongestionControl::Cubic)
+        .scheduler(|| Box::new(MinRtt::default()));
+    let builder = Network::builder(1)
+        .symmetric_path(LinkConfig::new(50_000_000, Duration::from_millis(20)))
+        .symmetric_path(LinkConfig::new(2_000_000, Duration::from_millis(100)))
+        .transport(transport)
+        .open_all_paths()
+        .client(TransferClient::download(u64::MAX / 2))
+        .server(TransferServer::new());
+    let builder = if null_aead {
+        builder.null_aead()
+    } else {
+        builder
+    };
+    builder.build().expect("a valid network")
+}
+
+/// How long this thread has run, or, where that is not known, the time.
+fn spent(origin: Instant) -> Duration {
+    std::fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split(' ').next()?.parse().ok())
+        .map_or_else(|| origin.elapsed(), Duration::from_nanos)
+}
+
+fn main() {
+    // Cargo passes `--bench`.
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'));
+    let seconds: u64 = arguments
+        .next()
+        .map_or(30, |word| word.parse().expect("a number of seconds"));
+    let only = arguments.next();
+    let origin = Instant::now();
+    for (name, null_aead) in [("null", true), ("real", false)] {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        let mut speeds = Vec::new();
+        let mut goodput = 0.0;
+        for _ in 0..RUNS {
+            let mut network = network(null_aead);
+            let start = spent(origin);
+            network
+                .run_until(Duration::from_secs(seconds))
+                .expect("a healthy transfer");
+            let took = spent(origin) - start;
+            speeds.push(seconds as f64 / took.as_secs_f64());
+            let bytes = network.report().delivered[0];
+            goodput = bytes as f64 * 8.0 / 1e6 / seconds as f64;
+        }
+        speeds.sort_by(f64::total_cmp);
+        println!(
+            "{name} AEAD: {:.1} simulated seconds per second (median of {RUNS}, {:.1} to {:.1}); \
+             {seconds} s, goodput {goodput:.1} Mbit/s",
+            speeds[RUNS / 2],
+            speeds[0],
+            speeds[RUNS - 1],
+        );
+    }
+}

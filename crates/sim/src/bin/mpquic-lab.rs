@@ -1,0 +1,9 @@
+//! The lab's command line; all of it is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
+    let code = mpquic_sim::lab::cli::main(std::env::args_os(), &mut out, &mut err);
+    ExitCode::from(code)
+}

@@ -1,0 +1,472 @@
+//! The command line of the lab: what it takes, what it prints, how it exits; the work is done elsewhere.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+
+use super::compare::{Comparison, check_claims};
+use super::experiment::Experiment;
+use super::plan::Plan;
+use super::record::{Heading, Record};
+use super::runner::{self, Options};
+use super::store::{Results, Store};
+use super::summary::Board;
+use super::{Pattern, build, output, report};
+
+const EXAMPLES: &str = "\
+Examples:
+  mpquic-lab run experiments/quick.toml
+      a first look: results, tables and a report in target/lab/quick
+  mpquic-lab run experiments/pb_f2.toml --seeds 10 --only 'low.*/ecf$|low.*/minrtt$'
+      a part of an experiment; run it again without --only, and it goes on from there
+  mpquic-lab run --network '50Mbit 20ms 0% | 2Mbit 100ms 1.5%' --workload file:2MB --scheduler ecf
+      one network, given here; RATE DELAY [LOSS] [jitter=8%] [queue=100] per path
+  mpquic-lab compare ecf minrtt target/lab/quick
+      two schedulers of one result, seed by seed
+  mpquic-lab compare target/lab/quick/results.previous.jsonl target/lab/quick
+      two results of one experiment: what a change of the code has changed
+
+Exit status: 0 all went well; 1 a run failed, or a file could not be read or written;
+2 the command line or the experiment file is wrong.";
+
+#[derive(Debug, Parser)]
+#[command(name = "mpquic-lab", version, about = "Multipath QUIC schedulers on simulated networks: run, compare, report.", after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run an experiment file, or one network given here.
+    #[command(after_help = EXAMPLES)]
+    Run(RunArguments),
+    /// List the experiment files of a folder.
+    List {
+        /// The folder.
+        #[arg(default_value = "experiments")]
+        folder: PathBuf,
+    },
+    /// List the schedulers, congestion controls and workloads that there are.
+    Names,
+    /// Compare two results, or two schedulers in one result, on the same seeds.
+    #[command(after_help = EXAMPLES)]
+    Compare {
+        /// Results (a file or its folder), or with RESULTS the label of a scheduler.
+        a: PathBuf,
+        /// The reference: the same.
+        b: PathBuf,
+        /// Where to find both schedulers.
+        results: Option<PathBuf>,
+        /// What to compare by; the headline's metric if not given.
+        #[arg(long)]
+        metric: Option<String>,
+    },
+    /// Write the HTML report of results.
+    Report {
+        /// The results: a file, or its folder.
+        results: PathBuf,
+        /// The file to write; report.html beside the results if not given.
+        #[arg(long)]
+        out: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// The experiment file.
+    #[arg(required_unless_present = "network", conflicts_with = "network")]
+    file: Option<PathBuf>,
+    /// One network: RATE DELAY [LOSS] [key=value].. for each path, with `|` between them.
+    #[arg(long, requires_all = ["workload", "scheduler"])]
+    network: Option<String>,
+    /// What is carried over --network, as file:2MB.
+    #[arg(long, requires = "network")]
+    workload: Option<String>,
+    /// A scheduler for --network; several with commas between them.
+    #[arg(long, requires = "network", value_delimiter = ',')]
+    scheduler: Vec<String>,
+    /// A congestion control for --network; several with commas between them [default: olia].
+    #[arg(long, requires = "network", value_delimiter = ',')]
+    congestion: Vec<String>,
+    /// How many seeds, in place of what the file says.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    seeds: Option<u64>,
+    /// Only what NETWORK/WORKLOAD/CONGESTION/SCHEDULER matches: a part of it, or a pattern of
+    /// . * + ? [..] ^ $ |
+    #[arg(long, value_name = "PATTERN")]
+    only: Option<Pattern>,
+    /// Threads [default: as many as there are cores].
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    jobs: usize,
+    /// Print one JSON object per scenario, workload, scheduler and congestion control, and nothing
+    /// else, on standard output.
+    #[arg(long)]
+    json: bool,
+    /// Where results go [default: target/lab/NAME; of --network, nowhere].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Forget earlier results.
+    #[arg(long)]
+    fresh: bool,
+}
+
+/// How a command ended, if not well.
+enum Failure {
+    /// A run failed, or a file could not be read or written.
+    Run(String),
+    /// The command line or the experiment file is wrong.
+    Usage(String),
+}
+
+impl Failure {
+    fn run(error: impl Display) -> Self {
+        Self::Run(error.to_string())
+    }
+
+    fn usage(error: impl Display) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Run(error.to_string())
+    }
+}
+
+/// Does what a command line says; the exit status.
+pub fn main(
+    arguments: impl IntoIterator<Item = OsString>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> u8 {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are no errors, and go where they can be piped from.
+            let _ = if error.use_stderr() {
+                write!(err, "{}", error.render())
+            } else {
+                write!(out, "{}", error.render())
+            };
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    let result = match arguments.command {
+        Command::Run(arguments) => run(&arguments, out, err),
+        Command::List { folder } => list(&folder, out),
+        Command::Names => names(out),
+        Command::Compare {
+            a,
+            b,
+            results,
+            metric,
+        } => compare(&a, &b, results.as_deref(), metric.as_deref(), out),
+        Command::Report { results, out: file } => write_report(&results, file, out),
+    };
+    let (code, message) = match result {
+        Ok(()) => return 0,
+        Err(Failure::Run(message)) => (1, message),
+        Err(Failure::Usage(message)) => (2, message),
+    };
+    let _ = writeln!(err, "{message}");
+    code
+}
+
+fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Result<(), Failure> {
+    let mut experiment = match (&arguments.file, &arguments.network) {
+        (Some(file), _) => Experiment::load(file).map_err(Failure::usage)?,
+        (None, Some(network)) => {
+            let olia = ["olia".to_owned()];
+            let congestion = match &*arguments.congestion {
+                [] => &olia,
+                given => given,
+            };
+            let workload = arguments.workload.as_deref().unwrap_or_default();
+            Experiment::of_one_network(network, workload, &arguments.scheduler, congestion)
+                .map_err(Failure::usage)?
+        }
+        (None, None) => return Err(Failure::usage("expected an experiment file or --network")),
+    };
+    if let Some(seeds) = arguments.seeds {
+        experiment.seeds.count = seeds;
+    }
+    let whole = Plan::new(&experiment, None);
+    let plan = Plan::new(&experiment, arguments.only.as_ref());
+    if plan.is_empty() {
+        return Err(Failure::Usage(no_match(&whole)));
+    }
+    let heading = Heading::new(&experiment, &build::fingerprint());
+    let options = Options {
+        jobs: arguments.jobs,
+        progress: io::stderr().is_terminal(),
+    };
+    let folder = match (&arguments.out, &arguments.file) {
+        (Some(folder), _) => Some(folder.clone()),
+        (None, Some(_)) => Some(Path::new("target/lab").join(&experiment.name)),
+        (None, None) => None,
+    };
+    let results = match &folder {
+        Some(folder) => {
+            let opened = Store::open(folder, &heading, &whole, arguments.fresh);
+            let (mut store, found) = opened.map_err(|error| cannot("write", folder, &error))?;
+            if found.kept > 0 {
+                writeln!(
+                    err,
+                    "{} earlier runs are taken up again (--fresh forgets them)",
+                    found.kept
+                )?;
+            }
+            if found.outdated > 0 {
+                writeln!(
+                    err,
+                    "{} earlier runs of other settings are left out",
+                    found.outdated
+                )?;
+            }
+            if let Some(aside) = &found.set_aside {
+                writeln!(
+                    err,
+                    "results of another build are now in {}",
+                    aside.display()
+                )?;
+            }
+            runner::run_into(&mut store, &plan, options)?;
+            let path = store.finish(&whole)?;
+            Results::read(&path).map_err(Failure::run)?
+        }
+        None => {
+            let mut records = Vec::new();
+            runner::run(
+                &plan,
+                options,
+                |_, _| false,
+                |record| {
+                    records.push(record);
+                    Ok(())
+                },
+            )?;
+            Results { heading, records }
+        }
+    };
+    let cells: BTreeSet<_> = plan.cells.iter().map(|cell| &*cell.fingerprint).collect();
+    let asked_for =
+        |record: &Record| plan.seeds.contains(&record.seed) && cells.contains(&*record.cell);
+    let board = Board::of(&results, asked_for);
+    if arguments.json {
+        for summary in board.summaries(true) {
+            let line = serde_json::to_string(&summary).map_err(Failure::run)?;
+            writeln!(out, "{line}")?;
+        }
+    } else {
+        print_findings(&board, out)?;
+    }
+    if let Some(folder) = &folder {
+        let whole = Board::new(&results);
+        output::write_csv(&whole, folder)?;
+        let file = folder.join("report.html");
+        std::fs::write(&file, report::html(&whole, folder)?)?;
+        if !arguments.json {
+            writeln!(out, "Report: {}", file.display())?;
+        }
+    }
+    failures(&board)
+}
+
+fn no_match(whole: &Plan<'_>) -> String {
+    let names: Vec<_> = whole
+        .cells
+        .iter()
+        .take(3)
+        .map(|cell| cell.id.to_string())
+        .collect();
+    format!(
+        "--only: nothing matches; names are like {}",
+        names.join(", ")
+    )
+}
+
+fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::Run(format!("cannot {what} {}: {error}", path.display()))
+}
+
+fn print_findings(board: &Board<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    let heading = board.heading;
+    writeln!(out, "{}", heading.title)?;
+    if !heading.source.is_empty() {
+        writeln!(out, "Source: {}", heading.source)?;
+    }
+    if !heading.expect.is_empty() {
+        writeln!(out, "Expected: {}", heading.expect)?;
+    }
+    writeln!(out, "\n{}", output::summary_table(board))?;
+    for checked in check_claims(board) {
+        writeln!(out, "\"{}\" ({})", checked.claim.text, checked.claim.source)?;
+        writeln!(out, "  {}", checked.sentence())?;
+        if (2..=12).contains(&checked.cases.len()) {
+            for case in &checked.cases {
+                let sentence = case.comparison.sentence();
+                writeln!(
+                    out,
+                    "  - {}: {}: {sentence}",
+                    case.group,
+                    case.outcome.words()
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failures(board: &Board<'_>) -> Result<(), Failure> {
+    let failed: Vec<_> = board.failures().collect();
+    let Some((cell, seed, error)) = failed.first() else {
+        return Ok(());
+    };
+    Err(Failure::Run(format!(
+        "{} runs failed, the first: {cell}, seed {seed}: {error}",
+        failed.len()
+    )))
+}
+
+fn list(folder: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+    let entries = std::fs::read_dir(folder).map_err(|error| cannot("read", folder, &error))?;
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
+        .collect();
+    files.sort();
+    let mut rows = Vec::new();
+    let mut faults = Vec::new();
+    for file in &files {
+        match Experiment::load(file) {
+            Ok(experiment) => rows.push(vec![
+                file.display().to_string(),
+                experiment.networks.len().to_string(),
+                Plan::new(&experiment, None).len().to_string(),
+                experiment.title,
+            ]),
+            Err(fault) => faults.push(fault.to_string()),
+        }
+    }
+    use super::text::Align::{Left, Right};
+    let heads = [
+        ("file", Left),
+        ("networks", Right),
+        ("runs", Right),
+        ("title", Left),
+    ];
+    write!(out, "{}", super::text::table(&heads, &rows))?;
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Usage(faults.join("\n")))
+    }
+}
+
+fn names(out: &mut dyn Write) -> Result<(), Failure> {
+    let registry = mpquic_sched::Registry::new();
+    let schedulers: Vec<_> = registry.names().collect();
+    writeln!(out, "schedulers: {}", schedulers.join(", "))?;
+    let controls = mpquic_proto::CongestionControl::ALL.iter();
+    let controls: Vec<_> = controls.map(ToString::to_string).collect();
+    writeln!(out, "congestion controls: {}", controls.join(", "))?;
+    let metrics: Vec<_> = super::metrics::transport()
+        .map(|metric| metric.name)
+        .collect();
+    writeln!(out, "metrics of all workloads: {}", metrics.join(", "))?;
+    Ok(())
+}
+
+fn compare(
+    a: &Path,
+    b: &Path,
+    results: Option<&Path>,
+    metric: Option<&str>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let read = |path: &Path| Results::read(path).map_err(Failure::run);
+    let (first, second, labels) = match results {
+        Some(path) => {
+            let results = read(path)?;
+            let labels = [a, b].map(|label| label.display().to_string());
+            for label in &labels {
+                let known: Vec<_> = results
+                    .heading
+                    .schedulers
+                    .iter()
+                    .map(|spec| &*spec.label)
+                    .collect();
+                if !known.contains(&&**label) {
+                    let known = known.join(", ");
+                    return Err(Failure::Usage(format!(
+                        "no scheduler `{label}` in {}, there are: {known}",
+                        path.display()
+                    )));
+                }
+            }
+            (results.clone(), results, Some(labels))
+        }
+        None => (read(a)?, read(b)?, None),
+    };
+    let (first, second) = (Board::new(&first), Board::new(&second));
+    let mut compared = 0;
+    for group in first.groups() {
+        let metrics = first.heading.metrics_of(group.workload);
+        let wanted = match metric {
+            None => metrics.into_iter().next(),
+            Some(name) => super::metrics::find(&group.workload.metrics, name),
+        };
+        let Some(metric) = wanted else { continue };
+        let pairs: Vec<_> = match &labels {
+            Some([a, b]) => vec![(group.cell(a), group.cell(b), a.clone(), b.clone())],
+            None => first
+                .schedulers(&group)
+                .into_iter()
+                .map(|label| {
+                    let name = |path: &Path| format!("{label} of {}", path.display());
+                    (group.cell(label), group.cell(label), name(a), name(b))
+                })
+                .collect(),
+        };
+        for (cell_a, cell_b, name_a, name_b) in pairs {
+            if second.records(&cell_b).is_empty() || first.records(&cell_a).is_empty() {
+                continue;
+            }
+            let comparison = Comparison::of_cells(
+                (&first, &cell_a, &name_a),
+                (&second, &cell_b, &name_b),
+                &metric,
+            );
+            writeln!(
+                out,
+                "{}: {}",
+                group.title(first.heading),
+                comparison.sentence()
+            )?;
+            compared += 1;
+        }
+    }
+    if compared == 0 {
+        return Err(Failure::usage(
+            "the two have no scenario and metric in common",
+        ));
+    }
+    Ok(())
+}
+
+fn write_report(results: &Path, file: Option<PathBuf>, out: &mut dyn Write) -> Result<(), Failure> {
+    let read = Results::read(results).map_err(Failure::run)?;
+    let folder = super::store::results_file(results);
+    let folder = folder.parent().unwrap_or_else(|| Path::new("")).to_owned();
+    let file = file.unwrap_or_else(|| folder.join("report.html"));
+    let html = report::html(&Board::new(&read), &folder)?;
+    std::fs::write(&file, html).map_err(|error| cannot("write", &file, &error))?;
+    writeln!(out, "Report: {}", file.display())?;
+    Ok(())
+}

@@ -1,0 +1,377 @@
+//! Tests of the experiment files' language: what is wrong is said in one line, what is right becomes the networks that it should.
+
+use std::time::Duration;
+
+use super::*;
+use crate::QueueLimit;
+use crate::lab::network::Parameter;
+
+/// A right file, with something in place of its network's paths, and something behind.
+fn file(paths: &str, more: &str) -> String {
+    format!(
+        "title = \"a test\"\n\
+         workloads = [\"file:2MB\"]\n\
+         schedulers = [\"minrtt\", \"rr\"]\n\
+         [[network]]\n\
+         name = \"one\"\n\
+         paths = {paths}\n\
+         {more}\n"
+    )
+}
+
+fn parse(text: &str) -> Result<Experiment, String> {
+    Experiment::parse("x.toml", text).map_err(|error| error.to_string())
+}
+
+fn networks(paths: &str, more: &str) -> Vec<NetworkSpec> {
+    parse(&file(paths, more)).unwrap().networks
+}
+
+fn names(networks: &[NetworkSpec]) -> Vec<&str> {
+    networks.iter().map(|network| &*network.name).collect()
+}
+
+const PATHS: &str = "[{ rate = 50, owd = 20 }]";
+
+#[test]
+fn faults_are_one_line_with_place_key_and_what_was_expected() {
+    let change = |from: &str, to: &str| file(PATHS, "").replace(from, to);
+    let table: &[(String, &str)] = &[
+        (
+            "title = ".into(),
+            "x.toml:1: string values must be quoted, expected literal string",
+        ),
+        (
+            change("\"minrtt\"", "\"min-rtt\""),
+            "x.toml:3: schedulers[1]: unknown scheduler `min-rtt`, did you mean `minrtt`? Known: ",
+        ),
+        (
+            change("\"rr\"", "{ name = \"rr\", config = { burst = 0 } }"),
+            "x.toml:3: schedulers[2]: scheduler `roundrobin`, field `burst`: ",
+        ),
+        (
+            change("\"rr\"", "\"minrtt\""),
+            "x.toml:3: schedulers[2]: a second scheduler is called `minrtt`, expected a `label` that differs",
+        ),
+        (
+            change("title = \"a test\"\n", ""),
+            "x.toml:1: title: missing, expected one line that says what is looked at",
+        ),
+        (
+            change("file:2MB", "file:2XB"),
+            "x.toml:2: workloads[1]: workload \"file:2XB\": size \"2XB\": unknown unit \"XB\", expected B, kB, MB, GB, KiB, MiB or GiB",
+        ),
+        (
+            change("[\"file:2MB\"]", "[]"),
+            "x.toml:2: workloads: empty list, expected at least one element",
+        ),
+        (
+            change("[[network]]", "congestion = \"reno\"\n[[network]]"),
+            "x.toml:4: congestion: unknown congestion control",
+        ),
+        (
+            change("[[network]]", "colour = 3\n[[network]]"),
+            "x.toml:4: colour: unknown key, expected one of title, about, ",
+        ),
+        (
+            change("[[network]]", "seeds = 0\n[[network]]"),
+            "x.toml:4: seeds: found 0, expected a number of seeds from 1 to 100000",
+        ),
+        (
+            change("name = \"one\"", "nam = \"one\""),
+            "x.toml:4: network[1].name: missing, expected a name for results to call it by",
+        ),
+        (
+            file("[{ rate = -5, owd = 20 }]", ""),
+            "x.toml:6: network[1].paths[1].rate: rate \"-5\": negative, expected bit/s, kbit/s, Mbit/s or Gbit/s, as 50 (Mbit/s) or \"50Mbit/s\"",
+        ),
+        (
+            file("[{ rate = \"50 furlongs\", owd = 20 }]", ""),
+            "x.toml:6: network[1].paths[1].rate: rate \"50 furlongs\": unknown unit \"furlongs\", expected bit/s",
+        ),
+        (
+            file("[{ rate = 50 }]", ""),
+            "x.toml:6: network[1].paths[1].owd: missing, expected a time, as 20 (ms) or \"20ms\"",
+        ),
+        (
+            file("[{ rate = 50, owd = 20, rtt = 40 }]", ""),
+            "x.toml:6: network[1].paths[1].rtt: `owd` is given as well, expected one of the two",
+        ),
+        (
+            file("[{ rate = 50, owd = 20, los = 1 }]", ""),
+            "x.toml:6: network[1].paths[1].los: unknown key, expected one of class, owd, rtt, ",
+        ),
+        (
+            file("[{ rate = 50, owd = 20, loss = 101 }]", ""),
+            "x.toml:6: network[1].paths[1].loss: found 101, expected at most 100 percent",
+        ),
+        (
+            file("[{ rate = 50, owd = 20, queue = \"some\" }]", ""),
+            "x.toml:6: network[1].paths[1].queue: size \"some\": not a number",
+        ),
+        (
+            file("[{ rate = 50, owd = { min = 1, max = 2 } }]", ""),
+            "x.toml:4: network[1]: `owd1` is drawn from a range, expected `sample = { points = N",
+        ),
+        (
+            file(PATHS, "sample = { points = 3 }"),
+            "x.toml:4: network[1].sample: nothing to draw, expected a value `{ min = .., max = .. }` in a path",
+        ),
+        (
+            file("[{ rate = 50, owd = \"$d\" }]", ""),
+            "x.toml:6: network[1].paths[1].owd: found \"$d\", expected the name of a list in `vary`",
+        ),
+        (
+            file(PATHS, "vary = { d = [1, 2] }"),
+            "x.toml:4: network[1].vary.d: nothing is set to \"$d\"",
+        ),
+        (
+            file(
+                "[{ rate = 50, owd = 20, class = \"bad\" }]",
+                "[class.good]\nloss = 0",
+            ),
+            "x.toml:6: network[1].paths[1].class: found \"bad\", expected one of the classes: good",
+        ),
+        (
+            file("[{ rate = 50, owd = 20, through = \"dsl\" }]", ""),
+            "x.toml:6: network[1].paths[1].through: found \"dsl\", expected the name of a link in `shared`",
+        ),
+        (
+            file(PATHS, "cross_traffic = [{ path = 2 }]"),
+            "x.toml:7: network[1].cross_traffic[1].path: found 2, expected the number of a path, 1 to 1",
+        ),
+        (
+            file(PATHS, "schedulers = [\"ecf\"]"),
+            "x.toml:7: network[1].schedulers[1]: found \"ecf\", expected a label out of `schedulers`: minrtt, rr",
+        ),
+        (
+            file("\"50Mbit\"", ""),
+            "x.toml:6: network[1].paths[1].owd: missing, expected a time, as 20 (ms) or \"20ms\"",
+        ),
+        (
+            file(
+                PATHS,
+                "[[claim]]\ntext = \"so\"\nbetter = [\"ecf\"]\nworse = [\"rr\"]",
+            ),
+            "x.toml:9: claim[1].better[1]: found \"ecf\", expected a label out of `schedulers`: minrtt, rr",
+        ),
+        (
+            file(
+                PATHS,
+                "[[paper]]\nscheduler = \"rr\"\nvalue = \"x\"\nsource = \"y\"",
+            ),
+            "x.toml:9: paper[1].value: found \"x\", expected a number",
+        ),
+        (
+            file(
+                PATHS,
+                "[[claim]]\ntext = \"so\"\nnetwork = \"(\"\nsimilar = [\"minrtt\", \"rr\"]",
+            ),
+            "x.toml:9: claim[1].network: pattern `(`: has a group",
+        ),
+    ];
+    for (text, expected) in table {
+        let error = parse(text).expect_err(text);
+        assert!(
+            error.starts_with(expected),
+            "\n{error}\nexpected\n{expected}\nof\n{text}"
+        );
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_a_fault_of_one_line() {
+    let error = Experiment::load(std::path::Path::new("no/such.toml")).unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.starts_with("no/such.toml: cannot be read: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn bare_numbers_are_in_the_papers_units() {
+    let network = &networks(
+        "[{ rate = 50, rtt = 40, jitter = 10, loss = 1.5, queue = 7 }]",
+        "",
+    )[0];
+    let down = &network.paths[0].down;
+    assert_eq!(down.rate, Some(50_000_000));
+    assert_eq!(down.delay, Duration::from_millis(20));
+    // 10 % of 40 ms, over both directions: 4 ms / sqrt 2.
+    assert_eq!(down.delay_sd.as_micros(), 2828);
+    assert_eq!(down.loss, 0.015);
+    assert_eq!(down.queue, QueueLimit::Packets(7));
+    // Losses hit data only unless the file says otherwise.
+    assert_eq!(network.paths[0].up.loss, 0.0);
+    assert_eq!(
+        (network.receive_window, network.initial_window, network.mtu),
+        (6_000_000, 32, 1350)
+    );
+}
+
+#[test]
+fn what_is_said_close_by_holds_over_what_is_said_far_away() {
+    let more = "[class.bad]\nloss = 3\nqueue = 5\n\
+                [defaults]\nloss_direction = \"both\"\nmtu = 1400\n\
+                [defaults.path]\nqueue = 9\njitter = 8\nowd = 1";
+    let networks = networks(
+        "[{ rate = 50, owd = 20, class = \"bad\", jitter = 0 }, { rate = 2, up = { rate = 1, loss = 2 } }]",
+        more,
+    );
+    let [first, second] = &*networks[0].paths else {
+        panic!("two paths")
+    };
+    assert_eq!((first.up.loss, first.down.loss), (0.03, 0.03));
+    assert_eq!(first.down.queue, QueueLimit::Packets(5));
+    assert!(first.down.delay_sd.is_zero());
+    assert_eq!(second.down.queue, QueueLimit::Packets(9));
+    assert_eq!(second.down.delay, Duration::from_millis(1));
+    assert_eq!(
+        (second.up.rate, second.down.rate),
+        (Some(1_000_000), Some(2_000_000))
+    );
+    assert_eq!((second.up.loss, second.down.loss), (0.02, 0.0));
+    assert_eq!(networks[0].mtu, 1400);
+}
+
+#[test]
+fn lists_become_grids_whose_last_variable_is_fastest() {
+    let grid = networks(
+        "[{ rate = [2, 10], owd = \"$d\", loss = { from = 0, to = 1, step = 0.5 } }, { rate = 50, owd = \"$d\" }]",
+        "vary = { d = [80, 140] }",
+    );
+    assert_eq!(grid.len(), 12);
+    assert_eq!(
+        names(&grid)[..4],
+        [
+            "one/d=80,rate1=2,loss1=0",
+            "one/d=80,rate1=2,loss1=0.5",
+            "one/d=80,rate1=2,loss1=1",
+            "one/d=80,rate1=10,loss1=0",
+        ]
+    );
+    let last = &grid[11];
+    assert!(
+        last.paths
+            .iter()
+            .all(|path| path.down.delay == Duration::from_millis(140))
+    );
+    assert_eq!(last.paths[0].down.loss, 0.01);
+    assert_eq!(last.parameters[0], Parameter::new("d", "140".into()));
+    assert_eq!(last.set, "one");
+}
+
+#[test]
+fn boxes_are_sampled_the_same_every_time() {
+    let paths =
+        "[{ rate = { min = 2, max = 10 }, owd = 80 }, { rate = 50, owd = { min = 20, max = 30 } }]";
+    let drawn = networks(paths, "sample = { points = 20, seed = 5 }");
+    assert_eq!(drawn.len(), 20);
+    assert_eq!(names(&drawn)[..2], ["one/001", "one/002"]);
+    assert_eq!(drawn, networks(paths, "sample = { points = 20, seed = 5 }"));
+    assert_ne!(drawn, networks(paths, "sample = { points = 20, seed = 6 }"));
+    for network in &drawn {
+        let rate = network.paths[0].down.rate.unwrap();
+        assert!((2_000_000..=10_000_000).contains(&rate));
+        let delay = network.paths[1].down.delay;
+        assert!((20..=30).contains(&delay.as_millis()));
+    }
+    let uniform = networks(
+        paths,
+        "sample = { points = 20, seed = 5, method = \"uniform\" }",
+    );
+    assert_ne!(drawn, uniform);
+}
+
+#[test]
+fn a_redraw_is_one_network_that_changes() {
+    let paths = "[{ rate = { min = 2, max = 10 }, owd = 80, loss = { min = 0, max = 3 } }, { rate = 50, owd = 20 }]";
+    let drawn = networks(
+        paths,
+        "sample = { seed = 5 }\nredraw = { every = \"60s\", until = \"300s\" }",
+    );
+    assert_eq!(names(&drawn), ["one"]);
+    let changes = &drawn[0].paths[0].down.changes;
+    let times: Vec<_> = changes.iter().map(|change| change.at.as_secs()).collect();
+    assert_eq!(times, [60, 120, 180, 240]);
+    assert!(
+        changes
+            .iter()
+            .all(|change| change.rate.is_some() && change.loss.is_some())
+    );
+    assert!(drawn[0].paths[1].down.changes.is_empty());
+    let fault = parse(&file(
+        "[{ rate = 2, owd = 80, duplication = { min = 0, max = 3 } }]",
+        "sample = { seed = 5 }\nredraw = { every = \"60s\", until = \"300s\" }",
+    ));
+    assert!(
+        fault
+            .unwrap_err()
+            .contains("`duplication1` cannot change during a run")
+    );
+}
+
+#[test]
+fn paths_are_repeated_to_their_count() {
+    let counted = networks(
+        "[{ rate = 50, owd = { min = 10, max = 25 } }, { rate = 20, owd = 30 }]",
+        "path_count = [2, 3, 5]\nsample = { points = 4 }",
+    );
+    assert_eq!(counted.len(), 12);
+    assert_eq!(names(&counted)[0], "one/paths=2/001");
+    let sizes: Vec<_> = counted.iter().map(|network| network.paths.len()).collect();
+    assert_eq!(sizes, [2, 2, 2, 2, 3, 3, 3, 3, 5, 5, 5, 5]);
+    let rates = counted[11]
+        .paths
+        .iter()
+        .map(|path| path.down.rate.unwrap() / 1_000_000);
+    assert_eq!(rates.collect::<Vec<_>>(), [50, 20, 50, 20, 50]);
+    // Each is drawn on its own, and the same for every count.
+    assert_ne!(counted[8].paths[0], counted[8].paths[2]);
+    assert_eq!(counted[0].paths[0], counted[8].paths[0]);
+}
+
+#[test]
+fn links_and_flows_are_shared_as_said() {
+    let network = &networks(
+        "[{ rate = 50, owd = 20, through = \"dsl\" }, { rate = 20, owd = 30, through = \"dsl\" }]",
+        "shared = [{ name = \"dsl\", rate = 30, owd = 5 }]\n\
+         cross_traffic = [{ path = 2, from = \"server\", congestion = \"cubic\", start = \"1s\" }]",
+    )[0];
+    assert_eq!(network.shared[0].link.rate, Some(30_000_000));
+    assert_eq!(network.cross_traffic[0].path, 1);
+    assert_eq!(network.cross_traffic[0].start, Duration::from_secs(1));
+}
+
+#[test]
+fn the_command_line_describes_one_network() {
+    let schedulers = ["minrtt".to_owned(), "rr".to_owned()];
+    let olia = ["olia".to_owned()];
+    let one = |network: &str| {
+        Experiment::of_one_network(network, "file:2MB", &schedulers, &olia)
+            .map_err(|error| error.to_string())
+    };
+    let experiment = one("50Mbit 20ms 0% | 2Mbit 100ms 1.5% jitter=8% queue=50").unwrap();
+    let paths = &experiment.networks[0].paths;
+    assert_eq!(paths[0].down.rate, Some(50_000_000));
+    assert_eq!(paths[1].down.loss, 0.015);
+    assert_eq!(paths[1].down.queue, QueueLimit::Packets(50));
+    assert_eq!(experiment.schedulers.len(), 2);
+    for (network, fault) in [
+        ("50Mbit", "command line: --network.paths[1].owd: missing"),
+        (
+            "50Mbit 20ms 0% 7",
+            "command line: --network.paths: `7` is too much",
+        ),
+        ("", "command line: --network.paths: empty path"),
+        (
+            "50Mbit 20ms rate=3",
+            "command line: --network.paths: rate is given twice",
+        ),
+    ] {
+        let error = one(network).unwrap_err();
+        assert!(error.starts_with(fault), "{error}");
+    }
+}

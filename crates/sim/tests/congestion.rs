@@ -1,0 +1,323 @@
+//! Congestion control over modelled links against what theory and RFCs say of it: the square-root
+//! law, the saw-tooth, fairness at a shared bottleneck.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::thread;
+use std::time::Duration;
+
+use mpquic_proto::{CongestionControl, PathId, Side, TransportConfig};
+use mpquic_sim::{
+    Action, CrossTraffic, Hop, LinkConfig, Network, NetworkBuilder, QueueLimit, TransferClient,
+    TransferServer,
+};
+
+/// Every datagram of the bulk has this size.
+const MTU: u64 = 1200;
+/// What of it is stream data: not the short header (1 + 8 + 2), the STREAM frame's (about 11) and the
+/// tag (16).
+const MSS: f64 = 1162.0;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A server that sends without end, as fast as the controller lets it.
+fn bulk(builder: NetworkBuilder, control: CongestionControl) -> Network {
+    let mut transport = TransportConfig::default();
+    transport
+        .congestion(control)
+        .max_mtu(MTU as u16)
+        .expect("the least there is");
+    builder
+        .transport(transport)
+        .client(TransferClient::download(1 << 40))
+        .server(TransferServer::new())
+        .open_all_paths()
+        .build()
+        .unwrap()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion avoidance
+/// algorithm" (1997): goodput = MSS / RTT * C / sqrt(p). C is sqrt(3/2) if the window grows by one
+/// MSS per RTT; it would be sqrt(3/4) for a receiver that acknowledges every other packet and a sender
+/// that counts acknowledgements. Our receiver does, but our sender counts bytes (RFC 9002 section
+/// 7.3.3), so that the former holds.
+///
+/// The law knows no recovery period, in which the window does not grow, and no second loss in it: at
+/// 1 %, with windows of a dozen packets, a model of RFC 9002's rules alone, without timers and
+/// delayed acknowledgements, comes to 0.90 of the law; at 0.1 %, to 1.01.
+#[test]
+fn new_reno_follows_the_square_root_law() {
+    let rtt = ms(100);
+    for (loss, seeds, lasting) in [(0.001, 4, secs(200)), (0.01, 4, secs(200))] {
+        let law = MSS / rtt.as_secs_f64() * (1.5_f64 / loss).sqrt();
+        let ratios: Vec<_> = (0..seeds)
+            .map(|seed| {
+                // Fast enough that nothing queues; acknowledgements are not lost.
+                let link = LinkConfig::new(1_000_000_000, rtt / 2);
+                let lossy = link.clone().with_loss(loss);
+                let network = Network::builder(seed).path(link, lossy);
+                let mut network = bulk(network, CongestionControl::NewReno);
+                // Some losses after slow start, it is forgotten.
+                network.run_until(secs(20)).unwrap();
+                let before = network.report().delivered[0];
+                network.run_until(secs(20) + lasting).unwrap();
+                let bytes = network.report().delivered[0] - before;
+                bytes as f64 / lasting.as_secs_f64() / law
+            })
+            .collect();
+        let ratio = mean(&ratios);
+        println!("loss {loss}: {ratio:.3} of the law, by seed {ratios:.3?}");
+        assert!((0.85..1.15).contains(&ratio), "loss {loss}: {ratios:?}");
+    }
+}
+
+/// A change of the window, and what the connection said of itself then.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    at: Duration,
+    window: u64,
+    events: u64,
+    rtt: Duration,
+}
+
+/// RFC 9002 section 7.3: a loss halves the window, and it stays so for the recovery period; then it
+/// grows by one datagram per window acknowledged, that is, per RTT. On a clean link, only an
+/// overflow of the queue is a loss, so that the window turns at what link and queue hold.
+#[test]
+fn new_reno_draws_a_saw_tooth() {
+    // 1228 bytes with headers take 0.9824 ms. Without a queue, a packet and its acknowledgement
+    // take 51 ms: 51.9 packets. Fifty more wait. The news of an overflow takes one RTT, in which the
+    // window grows by one more.
+    let slot = Duration::from_nanos(982_400);
+    let base_rtt = ms(50) + slot;
+    let queue = 50;
+    let turn = base_rtt.as_secs_f64() / slot.as_secs_f64() + queue as f64 + 1.0;
+
+    let link = LinkConfig::new(10_000_000, ms(25)).with_queue(QueueLimit::Packets(queue));
+    let mut network = bulk(
+        Network::builder(1).symmetric_path(link),
+        CongestionControl::NewReno,
+    );
+    let changes = Rc::new(RefCell::new(Vec::<Change>::new()));
+    let seen = Rc::clone(&changes);
+    network.on_step(move |view| {
+        let Some(stats) = view
+            .server
+            .and_then(|server| server.path_stats(PathId::ZERO).ok())
+        else {
+            return Ok(());
+        };
+        if stats.pto_count > 0 || stats.spurious_losses > 0 {
+            return Err(format!("a timeout, or no real loss: {stats:?}"));
+        }
+        let mut seen = seen.borrow_mut();
+        if seen.last().is_none_or(|last| last.window != stats.cwnd) {
+            seen.push(Change {
+                at: view.now,
+                window: stats.cwnd,
+                events: stats.congestion_events,
+                rtt: stats.rtt,
+            });
+        }
+        Ok(())
+    });
+    network.run_until(secs(60)).unwrap();
+
+    // From the first overflow on; what came before was slow start.
+    let changes = changes.borrow();
+    let first = changes
+        .iter()
+        .position(|change| change.events == 1)
+        .unwrap();
+    let changes = &changes[first..];
+    let (mut turns, mut since_turn) = (Vec::new(), 0);
+    for pair in changes.windows(2) {
+        let [before, after] = [pair[0], pair[1]];
+        let took = (after.at - before.at).as_secs_f64();
+        let rtt = after.rtt.as_secs_f64();
+        if after.events > before.events {
+            assert_eq!(after.events, before.events + 1);
+            // The acknowledgement that shows the loss may have been the last for a datagram of growth.
+            let halves = [before.window / 2, (before.window + MTU) / 2];
+            assert!(halves.contains(&after.window), "{before:?} {after:?}");
+            turns.push(before);
+            since_turn = 0;
+            continue;
+        }
+        assert_eq!(after.window, before.window + MTU, "at {:?}", after.at);
+        since_turn += 1;
+        if since_turn == 1 {
+            // The recovery period, one RTT (still that of the full queue), and one to grow in.
+            assert!(
+                (1.5 * rtt..4.0 * rtt).contains(&took),
+                "{took} s at {:?}",
+                after.at
+            );
+        } else {
+            let ratio = took / rtt;
+            assert!((0.9..1.1).contains(&ratio), "{ratio} RTT at {:?}", after.at);
+        }
+    }
+    println!(
+        "{} teeth, {:?}",
+        turns.len(),
+        turns
+            .iter()
+            .map(|turn| turn.window / MTU)
+            .collect::<Vec<_>>()
+    );
+    assert!(turns.len() >= 15, "{} teeth", turns.len());
+    for turn_at in &turns {
+        let packets = turn_at.window as f64 / MTU as f64;
+        assert!(
+            (packets - turn).abs() <= 1.5,
+            "turned at {packets}, not at {turn}"
+        );
+    }
+    // Each tooth lasts one RTT per datagram from half the turn on, the RTT being that of the window
+    // then, and the recovery.
+    let teeth = turns
+        .windows(2)
+        .map(|pair| (pair[1].at - pair[0].at).as_secs_f64());
+    let rtt_at = |packets: u64| (slot * packets as u32).max(base_rtt).as_secs_f64();
+    let half = turn as u64 / 2;
+    let expected = (half..turn as u64).map(rtt_at).sum::<f64>() + 2.0 * rtt_at(turn as u64);
+    let mean = mean(&teeth.collect::<Vec<_>>());
+    assert!(
+        (0.93..1.07).contains(&(mean / expected)),
+        "{mean} s, not {expected}"
+    );
+    // A queue of one bandwidth-delay product: the link is never without work but after the halving.
+    let goodput = network.report().delivered[0] as f64 / 60.0 / (MSS / slot.as_secs_f64());
+    assert!((0.95..1.0).contains(&goodput), "{goodput}");
+}
+
+/// Goodput of a connection with two paths through one bottleneck over that of a NewReno flow there.
+fn share_against_new_reno(control: CongestionControl, seed: u64) -> f64 {
+    let mut builder = Network::builder(seed);
+    // 10 Mbit/s, an RTT of 50 ms, and a queue of one bandwidth-delay product.
+    let neck = LinkConfig::new(10_000_000, ms(5)).with_queue(QueueLimit::Packets(50));
+    let neck = builder.shared_link(neck);
+    let mut access = LinkConfig::new(100_000_000, ms(10));
+    // Delays that vary a little: on exact ones, drop-tail queues prefer whose packets come in phase
+    // (Floyd and Jacobson, "On traffic phase effects", 1992).
+    access.delay_sd = ms(1);
+    for _ in 0..2 {
+        builder = builder.path_through([access.clone()], [Hop::Own(access.clone()), neck.into()]);
+    }
+    let cross = CrossTraffic::new(0, Side::Server, CongestionControl::NewReno);
+    let mut transport = TransportConfig::default();
+    transport.congestion(control);
+    let mut network = builder
+        .transport(transport)
+        .client(TransferClient::download(1 << 40))
+        .server(TransferServer::new())
+        .open_all_paths()
+        .cross_traffic(cross)
+        .build()
+        .unwrap();
+    let mut delivered = |until| {
+        network.run_until(until).unwrap();
+        let report = network.report();
+        [report.delivered[0], report.cross[0].delivered].map(|bytes| bytes as f64)
+    };
+    // Without slow start, which is not coupled.
+    let before = delivered(secs(10));
+    let after = delivered(secs(80));
+    let [own, other] = [0, 1].map(|i| after[i] - before[i]);
+    // All of the bottleneck is used: nobody is fair by being timid.
+    let used = (own + other) * 8.0 / 70.0 / 10e6;
+    assert!(
+        (0.9..1.0).contains(&used),
+        "{control}, seed {seed}: {used} used"
+    );
+    own / other
+}
+
+/// RFC 6356 section 2, goal 2: no more than a lone flow would take on any of the paths, so that a
+/// connection with two paths through a bottleneck gets what one flow gets. Without coupling, it gets
+/// twice that.
+#[test]
+fn coupled_paths_are_fair_to_new_reno_at_a_shared_bottleneck() {
+    let shares = |control| {
+        let shares: Vec<_> = (0..8)
+            .map(|seed| share_against_new_reno(control, seed))
+            .collect();
+        (control, mean(&shares), shares)
+    };
+    let results: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = [
+            CongestionControl::NewReno,
+            CongestionControl::Lia,
+            CongestionControl::Olia,
+            CongestionControl::Balia,
+        ]
+        .into_iter()
+        .map(|control| scope.spawn(move || shares(control)))
+        .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    for (control, mean, shares) in &results {
+        println!("{control}: {mean:.3} times a NewReno flow, by seed {shares:.3?}");
+        if *control == CongestionControl::NewReno {
+            assert!((1.7..2.3).contains(mean), "{control}: {shares:?}");
+        } else {
+            // And not so timid as to lose what one path would have got.
+            assert!((0.8..1.15).contains(mean), "{control}: {shares:?}");
+        }
+    }
+}
+
+/// The path that is left grows as a lone flow soon after the other one died: the window that the dead
+/// one still has counts for nothing.
+#[test]
+fn a_dead_path_does_not_hold_back_the_other() {
+    for control in [
+        CongestionControl::Lia,
+        CongestionControl::Olia,
+        CongestionControl::Balia,
+    ] {
+        let link = LinkConfig::new(20_000_000, ms(25));
+        let builder = Network::builder(1)
+            .symmetric_path(link.clone())
+            .symmetric_path(link);
+        let mut network = bulk(builder, control);
+        let dark = Action::SetLinkUp {
+            path: 1,
+            from: None,
+            up: false,
+        };
+        network.at(secs(20), dark);
+        let mut look = |at| {
+            network.run_until(at).unwrap();
+            let server = network.connection(Side::Server).unwrap();
+            server.path_stats(PathId::ZERO).unwrap()
+        };
+        // Datagrams per RTT.
+        let mut growth = |from, until| {
+            let [before, after] = [look(from), look(until)];
+            assert_eq!(after.congestion_events, before.congestion_events);
+            let rtt = (before.rtt + after.rtt) / 2;
+            let rtts = (until - from).as_secs_f64() / rtt.as_secs_f64();
+            (after.cwnd as f64 - before.cwnd as f64) / MTU as f64 / rtts
+        };
+        // Two equal paths: a quarter of a datagram each.
+        let (coupled, alone) = (growth(secs(15), secs(17)), growth(secs(21), secs(23)));
+        println!("{control}: {coupled:.3}, then {alone:.3} datagrams per RTT");
+        assert!((0.2..0.3).contains(&coupled), "{control}: {coupled}");
+        assert!((0.9..1.1).contains(&alone), "{control}: {alone}");
+    }
+}
