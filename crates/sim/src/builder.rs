@@ -12,6 +12,7 @@ use crate::chain::{Hop, SharedLink};
 use crate::cross::{CrossTraffic, Sink, Source};
 use crate::fabric::{ClientAddress, Crossing, Fabric, Line, Path};
 use crate::link::{Link, LinkConfig};
+use crate::measure::Recorder;
 use crate::network::{Flow, Network};
 use crate::null_aead::{self, Integrity};
 use crate::peer::Peer;
@@ -44,6 +45,8 @@ pub struct NetworkBuilder {
     max_datagrams: usize,
     interval: Duration,
     keep_trace: bool,
+    measure: bool,
+    timeline: Option<Duration>,
 }
 
 impl NetworkBuilder {
@@ -64,6 +67,8 @@ impl NetworkBuilder {
             max_datagrams: 10,
             interval: Duration::from_millis(100),
             keep_trace: false,
+            measure: false,
+            timeline: None,
         }
     }
 
@@ -261,6 +266,23 @@ impl NetworkBuilder {
         self
     }
 
+    /// Samples both sides' out-of-order queues: see
+    /// [`SideMeasurements::out_of_order`](crate::SideMeasurements::out_of_order). All else that
+    /// [`Network::measurements`] tells is there without. Changes nothing of the run.
+    #[must_use]
+    pub fn measure(mut self) -> Self {
+        self.measure = true;
+        self
+    }
+
+    /// Records what the paths do over time, thinned to this interval: see [`Network::timeline`].
+    /// Changes nothing of the run.
+    #[must_use]
+    pub fn timeline(mut self, interval: Duration) -> Self {
+        self.timeline = Some(interval);
+        self
+    }
+
     /// Makes the network; the client's first datagram leaves at time 0, when it runs.
     ///
     /// # Errors
@@ -318,11 +340,9 @@ impl NetworkBuilder {
             Ok::<_, SimError>((peers, client))
         };
 
-        let (mut peers, client_config) = flow(
-            0,
-            [self.client_app, self.server_app],
-            [self.client_transport, self.server_transport],
-        )?;
+        let under_test = [self.client_transport, self.server_transport];
+        let apps = [self.client_app, self.server_app];
+        let (mut peers, client_config) = flow(0, apps, under_test.clone())?;
         if self.open_all_paths {
             peers[0].paths_expected = paths.len();
             peers[0].wanted_paths = paths
@@ -330,6 +350,11 @@ impl NetworkBuilder {
                 .skip(1)
                 .map(|path| four_tuple(clients[path.client].inside, servers[path.server]))
                 .collect();
+        }
+        if self.measure {
+            for peer in &mut peers {
+                peer.meter = Some(Box::default());
+            }
         }
         let handshake_path = four_tuple(clients[first_client].inside, servers[first_server]);
         let mut flows = vec![Flow::under_test(peers)];
@@ -341,8 +366,10 @@ impl NetworkBuilder {
                 Side::Client => [source, sink],
                 Side::Server => [sink, source],
             };
-            let transport = traffic.transport();
-            let (peers, config) = flow(number + 1, apps, [transport.clone(), transport])?;
+            let transports = under_test
+                .each_ref()
+                .map(|config| traffic.transport(config));
+            let (peers, config) = flow(number + 1, apps, transports)?;
             let crossing = crossing(number, traffic.path);
             let addresses = four_tuple(crossing.client, crossing.server);
             flows.push(Flow::cross(peers, traffic, config, addresses));
@@ -350,10 +377,20 @@ impl NetworkBuilder {
             times.push((traffic.begins(seeds::phase(seed, number)), traffic.stop));
         }
 
+        let recorder = self
+            .timeline
+            .map(|interval| Box::new(Recorder::new(interval, paths.len())));
         let trace = Trace::new(self.keep_trace);
         let mut fabric = Fabric::new(clients, servers, paths, lines, trace, self.interval);
         fabric.crossings = crossings;
-        Network::start(flows, fabric, client_config, handshake_path, times)
+        Network::start(
+            flows,
+            fabric,
+            client_config,
+            handshake_path,
+            times,
+            recorder,
+        )
     }
 }
 

@@ -31,6 +31,9 @@ pub(crate) fn network(cell: &Cell<'_>, seed: u64) -> Result<Network, SetupError>
         .client_boxed(cell.workload.client(seed))
         .server_boxed(cell.workload.server(seed))
         .open_all_paths();
+    if !cell.real_aead {
+        builder = builder.null_aead();
+    }
     // A shared link has one queue whichever way packets go: take one per direction.
     let shared: Vec<_> = spec
         .shared

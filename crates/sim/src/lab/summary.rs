@@ -195,7 +195,12 @@ impl<'a> Board<'a> {
     }
 
     /// What a paper gives for a cell.
-    fn paper(&self, group: &Group<'_>, scheduler: &str, metric: &str) -> Option<PaperValue> {
+    pub(crate) fn paper(
+        &self,
+        group: &Group<'_>,
+        scheduler: &str,
+        metric: &str,
+    ) -> Option<PaperValue> {
         let number = self.heading.paper.iter().find(|number| {
             let of = if number.metric.is_empty() {
                 // The headline.

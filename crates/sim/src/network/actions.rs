@@ -54,6 +54,7 @@ impl Network {
             Action::ChangeSharedLink { link, change } => self.change_shared_link(link, change),
             Action::Rebind { client, outside } => match self.fabric.clients.get_mut(client) {
                 Some(address) => {
+                    self.fabric.former.push((address.outside, client));
                     address.outside = outside;
                     Ok(())
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::reader::{FileError, Item, Node, Table, Value};
 use crate::lab::network::PathSpec;
-use crate::{GilbertElliott, LinkChange, LinkConfig, MahimahiTrace, Outage, QueueLimit};
+use crate::{GilbertElliott, LinkConfig, MahimahiTrace, Outage, PlannedChange, QueueLimit};
 
 const RATE: &str = "a rate, as 50 (Mbit/s) or \"50Mbit\"";
 const DELAY: &str = "a time, as 20 (ms) or \"20ms\"";
@@ -315,12 +315,12 @@ impl Settings {
             mean = step.owd.unwrap_or(mean);
             jitter = step.jitter.unwrap_or(jitter);
             let varies = step.jitter.is_some() || (step.owd.is_some() && jitter > 0.0);
-            link.changes.push(LinkChange {
+            link.changes.push(PlannedChange {
                 rate: step.rate,
                 delay: step.owd,
                 delay_sd: varies.then(|| deviation(jitter, mean)),
                 loss: step.loss,
-                ..LinkChange::at(step.at)
+                ..PlannedChange::at(step.at)
             });
         }
         link
