@@ -67,7 +67,8 @@ fn link(rng: &mut StdRng) -> LinkConfig {
     };
     if rng.random_bool(0.1) {
         link.gilbert_elliott =
-            GilbertElliott::from_mean(rng.random_range(0.001..0.1), rng.random_range(1.0..10.0))
+            // Short bursts: they are counted in packets, and the handshake's few come seconds apart.
+            GilbertElliott::from_mean(rng.random_range(0.001..0.1), rng.random_range(1.0..2.5))
                 .ok();
     }
     match rng.random_range(0..10) {
@@ -121,7 +122,11 @@ fn workload(rng: &mut StdRng) -> Workload {
         2 => "bulk:300ms".to_owned(),
         3 => "page:google:two_wave".to_owned(),
         4 => "page:twitter:full".to_owned(),
-        5 => format!("messages:{}kbit/s:{}B", rng.random_range(100..1000), 1 + size / 4),
+        5 => format!(
+            "messages:{}kbit/s:{}B",
+            rng.random_range(100..1000),
+            1 + size / 4
+        ),
         _ => {
             return Workload::File(File {
                 size,
@@ -143,9 +148,12 @@ impl Plan {
         };
         let names: Vec<_> = Registry::new().names().map(str::to_owned).collect();
         let links: Vec<_> = (0..count).map(|_| [link(rng), link(rng)]).collect();
-        let shared = rng
-            .random_bool(0.15)
-            .then(|| (link(rng), (0..count).map(|_| rng.random_bool(0.7)).collect()));
+        let shared = rng.random_bool(0.15).then(|| {
+            (
+                link(rng),
+                (0..count).map(|_| rng.random_bool(0.7)).collect(),
+            )
+        });
         let controls = CongestionControl::ALL;
         let cross = (0..count)
             .filter_map(|path| {
@@ -189,6 +197,11 @@ impl Plan {
         }
     }
 
+    /// Whether something is still under way when the workload is complete.
+    pub(crate) const fn is_endless(&self) -> bool {
+        matches!(self.workload, Workload::Bulk(_)) || !self.cross.is_empty()
+    }
+
     fn transport(&self) -> TransportConfig {
         let factory = Registry::new()
             .factory(&self.scheduler, &serde_json::Value::Null)
@@ -198,7 +211,8 @@ impl Plan {
         transport
             .scheduler(move || factory())
             .congestion(self.congestion)
-            .max_idle_timeout(None)
+            // Longer than any silence here; who misses the last words needs it.
+            .max_idle_timeout(Some(Duration::from_secs(120)))
             .stream_receive_window(stream)
             .receive_window(connection)
             .send_window(send);
