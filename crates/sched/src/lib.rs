@@ -2,8 +2,8 @@
 //!
 //! A [`Scheduler`] is asked once per packet, with a [`Context`] that it borrows, and answers with
 //! a [`Decision`]. It is a plain state machine: time comes in as an argument and nothing in it
-//! blocks, so the same calls give the same decisions. [`MinRtt`], [`RoundRobin`] and [`SinglePath`]
-//! come with the crate; a [`Registry`] makes them, and yours, from a name and a JSON value.
+//! blocks, so the same calls give the same decisions. The schedulers of the literature come with the
+//! crate; a [`Registry`] lists them, and makes them, and yours, from a name and a JSON value.
 //!
 //! Every built-in scheduler's documentation says what its rule is, where it comes from, and what a
 //! decision costs. None of them allocates.
