@@ -259,6 +259,23 @@ fn exit_statuses_tell_wrong_input_from_failed_runs() {
 }
 
 #[test]
+fn time_lines_of_the_runs_that_are_named_are_in_the_report() {
+    let folder = folder("timelines");
+    let timeline = "timeline = { seed = 2, networks = [\"uneven\"], schedulers = [\"turns\"] }";
+    let text = EXPERIMENT.replace("seeds = 4", &format!("seeds = 4\n{timeline}"));
+    fs::write(folder.join("test.toml"), text).unwrap();
+    let (code, _, err) = run(&folder, &[]);
+    assert_eq!((code, &*err), (0, ""));
+    let lines = fs::read_to_string(folder.join("timelines.jsonl")).unwrap();
+    // Two congestion controls.
+    assert_eq!(lines.lines().count(), 2);
+    let report = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(report.contains("One run over time"));
+    let panels = report.matches("out-of-order bytes at the receiver [kB]").count();
+    assert_eq!(panels, 2);
+}
+
+#[test]
 fn reports_are_made_from_results_alone() {
     let folder = folder("report");
     run(&folder, &["--seeds", "2", "--only", "grid"]);

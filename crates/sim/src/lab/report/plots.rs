@@ -280,8 +280,16 @@ pub(super) fn heat_map(map: &HeatMap) -> String {
 #[derive(Debug, Clone)]
 pub(super) struct Panel {
     pub(super) title: String,
-    /// Name, colour, points (seconds, value).
-    pub(super) lines: Vec<(String, usize, Vec<(f64, f64)>)>,
+    pub(super) lines: Vec<TimeLine>,
+}
+
+/// A value over time.
+#[derive(Debug, Clone)]
+pub(super) struct TimeLine {
+    pub(super) name: String,
+    pub(super) colour: usize,
+    /// Seconds and values.
+    pub(super) points: Vec<(f64, f64)>,
 }
 
 /// Panels over the same time.
@@ -293,7 +301,7 @@ pub(super) fn time_lines(panels: &[Panel], end: f64) -> String {
     for (number, panel) in panels.iter().enumerate() {
         let top = number as f64 * (height + gap) + gap - 4.0;
         let bottom = top + height;
-        let values = panel.lines.iter().flat_map(|line| line.2.iter());
+        let values = panel.lines.iter().flat_map(|line| line.points.iter());
         let most = values.map(|point| point.1).fold(0.0, f64::max);
         let y = Scale::linear(0.0, if most > 0.0 { most * 1.05 } else { 1.0 }, bottom, top);
         svg.text("label", Anchor::Start, left, top - 5.0, &panel.title);
@@ -311,9 +319,11 @@ pub(super) fn time_lines(panels: &[Panel], end: f64) -> String {
             }
         }
         svg.line("axis", left, bottom, width - 8.0, bottom);
-        for (name, colour, points) in &panel.lines {
-            let points: Vec<_> = points.iter().map(|(t, v)| (x.at(*t), y.at(*v))).collect();
-            svg.polyline(&format!("thin {}", class(*colour)), &points, true, name);
+        for line in &panel.lines {
+            let points = line.points.iter().map(|(t, v)| (x.at(*t), y.at(*v)));
+            let points: Vec<_> = points.collect();
+            let class = format!("thin {}", class(line.colour));
+            svg.polyline(&class, &points, true, &line.name);
         }
     }
     svg.text(
