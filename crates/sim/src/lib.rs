@@ -10,6 +10,7 @@ mod cross;
 mod error;
 mod event_queue;
 mod fabric;
+mod fold;
 pub mod identity;
 #[cfg(feature = "lab")]
 pub mod lab;
