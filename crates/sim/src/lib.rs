@@ -39,8 +39,8 @@ pub use link::{
     Outage, PlannedChange, QueueLimit, RateStep, TraceError, flip_bit,
 };
 pub use measure::{
-    Distribution, Measurements, OutOfOrder, PathMeasurements, PathTimeline, Series, SideMeasurements,
-    SideTimeline, Timeline,
+    Distribution, Measurements, OutOfOrder, PathMeasurements, PathTimeline, Series,
+    SideMeasurements, SideTimeline, Timeline,
 };
 pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};
