@@ -3,6 +3,7 @@
 
 mod app;
 mod back_to_back;
+mod bound;
 mod builder;
 mod chain;
 pub mod content;
@@ -30,6 +31,7 @@ pub mod workload;
 
 pub use app::{App, AppContext, Idle};
 pub use back_to_back::{BackToBack, Meter};
+pub use bound::{FluidLink, FluidPath, fluid_bound, fluid_bounds, share_link};
 pub use builder::NetworkBuilder;
 pub use chain::{Hop, SharedLink};
 pub use cross::{CrossReport, CrossTraffic};

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::compare::{Comparison, Finding};
+use super::record::Record;
 use super::statistics;
 use super::summary::{Board, Summary};
 use super::text::{Align, significant, table};
@@ -215,6 +216,13 @@ fn set_table(board: &Board<'_>) -> String {
     )
 }
 
+/// The name of the metric that a run's workload is about.
+fn primary(board: &Board<'_>, record: &Record) -> String {
+    let mut workloads = board.heading.workloads.iter();
+    let workload = workloads.find(|workload| workload.name == record.workload);
+    workload.map_or_else(String::new, |workload| workload.primary.clone())
+}
+
 /// Writes `summary.csv` (a line per cell and metric) and `runs.csv` (a line per run) into a folder.
 ///
 /// # Errors
@@ -298,7 +306,7 @@ pub fn write_csv(board: &Board<'_>, folder: &Path) -> io::Result<()> {
             record.congestion.clone(),
             record.scheduler.clone(),
             record.seed.to_string(),
-            show(run.and_then(|run| run.bound)),
+            show(run.and_then(|run| run.bounds.get(&primary(board, record)).copied())),
         ];
         row.extend(
             columns
