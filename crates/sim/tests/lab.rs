@@ -271,7 +271,9 @@ fn time_lines_of_the_runs_that_are_named_are_in_the_report() {
     assert_eq!(lines.lines().count(), 2);
     let report = fs::read_to_string(folder.join("report.html")).unwrap();
     assert!(report.contains("One run over time"));
-    let panels = report.matches("out-of-order bytes at the receiver [kB]").count();
+    let panels = report
+        .matches("out-of-order bytes at the receiver [kB]")
+        .count();
     assert_eq!(panels, 2);
 }
 
