@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::waiting::{Choice, NO_ROOM, WaitClock, nanos};
+use crate::waiting::{Advice, Waiting, nanos};
 use crate::{
     Context, Decision, InvalidConfig, MAX_PATHS, PathEvent, PathEventKind, PathSet, PathView,
     Scheduler,
@@ -82,7 +82,7 @@ const MAX_DOUBLINGS: f64 = 16.0;
 #[derive(Debug, Clone)]
 pub struct Blest {
     config: BlestConfig,
-    clock: WaitClock,
+    wait: Waiting,
     /// Smallest and largest smoothed RTT of each slot, nanoseconds; not meaningful before the first sample.
     extremes: [Extremes; MAX_PATHS],
     lambda: f64,
@@ -169,7 +169,7 @@ impl Blest {
     pub fn new(config: &BlestConfig) -> Self {
         Self {
             config: config.clone(),
-            clock: WaitClock::default(),
+            wait: Waiting::default(),
             extremes: [Extremes::NONE; MAX_PATHS],
             lambda: config.lambda,
             lambda_updated: None,
@@ -275,19 +275,13 @@ impl Default for Blest {
 impl Scheduler for Blest {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
         self.observe(cx);
-        match Choice::of(cx) {
-            Choice::Nothing => NO_ROOM,
-            Choice::Plain(path) => self.clock.send(path),
-            Choice::Paced { fast, slow } => self.clock.wait(cx, fast, slow),
-            Choice::Between { fast, slow } => {
-                self.update_lambda(cx.now, slow);
-                if self.would_block(cx, fast, slow) {
-                    self.clock.wait(cx, fast, slow)
-                } else {
-                    self.clock.send(slow)
-                }
-            }
-        }
+        let mut wait = self.wait;
+        let decision = wait.decide(cx, |fast, slow| {
+            self.update_lambda(cx.now, slow);
+            Advice::wait_if(self.would_block(cx, fast, slow))
+        });
+        self.wait = wait;
+        decision
     }
 
     fn on_path(&mut self, event: &PathEvent) {

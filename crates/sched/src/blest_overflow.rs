@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::waiting::{Choice, NO_ROOM, WaitClock};
+use crate::waiting::{Advice, Waiting};
 use crate::{Context, Decision, PathView, Scheduler};
 
 /// What that code takes for the size of a packet, whatever the path's (`DefaultTCPMSS`).
@@ -62,7 +62,7 @@ const MSS: u64 = 1460;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct BlestOverflow {
-    clock: WaitClock,
+    wait: Waiting,
 }
 
 /// Settings of [`BlestOverflow`]: none.
@@ -101,14 +101,8 @@ fn says_wait(fast: &PathView, slow: &PathView, credit: u64) -> bool {
 
 impl Scheduler for BlestOverflow {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        match Choice::of(cx) {
-            Choice::Nothing => NO_ROOM,
-            Choice::Plain(path) => self.clock.send(path),
-            Choice::Paced { fast, slow } => self.clock.wait(cx, fast, slow),
-            Choice::Between { fast, slow } if says_wait(fast, slow, cx.queue.credit) => {
-                self.clock.wait(cx, fast, slow)
-            }
-            Choice::Between { slow, .. } => self.clock.send(slow),
-        }
+        self.wait.decide(cx, |fast, slow| {
+            Advice::wait_if(says_wait(fast, slow, cx.queue.credit))
+        })
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::waiting::{Choice, NO_ROOM, PairFlags, WaitClock, nanos};
+use crate::waiting::{Advice, PairFlags, Waiting, nanos};
 use crate::{Context, Decision, InvalidConfig, PathEvent, PathEventKind, PathView, Scheduler};
 
 /// Sends on the slower path only if what waits is thereby through sooner.
@@ -27,7 +27,10 @@ use crate::{Context, Decision, InvalidConfig, PathEvent, PathEventKind, PathView
 ///
 /// **When it waits** for `f`, it is asked again at every acknowledgement. It never waits for a path
 /// in trouble or with nothing in flight, nor longer than that path's probe timeout, after which one
-/// packet goes on `s`. Control frames, datagrams and retransmissions do not wait. An `f` with room
+/// packet goes on `s`. Only new data is put to the tests. Lost data, control frames and datagrams go
+/// on `s` unless they arrive sooner over `f`, whatever the tests say of new data: the window of `f`
+/// has room again once what is too much in flight is acknowledged, in that share of R_f, and the
+/// packet then takes half of R_f, against half of R_s. An `f` with room
 /// in its window that only its pacer holds back counts as having room, as in the kernel, which
 /// tests the window alone: it is waited for until the pacer lets go, provided that the packet still
 /// arrives no later than it would on `s`. A path without an RTT sample gets packets without a test
@@ -70,8 +73,8 @@ use crate::{Context, Decision, InvalidConfig, PathEvent, PathEventKind, PathView
 #[derive(Debug, Clone, Default)]
 pub struct Ecf {
     config: EcfConfig,
-    clock: WaitClock,
-    waiting: PairFlags,
+    wait: Waiting,
+    flags: PairFlags,
 }
 
 /// Settings of [`Ecf`].
@@ -156,28 +159,22 @@ impl Ecf {
 
 impl Scheduler for Ecf {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        match Choice::of(cx) {
-            Choice::Nothing => NO_ROOM,
-            Choice::Plain(path) => self.clock.send(path),
-            Choice::Paced { fast, slow } => self.clock.wait(cx, fast, slow),
-            Choice::Between { fast, slow } => {
-                let mut waiting = self.waiting.get(fast.index, slow.index);
-                let wait = self
-                    .config
-                    .says_wait(fast, slow, cx.queue.unsent, &mut waiting);
-                self.waiting.set(fast.index, slow.index, waiting);
-                if wait {
-                    self.clock.wait(cx, fast, slow)
-                } else {
-                    self.clock.send(slow)
-                }
-            }
-        }
+        let Self {
+            config,
+            wait,
+            flags,
+        } = self;
+        wait.decide(cx, |fast, slow| {
+            let mut waiting = flags.get(fast.index, slow.index);
+            let says_wait = config.says_wait(fast, slow, cx.queue.unsent, &mut waiting);
+            flags.set(fast.index, slow.index, waiting);
+            Advice::wait_if(says_wait)
+        })
     }
 
     fn on_path(&mut self, event: &PathEvent) {
         if event.kind == PathEventKind::Abandoned {
-            self.waiting.forget(event.path);
+            self.flags.forget(event.path);
         }
     }
 }

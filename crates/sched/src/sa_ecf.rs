@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::waiting::{Choice, NO_ROOM, WaitClock};
+use crate::waiting::{Advice, Waiting};
 use crate::{
-    Context, Data, Decision, EcfConfig, InvalidConfig, PathEvent, PathEventKind, PathIndex,
-    PathSet, PathView, QueueView, Scheduler, StreamId, StreamView,
+    Context, Decision, EcfConfig, InvalidConfig, PathEvent, PathEventKind, PathIndex, PathView,
+    Scheduler, StreamId, StreamView,
 };
 
 /// Sends on the slower path the first stream that would not be complete sooner without it.
@@ -26,8 +26,7 @@ use crate::{
 /// will take a while anyway, already uses the slow one.
 ///
 /// **When it waits** for `f`: as [`Ecf`](crate::Ecf), with the same bounds and the same treatment of
-/// pacers and of paths without a sample. Control frames, datagrams and retransmissions go on `s`
-/// before any new data.
+/// pacers, of paths without a sample and of what is not new data.
 ///
 /// **Source.** Rabitsch, Hurtig, Brunstrom: *A Stream-Aware Multipath QUIC Scheduler for Heterogeneous
 /// Paths*, EPIQ 2018, as far as its abstract tells, and ECF's kernel form. Counting the streams
@@ -76,8 +75,8 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct SaEcf {
     config: SaEcfConfig,
-    clock: WaitClock,
-    waiting: StreamFlags,
+    wait: Waiting,
+    flags: StreamFlags,
 }
 
 /// Settings of [`SaEcf`].
@@ -232,10 +231,10 @@ impl SaEcf {
             // Without new data it has nothing to ask for, but it may come to have some.
             if stream.unsent > 0 {
                 let backlog = self.config.sharing.backlog(streams, at, before);
-                let mut waiting = self.waiting.get(stream.id, pair);
+                let mut waiting = self.flags.get(stream.id, pair);
                 let ecf = &self.config.ecf;
                 let wait = ecf.says_wait(fast, slow, backlog, &mut waiting);
-                self.waiting.set(stream.id, pair, waiting);
+                self.flags.set(stream.id, pair, waiting);
                 if !wait {
                     return Some(stream.id);
                 }
@@ -245,53 +244,30 @@ impl SaEcf {
         None
     }
 
-    fn between(&mut self, cx: &Context<'_>, fast: &PathView, slow: &PathView) -> Decision {
+    fn advise(&mut self, cx: &Context<'_>, fast: &PathView, slow: &PathView) -> Advice {
         if cx.streams.is_empty() {
             // The transport tells nothing of the streams: the connection is one.
             let ecf = &self.config.ecf;
-            return if ecf.says_wait(fast, slow, cx.queue.unsent, &mut false) {
-                self.clock.wait(cx, fast, slow)
-            } else {
-                self.clock.send(slow)
-            };
+            return Advice::wait_if(ecf.says_wait(fast, slow, cx.queue.unsent, &mut false));
         }
-        // All that does not wait goes first: it is of whichever stream, or of none.
-        let goes = if has_more_than_new_data(cx.queue) {
-            None
-        } else {
-            self.first_to_go(fast, slow, cx.streams)
-        };
-        match goes {
-            None => self.clock.wait(cx, fast, slow),
-            Some(stream) => {
-                self.clock.send(slow);
-                Decision::Send {
-                    path: slow.index,
-                    data: Data::Stream(stream),
-                    copies: PathSet::EMPTY,
-                }
-            }
+        match self.first_to_go(fast, slow, cx.streams) {
+            Some(stream) => Advice::SendStream(stream),
+            None => Advice::Wait,
         }
     }
-}
-
-fn has_more_than_new_data(queue: &QueueView) -> bool {
-    queue.retransmittable > 0 || queue.control
 }
 
 impl Scheduler for SaEcf {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        match Choice::of(cx) {
-            Choice::Nothing => NO_ROOM,
-            Choice::Plain(path) => self.clock.send(path),
-            Choice::Paced { fast, slow } => self.clock.wait(cx, fast, slow),
-            Choice::Between { fast, slow } => self.between(cx, fast, slow),
-        }
+        let mut wait = self.wait;
+        let decision = wait.decide(cx, |fast, slow| self.advise(cx, fast, slow));
+        self.wait = wait;
+        decision
     }
 
     fn on_path(&mut self, event: &PathEvent) {
         if event.kind == PathEventKind::Abandoned {
-            self.waiting.forget(event.path);
+            self.flags.forget(event.path);
         }
     }
 
