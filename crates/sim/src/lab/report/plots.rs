@@ -260,7 +260,7 @@ fn value_colour(value: f64, low: f64, high: f64) -> (String, bool) {
 pub(super) fn heat_map(map: &HeatMap) -> String {
     let (cell_width, cell_height) = (40.0, 22.0);
     let widest = map.rows.iter().map(|row| width_of(row)).fold(0.0, f64::max);
-    let (left, top) = (widest + 24.0, 24.0);
+    let (left, top) = ((widest + 12.0).max(width_of(&map.axes[1]) + 8.0), 38.0);
     let width =
         (left + cell_width * map.columns.len() as f64 + 6.0).max(width_of(&map.title) + 10.0);
     let bottom = top + cell_height * map.rows.len() as f64;
@@ -281,12 +281,11 @@ pub(super) fn heat_map(map: &HeatMap) -> String {
             };
             svg.tile(&fill, x, y, cell_width - 1.0, cell_height - 1.0, title);
             let class = if deep { "on-dark" } else { "on-light" };
-            let digits = match map.colours {
-                Colours::Gain if value.abs() < 1.0 => 1,
-                Colours::Gain => 2,
-                Colours::Between(..) => 3,
+            let text = match map.colours {
+                // Hundredths of a percent are noise.
+                Colours::Gain => significant((value * 10.0).round() / 10.0, 2),
+                Colours::Between(..) => significant(*value, 3),
             };
-            let text = significant(*value, digits);
             svg.text(class, Anchor::Middle, x + cell_width / 2.0, y + 15.0, &text);
         }
     }
@@ -325,7 +324,7 @@ pub(super) struct TimeLine {
 
 /// Panels over the same time.
 pub(super) fn time_lines(panels: &[Panel], end: f64) -> String {
-    let (width, left, height, gap) = (640.0, 48.0, 76.0, 24.0);
+    let (width, left, height, gap) = (520.0, 44.0, 74.0, 24.0);
     let total = panels.len() as f64 * (height + gap) + 2.0 * LINE + 4.0;
     let mut svg = Svg::new(width, total);
     let x = Scale::linear(0.0, end.max(1e-6), left, width - 8.0);
