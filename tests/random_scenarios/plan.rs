@@ -155,20 +155,20 @@ impl Plan {
             )
         });
         let controls = CongestionControl::ALL;
-        let cross = (0..count)
-            .filter_map(|path| {
-                rng.random_bool(0.05).then(|| {
-                    let control = controls[rng.random_range(0..controls.len())];
-                    let from = if rng.random_bool(0.8) {
-                        Side::Server
-                    } else {
-                        Side::Client
-                    };
-                    let start = ms(rng.random_range(0..500));
-                    CrossTraffic::new(path, from, control).between(start, start + ms(1000))
-                })
-            })
-            .collect();
+        let mut cross = Vec::new();
+        for path in 0..count {
+            if rng.random_bool(0.05) {
+                let control = controls[rng.random_range(0..controls.len())];
+                let from = if rng.random_bool(0.8) {
+                    Side::Server
+                } else {
+                    Side::Client
+                };
+                let start = ms(rng.random_range(0..500));
+                let flow = CrossTraffic::new(path, from, control);
+                cross.push(flow.between(start, start + ms(1000)));
+            }
+        }
         Self {
             seed,
             links,
