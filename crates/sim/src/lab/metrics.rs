@@ -15,8 +15,18 @@ pub struct MetricInfo {
     pub name: String,
     /// Its unit; empty for a number.
     pub unit: String,
-    /// Whether less of it is better.
-    pub lower_is_better: bool,
+    /// Which way is better; `None` of what is neither.
+    pub better: Option<Better>,
+}
+
+impl MetricInfo {
+    fn new(name: &str, unit: &str, better: Option<Better>) -> Self {
+        Self {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            better,
+        }
+    }
 }
 
 impl From<&Metric> for MetricInfo {
@@ -24,34 +34,40 @@ impl From<&Metric> for MetricInfo {
         Self {
             name: metric.name.to_owned(),
             unit: metric.unit.to_owned(),
-            lower_is_better: metric.better == Better::Lower,
+            better: Some(metric.better),
         }
     }
 }
 
-/// Metrics of the transport, which every workload has: name, unit, whether less is better. The data's
-/// receiver is the client, its sender the server.
-const TRANSPORT: &[(&str, &str, bool)] = &[
+const LOWER: Option<Better> = Some(Better::Lower);
+
+/// Metrics of the transport, which every workload has. The data's receiver is the client, its sender
+/// the server.
+const TRANSPORT: &[(&str, &str, Option<Better>)] = &[
     // The out-of-order queue, sampled at each arrival,
-    ("oqs_mean", "kB", true),
-    ("oqs_p50", "kB", true),
-    ("oqs_p95", "kB", true),
-    ("oqs_p99", "kB", true),
-    ("oqs_max", "kB", true),
+    ("oqs_mean", "kB", LOWER),
+    ("oqs_p50", "kB", LOWER),
+    ("oqs_p95", "kB", LOWER),
+    ("oqs_p99", "kB", LOWER),
+    ("oqs_max", "kB", LOWER),
     // and over time.
-    ("oqs_time_mean", "kB", true),
-    ("retransmitted", "kB", true),
-    ("duplicated", "kB", true),
-    ("reinjected", "kB", true),
-    ("lost", "%", true),
-    ("wait_time", "s", true),
-    ("decisions", "", true),
-    ("waits", "", true),
-    ("simulated", "s", true),
+    ("oqs_time_mean", "kB", LOWER),
+    ("retransmitted", "kB", LOWER),
+    ("duplicated", "kB", None),
+    ("reinjected", "kB", None),
+    ("lost", "%", LOWER),
+    ("wait_time", "s", None),
+    ("decisions", "", None),
+    ("waits", "", None),
+    ("simulated", "s", None),
 ];
 
-/// Metrics of each path, named `path1_share` and so on: ending, unit.
-const OF_PATHS: &[(&str, &str)] = &[("share", "%"), ("rate", "Mbit/s"), ("lost", "%")];
+/// Metrics of each path, named `path1_share` and so on.
+const OF_PATHS: &[(&str, &str, Option<Better>)] = &[
+    ("share", "%", None),
+    ("rate", "Mbit/s", None),
+    ("lost", "%", LOWER),
+];
 
 /// What the transport's metrics come to in a run that ended at a time.
 pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<String, f64> {
@@ -100,24 +116,15 @@ pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo>
     }
     if let Some((path, ending)) = name.split_once('_')
         && let Some(Ok(1..=8)) = path.strip_prefix("path").map(str::parse::<u8>)
-        && let Some((ending, unit)) = OF_PATHS.iter().find(|known| known.0 == ending)
+        && let Some((_, unit, better)) = OF_PATHS.iter().find(|known| known.0 == ending)
     {
-        return Some(MetricInfo {
-            name: name.to_owned(),
-            unit: (*unit).to_owned(),
-            lower_is_better: *ending == "lost",
-        });
+        return Some(MetricInfo::new(name, unit, *better));
     }
     transport().find(|metric| metric.name == name)
 }
 
 /// All metrics of the transport.
 pub(crate) fn transport() -> impl Iterator<Item = MetricInfo> {
-    TRANSPORT
-        .iter()
-        .map(|&(name, unit, lower_is_better)| MetricInfo {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            lower_is_better,
-        })
+    let all = TRANSPORT.iter();
+    all.map(|&(name, unit, better)| MetricInfo::new(name, unit, better))
 }

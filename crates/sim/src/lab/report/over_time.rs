@@ -26,11 +26,18 @@ pub(super) fn section(runs: &[RunTimeline]) -> String {
             );
             last = group;
         }
+        // One axis for all that stand side by side.
+        let same = |other: &&RunTimeline| {
+            (&other.network, &other.workload, &other.congestion)
+                == (&run.network, &run.workload, &run.congestion)
+        };
+        let ends = runs.iter().filter(same).map(|other| other.timeline.end_s);
+        let end = ends.fold(0.0, f64::max);
         let _ = writeln!(
             text,
-            "<div><h3>{}</h3>\n{}</div>",
+            "<div class=\"time\"><h3>{}</h3>\n{}</div>",
             escape(&run.scheduler),
-            plots::time_lines(&panels(run), run.timeline.end_s)
+            plots::time_lines(&panels(run), end)
         );
     }
     if !last.is_empty() {
