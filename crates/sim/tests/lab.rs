@@ -259,6 +259,25 @@ fn exit_statuses_tell_wrong_input_from_failed_runs() {
 }
 
 #[test]
+fn time_lines_of_the_runs_that_are_named_are_in_the_report() {
+    let folder = folder("timelines");
+    let timeline = "timeline = { seed = 2, networks = [\"uneven\"], schedulers = [\"turns\"] }";
+    let text = EXPERIMENT.replace("seeds = 4", &format!("seeds = 4\n{timeline}"));
+    fs::write(folder.join("test.toml"), text).unwrap();
+    let (code, _, err) = run(&folder, &[]);
+    assert_eq!((code, &*err), (0, ""));
+    let lines = fs::read_to_string(folder.join("timelines.jsonl")).unwrap();
+    // Two congestion controls.
+    assert_eq!(lines.lines().count(), 2);
+    let report = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(report.contains("One run over time"));
+    let panels = report
+        .matches("out-of-order bytes at the receiver [kB]")
+        .count();
+    assert_eq!(panels, 2);
+}
+
+#[test]
 fn reports_are_made_from_results_alone() {
     let folder = folder("report");
     run(&folder, &["--seeds", "2", "--only", "grid"]);
@@ -269,4 +288,41 @@ fn reports_are_made_from_results_alone() {
     let (code, out, _) = lab(&["report", &path, "--out", &other]);
     assert_eq!((code, out), (0, format!("Report: {other}\n")));
     assert_eq!(fs::read_to_string(other).unwrap(), first);
+}
+
+#[test]
+fn every_experiment_file_of_the_project_loads() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let folder = folder.display().to_string();
+    let (code, out, err) = lab(&["list", &folder]);
+    assert_eq!((code, &*err), (0, ""));
+    // A line of heads, and the scenarios that need no learner.
+    for (file, networks) in [
+        ("quick", 3),
+        ("pb_f2", 3),
+        ("pb_f7", 100),
+        ("pb_f8", 100),
+        ("pb_f9", 1),
+        ("pb_f10", 270),
+        ("dq_t1", 1),
+        ("dq_5_2", 1),
+        ("dq_5_3", 1),
+        ("dq_5_5", 20),
+        ("sf", 10),
+        ("uc_v", 2),
+        ("uc_1_2", 6),
+        ("ga_f2", 36),
+        ("ga_f3", 21),
+        ("ga_f9", 12),
+        ("ga_f10", 12),
+    ] {
+        let name = format!("/{file}.toml");
+        let line = out.lines().find(|line| line.contains(&name));
+        let line = line.unwrap_or_else(|| panic!("{name} in\n{out}"));
+        let count = line
+            .split_whitespace()
+            .nth(1)
+            .and_then(|word| word.parse().ok());
+        assert_eq!(count, Some(networks), "{line}");
+    }
 }

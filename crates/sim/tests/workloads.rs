@@ -285,24 +285,45 @@ fn equal_seeds_are_equal_runs_of_every_workload() {
     }
 }
 
+/// Networks of one to three clean links.
+fn networks() -> impl Strategy<Value = Vec<LinkConfig>> {
+    let link = (500_000_u64..100_000_000, 0_u64..150);
+    prop::collection::vec(link, 1..4).prop_map(|links| {
+        let link = |(rate, delay)| LinkConfig::new(rate, ms(delay));
+        links.into_iter().map(link).collect()
+    })
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(30))]
 
     #[test]
     fn no_file_comes_sooner_than_over_the_fluid(
-        rates in prop::collection::vec(500_000_u64..100_000_000, 1..4),
-        delays in prop::collection::vec(0_u64..150, 3),
+        links in networks(),
         size in 1_u64..1_000_000,
         warm: bool,
         seed: u64,
     ) {
-        let links: Vec<_> = rates
-            .iter()
-            .zip(&delays)
-            .map(|(rate, delay)| LinkConfig::new(*rate, ms(*delay)))
-            .collect();
-        let workload = Workload::File(File { size, warm });
-        run_on(&links, &workload, seed);
+        run_on(&links, &Workload::File(File { size, warm }), seed);
+    }
+
+    #[test]
+    fn nothing_is_better_than_over_the_fluid(
+        links in networks(),
+        form in prop::sample::select(vec![
+            "bulk:2s",
+            "messages:1Mbit/s:3s:deadline=100ms",
+            "messages:2Mbit/s:3s:per_message:deadline=100ms",
+            "page:google:two_wave",
+            "page:youtube:full",
+            "requests:10:20kB:10ms:parallel=2",
+            "repeat:50kB:3s:1s",
+            "video:6:1Mbit/s",
+            "video:30",
+        ]),
+        seed: u64,
+    ) {
+        run_on(&links, &form.parse().unwrap(), seed);
     }
 }
 

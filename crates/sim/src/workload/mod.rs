@@ -3,6 +3,19 @@
 //! In all of them the server sends, and a request travels on a bidirectional stream of its own. A
 //! completion time is from the request's first byte to the last byte delivered in order to the
 //! application. All content is checked, byte by byte.
+//!
+//! | short form | what |
+//! |---|---|
+//! | `file:2MB` | one download |
+//! | `bulk:20s`, `bulk:20s:2s` | goodput of a download without end, after a warm-up |
+//! | `messages:2Mbit/s:20MB`, `messages:1Mbit/s:60s:per_message` | real-time messages with a deadline |
+//! | `page:google:two_wave`, `page:aws.amazon:full` | a web page |
+//! | `requests:100:64kB`, `requests:100:64kB:20ms` | requests and answers, with time to think |
+//! | `repeat:2MB:3000s`, `repeat:2MB:3000s:60s` | downloads back to back, counted in windows |
+//! | `video:300`, `video:300:5Mbit/s` | DASH-like video of several encodings, or of one |
+//!
+//! With `:warm` behind these, the client begins once all paths are in use, and not when the
+//! handshake is complete. Further settings follow by name, as in `messages:2Mbit/s:20MB:deadline=50ms`.
 
 mod abr;
 mod bulk;
@@ -286,7 +299,7 @@ impl Metric {
 }
 
 /// Which way a metric is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// The smaller, the better.

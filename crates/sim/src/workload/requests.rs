@@ -26,7 +26,8 @@ pub struct Requests {
     /// Of each answer, bytes. In files a text such as "64 kB".
     #[serde(with = "units::size")]
     pub size: u64,
-    /// From the end of an answer to the next request. In files a text such as "20 ms". Default 0.
+    /// From the end of an answer to the next request; must be less than the transport's idle
+    /// timeout. In files a text such as "20 ms". Default 0.
     #[serde(default, with = "units::time")]
     pub think: Duration,
     /// How many users ask, each on its own and all over the one connection. Default 1.

@@ -11,6 +11,7 @@ use crate::lab::output::set_lines;
 use crate::lab::statistics;
 use crate::lab::summary::{Board, Group, Summary};
 use crate::lab::text::significant;
+use crate::workload::Better;
 
 fn show(value: Option<f64>) -> String {
     value.map_or_else(|| "\u{2013}".into(), |value| significant(value, 4))
@@ -37,7 +38,7 @@ pub(super) fn tables(board: &Board<'_>) -> String {
             escape(&group.workload.name),
             escape(group.congestion)
         );
-        for metric in board.heading.metrics_of(group.workload) {
+        for (number, metric) in board.heading.metrics_of(group.workload).iter().enumerate() {
             let rows: Vec<_> = summaries
                 .iter()
                 .filter(|summary| {
@@ -47,7 +48,13 @@ pub(super) fn tables(board: &Board<'_>) -> String {
                         && summary.metric == metric.name
                 })
                 .collect();
-            text += &table(board, group, &metric, &rows);
+            if number == 1 {
+                text += "<details><summary>more metrics</summary>\n";
+            }
+            text += &table(board, group, metric, &rows);
+        }
+        if board.heading.metrics_of(group.workload).len() > 1 {
+            text += "</details>\n";
         }
         text += "</div>\n";
     }
@@ -72,10 +79,10 @@ fn table(board: &Board<'_>, group: &Group<'_>, metric: &MetricInfo, rows: &[&Sum
     let bound = rows.iter().any(|row| row.bound_ratio.is_some());
     let paper = rows.iter().any(|row| row.paper.is_some());
     let medians = rows.iter().filter_map(|row| row.median);
-    let best = if metric.lower_is_better {
-        medians.fold(f64::INFINITY, f64::min)
-    } else {
-        medians.fold(f64::NEG_INFINITY, f64::max)
+    let best = match metric.better {
+        Some(Better::Lower) => medians.fold(f64::INFINITY, f64::min),
+        Some(Better::Higher) => medians.fold(f64::NEG_INFINITY, f64::max),
+        None => f64::NAN,
     };
     let mut text = format!(
         "<div class=\"wide\"><table>\n<tr><th class=\"l\">{}{unit}</th><th>median</th><th>95 % interval</th><th>mean</th><th>p95</th>",
@@ -149,6 +156,8 @@ fn verdict(comparison: &Comparison) -> String {
         Finding::NoDifference => ("no_difference", "no difference:"),
         Finding::Better => ("better", "better:"),
         Finding::Worse => ("worse", "worse:"),
+        Finding::Lower => ("differs", "lower:"),
+        Finding::Higher => ("differs", "higher:"),
     };
     format!(
         "<span class=\"{class}\">{words} {}</span>",
@@ -161,7 +170,7 @@ fn set_table(board: &Board<'_>) -> String {
     let mut text = format!(
         "<p>Each network's medians, and how many networks differ from {} in their paired intervals.</p>\n\
          <div class=\"wide\"><table>\n<tr><th class=\"l\">networks</th><th class=\"l\">workload</th><th class=\"l\">congestion</th>\
-         <th class=\"l\">scheduler</th><th class=\"l\">metric</th><th>median</th><th>better</th><th>worse</th><th>no difference</th>\
+         <th class=\"l\">scheduler</th><th class=\"l\">metric</th><th>median</th><th>better</th><th>worse</th><th>no difference</th><th>cannot tell</th>\
          <th>median gain</th><th>least</th><th>most</th></tr>\n",
         escape(baseline)
     );
@@ -175,7 +184,7 @@ fn set_table(board: &Board<'_>) -> String {
         let _ = writeln!(
             text,
             "<tr{base}><td class=\"l\">{} ({})</td><td class=\"l\">{}</td><td class=\"l\">{}</td><td class=\"l\">{}</td><td class=\"l\">{}</td>\
-             <td>{}</td><td class=\"better\">{}</td><td class=\"worse\">{}</td><td>{}</td><td>{} %</td><td>{} %</td><td>{} %</td></tr>",
+             <td>{}</td><td class=\"better\">{}</td><td class=\"worse\">{}</td><td>{}</td><td>{}</td><td>{} %</td><td>{} %</td><td>{} %</td></tr>",
             escape(&line.set),
             line.networks,
             escape(&line.workload),
@@ -186,6 +195,7 @@ fn set_table(board: &Board<'_>) -> String {
             line.better,
             line.worse,
             line.same,
+            line.unknown,
             gain(0.5),
             gain(0.0),
             gain(1.0)

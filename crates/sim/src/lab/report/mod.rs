@@ -1,6 +1,7 @@
 //! The HTML report of results: one file that needs no other, nor a network, light or dark as the reader's system is.
 
 mod cells;
+mod over_time;
 mod plots;
 mod sets;
 mod svg;
@@ -13,6 +14,7 @@ use std::path::Path;
 
 use super::compare::{Checked, Outcome, check_claims};
 use super::summary::Board;
+use super::timelines;
 use svg::escape;
 
 /// Sets of more networks than this are shown as a whole, not network by network.
@@ -20,26 +22,28 @@ const MAX_SINGLE: usize = 12;
 
 /// The report. Time lines are looked up in the results' folder.
 pub(crate) fn html(board: &Board<'_>, folder: &Path) -> io::Result<String> {
-    let _ = folder;
     let heading = board.heading;
-    let mut sections: Vec<(&str, &str, String)> = Vec::new();
-    sections.push((
-        "claims",
-        "What the source says, and what came out",
-        claims(board),
-    ));
-    sections.push(("results", "Results", cells::tables(board)));
-    sections.push((
-        "networks",
-        "Over all networks of a set",
-        sets::section(board),
-    ));
-    sections.push((
-        "plots",
-        "Distributions over seeds",
-        cells::distributions(board),
-    ));
-    sections.push(("failures", "Runs that failed", failures(board)));
+    let time_lines = over_time::section(&timelines::read(folder)?);
+    let mut sections = vec![
+        (
+            "claims",
+            "What the source says, and what came out",
+            claims(board),
+        ),
+        ("results", "Results", cells::tables(board)),
+        (
+            "networks",
+            "Over all networks of a set",
+            sets::section(board),
+        ),
+        (
+            "plots",
+            "Distributions over seeds",
+            cells::distributions(board),
+        ),
+        ("time", "One run over time", time_lines),
+        ("failures", "Runs that failed", failures(board)),
+    ];
     sections.retain(|section| !section.2.is_empty());
 
     let mut page = String::new();

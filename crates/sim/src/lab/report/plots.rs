@@ -204,10 +204,20 @@ pub(super) fn trends(trends: &[Trend], parameter: &str, label: &str) -> String {
     svg.finish(&format!("{label} over {parameter}"))
 }
 
-/// A heat map: `values[row][column]`, percent of gain.
+/// What a heat map's colours say.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Colours {
+    /// Percent of gain: losses and gains in two colours.
+    Gain,
+    /// Values from the lowest to the highest of all maps side by side.
+    Between(f64, f64),
+}
+
+/// A heat map: `values[row][column]`.
 #[derive(Debug, Clone)]
 pub(super) struct HeatMap {
     pub(super) title: String,
+    pub(super) colours: Colours,
     /// The names of both axes.
     pub(super) axes: [String; 2],
     pub(super) columns: Vec<String>,
@@ -234,11 +244,23 @@ fn gain_colour(percent: f64) -> (String, bool) {
     (format!("#{r:02x}{g:02x}{b:02x}"), depth > 0.62)
 }
 
+/// From nearly white to deep green.
+fn value_colour(value: f64, low: f64, high: f64) -> (String, bool) {
+    let depth = if high > low {
+        ((value - low) / (high - low)).clamp(0.0, 1.0)
+    } else {
+        0.5
+    };
+    let mixed = [12.0, 92.0, 84.0].map(|end| 244.0 + (end - 244.0) * depth);
+    let [r, g, b] = mixed.map(|part| part.round() as u8);
+    (format!("#{r:02x}{g:02x}{b:02x}"), depth > 0.55)
+}
+
 /// Draws it.
 pub(super) fn heat_map(map: &HeatMap) -> String {
     let (cell_width, cell_height) = (40.0, 22.0);
     let widest = map.rows.iter().map(|row| width_of(row)).fold(0.0, f64::max);
-    let (left, top) = (widest + 24.0, 24.0);
+    let (left, top) = ((widest + 12.0).max(width_of(&map.axes[1]) + 8.0), 38.0);
     let width =
         (left + cell_width * map.columns.len() as f64 + 6.0).max(width_of(&map.title) + 10.0);
     let bottom = top + cell_height * map.rows.len() as f64;
@@ -250,12 +272,20 @@ pub(super) fn heat_map(map: &HeatMap) -> String {
         svg.text("tick", Anchor::End, left - 4.0, y + 15.0, &map.rows[at]);
         for (column, value) in row.iter().enumerate() {
             let x = left + cell_width * column as f64;
-            let Some((gain, title)) = value else { continue };
-            let (fill, deep) = gain_colour(*gain);
+            let Some((value, title)) = value else {
+                continue;
+            };
+            let (fill, deep) = match map.colours {
+                Colours::Gain => gain_colour(*value),
+                Colours::Between(low, high) => value_colour(*value, low, high),
+            };
             svg.tile(&fill, x, y, cell_width - 1.0, cell_height - 1.0, title);
             let class = if deep { "on-dark" } else { "on-light" };
-            let digits = if gain.abs() < 1.0 { 1 } else { 2 };
-            let text = significant(*gain, digits);
+            let text = match map.colours {
+                // Hundredths of a percent are noise.
+                Colours::Gain => significant((value * 10.0).round() / 10.0, 2),
+                Colours::Between(..) => significant(*value, 3),
+            };
             svg.text(class, Anchor::Middle, x + cell_width / 2.0, y + 15.0, &text);
         }
     }
@@ -280,20 +310,28 @@ pub(super) fn heat_map(map: &HeatMap) -> String {
 #[derive(Debug, Clone)]
 pub(super) struct Panel {
     pub(super) title: String,
-    /// Name, colour, points (seconds, value).
-    pub(super) lines: Vec<(String, usize, Vec<(f64, f64)>)>,
+    pub(super) lines: Vec<TimeLine>,
+}
+
+/// A value over time.
+#[derive(Debug, Clone)]
+pub(super) struct TimeLine {
+    pub(super) name: String,
+    pub(super) colour: usize,
+    /// Seconds and values.
+    pub(super) points: Vec<(f64, f64)>,
 }
 
 /// Panels over the same time.
 pub(super) fn time_lines(panels: &[Panel], end: f64) -> String {
-    let (width, left, height, gap) = (640.0, 48.0, 76.0, 24.0);
+    let (width, left, height, gap) = (520.0, 44.0, 74.0, 24.0);
     let total = panels.len() as f64 * (height + gap) + 2.0 * LINE + 4.0;
     let mut svg = Svg::new(width, total);
     let x = Scale::linear(0.0, end.max(1e-6), left, width - 8.0);
     for (number, panel) in panels.iter().enumerate() {
         let top = number as f64 * (height + gap) + gap - 4.0;
         let bottom = top + height;
-        let values = panel.lines.iter().flat_map(|line| line.2.iter());
+        let values = panel.lines.iter().flat_map(|line| line.points.iter());
         let most = values.map(|point| point.1).fold(0.0, f64::max);
         let y = Scale::linear(0.0, if most > 0.0 { most * 1.05 } else { 1.0 }, bottom, top);
         svg.text("label", Anchor::Start, left, top - 5.0, &panel.title);
@@ -311,9 +349,11 @@ pub(super) fn time_lines(panels: &[Panel], end: f64) -> String {
             }
         }
         svg.line("axis", left, bottom, width - 8.0, bottom);
-        for (name, colour, points) in &panel.lines {
-            let points: Vec<_> = points.iter().map(|(t, v)| (x.at(*t), y.at(*v))).collect();
-            svg.polyline(&format!("thin {}", class(*colour)), &points, true, name);
+        for line in &panel.lines {
+            let points = line.points.iter().map(|(t, v)| (x.at(*t), y.at(*v)));
+            let points: Vec<_> = points.collect();
+            let class = format!("thin {}", class(line.colour));
+            svg.polyline(&class, &points, true, &line.name);
         }
     }
     svg.text(

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::colour;
-use super::plots::{self, HeatMap, Series, Trend};
+use super::plots::{self, Colours, HeatMap, Series, Trend};
 use super::svg::escape;
 use crate::lab::compare::Comparison;
 use crate::lab::metrics::MetricInfo;
@@ -249,8 +249,12 @@ fn heat_maps(board: &Board<'_>, set: &Set<'_>) -> String {
             })
             .collect();
     }
-    let baseline = &board.heading.baseline;
     let mut text = String::new();
+    // With facets there would be too many maps.
+    if others.is_empty() {
+        text += &value_maps(board, set, [x, y]);
+    }
+    let baseline = &board.heading.baseline;
     for label in labels(board, set) {
         if label == baseline {
             continue;
@@ -286,6 +290,59 @@ fn heat_maps(board: &Board<'_>, set: &Set<'_>) -> String {
         text += "</div></div>\n";
     }
     text
+}
+
+/// The medians of each scheduler over two parameters.
+fn value_maps(board: &Board<'_>, set: &Set<'_>, [x, y]: [&(&str, Vec<&str>); 2]) -> String {
+    let median = |label: &str, column: &str, row: &str| {
+        let medians: Vec<_> = set
+            .groups
+            .iter()
+            .filter(|group| {
+                value(group.network, x.0) == Some(column) && value(group.network, y.0) == Some(row)
+            })
+            .map(|group| board.plain_values(&group.cell(label), &set.metric.name))
+            .map(|values| statistics::median(&values))
+            .filter(|median| median.is_finite())
+            .collect();
+        let median = statistics::median(&medians);
+        median.is_finite().then(|| (median, String::new()))
+    };
+    let mut maps: Vec<_> = labels(board, set)
+        .into_iter()
+        .map(|label| HeatMap {
+            title: label.to_owned(),
+            colours: Colours::Gain,
+            axes: [x.0.to_owned(), y.0.to_owned()],
+            columns: x.1.iter().map(ToString::to_string).collect(),
+            rows: y.1.iter().map(ToString::to_string).collect(),
+            values: y
+                .1
+                .iter()
+                .map(|row| {
+                    x.1.iter()
+                        .map(|column| median(label, column, row))
+                        .collect()
+                })
+                .collect(),
+        })
+        .collect();
+    let all = || {
+        maps.iter()
+            .flat_map(|map| map.values.iter().flatten().flatten())
+    };
+    let low = all().map(|cell| cell.0).fold(f64::INFINITY, f64::min);
+    let high = all().map(|cell| cell.0).fold(f64::NEG_INFINITY, f64::max);
+    let mut text = format!(
+        "<div style=\"flex-basis:100%\"><h3>medians of {} [{}]</h3>\n<div class=\"plots\">",
+        escape(&set.metric.name),
+        escape(&set.metric.unit)
+    );
+    for map in &mut maps {
+        map.colours = Colours::Between(low, high);
+        text += &plots::heat_map(map);
+    }
+    text + "</div></div>\n"
 }
 
 fn heat_map(
@@ -326,6 +383,7 @@ fn heat_map(
         .collect();
     HeatMap {
         title: title.join(", "),
+        colours: Colours::Gain,
         axes: [x.0.to_owned(), y.0.to_owned()],
         columns: x.1.iter().map(ToString::to_string).collect(),
         rows: y.1.iter().map(ToString::to_string).collect(),

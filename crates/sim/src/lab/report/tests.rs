@@ -18,7 +18,7 @@ fn results(text: &str, value: impl Fn(&str, &str, u64) -> Option<f64>) -> Result
             let outcome = match value(&cell.id.network, &cell.id.scheduler, seed) {
                 Some(value) => Run::Done(Measured {
                     value,
-                    bound: Some(0.5),
+                    bounds: [("completion".to_owned(), 0.5)].into(),
                     values: [("completion".to_owned(), value)].into(),
                     series: Default::default(),
                     trace_hash: format!("{seed:032x}"),
