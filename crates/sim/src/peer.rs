@@ -158,25 +158,28 @@ impl Peer {
         fabric: &mut Fabric,
     ) -> Result<(), SimError> {
         let mut work = 0;
+        let mut event = self.poll(at);
         let mut more = self.connection.is_some();
         while more {
-            more = false;
             // The application first: what it writes goes out with what the protocol sends.
-            while let Some(event) = self.poll(at) {
+            while let Some(happened) = event {
                 work += 1;
-                more = true;
-                self.on_event(at, &event)?;
+                self.on_event(at, &happened)?;
                 if work > MAX_WORK {
                     return Err(SimError::Livelock { at: at.now });
                 }
+                event = self.poll(at);
             }
             while self.transmit(at, fabric) {
                 work += 1;
-                more = true;
                 if work > MAX_WORK {
                     return Err(SimError::Livelock { at: at.now });
                 }
             }
+            // The protocol has just said that it has no more to send: without an event it still has
+            // none.
+            event = self.poll(at);
+            more = event.is_some();
         }
         for delivery in self.ledger.pending.drain(..) {
             fabric.trace.delivery(&delivery);
