@@ -30,7 +30,7 @@ pub(crate) struct TransportOptions {
     /// The scheduler's settings, as JSON: '{"burst": 4}'
     #[arg(long, value_name = "JSON", default_value = "{}")]
     scheduler_config: String,
-    /// Congestion controller: newreno, cubic, or over all paths lia, olia, balia
+    /// Congestion controller: newreno, cubic, bbr3, or over all paths lia, olia, balia
     #[arg(long, value_name = "NAME", default_value_t = CongestionControl::Cubic)]
     congestion: CongestionControl,
     /// Congestion window of a new path, packets [default: as RFC 9002 has it, about 10]

@@ -12,6 +12,8 @@ pub struct PathStats {
     pub min_rtt: Duration,
     /// RTT variation.
     pub rtt_var: Duration,
+    /// Whether there was an RTT sample; before, the RTTs are the initial one, which is a guess.
+    pub has_rtt: bool,
     /// Congestion window, bytes.
     pub cwnd: u64,
     /// Bytes in flight.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::draw::Draw;
-use crate::waiting::{Choice, NO_ROOM, PairFlags, WaitClock};
+use crate::waiting::{Advice, PairFlags, Waiting};
 use crate::{
     Context, Decision, EcfConfig, InvalidConfig, PathEvent, PathEventKind, PathIndex, Scheduler,
 };
@@ -42,8 +42,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct EcfA {
     config: EcfAConfig,
-    clock: WaitClock,
-    waiting: PairFlags,
+    wait: Waiting,
+    flags: PairFlags,
     draw: Draw,
     episode: Option<Episode>,
 }
@@ -100,8 +100,8 @@ impl EcfA {
     pub fn new(config: &EcfAConfig) -> Self {
         Self {
             config: config.clone(),
-            clock: WaitClock::default(),
-            waiting: PairFlags::default(),
+            wait: Waiting::default(),
+            flags: PairFlags::default(),
             draw: Draw::new(config.seed),
             episode: None,
         }
@@ -138,33 +138,26 @@ impl Default for EcfA {
 
 impl Scheduler for EcfA {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        match Choice::of(cx) {
-            Choice::Nothing => NO_ROOM,
-            Choice::Plain(path) => {
-                self.episode = None;
-                self.clock.send(path)
-            }
-            Choice::Paced { fast, slow } => {
-                self.episode = None;
-                self.clock.wait(cx, fast, slow)
-            }
-            Choice::Between { fast, slow } => {
-                let mut waiting = self.waiting.get(fast.index, slow.index);
-                let ecf = &self.config.ecf;
-                let advice = ecf.says_wait(fast, slow, cx.queue.unsent, &mut waiting);
-                self.waiting.set(fast.index, slow.index, waiting);
-                if self.follow(fast.index, advice) {
-                    self.clock.wait(cx, fast, slow)
-                } else {
-                    self.clock.send(slow)
-                }
-            }
+        let mut asked = false;
+        let mut wait = self.wait;
+        let decision = wait.decide(cx, |fast, slow| {
+            asked = true;
+            let mut waiting = self.flags.get(fast.index, slow.index);
+            let ecf = &self.config.ecf;
+            let advice = ecf.says_wait(fast, slow, cx.queue.unsent, &mut waiting);
+            self.flags.set(fast.index, slow.index, waiting);
+            Advice::wait_if(self.follow(fast.index, advice))
+        });
+        self.wait = wait;
+        if !asked {
+            self.episode = None;
         }
+        decision
     }
 
     fn on_path(&mut self, event: &PathEvent) {
         if event.kind == PathEventKind::Abandoned {
-            self.waiting.forget(event.path);
+            self.flags.forget(event.path);
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A [`Scheduler`] is asked once per packet, with a [`Context`] that it borrows, and answers with
 //! a [`Decision`]. It is a plain state machine: time comes in as an argument and nothing in it
-//! blocks, so the same calls give the same decisions. [`MinRtt`], [`RoundRobin`] and [`SinglePath`]
-//! come with the crate; a [`Registry`] makes them, and yours, from a name and a JSON value.
+//! blocks, so the same calls give the same decisions. A [`Registry`] makes the schedulers that come
+//! with the crate, and yours, from a name and a JSON value; it has the list of them.
 //!
 //! Every built-in scheduler's documentation says what its rule is, where it comes from, and what a
 //! decision costs. None of them allocates.
@@ -47,25 +47,40 @@
     )
 )]
 
+mod backup;
 mod blest;
 mod blest_overflow;
+mod daps;
+mod daps_gap;
 mod decision;
 mod draw;
 mod ecf;
 mod ecf_a;
 mod ecf_nowait;
 mod event;
+mod gap;
 mod min_rtt;
+mod minrtt_ns3;
+mod opportunity;
 mod path_set;
+mod patience;
+mod ranking;
+mod redundant;
 mod registry;
 mod round_robin;
+mod rr_ns3;
 mod sa_ecf;
 mod single_path;
+mod stms;
+mod stream_min_rtt;
 mod view;
 mod waiting;
 
+pub use backup::{Backup, BackupConfig};
 pub use blest::{Blest, BlestConfig};
 pub use blest_overflow::{BlestOverflow, BlestOverflowConfig};
+pub use daps::{Daps, DapsConfig};
+pub use daps_gap::{DapsGap, DapsGapConfig};
 pub use decision::{Data, Decision, Scheduler};
 pub use ecf::{Ecf, EcfConfig};
 pub use ecf_a::{EcfA, EcfAConfig};
@@ -74,12 +89,17 @@ pub use event::{
     Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
 };
 pub use min_rtt::{MinRtt, MinRttConfig};
+pub use minrtt_ns3::{MinRttNs3, MinRttNs3Config};
 pub use path_set::{MAX_PATHS, PathIndex, PathSet};
 pub use quinn_proto::StreamId;
+pub use redundant::{Redundant, RedundantConfig};
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError, SchedulerFactory};
 pub use round_robin::{RoundRobin, RoundRobinConfig};
+pub use rr_ns3::{RrNs3, RrNs3Config};
 pub use sa_ecf::{SaEcf, SaEcfConfig, StreamSharing};
 pub use single_path::{SinglePath, SinglePathConfig};
+pub use stms::{Stms, StmsConfig};
+pub use stream_min_rtt::{StreamMinRtt, StreamMinRttConfig};
 pub use view::{
     Context, MAX_STREAM_VIEWS, PathStatus, PathView, QueueView, RttHistory, StreamHead, StreamView,
 };

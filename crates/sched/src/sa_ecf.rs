@@ -2,37 +2,37 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::waiting::{Choice, NO_ROOM, WaitClock};
+use crate::waiting::{Advice, Waiting};
 use crate::{
-    Context, Data, Decision, EcfConfig, InvalidConfig, PathEvent, PathEventKind, PathIndex,
-    PathSet, PathView, QueueView, Scheduler, StreamId, StreamView,
+    Context, Decision, EcfConfig, InvalidConfig, PathEvent, PathEventKind, PathIndex, PathView,
+    Scheduler, StreamId, StreamView,
 };
 
 /// Sends on the slower path the first stream that would not be complete sooner without it.
 ///
 /// **Rule.** `f` is the path with the smallest smoothed RTT, `s` the one with the smallest among
 /// those with room ([`Context::sendable`]). If they are the same, send, in the transport's order of
-/// streams. Otherwise go through the streams with new data in that order, and apply the two tests of
-/// [`Ecf`](crate::Ecf) to each, with K the bytes that the connection will send until that stream is
-/// complete, and a flag of the stream's own. The first stream that is not told to wait goes on `s`,
-/// it alone. If all are, wait for `f`.
+/// streams. Otherwise go through the streams with new data in that order, and apply the two tests
+/// of [`Ecf`](crate::Ecf) to each, with K the bytes that the connection will send until that stream
+/// is complete, and a flag of the stream's own. The first stream that is not told to wait goes on
+/// `s`, it alone. If all are, wait for `f`.
 ///
 /// What will be sent until stream j, of which r_j bytes are left, is complete depends on how
 /// streams share the connection ([`StreamSharing`]). What is left of a stream is what the
-/// application said that it would be ([`StreamHints::size`](crate::StreamHints::size)), or what it has
-/// written if that is more.
+/// application said that it would be ([`StreamHints::size`](crate::StreamHints::size)), or what it
+/// has written if that is more.
 ///
 /// So a short stream of high priority keeps to the fast path, while a long one that follows, which
 /// will take a while anyway, already uses the slow one.
 ///
-/// **When it waits** for `f`: as [`Ecf`](crate::Ecf), with the same bounds and the same treatment of
-/// pacers and of paths without a sample. Control frames, datagrams and retransmissions go on `s`
-/// before any new data.
+/// **When it waits** for `f`: as [`Ecf`](crate::Ecf), with the same bounds and the same treatment
+/// of pacers, of paths without a sample and of what is not new data.
 ///
-/// **Source.** Rabitsch, Hurtig, Brunstrom: *A Stream-Aware Multipath QUIC Scheduler for Heterogeneous
-/// Paths*, EPIQ 2018, as far as its abstract tells, and ECF's kernel form. Counting the streams
-/// before an exclusive one is ours (a public Rust version counts r_j alone), as are the floor of
-/// one window, the flag being one of stream and pair of paths, and all that is ours in ECF.
+/// **Source.** Rabitsch, Hurtig, Brunstrom: *A Stream-Aware Multipath QUIC Scheduler for
+/// Heterogeneous Paths*, EPIQ 2018, as far as its abstract tells, and ECF's kernel form. Counting
+/// the streams before an exclusive one is ours (a public Rust version counts r_j alone), as are the
+/// floor of one window, the flag being one of stream and pair of paths, and all that is ours in
+/// ECF.
 ///
 /// **Cost.** One walk over the slots; if `f` has no room, up to two walks over
 /// [`Context::streams`] for each stream that is told to wait. 1 KiB of state: the flags of 64
@@ -76,8 +76,8 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct SaEcf {
     config: SaEcfConfig,
-    clock: WaitClock,
-    waiting: StreamFlags,
+    wait: Waiting,
+    flags: StreamFlags,
 }
 
 /// Settings of [`SaEcf`].
@@ -183,8 +183,8 @@ fn remaining(stream: &StreamView) -> u64 {
 }
 
 impl StreamSharing {
-    /// What the connection sends until the stream at this place is complete, bytes. `before` is what
-    /// is left of those before it.
+    /// What the connection sends until the stream at this place is complete, bytes. `before` is
+    /// what is left of those before it.
     fn backlog(self, streams: &[StreamView], at: usize, before: u64) -> u64 {
         let own = remaining(&streams[at]);
         match self {
@@ -232,10 +232,10 @@ impl SaEcf {
             // Without new data it has nothing to ask for, but it may come to have some.
             if stream.unsent > 0 {
                 let backlog = self.config.sharing.backlog(streams, at, before);
-                let mut waiting = self.waiting.get(stream.id, pair);
+                let mut waiting = self.flags.get(stream.id, pair);
                 let ecf = &self.config.ecf;
                 let wait = ecf.says_wait(fast, slow, backlog, &mut waiting);
-                self.waiting.set(stream.id, pair, waiting);
+                self.flags.set(stream.id, pair, waiting);
                 if !wait {
                     return Some(stream.id);
                 }
@@ -245,53 +245,30 @@ impl SaEcf {
         None
     }
 
-    fn between(&mut self, cx: &Context<'_>, fast: &PathView, slow: &PathView) -> Decision {
+    fn advise(&mut self, cx: &Context<'_>, fast: &PathView, slow: &PathView) -> Advice {
         if cx.streams.is_empty() {
             // The transport tells nothing of the streams: the connection is one.
             let ecf = &self.config.ecf;
-            return if ecf.says_wait(fast, slow, cx.queue.unsent, &mut false) {
-                self.clock.wait(cx, fast, slow)
-            } else {
-                self.clock.send(slow)
-            };
+            return Advice::wait_if(ecf.says_wait(fast, slow, cx.queue.unsent, &mut false));
         }
-        // All that does not wait goes first: it is of whichever stream, or of none.
-        let goes = if has_more_than_new_data(cx.queue) {
-            None
-        } else {
-            self.first_to_go(fast, slow, cx.streams)
-        };
-        match goes {
-            None => self.clock.wait(cx, fast, slow),
-            Some(stream) => {
-                self.clock.send(slow);
-                Decision::Send {
-                    path: slow.index,
-                    data: Data::Stream(stream),
-                    copies: PathSet::EMPTY,
-                }
-            }
+        match self.first_to_go(fast, slow, cx.streams) {
+            Some(stream) => Advice::SendStream(stream),
+            None => Advice::Wait,
         }
     }
-}
-
-fn has_more_than_new_data(queue: &QueueView) -> bool {
-    queue.retransmittable > 0 || queue.control
 }
 
 impl Scheduler for SaEcf {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        match Choice::of(cx) {
-            Choice::Nothing => NO_ROOM,
-            Choice::Plain(path) => self.clock.send(path),
-            Choice::Paced { fast, slow } => self.clock.wait(cx, fast, slow),
-            Choice::Between { fast, slow } => self.between(cx, fast, slow),
-        }
+        let mut wait = self.wait;
+        let decision = wait.decide(cx, |fast, slow| self.advise(cx, fast, slow));
+        self.wait = wait;
+        decision
     }
 
     fn on_path(&mut self, event: &PathEvent) {
         if event.kind == PathEventKind::Abandoned {
-            self.waiting.forget(event.path);
+            self.flags.forget(event.path);
         }
     }
 

@@ -4,22 +4,164 @@
 use std::time::{Duration, Instant};
 
 use crate::min_rtt::rank;
-use crate::{Context, Data, Decision, MAX_PATHS, PathIndex, PathSet, PathView};
+use crate::{Context, Data, Decision, MAX_PATHS, PathIndex, PathSet, PathView, StreamId};
 
-/// What a decision is about, before any rule of waiting.
+/// What a scheduler's rule says of new data, the fast path being full and the slow one not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Advice {
+    /// Wait for the fast path.
+    Wait,
+    /// The next of it goes on the slow path,
+    Send,
+    /// or the next of this stream.
+    SendStream(StreamId),
+}
+
+impl Advice {
+    pub(crate) const fn wait_if(wait: bool) -> Self {
+        if wait { Self::Wait } else { Self::Send }
+    }
+}
+
+/// Finds the paths between which to decide, asks a scheduler's rule if there is something to
+/// decide, and keeps every wait finite.
 ///
 /// `fast` is the path with the smallest smoothed RTT among the open ones of the best
 /// [standing](PathView::standing), whether or not it can send; `slow` is what
 /// [`MinRtt`](crate::MinRtt) would take: the one with the smallest smoothed RTT among those of
 /// them that can. Of equals, the lowest slot.
+///
+/// **Waits end.** A wait begins with the first decision to wait since a packet was last sent, and
+/// lasts no longer than the awaited path's probe timeout without back-off, which is its smoothed
+/// RTT, four times its RTT variation and the peer's longest ACK delay (RFC 9002 section 6.2.1). By
+/// then an acknowledgement of something in flight is overdue, and one packet goes to the slow path.
+/// The kernel's schedulers need no such rule: they live off TCP's own ACK clock.
+///
+/// **All else** (lost data, control frames, datagrams) is not put to the rule: it takes no new
+/// window space, and what follows lost data is of no use before it. It goes where it arrives first,
+/// see [`opens_in`]. The references do the like: in the kernel a subflow repeats its own losses,
+/// and the Go code sends them on the fast path even if that is full.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Waiting {
+    since: Option<Instant>,
+}
+
+impl Waiting {
+    /// The decision. `rule` is asked for new data, with the fast and the slow path, and only if the
+    /// fast one is full and can be waited for.
+    #[inline]
+    pub(crate) fn decide<'a>(
+        &mut self,
+        cx: &Context<'a>,
+        rule: impl FnOnce(&'a PathView, &'a PathView) -> Advice,
+    ) -> Decision {
+        let (fast, slow) = match Choice::of(cx) {
+            // Whatever gives a path room is an event.
+            Choice::Nothing => return Decision::Wait { until: None },
+            Choice::Plain(path) => return self.send(path, Data::Next),
+            Choice::Paced { fast, slow } => return self.wait(cx.now, fast, slow),
+            Choice::Between { fast, slow } => (fast, slow),
+        };
+        let queue = cx.queue;
+        let lost = queue.retransmittable > 0;
+        let goes_now = (lost || queue.control) && !arrives_sooner(opens_in(fast), fast, slow);
+        let advice = if has_new_data(cx) {
+            rule(fast, slow)
+        } else {
+            Advice::wait_if(!goes_now)
+        };
+        match advice {
+            Advice::Wait if goes_now => self.send_meanwhile(cx.now, fast, slow),
+            Advice::Wait => self.wait(cx.now, fast, slow),
+            Advice::Send if goes_now || !lost => self.send(slow, Data::Next),
+            // New data without the lost, lowest offset first.
+            Advice::Send => self.send(slow, Data::Ahead(0)),
+            Advice::SendStream(_) if goes_now => self.send(slow, Data::Again),
+            Advice::SendStream(id) if lost && is_head(cx, id) => self.send(slow, Data::Ahead(0)),
+            Advice::SendStream(id) => self.send(slow, Data::Stream(id)),
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, path: &PathView, data: Data) -> Decision {
+        self.since = None;
+        send(path, data)
+    }
+
+    /// When this wait is over, or `None` if it is, and has been forgotten.
+    fn deadline(&mut self, now: Instant, fast: &PathView) -> Option<Instant> {
+        let since = *self.since.get_or_insert(now);
+        // A path with so long a timeout that time ends before is as good as dead.
+        let deadline = since.checked_add(fast.pto).unwrap_or(now);
+        if deadline <= now {
+            self.since = None;
+            return None;
+        }
+        Some(deadline)
+    }
+
+    fn wait(&mut self, now: Instant, fast: &PathView, slow: &PathView) -> Decision {
+        let Some(deadline) = self.deadline(now, fast) else {
+            return send(slow, Data::Next);
+        };
+        // Nothing but a timer tells that a pacer has opened.
+        let until = match fast.next_release {
+            Some(release) if release > now => release.min(deadline),
+            _ => deadline,
+        };
+        Decision::Wait { until: Some(until) }
+    }
+
+    /// New data waits on while other things go on the slow path.
+    fn send_meanwhile(&mut self, now: Instant, fast: &PathView, slow: &PathView) -> Decision {
+        match self.deadline(now, fast) {
+            Some(_) => send(slow, Data::Again),
+            None => send(slow, Data::Next),
+        }
+    }
+}
+
+#[inline]
+fn send(path: &PathView, data: Data) -> Decision {
+    Decision::Send {
+        path: path.index,
+        data,
+        copies: PathSet::EMPTY,
+    }
+}
+
+/// Whether there is new data and the peer's window lets it go.
+fn has_new_data(cx: &Context<'_>) -> bool {
+    cx.queue.unsent > 0 && cx.queue.window_left > 0
+}
+
+fn is_head(cx: &Context<'_>, stream: StreamId) -> bool {
+    cx.queue.head.is_some_and(|head| head.id == stream)
+}
+
+/// Whether a packet that leaves on the fast path in `held` nanoseconds arrives no later than one
+/// that leaves on the slow path now: half an RTT after departure.
+fn arrives_sooner(held: f64, fast: &PathView, slow: &PathView) -> bool {
+    2.0 * held + nanos(fast.smoothed_rtt) <= nanos(slow.smoothed_rtt)
+}
+
+/// In how many nanoseconds a full window has room for a packet. What is in flight is acknowledged
+/// within an RTT, evenly: as much of an RTT as of that is too much. Right after a loss has halved
+/// the window, this is half an RTT; otherwise the next acknowledgement is at hand.
+fn opens_in(path: &PathView) -> f64 {
+    let excess = (path.in_flight + u64::from(path.mtu)).saturating_sub(path.cwnd);
+    let share = excess as f64 / path.in_flight as f64;
+    nanos(path.smoothed_rtt) * share.min(1.0)
+}
+
+/// What a decision is about, before any rule of waiting.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Choice<'a> {
+enum Choice<'a> {
     /// No path that the preferences allow has room: there is no question.
     Nothing,
     /// This path, without any test: it is the fast one; or the fast one is not worth waiting for,
     /// being in trouble or having nothing in flight whose acknowledgement would end the wait; or
-    /// the slow one has no RTT sample and is to get one; or there is no new data, and whatever else
-    /// there is (control frames, datagrams, data to be sent again) does not wait.
+    /// the slow one has no RTT sample and is to get one; or there is nothing to send.
     Plain(&'a PathView),
     /// The fast path's window has room, and its pacer lets the next packet go so soon that it
     /// arrives no later than one sent on the slow path now.
@@ -44,7 +186,7 @@ pub(crate) enum Choice<'a> {
 impl<'a> Choice<'a> {
     /// One walk over the slots.
     #[inline]
-    pub(crate) fn of(cx: &Context<'a>) -> Self {
+    fn of(cx: &Context<'a>) -> Self {
         // As in `MinRtt`: a better standing voids what was found before.
         let mut standing = u8::MAX;
         let (mut least, mut least_ready) = (u64::MAX, u64::MAX);
@@ -72,15 +214,14 @@ impl<'a> Choice<'a> {
         let (Some(fast), Some(slow)) = (fast, slow) else {
             return Self::Nothing;
         };
+        let idle = !has_new_data(cx) && cx.queue.retransmittable == 0 && !cx.queue.control;
         // An untested fast path means that all are: they are ranked behind those with a sample.
-        if fast.index == slow.index || fast.suspect || !slow.has_rtt() || !has_new_data(cx) {
+        if fast.index == slow.index || fast.suspect || !slow.has_rtt() || idle {
             return Self::Plain(slow);
         }
         if let Some(release) = fast.next_release {
-            // Arrival on either path: half an RTT after departure.
-            let held = release.saturating_duration_since(cx.now);
-            let arrival = held.saturating_mul(2).saturating_add(fast.smoothed_rtt);
-            if arrival <= slow.smoothed_rtt {
+            let held = nanos(release.saturating_duration_since(cx.now));
+            if arrives_sooner(held, fast, slow) {
                 return Self::Paced { fast, slow };
             }
         }
@@ -88,59 +229,6 @@ impl<'a> Choice<'a> {
             return Self::Plain(slow);
         }
         Self::Between { fast, slow }
-    }
-}
-
-/// Whether there is new data and the peer's window lets it go.
-fn has_new_data(cx: &Context<'_>) -> bool {
-    cx.queue.unsent > 0 && cx.queue.window_left > 0
-}
-
-/// Nothing to send on: whatever gives a path room is an event.
-pub(crate) const NO_ROOM: Decision = Decision::Wait { until: None };
-
-/// Keeps every wait finite.
-///
-/// A wait begins with the first decision to wait since new data was last sent, and lasts no longer
-/// than the awaited path's probe timeout without back-off, which is its smoothed RTT, four times
-/// its RTT variation and the peer's longest ACK delay (RFC 9002 section 6.2.1). By then an
-/// acknowledgement of something in flight is overdue, and one packet goes to the slow path. The
-/// kernel's schedulers need no such rule: they live off TCP's own ACK clock.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct WaitClock {
-    since: Option<Instant>,
-}
-
-impl WaitClock {
-    /// Sends new data, or whatever else there is, on `path`.
-    #[inline]
-    pub(crate) fn send(&mut self, path: &PathView) -> Decision {
-        self.since = None;
-        Decision::send(path.index)
-    }
-
-    /// Holds new data back for `fast`, unless that has gone on for too long.
-    ///
-    /// Control frames, datagrams and retransmissions are no new data: they go on the slow path
-    /// meanwhile, and the wait goes on.
-    pub(crate) fn wait(&mut self, cx: &Context<'_>, fast: &PathView, slow: &PathView) -> Decision {
-        let since = *self.since.get_or_insert(cx.now);
-        let deadline = since.checked_add(fast.pto);
-        if deadline.is_some_and(|deadline| deadline <= cx.now) {
-            return self.send(slow);
-        }
-        if cx.queue.retransmittable > 0 || cx.queue.control {
-            return Decision::Send {
-                path: slow.index,
-                data: Data::Again,
-                copies: PathSet::EMPTY,
-            };
-        }
-        // A pacer needs a timer; nothing else tells that it has opened.
-        let release = fast.next_release.filter(|release| *release > cx.now);
-        Decision::Wait {
-            until: deadline.into_iter().chain(release).min(),
-        }
     }
 }
 
@@ -305,21 +393,30 @@ mod tests {
     }
 
     #[test]
-    fn only_new_data_waits() {
+    fn without_data_there_is_no_question() {
         let now = Instant::now();
         let paths = [full(0, 10), path(1, 50)];
         assert_eq!(choice(now, &paths, &queue()), "between 0 1");
-        let nothing_new = QueueView {
+        let nothing = QueueView {
             unsent: 0,
-            retransmittable: 5000,
             ..queue()
         };
-        assert_eq!(choice(now, &paths, &nothing_new), "plain 1");
-        let no_credit = QueueView {
+        assert_eq!(choice(now, &paths, &nothing), "plain 1");
+        let control = QueueView {
+            control: true,
+            ..nothing.clone()
+        };
+        assert_eq!(choice(now, &paths, &control), "between 0 1");
+        let lost = QueueView {
+            retransmittable: 1,
+            ..nothing
+        };
+        assert_eq!(choice(now, &paths, &lost), "between 0 1");
+        let no_window = QueueView {
             window_left: 0,
             ..queue()
         };
-        assert_eq!(choice(now, &paths, &no_credit), "plain 1");
+        assert_eq!(choice(now, &paths, &no_window), "plain 1");
     }
 
     #[test]
@@ -345,84 +442,139 @@ mod tests {
         }
     }
 
-    fn wait(
-        clock: &mut WaitClock,
+    fn decide(
+        waiting: &mut Waiting,
         now: Instant,
         paths: &[PathView],
         queue: &QueueView,
+        advice: Advice,
     ) -> Decision {
-        clock.wait(&Context::new(now, paths, queue, 0), &paths[0], &paths[1])
+        waiting.decide(&Context::new(now, paths, queue, 0), |_, _| advice)
     }
 
     #[test]
     fn no_wait_outlasts_the_probe_timeout() {
         let start = Instant::now();
         let mut paths = [full(0, 10), path(1, 50)];
-        let queue = queue();
-        let mut clock = WaitClock::default();
-        let deadline = Some(start + ms(50));
-        for at in [0, 20, 49] {
-            assert_eq!(
-                wait(&mut clock, start + ms(at), &paths, &queue),
-                Decision::Wait { until: deadline },
-                "after {at} ms"
-            );
-        }
+        let mut waiting = Waiting::default();
+        let mut ask = |at: u64, paths: &[PathView], advice| {
+            decide(&mut waiting, start + ms(at), paths, &queue(), advice)
+        };
+        let until = |at| Decision::Wait {
+            until: Some(start + ms(at)),
+        };
         let slow = Decision::send(paths[1].index);
-        assert_eq!(wait(&mut clock, start + ms(50), &paths, &queue), slow);
+        for at in [0, 20, 49] {
+            assert_eq!(ask(at, &paths, Advice::Wait), until(50), "after {at} ms");
+        }
         // One packet, and a new wait begins.
-        assert_eq!(
-            wait(&mut clock, start + ms(50), &paths, &queue),
-            Decision::Wait {
-                until: Some(start + ms(100))
-            }
-        );
+        assert_eq!(ask(50, &paths, Advice::Wait), slow);
+        assert_eq!(ask(50, &paths, Advice::Wait), until(100));
         // Whatever is sent ends the wait.
-        clock.send(&paths[0]);
-        assert_eq!(
-            wait(&mut clock, start + ms(99), &paths, &queue),
-            Decision::Wait {
-                until: Some(start + ms(149))
-            }
-        );
+        assert_eq!(ask(90, &paths, Advice::Send), slow);
+        assert_eq!(ask(99, &paths, Advice::Wait), until(149));
         // The pacer's release comes first, unless it is over already.
         paths[0].next_release = Some(start + ms(120));
-        for (at, until) in [(110, 120), (120, 149)] {
-            assert_eq!(
-                wait(&mut clock, start + ms(at), &paths, &queue),
-                Decision::Wait {
-                    until: Some(start + ms(until))
-                }
-            );
-        }
+        assert_eq!(ask(110, &paths, Advice::Send), until(120));
+        paths[0].next_release = Some(start + ms(140));
+        assert_eq!(ask(120, &paths, Advice::Wait), until(140));
+        assert_eq!(ask(140, &paths, Advice::Wait), until(149));
+        // A timeout beyond the end of time is none to wait for.
+        paths[0].next_release = None;
+        paths[0].pto = Duration::MAX;
+        assert_eq!(ask(148, &paths, Advice::Wait), slow);
     }
 
     #[test]
-    fn what_is_not_new_goes_on_meanwhile() {
-        let start = Instant::now();
-        let paths = [full(0, 10), path(1, 50)];
-        let again = Decision::Send {
-            path: paths[1].index,
-            data: Data::Again,
-            copies: PathSet::EMPTY,
+    fn what_is_not_new_goes_where_it_arrives_first() {
+        let stream = |index| StreamId::new(quinn_proto::Side::Client, quinn_proto::Dir::Uni, index);
+        let (head, other) = (stream(0), stream(1));
+        // 12 packets of 1200 bytes in flight, of which 5 fit into the window and 8 are too many for
+        // another one: two thirds of an RTT until there is room, 2 · 6.67 + 10 = 23.3 ms.
+        let reduced = PathView {
+            in_flight: 14_400,
+            cwnd: 6000,
+            ..full(0, 10)
         };
-        for queue in [
-            QueueView {
-                retransmittable: 1,
-                ..queue()
-            },
-            QueueView {
-                control: true,
-                ..queue()
-            },
-        ] {
-            let mut clock = WaitClock::default();
-            assert_eq!(wait(&mut clock, start, &paths, &queue), again);
-            assert_eq!(wait(&mut clock, start + ms(49), &paths, &queue), again);
-            // It does not put the end of the wait off.
+        let far = [reduced.clone(), path(1, 24)];
+        let near = [reduced, path(1, 23)];
+        let both = QueueView {
+            retransmittable: 1,
+            head: Some(crate::StreamHead::new(head, 0, 1, None, None)),
+            ..queue()
+        };
+        let lost = QueueView {
+            unsent: 0,
+            ..both.clone()
+        };
+        let control = QueueView {
+            control: true,
+            ..both.clone()
+        };
+        let told = QueueView {
+            retransmittable: 0,
+            ..control.clone()
+        };
+        let plain = queue();
+        let (wait, goes) = (Advice::Wait, Advice::Send);
+        let (of_head, of_other) = (Advice::SendStream(head), Advice::SendStream(other));
+        type Case<'a> = (&'a str, &'a [PathView], &'a QueueView, Advice, Option<Data>);
+        let table: [Case<'_>; 16] = [
+            ("all waits", &far, &both, wait, None),
+            ("lost data waits", &far, &lost, wait, None),
+            ("but new data goes", &far, &both, goes, Some(Data::Ahead(0))),
+            ("of the head", &far, &both, of_head, Some(Data::Ahead(0))),
+            (
+                "of another",
+                &far,
+                &both,
+                of_other,
+                Some(Data::Stream(other)),
+            ),
+            (
+                "lost data goes alone",
+                &near,
+                &both,
+                wait,
+                Some(Data::Again),
+            ),
+            ("there is no other", &near, &lost, wait, Some(Data::Next)),
+            ("it goes first", &near, &both, goes, Some(Data::Next)),
+            ("before the head", &near, &both, of_head, Some(Data::Again)),
+            ("before another", &near, &both, of_other, Some(Data::Again)),
+            ("control waits too", &far, &control, wait, None),
+            ("or goes too", &near, &control, wait, Some(Data::Again)),
+            ("it needs no loss", &near, &told, of_head, Some(Data::Again)),
+            ("nor new data", &far, &told, goes, Some(Data::Next)),
+            ("no loss, no control", &far, &plain, goes, Some(Data::Next)),
+            (
+                "of a stream",
+                &far,
+                &plain,
+                of_head,
+                Some(Data::Stream(head)),
+            ),
+        ];
+        let now = Instant::now();
+        for (case, paths, queue, advice, expected) in table {
+            let got = match decide(&mut Waiting::default(), now, paths, queue, advice) {
+                Decision::Send { path, data, copies } => {
+                    assert_eq!((path.get(), copies.is_empty()), (1, true));
+                    Some(data)
+                }
+                Decision::Wait { until } => {
+                    assert_eq!(until, Some(now + ms(50)));
+                    None
+                }
+            };
+            assert_eq!(got, expected, "{case}");
+        }
+        // What goes meanwhile does not put the end of the wait off.
+        let mut waiting = Waiting::default();
+        for (at, data) in [(0, Data::Again), (49, Data::Again), (50, Data::Next)] {
             assert_eq!(
-                wait(&mut clock, start + ms(50), &paths, &queue),
-                Decision::send(paths[1].index)
+                decide(&mut waiting, now + ms(at), &near, &both, wait),
+                send(&near[1], data)
             );
         }
     }

@@ -13,6 +13,7 @@ use mpquic_sched::{
     PathView, QueueView, Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId,
     StreamView,
 };
+use quinn_proto::VarInt;
 
 thread_local! {
     /// Per thread, so that the test harness's own threads do not count.
@@ -61,8 +62,8 @@ fn schedulers_do_not_allocate() {
     let slots: Vec<_> = (0..8).map(|slot| PathIndex::new(slot).unwrap()).collect();
     let mut paths: Vec<_> = slots.iter().map(|slot| PathView::closed(*slot)).collect();
     let mut queue = QueueView::default();
-    let streams: Vec<_> = (0..MAX_STREAM_VIEWS as u32)
-        .map(|n| StreamView::new(quinn_proto::VarInt::from_u32(n).into(), 0, u64::from(n)))
+    let mut streams: Vec<_> = (0..MAX_STREAM_VIEWS as u32)
+        .map(|n| StreamView::new(VarInt::from_u32(n).into(), 0, u64::from(n)))
         .collect();
     let registry = Registry::new();
     let start = Instant::now();
@@ -91,12 +92,21 @@ fn schedulers_do_not_allocate() {
             queue.retransmittable = number / 32 % 2;
             queue.blocked_by = Some(slot).filter(|_| number % 19 == 0);
 
+            queue.out_of_order = number % 7 * 1200;
+            queue.control = number % 23 == 0;
+            streams.rotate_left(1);
+            streams[0].retransmittable = number % 2 * 1200;
+
             let cx = Context::new(now, &paths, &queue, number);
             let cx = cx.with_streams(&streams[..number as usize % streams.len()]);
             std::hint::black_box(scheduler.decide(&cx));
             scheduler.on_sent(&Sent::new(slot, now, 1452, number, number % 3 == 0));
             let rtt = Some(Duration::from_millis(20));
-            scheduler.on_acked(&Acked::new(slot, now, start, 1452, rtt, Some(number), 1400));
+            let contiguous = number % 5 * 1400;
+            let decision = Some(number / 2);
+            scheduler.on_acked(&Acked::new(
+                slot, now, start, 1452, rtt, decision, contiguous,
+            ));
             scheduler.on_lost(&Lost::new(slot, now, start, 1452, Some(number)));
             for kind in [
                 PathEventKind::Opened,
@@ -116,7 +126,7 @@ fn schedulers_do_not_allocate() {
                 StreamEventKind::FullyAcked,
                 StreamEventKind::Reset,
             ] {
-                let id = StreamId::from(quinn_proto::VarInt::from_u32(number as u32));
+                let id = StreamId::from(VarInt::from_u32(number as u32));
                 scheduler.on_stream(&StreamEvent::new(id, kind));
             }
             std::hint::black_box(scheduler.next_wakeup());

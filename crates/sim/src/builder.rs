@@ -12,12 +12,18 @@ use crate::chain::{Hop, SharedLink};
 use crate::cross::{CrossTraffic, Sink, Source};
 use crate::fabric::{ClientAddress, Crossing, Fabric, Line, Path};
 use crate::link::{Link, LinkConfig};
+use crate::measure::Recorder;
 use crate::network::{Flow, Network};
 use crate::null_aead::{self, Integrity};
 use crate::peer::Peer;
 use crate::seeds::{self, MAX_HOPS};
 use crate::trace::Trace;
 use crate::{SimError, identity};
+
+/// The most addresses of a side: one byte tells them apart.
+const MAX_ADDRESSES: usize = 250;
+/// The most flows of cross traffic: two bytes of their addresses tell them apart.
+const MAX_CROSS: usize = 1 << 16;
 
 /// A path as it was asked for.
 struct Plan {
@@ -44,6 +50,8 @@ pub struct NetworkBuilder {
     max_datagrams: usize,
     interval: Duration,
     keep_trace: bool,
+    measure: bool,
+    timeline: Option<Duration>,
 }
 
 impl NetworkBuilder {
@@ -64,6 +72,8 @@ impl NetworkBuilder {
             max_datagrams: 10,
             interval: Duration::from_millis(100),
             keep_trace: false,
+            measure: false,
+            timeline: None,
         }
     }
 
@@ -261,6 +271,23 @@ impl NetworkBuilder {
         self
     }
 
+    /// Samples both sides' out-of-order queues: see
+    /// [`SideMeasurements::out_of_order`](crate::SideMeasurements::out_of_order). All else that
+    /// [`Network::measurements`] tells is there without. Changes nothing of the run.
+    #[must_use]
+    pub fn measure(mut self) -> Self {
+        self.measure = true;
+        self
+    }
+
+    /// Records what the paths do over time, thinned to this interval: see [`Network::timeline`].
+    /// Changes nothing of the run.
+    #[must_use]
+    pub fn timeline(mut self, interval: Duration) -> Self {
+        self.timeline = Some(interval);
+        self
+    }
+
     /// Makes the network; the client's first datagram leaves at time 0, when it runs.
     ///
     /// # Errors
@@ -271,8 +298,17 @@ impl NetworkBuilder {
             return Err(SimError::NoPath);
         };
         let (first_client, first_server) = (first.client, first.server);
-        let clients = addresses(self.paths.iter().map(|path| path.client), "client address")?;
-        let servers = addresses(self.paths.iter().map(|path| path.server), "server address")?;
+        let clients = self.paths.iter().map(|path| path.client);
+        let clients = addresses(clients, "client address", "client addresses")?;
+        let servers = self.paths.iter().map(|path| path.server);
+        let servers = addresses(servers, "server address", "server addresses")?;
+        if self.cross.len() > MAX_CROSS {
+            return Err(SimError::TooMany {
+                what: "flows of cross traffic",
+                count: self.cross.len(),
+                most: MAX_CROSS,
+            });
+        }
         let clients: Vec<_> = (0..clients).map(client_address).collect();
         let servers: Vec<_> = (0..servers).map(server_address).collect();
         let (paths, lines) = lay(self.seed, self.shared, self.paths)?;
@@ -318,11 +354,9 @@ impl NetworkBuilder {
             Ok::<_, SimError>((peers, client))
         };
 
-        let (mut peers, client_config) = flow(
-            0,
-            [self.client_app, self.server_app],
-            [self.client_transport, self.server_transport],
-        )?;
+        let under_test = [self.client_transport, self.server_transport];
+        let apps = [self.client_app, self.server_app];
+        let (mut peers, client_config) = flow(0, apps, under_test.clone())?;
         if self.open_all_paths {
             peers[0].paths_expected = paths.len();
             peers[0].wanted_paths = paths
@@ -330,6 +364,11 @@ impl NetworkBuilder {
                 .skip(1)
                 .map(|path| four_tuple(clients[path.client].inside, servers[path.server]))
                 .collect();
+        }
+        if self.measure {
+            for peer in &mut peers {
+                peer.meter = Some(Box::default());
+            }
         }
         let handshake_path = four_tuple(clients[first_client].inside, servers[first_server]);
         let mut flows = vec![Flow::under_test(peers)];
@@ -341,8 +380,10 @@ impl NetworkBuilder {
                 Side::Client => [source, sink],
                 Side::Server => [sink, source],
             };
-            let transport = traffic.transport();
-            let (peers, config) = flow(number + 1, apps, [transport.clone(), transport])?;
+            let transports = under_test
+                .each_ref()
+                .map(|config| traffic.transport(config));
+            let (peers, config) = flow(number + 1, apps, transports)?;
             let crossing = crossing(number, traffic.path);
             let addresses = four_tuple(crossing.client, crossing.server);
             flows.push(Flow::cross(peers, traffic, config, addresses));
@@ -350,10 +391,20 @@ impl NetworkBuilder {
             times.push((traffic.begins(seeds::phase(seed, number)), traffic.stop));
         }
 
+        let recorder = self
+            .timeline
+            .map(|interval| Box::new(Recorder::new(interval, paths.len())));
         let trace = Trace::new(self.keep_trace);
         let mut fabric = Fabric::new(clients, servers, paths, lines, trace, self.interval);
         fabric.crossings = crossings;
-        Network::start(flows, fabric, client_config, handshake_path, times)
+        Network::start(
+            flows,
+            fabric,
+            client_config,
+            handshake_path,
+            times,
+            recorder,
+        )
     }
 }
 
@@ -374,13 +425,15 @@ fn lay(
         lines.push(Line::new(link, true));
     }
     let shared = lines.len();
-    let mut pairs = BTreeSet::new();
-    let mut paths = Vec::new();
+    let mut paths: Vec<Path> = Vec::new();
     for (path, plan) in plans.into_iter().enumerate() {
-        if !pairs.insert((plan.client, plan.server)) {
-            return Err(SimError::Address {
-                what: "path",
-                number: path,
+        let same = |other: &Path| (other.client, other.server) == (plan.client, plan.server);
+        if let Some(first) = paths.iter().position(same) {
+            return Err(SimError::PathTwice {
+                path,
+                first,
+                client: plan.client,
+                server: plan.server,
             });
         }
         let mut chains = [Vec::new(), Vec::new()];
@@ -397,7 +450,7 @@ fn lay(
                 let number = match planned {
                     Hop::Shared(SharedLink(number)) if number < shared => number,
                     Hop::Shared(SharedLink(number)) => {
-                        return Err(SimError::Address {
+                        return Err(SimError::Missing {
                             what: "shared link",
                             number,
                         });
@@ -426,12 +479,19 @@ pub(crate) const fn four_tuple(local: SocketAddr, remote: SocketAddr) -> mpquic_
 }
 
 /// How many addresses there are; every number up to the largest must be used.
-fn addresses(numbers: impl Iterator<Item = usize>, what: &'static str) -> Result<usize, SimError> {
+fn addresses(
+    numbers: impl Iterator<Item = usize>,
+    what: &'static str,
+    several: &'static str,
+) -> Result<usize, SimError> {
     let numbers: BTreeSet<_> = numbers.collect();
     match (0..numbers.len()).find(|number| !numbers.contains(number)) {
-        Some(number) => Err(SimError::Address { what, number }),
-        // One byte of the address tells them apart.
-        None if numbers.len() > 250 => Err(SimError::Address { what, number: 250 }),
+        Some(number) => Err(SimError::Missing { what, number }),
+        None if numbers.len() > MAX_ADDRESSES => Err(SimError::TooMany {
+            what: several,
+            count: numbers.len(),
+            most: MAX_ADDRESSES,
+        }),
         None => Ok(numbers.len()),
     }
 }

@@ -17,11 +17,14 @@ const CHUNK: usize = 64 * 1024;
 /// What of its bulk a source keeps with the transport: more than the bandwidth-delay product of
 /// 200 Mbit/s and 300 ms, and less memory than the default.
 const SEND_WINDOW: u64 = 8 << 20;
+/// Never what holds a source back.
+const RECEIVE_WINDOW: u64 = 16 << 20;
 
 /// A bulk transfer by somebody else: a connection of its own, of one path, with endpoints of its own,
 /// that sends as much as its congestion controller lets it through all links of a path.
 ///
-/// Its acknowledgements come back through the path's other direction. It begins with a handshake, and
+/// Its packets have the sizes that those of the connection under test may have, as both are on one
+/// network. Its acknowledgements come back through the path's other direction. It begins with a handshake, and
 /// ends by closing its connection: what its sender has in flight then still arrives.
 ///
 /// ```
@@ -81,7 +84,7 @@ impl CrossTraffic {
     /// Whether it can be, on a network of so many paths; `number` is its place among its likes.
     pub(crate) fn validate(&self, number: usize, paths: usize) -> Result<(), SimError> {
         if self.path >= paths {
-            return Err(SimError::Address {
+            return Err(SimError::Missing {
                 what: "path",
                 number: self.path,
             });
@@ -107,14 +110,21 @@ impl CrossTraffic {
             .saturating_add(Duration::from_nanos(delay as u64))
     }
 
-    pub(crate) fn transport(&self) -> TransportConfig {
-        let mut transport = TransportConfig::default();
+    /// Settings like those of the connection under test where they belong to the network (packet
+    /// sizes, initial RTT, ECN), and its own in all that makes it what it is.
+    pub(crate) fn transport(&self, under_test: &TransportConfig) -> TransportConfig {
+        let mut transport = under_test.clone();
         transport
             .congestion(self.control)
+            .scheduler(|| Box::new(mpquic_sched::MinRtt::default()))
             .max_paths(1)
+            .stream_receive_window(RECEIVE_WINDOW)
+            .receive_window(RECEIVE_WINDOW)
             .send_window(SEND_WINDOW)
             // It outlasts any outage, as a new connection in its place would.
-            .max_idle_timeout(None);
+            .max_idle_timeout(None)
+            .keep_alive_interval(None)
+            .observer(|_| None);
         transport
     }
 }

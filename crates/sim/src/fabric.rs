@@ -80,6 +80,8 @@ pub(crate) struct Fabric {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) paths: Vec<Path>,
     pub(crate) lines: Vec<Line>,
+    /// Outsides that clients' addresses had before, and the clients' numbers.
+    pub(crate) former: Vec<(SocketAddr, usize)>,
     /// Of the flows from 1 on.
     pub(crate) crossings: Vec<Crossing>,
     /// When each link's next wake-up is due; there are so few that looking at all of them costs less
@@ -124,6 +126,7 @@ impl Fabric {
             servers,
             paths,
             lines,
+            former: Vec::new(),
             crossings: Vec::new(),
             wakes,
             trace,
@@ -297,6 +300,30 @@ impl Fabric {
             .link
             .next_event()
             .unwrap_or(Duration::MAX);
+    }
+
+    /// The path that a side's connection means by these addresses, be it that it does not know of a
+    /// rebinding yet.
+    pub(crate) fn path_of(&self, side: Side, addresses: FourTuple) -> Option<usize> {
+        if let Some((path, _)) = self.route(0, side, addresses) {
+            return Some(path);
+        }
+        let (_, client) = self
+            .former
+            .iter()
+            .find(|(outside, _)| *outside == addresses.remote)?;
+        self.paths.iter().position(|path| {
+            path.client == *client && self.servers.get(path.server) == Some(&addresses.local)
+        })
+    }
+
+    /// What waits or is being serialised on the links of a path's direction, bytes with overhead.
+    pub(crate) fn queued_bytes(&self, path: usize, direction: usize) -> u64 {
+        let chain = self.paths.get(path).map(|path| &path.chains[direction]);
+        let links = chain.into_iter().flatten();
+        links
+            .map(|&number| self.lines[number].link.queued_bytes())
+            .sum()
     }
 
     /// The link that stands for a path's direction where one is to be named: the first that it shares

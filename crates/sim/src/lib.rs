@@ -3,6 +3,7 @@
 
 mod app;
 mod back_to_back;
+mod bound;
 mod builder;
 mod chain;
 pub mod content;
@@ -15,6 +16,7 @@ pub mod identity;
 #[cfg(feature = "lab")]
 pub mod lab;
 mod link;
+mod measure;
 mod network;
 mod null_aead;
 mod observe;
@@ -30,6 +32,7 @@ pub mod workload;
 
 pub use app::{App, AppContext, Idle};
 pub use back_to_back::{BackToBack, Meter};
+pub use bound::{FluidLink, FluidPath, fluid_bound, fluid_bounds, share_link};
 pub use builder::NetworkBuilder;
 pub use chain::{Hop, SharedLink};
 pub use cross::{CrossReport, CrossTraffic};
@@ -37,6 +40,10 @@ pub use error::{AppError, SimError};
 pub use link::{
     Exit, Fate, GilbertElliott, Link, LinkConfig, LinkConfigError, LinkStats, Loss, MahimahiTrace,
     Outage, PlannedChange, QueueLimit, RateStep, TraceError, flip_bit,
+};
+pub use measure::{
+    Distribution, Measurements, OutOfOrder, PathMeasurements, PathTimeline, Series,
+    SideMeasurements, SideTimeline, Timeline,
 };
 pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};

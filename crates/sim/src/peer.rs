@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use mpquic_proto::{
-    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, Event, FourTuple,
-    PathError, PathEvent, Side,
+    Connection, ConnectionError, ConnectionHandle, ConnectionStats, DatagramEvent, Endpoint, Event,
+    FourTuple, PathError, PathEvent, PathId, Side,
 };
 
 use crate::app::{App, AppContext, Ledger};
 use crate::fabric::{Arrived, Fabric};
+use crate::measure::{OutOfOrderMeter, PathMeasurements, SideMeasurements};
 use crate::{AppError, SimError};
 
 /// How much work one call of [`Peer::drive`] may do: far beyond any congestion window, so that only
@@ -39,6 +40,10 @@ pub(crate) struct Peer {
     pub(crate) wanted_paths: Vec<FourTuple>,
     /// See [`AppContext::paths_expected`].
     pub(crate) paths_expected: usize,
+    /// What its path IDs that were abandoned came to, by the network's paths.
+    pub(crate) abandoned: Vec<PathMeasurements>,
+    /// If it is asked for.
+    pub(crate) meter: Option<Box<OutOfOrderMeter>>,
     /// Datagrams that no connection took, and connections that could not be accepted.
     pub(crate) refused: u64,
     max_datagrams: usize,
@@ -67,6 +72,8 @@ impl Peer {
             path_events: Vec::new(),
             wanted_paths: Vec::new(),
             paths_expected: 1,
+            abandoned: Vec::new(),
+            meter: None,
             refused: 0,
             max_datagrams: max_datagrams.max(1),
             buffer: Vec::new(),
@@ -102,7 +109,12 @@ impl Peer {
         );
         match event {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => match &mut self.connection {
-                Some((ours, connection)) if *ours == handle => connection.handle_event(event),
+                Some((ours, connection)) if *ours == handle => {
+                    connection.handle_event(event);
+                    if let Some(meter) = &mut self.meter {
+                        meter.look(at.now, connection);
+                    }
+                }
                 _ => self.refused += 1,
             },
             Some(DatagramEvent::NewConnection(incoming)) => {
@@ -158,7 +170,7 @@ impl Peer {
         fabric: &mut Fabric,
     ) -> Result<(), SimError> {
         let mut work = 0;
-        let mut event = self.poll(at);
+        let mut event = self.poll(at, fabric);
         let mut more = self.connection.is_some();
         while more {
             // The application first: what it writes goes out with what the protocol sends.
@@ -168,7 +180,7 @@ impl Peer {
                 if work > MAX_WORK {
                     return Err(SimError::Livelock { at: at.now });
                 }
-                event = self.poll(at);
+                event = self.poll(at, fabric);
             }
             while self.transmit(at, fabric) {
                 work += 1;
@@ -178,8 +190,11 @@ impl Peer {
             }
             // The protocol has just said that it has no more to send: without an event it still has
             // none.
-            event = self.poll(at);
+            event = self.poll(at, fabric);
             more = event.is_some();
+        }
+        if let (Some(meter), Some((_, connection))) = (&mut self.meter, &self.connection) {
+            meter.look(at.now, connection);
         }
         for delivery in self.ledger.pending.drain(..) {
             fabric.trace.delivery(&delivery);
@@ -193,17 +208,59 @@ impl Peer {
         Ok(())
     }
 
-    fn poll(&mut self, at: Moment) -> Option<Event> {
+    fn poll(&mut self, at: Moment, fabric: &Fabric) -> Option<Event> {
         self.drain_endpoint_events();
         let event = self.connection.as_mut()?.1.poll()?;
         match &event {
             Event::Connected => self.connected = Some(at.now),
             Event::HandshakeConfirmed => self.confirmed = Some(at.now),
             Event::ConnectionLost { reason } => self.lost = Some((at.now, reason.clone())),
-            Event::Path(event) => self.path_events.push((at.now, *event)),
+            Event::Path(event) => {
+                self.path_events.push((at.now, *event));
+                if let PathEvent::Abandoned { id, .. } = *event {
+                    self.on_abandoned(id, fabric);
+                }
+            }
             _ => {}
         }
         Some(event)
+    }
+
+    /// Keeps the figures of a path ID whose state the connection is about to forget.
+    fn on_abandoned(&mut self, id: PathId, fabric: &Fabric) {
+        let Some((_, connection)) = &self.connection else {
+            return;
+        };
+        let Some((addresses, stats)) = connection.abandoned_path(id) else {
+            return;
+        };
+        let Some(path) = fabric.path_of(self.side, addresses) else {
+            return;
+        };
+        self.abandoned
+            .resize_with(fabric.paths.len(), PathMeasurements::default);
+        self.abandoned[path].add_stats(&stats);
+    }
+
+    /// What it has done and got up to now.
+    pub(crate) fn measurements(&self, fabric: &Fabric) -> SideMeasurements {
+        let mut paths = self.abandoned.clone();
+        paths.resize_with(fabric.paths.len(), PathMeasurements::default);
+        let mut measured = match self.connection() {
+            None => SideMeasurements::new(&ConnectionStats::default(), paths),
+            Some(connection) => {
+                for id in connection.paths() {
+                    let path = connection.network_path(id).ok();
+                    let path = path.and_then(|path| fabric.path_of(self.side, path));
+                    if let (Some(path), Ok(stats)) = (path, connection.path_stats(id)) {
+                        paths[path].add_stats(&stats);
+                    }
+                }
+                SideMeasurements::new(&connection.stats(), paths)
+            }
+        };
+        measured.out_of_order = self.meter.as_ref().map(|meter| meter.figures());
+        measured
     }
 
     fn on_event(&mut self, at: Moment, event: &Event) -> Result<(), SimError> {

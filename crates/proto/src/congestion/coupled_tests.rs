@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched::PathIndex;
 use proptest::prelude::*;
 
+use crate::congestion::tests::build;
 use crate::congestion::{CongestionControl, Controller, InitialWindow};
 use crate::recovery::RttEstimator;
 
@@ -32,7 +33,7 @@ impl Run {
     fn new(kind: CongestionControl, paths: &[(u64, u64)]) -> Self {
         let start = Instant::now();
         let mut run = Self {
-            cc: kind.build(InitialWindow::Bytes(2400)),
+            cc: build(kind, InitialWindow::Bytes(2400)),
             now: start + ms(10),
             rtts: Vec::new(),
         };

@@ -1,6 +1,7 @@
 //! Congestion control: one controller per connection with a state per path; does not detect losses.
 
 mod balia;
+mod bbr;
 mod coupled;
 mod cubic;
 mod hystart;
@@ -14,13 +15,14 @@ mod tests;
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub use initial_window::InitialWindow;
 use mpquic_sched::PathIndex;
+use rand::rngs::StdRng;
 use thiserror::Error;
 
-use crate::recovery::RttEstimator;
+use crate::recovery::{RateSample, RttEstimator};
 
 /// Which congestion controller a connection uses.
 ///
@@ -45,6 +47,8 @@ pub enum CongestionControl {
     Olia,
     /// Balanced Linked Adaptation (draft-walid-mptcp-congestion-control), over all paths.
     Balia,
+    /// BBRv3 (draft-ietf-ccwg-bbr): a model of each path on its own.
+    Bbr,
 }
 
 impl CongestionControl {
@@ -55,6 +59,7 @@ impl CongestionControl {
         Self::Lia,
         Self::Olia,
         Self::Balia,
+        Self::Bbr,
     ];
 
     /// Its name, as it is parsed.
@@ -65,17 +70,19 @@ impl CongestionControl {
             Self::Lia => "lia",
             Self::Olia => "olia",
             Self::Balia => "balia",
+            Self::Bbr => "bbr3",
         }
     }
 
-    /// A controller without paths.
-    pub(crate) fn build(self, initial: InitialWindow) -> Box<dyn Controller> {
+    /// A controller without paths; chance, where it has a say, comes from the generator.
+    pub(crate) fn build(self, initial: InitialWindow, rng: &mut StdRng) -> Box<dyn Controller> {
         match self {
             Self::NewReno => Box::new(new_reno::NewReno::new(initial)),
             Self::Cubic => Box::new(cubic::Cubic::new(initial)),
             Self::Lia => Box::new(coupled::Coupled::<lia::Lia>::new(initial)),
             Self::Olia => Box::new(coupled::Coupled::<olia::Olia>::new(initial)),
             Self::Balia => Box::new(coupled::Coupled::<balia::Balia>::new(initial)),
+            Self::Bbr => Box::new(bbr::Bbr::new(initial, rng)),
         }
     }
 }
@@ -160,6 +167,24 @@ pub(crate) trait Controller: Send {
     /// Packets declared lost, the newest sent at `sent`, were acknowledged after all.
     fn on_spurious_loss(&mut self, _path: PathIndex, _now: Instant, _sent: Instant, _bytes: u64) {}
 
+    /// A packet in flight was declared lost; told before the congestion event.
+    fn on_lost(&mut self, _path: PathIndex, _now: Instant, _lost: &LostPacket) {}
+
+    /// The packets of an ACK frame, and those lost by it, have been told. True if what leaves from
+    /// now on is held back by the controller's own choice, so that it tells little of the path.
+    fn on_ack_end(&mut self, _path: PathIndex, _ack: &AckSummary<'_>) -> bool {
+        false
+    }
+
+    /// The application has data again after it had none: nothing is in flight, and the next packet
+    /// is about to leave.
+    fn on_restart(&mut self, _path: PathIndex, _now: Instant) {}
+
+    /// Bytes per second to pace at; `None` to pace by the window (RFC 9002 section 7.7).
+    fn pacing_rate(&self, _path: PathIndex, _rtt: &RttEstimator) -> Option<f64> {
+        None
+    }
+
     /// The largest datagram that the path takes has changed.
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16);
 
@@ -176,6 +201,39 @@ pub(crate) trait Controller: Send {
 
     /// Congestion events to which the window gave way, for statistics.
     fn congestion_events(&self, path: PathIndex) -> u64;
+}
+
+/// A packet that was declared lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LostPacket {
+    /// Its number.
+    pub(crate) number: u64,
+    /// When it left.
+    pub(crate) sent: Instant,
+    /// Its size, bytes.
+    pub(crate) size: u16,
+    /// Bytes in flight once it had left, itself included.
+    pub(crate) tx_in_flight: u64,
+    /// Bytes declared lost since it left, itself included.
+    pub(crate) lost: u64,
+    /// Bytes delivered so far.
+    pub(crate) total_delivered: u64,
+    /// Whether there was less to send than the path would have taken when it left.
+    pub(crate) app_limited: bool,
+}
+
+/// What an ACK frame tells, all its packets taken together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AckSummary<'a> {
+    pub(crate) now: Instant,
+    pub(crate) sample: &'a RateSample,
+    /// When the newest of the newly acknowledged packets left.
+    pub(crate) newest_sent: Instant,
+    /// The RTT sample that the frame gave.
+    pub(crate) rtt_sample: Option<Duration>,
+    pub(crate) rtt: &'a RttEstimator,
+    /// Bytes in flight, what the frame acknowledged and what was lost by it taken off.
+    pub(crate) in_flight: u64,
 }
 
 /// Upper bound of every window: far beyond any path, far below overflow.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use rand::SeedableRng;
 
 use super::*;
 
@@ -10,6 +11,10 @@ const MTU: u16 = 1200;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
+}
+
+pub(super) fn build(kind: CongestionControl, initial: InitialWindow) -> Box<dyn Controller> {
+    kind.build(initial, &mut StdRng::seed_from_u64(1))
 }
 
 struct Run {
@@ -23,7 +28,7 @@ impl Run {
     fn new(kind: CongestionControl, rtt_ms: u64) -> Self {
         let now = Instant::now();
         let path = PathIndex::new(3).unwrap();
-        let mut cc = kind.build(InitialWindow::default());
+        let mut cc = build(kind, InitialWindow::default());
         cc.add_path(path, now, MTU);
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, ms(rtt_ms), Duration::ZERO);
@@ -84,7 +89,7 @@ fn the_initial_window_is_as_configured() {
     let now = Instant::now();
     let path = PathIndex::new(0).unwrap();
     for kind in LOSS_BASED {
-        let mut cc = kind.build(InitialWindow::Packets(32));
+        let mut cc = build(kind, InitialWindow::Packets(32));
         cc.add_path(path, now, 1200);
         assert_eq!(cc.window(path), 38_400, "{kind}");
         // RFC 9002 section 7.2: recalculated with the new size.

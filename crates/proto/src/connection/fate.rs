@@ -8,6 +8,7 @@ use mpquic_sched::{Acked, Lost, PathEventKind, PathIndex, PathSet};
 use quinn_proto::Side;
 
 use super::Connection;
+use crate::congestion::{AckSummary, LostPacket};
 use crate::frame::AckFrame;
 use crate::handshake::Level;
 use crate::path::{Path, PathState};
@@ -183,6 +184,7 @@ impl Connection {
         if let Some(sent) = outcome.spurious_sent {
             self.controller
                 .on_spurious_loss(index, now, sent, outcome.spurious_bytes);
+            path.delivery.on_spurious(outcome.spurious_bytes);
         }
         let Some(newest_sent) = outcome.newest_sent else {
             return Ok(());
@@ -197,12 +199,11 @@ impl Connection {
         for (number, packet) in acked.drain(..) {
             self.on_packet_acked(now, id, number, &packet, outcome.rtt_sample, app_limited);
         }
-        if let Some(path) = self.paths.get_mut(id) {
-            if path.ecn.on_ack(outcome.ecn) > 0 {
-                self.controller
-                    .on_congestion_event(index, now, newest_sent, false, 0, true);
-            }
-            path.delivery.on_ack_end(now, &path.rtt);
+        if let Some(path) = self.paths.get_mut(id)
+            && path.ecn.on_ack(outcome.ecn) > 0
+        {
+            self.controller
+                .on_congestion_event(index, now, newest_sent, false, 0, true);
         }
         let (nonce_path, pto) = (self.nonce_path(id), self.largest_pto());
         if let Some(keys) = &mut self.handshake.one_rtt {
@@ -220,7 +221,37 @@ impl Connection {
             self.tell_scheduler(now, id, index, PathEventKind::Recovered);
         }
         self.detect_path_losses(now, id);
+        self.finish_path_ack(now, id, newest_sent, outcome.rtt_sample);
         Ok(())
+    }
+
+    /// The packets that an ACK frame acknowledged, and those lost by it, have met their fate: makes
+    /// the sample of the delivery rate.
+    fn finish_path_ack(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        newest_sent: Instant,
+        rtt_sample: Option<std::time::Duration>,
+    ) {
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        let Some(sample) = path.delivery.on_ack_end(now, &path.rtt) else {
+            return;
+        };
+        let in_flight = path.space.bytes_in_flight();
+        let summary = AckSummary {
+            now,
+            sample: &sample,
+            newest_sent,
+            rtt_sample,
+            rtt: &path.rtt,
+            in_flight,
+        };
+        if self.controller.on_ack_end(path.index, &summary) {
+            path.delivery.on_app_limited(in_flight);
+        }
     }
 
     fn on_packet_acked(
@@ -421,6 +452,18 @@ impl Connection {
             self.totals.lost_packets += 1;
             if packet.ecn_marked {
                 path.ecn.on_lost_marked();
+            }
+            if let Some(snapshot) = &packet.delivery {
+                let lost = LostPacket {
+                    number: *number,
+                    sent: packet.time_sent,
+                    size: packet.size,
+                    tx_in_flight: snapshot.tx_in_flight,
+                    lost: path.delivery.on_lost(packet.size, snapshot),
+                    total_delivered: path.delivery.delivered(),
+                    app_limited: snapshot.app_limited,
+                };
+                self.controller.on_lost(index, now, &lost);
             }
         }
         if let Some(sent) = outcome.newest_sent {

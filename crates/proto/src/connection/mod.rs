@@ -191,7 +191,7 @@ impl Connection {
         remote_cid: ConnectionId,
     ) -> Self {
         let mut paths = Paths::new();
-        let mut controller = config.congestion.build(config.initial_window);
+        let mut controller = config.congestion.build(config.initial_window, &mut rng);
         let mut levels = [None, None];
         for level in &mut levels {
             *level = Some(PacketSpace::new(&mut rng));

@@ -133,6 +133,7 @@ impl Connection {
             rtt: path.rtt.smoothed(),
             min_rtt: path.rtt.min(),
             rtt_var: path.rtt.var(),
+            has_rtt: path.rtt.has_sample(),
             cwnd: self.controller.window(path.index),
             in_flight: path.space.bytes_in_flight(),
             mtu: path.mtu.current(),

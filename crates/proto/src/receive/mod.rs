@@ -308,6 +308,9 @@ impl Connection {
                     return;
                 };
                 path.network.on_received(bytes.len());
+                // The datagram came before the path that it is to be counted for.
+                path.counters.received_datagrams += 1;
+                path.counters.received_bytes += arrival.bytes as u64;
                 true
             }
             PathState::Abandoned(None) | PathState::BeyondLimit => false,

@@ -1,16 +1,46 @@
-//! How fast a path delivers (draft-cheng-iccrg-delivery-rate-estimation); steers nothing.
+//! How fast a path delivers (draft-ietf-ccwg-bbr section 4.1); steers nothing.
 
 use std::time::{Duration, Instant};
 
 use super::RttEstimator;
 
-/// The state of delivery when a packet left: kept with the packet.
+/// The state of delivery when a packet left: kept with the packet (section 4.1.2.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeliverySnapshot {
-    delivered: u64,
+    /// Bytes delivered before it left.
+    pub(crate) delivered: u64,
+    /// Bytes declared lost before it left.
+    pub(crate) lost: u64,
+    /// Bytes in flight once it had left, itself included.
+    pub(crate) tx_in_flight: u64,
     delivered_at: Instant,
     first_sent: Instant,
-    app_limited: bool,
+    /// The application, the scheduler or flow control gave less than the path would have taken.
+    pub(crate) app_limited: bool,
+}
+
+/// What an ACK frame tells of the path's delivery: of the newest packet among those that it newly
+/// acknowledged (section 4.1.2.1.3).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct RateSample {
+    /// Bytes per second; 0 if the interval is too short to tell.
+    pub(crate) rate: f64,
+    /// Bytes delivered from when that packet left until now.
+    pub(crate) delivered: u64,
+    /// Bytes delivered before it left.
+    pub(crate) prior_delivered: u64,
+    /// Bytes in flight once it had left.
+    pub(crate) tx_in_flight: u64,
+    /// Bytes declared lost since it left.
+    pub(crate) lost: u64,
+    /// Bytes that the frame newly acknowledged.
+    pub(crate) newly_acked: u64,
+    /// Bytes declared lost since the sample before this one.
+    pub(crate) newly_lost: u64,
+    /// Bytes delivered so far.
+    pub(crate) total_delivered: u64,
+    /// Whether the sample was limited by what there was to send rather than by the path.
+    pub(crate) app_limited: bool,
 }
 
 /// The estimator of one path.
@@ -19,35 +49,47 @@ pub(crate) struct DeliveryRate {
     /// Bytes acknowledged so far, and when the newest of them was.
     delivered: u64,
     delivered_at: Option<Instant>,
+    /// Bytes declared lost so far.
+    lost: u64,
     /// When the packet was sent with which the current sample's send interval begins.
     first_sent: Option<Instant>,
     /// Samples are limited by the application until so many bytes are delivered; 0: they are not.
     app_limited_until: u64,
     /// The newest packet of the ACK frame under way: its snapshot and when it was sent.
     candidate: Option<(DeliverySnapshot, Instant)>,
+    /// Bytes delivered and lost at the sample before this one.
+    sampled: (u64, u64),
     rate: u64,
 }
 
 impl DeliveryRate {
-    /// A packet that counts as in flight leaves; `in_flight` is the number of bytes before it.
-    pub(crate) fn on_sent(&mut self, now: Instant, in_flight: u64) -> DeliverySnapshot {
+    /// A packet of `size` bytes that counts as in flight leaves; `in_flight` is the number of bytes
+    /// before it.
+    pub(crate) fn on_sent(&mut self, now: Instant, in_flight: u64, size: u16) -> DeliverySnapshot {
         if in_flight == 0 {
             self.first_sent = Some(now);
             self.delivered_at = Some(now);
         }
         DeliverySnapshot {
             delivered: self.delivered,
+            lost: self.lost,
+            tx_in_flight: in_flight + u64::from(size),
             delivered_at: *self.delivered_at.get_or_insert(now),
             first_sent: *self.first_sent.get_or_insert(now),
-            app_limited: self.app_limited_until != 0,
+            app_limited: self.is_app_limited(),
         }
     }
 
-    /// Nothing more is there to be sent, though the window and the pacer would allow it: until what
-    /// is in flight now is acknowledged, samples tell of the application rather than of the path.
+    /// Nothing more is there to be sent, though the window would allow it: until what is in flight
+    /// now is acknowledged, samples tell of the application rather than of the path.
     pub(crate) const fn on_app_limited(&mut self, in_flight: u64) {
         let until = self.delivered.saturating_add(in_flight);
         self.app_limited_until = if until == 0 { 1 } else { until };
+    }
+
+    /// Whether packets that leave now give samples limited by the application.
+    pub(crate) const fn is_app_limited(&self) -> bool {
+        self.app_limited_until != 0
     }
 
     /// A packet was newly acknowledged; one call for each packet of an ACK frame.
@@ -70,26 +112,51 @@ impl DeliveryRate {
         }
     }
 
-    /// The packets of an ACK frame have been told: makes the sample, if they give one.
-    pub(crate) fn on_ack_end(&mut self, now: Instant, rtt: &RttEstimator) -> Option<u64> {
+    /// A packet that counts as in flight was declared lost. Bytes declared lost since it left,
+    /// itself included.
+    pub(crate) const fn on_lost(&mut self, size: u16, snapshot: &DeliverySnapshot) -> u64 {
+        self.lost += size as u64;
+        self.lost - snapshot.lost
+    }
+
+    /// Packets declared lost arrived after all: the path did deliver them.
+    pub(crate) const fn on_spurious(&mut self, bytes: u64) {
+        self.delivered += bytes;
+    }
+
+    /// The packets of an ACK frame, and those lost by it, have been told: makes the sample.
+    /// `None` if the frame acknowledged nothing new.
+    pub(crate) fn on_ack_end(&mut self, now: Instant, rtt: &RttEstimator) -> Option<RateSample> {
         let (snapshot, sent) = self.candidate.take()?;
-        if self.app_limited_until != 0 && self.delivered > self.app_limited_until {
+        if self.is_app_limited() && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
         // The slower of sending and acknowledging: compressed ACKs must not feign a fast path.
         let send_elapsed = sent.saturating_duration_since(snapshot.first_sent);
         let ack_elapsed = now.saturating_duration_since(snapshot.delivered_at);
         let interval = send_elapsed.max(ack_elapsed);
-        if interval < rtt.min() || interval == Duration::ZERO {
-            return None;
+        let delivered = self.delivered - snapshot.delivered;
+        let mut rate = 0.0;
+        if interval >= rtt.min() && interval > Duration::ZERO {
+            rate = delivered as f64 / interval.as_secs_f64();
+            // A sample limited by the application only shows that the path can do at least that.
+            if !snapshot.app_limited || rate as u64 >= self.rate {
+                self.rate = rate as u64;
+            }
         }
-        let bytes = self.delivered - snapshot.delivered;
-        let sample = (bytes as f64 / interval.as_secs_f64()) as u64;
-        // A sample limited by the application only shows that the path can do at least that.
-        if !snapshot.app_limited || sample >= self.rate {
-            self.rate = sample;
-        }
-        Some(sample)
+        let (acked_before, lost_before) =
+            std::mem::replace(&mut self.sampled, (self.delivered, self.lost));
+        Some(RateSample {
+            rate,
+            delivered,
+            prior_delivered: snapshot.delivered,
+            tx_in_flight: snapshot.tx_in_flight,
+            lost: self.lost - snapshot.lost,
+            newly_acked: self.delivered - acked_before,
+            newly_lost: self.lost - lost_before,
+            total_delivered: self.delivered,
+            app_limited: snapshot.app_limited,
+        })
     }
 
     /// The newest estimate, bytes per second; 0 before the first.
@@ -97,8 +164,7 @@ impl DeliveryRate {
         self.rate
     }
 
-    /// Bytes acknowledged so far.
-    #[cfg(test)]
+    /// Bytes delivered so far.
     pub(crate) const fn delivered(&self) -> u64 {
         self.delivered
     }
@@ -125,14 +191,14 @@ mod tests {
         let mut flight: VecDeque<(Instant, DeliverySnapshot)> = VecDeque::new();
         for _ in 0..20 {
             let in_flight = flight.len() as u64 * 1000;
-            flight.push_back((now, rate.on_sent(now, in_flight)));
+            flight.push_back((now, rate.on_sent(now, in_flight, 1000)));
         }
         now += Duration::from_millis(10);
         for _ in 0..200 {
             let (sent, snapshot) = flight.pop_front().unwrap();
             rate.on_acked(now, sent, 1000, &snapshot);
             rate.on_ack_end(now, &rtt);
-            flight.push_back((now, rate.on_sent(now, flight.len() as u64 * 1000)));
+            flight.push_back((now, rate.on_sent(now, flight.len() as u64 * 1000, 1000)));
             now += Duration::from_millis(1);
         }
         assert!(
@@ -148,18 +214,60 @@ mod tests {
         let t0 = Instant::now();
         let rtt = rtt(10);
         let mut rate = DeliveryRate::default();
-        let first: Vec<_> = (0..10).map(|i| rate.on_sent(t0, i * 1000)).collect();
+        let first: Vec<_> = (0..10).map(|i| rate.on_sent(t0, i * 1000, 1000)).collect();
         let t1 = t0 + Duration::from_millis(10);
         for snapshot in &first {
             rate.on_acked(t1, t0, 1000, snapshot);
         }
-        assert_eq!(rate.on_ack_end(t1, &rtt), Some(1_000_000));
+        assert_eq!(rate.on_ack_end(t1, &rtt).unwrap().rate, 1e6);
         rate.on_app_limited(0);
-        let snapshot = rate.on_sent(t1, 0);
+        let snapshot = rate.on_sent(t1, 0, 1000);
         let t2 = t1 + Duration::from_millis(10);
         rate.on_acked(t2, t1, 1000, &snapshot);
-        assert_eq!(rate.on_ack_end(t2, &rtt), Some(100_000));
+        let sample = rate.on_ack_end(t2, &rtt).unwrap();
+        assert_eq!((sample.rate, sample.app_limited), (1e5, true));
         assert_eq!(rate.rate(), 1_000_000);
         assert_eq!(rate.on_ack_end(t2, &rtt), None, "nothing new");
+    }
+
+    /// Ten packets; the third is lost, and the loss is seen with the fifth.
+    #[test]
+    fn a_sample_tells_what_was_in_flight_and_lost() {
+        let t0 = Instant::now();
+        let rtt = rtt(10);
+        let mut rate = DeliveryRate::default();
+        let sent: Vec<_> = (0..10).map(|i| rate.on_sent(t0, i * 1000, 1000)).collect();
+        let t1 = t0 + Duration::from_millis(10);
+        for i in [0, 1, 3, 4] {
+            rate.on_acked(t1, t0, 1000, &sent[i]);
+        }
+        assert_eq!(rate.on_lost(1000, &sent[2]), 1000);
+        let sample = rate.on_ack_end(t1, &rtt).unwrap();
+        let expected = RateSample {
+            rate: 4000.0 / 0.01,
+            delivered: 4000,
+            prior_delivered: 0,
+            tx_in_flight: 5000,
+            lost: 1000,
+            newly_acked: 4000,
+            newly_lost: 1000,
+            total_delivered: 4000,
+            app_limited: false,
+        };
+        assert_eq!(sample, expected);
+        // Sent after the loss: nothing was lost since.
+        let later = rate.on_sent(t1, 5000, 1000);
+        assert_eq!((later.delivered, later.tx_in_flight), (4000, 6000));
+        rate.on_spurious(1000);
+        let t2 = t1 + Duration::from_millis(10);
+        rate.on_acked(t2, t1, 1000, &later);
+        let sample = rate.on_ack_end(t2, &rtt).unwrap();
+        assert_eq!((sample.lost, sample.newly_lost), (0, 0));
+        assert_eq!((sample.delivered, sample.newly_acked), (2000, 2000));
+        // A sample over less than the shortest RTT tells no rate.
+        let quick = rate.on_sent(t2, 0, 1000);
+        let t3 = t2 + Duration::from_millis(9);
+        rate.on_acked(t3, t2, 1000, &quick);
+        assert_eq!(rate.on_ack_end(t3, &rtt).unwrap().rate, 0.0);
     }
 }

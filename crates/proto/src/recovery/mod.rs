@@ -11,10 +11,10 @@ mod suspect;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot};
+pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot, RateSample};
 pub(crate) use ecn::{EcnCounter, EcnReport, EcnValidator};
 pub(crate) use loss::{LossOutcome, LostNumbers};
-pub(crate) use pacing::Pacer;
+pub(crate) use pacing::{Pace, Pacer};
 pub(crate) use persistent::PersistentCongestion;
 pub(crate) use pto::{pto_duration, pto_time};
 pub(crate) use rtt::RttEstimator;

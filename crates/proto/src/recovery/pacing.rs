@@ -21,7 +21,16 @@ const RELEASE_NANOS: f64 = 1e6;
 /// and with no more than this.
 const MAX_RELEASE: f64 = 16.0 * 1024.0;
 
-/// A token bucket: filled at N * cwnd / smoothed_rtt, emptied by what is sent.
+/// What decides how fast a path sends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Pace {
+    /// A window per smoothed RTT, times N (RFC 9002 section 7.7): `cwnd` in bytes.
+    Window { cwnd: u64, slow_start: bool },
+    /// Bytes per second, as the congestion controller says.
+    Rate(f64),
+}
+
+/// A token bucket: filled at the pace, emptied by what is sent.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     /// Bytes that may go; below zero after packets that did not ask (probes).
@@ -35,7 +44,7 @@ pub(crate) struct Pacer {
     /// The bucket was empty and has not gathered enough since.
     closed: bool,
     /// What `rate` was computed from.
-    inputs: (u64, Duration, u16, bool),
+    inputs: (Pace, Duration, u16),
 }
 
 impl Default for Pacer {
@@ -47,7 +56,7 @@ impl Default for Pacer {
             release: 0.0,
             last: None,
             closed: false,
-            inputs: (0, Duration::ZERO, 0, false),
+            inputs: (Pace::Rate(0.0), Duration::ZERO, 0),
         }
     }
 }
@@ -55,14 +64,7 @@ impl Default for Pacer {
 impl Pacer {
     /// Bytes that may go now: 0, or at least one packet of `mtu` bytes. Without an RTT sample there
     /// is no rate: only the window limits.
-    pub(crate) fn budget(
-        &mut self,
-        now: Instant,
-        cwnd: u64,
-        rtt: &RttEstimator,
-        mtu: u16,
-        slow_start: bool,
-    ) -> u64 {
+    pub(crate) fn budget(&mut self, now: Instant, pace: Pace, rtt: &RttEstimator, mtu: u16) -> u64 {
         if !rtt.has_sample() {
             return u64::MAX;
         }
@@ -77,13 +79,19 @@ impl Pacer {
         }
         self.last = self.last.max(Some(now));
 
-        let inputs = (cwnd, rtt.smoothed(), mtu, slow_start);
+        let inputs = (pace, rtt.smoothed(), mtu);
         if inputs != self.inputs {
             self.inputs = inputs;
-            // Section 7.7: N of 1.25; twice the window per RTT lets slow start double it.
-            let n = if slow_start { 2.0 } else { 1.25 };
-            let nanos = rtt.smoothed().max(Duration::from_micros(1)).as_nanos();
-            self.rate = n * cwnd.max(1) as f64 / nanos as f64;
+            self.rate = match pace {
+                Pace::Window { cwnd, slow_start } => {
+                    // Section 7.7: N of 1.25; twice the window per RTT lets slow start double it.
+                    let n = if slow_start { 2.0 } else { 1.25 };
+                    let nanos = rtt.smoothed().max(Duration::from_micros(1)).as_nanos();
+                    n * cwnd.max(1) as f64 / nanos as f64
+                }
+                // Down to a byte per second: a pace of nothing would never end.
+                Pace::Rate(rate) => rate.max(1.0) / 1e9,
+            };
             let packet = f64::from(mtu);
             let min_burst = packet * MIN_BURST_PACKETS as f64;
             self.capacity = (self.rate * BURST_NANOS).clamp(min_burst, MAX_BURST.max(min_burst));
@@ -139,18 +147,23 @@ mod tests {
         rtt
     }
 
+    const START: Pace = Pace::Window {
+        cwnd: 12_000,
+        slow_start: true,
+    };
+
     #[test]
     fn no_delay_before_the_first_sample() {
         let now = Instant::now();
         let mut pacer = Pacer::default();
         let unknown = RttEstimator::new(Duration::from_millis(333));
         for _ in 0..100 {
-            assert_eq!(pacer.budget(now, 12_000, &unknown, 1200, true), u64::MAX);
+            assert_eq!(pacer.budget(now, START, &unknown, 1200), u64::MAX);
             pacer.on_sent(1200);
         }
         assert_eq!(pacer.next_release(), None);
         assert_eq!(
-            pacer.budget(now, 12_000, &rtt(Duration::from_millis(50)), 1200, true),
+            pacer.budget(now, START, &rtt(Duration::from_millis(50)), 1200),
             12_000
         );
     }
@@ -161,7 +174,11 @@ mod tests {
         let rtt = rtt(Duration::from_millis(100));
         let mut pacer = Pacer::default();
         // 1.25 * 120000 B / 100 ms = 1500 B/ms.
-        let budget = |pacer: &mut Pacer, now| pacer.budget(now, 120_000, &rtt, 1200, false);
+        let pace = Pace::Window {
+            cwnd: 120_000,
+            slow_start: false,
+        };
+        let budget = |pacer: &mut Pacer, now| pacer.budget(now, pace, &rtt, 1200);
         assert_eq!(budget(&mut pacer, now), 15_000);
         pacer.on_sent(15_000);
         assert_eq!(budget(&mut pacer, now), 0);
@@ -185,30 +202,35 @@ mod tests {
         let mut pacer = Pacer::default();
         // 10 MB in 20 ms: 625 kB/ms.
         let rtt = rtt(Duration::from_millis(20));
-        assert_eq!(pacer.budget(now, 10 << 20, &rtt, 1452, false), 128 * 1024);
+        let pace = Pace::Window {
+            cwnd: 10 << 20,
+            slow_start: false,
+        };
+        assert_eq!(pacer.budget(now, pace, &rtt, 1452), 128 * 1024);
         pacer.on_sent(128 * 1024);
-        assert_eq!(pacer.budget(now, 10 << 20, &rtt, 1452, false), 0);
+        assert_eq!(pacer.budget(now, pace, &rtt, 1452), 0);
         let release = pacer.next_release().unwrap();
         assert!(release - now < Duration::from_micros(50));
-        assert!(pacer.budget(release, 10 << 20, &rtt, 1452, false) >= 16 * 1024);
+        assert!(pacer.budget(release, pace, &rtt, 1452) >= 16 * 1024);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         /// Whoever sends whenever allowed gets the configured rate, within 2 %.
         #[test]
-        fn long_run_rate(cwnd in 2_904u64..50_000_000, rtt_us in 200u64..500_000, slow_start: bool, late_us in 0u64..1000) {
+        fn long_run_rate(cwnd in 2_904u64..50_000_000, rtt_us in 200u64..500_000, slow_start: bool, by_rate: bool, late_us in 0u64..1000) {
             let start = Instant::now();
             let rtt = rtt(Duration::from_micros(rtt_us));
             let rate = if slow_start { 2.0 } else { 1.25 } * cwnd as f64 / (rtt_us as f64 / 1e6);
             // Faster than a full bucket per late timer is a matter of acknowledgements, not of timers.
             prop_assume!(rate * 1e-3 < MAX_BURST - MAX_RELEASE);
+            let pace = if by_rate { Pace::Rate(rate) } else { Pace::Window { cwnd, slow_start } };
             let mut pacer = Pacer::default();
             let mut now = start;
             let (mut sent, mut first) = (0u64, None);
             let total = (12_000_000f64).max(rate * 0.2) as u64;
             while sent < total {
-                while pacer.budget(now, cwnd, &rtt, 1452, slow_start) >= 1452 {
+                while pacer.budget(now, pace, &rtt, 1452) >= 1452 {
                     pacer.on_sent(1452);
                     // Measured from when the first bucket is spent.
                     if first.is_some() { sent += 1452; }
@@ -229,7 +251,8 @@ mod tests {
             for (cwnd, sample, gap, mtu, slow_start, bytes) in steps {
                 let rtt = rtt(Duration::from_nanos(sample));
                 now += Duration::from_micros(u64::from(gap));
-                let budget = pacer.budget(now, cwnd, &rtt, mtu, slow_start);
+                let pace = if slow_start { Pace::Window { cwnd, slow_start } } else { Pace::Rate(cwnd as f64) };
+                let budget = pacer.budget(now, pace, &rtt, mtu);
                 prop_assert_eq!(budget == 0 && mtu > 0, pacer.next_release().is_some() && mtu > 0);
                 pacer.on_sent(bytes);
             }

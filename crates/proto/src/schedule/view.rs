@@ -6,6 +6,7 @@ use mpquic_sched::PathView;
 
 use crate::congestion::Controller;
 use crate::path::Path;
+use crate::recovery::Pace;
 
 /// What the connection knows of a path beyond the path itself.
 #[derive(Debug, Clone, Copy)]
@@ -27,9 +28,15 @@ pub(crate) fn refresh(
     let cwnd = controller.window(path.index);
     let mtu = path.mtu.current();
     let in_flight = path.space.bytes_in_flight();
-    let slow_start = controller.in_slow_start(path.index);
+    let pace = match controller.pacing_rate(path.index, &path.rtt) {
+        Some(rate) => Pace::Rate(rate),
+        None => Pace::Window {
+            cwnd,
+            slow_start: controller.in_slow_start(path.index),
+        },
+    };
     let window = in_flight + u64::from(mtu) <= cwnd;
-    let paced = path.pacer.budget(now, cwnd, &path.rtt, mtu, slow_start) >= u64::from(mtu);
+    let paced = path.pacer.budget(now, pace, &path.rtt, mtu) >= u64::from(mtu);
     view.id = path.id.0;
     view.open = facts.usable;
     view.can_send = facts.usable && window && paced && path.network.budget() >= u64::from(mtu);

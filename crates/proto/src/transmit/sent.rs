@@ -105,7 +105,7 @@ impl Connection {
             let in_flight = path.space.bytes_in_flight();
             let delivery = built
                 .in_flight
-                .then(|| path.delivery.on_sent(now, in_flight));
+                .then(|| path.delivery.on_sent(now, in_flight, size));
             let packet = SentPacket {
                 time_sent: now,
                 size,
@@ -141,7 +141,11 @@ impl Connection {
         path.counters.sent_packets += 1;
         if built.in_flight {
             path.pacer.on_sent(built.size.into());
-            let after = path.space.bytes_in_flight() + u64::from(built.size);
+            let before = path.space.bytes_in_flight();
+            if before == 0 && path.delivery.is_app_limited() {
+                self.controller.on_restart(path.index, now);
+            }
+            let after = before + u64::from(built.size);
             self.controller.on_sent(path.index, now, built.size, after);
         }
     }

@@ -14,8 +14,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Blest, BlestConfig, BlestOverflow, Ecf, EcfA, EcfAConfig, EcfConfig, EcfNoWait, MinRtt,
-    RoundRobin, SaEcf, SaEcfConfig, Scheduler, SinglePath,
+    Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
+    EcfConfig, EcfNoWait, MinRtt, MinRttNs3, Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig,
+    Scheduler, SinglePath, Stms, StreamMinRtt,
 };
 
 /// Makes a scheduler for each new connection; cannot fail.
@@ -30,13 +31,18 @@ type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Sen
 ///
 /// | name | scheduler | configuration |
 /// |---|---|---|
+/// | `backup` | [`Backup`] | [`BackupConfig`](crate::BackupConfig) |
 /// | `blest` | [`Blest`] | [`BlestConfig`] |
+/// | `daps` | [`Daps`] | [`DapsConfig`] |
 /// | `ecf` | [`Ecf`] | [`EcfConfig`] |
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
+/// | `redundant` | [`Redundant`] | [`RedundantConfig`](crate::RedundantConfig) |
 /// | `roundrobin`, `rr` | [`RoundRobin`] | [`RoundRobinConfig`](crate::RoundRobinConfig) |
 /// | `sa_ecf` | [`SaEcf`] | [`SaEcfConfig`] |
 /// | `single` | [`SinglePath`] | [`SinglePathConfig`](crate::SinglePathConfig) |
+/// | `stms` | [`Stms`] | [`StmsConfig`](crate::StmsConfig) |
+/// | `stream_minrtt` | [`StreamMinRtt`] | [`StreamMinRttConfig`](crate::StreamMinRttConfig) |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
@@ -44,6 +50,9 @@ type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Sen
 /// |---|---|---|
 /// | `blest_overflow` | [`BlestOverflow`] | [`BlestOverflowConfig`](crate::BlestOverflowConfig) |
 /// | `ecf_nowait` | [`EcfNoWait`] | [`EcfNoWaitConfig`](crate::EcfNoWaitConfig) |
+/// | `daps_gap` | [`DapsGap`] | [`DapsGapConfig`](crate::DapsGapConfig) |
+/// | `minrtt_ns3` | [`MinRttNs3`] | [`MinRttNs3Config`](crate::MinRttNs3Config) |
+/// | `rr_ns3` | [`RrNs3`] | [`RrNs3Config`](crate::RrNs3Config) |
 ///
 /// ```
 /// use mpquic_sched::Registry;
@@ -56,7 +65,7 @@ type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Sen
 /// let error = registry.build("min-rtt", &json!({})).err().unwrap();
 /// let message = error.to_string();
 /// assert!(message.starts_with("unknown scheduler `min-rtt`, did you mean `minrtt`? Known: "));
-/// assert!(message.contains("roundrobin (or rr), sa_ecf, single"));
+/// assert!(message.contains("roundrobin (or rr)"));
 ///
 /// let error = registry.build("rr", &json!({"burst": "two"})).err().unwrap();
 /// assert_eq!(
@@ -76,15 +85,23 @@ impl Registry {
     pub fn new() -> Self {
         let mut registry = Self::empty();
         registry
+            .insert("backup", |_| Ok(()), Backup::new)
             .insert("blest", BlestConfig::check, Blest::new)
             .insert("blest_overflow", |_| Ok(()), BlestOverflow::new)
+            .insert("daps", DapsConfig::check, Daps::new)
+            .insert("daps_gap", |_| Ok(()), DapsGap::new)
             .insert("ecf", EcfConfig::check, Ecf::new)
             .insert("ecf_a", EcfAConfig::check, EcfA::new)
             .insert("ecf_nowait", |_| Ok(()), EcfNoWait::new)
             .insert("minrtt", |_| Ok(()), MinRtt::new)
+            .insert("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
+            .insert("redundant", |_| Ok(()), Redundant::new)
             .insert("roundrobin", |_| Ok(()), RoundRobin::new)
+            .insert("rr_ns3", |_| Ok(()), RrNs3::new)
             .insert("sa_ecf", SaEcfConfig::check, SaEcf::new)
-            .insert("single", |_| Ok(()), SinglePath::new);
+            .insert("single", |_| Ok(()), SinglePath::new)
+            .insert("stms", |_| Ok(()), Stms::new)
+            .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new);
         registry.aliases.insert("rr".into(), "roundrobin".into());
         registry
     }

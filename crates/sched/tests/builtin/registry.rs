@@ -157,6 +157,16 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "scheduler `single`, field `zeal`: unknown field `zeal`, expected `path`",
         ),
         (
+            "daps",
+            json!({"unit_ms": 0}),
+            "scheduler `daps`, field `unit_ms`: expected milliseconds above 0, got 0",
+        ),
+        (
+            "backup",
+            json!({"primary": "wifi"}),
+            "scheduler `backup`, field `primary`: invalid type: string \"wifi\", expected u32",
+        ),
+        (
             "single",
             json!([1]),
             "scheduler `single`, expected an object of settings, got [1]",

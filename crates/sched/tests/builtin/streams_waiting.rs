@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::{
     Context, Data, Decision, PathEvent, PathEventKind, PathIndex, PathView, QueueView, SaEcf,
-    SaEcfConfig, Scheduler, StreamId, StreamSharing, StreamView,
+    SaEcfConfig, Scheduler, StreamHead, StreamId, StreamSharing, StreamView,
 };
 use proptest::prelude::*;
 use quinn_proto::{Dir, Side};
@@ -153,15 +153,18 @@ fn without_streams_and_with_other_things_to_send() {
     assert_eq!(decide(&queue(&[stream(0, 0, 240)]), &[]), slow);
     let decision = decide(&queue(&[stream(0, 0, 239)]), &[]);
     assert!(matches!(decision, Decision::Wait { until: Some(_) }));
-    // Whatever was lost goes before the stream that would go on the slow path.
-    let streams = [stream(0, 0, 300)];
+    // What was lost arrives sooner over the fast path, and does not take the stream's packet.
+    let streams = [stream(0, 1, 100), stream(1, 0, 300)];
     let mut queue = queue(&streams);
+    let data = |queue: &QueueView| match decide(queue, &streams) {
+        Decision::Send { data, .. } => data,
+        decision => panic!("{decision:?}"),
+    };
     queue.retransmittable = 1;
-    let decision = decide(&queue, &streams);
-    assert!(
-        matches!(decision, Decision::Send { path, data: Data::Again, .. } if path.get() == 1),
-        "{decision:?}"
-    );
+    assert_eq!(data(&queue), Data::Stream(streams[1].id));
+    let head = streams[1];
+    queue.head = Some(StreamHead::new(head.id, 0, head.unsent, None, None));
+    assert_eq!(data(&queue), Data::Ahead(0));
 }
 
 proptest! {

@@ -257,31 +257,56 @@ fn a_wait_ends() {
     assert_eq!(ask(91, &suspect), Decision::send(slow.index));
 }
 
+/// What is not new data is not put to the tests. A loss has cut the fast path's window from 60 packets
+/// to 20: 41 of 60 are too many for another one, 2 · 41/60 · 40 + 40 = 94.7 ms.
 #[test]
-fn retransmissions_and_control_do_not_wait() {
-    let again = Decision::Send {
-        path: PathIndex::new(1).unwrap(),
-        data: Data::Again,
+fn lost_data_goes_where_it_arrives_first() {
+    let slot = PathIndex::new(1).unwrap();
+    let on_slow = |data| Decision::Send {
+        path: slot,
+        data,
         copies: mpquic_sched::PathSet::EMPTY,
     };
+    let obedient = EcfAConfig {
+        p_wait: 1.0,
+        ..EcfAConfig::default()
+    };
     let now = Instant::now();
-    let mut last = queue(1000, 1000);
-    last.retransmittable = 1000;
+    let reduced = path(0, 40, 0, 20, 60);
+    let near = [reduced.clone(), path(1, 94, 0, 30, 10)];
+    let far = [reduced, path(1, 95, 0, 30, 10)];
+    let until_pto = Decision::Wait {
+        until: Some(now + ms(65)),
+    };
     for scheduler in [
         &mut Ecf::default() as &mut dyn Scheduler,
-        &mut EcfA::new(&EcfAConfig {
-            p_wait: 1.0,
-            ..EcfAConfig::default()
-        }),
+        &mut EcfA::new(&obedient),
         &mut Blest::default(),
     ] {
-        let decision = scheduler.decide(&Context::new(now, &pair(), &last, 0));
-        assert_eq!(decision, again);
-        // Nothing new at all.
-        let mut control = queue(0, 1 << 30);
-        control.control = true;
-        assert_eq!(decide(scheduler, now, &pair(), &control), SLOW);
+        let mut decide = |paths: &[PathView], queue: &QueueView| {
+            scheduler.decide(&Context::new(now, paths, queue, 0))
+        };
+        // All of them hold so little data back in so small a window.
+        let mut queue = queue(1000, 1000);
+        assert_eq!(decide(&near, &queue), until_pto);
+        queue.retransmittable = 1000;
+        assert_eq!(decide(&near, &queue), on_slow(Data::Again));
+        assert_eq!(decide(&far, &queue), until_pto);
+        // Nothing new; then control frames instead of lost data; then nothing at all.
+        queue.unsent = 0;
+        assert_eq!(decide(&near, &queue), on_slow(Data::Next));
+        assert_eq!(decide(&far, &queue), until_pto);
+        (queue.retransmittable, queue.control) = (0, true);
+        assert_eq!(decide(&near, &queue), on_slow(Data::Next));
+        assert_eq!(decide(&far, &queue), until_pto);
+        queue.control = false;
+        assert_eq!(decide(&far, &queue), on_slow(Data::Next));
     }
+    // Much new data goes on the slow path, ahead of what was lost.
+    let mut much = queue(300_000, 1 << 30);
+    much.retransmittable = 1000;
+    let decision = Ecf::default().decide(&Context::new(now, &pair(), &much, 0));
+    assert_eq!(decision, on_slow(Data::Ahead(0)));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use super::record::{Heading, Record};
 use super::runner::{self, Options};
 use super::store::{Results, Store};
 use super::summary::Board;
-use super::{Pattern, build, output, report};
+use super::{Pattern, build, output, report, timelines};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -238,7 +238,11 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
             }
             runner::run_into(&mut store, &plan, options)?;
             let path = store.finish(&whole)?;
-            Results::read(&path).map_err(Failure::run)?
+            let results = Results::read(&path).map_err(Failure::run)?;
+            if let Some(spec) = &experiment.timeline {
+                timelines::keep(folder, spec, &whole, &results)?;
+            }
+            results
         }
         None => {
             let mut records = Vec::new();

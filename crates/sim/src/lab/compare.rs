@@ -8,6 +8,7 @@ use super::plan::CellId;
 use super::statistics::{self, MIN_PAIRS, Paired, Verdict};
 use super::summary::{BOOTSTRAP_SEED, Board, Group};
 use super::text::significant;
+use crate::workload::Better;
 
 /// By how many percent two may differ and still be called similar: ours; what a reader cannot
 /// tell apart in a bar chart.
@@ -38,6 +39,10 @@ pub enum Finding {
     Better,
     /// The first is worse.
     Worse,
+    /// The first is lower, where neither way is better.
+    Lower,
+    /// The first is higher, where neither way is better.
+    Higher,
     /// No difference can be called.
     NoDifference,
     /// There are too few pairs to tell.
@@ -89,11 +94,17 @@ impl Comparison {
 
     /// What came out for `a`.
     pub const fn finding(&self) -> Finding {
-        match (self.paired.verdict, self.metric.lower_is_better) {
+        match (self.paired.verdict, self.metric.better) {
             (Verdict::TooFew, _) => Finding::TooFew,
             (Verdict::None, _) => Finding::NoDifference,
-            (Verdict::Lower, true) | (Verdict::Higher, false) => Finding::Better,
-            (Verdict::Lower, false) | (Verdict::Higher, true) => Finding::Worse,
+            (Verdict::Lower, None) => Finding::Lower,
+            (Verdict::Higher, None) => Finding::Higher,
+            (Verdict::Lower, Some(Better::Lower)) | (Verdict::Higher, Some(Better::Higher)) => {
+                Finding::Better
+            }
+            (Verdict::Lower, Some(Better::Higher)) | (Verdict::Higher, Some(Better::Lower)) => {
+                Finding::Worse
+            }
         }
     }
 
@@ -106,14 +117,14 @@ impl Comparison {
         Some([self.paired.difference, low, high].map(|value| 100.0 * value / self.median_b))
     }
 
-    /// By how many percent `a` is better than the reference, whichever way the metric goes.
+    /// By how many percent `a` is better than the reference, whichever way the metric goes; `None`
+    /// where neither way is better, and where the reference is 0.
     pub fn gain(&self) -> Option<f64> {
         let [percent, ..] = self.percent()?;
-        Some(if self.metric.lower_is_better {
-            -percent
-        } else {
-            percent
-        })
+        match self.metric.better? {
+            Better::Lower => Some(-percent),
+            Better::Higher => Some(percent),
+        }
     }
 
     /// The difference and its interval, short: `-17.2 % (-19.5 to -15)`.
@@ -152,6 +163,8 @@ impl Comparison {
             Finding::NoDifference => format!("{a} and {b}: no difference in {metric}"),
             Finding::Better => format!("{a} is better than {b} in {metric}"),
             Finding::Worse => format!("{a} is worse than {b} in {metric}"),
+            Finding::Lower => format!("{a} has less {metric} than {b}"),
+            Finding::Higher => format!("{a} has more {metric} than {b}"),
         };
         format!("{words}: {}, {pairs} paired seeds", self.short())
     }
@@ -285,9 +298,10 @@ fn check<'a>(board: &Board<'a>, claim: &'a Claim) -> Checked<'a> {
                     }
                     _ => Outcome::Reversed,
                 },
-                (Finding::Better, false) => Outcome::Holds,
+                // Of two that are neither good nor bad, the "better" is the one with more.
+                (Finding::Better | Finding::Higher, false) => Outcome::Holds,
                 (Finding::NoDifference, false) => Outcome::NoDifference,
-                (Finding::Worse, false) => Outcome::Reversed,
+                (Finding::Worse | Finding::Lower, false) => Outcome::Reversed,
             };
             cases.push(Case {
                 group: group.title(board.heading),

@@ -1,7 +1,11 @@
 //! The names, units and directions of what runs are measured by, beyond what the workload itself measures.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
+use crate::Measurements;
 use crate::workload::{Better, Metric};
 
 /// A metric as results carry it.
@@ -11,8 +15,18 @@ pub struct MetricInfo {
     pub name: String,
     /// Its unit; empty for a number.
     pub unit: String,
-    /// Whether less of it is better.
-    pub lower_is_better: bool,
+    /// Which way is better; `None` of what is neither.
+    pub better: Option<Better>,
+}
+
+impl MetricInfo {
+    fn new(name: &str, unit: &str, better: Option<Better>) -> Self {
+        Self {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            better,
+        }
+    }
 }
 
 impl From<&Metric> for MetricInfo {
@@ -20,29 +34,97 @@ impl From<&Metric> for MetricInfo {
         Self {
             name: metric.name.to_owned(),
             unit: metric.unit.to_owned(),
-            lower_is_better: metric.better == Better::Lower,
+            better: Some(metric.better),
         }
     }
 }
 
-/// Metrics of the transport, which every workload has: name, unit, whether less is better.
-const TRANSPORT: &[(&str, &str, bool)] = &[("waits", "%", true)];
+const LOWER: Option<Better> = Some(Better::Lower);
 
-/// A metric by name: the workload's, the transport's.
+/// Metrics of the transport, which every workload has. The data's receiver is the client, its sender
+/// the server.
+const TRANSPORT: &[(&str, &str, Option<Better>)] = &[
+    // The out-of-order queue, sampled at each arrival,
+    ("oqs_mean", "kB", LOWER),
+    ("oqs_p50", "kB", LOWER),
+    ("oqs_p95", "kB", LOWER),
+    ("oqs_p99", "kB", LOWER),
+    ("oqs_max", "kB", LOWER),
+    // and over time.
+    ("oqs_time_mean", "kB", LOWER),
+    ("retransmitted", "kB", LOWER),
+    ("duplicated", "kB", None),
+    ("reinjected", "kB", None),
+    ("lost", "%", LOWER),
+    ("wait_time", "s", None),
+    ("decisions", "", None),
+    ("waits", "", None),
+    ("simulated", "s", None),
+];
+
+/// Metrics of each path, named `path1_share` and so on.
+const OF_PATHS: &[(&str, &str, Option<Better>)] = &[
+    ("share", "%", None),
+    ("rate", "Mbit/s", None),
+    ("lost", "%", LOWER),
+];
+
+/// What the transport's metrics come to in a run that ended at a time.
+pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<String, f64> {
+    let mut values = BTreeMap::new();
+    let mut set = |name: &str, value: f64| {
+        values.insert(name.to_owned(), value);
+    };
+    let (receiver, sender) = (&measured.client, &measured.server);
+    if let Some(queue) = receiver.out_of_order {
+        let kilobytes = |bytes: u64| bytes as f64 / 1e3;
+        set("oqs_mean", queue.by_arrival.mean / 1e3);
+        set("oqs_p50", kilobytes(queue.by_arrival.p50));
+        set("oqs_p95", kilobytes(queue.by_arrival.p95));
+        set("oqs_p99", kilobytes(queue.by_arrival.p99));
+        set("oqs_max", kilobytes(queue.by_arrival.max));
+        set("oqs_time_mean", queue.by_time.mean / 1e3);
+    }
+    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    let all = sender.total();
+    set("retransmitted", all.retransmitted_bytes as f64 / 1e3);
+    set("duplicated", all.duplicated_bytes as f64 / 1e3);
+    set("reinjected", all.reinjected_bytes as f64 / 1e3);
+    set("lost", percent(all.lost_packets, all.sent_packets));
+    set("wait_time", sender.wait_time.as_secs_f64());
+    set("decisions", sender.decisions as f64);
+    set("waits", sender.waits as f64);
+    set("simulated", end.as_secs_f64());
+    for (number, path) in receiver.paths.iter().enumerate() {
+        let seconds = end.as_secs_f64().max(1e-9);
+        let number = number + 1;
+        set(&format!("path{number}_share"), 100.0 * path.received_share);
+        let rate = path.received_bytes as f64 * 8.0 / seconds / 1e6;
+        set(&format!("path{number}_rate"), rate);
+    }
+    for (number, path) in sender.paths.iter().enumerate() {
+        let lost = percent(path.lost_packets, path.sent_packets);
+        set(&format!("path{}_lost", number + 1), lost);
+    }
+    values
+}
+
+/// A metric by name: the workload's, the transport's, a path's.
 pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo> {
     if let Some(metric) = of_workload.iter().find(|metric| metric.name == name) {
         return Some(metric.clone());
+    }
+    if let Some((path, ending)) = name.split_once('_')
+        && let Some(Ok(1..=8)) = path.strip_prefix("path").map(str::parse::<u8>)
+        && let Some((_, unit, better)) = OF_PATHS.iter().find(|known| known.0 == ending)
+    {
+        return Some(MetricInfo::new(name, unit, *better));
     }
     transport().find(|metric| metric.name == name)
 }
 
 /// All metrics of the transport.
 pub(crate) fn transport() -> impl Iterator<Item = MetricInfo> {
-    TRANSPORT
-        .iter()
-        .map(|&(name, unit, lower_is_better)| MetricInfo {
-            name: name.to_owned(),
-            unit: unit.to_owned(),
-            lower_is_better,
-        })
+    let all = TRANSPORT.iter();
+    all.map(|&(name, unit, better)| MetricInfo::new(name, unit, better))
 }

@@ -19,6 +19,7 @@ pub mod statistics;
 pub mod store;
 mod summary;
 mod text;
+mod timelines;
 
 pub use compare::{Case, Checked, Comparison, Finding, Outcome as ClaimOutcome, check_claims};
 pub use experiment::{

@@ -14,6 +14,8 @@ pub struct Parameter {
     pub name: String,
     /// The value as written.
     pub value: String,
+    /// Whether it was drawn from a box and is no step of a grid.
+    pub drawn: bool,
 }
 
 impl Parameter {
@@ -21,6 +23,14 @@ impl Parameter {
         Self {
             name: name.to_owned(),
             value,
+            drawn: false,
+        }
+    }
+
+    pub(crate) fn drawn(name: &str, value: String) -> Self {
+        Self {
+            drawn: true,
+            ..Self::new(name, value)
         }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::compare::{Comparison, Finding};
+use super::record::Record;
 use super::statistics;
 use super::summary::{Board, Summary};
 use super::text::{Align, significant, table};
@@ -96,6 +97,8 @@ fn verdict(comparison: &Comparison) -> String {
         Finding::NoDifference => format!("no difference: {}", comparison.short()),
         Finding::Better => format!("better: {}", comparison.short()),
         Finding::Worse => format!("worse: {}", comparison.short()),
+        Finding::Lower => format!("lower: {}", comparison.short()),
+        Finding::Higher => format!("higher: {}", comparison.short()),
     }
 }
 
@@ -114,6 +117,8 @@ pub(crate) struct SetLine {
     pub(crate) better: usize,
     pub(crate) worse: usize,
     pub(crate) same: usize,
+    /// Too few seeds to tell, or neither way is better.
+    pub(crate) unknown: usize,
     /// Percent by which it is better than the baseline, per network.
     pub(crate) gains: Vec<f64>,
 }
@@ -154,6 +159,7 @@ pub(crate) fn set_lines(board: &Board<'_>, against: &str) -> Vec<SetLine> {
                     better: 0,
                     worse: 0,
                     same: 0,
+                    unknown: 0,
                     gains: Vec::new(),
                 });
                 medians.push(Vec::new());
@@ -164,7 +170,8 @@ pub(crate) fn set_lines(board: &Board<'_>, against: &str) -> Vec<SetLine> {
             match comparison.finding() {
                 Finding::Better => line.better += 1,
                 Finding::Worse => line.worse += 1,
-                Finding::NoDifference | Finding::TooFew => line.same += 1,
+                Finding::NoDifference => line.same += 1,
+                Finding::TooFew | Finding::Lower | Finding::Higher => line.unknown += 1,
             }
             line.gains.extend(comparison.gain());
             let values = board.plain_values(&group.cell(scheduler), &metric.name);
@@ -188,6 +195,7 @@ fn set_table(board: &Board<'_>) -> String {
         ("better", Align::Right),
         ("worse", Align::Right),
         ("no difference", Align::Right),
+        ("cannot tell", Align::Right),
         ("median gain", Align::Right),
         ("best", Align::Right),
     ];
@@ -204,6 +212,7 @@ fn set_table(board: &Board<'_>) -> String {
                 line.better.to_string(),
                 line.worse.to_string(),
                 line.same.to_string(),
+                line.unknown.to_string(),
                 gain(0.5),
                 gain(1.0),
             ]
@@ -213,6 +222,13 @@ fn set_table(board: &Board<'_>) -> String {
         "Over all networks of a set, each against {baseline}:\n{}",
         table(&heads, &rows)
     )
+}
+
+/// The name of the metric that a run's workload is about.
+fn primary(board: &Board<'_>, record: &Record) -> String {
+    let mut workloads = board.heading.workloads.iter();
+    let workload = workloads.find(|workload| workload.name == record.workload);
+    workload.map_or_else(String::new, |workload| workload.primary.clone())
 }
 
 /// Writes `summary.csv` (a line per cell and metric) and `runs.csv` (a line per run) into a folder.
@@ -298,7 +314,7 @@ pub fn write_csv(board: &Board<'_>, folder: &Path) -> io::Result<()> {
             record.congestion.clone(),
             record.scheduler.clone(),
             record.seed.to_string(),
-            show(run.and_then(|run| run.bound)),
+            show(run.and_then(|run| run.bounds.get(&primary(board, record)).copied())),
         ];
         row.extend(
             columns

@@ -182,9 +182,9 @@ pub enum Outcome {
 pub struct Measured {
     /// The workload's primary metric.
     pub value: f64,
-    /// What it could be at best: the fluid bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bound: Option<f64>,
+    /// What metrics could be at best, by name: the fluid bounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub bounds: BTreeMap<String, f64>,
     /// All metrics by name.
     pub values: BTreeMap<String, f64>,
     /// What they were made of.

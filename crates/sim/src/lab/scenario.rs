@@ -1,11 +1,12 @@
 //! Runs one cell with one seed and writes down what came out; does not know of other runs.
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use super::plan::Cell;
 use super::record::{Measured, Outcome, Record};
-use super::setup;
+use super::{metrics, setup};
+use crate::Timeline;
 
 /// Runs a cell with a seed. A run that fails, or panics, is a record as well.
 pub(crate) fn run(cell: &Cell<'_>, seed: u64) -> Record {
@@ -34,7 +35,7 @@ pub(crate) fn run(cell: &Cell<'_>, seed: u64) -> Record {
 }
 
 fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
-    let mut network = setup::network(cell, seed).map_err(|error| error.to_string())?;
+    let mut network = setup::network(cell, seed, None).map_err(|error| error.to_string())?;
     let limit = cell.workload.time_limit();
     let report = network
         .run_to_completion(limit)
@@ -43,25 +44,38 @@ fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
         .workload
         .result(&network)
         .map_err(|error| error.to_string())?;
-    let mut values: BTreeMap<String, f64> = result
-        .values
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), *value))
-        .collect();
-    let server = &report.server;
-    let per_decision = |count: u64| count as f64 / server.decisions.max(1) as f64;
-    values.insert("waits".into(), 100.0 * per_decision(server.waits));
+    let mut values = metrics::of_transport(&network.measurements(), report.completed);
+    let of_workload = result.values.iter();
+    values.extend(of_workload.map(|(name, value)| ((*name).to_owned(), *value)));
     // JSON has no infinities.
     values.retain(|_, value| value.is_finite());
-    let series = result
-        .series
-        .into_iter()
-        .map(|(name, values)| (name.to_owned(), values));
+    let bounds = setup::bounds(cell, seed).into_iter();
+    let series = result.series.into_iter();
     Ok(Measured {
         value: result.primary,
-        bound: None,
+        bounds: bounds
+            .map(|(name, bound)| (name.to_owned(), bound))
+            .collect(),
         values,
-        series: series.collect(),
+        series: series
+            .map(|(name, values)| (name.to_owned(), values))
+            .collect(),
         trace_hash: format!("{:032x}", report.trace_hash),
     })
+}
+
+/// Runs a cell with a seed once more and keeps its time lines, thinned to an interval; with the
+/// trace hash, which must be that of the run without.
+pub(crate) fn time_lines(
+    cell: &Cell<'_>,
+    seed: u64,
+    interval: Duration,
+) -> Result<(Timeline, String), String> {
+    let network = setup::network(cell, seed, Some(interval));
+    let mut network = network.map_err(|error| error.to_string())?;
+    let report = network
+        .run_to_completion(cell.workload.time_limit())
+        .map_err(|error| error.to_string())?;
+    let timeline = network.timeline().ok_or("no time lines were kept")?;
+    Ok((timeline, format!("{:032x}", report.trace_hash)))
 }

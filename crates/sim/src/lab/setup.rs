@@ -1,12 +1,15 @@
 //! Builds the simulated network of one run out of its description; the only place of the lab that knows how the simulator is put together.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use mpquic_proto::{CongestionControl, InitialWindow, TransportConfig};
 use mpquic_sched::{RegistryError, SchedulerFactory};
 use thiserror::Error;
 
 use super::network::NetworkSpec;
 use super::plan::Cell;
-use crate::{Hop, LinkConfig, Network, SimError};
+use crate::{FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, fluid_bounds, share_link};
 
 /// Why a run could not begin.
 #[derive(Debug, Error)]
@@ -20,7 +23,11 @@ pub(crate) enum SetupError {
 }
 
 /// The network of one run, at time 0.
-pub(crate) fn network(cell: &Cell<'_>, seed: u64) -> Result<Network, SetupError> {
+pub(crate) fn network(
+    cell: &Cell<'_>,
+    seed: u64,
+    timeline: Option<Duration>,
+) -> Result<Network, SetupError> {
     let spec = cell.network;
     let seed = cell.network_seed(seed);
     let registry = mpquic_sched::Registry::new();
@@ -30,7 +37,14 @@ pub(crate) fn network(cell: &Cell<'_>, seed: u64) -> Result<Network, SetupError>
         .transport(transport)
         .client_boxed(cell.workload.client(seed))
         .server_boxed(cell.workload.server(seed))
-        .open_all_paths();
+        .open_all_paths()
+        .measure();
+    if let Some(interval) = timeline {
+        builder = builder.timeline(interval);
+    }
+    if !cell.real_aead {
+        builder = builder.null_aead();
+    }
     // A shared link has one queue whichever way packets go: take one per direction.
     let shared: Vec<_> = spec
         .shared
@@ -56,6 +70,24 @@ pub(crate) fn network(cell: &Cell<'_>, seed: u64) -> Result<Network, SetupError>
         builder = builder.cross_traffic(traffic);
     }
     Ok(builder.build()?)
+}
+
+/// What the metrics of a run could be at best.
+pub(crate) fn bounds(cell: &Cell<'_>, seed: u64) -> BTreeMap<&'static str, f64> {
+    let spec = cell.network;
+    let mut paths: Vec<_> = spec
+        .paths
+        .iter()
+        .map(|path| FluidPath::new(&path.up, &path.down, spec.mtu))
+        .collect();
+    for shared in &spec.shared {
+        let through: Vec<_> = (0..paths.len())
+            .filter(|&number| spec.paths[number].through.as_ref() == Some(&shared.name))
+            .collect();
+        let link = FluidLink::new(&shared.link);
+        share_link(&mut paths, &through, &link, &link);
+    }
+    fluid_bounds(cell.workload, &paths, cell.network_seed(seed))
 }
 
 fn transport(

@@ -166,11 +166,13 @@ impl<'a> Board<'a> {
     fn summary(&self, cell: &CellId, group: &Group<'_>, metric: &MetricInfo) -> Summary {
         let values = self.plain_values(cell, &metric.name);
         let records = self.records(cell);
-        let primary = metric.name == group.workload.primary;
         let ratios: Vec<_> = records
             .iter()
             .filter_map(|record| record.measured())
-            .filter_map(|run| Some(run.value / run.bound.filter(|&bound| bound > 0.0)?))
+            .filter_map(|run| {
+                let bound = run.bounds.get(&metric.name)?;
+                (*bound > 0.0).then_some(run.values.get(&metric.name)? / bound)
+            })
             .collect();
         Summary {
             scenario: cell.network.clone(),
@@ -183,7 +185,7 @@ impl<'a> Board<'a> {
             mean: known(statistics::mean(&values)),
             p95: known(statistics::quantile(&values, 0.95)),
             ci95: statistics::median_interval(&values, BOOTSTRAP_SEED).map(known),
-            bound_ratio: known(statistics::median(&ratios)).filter(|_| primary),
+            bound_ratio: known(statistics::median(&ratios)),
             seeds: values.len(),
             failed: records
                 .iter()
@@ -195,7 +197,12 @@ impl<'a> Board<'a> {
     }
 
     /// What a paper gives for a cell.
-    fn paper(&self, group: &Group<'_>, scheduler: &str, metric: &str) -> Option<PaperValue> {
+    pub(crate) fn paper(
+        &self,
+        group: &Group<'_>,
+        scheduler: &str,
+        metric: &str,
+    ) -> Option<PaperValue> {
         let number = self.heading.paper.iter().find(|number| {
             let of = if number.metric.is_empty() {
                 // The headline.

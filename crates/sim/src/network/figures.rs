@@ -12,6 +12,7 @@ use crate::builder::four_tuple;
 use crate::cross::CrossReport;
 use crate::fabric::index;
 use crate::link::LinkStats;
+use crate::measure::{Measurements, Timeline};
 use crate::observe::{ByteSeries, StallTracker};
 use crate::peer::Peer;
 use crate::trace::TraceRecord;
@@ -84,11 +85,11 @@ impl Network {
     ///
     /// If there are none with these numbers.
     pub fn four_tuple(&self, client: usize, server: usize) -> Result<FourTuple, SimError> {
-        let local = self.client_address(client).ok_or(SimError::Address {
+        let local = self.client_address(client).ok_or(SimError::Missing {
             what: "client address",
             number: client,
         })?;
-        let remote = self.server_address(server).ok_or(SimError::Address {
+        let remote = self.server_address(server).ok_or(SimError::Missing {
             what: "server address",
             number: server,
         })?;
@@ -180,6 +181,21 @@ impl Network {
     /// What the hash was made of, if [`keep_trace`](NetworkBuilder::keep_trace) was asked for.
     pub fn trace(&self) -> &[TraceRecord] {
         self.fabric.trace.records()
+    }
+
+    /// What both sides of the connection under test have done and got up to now.
+    pub fn measurements(&self) -> Measurements {
+        let [client, server] = self.flows[0].peers.each_ref();
+        Measurements {
+            client: client.measurements(&self.fabric),
+            server: server.measurements(&self.fabric),
+        }
+    }
+
+    /// What its paths did over time, if [`timeline`](crate::NetworkBuilder::timeline) was asked for.
+    pub fn timeline(&self) -> Option<Timeline> {
+        let recorder = self.recorder.as_ref()?;
+        Some(recorder.timeline(self.now))
     }
 
     /// How it has gone up to now.

@@ -15,6 +15,7 @@ use crate::SimError;
 use crate::builder::NetworkBuilder;
 use crate::event_queue::EventQueue;
 use crate::fabric::{Arrived, Fabric, index};
+use crate::measure::Recorder;
 use crate::observe::StepView;
 use crate::peer::{Moment, Peer};
 use crate::script::Action;
@@ -42,6 +43,7 @@ pub struct Network {
     script: EventQueue<Scripted>,
     hooks: Vec<StepHook>,
     started: bool,
+    recorder: Option<Box<Recorder>>,
     // Used again by each step.
     arrived: Vec<Arrived>,
     receivers: Vec<(usize, Side)>,
@@ -79,6 +81,7 @@ impl Network {
         config: ClientConfig,
         path: FourTuple,
         times: impl IntoIterator<Item = (Duration, Option<Duration>)>,
+        recorder: Option<Box<Recorder>>,
     ) -> Result<Self, SimError> {
         #[allow(
             clippy::disallowed_methods,
@@ -94,6 +97,7 @@ impl Network {
             script: EventQueue::new(),
             hooks: Vec::new(),
             started: false,
+            recorder,
             arrived: Vec::new(),
             receivers: Vec::new(),
         };
@@ -269,13 +273,20 @@ impl Network {
         let at = self.moment();
         self.receivers.clear();
         self.fabric.work(self.now, &mut self.arrived);
-        for datagram in self.arrived.drain(..) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.look_at_queues(self.now, &self.fabric);
+        }
+        let mut arrived = std::mem::take(&mut self.arrived);
+        for datagram in arrived.drain(..) {
             let (flow, side) = (datagram.flow, datagram.to);
             if !self.receivers.contains(&(flow, side)) {
                 self.receivers.push((flow, side));
             }
             self.flows[flow].peers[index(side)].receive(at, datagram, &mut self.fabric);
+            // Before it answers: what was acknowledged is not in flight, and nothing new is yet.
+            self.record(flow, side);
         }
+        self.arrived = arrived;
         // What arrived together is answered together.
         for place in 0..self.receivers.len() {
             let (flow, side) = self.receivers[place];
@@ -300,7 +311,21 @@ impl Network {
 
     fn drive(&mut self, flow: usize, side: Side) -> Result<(), SimError> {
         let at = self.moment();
-        self.flows[flow].peers[index(side)].drive(at, self.origin, &mut self.fabric)
+        self.flows[flow].peers[index(side)].drive(at, self.origin, &mut self.fabric)?;
+        self.record(flow, side);
+        Ok(())
+    }
+
+    /// Has the time line see what may have changed.
+    fn record(&mut self, flow: usize, side: Side) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        let connection = self.flows[flow].peers[index(side)].connection();
+        if let (0, Some(connection)) = (flow, connection) {
+            recorder.look_at_peer(self.now, side, connection, &self.fabric);
+        }
+        recorder.look_at_queues(self.now, &self.fabric);
     }
 
     fn call_hooks(&mut self) -> Result<(), SimError> {

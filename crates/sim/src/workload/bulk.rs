@@ -12,6 +12,7 @@ use super::object::Request;
 use super::start::Start;
 use super::{Kind, Metric, ResultError, WorkloadError, WorkloadResult, out_of_range};
 use crate::app::{App, AppContext};
+use crate::bound::Fluid;
 use crate::{AppError, Network, units};
 
 /// A download without end, looked at for a time.
@@ -55,6 +56,15 @@ impl Bulk {
     }
 }
 
+impl Bulk {
+    const fn request(&self, seed: u64) -> Request {
+        Request {
+            bytes: None,
+            ..Request::new(0, seed)
+        }
+    }
+}
+
 impl fmt::Display for Bulk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "bulk:{}", super::form::time(self.duration))?;
@@ -68,10 +78,7 @@ impl fmt::Display for Bulk {
 impl Kind for Bulk {
     fn client(&self, seed: u64) -> Box<dyn App> {
         Box::new(BulkClient {
-            request: Request {
-                bytes: None,
-                ..Request::new(0, seed)
-            },
+            request: self.request(seed),
             warm_up: self.warm_up,
             duration: self.duration,
             start: Start::new(self.warm),
@@ -124,6 +131,20 @@ impl Kind for Bulk {
         let intervals = client.intervals.iter().map(rate).collect();
         result.series.insert("goodput_per_second", intervals);
         Ok(result)
+    }
+
+    /// After a warm-up, a run can be better by the bytes that were there when it ended and not yet
+    /// deliverable in order.
+    fn bounds(&self, fluid: &Fluid, _seed: u64) -> Vec<(&'static str, f64)> {
+        let request = fluid.request(self.request(0).line().len());
+        let by = |time: Duration| fluid.delivered(time.as_secs_f64() - request);
+        let bytes = by(self.duration) - by(self.warm_up);
+        let seconds = (self.duration - self.warm_up).as_secs_f64();
+        vec![
+            ("goodput", bytes * 8.0 / 1e6 / seconds),
+            ("received", bytes / 1e6),
+            ("first_byte", request + fluid.delivery(1.0)),
+        ]
     }
 }
 

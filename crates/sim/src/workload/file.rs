@@ -12,6 +12,7 @@ use super::object::Request;
 use super::start::Start;
 use super::{Kind, Metric, ResultError, WorkloadError, WorkloadResult, completion_limit};
 use crate::app::{App, AppContext};
+use crate::bound::Fluid;
 use crate::{AppError, Network, units};
 
 /// One download.
@@ -92,6 +93,16 @@ impl Kind for File {
         let first_byte = times.first_byte - times.requested;
         result.set("first_byte", first_byte.as_secs_f64());
         Ok(result)
+    }
+
+    fn bounds(&self, fluid: &Fluid, _seed: u64) -> Vec<(&'static str, f64)> {
+        let request = Request::new(self.size, 0).line().len();
+        let completion = fluid.object(request, self.size);
+        vec![
+            ("completion", completion),
+            ("goodput", self.size as f64 * 8.0 / 1e6 / completion),
+            ("first_byte", fluid.object(request, 1)),
+        ]
     }
 }
 

@@ -50,12 +50,12 @@ impl MessageRequest {
         let Self {
             bytes, count, seed, ..
         } = self;
-        format!("MSG {layout} {bytes} {count} {interval} {deadline} {seed}\n").into_bytes()
+        format!("MSG {layout} {bytes} {count} {interval} {deadline} {seed:016x}\n").into_bytes()
     }
 
     fn parse(line: &[u8]) -> Option<Self> {
         let words: Vec<_> = std::str::from_utf8(line).ok()?.split(' ').collect();
-        let ["MSG", layout, ref numbers @ ..] = words[..] else {
+        let ["MSG", layout, ref numbers @ .., seed] = words[..] else {
             return None;
         };
         let layout = match layout {
@@ -67,7 +67,7 @@ impl MessageRequest {
             .iter()
             .map(|word| word.parse().ok())
             .collect::<Option<_>>()?;
-        let [bytes, count, interval, deadline, seed] = numbers[..] else {
+        let [bytes, count, interval, deadline] = numbers[..] else {
             return None;
         };
         Some(Self {
@@ -76,7 +76,7 @@ impl MessageRequest {
             count,
             interval: Duration::from_nanos(interval),
             deadline: Duration::from_nanos(deadline),
-            seed,
+            seed: u64::from_str_radix(seed, 16).ok()?,
         })
     }
 

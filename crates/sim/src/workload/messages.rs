@@ -13,6 +13,7 @@ use super::message_server::{HEADER, Layout, MessageRequest, MessageServer};
 use super::start::Start;
 use super::{Kind, Metric, ResultError, WorkloadError, WorkloadResult, out_of_range};
 use crate::app::{App, AppContext};
+use crate::bound::Fluid;
 use crate::stream_io::{Read, finish, read, write_all};
 use crate::{AppError, Network, content, units};
 
@@ -228,6 +229,40 @@ impl Kind for Messages {
         result.series.insert("lateness", late);
         result.series.insert("delay", delays);
         Ok(result)
+    }
+
+    /// On one stream, a message is not there before those made up to so long before it: they take
+    /// the time of all their bytes from when the first of them was made. On streams of their own,
+    /// each takes at least the time that it takes alone, and no more can be in time than fit between
+    /// the first one's making and the last one's deadline.
+    fn bounds(&self, fluid: &Fluid, _seed: u64) -> Vec<(&'static str, f64)> {
+        let (bytes, count) = (self.message_bytes() as f64, self.count());
+        let (interval, deadline) = (self.interval.as_secs_f64(), self.deadline.as_secs_f64());
+        let mut delay: f64 = 0.0;
+        let delays: Vec<_> = (0..count)
+            .map(|number| {
+                let before = match self.layout {
+                    Layout::OneStream => number as f64,
+                    Layout::PerMessage => 0.0,
+                };
+                let together = fluid.delivery((before + 1.0) * bytes) - before * interval;
+                delay = delay.max(together);
+                delay
+            })
+            .collect();
+        let late: Vec<_> = delays
+            .iter()
+            .map(|delay| (delay - deadline).max(0.0))
+            .collect();
+        let in_time = late.iter().filter(|late| **late == 0.0).count() as f64;
+        let fit = fluid.delivered((count - 1) as f64 * interval + deadline) / bytes;
+        vec![
+            ("in_time", 100.0 * in_time.min(fit.floor()) / count as f64),
+            ("lateness_mean", mean(&late)),
+            ("lateness_p95", quantile(&late, 0.95)),
+            ("delay_mean", mean(&delays)),
+            ("delay_p95", quantile(&delays, 0.95)),
+        ]
     }
 }
 

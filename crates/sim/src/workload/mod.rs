@@ -3,6 +3,19 @@
 //! In all of them the server sends, and a request travels on a bidirectional stream of its own. A
 //! completion time is from the request's first byte to the last byte delivered in order to the
 //! application. All content is checked, byte by byte.
+//!
+//! | short form | what |
+//! |---|---|
+//! | `file:2MB` | one download |
+//! | `bulk:20s`, `bulk:20s:2s` | goodput of a download without end, after a warm-up |
+//! | `messages:2Mbit/s:20MB`, `messages:1Mbit/s:60s:per_message` | real-time messages with a deadline |
+//! | `page:google:two_wave`, `page:aws.amazon:full` | a web page |
+//! | `requests:100:64kB`, `requests:100:64kB:20ms` | requests and answers, with time to think |
+//! | `repeat:2MB:3000s`, `repeat:2MB:3000s:60s` | downloads back to back, counted in windows |
+//! | `video:300`, `video:300:5Mbit/s` | DASH-like video of several encodings, or of one |
+//!
+//! With `:warm` behind these, the client begins once all paths are in use, and not when the
+//! handshake is complete. Further settings follow by name, as in `messages:2Mbit/s:20MB:deadline=50ms`.
 
 mod abr;
 mod bulk;
@@ -13,7 +26,10 @@ mod form;
 mod message_server;
 mod messages;
 mod object;
+mod page;
+pub(crate) mod page_graph;
 mod repeat;
+pub(crate) mod replay;
 mod requests;
 mod start;
 mod video;
@@ -30,6 +46,7 @@ use thiserror::Error;
 
 use crate::Network;
 use crate::app::App;
+use crate::bound::Fluid;
 use crate::units::UnitError;
 
 pub use bulk::Bulk;
@@ -37,6 +54,7 @@ pub use file::File;
 pub use message_server::{Layout, MessageServer};
 pub use messages::Messages;
 pub use object::ObjectServer;
+pub use page::{Mode, Page};
 pub use repeat::Repeat;
 pub use requests::Requests;
 pub use video::Video;
@@ -67,6 +85,8 @@ pub enum Workload {
     Bulk(Bulk),
     /// Real-time messages.
     Messages(Messages),
+    /// One load of a web page.
+    Page(Page),
     /// Requests and answers.
     Requests(Requests),
     /// Downloads back to back.
@@ -76,7 +96,7 @@ pub enum Workload {
 }
 
 /// The kinds, for messages.
-const KINDS: &str = "file, bulk, messages, requests, repeat, video";
+const KINDS: &str = "file, bulk, messages, page, requests, repeat, video";
 
 impl Workload {
     fn kind(&self) -> &dyn Kind {
@@ -84,6 +104,7 @@ impl Workload {
             Self::File(file) => file,
             Self::Bulk(bulk) => bulk,
             Self::Messages(messages) => messages,
+            Self::Page(page) => page,
             Self::Requests(requests) => requests,
             Self::Repeat(repeat) => repeat,
             Self::Video(video) => video,
@@ -124,6 +145,11 @@ impl Workload {
         self.kind().result(network)
     }
 
+    /// See [`fluid_bounds`](crate::fluid_bounds).
+    pub(crate) fn bounds(&self, fluid: &Fluid, seed: u64) -> BTreeMap<&'static str, f64> {
+        self.kind().bounds(fluid, seed).into_iter().collect()
+    }
+
     /// Whether it can be.
     ///
     /// # Errors
@@ -143,6 +169,7 @@ impl FromStr for Workload {
             "file" => Self::File(File::parse(&mut parts)?),
             "bulk" => Self::Bulk(Bulk::parse(&mut parts)?),
             "messages" => Self::Messages(Messages::parse(&mut parts)?),
+            "page" => Self::Page(Page::parse(&mut parts)?),
             "requests" => Self::Requests(Requests::parse(&mut parts)?),
             "repeat" => Self::Repeat(Repeat::parse(&mut parts)?),
             "video" => Self::Video(Video::parse(&mut parts)?),
@@ -166,6 +193,7 @@ impl fmt::Display for Workload {
             Self::File(file) => file.fmt(f),
             Self::Bulk(bulk) => bulk.fmt(f),
             Self::Messages(messages) => messages.fmt(f),
+            Self::Page(page) => page.fmt(f),
             Self::Requests(requests) => requests.fmt(f),
             Self::Repeat(repeat) => repeat.fmt(f),
             Self::Video(video) => video.fmt(f),
@@ -180,6 +208,7 @@ enum Table {
     File(File),
     Bulk(Bulk),
     Messages(Messages),
+    Page(Page),
     Requests(Requests),
     Repeat(Repeat),
     Video(Video),
@@ -191,6 +220,7 @@ impl From<Table> for Workload {
             Table::File(file) => Self::File(file),
             Table::Bulk(bulk) => Self::Bulk(bulk),
             Table::Messages(messages) => Self::Messages(messages),
+            Table::Page(page) => Self::Page(page),
             Table::Requests(requests) => Self::Requests(requests),
             Table::Repeat(repeat) => Self::Repeat(repeat),
             Table::Video(video) => Self::Video(video),
@@ -240,6 +270,9 @@ trait Kind {
     fn metrics(&self) -> &'static [Metric];
 
     fn result(&self, network: &Network) -> Result<WorkloadResult, ResultError>;
+
+    /// What no run is better than, by metric, for those metrics that have such a bound.
+    fn bounds(&self, fluid: &Fluid, seed: u64) -> Vec<(&'static str, f64)>;
 }
 
 /// What a figure is called, its unit, and which way is better.
@@ -266,7 +299,7 @@ impl Metric {
 }
 
 /// Which way a metric is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// The smaller, the better.
@@ -370,7 +403,7 @@ pub enum WorkloadError {
         /// What it was set to.
         value: String,
         /// What would have been right.
-        expected: &'static str,
+        expected: String,
     },
 }
 
@@ -391,12 +424,12 @@ fn not_zero(setting: &'static str, time: Duration) -> Result<(), WorkloadError> 
 fn out_of_range(
     setting: &'static str,
     value: impl ToString,
-    expected: &'static str,
+    expected: impl ToString,
 ) -> WorkloadError {
     WorkloadError::OutOfRange {
         setting,
         value: value.to_string(),
-        expected,
+        expected: expected.to_string(),
     }
 }
 
@@ -428,6 +461,8 @@ mod tests {
             "bulk:500ms:warm",
             "messages:2Mbit/s:20MB",
             "messages:1Mbit/s:60s:per_message:warm:interval=20ms:deadline=50ms:packet=1.2kB",
+            "page:google:two_wave",
+            "page:aws.amazon:full:warm",
             "requests:100:64kB",
             "requests:100:64kB:20ms:warm:parallel=4",
             "requests:100:64kB:parallel=4",
@@ -452,12 +487,22 @@ mod tests {
         for (form, message) in [
             (
                 "fil:2MB",
-                "unknown workload \"fil\", expected one of file, bulk, messages, requests, repeat, video",
+                "unknown workload \"fil\", expected one of file, bulk, messages, page, requests, repeat, video",
             ),
             (
                 "messages:2Mbit/s:20Mb",
                 "workload \"messages:2Mbit/s:20Mb\": size \"20Mb\": unknown unit \"Mb\", \
                  expected B, kB, MB, GB, KiB, MiB or GiB",
+            ),
+            (
+                "page:gogle",
+                "workload setting `site` is \"gogle\", expected alipay, aws.amazon, dropbox, \
+                 facebook, google, renren, twitter, youtube",
+            ),
+            (
+                "page:google:three_wave",
+                "workload \"page:google:three_wave\": \"three_wave\" has no meaning there, \
+                 expected page:SITE[:two_wave|:full][:warm], such as page:google:two_wave",
             ),
             (
                 "requests:many:64kB",

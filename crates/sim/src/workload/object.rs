@@ -36,7 +36,8 @@ impl Request {
     pub(crate) fn line(&self) -> Vec<u8> {
         let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         let (bytes, chunk) = (number(self.bytes), number(self.chunk));
-        format!("GET {bytes} {} {} {chunk}\n", self.seed, self.priority).into_bytes()
+        // The seed's length must not depend on the seed: a request takes as long as any other.
+        format!("GET {bytes} {:016x} {} {chunk}\n", self.seed, self.priority).into_bytes()
     }
 
     fn parse(line: &[u8]) -> Option<Self> {
@@ -50,7 +51,7 @@ impl Request {
         };
         Some(Self {
             bytes: number(bytes)?,
-            seed: seed.parse().ok()?,
+            seed: u64::from_str_radix(seed, 16).ok()?,
             priority: priority.parse().ok()?,
             chunk: number(chunk)?,
         })

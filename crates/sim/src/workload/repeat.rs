@@ -13,6 +13,7 @@ use super::object::Request;
 use super::start::Start;
 use super::{Kind, Metric, ResultError, WorkloadError, WorkloadResult, completion_limit};
 use crate::app::{App, AppContext};
+use crate::bound::Fluid;
 use crate::{AppError, Network, content, units};
 
 /// Downloads of one size, back to back over one connection. None begins after the end; the one
@@ -142,6 +143,21 @@ impl Kind for Repeat {
         result.series.insert("completion", completions);
         result.series.insert("completions_per_window", counts);
         Ok(result)
+    }
+
+    fn bounds(&self, fluid: &Fluid, _seed: u64) -> Vec<(&'static str, f64)> {
+        let request = Request::new(self.size, 0).line().len();
+        let completion = fluid.object(request, self.size);
+        let (duration, window) = (self.duration.as_secs_f64(), self.window.as_secs_f64());
+        // All that begin before the end; of those, the last may complete after it.
+        let begun = (duration / completion).ceil();
+        vec![
+            ("completion_p50", completion),
+            ("completion_mean", completion),
+            ("completion_p95", completion),
+            ("completions", begun),
+            ("completions_per_window", begun / (duration / window).ceil()),
+        ]
     }
 }
 

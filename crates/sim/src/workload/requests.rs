@@ -14,6 +14,7 @@ use super::object::Request;
 use super::start::Start;
 use super::{Kind, Metric, ResultError, WorkloadError, WorkloadResult, completion_limit};
 use crate::app::{App, AppContext};
+use crate::bound::Fluid;
 use crate::{AppError, Network, content, units};
 
 /// So many requests for answers of one size.
@@ -25,7 +26,8 @@ pub struct Requests {
     /// Of each answer, bytes. In files a text such as "64 kB".
     #[serde(with = "units::size")]
     pub size: u64,
-    /// From the end of an answer to the next request. In files a text such as "20 ms". Default 0.
+    /// From the end of an answer to the next request; must be less than the transport's idle
+    /// timeout. In files a text such as "20 ms". Default 0.
     #[serde(default, with = "units::time")]
     pub think: Duration,
     /// How many users ask, each on its own and all over the one connection. Default 1.
@@ -135,6 +137,21 @@ impl Kind for Requests {
         result.series.insert("latency", latencies);
         Ok(result)
     }
+
+    fn bounds(&self, fluid: &Fluid, _seed: u64) -> Vec<(&'static str, f64)> {
+        let request = Request::new(self.size, 0).line().len();
+        let latency = fluid.object(request, self.size);
+        // The user who asks most often, and all bytes.
+        let turns = self.count.div_ceil(self.parallel.max(1)) as f64;
+        let one_user = turns * latency + (turns - 1.0) * self.think.as_secs_f64();
+        let all = fluid.object(request, self.size.saturating_mul(self.count));
+        vec![
+            ("latency_p50", latency),
+            ("latency_mean", latency),
+            ("latency_p99", latency),
+            ("rate", self.count as f64 / one_user.max(all)),
+        ]
+    }
 }
 
 #[derive(Debug)]
@@ -166,10 +183,10 @@ impl RequestsClient {
             return Ok(());
         }
         let seed = content::word(self.seed, self.asked);
+        let request = Request::new(self.workload.size, seed);
         let number = self.asked as usize;
         self.asked += 1;
-        self.downloads
-            .start(cx, number, Request::new(self.workload.size, seed))
+        self.downloads.start(cx, number, request)
     }
 }
 

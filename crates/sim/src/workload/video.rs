@@ -14,6 +14,7 @@ use super::object::Request;
 use super::start::Start;
 use super::{Kind, Metric, ResultError, WorkloadError, WorkloadResult, out_of_range};
 use crate::app::{App, AppContext};
+use crate::bound::Fluid;
 use crate::{AppError, Network, content, units};
 
 /// Video in chunks, requested one after the other over one connection.
@@ -138,10 +139,18 @@ impl Video {
 
     /// Bytes of a chunk of this bitrate (bit/s); how much it is off the nominal size depends on
     /// the seed and its number, not on the bitrate.
-    pub(crate) fn chunk_bytes(&self, seed: u64, number: u64, bitrate: u64) -> u64 {
+    fn chunk_bytes(&self, seed: u64, number: u64, bitrate: u64) -> u64 {
         let nominal = bitrate as f64 / 8.0 * self.chunk.as_secs_f64();
         let share = 1.0 + self.variation() * normal(seed, number);
         (nominal * share.max(MIN_SHARE)).round().max(1.0) as u64
+    }
+
+    fn request(&self, seed: u64, number: u64, bitrate: u64) -> Request {
+        let bytes = self.chunk_bytes(seed, number, bitrate);
+        Request {
+            chunk: Some(number),
+            ..Request::new(bytes, content::word(!seed, number))
+        }
     }
 
     /// The first chunk of each range of [`FROM`]: 0, 50, ... 250 of 300.
@@ -150,12 +159,7 @@ impl Video {
     }
 
     /// Enters the mean bitrates (Mbit/s) and the chunk times (s).
-    pub(crate) fn figures(
-        &self,
-        bitrates: &[f64],
-        times: &[f64],
-        mut set: impl FnMut(&'static str, f64),
-    ) {
+    fn figures(&self, bitrates: &[f64], times: &[f64], mut set: impl FnMut(&'static str, f64)) {
         for (name, from) in FROM.into_iter().zip(self.ranges()) {
             set(name, mean(bitrates.get(from..).unwrap_or(&[])));
         }
@@ -265,6 +269,31 @@ impl Kind for Video {
         result.series.insert("chunk_time", client.times.clone());
         Ok(result)
     }
+
+    /// What this player would do over the fluid. With several encodings only the bitrates are
+    /// bounds, a lower bitrate having shorter chunks; and as the rule goes up and down between two
+    /// encodings at many rates, a run that is at the upper one when the fluid is at the lower one
+    /// can be better by what that makes of a mean over its chunks.
+    fn bounds(&self, fluid: &Fluid, seed: u64) -> Vec<(&'static str, f64)> {
+        let mut rule = RateRule::new(&self.encodings);
+        let (mut bitrates, mut times) = (Vec::new(), Vec::new());
+        for number in 0..self.chunks {
+            let bitrate = rule.bitrate();
+            let request = self.request(seed, number, bitrate);
+            let bytes = request.bytes.unwrap_or(0);
+            let took = fluid.object(request.line().len(), bytes);
+            rule.on_chunk(self.chunk.as_secs_f64(), took);
+            bitrates.push(bitrate as f64 / 1e6);
+            times.push(took);
+        }
+        let mut bounds = vec![("startup", times.first().copied().unwrap_or(0.0))];
+        self.figures(&bitrates, &times, |name, value| {
+            if self.encodings.len() == 1 || FROM.contains(&name) {
+                bounds.push((name, value));
+            }
+        });
+        bounds
+    }
 }
 
 #[derive(Debug)]
@@ -303,11 +332,7 @@ impl VideoClient {
         self.asked += 1;
         let bitrate = self.rule.bitrate();
         self.bitrates.push(bitrate);
-        let bytes = self.workload.chunk_bytes(self.seed, number, bitrate);
-        let request = Request {
-            chunk: Some(number),
-            ..Request::new(bytes, content::word(!self.seed, number))
-        };
+        let request = self.workload.request(self.seed, number, bitrate);
         self.downloads.start(cx, number as usize, request)
     }
 }

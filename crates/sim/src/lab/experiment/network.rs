@@ -105,7 +105,9 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     let initial_window = whole("initial_window", 2, 10_000, 32, "packets, 2 to 10000")? as u32;
     let mtu = whole("mtu", 1200, 65_527, 1350, "bytes, 1200 to 65527")? as u16;
 
-    let folder = Path::new(item.file).parent().unwrap_or(Path::new(""));
+    let folder = Path::new(item.file)
+        .parent()
+        .unwrap_or_else(|| Path::new(""));
     let around = Surroundings {
         classes: &shared.classes,
         defaults: shared.path_defaults.as_ref(),

@@ -10,6 +10,7 @@ use super::network::{self, Shared};
 use super::reader::{FileError, Item, Node, Table, Value};
 use super::{Claim, Experiment, PaperNumber, SchedulerSpec, Seeds, Selector, TimelineSpec};
 use crate::lab::Pattern;
+use crate::lab::metrics::{self, MetricInfo};
 use crate::workload::Workload;
 
 const SEEDS: &str = "a number of seeds from 1 to 100000, or { first = 1, count = 20 }";
@@ -53,7 +54,11 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         None => labels[0].clone(),
     };
     let metrics = match table.get("metrics") {
-        Some(item) => item.texts("names of metrics")?,
+        Some(item) => item
+            .list()
+            .iter()
+            .map(|item| metric(item, &workloads))
+            .collect::<Result<_, _>>()?,
         None => Vec::new(),
     };
     let real_aead = match table.get("aead") {
@@ -67,11 +72,11 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
     let networks = networks(&table, &labels)?;
     let paper = list(&table, "paper")
         .iter()
-        .map(|item| paper_number(item, &labels))
+        .map(|item| paper_number(item, &labels, &workloads))
         .collect::<Result<_, _>>()?;
     let claims = list(&table, "claim")
         .iter()
-        .map(|item| claim(item, &labels))
+        .map(|item| claim(item, &labels, &workloads))
         .collect::<Result<_, _>>()?;
     let timeline = match table.get("timeline") {
         Some(item) => Some(timeline(&item, &labels, seeds)?),
@@ -334,12 +339,44 @@ fn pattern(item: &Item<'_>) -> Result<String, FileError> {
     Ok(text.to_owned())
 }
 
-fn paper_number(item: &Item<'_>, labels: &[String]) -> Result<PaperNumber, FileError> {
+/// The name of a metric that at least one of the workloads has.
+fn metric(item: &Item<'_>, workloads: &[Workload]) -> Result<String, FileError> {
+    let name = item.text("the name of a metric")?;
+    let of = |workload: &Workload| workload.metrics().iter().map(MetricInfo::from).collect();
+    let known: Vec<Vec<MetricInfo>> = workloads.iter().map(of).collect();
+    if known
+        .iter()
+        .any(|known| metrics::find(known, name).is_some())
+    {
+        return Ok(name.to_owned());
+    }
+    let mut names: Vec<String> = Vec::new();
+    for metric in known.into_iter().flatten().chain(metrics::transport()) {
+        if !names.contains(&metric.name) {
+            names.push(metric.name);
+        }
+    }
+    names.push("path1_share (and _rate, _lost)".into());
+    Err(item.expected(&format!("one of {}", names.join(", "))))
+}
+
+fn optional_metric(table: &Table<'_>, workloads: &[Workload]) -> Result<String, FileError> {
+    match table.get("metric") {
+        Some(item) => metric(&item, workloads),
+        None => Ok(String::new()),
+    }
+}
+
+fn paper_number(
+    item: &Item<'_>,
+    labels: &[String],
+    workloads: &[Workload],
+) -> Result<PaperNumber, FileError> {
     let table = item.table("a [[paper]] table")?;
     let number = PaperNumber {
         cells: selector(&table)?,
         scheduler: label(&table.require("scheduler", LABEL)?, labels)?,
-        metric: optional_text(&table, "metric")?,
+        metric: optional_metric(&table, workloads)?,
         value: table
             .require("value", "the paper's number")?
             .float("a number")?,
@@ -352,13 +389,13 @@ fn paper_number(item: &Item<'_>, labels: &[String]) -> Result<PaperNumber, FileE
     Ok(number)
 }
 
-fn claim(item: &Item<'_>, labels: &[String]) -> Result<Claim, FileError> {
+fn claim(item: &Item<'_>, labels: &[String], workloads: &[Workload]) -> Result<Claim, FileError> {
     let table = item.table("a [[claim]] table")?;
     let claim = Claim {
         text: table.require("text", "the statement")?.text("text")?.into(),
         source: optional_text(&table, "source")?,
         cells: selector(&table)?,
-        metric: optional_text(&table, "metric")?,
+        metric: optional_metric(&table, workloads)?,
         better: label_list(&table, "better", labels)?,
         worse: label_list(&table, "worse", labels)?,
         similar: label_list(&table, "similar", labels)?,

@@ -234,7 +234,7 @@ impl<'a> Item<'a> {
             Value::Text(text) => parse(text),
             _ => return Err(self.expected(what)),
         };
-        parsed.map_err(|fault| self.error(format!("{}, as {what}", fault.to_string())))
+        parsed.map_err(|fault| self.error(format!("{fault}, as {what}")))
     }
 
     /// Bit/s; without a unit, Mbit/s.

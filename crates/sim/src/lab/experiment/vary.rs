@@ -175,7 +175,7 @@ pub(super) fn expand(item: &Item<'_>) -> Result<Vec<Concrete>, FileError> {
             for (variable, unit) in boxes.iter().zip(point) {
                 let value = at(variable, *unit);
                 put(&mut fixed, variable, &value);
-                parameters.push(Parameter::new(&variable.name, value.label()));
+                parameters.push(Parameter::drawn(&variable.name, value.label()));
             }
             let mut suffix = grid_suffix.clone();
             if sample.is_some() {

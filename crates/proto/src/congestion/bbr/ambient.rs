@@ -1,0 +1,126 @@
+//! Loss that no slowing down cures: measured in the cruise, so that only what exceeds it counts as
+//! congestion; decides nothing.
+//!
+//! The draft answers every loss in the cruise by falling back to what was delivered of what was sent
+//! (section 5.5.10.3). On a path that loses one packet in fifty however little it carries, that is
+//! always less than what was sent, and each round sends less than the one before: until the next
+//! probe, less than a third is left. Congestion does not behave so: once less is sent, the loss
+//! ends. So loss counts as ambient if it goes on in rounds that
+//!
+//! - cruise, at no more than the path was seen to deliver,
+//! - come after the model gave way to loss, as the draft has it: the first answer is always to slow
+//!   down, and
+//! - saw a round trip near the shortest: no queue stands.
+//!
+//! Bursts, as the probes of other flows cause them, count for no more than the largest rate that is
+//! taken for ambient.
+
+use std::time::Duration;
+
+/// The largest part of the packets that is taken for ambient loss.
+pub(super) const MAX_RATE: f64 = 0.05;
+/// Lost packets before there is a measurement.
+const MIN_LOST: f64 = 3.0;
+/// Packets before there is one.
+const MIN_PACKETS: f64 = 128.0;
+/// The shortest round trip of a round without a standing queue, relative to that of the path.
+const NO_QUEUE: f64 = 1.5;
+/// Standard deviations by which losses must exceed what is expected of chance.
+const DEVIATIONS: f64 = 2.0;
+
+/// How many of so many packets may be lost by chance where ambient loss is at its most.
+pub(super) fn most(packets: f64) -> f64 {
+    by_chance(packets * MAX_RATE)
+}
+
+/// The most that is not yet remarkable of what chance brings, where so much is to be expected.
+fn by_chance(expected: f64) -> f64 {
+    expected + DEVIATIONS * expected.sqrt()
+}
+
+/// Whether a queue stood in a round, all through it, as far as its shortest round trip tells.
+pub(super) fn has_queue(round: Option<Duration>, path: Option<Duration>) -> bool {
+    match (round, path) {
+        (Some(round), Some(path)) => round.as_secs_f64() > path.as_secs_f64() * NO_QUEUE,
+        _ => true,
+    }
+}
+
+pub(super) fn shorter(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Packets, and those of them that were lost.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    packets: f64,
+    lost: f64,
+}
+
+/// The estimator of one path.
+#[derive(Debug, Default)]
+pub(super) struct Ambient {
+    /// Of the round under way, and its shortest round trip.
+    round: Tally,
+    rtt: Option<Duration>,
+    /// The round under way began in the cruise, and not with it: what is acknowledged in it was sent
+    /// in the cruise.
+    settled: bool,
+    /// Of the cruise before the newest, and of the newest.
+    previous: Tally,
+    current: Tally,
+    rate: f64,
+}
+
+impl Ambient {
+    /// A cruise begins.
+    pub(super) fn on_cruise(&mut self) {
+        if self.current.packets >= MIN_PACKETS {
+            self.previous = std::mem::take(&mut self.current);
+        }
+        self.settled = false;
+    }
+
+    /// Packets (full-sized ones) were acknowledged and lost.
+    pub(super) fn on_ack(&mut self, acked: f64, lost: f64, rtt: Option<Duration>) {
+        self.round.packets += acked + lost;
+        self.round.lost += lost;
+        self.rtt = shorter(self.rtt, rtt);
+    }
+
+    /// A round ends, in the cruise or not; `relieved`: at its begin, the path was sent less than it
+    /// was seen to deliver, because of loss. True if there is a measurement now and was none before.
+    pub(super) fn on_round(
+        &mut self,
+        cruising: bool,
+        relieved: bool,
+        min_rtt: Option<Duration>,
+    ) -> bool {
+        let round = std::mem::take(&mut self.round);
+        let rtt = self.rtt.take();
+        let counts = cruising && std::mem::replace(&mut self.settled, cruising);
+        if !counts || has_queue(rtt, min_rtt) || !(relieved || self.rate > 0.0) {
+            return false;
+        }
+        self.current.packets += round.packets;
+        self.current.lost += round.lost.min((round.packets * MAX_RATE).max(1.0));
+        let packets = self.previous.packets + self.current.packets;
+        let lost = self.previous.lost + self.current.lost;
+        let before = self.rate;
+        self.rate = if packets >= MIN_PACKETS && lost >= MIN_LOST {
+            (lost / packets).min(MAX_RATE)
+        } else {
+            0.0
+        };
+        before == 0.0 && self.rate > 0.0
+    }
+
+    /// How many of so many packets may be lost before it is more than chance, beside the part
+    /// `tolerated`.
+    pub(super) fn allowance(&self, packets: f64, tolerated: f64) -> f64 {
+        packets * tolerated + by_chance(packets * self.rate)
+    }
+}

@@ -1,0 +1,173 @@
+//! BBRv3 (draft-ietf-ccwg-bbr of August 2026): a model of each path from delivery rate, round trip
+//! and loss decides pace and window; detects no losses and sends nothing.
+//!
+//! Sections in these files are those of the draft. One uncoupled state per path:
+//!
+//! | file | part |
+//! |---|---|
+//! | `path` | the state of a path, and the order of the steps per acknowledgement |
+//! | `bandwidth`, `min_rtt`, `aggregation` | the filters of the model |
+//! | `startup`, `probe_bw`, `probe_rtt` | the state machine |
+//! | `congestion` | what loss does to the model, and how a spurious one is taken back |
+//! | `ambient` | loss that no slowing down cures |
+//! | `control` | pace, quantum and window |
+//!
+//! Beyond the draft, or where it leaves the choice:
+//!
+//! - **Ambient loss** (`ambient`): on a path that loses packets however little is sent, the draft's
+//!   steady state sends less and less. Loss that stays when the path is relieved is measured, and
+//!   only what exceeds it counts as congestion. A path without such loss is treated to the letter.
+//! - **Persistent congestion** (RFC 9002 section 7.6) takes the place of TCP's retransmission
+//!   timeout, and the window falls to RFC 9002's minimum. A probe timeout changes nothing.
+//! - **ECN**: a round with new CE marks is a round with too much loss (section 3.7 asks for a
+//!   response and leaves open which).
+//! - Rounds in which the scheduler or flow control held data back count as limited by the
+//!   application: with several paths, that tells nothing of the path.
+
+mod aggregation;
+mod ambient;
+mod bandwidth;
+mod congestion;
+mod control;
+mod min_rtt;
+mod path;
+mod probe_bw;
+mod probe_rtt;
+mod startup;
+#[cfg(test)]
+mod tests;
+
+use std::time::Instant;
+
+use mpquic_sched::PathIndex;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::slots::Slots;
+use super::{AckSummary, Controller, InitialWindow, LostPacket};
+use crate::recovery::RttEstimator;
+use path::{Path, State};
+
+/// The controller.
+pub(super) struct Bbr {
+    initial: InitialWindow,
+    paths: Slots<Path>,
+    /// For the time between probes, so that flows do not probe in step (section 5.3.3.8).
+    rng: StdRng,
+}
+
+impl Bbr {
+    /// A controller without paths, with chance of its own drawn from the generator.
+    pub(super) fn new(initial: InitialWindow, rng: &mut StdRng) -> Self {
+        Self {
+            initial,
+            paths: Slots::default(),
+            rng: StdRng::from_rng(rng),
+        }
+    }
+}
+
+impl Controller for Bbr {
+    fn add_path(&mut self, path: PathIndex, now: Instant, mtu: u16) {
+        let state = Path::new(now, mtu, self.initial.bytes(mtu));
+        self.paths.set(path, Some(state));
+    }
+
+    fn remove_path(&mut self, path: PathIndex) {
+        self.paths.set(path, None);
+    }
+
+    fn on_sent(&mut self, path: PathIndex, _now: Instant, _bytes: u16, in_flight_after: u64) {
+        if let Some(p) = self.paths.get_mut(path) {
+            p.on_sent(in_flight_after);
+        }
+    }
+
+    fn on_ack(
+        &mut self,
+        _path: PathIndex,
+        _now: Instant,
+        _sent: Instant,
+        _bytes: u64,
+        _app_limited: bool,
+        _rtt: &RttEstimator,
+    ) {
+        // The model goes by whole ACK frames.
+    }
+
+    fn on_lost(&mut self, path: PathIndex, now: Instant, lost: &LostPacket) {
+        if let Some(p) = self.paths.get_mut(path) {
+            p.on_lost(now, lost, &mut self.rng);
+        }
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        path: PathIndex,
+        now: Instant,
+        _sent: Instant,
+        persistent: bool,
+        _lost_bytes: u64,
+        ecn: bool,
+    ) {
+        let Some(p) = self.paths.get_mut(path) else {
+            return;
+        };
+        if ecn {
+            p.ce_marked = true;
+        }
+        if persistent {
+            p.on_persistent_congestion(now);
+        }
+    }
+
+    fn on_spurious_loss(&mut self, path: PathIndex, now: Instant, sent: Instant, bytes: u64) {
+        if let Some(p) = self.paths.get_mut(path) {
+            p.on_spurious_loss(now, sent, bytes);
+        }
+    }
+
+    fn on_ack_end(&mut self, path: PathIndex, ack: &AckSummary<'_>) -> bool {
+        match self.paths.get_mut(path) {
+            Some(p) => p.on_ack(ack, &mut self.rng),
+            None => false,
+        }
+    }
+
+    fn on_restart(&mut self, path: PathIndex, now: Instant) {
+        if let Some(p) = self.paths.get_mut(path) {
+            p.on_restart(now, &mut self.rng);
+        }
+    }
+
+    fn pacing_rate(&self, path: PathIndex, rtt: &RttEstimator) -> Option<f64> {
+        Some(self.paths.get(path)?.pacing_rate(rtt))
+    }
+
+    fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
+        if let Some(p) = self.paths.get_mut(path) {
+            p.on_mtu_update(mtu, self.initial);
+        }
+    }
+
+    fn window(&self, path: PathIndex) -> u64 {
+        self.paths.get(path).map_or(0, |p| p.cwnd)
+    }
+
+    fn ssthresh(&self, path: PathIndex) -> u64 {
+        match self.paths.get(path) {
+            Some(p) if p.pipe.reached => p.cwnd,
+            Some(_) => u64::MAX,
+            None => 0,
+        }
+    }
+
+    fn in_slow_start(&self, path: PathIndex) -> bool {
+        let state = self.paths.get(path).map(|p| p.state);
+        state == Some(State::Startup)
+    }
+
+    fn congestion_events(&self, path: PathIndex) -> u64 {
+        self.paths.get(path).map_or(0, |p| p.congestion_events)
+    }
+}

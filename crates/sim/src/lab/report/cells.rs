@@ -1,0 +1,251 @@
+//! The report's tables and distributions, network by network.
+
+use std::fmt::Write as _;
+
+use super::plots::{self, Series};
+use super::svg::escape;
+use super::{MAX_SINGLE, colour};
+use crate::lab::compare::{Comparison, Finding};
+use crate::lab::metrics::MetricInfo;
+use crate::lab::output::set_lines;
+use crate::lab::statistics;
+use crate::lab::summary::{Board, Group, Summary};
+use crate::lab::text::significant;
+use crate::workload::Better;
+
+fn show(value: Option<f64>) -> String {
+    value.map_or_else(|| "\u{2013}".into(), |value| significant(value, 4))
+}
+
+/// Tables: of each network for small sets, of each set otherwise.
+pub(super) fn tables(board: &Board<'_>) -> String {
+    let mut text = String::new();
+    if board.groups().iter().any(|group| !is_single(board, group)) {
+        text += &set_table(board);
+    }
+    let summaries = board.summaries(false);
+    let single: Vec<_> = board
+        .groups()
+        .into_iter()
+        .filter(|group| is_single(board, group))
+        .collect();
+    for group in &single {
+        let _ = writeln!(
+            text,
+            "<div class=\"card\">\n<h3>{}</h3>\n<p class=\"facts\">{}; {}; {}</p>",
+            escape(&group.network.name),
+            escape(&group.network.description),
+            escape(&group.workload.name),
+            escape(group.congestion)
+        );
+        for (number, metric) in board.heading.metrics_of(group.workload).iter().enumerate() {
+            let rows: Vec<_> = summaries
+                .iter()
+                .filter(|summary| {
+                    summary.scenario == group.network.name
+                        && summary.workload == group.workload.name
+                        && summary.congestion == group.congestion
+                        && summary.metric == metric.name
+                })
+                .collect();
+            if number == 1 {
+                text += "<details><summary>more metrics</summary>\n";
+            }
+            text += &table(board, group, metric, &rows);
+        }
+        if board.heading.metrics_of(group.workload).len() > 1 {
+            text += "</details>\n";
+        }
+        text += "</div>\n";
+    }
+    text
+}
+
+/// Whether a group's network belongs to a set that is shown network by network.
+pub(super) fn is_single(board: &Board<'_>, group: &Group<'_>) -> bool {
+    let networks = &board.heading.networks;
+    let siblings = networks
+        .iter()
+        .filter(|network| network.set == group.network.set);
+    siblings.count() <= MAX_SINGLE
+}
+
+fn table(board: &Board<'_>, group: &Group<'_>, metric: &MetricInfo, rows: &[&Summary]) -> String {
+    let heading = board.heading;
+    let unit = match &*metric.unit {
+        "" => String::new(),
+        unit => format!(" [{unit}]"),
+    };
+    let bound = rows.iter().any(|row| row.bound_ratio.is_some());
+    let paper = rows.iter().any(|row| row.paper.is_some());
+    let medians = rows.iter().filter_map(|row| row.median);
+    let best = match metric.better {
+        Some(Better::Lower) => medians.fold(f64::INFINITY, f64::min),
+        Some(Better::Higher) => medians.fold(f64::NEG_INFINITY, f64::max),
+        None => f64::NAN,
+    };
+    let mut text = format!(
+        "<div class=\"wide\"><table>\n<tr><th class=\"l\">{}{unit}</th><th>median</th><th>95 % interval</th><th>mean</th><th>p95</th>",
+        escape(&metric.name)
+    );
+    if bound {
+        text += "<th>of bound</th>";
+    }
+    if paper {
+        text += "<th>paper</th>";
+    }
+    let _ = writeln!(
+        text,
+        "<th class=\"l\">against {}</th></tr>",
+        escape(&heading.baseline)
+    );
+    for row in rows {
+        let base = row.scheduler == heading.baseline;
+        let class = if base { " class=\"base\"" } else { "" };
+        let best = if row.median == Some(best) {
+            " class=\"best\""
+        } else {
+            ""
+        };
+        let failed = match row.failed {
+            0 => String::new(),
+            failed => format!(" <span class=\"worse\">({failed} failed)</span>"),
+        };
+        let _ = write!(
+            text,
+            "<tr{class}><td class=\"l\">{}{failed}</td><td{best}>{}</td><td>{} \u{2026} {}</td><td>{}</td><td>{}</td>",
+            escape(&row.scheduler),
+            show(row.median),
+            show(row.ci95[0]),
+            show(row.ci95[1]),
+            show(row.mean),
+            show(row.p95)
+        );
+        if bound {
+            let ratio = row.bound_ratio.map(|ratio| format!("{ratio:.2}"));
+            let _ = write!(
+                text,
+                "<td>{}</td>",
+                ratio.unwrap_or_else(|| "\u{2013}".into())
+            );
+        }
+        if paper {
+            let cell = row.paper.as_ref().map(|paper| {
+                format!(
+                    "<td title=\"{}\">{}</td>",
+                    escape(&paper.source),
+                    significant(paper.value, 4)
+                )
+            });
+            text += &cell.unwrap_or_else(|| "<td>\u{2013}</td>".into());
+        }
+        let versus = if base {
+            String::new()
+        } else {
+            let (a, b) = (&row.scheduler, &heading.baseline);
+            verdict(&Comparison::of_schedulers(board, group, metric, a, b))
+        };
+        let _ = writeln!(text, "<td class=\"l\">{versus}</td></tr>");
+    }
+    text + "</table></div>\n"
+}
+
+fn verdict(comparison: &Comparison) -> String {
+    let (class, words) = match comparison.finding() {
+        Finding::TooFew => return "<span class=\"too_few\">too few seeds to tell</span>".into(),
+        Finding::NoDifference => ("no_difference", "no difference:"),
+        Finding::Better => ("better", "better:"),
+        Finding::Worse => ("worse", "worse:"),
+        Finding::Lower => ("differs", "lower:"),
+        Finding::Higher => ("differs", "higher:"),
+    };
+    format!(
+        "<span class=\"{class}\">{words} {}</span>",
+        escape(&comparison.short())
+    )
+}
+
+fn set_table(board: &Board<'_>) -> String {
+    let baseline = &board.heading.baseline;
+    let mut text = format!(
+        "<p>Each network's medians, and how many networks differ from {} in their paired intervals.</p>\n\
+         <div class=\"wide\"><table>\n<tr><th class=\"l\">networks</th><th class=\"l\">workload</th><th class=\"l\">congestion</th>\
+         <th class=\"l\">scheduler</th><th class=\"l\">metric</th><th>median</th><th>better</th><th>worse</th><th>no difference</th><th>cannot tell</th>\
+         <th>median gain</th><th>least</th><th>most</th></tr>\n",
+        escape(baseline)
+    );
+    for line in set_lines(board, baseline) {
+        let base = if line.scheduler == *baseline {
+            " class=\"base\""
+        } else {
+            ""
+        };
+        let gain = |q| significant(statistics::quantile(&line.gains, q), 3);
+        let _ = writeln!(
+            text,
+            "<tr{base}><td class=\"l\">{} ({})</td><td class=\"l\">{}</td><td class=\"l\">{}</td><td class=\"l\">{}</td><td class=\"l\">{}</td>\
+             <td>{}</td><td class=\"better\">{}</td><td class=\"worse\">{}</td><td>{}</td><td>{}</td><td>{} %</td><td>{} %</td><td>{} %</td></tr>",
+            escape(&line.set),
+            line.networks,
+            escape(&line.workload),
+            escape(&line.congestion),
+            escape(&line.scheduler),
+            escape(&line.metric),
+            significant(line.median, 4),
+            line.better,
+            line.worse,
+            line.same,
+            line.unknown,
+            gain(0.5),
+            gain(0.0),
+            gain(1.0)
+        );
+    }
+    text + "</table></div>\n"
+}
+
+/// Boxes and distribution functions of each group of a small set.
+pub(super) fn distributions(board: &Board<'_>) -> String {
+    let mut text = String::new();
+    for group in board.groups() {
+        if !is_single(board, &group) {
+            continue;
+        }
+        let Some(metric) = board.heading.metrics_of(group.workload).into_iter().next() else {
+            continue;
+        };
+        let series: Vec<_> = board
+            .schedulers(&group)
+            .into_iter()
+            .map(|label| Series {
+                name: label.to_owned(),
+                colour: colour(board, label),
+                values: board.plain_values(&group.cell(label), &metric.name),
+                paper: paper(board, &group, label, &metric),
+            })
+            .collect();
+        // One value per scheduler has no distribution.
+        if series.iter().all(|series| series.values.len() < 2) {
+            continue;
+        }
+        let label = match &*metric.unit {
+            "" => metric.name.clone(),
+            unit => format!("{} [{unit}]", metric.name),
+        };
+        let _ = writeln!(
+            text,
+            "<div class=\"card\">\n<h3>{}</h3>\n<p class=\"facts\">{}</p>\n<div class=\"plots\">\n{}{}</div>\n</div>",
+            escape(&group.title(board.heading)),
+            escape(&group.network.description),
+            plots::boxes(&series, &label),
+            plots::ecdf(&series, &label, false)
+        );
+    }
+    text
+}
+
+fn paper(board: &Board<'_>, group: &Group<'_>, label: &str, metric: &MetricInfo) -> Option<f64> {
+    board
+        .paper(group, label, &metric.name)
+        .map(|paper| paper.value)
+}

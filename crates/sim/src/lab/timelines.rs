@@ -1,0 +1,106 @@
+//! Keeps the time lines of the runs that an experiment names, beside its results; draws nothing.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::experiment::TimelineSpec;
+use super::plan::{Cell, Plan};
+use super::record::Record;
+use super::scenario;
+use super::store::Results;
+use crate::Timeline;
+
+/// The name of the file in the results' folder.
+const FILE: &str = "timelines.jsonl";
+/// More are left out: a report has to stay readable, and of a size that a browser takes.
+const MAX_RUNS: usize = 60;
+
+/// The time lines of one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RunTimeline {
+    /// The fingerprint of its cell.
+    pub(crate) cell: String,
+    pub(crate) network: String,
+    pub(crate) workload: String,
+    pub(crate) congestion: String,
+    pub(crate) scheduler: String,
+    pub(crate) seed: u64,
+    pub(crate) timeline: Timeline,
+}
+
+/// Whether a cell is one of those that were named.
+fn named(spec: &TimelineSpec, cell: &Cell<'_>) -> bool {
+    let network = &cell.id.network;
+    let networks = spec
+        .networks
+        .iter()
+        .filter_map(|text| text.parse::<super::Pattern>().ok());
+    let mut networks = networks.peekable();
+    (networks.peek().is_none() || networks.any(|pattern| pattern.matches(network)))
+        && (spec.schedulers.is_empty() || spec.schedulers.contains(&cell.id.scheduler))
+}
+
+/// Runs what an experiment names once more, watched, and writes its time lines. The results must have
+/// the same runs: they tell whether watching changed something.
+///
+/// # Errors
+///
+/// The system's, and a run that comes out differently.
+pub(crate) fn keep(
+    folder: &Path,
+    spec: &TimelineSpec,
+    plan: &Plan<'_>,
+    results: &Results,
+) -> io::Result<()> {
+    let interval = Duration::from_secs_f64(spec.interval_ms / 1e3);
+    let mut lines = String::new();
+    let cells = plan.cells.iter().filter(|cell| named(spec, cell));
+    for cell in cells.take(MAX_RUNS) {
+        let same = |record: &&Record| record.cell == cell.fingerprint && record.seed == spec.seed;
+        let record = results.records.iter().find(same);
+        let Some(unwatched) = record.and_then(Record::measured) else {
+            continue;
+        };
+        let (timeline, trace_hash) =
+            scenario::time_lines(cell, spec.seed, interval).map_err(io::Error::other)?;
+        if trace_hash != unwatched.trace_hash {
+            let fault = format!(
+                "{}, seed {}: comes out differently when watched",
+                cell.id, spec.seed
+            );
+            return Err(io::Error::other(fault));
+        }
+        let run = RunTimeline {
+            cell: cell.fingerprint.clone(),
+            network: cell.id.network.clone(),
+            workload: cell.id.workload.clone(),
+            congestion: cell.id.congestion.clone(),
+            scheduler: cell.id.scheduler.clone(),
+            seed: spec.seed,
+            timeline,
+        };
+        lines += &serde_json::to_string(&run)?;
+        lines.push('\n');
+    }
+    fs::write(folder.join(FILE), lines)
+}
+
+/// The time lines beside results; none if there is no such file.
+///
+/// # Errors
+///
+/// The system's, and lines that are no time lines.
+pub(crate) fn read(folder: &Path) -> io::Result<Vec<RunTimeline>> {
+    match fs::read_to_string(folder.join(FILE)) {
+        Ok(text) => text
+            .lines()
+            .map(|line| serde_json::from_str(line).map_err(io::Error::other))
+            .collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,219 @@
+//! The recorded web pages: their objects, sizes, weights and dependencies, out of `data/web_graphs.json`; loads no page.
+//!
+//! Where the graphs are from, and what in them was recorded and what is assumed (the sizes), says
+//! the file's `_note`.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+const GRAPHS: &str = include_str!("../../data/web_graphs.json");
+
+/// The page of this name.
+pub(crate) fn page(name: &str) -> Option<&'static PageGraph> {
+    pages().get(name)
+}
+
+/// The names of all pages, for messages.
+pub(super) fn names() -> String {
+    let names: Vec<_> = pages().keys().map(String::as_str).collect();
+    names.join(", ")
+}
+
+fn pages() -> &'static BTreeMap<String, PageGraph> {
+    static PAGES: OnceLock<BTreeMap<String, PageGraph>> = OnceLock::new();
+    // A test sees that the file, which is part of the program, is right.
+    PAGES.get_or_init(|| parse(GRAPHS).unwrap_or_default())
+}
+
+/// A page as it is loaded.
+#[derive(Debug, Default)]
+pub(crate) struct PageGraph {
+    pub(crate) objects: Vec<Object>,
+    /// Downloads (in the order of the objects), then computations.
+    pub(crate) activities: Vec<Activity>,
+}
+
+/// Something to download.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Object {
+    pub(crate) bytes: u64,
+    /// The weight that the Firefox of SAILfish's client gives it.
+    pub(crate) weight: i32,
+    /// Asked for in the first wave of that client's Firefox mode; in the second if not.
+    pub(crate) first_wave: bool,
+    /// CSS or JavaScript, for which the second wave waits.
+    pub(crate) blocking: bool,
+}
+
+/// A download or a computation.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    pub(crate) work: Work,
+    /// It starts when all of these hold.
+    pub(crate) after: Vec<After>,
+}
+
+/// What an activity does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// The object with this index.
+    Download(usize),
+    Compute(Duration),
+}
+
+/// What an activity waits for, with the other activity's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    Completion(usize),
+    /// Of a download.
+    FirstBytes(usize),
+    /// And so much time.
+    Start(usize, Duration),
+}
+
+#[derive(Deserialize)]
+struct File {
+    sites: BTreeMap<String, Site>,
+}
+
+#[derive(Deserialize)]
+struct Site {
+    objects: Vec<FileObject>,
+}
+
+#[derive(Deserialize)]
+struct FileObject {
+    download: String,
+    class: String,
+    size_bytes: Option<u64>,
+    assumed_size_bytes: u64,
+    weights: [i32; 3],
+    firefox_wave: u8,
+    comp_start: String,
+    #[serde(default)]
+    depends_on: Vec<Dependency>,
+    #[serde(default)]
+    comps: Vec<Computation>,
+}
+
+#[derive(Deserialize)]
+struct Computation {
+    id: String,
+    ms: f64,
+    #[serde(default)]
+    depends_on: Vec<Dependency>,
+}
+
+/// The object, its activity, and the time: -1 for the activity's completion, else milliseconds
+/// after its start.
+type Dependency = (String, String, f64);
+
+fn parse(text: &str) -> Option<BTreeMap<String, PageGraph>> {
+    let file: File = serde_json::from_str(text).ok()?;
+    let site = |(name, site)| Some((name, graph(&site)?));
+    file.sites.into_iter().map(site).collect()
+}
+
+fn graph(site: &Site) -> Option<PageGraph> {
+    let downloads = site.objects.iter().map(|object| object.download.as_str());
+    let comps = site.objects.iter().flat_map(|object| &object.comps);
+    let ids = downloads.chain(comps.map(|comp| comp.id.as_str()));
+    let index: BTreeMap<&str, usize> = ids.zip(0..).collect();
+
+    let after = |list: &[Dependency]| -> Option<Vec<After>> {
+        list.iter()
+            .map(|(_, activity, ms)| {
+                let activity = *index.get(activity.as_str())?;
+                Some(if *ms < 0.0 {
+                    After::Completion(activity)
+                } else {
+                    After::Start(activity, millis(*ms))
+                })
+            })
+            .collect()
+    };
+    let mut graph = PageGraph::default();
+    for (number, object) in site.objects.iter().enumerate() {
+        graph.objects.push(Object {
+            bytes: object.size_bytes.unwrap_or(object.assumed_size_bytes),
+            weight: object.weights[0],
+            first_wave: object.firefox_wave == 1,
+            blocking: matches!(object.class.as_str(), "css" | "js"),
+        });
+        graph.activities.push(Activity {
+            work: Work::Download(number),
+            after: after(&object.depends_on)?,
+        });
+    }
+    for (number, object) in site.objects.iter().enumerate() {
+        for (place, comp) in object.comps.iter().enumerate() {
+            let mut after = after(&comp.depends_on)?;
+            after.push(if place > 0 {
+                After::Completion(graph.activities.len() - 1)
+            } else if object.comp_start == "first_chunk" {
+                After::FirstBytes(number)
+            } else {
+                After::Completion(number)
+            });
+            graph.activities.push(Activity {
+                work: Work::Compute(millis(comp.ms)),
+                after,
+            });
+        }
+    }
+    Some(graph)
+}
+
+fn millis(ms: f64) -> Duration {
+    Duration::from_nanos((ms * 1e6).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_eight_pages_are_those_of_the_thesis() {
+        // Table 5.1's numbers of objects, and the file's own totals of assumed bytes.
+        for (name, objects, bytes) in [
+            ("google", 6, 133_391),
+            ("twitter", 10, 434_837),
+            ("facebook", 21, 471_144),
+            ("youtube", 25, 448_969),
+            ("renren", 35, 705_364),
+            ("dropbox", 35, 771_038),
+            ("alipay", 40, 617_574),
+            ("aws.amazon", 47, 959_006),
+        ] {
+            let page = page(name).unwrap();
+            assert_eq!(page.objects.len(), objects, "{name}");
+            let total: u64 = page.objects.iter().map(|object| object.bytes).sum();
+            assert_eq!(total, bytes, "{name}");
+            // One root that waits for nothing; everything else waits for something.
+            let roots = page.activities.iter().filter(|one| one.after.is_empty());
+            assert_eq!(roots.count(), 1, "{name}");
+        }
+        assert_eq!(pages().len(), 8);
+    }
+
+    #[test]
+    fn google_is_as_in_the_file() {
+        let google = page("google").unwrap();
+        let root = google.objects[0];
+        assert_eq!(
+            (root.bytes, root.weight, root.first_wave),
+            (29_079, 32, false)
+        );
+        // Its script starts 151.5 ms after the root's computation, which starts with the root's
+        // first bytes and takes 1021.2 ms.
+        let comp = &google.activities[6];
+        assert_eq!(comp.work, Work::Compute(Duration::from_micros(1_021_200)));
+        assert_eq!(comp.after, [After::FirstBytes(0)]);
+        assert_eq!(google.activities[1].work, Work::Download(1));
+        let after = After::Start(6, Duration::from_micros(151_500));
+        assert_eq!(google.activities[1].after, [after]);
+    }
+}

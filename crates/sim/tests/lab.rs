@@ -1,0 +1,328 @@
+//! Tests of the lab's command line from outside: results do not depend on threads or interruptions, and exit statuses mean what they say.
+#![cfg(feature = "lab")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mpquic_sim::lab::cli;
+
+const EXPERIMENT: &str = r#"
+title = "A test"
+workloads = ["file:100kB"]
+seeds = 4
+congestion = ["newreno", "cubic"]
+schedulers = ["minrtt", { name = "rr", label = "turns" }]
+
+[[network]]
+name = "uneven"
+paths = [{ rate = 20, owd = 10 }, { rate = 5, owd = 40, loss = 1 }]
+
+[[network]]
+name = "grid"
+paths = [{ rate = [2, 20], owd = 10 }, { rate = 5, owd = 20, jitter = 10 }]
+"#;
+
+/// A folder of its own for a test, empty.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("lab")
+        .join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The exit status, standard output and standard error of a command line.
+fn lab(arguments: &[&str]) -> (u8, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let arguments = ["mpquic-lab"].iter().chain(arguments).map(Into::into);
+    let code = cli::main(arguments, &mut out, &mut err);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (code, text(out), text(err))
+}
+
+/// The same, for an experiment in a folder.
+fn run(folder: &Path, more: &[&str]) -> (u8, String, String) {
+    let file = folder.join("test.toml");
+    if !file.exists() {
+        fs::write(&file, EXPERIMENT).unwrap();
+    }
+    let (file, out) = (file.display().to_string(), folder.display().to_string());
+    let mut arguments = vec!["run", &*file, "--out", &*out];
+    arguments.extend(more);
+    lab(&arguments)
+}
+
+fn results(folder: &Path) -> String {
+    fs::read_to_string(folder.join("results.jsonl")).unwrap()
+}
+
+#[test]
+fn threads_do_not_change_results() {
+    let (one, two) = (folder("one-thread"), folder("two-threads"));
+    let (code, first, _) = run(&one, &["--jobs", "1", "--json"]);
+    assert_eq!(code, 0, "{first}");
+    let (_, second, _) = run(&two, &["--jobs", "2", "--json"]);
+    assert_eq!(first, second);
+    assert_eq!(results(&one), results(&two));
+    // A heading; three networks, two congestion controls, two schedulers, four seeds.
+    assert_eq!(results(&one).lines().count(), 1 + 3 * 2 * 2 * 4);
+    for file in ["report.html", "summary.csv", "runs.csv"] {
+        let read = |folder: &Path| fs::read_to_string(folder.join(file)).unwrap();
+        assert_eq!(read(&one), read(&two), "{file}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_goes_on_where_it_was() {
+    let folder = folder("interrupted");
+    run(&folder, &["--seeds", "2"]);
+    let whole = results(&folder);
+    // Ten whole lines, and an eleventh that was being written.
+    let ends: Vec<_> = whole.match_indices('\n').map(|(at, _)| at).collect();
+    fs::write(folder.join("results.jsonl"), &whole[..ends[10] + 50]).unwrap();
+    let (code, _, err) = run(&folder, &["--seeds", "2"]);
+    assert_eq!(code, 0);
+    assert!(
+        err.starts_with("10 earlier runs are taken up again"),
+        "{err}"
+    );
+    assert_eq!(results(&folder), whole);
+
+    let (_, _, err) = run(&folder, &["--seeds", "2", "--fresh"]);
+    assert_eq!(err, "");
+    assert_eq!(results(&folder), whole);
+}
+
+#[test]
+fn a_part_first_and_the_rest_later_is_the_whole() {
+    let (parts, whole) = (folder("parts"), folder("whole"));
+    let (code, out, _) = run(&parts, &["--only", "uneven.*turns$", "--json"]);
+    assert_eq!(code, 0);
+    // Two congestion controls.
+    assert_eq!(out.lines().count(), 2);
+    let (_, out, err) = run(&parts, &["--json"]);
+    assert!(err.starts_with("8 earlier runs"), "{err}");
+    assert_eq!(out.lines().count(), 12);
+    run(&whole, &[]);
+    assert_eq!(results(&parts), results(&whole));
+}
+
+#[test]
+fn runs_of_other_settings_or_builds_are_not_taken_up() {
+    let folder = folder("changed");
+    run(&folder, &["--seeds", "1"]);
+    let file = folder.join("test.toml");
+    fs::write(&file, EXPERIMENT.replace("loss = 1 ", "loss = 2 ")).unwrap();
+    let (_, _, err) = run(&folder, &["--seeds", "1"]);
+    assert!(err.contains("8 earlier runs are taken up again"), "{err}");
+    assert!(
+        err.contains("4 earlier runs of other settings are left out"),
+        "{err}"
+    );
+
+    let text = results(&folder).replacen("\"build\":\"", "\"build\":\"other-", 1);
+    fs::write(folder.join("results.jsonl"), &text).unwrap();
+    let (_, _, err) = run(&folder, &["--seeds", "1"]);
+    assert!(err.contains("results of another build are now in"), "{err}");
+    let previous = fs::read_to_string(folder.join("results.previous.jsonl")).unwrap();
+    assert_eq!(previous, text);
+    // The same code in truth: no difference, and too few seeds to call one.
+    let old = folder.join("results.previous.jsonl").display().to_string();
+    let new = folder.display().to_string();
+    let (code, out, _) = lab(&["compare", &old, &new]);
+    assert_eq!(code, 0);
+    assert_eq!(out.lines().count(), 12);
+    assert!(
+        out.contains("1 paired seeds are too few to tell, at least 6 are needed"),
+        "{out}"
+    );
+}
+
+#[test]
+fn json_has_an_object_per_cell_with_all_its_figures() {
+    let folder = folder("json");
+    let (_, out, _) = run(&folder, &["--json"]);
+    for line in out.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).unwrap();
+        let number = |key: &str| {
+            object[key]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{key}: {line}"))
+        };
+        let (low, high) = (&object["ci95"][0], &object["ci95"][1]);
+        let median = number("median");
+        assert!(
+            low.as_f64().unwrap() <= median && median <= high.as_f64().unwrap(),
+            "{line}"
+        );
+        assert!(number("mean") > 0.0 && number("p95") >= median, "{line}");
+        assert_eq!(object["seeds"], 4);
+        assert_eq!(object["trace_hash"].as_str().unwrap().len(), 32);
+        for key in ["scenario", "workload", "scheduler", "congestion"] {
+            assert!(object[key].is_string(), "{key}: {line}");
+        }
+    }
+}
+
+#[test]
+fn one_network_is_run_from_the_command_line() {
+    let arguments = |network| {
+        let more = [
+            "--workload",
+            "file:50kB",
+            "--scheduler",
+            "minrtt,rr",
+            "--seeds",
+            "2",
+        ];
+        let mut arguments = vec!["run", "--network", network, "--congestion", "cubic"];
+        arguments.extend(more);
+        lab(&arguments)
+    };
+    let (code, out, err) = arguments("50Mbit 20ms 0% | 2Mbit 100ms 1.5% jitter=8%");
+    assert_eq!((code, &*err), (0, ""));
+    assert!(
+        out.contains("50 Mbit/s 20 ms | 2 Mbit/s 100 ms 1.5 % loss"),
+        "{out}"
+    );
+    assert!(out.contains("minrtt") && out.contains("rr"), "{out}");
+
+    let (code, _, err) = arguments("50Mbit 20parsec");
+    assert_eq!(code, 2);
+    assert!(err.contains("unknown unit \"parsec\""), "{err}");
+}
+
+#[test]
+fn two_schedulers_are_compared_seed_by_seed() {
+    let folder = folder("compare");
+    run(&folder, &["--seeds", "8"]);
+    let path = folder.display().to_string();
+    let (code, out, _) = lab(&["compare", "turns", "minrtt", &path]);
+    assert_eq!(code, 0);
+    assert_eq!(out.lines().count(), 6);
+    assert!(
+        out.lines().all(|line| line.ends_with("8 paired seeds")),
+        "{out}"
+    );
+    let (code, _, err) = lab(&["compare", "ecf", "minrtt", &path]);
+    assert_eq!(code, 2);
+    assert!(err.contains("no scheduler `ecf`"), "{err}");
+}
+
+#[test]
+fn exit_statuses_tell_wrong_input_from_failed_runs() {
+    let folder = folder("exit");
+    // Nothing ever arrives: the run fails, and says how.
+    let dead = [
+        "run",
+        "--network",
+        "1Mbit 20ms 100% reordering=0",
+        "--workload",
+        "file:1kB",
+    ];
+    let dead = [&dead[..], &["--scheduler", "minrtt", "--seeds", "1"]].concat();
+    let (code, _, err) = lab(&dead);
+    assert_eq!(code, 1);
+    assert!(
+        err.starts_with("1 runs failed, the first: network/file:1kB/olia/minrtt, seed 1: "),
+        "{err}"
+    );
+
+    let bad = folder.join("bad.toml");
+    fs::write(&bad, EXPERIMENT.replace("rate = 20", "rate = -20")).unwrap();
+    let bad = bad.display().to_string();
+    let (code, out, err) = lab(&["run", &bad]);
+    assert_eq!((code, &*out), (2, ""));
+    assert_eq!(err.lines().count(), 1);
+    assert!(
+        err.starts_with(&format!("{bad}:10: network[1].paths[1].rate: ")),
+        "{err}"
+    );
+
+    let (code, _, err) = run(&folder, &["--only", "no such"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.starts_with("--only: nothing matches; names are like uneven/file:100kB/"),
+        "{err}"
+    );
+    for wrong in [&["run"][..], &["walk"], &["run", "x.toml", "--seeds", "0"]] {
+        assert_eq!(lab(wrong).0, 2, "{wrong:?}");
+    }
+    let (code, out, _) = lab(&["--help"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("Examples:") && out.contains("Exit status:"));
+    let missing = folder.join("missing").display().to_string();
+    assert_eq!(lab(&["report", &missing]).0, 1);
+}
+
+#[test]
+fn time_lines_of_the_runs_that_are_named_are_in_the_report() {
+    let folder = folder("timelines");
+    let timeline = "timeline = { seed = 2, networks = [\"uneven\"], schedulers = [\"turns\"] }";
+    let text = EXPERIMENT.replace("seeds = 4", &format!("seeds = 4\n{timeline}"));
+    fs::write(folder.join("test.toml"), text).unwrap();
+    let (code, _, err) = run(&folder, &[]);
+    assert_eq!((code, &*err), (0, ""));
+    let lines = fs::read_to_string(folder.join("timelines.jsonl")).unwrap();
+    // Two congestion controls.
+    assert_eq!(lines.lines().count(), 2);
+    let report = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(report.contains("One run over time"));
+    let panels = report
+        .matches("out-of-order bytes at the receiver [kB]")
+        .count();
+    assert_eq!(panels, 2);
+}
+
+#[test]
+fn reports_are_made_from_results_alone() {
+    let folder = folder("report");
+    run(&folder, &["--seeds", "2", "--only", "grid"]);
+    let first = fs::read_to_string(folder.join("report.html")).unwrap();
+    fs::remove_file(folder.join("test.toml")).unwrap();
+    let other = folder.join("other.html").display().to_string();
+    let path = folder.display().to_string();
+    let (code, out, _) = lab(&["report", &path, "--out", &other]);
+    assert_eq!((code, out), (0, format!("Report: {other}\n")));
+    assert_eq!(fs::read_to_string(other).unwrap(), first);
+}
+
+#[test]
+fn every_experiment_file_of_the_project_loads() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+    let folder = folder.display().to_string();
+    let (code, out, err) = lab(&["list", &folder]);
+    assert_eq!((code, &*err), (0, ""));
+    // A line of heads, and the scenarios that need no learner.
+    for (file, networks) in [
+        ("quick", 3),
+        ("pb_f2", 3),
+        ("pb_f7", 100),
+        ("pb_f8", 100),
+        ("pb_f9", 1),
+        ("pb_f10", 270),
+        ("dq_t1", 1),
+        ("dq_5_2", 1),
+        ("dq_5_3", 1),
+        ("dq_5_5", 20),
+        ("sf", 10),
+        ("uc_v", 2),
+        ("uc_1_2", 6),
+        ("ga_f2", 36),
+        ("ga_f3", 21),
+        ("ga_f9", 12),
+        ("ga_f10", 12),
+    ] {
+        let name = format!("/{file}.toml");
+        let line = out.lines().find(|line| line.contains(&name));
+        let line = line.unwrap_or_else(|| panic!("{name} in\n{out}"));
+        let count = line
+            .split_whitespace()
+            .nth(1)
+            .and_then(|word| word.parse().ok());
+        assert_eq!(count, Some(networks), "{line}");
+    }
+}

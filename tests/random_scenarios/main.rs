@@ -1,0 +1,122 @@
+//! Random scenarios: 10,000 seeds, each with a network, a workload, a scheduler and a congestion
+//! controller of its own, of all that there are. Each comes to its end within bounded virtual time,
+//! its content checked, says the same when it is run again, and leaves no memory behind.
+
+mod memory;
+mod plan;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mpquic_proto::{Side, VarInt};
+use mpquic_sim::{Action, Network};
+
+use plan::Plan;
+use support::{for_seeds, median};
+
+/// Within it, both sides have forgotten a connection that was closed: three probe timeouts on each
+/// path (RFC 9000 section 10.2), which queues may have driven up to many seconds; far less than this.
+const DRAINED: Duration = Duration::from_secs(1800);
+
+/// How a run went.
+struct Run {
+    hash: u128,
+    completed: Duration,
+}
+
+fn network(plan: &Plan) -> Network {
+    plan.build()
+        .unwrap_or_else(|error| panic!("{plan:#?}: {error}"))
+}
+
+/// Runs to the end, and until both sides have forgotten the connection.
+fn run(plan: &Plan) -> Run {
+    let mut network = network(plan);
+    let limit = plan.workload.time_limit();
+    if let Err(error) = network.run_to_completion(limit) {
+        panic!("{error}\n{plan:#?}");
+    }
+    let completed = network.now();
+    if let Err(error) = plan.workload.result(&network) {
+        panic!("no result: {error}\n{plan:#?}");
+    }
+    // A bulk transfer is never over: its server would have a right to complain.
+    if !plan.is_endless() {
+        close(&mut network, plan);
+    }
+    Run {
+        hash: network.trace_hash(),
+        completed,
+    }
+}
+
+/// Closes the connection, and runs until both sides have forgotten it.
+fn close(network: &mut Network, plan: &Plan) {
+    let instant = network.instant();
+    if let Some(connection) = network.connection_mut(Side::Client) {
+        connection.close(instant, VarInt::from_u32(0), Bytes::new());
+    }
+    let now = network.now();
+    network.at(now, Action::call(|_| ()));
+    if let Err(error) = network.run_until_drained(now + DRAINED) {
+        panic!("after the end: {error}\n{plan:#?}");
+    }
+}
+
+/// 0 to 10,000; with `SEEDS=77` one of them, told in detail; with `SEEDS=20000..30000` any others.
+fn seeds() -> std::ops::Range<u64> {
+    let asked = std::env::var("SEEDS").unwrap_or_default();
+    let (from, to) = match asked.split_once("..") {
+        Some((from, to)) => (from.parse().ok(), to.parse().ok()),
+        None => (asked.parse().ok(), None),
+    };
+    match (from, to) {
+        (Some(from), Some(to)) => from..to,
+        (Some(seed), None) => seed..seed + 1,
+        (None, _) => 0..10_000,
+    }
+}
+
+#[test]
+fn every_scenario_comes_to_its_end() {
+    let began = Instant::now();
+    let seeds = seeds();
+    let verbose = seeds.end - seeds.start == 1;
+    let results = for_seeds(seeds, |seed| {
+        let plan = Plan::new(seed);
+        if verbose {
+            println!("{plan:#?}");
+        }
+        let first = run(&plan);
+        if seed % 20 == 0 {
+            // What is made once and kept (keys, tables, a thread's own) has been made by now.
+            let before = memory::live();
+            let second = run(&plan);
+            let left = memory::live() - before;
+            assert!(
+                first.hash == second.hash && first.completed == second.completed,
+                "two runs of seed {seed} differ"
+            );
+            assert!(
+                left < memory::SLACK,
+                "seed {seed} leaves {left} bytes behind\n{plan:#?}"
+            );
+        }
+        (plan.kind(), first.completed)
+    });
+    let mut kinds = BTreeMap::<_, Vec<_>>::new();
+    for (kind, completed) in &results {
+        kinds.entry(*kind).or_default().push(*completed);
+    }
+    for (kind, times) in kinds {
+        let (count, longest) = (times.len(), times.iter().max());
+        println!(
+            "{count} x {kind}: after {:?}, at most {longest:?}",
+            median(&times)
+        );
+    }
+    println!("{} seeds in {:?}", results.len(), began.elapsed());
+}
