@@ -1,4 +1,4 @@
-//! BLEST: keeps off the slow path what would block the receive window for the fast one; knows no streams.
+//! BLEST: keeps off the slow path what would block the window for the fast one; knows no streams.
 
 use std::time::Instant;
 
@@ -16,8 +16,9 @@ const MAX_DOUBLINGS: f64 = 16.0;
 /// Sends on the slower path only if the fast one does not need the window space meanwhile.
 ///
 /// **Rule.** `f` is the path with the smallest smoothed RTT, `s` the one with the smallest among
-/// those with room ([`Context::sendable`]). If they are the same, send. Otherwise, with R the smoothed RTTs,
-/// W the congestion windows and w the same in packets, I the bytes in flight, `len` the packet at hand:
+/// those with room ([`Context::sendable`]). If they are the same, send. Otherwise, with R the
+/// smoothed RTTs, W the congestion windows and w the same in packets, I the bytes in flight, `len`
+/// the packet at hand:
 ///
 /// ```text
 /// rmin, rmax = smallest and largest R of each path so far
@@ -32,10 +33,10 @@ const MAX_DOUBLINGS: f64 = 16.0;
 /// ```
 ///
 /// SW is the connection's whole send window: all bytes in flight and what flow control still allows
-/// ([`QueueView::credit`](crate::QueueView::credit); the windows of the streams count as well as that
-/// of the connection, since with one stream it is the stream's that fills up). λ starts at 1.2 and
-/// stays within 1.0 to 1.3. At most once per rmin_s it grows by 0.04, if since the last time the
-/// peer's windows were all that kept new data back while the oldest packet in flight was on `s`
+/// ([`QueueView::credit`](crate::QueueView::credit); the windows of the streams count as well as
+/// that of the connection, since with one stream it is the stream's that fills up). λ starts at 1.2
+/// and stays within 1.0 to 1.3. At most once per rmin_s it grows by 0.04, if since the last time
+/// the peer's windows were all that kept new data back while the oldest packet in flight was on `s`
 /// ([`QueueView::blocked_by`](crate::QueueView::blocked_by)), and else shrinks by 0.01.
 ///
 /// With a large receive window it practically never waits, and is minRTT. On a wait no other path
@@ -46,9 +47,9 @@ const MAX_DOUBLINGS: f64 = 16.0;
 ///
 /// **Source.** Ferlin, Alay, Mehani, Boreli: *BLEST: Blocking Estimation-based MPTCP Scheduler for
 /// Heterogeneous Networks*, IFIP Networking 2016, in the form of Linux MPTCP v0.95,
-/// `mptcp_blest.c`, in floating point. The kernel raises λ when it has to reinject a packet of the slow path out of the
-/// window's order, which QUIC does not do: the event above, SW, the clock of λ beginning at the
-/// first test, `multi`, the bound on waiting and the pacer are ours.
+/// `mptcp_blest.c`, in floating point. The kernel raises λ when it has to reinject a packet of the
+/// slow path out of the window's order, which QUIC does not do: the event above, SW, the clock of λ
+/// beginning at the first test, `multi`, the bound on waiting and the pacer are ours.
 ///
 /// **Cost.** Two walks over the slots; 16 bytes of state per slot.
 ///
@@ -83,7 +84,8 @@ const MAX_DOUBLINGS: f64 = 16.0;
 pub struct Blest {
     config: BlestConfig,
     wait: Waiting,
-    /// Smallest and largest smoothed RTT of each slot, nanoseconds; not meaningful before the first sample.
+    /// Smallest and largest smoothed RTT of each slot, nanoseconds; not meaningful before the first
+    /// sample.
     extremes: [Extremes; MAX_PATHS],
     lambda: f64,
     lambda_updated: Option<Instant>,

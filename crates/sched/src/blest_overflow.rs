@@ -10,8 +10,8 @@ const MSS: u64 = 1460;
 
 /// **Faulty on purpose**: BLEST in unsigned 64-bit products that wrap.
 ///
-/// **Why it exists.** The Go code of Lee and Yoo (*Sensors* 2022, 22, 6333), whose table and
-/// figures have bars labelled BLEST, decides by
+/// **Why it exists.** The Go code of Lee and Yoo (*Sensors* 2022, 22, 6333), whose figures
+/// 6 and 10 and table 2 have a BLEST, decides by
 ///
 /// ```text
 /// left  = 1460 · R_s · (2 · W_f · R_f + R_s - R_f)
@@ -32,8 +32,8 @@ const MSS: u64 = 1460;
 /// There is no λ. To compare schedulers, use [`Blest`](crate::Blest). C is
 /// [`QueueView::credit`](crate::QueueView::credit) here.
 ///
-/// **Rule.** As above; what comes before the test (which paths are `f` and `s`, how long it waits) is
-/// as in [`Blest`](crate::Blest), so that the test alone makes the difference.
+/// **Rule.** As above; what comes before the test (which paths are `f` and `s`, how long it waits)
+/// is as in [`Blest`](crate::Blest), so that the test alone makes the difference.
 ///
 /// **Cost.** One walk over the slots; 16 bytes of state.
 ///

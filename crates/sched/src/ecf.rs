@@ -1,4 +1,4 @@
-//! ECF, Earliest Completion First: waits for the fast path if that ends the transfer sooner; knows no streams.
+//! ECF: waits for the fast path if that ends the transfer sooner; knows no streams.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,27 +20,27 @@ use crate::{Context, Decision, InvalidConfig, PathEvent, PathEventKind, PathView
 /// else:                                 waiting = 0, send on s
 /// ```
 ///
-/// The first test: all that waits is through over `f` alone before one packet on `s` is. The second:
-/// nor would `s` be through in the time that `f` takes. The flag, with β = 0.25, keeps it from
-/// changing its mind too easily; there is one for each ordered pair (`f`, `s`), so that any number
-/// of paths works. On a wait no other path is tried.
+/// The first test: all that waits is through over `f` alone before one packet on `s` is. The
+/// second: nor would `s` be through in the time that `f` takes. The flag, with β = 0.25, keeps it
+/// from changing its mind too easily; there is one for each ordered pair (`f`, `s`), so that any
+/// number of paths works. On a wait no other path is tried.
 ///
 /// **When it waits** for `f`, it is asked again at every acknowledgement. It never waits for a path
 /// in trouble or with nothing in flight, nor longer than that path's probe timeout, after which one
-/// packet goes on `s`. Only new data is put to the tests. Lost data, control frames and datagrams go
-/// on `s` unless they arrive sooner over `f`, whatever the tests say of new data: the window of `f`
-/// has room again once what is too much in flight is acknowledged, in that share of R_f, and the
-/// packet then takes half of R_f, against half of R_s. An `f` with room
-/// in its window that only its pacer holds back counts as having room, as in the kernel, which
-/// tests the window alone: it is waited for until the pacer lets go, provided that the packet still
-/// arrives no later than it would on `s`. A path without an RTT sample gets packets without a test
-/// once no other has room.
+/// packet goes on `s`. Only new data is put to the tests. Lost data, control frames and datagrams
+/// go on `s` unless they arrive sooner over `f`, whatever the tests say of new data: the window of
+/// `f` has room again once what is too much in flight is acknowledged, in that share of R_f, and
+/// the packet then takes half of R_f, against half of R_s. An `f` with room in its window that only
+/// its pacer holds back counts as having room, as in the kernel, which tests the window alone: it
+/// is waited for until the pacer lets go, provided that the packet still arrives no later than it
+/// would on `s`. A path without an RTT sample gets packets without a test once no other has room.
 ///
 /// **Source.** Lim, Nahum, Towsley, Gibbens: *ECF: An MPTCP Path Scheduler to Manage Heterogeneous
 /// Paths*, CoNEXT 2017, in the form of Linux MPTCP v0.95, `mptcp_ecf.c`. The paper writes K for
 /// `kf` and `ks`. The kernel's floor of one window is what keeps the last packets off the slow
 /// path: for K much smaller than W_s the second test would fail without it. The flags per pair, the
-/// bound on waiting and the pacer are ours; the kernel has one flag per connection.
+/// bound on waiting, the pacer and the place of lost data are ours; the kernel has one flag per
+/// connection, and each of its subflows repeats its own losses.
 ///
 /// **Cost.** One walk over the slots, two divisions; one bit of state per pair.
 ///
@@ -89,8 +89,8 @@ pub struct Ecf {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EcfConfig {
-    /// By which share of `s`'s time a wait that has begun is favoured, 0 to 100. Default 0.25. The ns-3
-    /// model has 1, one public Rust version 10.
+    /// By which share of `s`'s time a wait that has begun is favoured, 0 to 100. Default 0.25. The
+    /// ns-3 model has 1, one public Rust version 10.
     pub beta: f64,
     /// Whether a backlog smaller than a window counts as one window. Default true. Without it, as
     /// in the paper's text and in the ns-3 model, the last packets of a transfer go on the slow
@@ -118,8 +118,8 @@ impl EcfConfig {
         }
     }
 
-    /// The two tests for a backlog of so many bytes. True is "wait for `fast`"; brings the flag of the pair up to
-    /// date.
+    /// The two tests for a backlog of so many bytes; true is "wait for `fast`". Brings the pair's
+    /// flag up to date.
     #[inline]
     pub(crate) fn says_wait(
         &self,

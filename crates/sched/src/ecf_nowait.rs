@@ -4,16 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Context, Decision, MinRtt, Scheduler};
 
-/// **Faulty on purpose**: ECF that looks for `f` among the paths with room only, and so never waits.
+/// **Faulty on purpose**: ECF that looks for `f` among the paths with room only, and so never
+/// waits.
 ///
 /// **Why it exists.** In the Go code that goes with *Peekaboo* (Wu et al., IEEE JSAC 2020), as
 /// first imported into the public repository of Lee and Yoo's later work, the loop over the paths
-/// skips those without window space *before* it remembers the fastest one. `f` therefore always
-/// has room, the tests of ECF are never reached, and every packet goes where minRTT sends it. BLEST has
+/// skips those without window space *before* it remembers the fastest one. `f` therefore always has
+/// room, the tests of ECF are never reached, and every packet goes where minRTT sends it. BLEST has
 /// the same loop there. The bars labelled ECF and BLEST of a paper that measured with this code
-/// (Peekaboo's figures 2 and 5 to 12, as far as they rest on it; its authors published no
+/// (ECF and BLEST in Peekaboo's figures 2 and 7 to 12, if they rest on it: its authors published no
 /// repository of their own) are bars of minRTT, and this is what to put beside them. Lee and Yoo
-/// removed the fault from ECF before they measured (Sensors 2022, 22, 6333).
+/// removed the fault from both in June 2022, before their own paper (Sensors 2022, 22, 6333).
 ///
 /// To compare schedulers, use [`Ecf`](crate::Ecf).
 ///

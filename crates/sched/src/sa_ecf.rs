@@ -12,26 +12,27 @@ use crate::{
 ///
 /// **Rule.** `f` is the path with the smallest smoothed RTT, `s` the one with the smallest among
 /// those with room ([`Context::sendable`]). If they are the same, send, in the transport's order of
-/// streams. Otherwise go through the streams with new data in that order, and apply the two tests of
-/// [`Ecf`](crate::Ecf) to each, with K the bytes that the connection will send until that stream is
-/// complete, and a flag of the stream's own. The first stream that is not told to wait goes on `s`,
-/// it alone. If all are, wait for `f`.
+/// streams. Otherwise go through the streams with new data in that order, and apply the two tests
+/// of [`Ecf`](crate::Ecf) to each, with K the bytes that the connection will send until that stream
+/// is complete, and a flag of the stream's own. The first stream that is not told to wait goes on
+/// `s`, it alone. If all are, wait for `f`.
 ///
 /// What will be sent until stream j, of which r_j bytes are left, is complete depends on how
 /// streams share the connection ([`StreamSharing`]). What is left of a stream is what the
-/// application said that it would be ([`StreamHints::size`](crate::StreamHints::size)), or what it has
-/// written if that is more.
+/// application said that it would be ([`StreamHints::size`](crate::StreamHints::size)), or what it
+/// has written if that is more.
 ///
 /// So a short stream of high priority keeps to the fast path, while a long one that follows, which
 /// will take a while anyway, already uses the slow one.
 ///
-/// **When it waits** for `f`: as [`Ecf`](crate::Ecf), with the same bounds and the same treatment of
-/// pacers, of paths without a sample and of what is not new data.
+/// **When it waits** for `f`: as [`Ecf`](crate::Ecf), with the same bounds and the same treatment
+/// of pacers, of paths without a sample and of what is not new data.
 ///
-/// **Source.** Rabitsch, Hurtig, Brunstrom: *A Stream-Aware Multipath QUIC Scheduler for Heterogeneous
-/// Paths*, EPIQ 2018, as far as its abstract tells, and ECF's kernel form. Counting the streams
-/// before an exclusive one is ours (a public Rust version counts r_j alone), as are the floor of
-/// one window, the flag being one of stream and pair of paths, and all that is ours in ECF.
+/// **Source.** Rabitsch, Hurtig, Brunstrom: *A Stream-Aware Multipath QUIC Scheduler for
+/// Heterogeneous Paths*, EPIQ 2018, as far as its abstract tells, and ECF's kernel form. Counting
+/// the streams before an exclusive one is ours (a public Rust version counts r_j alone), as are the
+/// floor of one window, the flag being one of stream and pair of paths, and all that is ours in
+/// ECF.
 ///
 /// **Cost.** One walk over the slots; if `f` has no room, up to two walks over
 /// [`Context::streams`] for each stream that is told to wait. 1 KiB of state: the flags of 64
@@ -182,8 +183,8 @@ fn remaining(stream: &StreamView) -> u64 {
 }
 
 impl StreamSharing {
-    /// What the connection sends until the stream at this place is complete, bytes. `before` is what
-    /// is left of those before it.
+    /// What the connection sends until the stream at this place is complete, bytes. `before` is
+    /// what is left of those before it.
     fn backlog(self, streams: &[StreamView], at: usize, before: u64) -> u64 {
         let own = remaining(&streams[at]);
         match self {

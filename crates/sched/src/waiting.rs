@@ -32,15 +32,15 @@ impl Advice {
 /// them that can. Of equals, the lowest slot.
 ///
 /// **Waits end.** A wait begins with the first decision to wait since a packet was last sent, and
-/// lasts no longer than the awaited path's probe timeout without back-off, which is its smoothed RTT,
-/// four times its RTT variation and the peer's longest ACK delay (RFC 9002 section 6.2.1). By then an
-/// acknowledgement of something in flight is overdue, and one packet goes to the slow path. The
-/// kernel's schedulers need no such rule: they live off TCP's own ACK clock.
+/// lasts no longer than the awaited path's probe timeout without back-off, which is its smoothed
+/// RTT, four times its RTT variation and the peer's longest ACK delay (RFC 9002 section 6.2.1). By
+/// then an acknowledgement of something in flight is overdue, and one packet goes to the slow path.
+/// The kernel's schedulers need no such rule: they live off TCP's own ACK clock.
 ///
-/// **All else** (lost data, control frames, datagrams) is not put to the rule: it takes no new window
-/// space, and what follows lost data is of no use before it. It goes where it arrives first, see
-/// [`opens_in`]. The references do the like: in the kernel a subflow repeats its own losses, and
-/// the Go code sends them on the fast path even if that is full.
+/// **All else** (lost data, control frames, datagrams) is not put to the rule: it takes no new
+/// window space, and what follows lost data is of no use before it. It goes where it arrives first,
+/// see [`opens_in`]. The references do the like: in the kernel a subflow repeats its own losses,
+/// and the Go code sends them on the fast path even if that is full.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Waiting {
     since: Option<Instant>,

@@ -20,6 +20,11 @@ use crate::seeds::{self, MAX_HOPS};
 use crate::trace::Trace;
 use crate::{SimError, identity};
 
+/// The most addresses of a side: one byte tells them apart.
+const MAX_ADDRESSES: usize = 250;
+/// The most flows of cross traffic: two bytes of their addresses tell them apart.
+const MAX_CROSS: usize = 1 << 16;
+
 /// A path as it was asked for.
 struct Plan {
     client: usize,
@@ -293,8 +298,17 @@ impl NetworkBuilder {
             return Err(SimError::NoPath);
         };
         let (first_client, first_server) = (first.client, first.server);
-        let clients = addresses(self.paths.iter().map(|path| path.client), "client address")?;
-        let servers = addresses(self.paths.iter().map(|path| path.server), "server address")?;
+        let clients = self.paths.iter().map(|path| path.client);
+        let clients = addresses(clients, "client address", "client addresses")?;
+        let servers = self.paths.iter().map(|path| path.server);
+        let servers = addresses(servers, "server address", "server addresses")?;
+        if self.cross.len() > MAX_CROSS {
+            return Err(SimError::TooMany {
+                what: "flows of cross traffic",
+                count: self.cross.len(),
+                most: MAX_CROSS,
+            });
+        }
         let clients: Vec<_> = (0..clients).map(client_address).collect();
         let servers: Vec<_> = (0..servers).map(server_address).collect();
         let (paths, lines) = lay(self.seed, self.shared, self.paths)?;
@@ -411,13 +425,15 @@ fn lay(
         lines.push(Line::new(link, true));
     }
     let shared = lines.len();
-    let mut pairs = BTreeSet::new();
-    let mut paths = Vec::new();
+    let mut paths: Vec<Path> = Vec::new();
     for (path, plan) in plans.into_iter().enumerate() {
-        if !pairs.insert((plan.client, plan.server)) {
-            return Err(SimError::Address {
-                what: "path",
-                number: path,
+        let same = |other: &Path| (other.client, other.server) == (plan.client, plan.server);
+        if let Some(first) = paths.iter().position(same) {
+            return Err(SimError::PathTwice {
+                path,
+                first,
+                client: plan.client,
+                server: plan.server,
             });
         }
         let mut chains = [Vec::new(), Vec::new()];
@@ -434,7 +450,7 @@ fn lay(
                 let number = match planned {
                     Hop::Shared(SharedLink(number)) if number < shared => number,
                     Hop::Shared(SharedLink(number)) => {
-                        return Err(SimError::Address {
+                        return Err(SimError::Missing {
                             what: "shared link",
                             number,
                         });
@@ -463,12 +479,19 @@ pub(crate) const fn four_tuple(local: SocketAddr, remote: SocketAddr) -> mpquic_
 }
 
 /// How many addresses there are; every number up to the largest must be used.
-fn addresses(numbers: impl Iterator<Item = usize>, what: &'static str) -> Result<usize, SimError> {
+fn addresses(
+    numbers: impl Iterator<Item = usize>,
+    what: &'static str,
+    several: &'static str,
+) -> Result<usize, SimError> {
     let numbers: BTreeSet<_> = numbers.collect();
     match (0..numbers.len()).find(|number| !numbers.contains(number)) {
-        Some(number) => Err(SimError::Address { what, number }),
-        // One byte of the address tells them apart.
-        None if numbers.len() > 250 => Err(SimError::Address { what, number: 250 }),
+        Some(number) => Err(SimError::Missing { what, number }),
+        None if numbers.len() > MAX_ADDRESSES => Err(SimError::TooMany {
+            what: several,
+            count: numbers.len(),
+            most: MAX_ADDRESSES,
+        }),
         None => Ok(numbers.len()),
     }
 }

@@ -84,7 +84,7 @@ impl CrossTraffic {
     /// Whether it can be, on a network of so many paths; `number` is its place among its likes.
     pub(crate) fn validate(&self, number: usize, paths: usize) -> Result<(), SimError> {
         if self.path >= paths {
-            return Err(SimError::Address {
+            return Err(SimError::Missing {
                 what: "path",
                 number: self.path,
             });

@@ -57,13 +57,37 @@ pub enum SimError {
     /// No path was given.
     #[error("a network needs at least one path")]
     NoPath,
-    /// A path, client or server address with this number is not there, or there twice.
-    #[error("there is no {what} {number}, or it was given twice")]
-    Address {
+    /// A path, link or address with this number was named, and is not there.
+    #[error("there is no {what} {number}")]
+    Missing {
         /// What it would be.
         what: &'static str,
         /// Its number.
         number: usize,
+    },
+    /// Two paths join the same addresses, so that a datagram would not know its way.
+    #[error(
+        "path {path} joins client address {client} and server address {server}, as path {first} does"
+    )]
+    PathTwice {
+        /// The later path.
+        path: usize,
+        /// The earlier one.
+        first: usize,
+        /// The client's address, by number.
+        client: usize,
+        /// The server's address, by number.
+        server: usize,
+    },
+    /// More of something than there can be.
+    #[error("{count} {what}, expected at most {most}")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many were given.
+        count: usize,
+        /// How many there can be.
+        most: usize,
     },
     /// The TLS settings were refused.
     #[error("TLS: {0}")]

@@ -11,6 +11,7 @@ mod cross;
 mod error;
 mod event_queue;
 mod fabric;
+mod fold;
 pub mod identity;
 #[cfg(feature = "lab")]
 pub mod lab;

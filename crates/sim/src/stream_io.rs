@@ -58,11 +58,13 @@ impl Check {
 }
 
 /// Writes content until it is all written (`true`) or the transport takes no more.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Source {
     seed: u64,
     bytes: u64,
-    written: u64,
+    made: u64,
+    /// Made and not taken yet: content is made once, however little the transport takes at a time.
+    pending: Bytes,
 }
 
 impl Source {
@@ -70,7 +72,8 @@ impl Source {
         Self {
             seed,
             bytes,
-            written: 0,
+            made: 0,
+            pending: Bytes::new(),
         }
     }
 
@@ -79,17 +82,21 @@ impl Source {
         cx: &mut AppContext<'_>,
         stream: StreamId,
     ) -> Result<bool, AppError> {
-        let mut buffer = [0; CHUNK];
-        while self.written < self.bytes {
-            let len = (self.bytes - self.written).min(CHUNK as u64) as usize;
-            content::fill(self.seed, self.written, &mut buffer[..len]);
-            let taken = write(cx, stream, &buffer[..len])?;
-            if taken == 0 {
+        loop {
+            if self.pending.is_empty() {
+                if self.made == self.bytes {
+                    return Ok(true);
+                }
+                let len = (self.bytes - self.made).min(CHUNK as u64) as usize;
+                let mut chunk = vec![0; len];
+                content::fill(self.seed, self.made, &mut chunk);
+                self.made += len as u64;
+                self.pending = chunk.into();
+            }
+            if taken(cx.connection.write_chunk(stream, &mut self.pending), stream)? == 0 {
                 return Ok(false);
             }
-            self.written += taken as u64;
         }
-        Ok(true)
     }
 }
 
@@ -99,7 +106,11 @@ pub(crate) fn write(
     stream: StreamId,
     data: &[u8],
 ) -> Result<usize, AppError> {
-    match cx.connection.write(stream, data) {
+    taken(cx.connection.write(stream, data), stream)
+}
+
+fn taken(result: Result<usize, WriteError>, stream: StreamId) -> Result<usize, AppError> {
+    match result {
         Ok(taken) => Ok(taken),
         Err(WriteError::Blocked) => Ok(0),
         Err(WriteError::Stopped(code)) => Err(AppError::GivenUp { stream, code }),

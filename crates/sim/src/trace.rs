@@ -1,11 +1,10 @@
 //! What happened to each datagram and each delivered byte, folded into one hash: equal hashes, equal runs. Holds no payload.
 
-use std::hash::Hasher as _;
 use std::time::Duration;
 
 use mpquic_proto::{Side, StreamId};
-use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
+use crate::fold::Fold;
 use crate::link::{Fate, Loss, nanos};
 
 /// Something that happened to a datagram.
@@ -71,15 +70,14 @@ pub enum TraceRecord {
 /// Not the bytes on the wire: TLS draws its randomness from the system, so that ciphertext differs
 /// between runs of one seed while times, sizes and fates do not.
 pub(crate) struct Trace {
-    hasher: SipHasher13,
+    fold: Fold,
     records: Option<Vec<TraceRecord>>,
 }
 
 impl Trace {
     pub(crate) fn new(keep_records: bool) -> Self {
         Self {
-            // A fixed key: the hash identifies a run, it defends nothing.
-            hasher: SipHasher13::new_with_keys(0x6d70_7175_6963, 0x7369_6d75_6c61_746f),
+            fold: Fold::new(),
             records: keep_records.then(Vec::new),
         }
     }
@@ -95,15 +93,15 @@ impl Trace {
             DatagramStep::Left(Fate::Lost(Loss::Outage)) => (6, 0),
             DatagramStep::NoRoute => (7, 0),
         };
-        self.fold([
+        self.fold.add([
             1,
             nanos(info.at),
             side_number(info.from),
             info.path.map_or(u64::MAX, |path| path as u64),
             info.size as u64,
-            // Beside the kind: a run without cross traffic has the hash that it would have alone.
-            kind | (info.flow as u64) << 8,
+            kind,
             bit,
+            info.flow as u64,
         ]);
         if let Some(records) = &mut self.records {
             records.push(TraceRecord::Datagram(*info));
@@ -111,7 +109,7 @@ impl Trace {
     }
 
     pub(crate) fn delivery(&mut self, delivery: &Delivery) {
-        self.fold([
+        self.fold.add([
             2,
             nanos(delivery.at),
             side_number(delivery.side),
@@ -119,6 +117,7 @@ impl Trace {
             delivery.offset,
             delivery.len as u64,
             delivery.flow as u64,
+            0,
         ]);
         if let Some(records) = &mut self.records {
             records.push(TraceRecord::Delivery(*delivery));
@@ -126,17 +125,11 @@ impl Trace {
     }
 
     pub(crate) fn hash(&self) -> u128 {
-        self.hasher.finish128().as_u128()
+        self.fold.finish()
     }
 
     pub(crate) fn records(&self) -> &[TraceRecord] {
         self.records.as_deref().unwrap_or_default()
-    }
-
-    fn fold(&mut self, words: [u64; 7]) {
-        for word in words {
-            self.hasher.write(&word.to_le_bytes());
-        }
     }
 }
 

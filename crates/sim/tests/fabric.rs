@@ -301,7 +301,7 @@ fn networks_that_cannot_be_are_refused() {
     let unknown = error(Network::builder(1).path_through([foreign], [foreign]));
     assert!(matches!(
         unknown,
-        SimError::Address {
+        SimError::Missing {
             what: "shared link",
             number: 0
         }
@@ -319,7 +319,7 @@ fn networks_that_cannot_be_are_refused() {
         .cross_traffic(cross);
     assert!(matches!(
         error(nowhere),
-        SimError::Address {
+        SimError::Missing {
             what: "path",
             number: 1
         }

@@ -156,12 +156,16 @@ fn bad_networks_are_refused() {
         .path_between(0, 0, link(), link());
     assert_eq!(
         error(twice).as_deref(),
-        Some("there is no path 1, or it was given twice")
+        Some("path 1 joins client address 0 and server address 0, as path 0 does")
     );
     let gap = Network::builder(1).path_between(1, 0, link(), link());
+    assert_eq!(error(gap).as_deref(), Some("there is no client address 0"));
+    let many = (0..251).fold(Network::builder(1), |builder, _| {
+        builder.symmetric_path(link())
+    });
     assert_eq!(
-        error(gap).as_deref(),
-        Some("there is no client address 0, or it was given twice")
+        error(many).as_deref(),
+        Some("251 client addresses, expected at most 250")
     );
     let lossy = Network::builder(1).symmetric_path(link().with_loss(7.0));
     assert_eq!(

@@ -32,20 +32,15 @@ impl Connection {
             return Some(until);
         }
         let max_ack_delay = self.peer_max_ack_delay();
-        let mut next = self.idle_deadline();
-        let mut consider = |at: Option<Instant>| {
-            next = match (next, at) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-        };
+        let mut next = None;
+        let mut consider = |at: Option<Instant>| next = earlier(next, at);
         consider(self.handshake_pto_deadline());
         for space in self.levels.iter().flatten() {
             consider(space.loss_time);
         }
         for path in self.paths.iter() {
             consider(path.space.loss_time);
-            consider(self.path_pto_deadline(path.id));
+            consider(self.pto_deadline(path));
             consider(path.space.acks.timer());
             consider(path.network.challenge_timer());
             consider(path.aside.as_ref().and_then(NetworkPath::challenge_timer));
@@ -53,7 +48,7 @@ impl Connection {
             consider(self.keep_alive_deadline(path));
         }
         if self.state.is_established() && (self.has_scheduled_data() || self.has_copies()) {
-            for view in &self.schedule.views {
+            for view in &self.schedule.views[..self.paths.used()] {
                 consider(view.next_release.filter(|_| view.open));
             }
             consider(self.schedule.timer(self.smallest_pto()));
@@ -62,7 +57,11 @@ impl Connection {
             consider(retired.discard_at);
             consider(retired.space.acks.timer());
         }
-        next
+        // Hardly ever the next: worked out only if not even its least could come later.
+        match (self.idle_timeout(), next) {
+            (Some(timeout), Some(next)) if next <= self.idle_since + timeout => Some(next),
+            _ => earlier(next, self.idle_deadline()),
+        }
     }
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come; harmless if called early.
@@ -194,7 +193,10 @@ impl Connection {
 
     /// When the PTO of a path's 1-RTT space expires.
     pub(crate) fn path_pto_deadline(&self, id: PathId) -> Option<Instant> {
-        let path = self.paths.get(id)?;
+        self.pto_deadline(self.paths.get(id)?)
+    }
+
+    fn pto_deadline(&self, path: &Path) -> Option<Instant> {
         // RFC 9002 section 6.2.1: not before the handshake is confirmed.
         if !self.confirmed || path.space.ack_eliciting_in_flight() == 0 {
             return None;
@@ -279,14 +281,19 @@ impl Connection {
 
     /// RFC 9000 section 10.1: the smaller of both sides' timeouts, at least three PTOs.
     fn idle_deadline(&self) -> Option<Instant> {
+        let timeout = self.idle_timeout()?;
+        Some(self.idle_since + timeout.max(3 * self.largest_pto()))
+    }
+
+    /// The smaller of both sides' idle timeouts.
+    fn idle_timeout(&self) -> Option<Duration> {
         let local = self.config.max_idle_timeout;
         let remote = (self.peer.max_idle_timeout_ms != 0)
             .then(|| Duration::from_millis(self.peer.max_idle_timeout_ms));
-        let timeout = match (local, remote) {
-            (Some(a), Some(b)) => a.min(b),
-            (a, b) => a.or(b)?,
-        };
-        Some(self.idle_since + timeout.max(3 * self.largest_pto()))
+        match (local, remote) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// When a PING is due for want of anything else. What is in flight must be acknowledged as it is,
@@ -305,5 +312,13 @@ impl Connection {
             .map(|path| path.pto(delay))
             .min()
             .unwrap_or(3 * self.config.initial_rtt)
+    }
+}
+
+/// The earlier of two times, either of which may be never.
+fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }

@@ -1,8 +1,7 @@
 //! Receive windows and their auto-tuning (RFC 9000 section 4); does not send frames.
 //!
-//! A window starts small and doubles whenever all of it was consumed within two round trips, up
-//! to the configured maximum: then it was the window, not the path, that held the sender back. It
-//! doubles, too, when the sender has used all of it up and only a gap keeps the application from
+//! A window starts small and follows what is consumed per round trip, times a factor that covers
+//! the repair of losses, up to the configured maximum. It doubles, too, when the sender has used all of it up and only a gap keeps the application from
 //! consuming: a path that falls behind the others by more than its round trips told. A
 //! new limit is announced when a quarter of the window has been consumed since the last one.
 
@@ -15,6 +14,12 @@ pub(super) const INITIAL_STREAM_WINDOW: u64 = 1 << 20;
 
 /// What the connection's window starts at, unless its maximum is smaller.
 pub(super) const INITIAL_WINDOW: u64 = 3 << 19;
+
+/// Round trips of consumption that a window covers. What was sent after a lost packet waits for it:
+/// one round trip until the loss is noticed, one for the repair, and another if that is lost, too,
+/// as it is with a queue of as long as the path, which the receiver's round-trip time does not know,
+/// and with a limit that is announced only once a quarter of the window is consumed.
+const ROUND_TRIPS: u64 = 8;
 
 /// One receive window: a stream's, or the connection's.
 #[derive(Debug)]
@@ -73,7 +78,7 @@ impl RecvWindow {
         self.announced
     }
 
-    /// Measures; to be called as data arrives. `rtt` is the longest among the paths in use.
+    /// Measures, once per round trip; to be called as data arrives. `rtt` is the longest among the paths in use.
     /// True if the window grew.
     pub(super) fn tune(&mut self, now: Instant, rtt: Duration) -> bool {
         if self.size >= self.max {
@@ -83,16 +88,17 @@ impl RecvWindow {
             self.epoch = Some((now, self.consumed));
             return false;
         };
-        let used_up = self.consumed - from >= self.size;
-        let in_time = now.saturating_duration_since(start) <= rtt * 2;
-        if used_up || !in_time {
-            self.epoch = Some((now, self.consumed));
+        let elapsed = now.saturating_duration_since(start);
+        if elapsed < rtt || elapsed.is_zero() {
+            return false;
         }
-        if used_up && in_time {
-            self.size = self.size.saturating_mul(2).min(self.max);
-            return true;
-        }
-        false
+        self.epoch = Some((now, self.consumed));
+        let consumed = u128::from(self.consumed - from);
+        let per_round_trip = consumed * rtt.as_nanos() / elapsed.as_nanos();
+        let before = self.size;
+        let per_round_trip = u64::try_from(per_round_trip).unwrap_or(u64::MAX);
+        self.grow_to(per_round_trip.saturating_mul(ROUND_TRIPS));
+        self.size > before
     }
 
     /// The peer has sent all that it may, and what the application waits for is still on its way.
@@ -114,24 +120,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubles_only_if_the_window_is_what_holds_the_sender_back() {
+    fn follows_what_is_consumed_per_round_trip() {
         let rtt = Duration::from_millis(100);
         let mut now = Instant::now();
         let mut window = RecvWindow::new(1000, 8000);
         for _ in 0..100 {
-            // 250 bytes per round trip: a quarter of the window.
-            window.consume(250);
+            // An eighth of the window.
+            window.consume(125);
             assert!(!window.tune(now, rtt));
             now += rtt;
         }
         assert_eq!(window.size(), 1000);
-        for _ in 0..10 {
-            let size = window.size();
-            window.consume(size);
-            window.tune(now, rtt);
-            now += rtt;
-        }
-        assert_eq!(window.size(), 8000);
+        window.consume(400);
+        assert!(
+            !window.tune(now - rtt / 10, rtt),
+            "the round trip is not over"
+        );
+        // 400 bytes in two round trips.
+        assert!(window.tune(now + rtt, rtt));
+        assert_eq!(window.size(), 1600);
+        window.consume(8000);
+        assert!(window.tune(now + rtt * 2, rtt));
+        assert_eq!(window.size(), 8000, "the maximum");
         assert_eq!(window.announce(), window.consumed() + 8000);
         assert!(!window.is_due());
         window.consume(1999);

@@ -69,15 +69,16 @@ impl Connection {
     }
 
     /// Acknowledgements of paths that cannot carry their own: abandoned ones (RFC 10069, handling
-    /// PATH_ACK for abandoned paths) and those of [`mute_paths`](Self::mute_paths).
+    /// PATH_ACK for abandoned paths) and those of paths that are [mute](Self::is_mute).
     pub(super) fn fill_foreign_acks(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
         for retired in self.paths.retired_mut() {
             let id = retired.id;
             write_ack(w, &mut retired.space, now, Some(id), id, ACK_DELAY_EXPONENT);
         }
         let mute: SmallVec<[PathId; 4]> = self
-            .mute_paths()
-            .filter(|path| path.space.acks.pending())
+            .paths
+            .iter()
+            .filter(|path| path.space.acks.pending() && self.is_mute(path))
             .map(|path| path.id)
             .collect();
         for id in mute {
@@ -85,14 +86,11 @@ impl Connection {
         }
     }
 
-    /// Open paths that should not carry their own acknowledgements: those without a connection ID,
-    /// and those in trouble while another path is well. An acknowledgement that is stuck on a path
-    /// that is dead in one direction would kill the living other one.
-    fn mute_paths(&self) -> impl Iterator<Item = &Path> {
-        let multipath = self.path_limits.is_some();
-        self.paths
-            .iter()
-            .filter(move |path| multipath && !self.carries_own_acks(path))
+    /// Whether an open path should not carry its own acknowledgements: one without a connection ID,
+    /// or in trouble while another path is well. An acknowledgement that is stuck on a path that is
+    /// dead in one direction would kill the living other one.
+    fn is_mute(&self, path: &Path) -> bool {
+        self.path_limits.is_some() && !self.carries_own_acks(path)
     }
 
     pub(super) fn carries_own_acks(&self, path: &Path) -> bool {
@@ -106,7 +104,10 @@ impl Connection {
         retired
             .map(|path| &path.space)
             .any(|space| space.acks.due(now))
-            || self.mute_paths().any(|path| path.space.acks.due(now))
+            || self
+                .paths
+                .iter()
+                .any(|path| path.space.acks.due(now) && self.is_mute(path))
     }
 
     /// Whether control frames or datagrams wait to be scheduled.

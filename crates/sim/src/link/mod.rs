@@ -535,5 +535,8 @@ pub fn flip_bit(packet: &mut [u8], bit: u64) {
 
 /// Nanoseconds of a time, at most 584 years.
 pub(crate) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    // Not `as_nanos`, whose u128 costs several times as much.
+    time.as_secs()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(time.subsec_nanos().into())
 }

@@ -58,7 +58,7 @@ impl Network {
                     address.outside = outside;
                     Ok(())
                 }
-                None => Err(SimError::Address {
+                None => Err(SimError::Missing {
                     what: "client address",
                     number: client,
                 }),
@@ -88,7 +88,7 @@ impl Network {
                 continue;
             }
             let Some(number) = self.fabric.own_link(path, index(side)) else {
-                return Err(SimError::Address {
+                return Err(SimError::Missing {
                     what: "path",
                     number: path,
                 });
@@ -103,7 +103,7 @@ impl Network {
         let link = link.number();
         // The builder puts the shared links first.
         if !self.fabric.lines.get(link).is_some_and(|line| line.shared) {
-            return Err(SimError::Address {
+            return Err(SimError::Missing {
                 what: "shared link",
                 number: link,
             });

@@ -85,11 +85,11 @@ impl Network {
     ///
     /// If there are none with these numbers.
     pub fn four_tuple(&self, client: usize, server: usize) -> Result<FourTuple, SimError> {
-        let local = self.client_address(client).ok_or(SimError::Address {
+        let local = self.client_address(client).ok_or(SimError::Missing {
             what: "client address",
             number: client,
         })?;
-        let remote = self.server_address(server).ok_or(SimError::Address {
+        let remote = self.server_address(server).ok_or(SimError::Missing {
             what: "server address",
             number: server,
         })?;

@@ -28,6 +28,16 @@ const NO_QUEUE: f64 = 1.5;
 /// Standard deviations by which losses must exceed what is expected of chance.
 const DEVIATIONS: f64 = 2.0;
 
+/// How many of so many packets may be lost by chance where ambient loss is at its most.
+pub(super) fn most(packets: f64) -> f64 {
+    by_chance(packets * MAX_RATE)
+}
+
+/// The most that is not yet remarkable of what chance brings, where so much is to be expected.
+fn by_chance(expected: f64) -> f64 {
+    expected + DEVIATIONS * expected.sqrt()
+}
+
 /// Whether a queue stood in a round, all through it, as far as its shortest round trip tells.
 pub(super) fn has_queue(round: Option<Duration>, path: Option<Duration>) -> bool {
     match (round, path) {
@@ -111,7 +121,6 @@ impl Ambient {
     /// How many of so many packets may be lost before it is more than chance, beside the part
     /// `tolerated`.
     pub(super) fn allowance(&self, packets: f64, tolerated: f64) -> f64 {
-        let expected = packets * self.rate;
-        packets * tolerated + expected + DEVIATIONS * expected.sqrt()
+        packets * tolerated + by_chance(packets * self.rate)
     }
 }

@@ -38,7 +38,8 @@ impl Path {
         // The round that ended began with a loss: recovery has lasted a full round trip.
         // While sending more still delivers more, the pipe is not full: a part lost that may be
         // ambient does not end the search.
-        let bearable = sample.tx_in_flight as f64 * ambient::MAX_RATE;
+        let packet = f64::from(self.mtu.max(1));
+        let bearable = ambient::most(sample.tx_in_flight as f64 / packet) * packet;
         let lossy = losses >= FULL_LOSS_COUNT
             && self.is_inflight_too_high(sample.tx_in_flight, sample.lost)
             && (!self.pipe.is_growing() || sample.lost as f64 > bearable);
