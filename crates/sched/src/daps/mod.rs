@@ -31,7 +31,10 @@ use crate::{
 /// it, one packet goes without the schedule, as by [`MinRtt`](crate::MinRtt). So does whatever was
 /// lost, and everything while no path has an RTT sample.
 ///
-/// Within a period, it does not react to loss or to changed delays. That is its design.
+/// Within a period, it does not react to loss or to changed delays. That is its design, and it has a
+/// price: a path whose window shrinks holds the others up, and paths that wait for each other show
+/// their congestion controllers less than they could carry. With rate-based ones (BBR) two paths may
+/// be slower than one.
 ///
 /// **Source.** Kuhn et al., "DAPS: Intelligent Delay-Aware Packet Scheduling For Multipath
 /// Transport" (ICC 2014), by the code for Linux (`mptcp_daps.c` of mptcp-kau). That code takes
