@@ -92,7 +92,7 @@ fn min_rtt() {
 #[test]
 fn min_rtt_tells_nanoseconds_and_years_apart() {
     let rtt = |slot, rtt| with(path(slot, 1), |view| view.smoothed_rtt = rtt);
-    let duration = std::time::Duration::new;
+    let duration = Duration::new;
     for (a, b, expected) in [
         (duration(0, 2), duration(0, 1), 1),
         (duration(1, 0), duration(0, 999_999_999), 1),
