@@ -307,7 +307,7 @@ fn every_experiment_file_of_the_project_loads() {
         ("dq_t1", 1),
         ("dq_5_2", 1),
         ("dq_5_3", 1),
-        ("dq_5_5", 20),
+        ("dq_5_5", 51),
         ("sf", 10),
         ("uc_v", 2),
         ("uc_1_2", 6),

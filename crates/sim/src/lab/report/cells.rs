@@ -7,7 +7,7 @@ use super::svg::escape;
 use super::{MAX_SINGLE, colour};
 use crate::lab::compare::{Comparison, Finding};
 use crate::lab::metrics::MetricInfo;
-use crate::lab::output::set_lines;
+use crate::lab::output::{set_lines, with_unit};
 use crate::lab::statistics;
 use crate::lab::summary::{Board, Group, Summary};
 use crate::lab::text::significant;
@@ -228,10 +228,7 @@ pub(super) fn distributions(board: &Board<'_>) -> String {
         if series.iter().all(|series| series.values.len() < 2) {
             continue;
         }
-        let label = match &*metric.unit {
-            "" => metric.name.clone(),
-            unit => format!("{} [{unit}]", metric.name),
-        };
+        let label = with_unit(&metric);
         let _ = writeln!(
             text,
             "<div class=\"card\">\n<h3>{}</h3>\n<p class=\"facts\">{}</p>\n<div class=\"plots\">\n{}{}</div>\n</div>",
