@@ -130,8 +130,18 @@ fn a_path_that_fails_gives_its_streams_away() {
         assert_eq!(ask(&mut asked, &well, &[stream(0)]), Some((0, 0)));
         let mut broken = well.clone();
         broken[0] = change(broken[0].clone());
+        // A detour, and only one: it is full next time.
         assert_eq!(ask(&mut asked, &broken, &[stream(0)]), Some((1, 0)));
-        // It has moved for good.
+        let mut busy = broken.clone();
+        busy[1].can_send = false;
+        busy[1].in_flight = busy[1].cwnd;
+        assert_eq!(ask(&mut asked, &busy, &[stream(0)]), None);
+        assert_eq!(ask(&mut asked, &broken, &[stream(0)]), Some((1, 0)));
+        // Back where it belongs.
+        assert_eq!(ask(&mut asked, &well, &[stream(0)]), Some((0, 0)));
+        // The end of the path is for good.
+        asked.scheduler.on_path(&over(PathEventKind::Abandoned));
+        assert_eq!(ask(&mut asked, &broken, &[stream(0)]), Some((1, 0)));
         assert_eq!(ask(&mut asked, &well, &[stream(0)]), Some((1, 0)));
     }
     // The slot's next path has no streams.
@@ -152,9 +162,18 @@ fn one_path_binds_nothing() {
     let queue = unsent(1 << 20);
     let next = asked.next_of(alone, &queue, &[stream(0)]);
     assert_eq!(next, Some((0, Data::Next)));
-    // The second path comes: the stream is bound as if these were its first bytes.
-    assert_eq!(ask(&mut asked, &without(0), &[stream(0)]), Some((1, 0)));
-    assert_eq!(ask(&mut asked, &both(), &[stream(0)]), Some((1, 0)));
+    // The second path comes. A stream that has begun is bound to the faster one, full or not; a new
+    // one is not.
+    let mut begun = stream(0);
+    begun.sent = 1200;
+    assert_eq!(ask(&mut asked, &without(0), &[begun]), None);
+    assert_eq!(
+        ask(&mut asked, &without(0), &[begun, stream(1)]),
+        Some((1, 1))
+    );
+    assert_eq!(ask(&mut asked, &without(1), &[begun]), Some((0, 0)));
+    begun.id = id(2);
+    assert_eq!(ask(&mut asked, &without(1), &[begun]), Some((0, 2)));
 }
 
 #[test]

@@ -72,11 +72,6 @@ impl FullPipe {
             self.reached = true;
         }
     }
-
-    /// Whether the newest rounds still found more.
-    pub(super) const fn is_growing(&self) -> bool {
-        self.count == 0
-    }
 }
 
 #[cfg(test)]
@@ -124,13 +119,13 @@ mod tests {
         let mut pipe = FullPipe::default();
         for rate in [100.0, 125.0, 157.0] {
             pipe.update(true, &sample(rate));
-            assert!(pipe.is_growing());
+            assert_eq!(pipe.count, 0);
         }
         // Less than 157 * 1.25 = 196.25; only rounds count.
         pipe.update(true, &sample(196.0));
         pipe.update(false, &sample(196.0));
         pipe.update(true, &sample(160.0));
-        assert!(!pipe.is_growing() && !pipe.now);
+        assert_eq!((pipe.count, pipe.now), (2, false));
         pipe.update(
             true,
             &RateSample {

@@ -36,13 +36,11 @@ impl Path {
         }
         let losses = std::mem::take(&mut self.signals.loss_events);
         // The round that ended began with a loss: recovery has lasted a full round trip.
-        // While sending more still delivers more, the pipe is not full: a part lost that may be
-        // ambient does not end the search.
+        // What the path loses anyway is not known yet. Where that may be all of it, the search goes
+        // on: if the pipe is full, no more is delivered, and that ends it two rounds later.
         let packet = f64::from(self.mtu.max(1));
         let bearable = ambient::most(sample.tx_in_flight as f64 / packet) * packet;
-        let lossy = losses >= FULL_LOSS_COUNT
-            && self.is_inflight_too_high(sample.tx_in_flight, sample.lost)
-            && (!self.pipe.is_growing() || sample.lost as f64 > bearable);
+        let lossy = losses >= FULL_LOSS_COUNT && sample.lost as f64 > bearable;
         if lossy || ce {
             self.undo.state = Some(State::Startup);
             self.pipe.reached = true;
