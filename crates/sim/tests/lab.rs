@@ -185,7 +185,7 @@ fn one_network_is_run_from_the_command_line() {
     let (code, out, err) = arguments("50Mbit 20ms 0% | 2Mbit 100ms 1.5% jitter=8%");
     assert_eq!((code, &*err), (0, ""));
     assert!(
-        out.contains("50 Mbit/s 20 ms | 2 Mbit/s 100 ms ±11.3 ms 1.5 % loss"),
+        out.contains("50 Mbit/s 20 ms | 2 Mbit/s 100 ms 1.5 % loss"),
         "{out}"
     );
     assert!(out.contains("minrtt") && out.contains("rr"), "{out}");
@@ -307,13 +307,14 @@ fn every_experiment_file_of_the_project_loads() {
         ("dq_t1", 1),
         ("dq_5_2", 1),
         ("dq_5_3", 1),
-        ("dq_5_5", 51),
+        ("dq_5_5", 7),
         ("sf", 10),
         ("uc_v", 2),
         ("uc_1_2", 6),
         ("ga_f2", 36),
         ("ga_f3", 21),
-        ("ga_f9", 12),
+        ("ga_f9", 6),
+        ("ga_f9_poor", 6),
         ("ga_f10", 12),
     ] {
         let name = format!("/{file}.toml");
