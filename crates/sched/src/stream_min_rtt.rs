@@ -18,15 +18,17 @@ const MAX_IDLE: usize = 8;
 /// Binds each stream to one path, when its first bytes are sent.
 ///
 /// **Rule.** A stream that gets its first bytes is bound to the path of [`Context::sendable`] with
-/// the smallest smoothed RTT, ranked as by [`MinRtt`](crate::MinRtt); with `fewest_streams`, to
-/// the fastest of those paths that have the fewest streams bound to them. All that the stream sends
-/// goes there, retransmissions too, until it is acknowledged in full. Streams are bound and served
-/// by descending priority, and by turns among equals, on each path for itself: one whose path
-/// is full is passed over. Control frames and datagrams go first, on the fastest path. Nothing is
+/// the smallest smoothed RTT, ranked as by [`MinRtt`](crate::MinRtt); a path that only its pacer
+/// holds back counts as one of them. With `fewest_streams`, it is bound to the fastest of those of
+/// them that have the fewest streams bound to them. All that the stream sends goes there,
+/// retransmissions too, until it is acknowledged in full. Streams are bound and served by descending
+/// priority, and by turns among equals, on each path for itself: one whose path is full is passed
+/// over. Control frames and datagrams go first, on the fastest path. Nothing is
 /// bound while one path is open: a stream that has begun by the time a second one opens is
-/// bound to the fastest path, with room or without. When the path of a stream ends, the stream is bound again, as if these
-/// were its first bytes. While it is in trouble, or gives way to paths of a better
-/// [standing](PathView::standing), the stream makes a detour, chosen in the same way, and returns. No path has room, or none has anything to send: wait for the next event.
+/// bound to the fastest path, with room or without. When the path of a stream ends, the stream is
+/// bound again, as if these were its first bytes. While it is in trouble, or gives way to paths of a
+/// better [standing](PathView::standing), the stream makes a detour, chosen in the same way, and
+/// returns. No path has room, or none has anything to send: wait for the next event.
 ///
 /// Two things are not up to a scheduler: the transport's loss probes may carry a stream's data on
 /// any path, and beyond the first [`MAX_STREAM_VIEWS`](crate::MAX_STREAM_VIEWS) streams that wait,
@@ -34,8 +36,8 @@ const MAX_IDLE: usize = 8;
 ///
 /// **Source.** Kanakis, "SAILfish" (MSc thesis, 2020), section 5.2.3, from the code base of FStream,
 /// where `fewest_streams` is the fallback variant in the same file; which of the two the thesis
-/// measured is not known. Ours: binding again and detours, as no failure is foreseen there. How much load
-/// is bound to a path does not count, so that a burst of requests all goes to the fastest one.
+/// measured is not known. Ours: binding again and detours, as no failure is foreseen there. How much
+/// load is bound to a path does not count, so that a burst of requests all goes to the fastest one.
 ///
 /// **Cost.** Two walks over the slots, and one over the streams that wait, each with a binary
 /// search among the streams that are not acknowledged; 16 bytes of state for each of these.
@@ -160,17 +162,18 @@ impl StreamMinRtt {
     }
 
     /// The path for a stream's next packet, with room or without; `None` if it has none and no path
-    /// has room. `open` are the paths that it may be on, `able` those of them with room.
+    /// has room. `open` are the paths that it may be on, `roomy` those of them with room in
+    /// their windows.
     fn place(
         &mut self,
         cx: &Context<'_>,
         stream: &StreamView,
         open: PathSet,
-        able: PathSet,
+        roomy: PathSet,
     ) -> Option<PathIndex> {
         let Ok(at) = self.find(stream.id) else {
             // Begun before there was a choice: there is no hurry to make a bad one.
-            let path = self.choose(cx, if stream.started() { open } else { able })?;
+            let path = self.choose(cx, if stream.started() { open } else { roomy })?;
             self.bind(stream.id, path);
             return Some(path);
         };
@@ -180,7 +183,7 @@ impl StreamMinRtt {
         } else if let Some(detour) = detour.filter(|detour| open.contains(*detour)) {
             detour
         } else {
-            self.choose(cx, able)?
+            self.choose(cx, roomy)?
         };
         self.bindings[at].detour = Some(to).filter(|to| *to != path);
         Some(to)
@@ -238,11 +241,16 @@ impl Scheduler for StreamMinRtt {
             return Decision::Wait { until: None };
         };
         let (mut open, mut able) = (PathSet::EMPTY, PathSet::EMPTY);
+        // What its pacer holds back for a moment is no reason to bind a stream elsewhere for good.
+        let mut roomy = PathSet::EMPTY;
         // Nothing stays bound to a path that will not have room again by itself.
         for path in usable(cx).filter(|path| comes_back(path)) {
             open.insert(path.index);
             if path.can_send {
                 able.insert(path.index);
+            }
+            if path.can_send || path.next_release.is_some() {
+                roomy.insert(path.index);
             }
         }
         let nothing = cx.queue.unsent == 0 && cx.queue.retransmittable == 0;
@@ -258,7 +266,7 @@ impl Scheduler for StreamMinRtt {
                 if again != (stream.retransmittable > 0) || self.idle.contains(&Some(*stream)) {
                     continue;
                 }
-                let Some(path) = self.place(cx, stream, open, able) else {
+                let Some(path) = self.place(cx, stream, open, roomy) else {
                     continue;
                 };
                 if !able.contains(path) {

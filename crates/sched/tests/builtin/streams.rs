@@ -68,6 +68,16 @@ fn a_stream_stays_where_its_first_bytes_went() {
 }
 
 #[test]
+fn a_pacer_is_no_reason_to_bind_a_stream_elsewhere() {
+    let mut asked = fresh();
+    let mut paced = both();
+    paced[0].can_send = false;
+    paced[0].next_release = Some(asked.start + std::time::Duration::from_millis(1));
+    assert_eq!(ask(&mut asked, &paced, &[stream(0)]), None);
+    assert_eq!(ask(&mut asked, &both(), &[stream(0)]), Some((0, 0)));
+}
+
+#[test]
 fn fewest_streams_come_first_in_the_variant() {
     let config = StreamMinRttConfig {
         fewest_streams: true,
