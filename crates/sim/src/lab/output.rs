@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
+
 use super::compare::{Comparison, Finding};
 use super::metrics::MetricInfo;
 use super::record::Record;
@@ -22,7 +24,11 @@ pub fn summary_table(board: &Board<'_>) -> String {
         metrics.next().is_none_or(|first| *first == summary.metric)
     };
     if summaries.iter().filter(headlines).count() > MAX_ROWS {
-        return set_table(board);
+        let sets = set_table(board);
+        if sets.lines().count() > MAX_ROWS {
+            return overview_table(board);
+        }
+        return sets;
     }
     let groups = board.groups();
     let tables = groups
@@ -204,6 +210,76 @@ pub(crate) fn set_lines(board: &Board<'_>, against: &str) -> Vec<SetLine> {
         line.median = statistics::median(medians);
     }
     lines
+}
+
+/// One group of an overview: a cell per scheduler of the experiment.
+pub(crate) struct OverviewRow<'a> {
+    pub(crate) group: Group<'a>,
+    pub(crate) metric: MetricInfo,
+    /// The median, and what came out against the baseline; nothing without runs.
+    pub(crate) cells: Vec<Option<(f64, Option<Finding>)>>,
+}
+
+/// The headline of every group in a line.
+pub(crate) fn overview<'a>(board: &Board<'a>) -> Vec<OverviewRow<'a>> {
+    let heading = board.heading;
+    let groups = board.groups();
+    let rows = groups.par_iter().filter_map(|group| {
+        let metric = heading.metrics_of(group.workload).into_iter().next()?;
+        let cell = |label: &str| {
+            let values = board.plain_values(&group.cell(label), &metric.name);
+            if values.is_empty() {
+                return None;
+            }
+            let baseline = &heading.baseline;
+            let finding = (label != baseline).then(|| {
+                Comparison::of_schedulers(board, group, &metric, label, baseline).finding()
+            });
+            Some((statistics::median(&values), finding))
+        };
+        let cells = heading.schedulers.iter().map(|spec| cell(&spec.label));
+        Some(OverviewRow {
+            group: *group,
+            cells: cells.collect(),
+            metric,
+        })
+    });
+    rows.collect()
+}
+
+fn overview_table(board: &Board<'_>) -> String {
+    let heading = board.heading;
+    let mut heads = vec![("scenario", Align::Left)];
+    let labels = heading
+        .schedulers
+        .iter()
+        .map(|spec| (&*spec.label, Align::Right));
+    heads.extend(labels);
+    let rows: Vec<_> = overview(board)
+        .into_iter()
+        .map(|row| {
+            let cells = row.cells.iter().map(|cell| match cell {
+                None => "-".into(),
+                Some((median, finding)) => {
+                    let sign = match finding {
+                        Some(Finding::Better | Finding::Higher) => "+",
+                        Some(Finding::Worse | Finding::Lower) => "-",
+                        Some(Finding::NoDifference) => "=",
+                        Some(Finding::TooFew) => "?",
+                        None => " ",
+                    };
+                    format!("{} {sign}", significant(*median, 4))
+                }
+            });
+            let title = row.group.title(heading);
+            std::iter::once(title).chain(cells).collect()
+        })
+        .collect();
+    format!(
+        "Medians; against {}: + better, - worse, = no difference, ? too few seeds\n{}",
+        heading.baseline,
+        table(&heads, &rows)
+    )
 }
 
 fn set_table(board: &Board<'_>) -> String {

@@ -75,7 +75,12 @@ pub(crate) fn html(board: &Board<'_>, folder: &Path) -> io::Result<String> {
     page += &key(board);
     page += "</header>\n";
     for (id, name, body) in &sections {
-        let _ = writeln!(page, "<h2 id=\"{id}\">{name}</h2>\n{body}");
+        // Where lines have no names beside them.
+        let key = match *id {
+            "networks" | "plots" => key(board),
+            _ => String::new(),
+        };
+        let _ = writeln!(page, "<h2 id=\"{id}\">{name}</h2>\n{key}{body}");
     }
     page += &footer(board);
     page += "</body>\n</html>\n";
