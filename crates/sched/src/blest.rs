@@ -220,7 +220,7 @@ impl Blest {
     fn linger(&self, slow: &PathView) -> f64 {
         let Extremes { least, most } = self.extremes[slow.index.get()];
         let after = (slow.in_flight + u64::from(slow.mtu)) as f64;
-        let window = slow.cwnd as f64;
+        let window = slow.capacity() as f64;
         let estimate = if after >= window {
             most
         } else {
@@ -234,7 +234,7 @@ impl Blest {
         let Extremes { least, most } = self.extremes[fast.index.get()];
         let rounds = (linger / ((least + most) / 2.0)).floor() + 1.0;
         let mss = f64::from(fast.mtu);
-        let window = fast.cwnd as f64 / mss;
+        let window = fast.capacity() as f64 / mss;
         let packets = if fast.ssthresh == u64::MAX {
             let rounds = rounds.min(MAX_DOUBLINGS);
             window * (f64::from(1_u32 << rounds as u32) - 1.0)

@@ -131,8 +131,9 @@ impl EcfConfig {
         let delta = nanos(fast.rtt_var.max(slow.rtt_var));
         let (fast_rtt, slow_rtt) = (nanos(fast.smoothed_rtt), nanos(slow.smoothed_rtt));
         let windows = |path: &PathView| {
-            let floor = if self.floor { path.cwnd } else { 0 };
-            backlog.max(floor) as f64 / path.cwnd as f64
+            let window = path.capacity();
+            let floor = if self.floor { window } else { 0 };
+            backlog.max(floor) as f64 / window as f64
         };
         let hysteresis = if *waiting { 1.0 + self.beta } else { 1.0 };
         // A window of zero makes the left side infinite: send.

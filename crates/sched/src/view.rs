@@ -171,6 +171,10 @@ pub struct PathView {
     pub delivered_bytes: u64,
     /// The newest estimate of what the path delivers, bytes per second; 0 before the first.
     pub delivery_rate: u64,
+    /// The pace that the congestion controller sets by itself, bytes per second; 0 if it goes by the
+    /// window. With one of its own (BBR), the window only caps what may be in flight, and may be
+    /// twice what the path carries: see [`capacity`](Self::capacity).
+    pub pacing_rate: u64,
     /// When a packet of this path was last acknowledged.
     pub last_acked: Option<Instant>,
     /// When an ack-eliciting packet was last sent on this path.
@@ -205,6 +209,7 @@ impl PathView {
             retransmitted_packets: 0,
             delivered_bytes: 0,
             delivery_rate: 0,
+            pacing_rate: 0,
             last_acked: None,
             last_sent: None,
             rtt_history: RttHistory::new(),
@@ -221,6 +226,17 @@ impl PathView {
     /// Whether an RTT sample has been taken on this path.
     pub const fn has_rtt(&self) -> bool {
         !self.smoothed_rtt.is_zero()
+    }
+
+    /// What the path carries in a smoothed RTT, bytes, as the congestion controller sees it: the
+    /// window, or less where it sets a pace of its own.
+    #[inline]
+    pub fn capacity(&self) -> u64 {
+        if self.pacing_rate == 0 {
+            return self.cwnd;
+        }
+        let paced = self.pacing_rate as f64 * self.smoothed_rtt.as_secs_f64();
+        self.cwnd.min(paced as u64)
     }
 
     /// Room left in the congestion window, bytes.
@@ -384,6 +400,21 @@ mod tests {
             can_send: true,
             ..PathView::closed(PathIndex::new(slot).unwrap())
         }
+    }
+
+    #[test]
+    fn the_capacity_is_the_window_or_what_the_pace_puts_in_flight() {
+        let mut path = view(0);
+        path.cwnd = 30_000;
+        path.smoothed_rtt = Duration::from_millis(20);
+        assert_eq!(path.capacity(), 30_000);
+        path.pacing_rate = 1_000_000;
+        assert_eq!(path.capacity(), 20_000);
+        path.pacing_rate = 2_000_000;
+        assert_eq!(path.capacity(), 30_000);
+        path.pacing_rate = u64::MAX;
+        path.smoothed_rtt = Duration::MAX;
+        assert_eq!(path.capacity(), 30_000);
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn arrives_sooner(held: f64, fast: &PathView, slow: &PathView) -> bool {
 /// within an RTT, evenly: as much of an RTT as of that is too much. Right after a loss has halved
 /// the window, this is half an RTT; otherwise the next acknowledgement is at hand.
 fn opens_in(path: &PathView) -> f64 {
-    let excess = (path.in_flight + u64::from(path.mtu)).saturating_sub(path.cwnd);
+    let excess = (path.in_flight + u64::from(path.mtu)).saturating_sub(path.capacity());
     let share = excess as f64 / path.in_flight as f64;
     nanos(path.smoothed_rtt) * share.min(1.0)
 }
@@ -176,7 +176,8 @@ enum Choice<'a> {
     },
     /// The fast path is full, the slow one is not: the scheduler's rule decides. A pacer that
     /// holds the fast path back for longer than [`Paced`](Self::Paced) allows counts as a full
-    /// window, as long as something is in flight.
+    /// window, as long as something is in flight; so does one of a path that has as much in flight as
+    /// the pace of its controller puts there in a round trip.
     Between {
         fast: &'a PathView,
         slow: &'a PathView,
@@ -219,7 +220,10 @@ impl<'a> Choice<'a> {
         if fast.index == slow.index || fast.suspect || !slow.has_rtt() || idle {
             return Self::Plain(slow);
         }
-        if let Some(release) = fast.next_release {
+        let room = fast.in_flight + u64::from(fast.mtu) <= fast.capacity();
+        if let Some(release) = fast.next_release
+            && (room || fast.pacing_rate == 0)
+        {
             let held = nanos(release.saturating_duration_since(cx.now));
             if arrives_sooner(held, fast, slow) {
                 return Self::Paced { fast, slow };
@@ -439,6 +443,25 @@ mod tests {
         for (held, expected) in [(20, "paced 0 1"), (21, "plain 1")] {
             let paths = [nothing_in_flight(held), path(1, 50)];
             assert_eq!(choice(now, &paths, &queue()), expected, "{held} ms, idle");
+        }
+    }
+
+    /// With a pace of the controller's own, it is always the pacer that holds the path back, never
+    /// the window: what the pace puts in flight in a round trip takes its place.
+    #[test]
+    fn a_path_that_carries_all_it_can_counts_as_full() {
+        let now = Instant::now();
+        // 1 MB/s * 10 ms = 10 kB; one more packet of 1200 bytes fits up to 8800.
+        let paced = |in_flight| PathView {
+            next_release: Some(now + ms(1)),
+            cwnd: 20_000,
+            pacing_rate: 1_000_000,
+            in_flight,
+            ..full(0, 10)
+        };
+        for (in_flight, expected) in [(8_800, "paced 0 1"), (8_801, "between 0 1")] {
+            let paths = [paced(in_flight), path(1, 50)];
+            assert_eq!(choice(now, &paths, &queue()), expected, "{in_flight}");
         }
     }
 

@@ -4,9 +4,10 @@
 //! busy, minRTT, CUBIC. Counts the time that the thread ran, where the system tells it, so that other
 //! processes do not count.
 //!
-//! `cargo bench -p mpquic-sim --bench simulator -- [SECONDS [null|real|measured]]`: simulated seconds
-//! per run, and only one of the three. `measured` is null and samples the out-of-order queues, as the
-//! lab does.
+//! `cargo bench -p mpquic-sim --bench simulator -- [SECONDS [null|real|measured|short]]`: simulated
+//! seconds per run, and only one of the four. `measured` is null and samples the out-of-order queues,
+//! as the lab does. `short` is that, too: downloads of 2 MB over two paths of "medium" dynamicity
+//! (Peekaboo's figure 2c) with OLIA, and how many of them one core makes per second.
 
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -38,6 +39,44 @@ fn network(mode: &str) -> Network {
     builder.build().expect("a valid network")
 }
 
+/// Short downloads over lossy paths, with as many seeds.
+fn short(origin: Instant) {
+    const DOWNLOADS: u32 = 100;
+    let start = spent(origin);
+    let mut simulated = Duration::ZERO;
+    for seed in 0..DOWNLOADS {
+        let link = |rate, delay| {
+            LinkConfig::new(rate, Duration::from_millis(delay))
+                .with_loss(0.015)
+                .with_rtt_variation(8.0)
+        };
+        let mut transport = TransportConfig::default();
+        transport
+            .congestion(CongestionControl::Olia)
+            .scheduler(|| Box::new(MinRtt::default()));
+        let mut network = Network::builder(seed.into())
+            .symmetric_path(link(2_000_000, 100))
+            .symmetric_path(link(50_000_000, 20))
+            .transport(transport)
+            .open_all_paths()
+            .client(TransferClient::download(2_000_000))
+            .server(TransferServer::new())
+            .null_aead()
+            .measure()
+            .build()
+            .expect("a valid network");
+        let report = network.run_to_completion(Duration::from_secs(600));
+        simulated += report.expect("a healthy transfer").completed;
+    }
+    let took = (spent(origin) - start).as_secs_f64();
+    println!(
+        "short: {:.0} downloads of 2 MB per second, {:.1} simulated seconds per second; {:.2} s each",
+        f64::from(DOWNLOADS) / took,
+        simulated.as_secs_f64() / took,
+        simulated.as_secs_f64() / f64::from(DOWNLOADS),
+    );
+}
+
 /// How long this thread has run, or, where that is not known, the time.
 fn spent(origin: Instant) -> Duration {
     std::fs::read_to_string("/proc/thread-self/schedstat")
@@ -56,6 +95,9 @@ fn main() {
         .map_or(30, |word| word.parse().expect("a number of seconds"));
     let only = arguments.next();
     let origin = Instant::now();
+    if only.as_ref().is_none_or(|only| only == "short") {
+        short(origin);
+    }
     for name in ["null", "real", "measured"] {
         if only.as_ref().is_some_and(|only| only != name) {
             continue;

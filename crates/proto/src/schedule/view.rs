@@ -67,6 +67,10 @@ pub(crate) fn refresh(
     view.retransmitted_packets = path.counters.retransmitted_packets;
     view.delivered_bytes = path.counters.delivered_bytes;
     view.delivery_rate = path.delivery.rate();
+    view.pacing_rate = match pace {
+        Pace::Rate(rate) => rate as u64,
+        Pace::Window { .. } => 0,
+    };
     view.last_acked = path.suspect.last_ack();
     view.last_sent = path.space.last_ack_eliciting_sent;
     view.rtt_history = *path.rtt.history();

@@ -111,6 +111,20 @@ impl Connection {
         }
     }
 
+    /// The scheduler leaves paths unused that could send, though data waits. That, too, says less
+    /// than what they could, unless enough is in flight to keep them busy meanwhile.
+    fn note_held_back(&mut self) {
+        for path in self.paths.iter_mut() {
+            let unused = self.schedule.views.get(path.index.get());
+            let in_flight = path.space.bytes_in_flight();
+            if unused.is_some_and(|view| view.can_send)
+                && in_flight.saturating_mul(2) < self.controller.window(path.index)
+            {
+                path.delivery.on_app_limited(in_flight);
+            }
+        }
+    }
+
     /// Packets as the scheduler decides, one by one. Those of one path leave as one batch, also if
     /// decisions alternate between paths: each path's batch is built on its own, and the batches of
     /// the other paths are handed out by the next calls.
@@ -121,6 +135,9 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let transmit = self.build_batch(now, max_datagrams, buf);
+        if transmit.is_none() && self.has_scheduled_data() {
+            self.note_held_back();
+        }
         // A scheduler that has nothing to send does not wait.
         if self.schedule.wait_clock.is_running() && !self.has_scheduled_data() {
             self.schedule.wait_clock.stop(now);

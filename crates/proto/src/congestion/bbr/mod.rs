@@ -156,7 +156,7 @@ impl Controller for Bbr {
 
     fn ssthresh(&self, path: PathIndex) -> u64 {
         match self.paths.get(path) {
-            Some(p) if p.pipe.reached => p.cwnd,
+            Some(p) if p.pipe.reached => p.target_inflight(),
             Some(_) => u64::MAX,
             None => 0,
         }
