@@ -96,7 +96,7 @@ fn facts(board: &Board<'_>) -> String {
         count(heading.workloads.len(), "workload"),
         count(heading.schedulers.len(), "scheduler"),
         count(heading.congestion.len(), "congestion control"),
-        count(heading.seeds.count as usize, "seed"),
+        count(board.seeds(), "seed"),
     ];
     format!(
         "<p class=\"facts\">{} (the same seeds for all). Build {}. Experiment <code>{}</code>.</p>\n",
