@@ -84,10 +84,10 @@ fn rounds_limited_by_the_application_do_not_end_startup() {
 /// Section 5.3.1.3: at least six separate losses, and more of them than may be ambient, in a round.
 #[test]
 fn loss_ends_startup() {
-    // 5 % of 100 packets and two standard deviations: 5 + 2 * sqrt(5) = 9.47.
+    // 5 % of 100 packets and three standard deviations: 5 + 3 * sqrt(5) = 11.7.
     for (losses, gap, lost, leaves) in [
-        (10, true, 10, true),
-        (10, true, 9, false),
+        (12, true, 12, true),
+        (12, true, 11, false),
         (5, true, 30, false),
         (30, false, 30, false),
     ] {
