@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mpquic_proto::{PathErrorCode, PathId, PathStats, Side, StreamId, TransportConfig};
@@ -350,6 +351,100 @@ fn copies_put_the_same_ranges_on_both_paths() {
 }
 
 /// A slot's next path has carried nothing: what went on the one before can be copied to it.
+/// Redundant data on whichever path has room, the fast one first.
+fn redundant(cx: &Context<'_>, _: &Told) -> Decision {
+    if nothing_to_see(cx) {
+        return prefer(cx, 0);
+    }
+    match [0, 1].into_iter().find(|index| has_room(cx, *index)) {
+        Some(index) => send(index, Data::Redundant),
+        None => Decision::Wait { until: None },
+    }
+}
+
+#[test]
+fn redundant_data_goes_everywhere_in_order() {
+    let run = run(&[download(SMALL)], || redundant);
+    for path in [FAST, SLOW] {
+        let mut end = 0;
+        let records = run.sent.iter().filter(|record| record.path == path);
+        for piece in records.flat_map(|record| &record.data) {
+            assert_eq!(piece.start, end);
+            end = piece.end;
+        }
+        assert_eq!(end, SMALL);
+    }
+    assert_eq!(run.report.server.reinjected_bytes, SMALL);
+}
+
+#[test]
+fn redundant_data_is_new_only_where_nothing_older_is_left() {
+    let run = run(&[download(MEGABYTE)], || redundant);
+    let acked: BTreeMap<u64, _> = run
+        .told
+        .acked
+        .iter()
+        .filter_map(|acked| Some((acked.decision?, acked.now)))
+        .collect();
+    let mut carried = [Bytes::default(), Bytes::default()];
+    let mut sent = 0;
+    for (at, record) in run.sent.iter().enumerate() {
+        let own = record.path.0 as usize;
+        for piece in &record.data {
+            if piece.end > sent {
+                // All that went before on the other path was here, or has arrived there.
+                for older in run.sent[..at]
+                    .iter()
+                    .filter(|older| older.path != record.path)
+                {
+                    let gone = acked.get(&older.decision.unwrap());
+                    let gone = gone.is_some_and(|gone| *gone <= record.now);
+                    for piece in &older.data {
+                        let here = carried[own].below(piece.end) - carried[own].below(piece.start);
+                        assert!(
+                            gone || here == piece.end - piece.start,
+                            "{piece:?} {record:?}"
+                        );
+                    }
+                }
+                sent = piece.end;
+            }
+            // And never twice on a path, as nothing is lost.
+            carried[own].add(piece.start, piece.end);
+        }
+    }
+    assert_eq!(sent, MEGABYTE);
+    // The fast path carried nearly everything, the slow one what the fast one had in flight.
+    assert!(carried[0].below(MEGABYTE) > MEGABYTE * 9 / 10);
+    assert!(carried[1].below(MEGABYTE) > MEGABYTE / 10);
+}
+
+#[test]
+fn control_frames_go_alone_if_asked() {
+    let asked: Arc<Mutex<BTreeSet<u64>>> = Arc::default();
+    let note = Arc::clone(&asked);
+    // What is uploaded makes the server raise its windows.
+    let upload = Job::Upload {
+        bytes: 5 * MEGABYTE,
+        seed: 2,
+    };
+    let run = run(&[upload, download(MEGABYTE)], move || {
+        let note = Arc::clone(&note);
+        move |cx: &Context<'_>, _: &Told| {
+            if cx.queue.control && cx.queue.unsent > 0 && has_room(cx, 0) {
+                note.lock().unwrap().insert(cx.decision);
+                return send(0, Data::Control);
+            }
+            prefer(cx, 0)
+        }
+    });
+    let asked = asked.lock().unwrap();
+    let sent: BTreeSet<_> = run.told.sent.iter().map(|sent| sent.decision).collect();
+    assert!(!asked.is_empty() && asked.is_subset(&sent));
+    let with_data = run.sent.iter().filter_map(|record| record.decision);
+    assert_eq!(with_data.filter(|number| asked.contains(number)).count(), 0);
+}
+
 #[test]
 fn a_new_path_in_an_old_slot_carries_what_the_old_one_did() {
     let (mut transport, recorder) = (TransportConfig::default(), Recorder::default());

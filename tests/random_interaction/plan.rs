@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mpquic_proto::{CongestionControl, Dir, PathErrorCode, PathStatus, Side, StreamId};
 use mpquic_proto::{TransportConfig, VarInt};
-use mpquic_sched::{MinRtt, RoundRobin, SinglePath};
+use mpquic_sched::Registry;
 use mpquic_sim::{LinkConfig, QueueLimit, content};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -65,11 +65,10 @@ pub(crate) struct Dark {
 }
 
 /// Which scheduler a side has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scheduling {
-    MinRtt,
-    RoundRobin,
-    Single,
+    /// The built-in one of this name, with its default settings.
+    BuiltIn(String),
     Adversary,
 }
 
@@ -149,11 +148,13 @@ impl Plan {
             dark: Vec::new(),
             script: log_uniform(rng, 1000.0, 12_000.0) as u64,
             deeds: Vec::new(),
-            scheduling: [(); 2].map(|()| match rng.random_range(0..5) {
-                0 => Scheduling::MinRtt,
-                1 => Scheduling::RoundRobin,
-                2 => Scheduling::Single,
-                _ => Scheduling::Adversary,
+            scheduling: [(); 2].map(|()| {
+                let registry = Registry::new();
+                let which = rng.random_range(0..registry.names().count());
+                match registry.names().nth(which) {
+                    Some(name) if rng.random_bool(0.75) => Scheduling::BuiltIn(name.to_owned()),
+                    _ => Scheduling::Adversary,
+                }
             }),
             idle_timeout,
             windows: [(); 3].map(|()| log_uniform(rng, 20_000.0, 2_000_000.0) as u64),
@@ -284,10 +285,13 @@ impl Plan {
             .max_concurrent_bidi_streams(self.streams_at_a_time)
             .max_concurrent_uni_streams(self.streams_at_a_time)
             .congestion(self.congestion[number]);
-        match self.scheduling[number] {
-            Scheduling::MinRtt => config.scheduler(|| Box::new(MinRtt::default())),
-            Scheduling::RoundRobin => config.scheduler(|| Box::new(RoundRobin::default())),
-            Scheduling::Single => config.scheduler(|| Box::new(SinglePath::default())),
+        match &self.scheduling[number] {
+            Scheduling::BuiltIn(name) => {
+                let factory = Registry::new()
+                    .factory(name, &serde_json::Value::Null)
+                    .unwrap();
+                config.scheduler(move || factory())
+            }
             Scheduling::Adversary => config.scheduler(move || Box::new(Adversary::new(seed))),
         };
         config

@@ -168,7 +168,7 @@ fn a_path_dead_in_one_direction_still_serves_the_other() {
     let mut buf = vec![0; 65536];
     let mut left = [LEN; 2];
     let mut received = [0; 2];
-    let mut on_second = 0;
+    let (mut on_second, mut at_half) = (0, 0);
     let done = pair.run_until(Duration::from_secs(60), |pair| {
         for (side, id) in [up, down].into_iter().enumerate() {
             while left[side] > 0 {
@@ -185,11 +185,15 @@ fn a_path_dead_in_one_direction_still_serves_the_other() {
             }
         }
         on_second = pair.s().path_stats(id).unwrap().sent_stream_bytes;
+        if received[1] < LEN / 2 {
+            at_half = on_second;
+        }
         received == [LEN; 2]
     });
     assert!(done, "{received:?}");
+    // To the end, though its acknowledgements are late: how much that is, windows decide.
     assert!(
-        on_second > LEN as u64 / 16,
-        "the server left the path: {on_second}"
+        on_second > at_half + LEN as u64 / 100,
+        "the server left the path: {at_half} {on_second}"
     );
 }

@@ -9,7 +9,7 @@ use crate::{Context, Decision, InvalidConfig, PathEvent, PathEventKind, PathView
 ///
 /// **Rule.** `f` is the path with the smallest smoothed RTT, `s` the one with the smallest among
 /// those with room ([`Context::sendable`]). If they are the same, send. Otherwise, with R the
-/// smoothed RTTs, W the congestion windows, K all bytes never sent, and δ the larger of both RTT
+/// smoothed RTTs, W the congestion windows, K all bytes that wait to be sent, and δ the larger of both RTT
 /// variations:
 ///
 /// ```text
@@ -148,6 +148,12 @@ impl EcfConfig {
     }
 }
 
+/// K: what must still pass through the paths' windows. Lost data is in it (ours): the kernel repeats
+/// it on its own subflow, where it takes that window; here it is sent anew wherever there is room.
+pub(crate) const fn backlog(cx: &Context<'_>) -> u64 {
+    cx.queue.unsent.saturating_add(cx.queue.retransmittable)
+}
+
 impl Ecf {
     /// A scheduler with these settings.
     pub fn new(config: &EcfConfig) -> Self {
@@ -167,7 +173,7 @@ impl Scheduler for Ecf {
         } = self;
         wait.decide(cx, |fast, slow| {
             let mut waiting = flags.get(fast.index, slow.index);
-            let says_wait = config.says_wait(fast, slow, cx.queue.unsent, &mut waiting);
+            let says_wait = config.says_wait(fast, slow, backlog(cx), &mut waiting);
             flags.set(fast.index, slow.index, waiting);
             Advice::wait_if(says_wait)
         })

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::draw::Draw;
+use crate::ecf::backlog;
 use crate::waiting::{Advice, PairFlags, Waiting};
 use crate::{
     Context, Decision, EcfConfig, InvalidConfig, PathEvent, PathEventKind, PathIndex, Scheduler,
@@ -144,7 +145,7 @@ impl Scheduler for EcfA {
             asked = true;
             let mut waiting = self.flags.get(fast.index, slow.index);
             let ecf = &self.config.ecf;
-            let advice = ecf.says_wait(fast, slow, cx.queue.unsent, &mut waiting);
+            let advice = ecf.says_wait(fast, slow, backlog(cx), &mut waiting);
             self.flags.set(fast.index, slow.index, waiting);
             Advice::wait_if(self.follow(fast.index, advice))
         });

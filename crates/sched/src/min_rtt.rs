@@ -1,5 +1,7 @@
 //! minRTT: the path with the smallest smoothed RTT; looks at no queue and never waits.
 
+use std::time::Instant;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Context, Decision, PathView, Scheduler};
@@ -10,6 +12,14 @@ use crate::{Context, Decision, PathView, Scheduler};
 /// [`smoothed_rtt`](PathView::smoothed_rtt); of equals, the one with the lowest slot. A path
 /// without an RTT sample comes after every path with one; among such paths the one with the
 /// fewest packets sent goes first. No path has room: wait for the next event.
+///
+/// **Pacing.** The kernel's scheduler tests the window alone, and pacing happens below it: what
+/// fits the fast path's window has been given to that path, however long the pacer takes over it.
+/// Here the pacer is part of [`can_send`](PathView::can_send), and falling through to a slower path
+/// whenever it holds for a millisecond would be a spill that the rule does not know. So if faster
+/// paths are held back by their pacers only, and their windows have room for all that is to be
+/// sent, it waits for the first of them. With more to send than that, the rest would go to the
+/// slower path in the kernel, too, and does so here at once.
 ///
 /// **Source.** The default scheduler of Linux MPTCP (v0.95, `mptcp_sched.c`), and "lowRTT" of
 /// mp-quic. There, ties fall as a hash map happens to be ordered, and packets on paths without a
@@ -61,6 +71,7 @@ impl Scheduler for MinRtt {
         let mut standing = u8::MAX;
         let mut best = u64::MAX;
         let mut choice = None;
+        let mut paced = false;
         for path in cx.open() {
             if path.standing() != standing {
                 if path.standing() > standing {
@@ -69,7 +80,9 @@ impl Scheduler for MinRtt {
                 standing = path.standing();
                 best = u64::MAX;
                 choice = None;
+                paced = false;
             }
+            paced |= path.next_release.is_some();
             let rank = if path.can_send { rank(path) } else { u64::MAX };
             if rank < best {
                 best = rank;
@@ -77,10 +90,34 @@ impl Scheduler for MinRtt {
             }
         }
         match choice {
+            Some(_) if paced && let Some(release) = awaited(cx, standing, best) => Decision::Wait {
+                until: Some(release),
+            },
             Some(path) => Decision::send(path.index),
             None => Decision::Wait { until: None },
         }
     }
+}
+
+/// When the first of the paths of this standing and of a better rank that only their pacers hold
+/// back opens, if their windows have room for all there is to send.
+fn awaited(cx: &Context<'_>, standing: u8, best: u64) -> Option<Instant> {
+    let mut room = 0_u64;
+    let mut release = None;
+    for path in cx.open() {
+        let Some(opens) = path.next_release else {
+            continue;
+        };
+        if path.can_send || path.standing() != standing || rank(path) >= best {
+            continue;
+        }
+        room = room.saturating_add(path.window_left());
+        release = Some(release.map_or(opens, |other: Instant| other.min(opens)));
+    }
+    let queue = cx.queue;
+    let new = queue.unsent.min(queue.window_left);
+    // One that should have opened by now is as good as blocked by something else.
+    release.filter(|opens| *opens > cx.now && new.saturating_add(queue.retransmittable) <= room)
 }
 
 /// The order of choice as one number below `u64::MAX`: the smoothed RTT, seconds above

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ecf::backlog;
 use crate::waiting::{Advice, Waiting};
 use crate::{
     Context, Decision, EcfConfig, InvalidConfig, PathEvent, PathEventKind, PathIndex, PathView,
@@ -249,7 +250,7 @@ impl SaEcf {
         if cx.streams.is_empty() {
             // The transport tells nothing of the streams: the connection is one.
             let ecf = &self.config.ecf;
-            return Advice::wait_if(ecf.says_wait(fast, slow, cx.queue.unsent, &mut false));
+            return Advice::wait_if(ecf.says_wait(fast, slow, backlog(cx), &mut false));
         }
         match self.first_to_go(fast, slow, cx.streams) {
             Some(stream) => Advice::SendStream(stream),

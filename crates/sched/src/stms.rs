@@ -46,7 +46,9 @@ const REPEATS: usize = 64;
 /// traffic in order; more than one slower path; and that nothing is learnt when a retransmission
 /// closes the hole, since a hole that a loss made says nothing of delays. The acknowledgement of a path's
 /// packet comes back over the same path here, so that data looks later by the difference of the
-/// ways back, and gaps come out up to twice as long as they need be.
+/// ways back, and gaps come out up to twice as long as they need be. Late data on a slow path closes
+/// the hole up to the next packet of the same path, hence the few packets by which a gap grows in an
+/// interval: a path whose delay changes faster than that, as by its own queue, is followed late.
 ///
 /// **Cost.** Two walks over the slots, and one per acknowledgement; 64 bytes of state per slot.
 ///

@@ -18,14 +18,17 @@ const MAX_IDLE: usize = 8;
 /// Binds each stream to one path, when its first bytes are sent.
 ///
 /// **Rule.** A stream that gets its first bytes is bound to the path of [`Context::sendable`] with
-/// the smallest smoothed RTT, ranked as by [`MinRtt`](crate::MinRtt); with `fewest_streams`, to
-/// the fastest of those paths that have the fewest streams bound to them. All that the stream sends
-/// goes there, retransmissions too, until it is acknowledged in full. Streams are bound and served
-/// by descending priority, and by turns among equals, on each path for itself: one whose path
-/// is full is passed over. Control frames and datagrams go first, on the fastest path. Nothing is
-/// bound while one path is open. When the path of a stream closes, falls into trouble or gives way
-/// to paths of a better [standing](PathView::standing), the stream is bound again, as if these were
-/// its first bytes. No path has room, or none has anything to send: wait for the next event.
+/// the smallest smoothed RTT, ranked as by [`MinRtt`](crate::MinRtt); a path that only its pacer
+/// holds back counts as one of them. With `fewest_streams`, it is bound to the fastest of those of
+/// them that have the fewest streams bound to them. All that the stream sends goes there,
+/// retransmissions too, until it is acknowledged in full. Streams are bound and served by descending
+/// priority, and by turns among equals, on each path for itself: one whose path is full is passed
+/// over. Control frames and datagrams go first, on the fastest path. Nothing is
+/// bound while one path is open: a stream that has begun by the time a second one opens is
+/// bound to the fastest path, with room or without. When the path of a stream ends, the stream is
+/// bound again, as if these were its first bytes. While it is in trouble, or gives way to paths of a
+/// better [standing](PathView::standing), the stream makes a detour, chosen in the same way, and
+/// returns. No path has room, or none has anything to send: wait for the next event.
 ///
 /// Two things are not up to a scheduler: the transport's loss probes may carry a stream's data on
 /// any path, and beyond the first [`MAX_STREAM_VIEWS`](crate::MAX_STREAM_VIEWS) streams that wait,
@@ -33,8 +36,8 @@ const MAX_IDLE: usize = 8;
 ///
 /// **Source.** Kanakis, "SAILfish" (MSc thesis, 2020), section 5.2.3, from the code base of FStream,
 /// where `fewest_streams` is the fallback variant in the same file; which of the two the thesis
-/// measured is not known. Ours: binding again, as no failure is foreseen there. How much load
-/// is bound to a path does not count, so that a burst of requests all goes to the fastest one.
+/// measured is not known. Ours: binding again and detours, as no failure is foreseen there. How much
+/// load is bound to a path does not count, so that a burst of requests all goes to the fastest one.
 ///
 /// **Cost.** Two walks over the slots, and one over the streams that wait, each with a binary
 /// search among the streams that are not acknowledged; 16 bytes of state for each of these.
@@ -79,7 +82,7 @@ const MAX_IDLE: usize = 8;
 pub struct StreamMinRtt {
     config: StreamMinRttConfig,
     /// By stream ID; each stream at most once.
-    bindings: Vec<(StreamId, PathIndex)>,
+    bindings: Vec<Binding>,
     /// How many streams are bound to each path.
     bound: [u32; MAX_PATHS],
     /// The decision made last, until its packet has left.
@@ -88,6 +91,15 @@ pub struct StreamMinRtt {
     idle: [Option<StreamView>; MAX_IDLE],
     /// How many there have been.
     idles: usize,
+}
+
+/// Where a stream belongs.
+#[derive(Debug, Clone, Copy)]
+struct Binding {
+    stream: StreamId,
+    path: PathIndex,
+    /// Where it goes while that path cannot be used.
+    detour: Option<PathIndex>,
 }
 
 /// Settings of [`StreamMinRtt`].
@@ -120,35 +132,65 @@ impl StreamMinRtt {
         }
     }
 
-    fn binding(&self, id: StreamId) -> Result<usize, usize> {
-        self.bindings.binary_search_by_key(&id, |binding| binding.0)
+    fn find(&self, id: StreamId) -> Result<usize, usize> {
+        self.bindings
+            .binary_search_by_key(&id, |binding| binding.stream)
     }
 
-    fn bind(&mut self, id: StreamId, path: PathIndex) {
-        if let Ok(at) = self.binding(id) {
-            self.bound[self.bindings[at].1.get()] -= 1;
-            self.bindings[at].1 = path;
-        } else {
-            if let Some(&(oldest, _)) = self.bindings.first()
-                && self.bindings.len() == MAX_BINDINGS
-            {
-                self.unbind(oldest);
-            }
-            let at = self.binding(id).unwrap_or_else(|at| at);
-            self.bindings.insert(at, (id, path));
+    fn bind(&mut self, stream: StreamId, path: PathIndex) {
+        if let Some(&Binding { stream: oldest, .. }) = self.bindings.first()
+            && self.bindings.len() == MAX_BINDINGS
+        {
+            self.unbind(oldest);
         }
-        self.bound[path.get()] += 1;
+        if let Err(at) = self.find(stream) {
+            let binding = Binding {
+                stream,
+                path,
+                detour: None,
+            };
+            self.bindings.insert(at, binding);
+            self.bound[path.get()] += 1;
+        }
     }
 
     fn unbind(&mut self, id: StreamId) {
-        if let Ok(at) = self.binding(id) {
-            let (_, path) = self.bindings.remove(at);
+        if let Ok(at) = self.find(id) {
+            let Binding { path, .. } = self.bindings.remove(at);
             self.bound[path.get()] -= 1;
         }
     }
 
-    /// The path for a stream that is bound to none.
-    fn choose<'a>(&self, cx: &Context<'a>) -> Option<&'a PathView> {
+    /// The path for a stream's next packet, with room or without; `None` if it has none and no path
+    /// has room. `open` are the paths that it may be on, `roomy` those of them with room in
+    /// their windows.
+    fn place(
+        &mut self,
+        cx: &Context<'_>,
+        stream: &StreamView,
+        open: PathSet,
+        roomy: PathSet,
+    ) -> Option<PathIndex> {
+        let Ok(at) = self.find(stream.id) else {
+            // Begun before there was a choice: there is no hurry to make a bad one.
+            let path = self.choose(cx, if stream.started() { open } else { roomy })?;
+            self.bind(stream.id, path);
+            return Some(path);
+        };
+        let Binding { path, detour, .. } = self.bindings[at];
+        let to = if open.contains(path) {
+            path
+        } else if let Some(detour) = detour.filter(|detour| open.contains(*detour)) {
+            detour
+        } else {
+            self.choose(cx, roomy)?
+        };
+        self.bindings[at].detour = Some(to).filter(|to| *to != path);
+        Some(to)
+    }
+
+    /// The path of these for a stream that is bound to none.
+    fn choose(&self, cx: &Context<'_>, paths: PathSet) -> Option<PathIndex> {
         let load = |path: &PathView| {
             if self.config.fewest_streams {
                 self.bound[path.index.get()]
@@ -157,8 +199,9 @@ impl StreamMinRtt {
             }
         };
         usable(cx)
-            .filter(|path| path.can_send)
+            .filter(|path| paths.contains(path.index))
             .min_by_key(|path| (load(path), rank(path)))
+            .map(|path| path.index)
     }
 
     /// The decision made last came to nothing: its stream is left out until it has changed.
@@ -198,11 +241,16 @@ impl Scheduler for StreamMinRtt {
             return Decision::Wait { until: None };
         };
         let (mut open, mut able) = (PathSet::EMPTY, PathSet::EMPTY);
+        // What its pacer holds back for a moment is no reason to bind a stream elsewhere for good.
+        let mut roomy = PathSet::EMPTY;
         // Nothing stays bound to a path that will not have room again by itself.
         for path in usable(cx).filter(|path| comes_back(path)) {
             open.insert(path.index);
             if path.can_send {
                 able.insert(path.index);
+            }
+            if path.can_send || path.next_release.is_some() {
+                roomy.insert(path.index);
             }
         }
         let nothing = cx.queue.unsent == 0 && cx.queue.retransmittable == 0;
@@ -218,18 +266,12 @@ impl Scheduler for StreamMinRtt {
                 if again != (stream.retransmittable > 0) || self.idle.contains(&Some(*stream)) {
                     continue;
                 }
-                let bound = self.binding(stream.id).ok().map(|at| self.bindings[at].1);
-                let path = match bound.filter(|path| open.contains(*path)) {
-                    Some(path) if able.contains(path) => path,
-                    Some(_) => continue,
-                    None => {
-                        let Some(path) = self.choose(cx) else {
-                            return Decision::Wait { until: None };
-                        };
-                        self.bind(stream.id, path.index);
-                        path.index
-                    }
+                let Some(path) = self.place(cx, stream, open, roomy) else {
+                    continue;
                 };
+                if !able.contains(path) {
+                    continue;
+                }
                 self.asked = Some((cx.decision, *stream));
                 return gap::send(path, Data::Stream(stream.id));
             }
@@ -243,7 +285,11 @@ impl Scheduler for StreamMinRtt {
 
     fn on_path(&mut self, event: &PathEvent) {
         if event.kind == PathEventKind::Abandoned {
-            self.bindings.retain(|binding| binding.1 != event.path);
+            // A slot's next path is another one.
+            self.bindings.retain(|binding| binding.path != event.path);
+            for binding in &mut self.bindings {
+                binding.detour.take_if(|detour| *detour == event.path);
+            }
             self.bound[event.path.get()] = 0;
         }
         self.forget_idle();

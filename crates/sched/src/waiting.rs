@@ -38,8 +38,8 @@ impl Advice {
 /// The kernel's schedulers need no such rule: they live off TCP's own ACK clock.
 ///
 /// **All else** (lost data, control frames, datagrams) is not put to the rule: it takes no new
-/// window space, and what follows lost data is of no use before it. It goes where it arrives first,
-/// see [`opens_in`]. The references do the like: in the kernel a subflow repeats its own losses,
+/// window space, and what follows lost data is of no use before it. It goes where the last of it
+/// arrives first, see [`opens_in`] and [`drains_in`]. The references do the like: in the kernel a subflow repeats its own losses,
 /// and the Go code sends them on the fast path even if that is full.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Waiting {
@@ -64,7 +64,8 @@ impl Waiting {
         };
         let queue = cx.queue;
         let lost = queue.retransmittable > 0;
-        let goes_now = (lost || queue.control) && !arrives_sooner(opens_in(fast), fast, slow);
+        let held = opens_in(fast) + drains_in(queue.retransmittable, fast);
+        let goes_now = (lost || queue.control) && !arrives_sooner(held, fast, slow);
         let advice = if has_new_data(cx) {
             rule(fast, slow)
         } else {
@@ -152,6 +153,14 @@ fn opens_in(path: &PathView) -> f64 {
     let excess = (path.in_flight + u64::from(path.mtu)).saturating_sub(path.capacity());
     let share = excess as f64 / path.in_flight as f64;
     nanos(path.smoothed_rtt) * share.min(1.0)
+}
+
+/// In how many nanoseconds, from then on, the last of so many lost bytes leaves. After a burst of
+/// losses on the slow path, a fast path with a small window would be busy with them for many round
+/// trips; each one that the slow path takes is one less.
+fn drains_in(lost: u64, path: &PathView) -> f64 {
+    let behind = lost.saturating_sub(u64::from(path.mtu));
+    nanos(path.smoothed_rtt) * behind as f64 / path.capacity() as f64
 }
 
 /// What a decision is about, before any rule of waiting.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mpquic_proto::{EcnCodepoint, FourTuple, Side, Transmit};
 
-use crate::event_queue::EventQueue;
 use crate::link::{Fate, Link, flip_bit};
 use crate::observe::ByteSeries;
 use crate::trace::{DatagramInfo, DatagramStep, Trace};
@@ -17,7 +16,7 @@ pub(crate) type DatagramHook = Box<dyn FnMut(&DatagramInfo)>;
 /// A datagram on its way.
 #[derive(Debug, Clone)]
 pub(crate) struct Datagram {
-    bytes: Vec<u8>,
+    bytes: BytesMut,
     ecn: Option<EcnCodepoint>,
     /// As the receiver sees it.
     network_path: FourTuple,
@@ -56,20 +55,15 @@ pub(crate) struct Path {
     pub(crate) chains: [Vec<usize>; 2],
 }
 
-/// A link, and when its next wake-up is due.
+/// A link, and whether several paths may lead through it.
 pub(crate) struct Line {
     pub(crate) link: Link<Datagram>,
     pub(crate) shared: bool,
-    wake: Option<Duration>,
 }
 
 impl Line {
     pub(crate) fn new(link: Link<Datagram>, shared: bool) -> Self {
-        Self {
-            link,
-            shared,
-            wake: None,
-        }
+        Self { link, shared }
     }
 }
 
@@ -90,7 +84,9 @@ pub(crate) struct Fabric {
     pub(crate) former: Vec<(SocketAddr, usize)>,
     /// Of the flows from 1 on.
     pub(crate) crossings: Vec<Crossing>,
-    wakes: EventQueue<usize>,
+    /// When each link's next wake-up is due; there are so few that looking at all of them costs less
+    /// than keeping them in order. `Duration::MAX` for never.
+    wakes: Vec<Duration>,
     pub(crate) trace: Trace,
     pub(crate) hooks: Vec<DatagramHook>,
     /// Of the flow under test, by sender.
@@ -124,6 +120,7 @@ impl Fabric {
         interval: Duration,
     ) -> Self {
         let series = ByteSeries::new(interval, paths.len());
+        let wakes = vec![Duration::MAX; lines.len()];
         Self {
             clients,
             servers,
@@ -131,7 +128,7 @@ impl Fabric {
             lines,
             former: Vec::new(),
             crossings: Vec::new(),
-            wakes: EventQueue::new(),
+            wakes,
             trace,
             hooks: Vec::new(),
             received: [series.clone(), series],
@@ -140,7 +137,14 @@ impl Fabric {
     }
 
     pub(crate) fn next_time(&self) -> Option<Duration> {
-        self.wakes.next_time()
+        self.next_wake().map(|(at, _)| at)
+    }
+
+    /// The next wake-up and its link; of two at one time, that of the lower number.
+    fn next_wake(&self) -> Option<(Duration, usize)> {
+        let wakes = self.wakes.iter().enumerate();
+        let (number, at) = wakes.min_by_key(|(_, at)| **at)?;
+        (*at < Duration::MAX).then_some((*at, number))
     }
 
     /// Sends what a connection or endpoint wrote: one datagram, or several of one size (the last
@@ -176,7 +180,7 @@ impl Fabric {
             self.enter(
                 now,
                 Datagram {
-                    bytes: datagram.to_vec(),
+                    bytes: BytesMut::from(datagram),
                     ecn: transmit.ecn,
                     network_path,
                     flow,
@@ -249,17 +253,9 @@ impl Fabric {
 
     /// Lets the next due link work, if any is due by `now`; returns whether one was.
     pub(crate) fn work(&mut self, now: Duration, arrived: &mut Vec<Arrived>) -> bool {
-        if self.wakes.next_time().is_none_or(|at| at > now) {
-            return false;
-        }
-        let Some((at, number)) = self.wakes.pop() else {
+        let Some((_, number)) = self.next_wake().filter(|(at, _)| *at <= now) else {
             return false;
         };
-        // Superseded by an earlier wake-up, which has planned the next one.
-        if self.lines[number].wake != Some(at) {
-            return true;
-        }
-        self.lines[number].wake = None;
         while let Some(exit) = self.lines[number].link.poll(now) {
             let mut datagram = exit.payload;
             let fate = match exit.fate {
@@ -291,7 +287,7 @@ impl Fabric {
                 to: !datagram.from,
                 network_path: datagram.network_path,
                 ecn: datagram.ecn,
-                bytes: BytesMut::from(datagram.bytes.as_slice()),
+                bytes: datagram.bytes,
             });
         }
         self.plan(number);
@@ -300,14 +296,10 @@ impl Fabric {
 
     /// Plans the next wake-up of a link whose state has changed.
     pub(crate) fn plan(&mut self, number: usize) {
-        let line = &mut self.lines[number];
-        let Some(at) = line.link.next_event() else {
-            return;
-        };
-        if line.wake.is_none_or(|planned| at < planned) {
-            line.wake = Some(at);
-            self.wakes.push(at, number);
-        }
+        self.wakes[number] = self.lines[number]
+            .link
+            .next_event()
+            .unwrap_or(Duration::MAX);
     }
 
     /// The path that a side's connection means by these addresses, be it that it does not know of a

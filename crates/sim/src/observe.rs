@@ -42,7 +42,11 @@ impl StallTracker {
     }
 }
 
-/// Bytes that arrived over each path, per interval of time.
+/// The most intervals that a series keeps: 27 minutes of 100 ms. Then they are joined in pairs.
+const MAX_INTERVALS: usize = 1 << 14;
+
+/// Bytes that arrived over each path, per interval of time. In a long run the intervals become
+/// longer, so that memory does not grow with time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByteSeries {
     interval: Duration,
@@ -58,8 +62,11 @@ impl ByteSeries {
     }
 
     pub(crate) fn add(&mut self, path: usize, at: Duration, bytes: u64) {
-        let slot = at.as_nanos() / self.interval.as_nanos();
-        let (Some(series), Ok(slot)) = (self.paths.get_mut(path), usize::try_from(slot)) else {
+        while self.slot(at) >= MAX_INTERVALS {
+            self.join();
+        }
+        let slot = self.slot(at);
+        let Some(series) = self.paths.get_mut(path) else {
             return;
         };
         if series.len() <= slot {
@@ -68,7 +75,19 @@ impl ByteSeries {
         series[slot] += bytes;
     }
 
-    /// The length of an interval.
+    fn slot(&self, at: Duration) -> usize {
+        usize::try_from(at.as_nanos() / self.interval.as_nanos()).unwrap_or(usize::MAX)
+    }
+
+    /// Makes the intervals twice as long.
+    fn join(&mut self) {
+        self.interval *= 2;
+        for series in &mut self.paths {
+            *series = series.chunks(2).map(|pair| pair.iter().sum()).collect();
+        }
+    }
+
+    /// The length of an interval: what was asked for, or, after a long time, a multiple.
     pub const fn interval(&self) -> Duration {
         self.interval
     }
@@ -126,5 +145,20 @@ mod tests {
         assert_eq!(series.path(0), [15, 0, 1]);
         assert_eq!(series.total(0), 16);
         assert!(series.path(1).is_empty() && series.path(9).is_empty());
+    }
+
+    #[test]
+    fn a_long_series_becomes_coarser_and_loses_nothing() {
+        let mut series = ByteSeries::new(ms(1), 1);
+        for at in 0..100_000 {
+            series.add(0, ms(at), at % 7);
+        }
+        assert_eq!(series.interval(), ms(8));
+        assert_eq!(series.path(0).len(), 100_000 / 8);
+        for (slot, bytes) in series.path(0).iter().enumerate() {
+            let first = 8 * slot as u64;
+            let expected: u64 = (first..first + 8).map(|at| at % 7).sum();
+            assert_eq!(*bytes, expected);
+        }
     }
 }

@@ -170,25 +170,28 @@ impl Peer {
         fabric: &mut Fabric,
     ) -> Result<(), SimError> {
         let mut work = 0;
+        let mut event = self.poll(at, fabric);
         let mut more = self.connection.is_some();
         while more {
-            more = false;
             // The application first: what it writes goes out with what the protocol sends.
-            while let Some(event) = self.poll(at, fabric) {
+            while let Some(happened) = event {
                 work += 1;
-                more = true;
-                self.on_event(at, &event)?;
+                self.on_event(at, &happened)?;
                 if work > MAX_WORK {
                     return Err(SimError::Livelock { at: at.now });
                 }
+                event = self.poll(at, fabric);
             }
             while self.transmit(at, fabric) {
                 work += 1;
-                more = true;
                 if work > MAX_WORK {
                     return Err(SimError::Livelock { at: at.now });
                 }
             }
+            // The protocol has just said that it has no more to send: without an event it still has
+            // none.
+            event = self.poll(at, fabric);
+            more = event.is_some();
         }
         if let (Some(meter), Some((_, connection))) = (&mut self.meter, &self.connection) {
             meter.look(at.now, connection);

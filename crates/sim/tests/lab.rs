@@ -307,13 +307,14 @@ fn every_experiment_file_of_the_project_loads() {
         ("dq_t1", 1),
         ("dq_5_2", 1),
         ("dq_5_3", 1),
-        ("dq_5_5", 20),
+        ("dq_5_5", 7),
         ("sf", 10),
         ("uc_v", 2),
         ("uc_1_2", 6),
         ("ga_f2", 36),
         ("ga_f3", 21),
-        ("ga_f9", 12),
+        ("ga_f9", 6),
+        ("ga_f9_poor", 6),
         ("ga_f10", 12),
     ] {
         let name = format!("/{file}.toml");

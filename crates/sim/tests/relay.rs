@@ -9,7 +9,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use mpquic_sim::{LinkConfig, QueueLimit, Relay};
+use mpquic_sim::{LinkConfig, MahimahiTrace, QueueLimit, Relay};
 
 /// Long enough for any machine; reached only by failure.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -120,6 +120,24 @@ fn nothing_is_faster_than_the_rate() {
     }
     let busy = relay.stats().up.busy;
     assert_eq!(busy, Duration::from_nanos(200 * 982_400));
+}
+
+#[test]
+fn nothing_is_faster_than_the_trace() {
+    // An opportunity each 2 ms, for one full packet: 1472 bytes and the headers.
+    let trace = MahimahiTrace::from_millis([2]).unwrap();
+    let up = LinkConfig::from_trace(trace, Duration::ZERO);
+    let (target, relay, client) = setup(up, LinkConfig::default());
+    let began = Instant::now();
+    for number in 0..50 {
+        client.send(&datagram(number, 1472)).unwrap();
+    }
+    for number in 0..50 {
+        assert_eq!(receive_number(&target).0, number);
+        // The first comes at any time, each further one 2 ms after the one before.
+        assert!(began.elapsed() >= number * Duration::from_millis(2));
+    }
+    assert_eq!(relay.stats().up.delivered, 50);
 }
 
 #[test]

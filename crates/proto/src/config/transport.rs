@@ -33,6 +33,7 @@ pub struct TransportConfig {
     pub(crate) keep_alive_interval: Option<Duration>,
     pub(crate) stream_receive_window: u64,
     pub(crate) receive_window: u64,
+    pub(crate) window_auto_tuning: bool,
     pub(crate) send_window: u64,
     pub(crate) datagram_receive_buffer: Option<usize>,
     pub(crate) datagram_send_buffer: usize,
@@ -86,6 +87,14 @@ impl TransportConfig {
     /// Default 24 MiB.
     pub fn receive_window(&mut self, bytes: u64) -> &mut Self {
         self.receive_window = bytes;
+        self
+    }
+
+    /// Whether receive windows start small and grow as they are used (default), or are as large as
+    /// they may be from the start: for peers that are trusted with that much memory at once, and for
+    /// measurements in which the window is a given.
+    pub fn window_auto_tuning(&mut self, enabled: bool) -> &mut Self {
+        self.window_auto_tuning = enabled;
         self
     }
 
@@ -237,6 +246,7 @@ impl Default for TransportConfig {
             keep_alive_interval: None,
             stream_receive_window: 16 << 20,
             receive_window: 24 << 20,
+            window_auto_tuning: true,
             send_window: 16 << 20,
             datagram_receive_buffer: Some(limits::DEFAULT_DATAGRAM_BUFFER),
             datagram_send_buffer: limits::DEFAULT_DATAGRAM_BUFFER,
@@ -261,6 +271,7 @@ impl fmt::Debug for TransportConfig {
             .field("max_idle_timeout", &self.max_idle_timeout)
             .field("stream_receive_window", &self.stream_receive_window)
             .field("receive_window", &self.receive_window)
+            .field("window_auto_tuning", &self.window_auto_tuning)
             .field("send_window", &self.send_window)
             .field("max_paths", &self.max_paths)
             .field("congestion", &self.congestion)

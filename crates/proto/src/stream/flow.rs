@@ -1,9 +1,10 @@
 //! Receive windows and their auto-tuning (RFC 9000 section 4); does not send frames.
 //!
 //! A window starts small and follows what is consumed per round trip, times a factor that covers
-//! the repair of losses, up to the configured maximum. It doubles, too, when the sender has used all of it up and only a gap keeps the application from
-//! consuming: a path that falls behind the others by more than its round trips told. A
-//! new limit is announced when a quarter of the window has been consumed since the last one.
+//! the repair of losses, up to the configured maximum. It doubles, too, when the sender has used all
+//! of it up and only a gap keeps the application from consuming: a path that falls behind the others
+//! by more than its round trips told. Without auto-tuning it is at its maximum from the start. A new
+//! limit is announced when a quarter of the window has been consumed since the last one.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,11 @@ pub(super) const INITIAL_STREAM_WINDOW: u64 = 1 << 20;
 
 /// What the connection's window starts at, unless its maximum is smaller.
 pub(super) const INITIAL_WINDOW: u64 = 3 << 19;
+
+/// What a window starts at that would start at `initial` with auto-tuning.
+pub(super) const fn first(auto_tuning: bool, initial: u64, max: u64) -> u64 {
+    if auto_tuning { initial } else { max }
+}
 
 /// Round trips of consumption that a window covers. What was sent after a lost packet waits for it:
 /// one round trip until the loss is noticed, one for the repair, and another if that is lost, too,
@@ -78,8 +84,8 @@ impl RecvWindow {
         self.announced
     }
 
-    /// Measures, once per round trip; to be called as data arrives. `rtt` is the longest among the paths in use.
-    /// True if the window grew.
+    /// Measures, once per round trip; to be called as data arrives. `rtt` is the longest among the
+    /// paths in use. True if the window grew.
     pub(super) fn tune(&mut self, now: Instant, rtt: Duration) -> bool {
         if self.size >= self.max {
             return false;

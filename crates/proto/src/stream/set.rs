@@ -8,7 +8,7 @@ use quinn_proto::{Dir, Side, StreamId};
 use super::StreamEvent;
 use super::events::SchedEvents;
 use super::flight::Tally;
-use super::flow::{INITIAL_STREAM_WINDOW, INITIAL_WINDOW, RecvWindow};
+use super::flow::{self, INITIAL_STREAM_WINDOW, INITIAL_WINDOW, RecvWindow};
 use super::ids::{LocalIds, RemoteIds};
 use super::pool::Pool;
 use super::ready::ReadyQueue;
@@ -84,6 +84,7 @@ pub(crate) struct Streams {
 
     // Receiving.
     pub(super) window: RecvWindow,
+    first_stream_window: u64,
     stream_window_max: u64,
     /// Sum of the highest offsets received.
     pub(super) received: u64,
@@ -100,6 +101,22 @@ pub(crate) struct Streams {
     pub(super) events: VecDeque<StreamEvent>,
     pub(super) opened_queued: [bool; 2],
     pub(super) sched_events: SchedEvents,
+}
+
+fn connection_window(config: &TransportConfig) -> RecvWindow {
+    let max = config.receive_window;
+    RecvWindow::new(
+        flow::first(config.window_auto_tuning, INITIAL_WINDOW, max),
+        max,
+    )
+}
+
+fn stream_window(config: &TransportConfig) -> RecvWindow {
+    let max = config.stream_receive_window;
+    RecvWindow::new(
+        flow::first(config.window_auto_tuning, INITIAL_STREAM_WINDOW, max),
+        max,
+    )
 }
 
 impl Streams {
@@ -124,7 +141,8 @@ impl Streams {
             suspects: PathSet::EMPTY,
             blocked: Vec::new(),
             told_blocked_at: None,
-            window: RecvWindow::new(INITIAL_WINDOW, config.receive_window),
+            window: connection_window(config),
+            first_stream_window: stream_window(config).size(),
             stream_window_max: config.stream_receive_window,
             received: 0,
             announce_again: false,
@@ -141,9 +159,9 @@ impl Streams {
 
     /// What our transport parameters must say.
     pub(crate) fn local_params(config: &TransportConfig) -> PeerStreamParams {
-        let stream = RecvWindow::new(INITIAL_STREAM_WINDOW, config.stream_receive_window).limit();
+        let stream = stream_window(config).limit();
         PeerStreamParams {
-            max_data: RecvWindow::new(INITIAL_WINDOW, config.receive_window).limit(),
+            max_data: connection_window(config).limit(),
             max_stream_data_bidi_local: stream,
             max_stream_data_bidi_remote: stream,
             max_stream_data_uni: stream,
@@ -188,7 +206,7 @@ impl Streams {
             self.sched_events.push(id, Fact::Opened);
         }
         if !ours || id.dir() == Dir::Bi {
-            let window = RecvWindow::new(INITIAL_STREAM_WINDOW, self.stream_window_max);
+            let window = RecvWindow::new(self.first_stream_window, self.stream_window_max);
             self.recvs.insert(id, Box::new(RecvStream::new(window)));
         }
     }

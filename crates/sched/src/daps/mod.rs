@@ -19,7 +19,7 @@ use crate::{
 /// **Rule.** For each usable path with an RTT sample: its forward delay `d_i = R_i / 2`, rounded to
 /// a multiple of `q` and at least `q`; its burst `b_i`, its congestion window in packets, smoothed
 /// once per RTT as 7/8 of what it was and 1/8 of what it is. The period is the least common multiple
-/// of the delays; were it longer than 64 `q`, `q` is doubled until it is not. In each multiple of
+/// of the delays; were it longer than 64 `q`, `q` is raised by an eighth until it is not. In each multiple of
 /// `d_i` up to the period a burst of path `i` arrives, those with smaller RTTs first, and that is
 /// the order in which they carry the data. Each path goes through its own part: a packet of a slower
 /// path leaves a gap for all packets of the others that come before it in the order
@@ -31,7 +31,10 @@ use crate::{
 /// it, one packet goes without the schedule, as by [`MinRtt`](crate::MinRtt). So does whatever was
 /// lost, and everything while no path has an RTT sample.
 ///
-/// Within a period, it does not react to loss or to changed delays. That is its design.
+/// Within a period, it does not react to loss or to changed delays. That is its design, and it has a
+/// price: a path whose window shrinks holds the others up, and paths that wait for each other show
+/// their congestion controllers less than they could carry. With rate-based ones (BBR) two paths may
+/// be slower than one.
 ///
 /// **Source.** Kuhn et al., "DAPS: Intelligent Delay-Aware Packet Scheduling For Multipath
 /// Transport" (ICC 2014), by the code for Linux (`mptcp_daps.c` of mptcp-kau). That code takes

@@ -42,15 +42,15 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule for these paths, with forward delays in units of `unit`, or as many times that
-    /// as it takes for a period that is not too long. Replaces what was left.
+    /// The schedule for these paths, with forward delays in units of `unit`, or of as much more as
+    /// it takes for a period that is not too long. Replaces what was left.
     pub(super) fn build(&mut self, plans: impl Iterator<Item = Plan> + Clone, unit: Duration) {
         self.runs = [None; MAX_PATHS];
         let mut unit = unit.as_nanos().max(1);
         self.period = loop {
             match period(plans.clone().map(|plan| delay(plan.rtt, unit))) {
                 Some(period) => break period,
-                None => unit *= 2,
+                None => unit += unit.div_ceil(8),
             }
         };
         // Insertion keeps the order of equals: lowest slot first.
@@ -222,8 +222,8 @@ mod tests {
             (&[8, 16], 2),
             // 24 ms are 3 slots, 80 ms are 10.
             (&[24, 80], 30),
-            // 13 and 10 slots make 130: with 8 ms, 7 and 5 make 35.
-            (&[104, 80], 35),
+            // 13 and 10 slots make 130: with 4.5 ms, 12 and 9 make 36.
+            (&[104, 80], 36),
             (&[], 1),
             (&[0, 1], 1),
         ] {

@@ -68,6 +68,16 @@ fn a_stream_stays_where_its_first_bytes_went() {
 }
 
 #[test]
+fn a_pacer_is_no_reason_to_bind_a_stream_elsewhere() {
+    let mut asked = fresh();
+    let mut paced = both();
+    paced[0].can_send = false;
+    paced[0].next_release = Some(asked.start + std::time::Duration::from_millis(1));
+    assert_eq!(ask(&mut asked, &paced, &[stream(0)]), None);
+    assert_eq!(ask(&mut asked, &both(), &[stream(0)]), Some((0, 0)));
+}
+
+#[test]
 fn fewest_streams_come_first_in_the_variant() {
     let config = StreamMinRttConfig {
         fewest_streams: true,
@@ -130,8 +140,18 @@ fn a_path_that_fails_gives_its_streams_away() {
         assert_eq!(ask(&mut asked, &well, &[stream(0)]), Some((0, 0)));
         let mut broken = well.clone();
         broken[0] = change(broken[0].clone());
+        // A detour, and only one: it is full next time.
         assert_eq!(ask(&mut asked, &broken, &[stream(0)]), Some((1, 0)));
-        // It has moved for good.
+        let mut busy = broken.clone();
+        busy[1].can_send = false;
+        busy[1].in_flight = busy[1].cwnd;
+        assert_eq!(ask(&mut asked, &busy, &[stream(0)]), None);
+        assert_eq!(ask(&mut asked, &broken, &[stream(0)]), Some((1, 0)));
+        // Back where it belongs.
+        assert_eq!(ask(&mut asked, &well, &[stream(0)]), Some((0, 0)));
+        // The end of the path is for good.
+        asked.scheduler.on_path(&over(PathEventKind::Abandoned));
+        assert_eq!(ask(&mut asked, &broken, &[stream(0)]), Some((1, 0)));
         assert_eq!(ask(&mut asked, &well, &[stream(0)]), Some((1, 0)));
     }
     // The slot's next path has no streams.
@@ -152,9 +172,18 @@ fn one_path_binds_nothing() {
     let queue = unsent(1 << 20);
     let next = asked.next_of(alone, &queue, &[stream(0)]);
     assert_eq!(next, Some((0, Data::Next)));
-    // The second path comes: the stream is bound as if these were its first bytes.
-    assert_eq!(ask(&mut asked, &without(0), &[stream(0)]), Some((1, 0)));
-    assert_eq!(ask(&mut asked, &both(), &[stream(0)]), Some((1, 0)));
+    // The second path comes. A stream that has begun is bound to the faster one, full or not; a new
+    // one is not.
+    let mut begun = stream(0);
+    begun.sent = 1200;
+    assert_eq!(ask(&mut asked, &without(0), &[begun]), None);
+    assert_eq!(
+        ask(&mut asked, &without(0), &[begun, stream(1)]),
+        Some((1, 1))
+    );
+    assert_eq!(ask(&mut asked, &without(1), &[begun]), Some((0, 0)));
+    begun.id = id(2);
+    assert_eq!(ask(&mut asked, &without(1), &[begun]), Some((0, 2)));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Decisions worked out by hand.
 
 use std::num::NonZeroU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    MinRtt, PathEvent, PathEventKind, PathIndex, PathStatus, PathView, RoundRobin,
-    RoundRobinConfig, Scheduler, SinglePath, SinglePathConfig,
+    Context, Decision, MinRtt, PathEvent, PathEventKind, PathIndex, PathStatus, PathView,
+    QueueView, RoundRobin, RoundRobinConfig, Scheduler, SinglePath, SinglePathConfig,
 };
 
 use crate::{ask, ask_times, full, path};
@@ -92,7 +92,7 @@ fn min_rtt() {
 #[test]
 fn min_rtt_tells_nanoseconds_and_years_apart() {
     let rtt = |slot, rtt| with(path(slot, 1), |view| view.smoothed_rtt = rtt);
-    let duration = std::time::Duration::new;
+    let duration = Duration::new;
     for (a, b, expected) in [
         (duration(0, 2), duration(0, 1), 1),
         (duration(1, 0), duration(0, 999_999_999), 1),
@@ -213,4 +213,69 @@ fn single_path() {
         ask(&mut SinglePath::default(), &[path(0, 9), path(1, 1)]),
         Some(0)
     );
+}
+
+/// 60 kB in flight of a window of 100 kB leave room for 40 kB.
+#[test]
+fn min_rtt_waits_for_a_pacer_if_all_fits_the_window_behind_it() {
+    let now = Instant::now();
+    let release = now + Duration::from_millis(3);
+    let paced = |slot, rtt| {
+        with(full(slot, rtt), |view| {
+            (view.cwnd, view.in_flight) = (100_000, 60_000);
+            view.next_release = Some(release);
+        })
+    };
+    let wait = Decision::Wait {
+        until: Some(release),
+    };
+    let send = |slot| Decision::send(PathIndex::new(slot).unwrap());
+    let late = |view| with(view, |view: &mut PathView| view.next_release = Some(now));
+    let table: &[(&str, &[PathView], u64, u64, Decision)] = &[
+        ("fits", &[paced(0, 10), path(1, 90)], 40_000, 0, wait),
+        ("too much", &[paced(0, 10), path(1, 90)], 40_001, 0, send(1)),
+        (
+            "with the lost, too much",
+            &[paced(0, 10), path(1, 90)],
+            39_000,
+            1_001,
+            send(1),
+        ),
+        (
+            "two faster ones",
+            &[paced(0, 10), path(1, 90), paced(2, 20)],
+            80_000,
+            0,
+            wait,
+        ),
+        (
+            "the slower one is paced",
+            &[path(0, 10), paced(1, 90)],
+            1,
+            0,
+            send(0),
+        ),
+        (
+            "full, not paced",
+            &[full(0, 10), path(1, 90)],
+            1,
+            0,
+            send(1),
+        ),
+        (
+            "backup is paced",
+            &[path(0, 90), backup(paced(1, 10))],
+            1,
+            0,
+            send(0),
+        ),
+        ("overdue", &[late(paced(0, 10)), path(1, 90)], 1, 0, send(1)),
+    ];
+    for (name, paths, unsent, retransmittable, decision) in table {
+        let mut queue = QueueView::default();
+        (queue.unsent, queue.retransmittable) = (*unsent, *retransmittable);
+        queue.window_left = 1_000_000;
+        let cx = Context::new(now, paths, &queue, 0);
+        assert_eq!(MinRtt::default().decide(&cx), *decision, "{name}");
+    }
 }

@@ -322,3 +322,72 @@ fn check<'a>(board: &Board<'a>, claim: &'a Claim) -> Checked<'a> {
     }
     Checked { claim, cases }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comparison(pairs: &[(f64, f64)], better: Option<Better>) -> Comparison {
+        let firsts: Vec<_> = pairs.iter().map(|pair| pair.0).collect();
+        let seconds: Vec<_> = pairs.iter().map(|pair| pair.1).collect();
+        Comparison {
+            a: "ecf".into(),
+            b: "rr".into(),
+            metric: MetricInfo {
+                name: "completion".into(),
+                unit: "s".into(),
+                better,
+            },
+            median_a: statistics::median(&firsts),
+            median_b: statistics::median(&seconds),
+            paired: Paired::new(pairs, BOOTSTRAP_SEED),
+        }
+    }
+
+    #[test]
+    fn the_direction_of_the_metric_decides_which_is_better() {
+        let lower = [(0.75, 1.0); 10];
+        for (better, finding, gain) in [
+            (Some(Better::Lower), Finding::Better, Some(25.0)),
+            (Some(Better::Higher), Finding::Worse, Some(-25.0)),
+            (None, Finding::Lower, None),
+        ] {
+            let compared = comparison(&lower, better);
+            assert_eq!((compared.finding(), compared.gain()), (finding, gain));
+        }
+        let equal = comparison(&[(1.0, 1.0); 10], Some(Better::Lower));
+        assert_eq!(equal.finding(), Finding::NoDifference);
+        let few = comparison(&lower[..3], Some(Better::Lower));
+        assert_eq!(few.finding(), Finding::TooFew);
+        assert_eq!(
+            comparison(&[], Some(Better::Lower)).finding(),
+            Finding::TooFew
+        );
+    }
+
+    #[test]
+    fn sentences_say_difference_interval_and_pairs() {
+        let better = Some(Better::Lower);
+        assert_eq!(
+            comparison(&[(0.75, 1.0); 10], better).sentence(),
+            "ecf is better than rr in completion: -25 % (-25 to -25), 10 paired seeds"
+        );
+        assert_eq!(
+            comparison(&[(1.0, 1.0); 10], better).sentence(),
+            "ecf and rr: no difference in completion: 0 % (0 to 0), 10 paired seeds"
+        );
+        // Percent of nothing is nothing.
+        assert_eq!(
+            comparison(&[(0.5, 0.0); 10], better).sentence(),
+            "ecf is worse than rr in completion: +0.5 s (+0.5 to +0.5), 10 paired seeds"
+        );
+        assert_eq!(
+            comparison(&[(0.75, 1.0); 3], better).sentence(),
+            "ecf and rr: 3 paired seeds are too few to tell, at least 6 are needed"
+        );
+        assert_eq!(
+            comparison(&[(2.0, 1.0); 10], None).sentence(),
+            "ecf has more completion than rr: +100 % (+100 to +100), 10 paired seeds"
+        );
+    }
+}

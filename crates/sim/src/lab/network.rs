@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{rate, share, size, time};
+use crate::lab::text::significant;
+use crate::units::size;
 use crate::{CrossTraffic, LinkConfig, QueueLimit};
 
 /// A value that sets a network apart from its siblings in a grid or a sample.
@@ -114,22 +115,31 @@ impl PathSpec {
     }
 }
 
+/// A rate to a few digits: those of drawn networks have more than anyone reads.
+fn short_rate(bits: u64) -> String {
+    format!("{} Mbit/s", significant(bits as f64 / 1e6, 4))
+}
+
+fn short_time(time: Duration) -> String {
+    format!("{} ms", significant(time.as_secs_f64() * 1e3, 3))
+}
+
 fn describe(link: &LinkConfig) -> String {
     let rate = match (&link.trace, link.rate) {
-        (Some(trace), _) => format!("trace of {}", rate::show(trace.mean_rate())),
-        (None, Some(rate)) => rate::show(rate),
+        (Some(trace), _) => format!("trace of {}", short_rate(trace.mean_rate())),
+        (None, Some(rate)) => short_rate(rate),
         (None, None) => "any rate".into(),
     };
-    let mut text = format!("{rate} {}", time::show(link.delay));
+    let percent = |share: f64| significant(share * 100.0, 3);
+    let mut text = format!("{rate} {}", short_time(link.delay));
+    if !link.delay_sd.is_zero() {
+        text += &format!(" ±{}", short_time(link.delay_sd));
+    }
     if link.loss > 0.0 {
-        text += &format!(" {} loss", share::show(link.loss));
+        text += &format!(" {} % loss", percent(link.loss));
     }
     if let Some(bursts) = link.gilbert_elliott {
-        text += &format!(" {} loss in bursts", share::show(bursts.mean_loss()));
-    }
-    if !link.delay_sd.is_zero() {
-        let micros = link.delay_sd.as_micros() / 10 * 10;
-        text += &format!(" ±{}", time::show(Duration::from_micros(micros as u64)));
+        text += &format!(" {} % loss in bursts", percent(bursts.mean_loss()));
     }
     match link.queue {
         QueueLimit::Auto => {}

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
+
 use super::compare::{Comparison, Finding};
+use super::metrics::MetricInfo;
 use super::record::Record;
 use super::statistics;
-use super::summary::{Board, Summary};
+use super::summary::{Board, Group, Summary};
 use super::text::{Align, significant, table};
 
 /// More rows than this are boiled down to one per set of networks.
@@ -15,80 +18,105 @@ const MAX_ROWS: usize = 80;
 
 /// The table for the terminal.
 pub fn summary_table(board: &Board<'_>) -> String {
-    let summaries = board.summaries(true);
-    if summaries.len() > MAX_ROWS {
-        return set_table(board);
+    let summaries = board.summaries(false);
+    let headlines = |summary: &&Summary| {
+        let mut metrics = board.heading.metrics.iter();
+        metrics.next().is_none_or(|first| *first == summary.metric)
+    };
+    if summaries.iter().filter(headlines).count() > MAX_ROWS {
+        let sets = set_table(board);
+        if sets.lines().count() > MAX_ROWS {
+            return overview_table(board);
+        }
+        return sets;
     }
+    let groups = board.groups();
+    let tables = groups
+        .iter()
+        .map(|group| group_table(board, group, &summaries));
+    tables.collect::<Vec<_>>().join("\n")
+}
+
+fn group_table(board: &Board<'_>, group: &Group<'_>, summaries: &[Summary]) -> String {
     let heading = board.heading;
-    let mut text = String::new();
-    for group in board.groups() {
-        let Some(metric) = heading.metrics_of(group.workload).into_iter().next() else {
-            continue;
-        };
-        let of_group = |summary: &&Summary| {
-            summary.scenario == group.network.name
-                && summary.workload == group.workload.name
-                && summary.congestion == group.congestion
-        };
-        let unit = if metric.unit.is_empty() {
+    let metrics = heading.metrics_of(group.workload);
+    let Some((metric, others)) = metrics.split_first() else {
+        return String::new();
+    };
+    let of_group = |summary: &&Summary| {
+        summary.scenario == group.network.name
+            && summary.workload == group.workload.name
+            && summary.congestion == group.congestion
+    };
+    let all: Vec<_> = summaries.iter().filter(of_group).collect();
+    let rows: Vec<_> = all.iter().filter(|row| row.metric == metric.name).collect();
+    let bound = rows.iter().any(|row| row.bound_ratio.is_some());
+    let paper = rows.iter().any(|row| row.paper.is_some());
+    let against = format!("against {}", heading.baseline);
+    let mut heads = vec![
+        ("  scheduler", Align::Left),
+        ("median", Align::Right),
+        ("95 % interval", Align::Right),
+        ("mean", Align::Right),
+        ("p95", Align::Right),
+    ];
+    if bound {
+        heads.push(("of bound", Align::Right));
+    }
+    if paper {
+        heads.push(("paper", Align::Right));
+    }
+    heads.push((&against, Align::Left));
+    let names: Vec<_> = others.iter().map(with_unit).collect();
+    heads.extend(names.iter().map(|name| (&**name, Align::Right)));
+    let show = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| significant(value, 4));
+    let line = |row: &Summary| -> Vec<String> {
+        let mut line = vec![
+            format!("  {}", row.scheduler),
+            show(row.median),
+            format!("{} .. {}", show(row.ci95[0]), show(row.ci95[1])),
+            show(row.mean),
+            show(row.p95),
+        ];
+        if bound {
+            line.push(show(
+                row.bound_ratio.map(|ratio| (ratio * 1e3).round() / 1e3),
+            ));
+        }
+        if paper {
+            line.push(show(row.paper.as_ref().map(|paper| paper.value)));
+        }
+        line.push(if row.scheduler == heading.baseline {
             String::new()
         } else {
-            format!(" [{}]", metric.unit)
-        };
-        text += &format!(
-            "{}: {}, {}, {}{unit}\n",
-            group.network.name,
-            group.network.description,
-            group.workload.name,
-            group.congestion,
-            unit = format_args!(", {}{unit}", metric.name),
-        );
-        let mut heads = vec![
-            ("  scheduler", Align::Left),
-            ("median", Align::Right),
-            ("95 % interval", Align::Right),
-            ("mean", Align::Right),
-            ("p95", Align::Right),
-            ("of bound", Align::Right),
-        ];
-        let against = format!("against {}", heading.baseline);
-        heads.push((&against, Align::Left));
-        let of_group: Vec<_> = summaries.iter().filter(of_group).collect();
-        let paper = of_group.iter().any(|summary| summary.paper.is_some());
-        if paper {
-            heads.push(("paper", Align::Right));
-        }
-        let rows: Vec<Vec<String>> = of_group
-            .into_iter()
-            .map(|summary| {
-                let show = |value: Option<f64>| {
-                    value.map_or_else(|| "-".into(), |value| significant(value, 4))
-                };
-                let versus = if summary.scheduler == heading.baseline {
-                    String::new()
-                } else {
-                    let (a, b) = (&summary.scheduler, &heading.baseline);
-                    verdict(&Comparison::of_schedulers(board, &group, &metric, a, b))
-                };
-                let mut row = vec![
-                    format!("  {}", summary.scheduler),
-                    show(summary.median),
-                    format!("{} .. {}", show(summary.ci95[0]), show(summary.ci95[1])),
-                    show(summary.mean),
-                    show(summary.p95),
-                    show(summary.bound_ratio.map(|ratio| (ratio * 1e3).round() / 1e3)),
-                    versus,
-                ];
-                if paper {
-                    row.push(show(summary.paper.as_ref().map(|paper| paper.value)));
-                }
-                row
-            })
-            .collect();
-        text += &table(&heads, &rows);
-        text.push('\n');
+            let (a, b) = (&row.scheduler, &heading.baseline);
+            verdict(&Comparison::of_schedulers(board, group, metric, a, b))
+        });
+        // Of the other metrics, the medians.
+        line.extend(others.iter().map(|other| {
+            let same = |one: &&&Summary| one.metric == other.name && one.scheduler == row.scheduler;
+            show(all.iter().find(same).and_then(|one| one.median))
+        }));
+        line
+    };
+    let lines: Vec<_> = rows.iter().map(|row| line(row)).collect();
+    format!(
+        "{}: {}, {}, {}, {}\n{}",
+        group.network.name,
+        group.network.description,
+        group.workload.name,
+        group.congestion,
+        with_unit(metric),
+        table(&heads, &lines)
+    )
+}
+
+/// A metric's name with its unit, if it has one.
+pub(crate) fn with_unit(metric: &MetricInfo) -> String {
+    match &*metric.unit {
+        "" => metric.name.clone(),
+        unit => format!("{} [{unit}]", metric.name),
     }
-    text
 }
 
 fn verdict(comparison: &Comparison) -> String {
@@ -182,6 +210,76 @@ pub(crate) fn set_lines(board: &Board<'_>, against: &str) -> Vec<SetLine> {
         line.median = statistics::median(medians);
     }
     lines
+}
+
+/// One group of an overview: a cell per scheduler of the experiment.
+pub(crate) struct OverviewRow<'a> {
+    pub(crate) group: Group<'a>,
+    pub(crate) metric: MetricInfo,
+    /// The median, and what came out against the baseline; nothing without runs.
+    pub(crate) cells: Vec<Option<(f64, Option<Finding>)>>,
+}
+
+/// The headline of every group in a line.
+pub(crate) fn overview<'a>(board: &Board<'a>) -> Vec<OverviewRow<'a>> {
+    let heading = board.heading;
+    let groups = board.groups();
+    let rows = groups.par_iter().filter_map(|group| {
+        let metric = heading.metrics_of(group.workload).into_iter().next()?;
+        let cell = |label: &str| {
+            let values = board.plain_values(&group.cell(label), &metric.name);
+            if values.is_empty() {
+                return None;
+            }
+            let baseline = &heading.baseline;
+            let finding = (label != baseline).then(|| {
+                Comparison::of_schedulers(board, group, &metric, label, baseline).finding()
+            });
+            Some((statistics::median(&values), finding))
+        };
+        let cells = heading.schedulers.iter().map(|spec| cell(&spec.label));
+        Some(OverviewRow {
+            group: *group,
+            cells: cells.collect(),
+            metric,
+        })
+    });
+    rows.collect()
+}
+
+fn overview_table(board: &Board<'_>) -> String {
+    let heading = board.heading;
+    let mut heads = vec![("scenario", Align::Left)];
+    let labels = heading
+        .schedulers
+        .iter()
+        .map(|spec| (&*spec.label, Align::Right));
+    heads.extend(labels);
+    let rows: Vec<_> = overview(board)
+        .into_iter()
+        .map(|row| {
+            let cells = row.cells.iter().map(|cell| match cell {
+                None => "-".into(),
+                Some((median, finding)) => {
+                    let sign = match finding {
+                        Some(Finding::Better | Finding::Higher) => "+",
+                        Some(Finding::Worse | Finding::Lower) => "-",
+                        Some(Finding::NoDifference) => "=",
+                        Some(Finding::TooFew) => "?",
+                        None => " ",
+                    };
+                    format!("{} {sign}", significant(*median, 4))
+                }
+            });
+            let title = row.group.title(heading);
+            std::iter::once(title).chain(cells).collect()
+        })
+        .collect();
+    format!(
+        "Medians; against {}: + better, - worse, = no difference, ? too few seeds\n{}",
+        heading.baseline,
+        table(&heads, &rows)
+    )
 }
 
 fn set_table(board: &Board<'_>) -> String {

@@ -168,3 +168,85 @@ fn fingerprint(
     hasher.write(&bytes);
     format!("{:016x}", hasher.finish128().h1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "title = \"a\"\nworkloads = [\"file:1MB\", \"file:2MB\"]\nseeds = { first = 5, count = 3 }\n\
+                        schedulers = [\"minrtt\", \"rr\"]\ncongestion = [\"olia\", \"cubic\"]\n\
+                        [[network]]\nname = \"one\"\npaths = \"50Mbit 20ms\"\n\
+                        [[network]]\nname = \"two\"\npaths = [{ rate = [1, 2], owd = 20 }]\nschedulers = [\"rr\"]\n";
+
+    fn experiment(text: &str) -> Experiment {
+        Experiment::parse("test.toml", text).unwrap()
+    }
+
+    #[test]
+    fn a_plan_is_everything_crossed_with_everything() {
+        let experiment = experiment(TEXT);
+        let plan = Plan::new(&experiment, None);
+        // One network with two schedulers and two with one, times workloads and congestion controls.
+        assert_eq!(plan.cells.len(), (2 + 2) * 2 * 2);
+        assert_eq!(plan.seeds, [5, 6, 7]);
+        assert_eq!(plan.len(), 48);
+        let names: Vec<_> = plan.cells.iter().map(|cell| cell.id.to_string()).collect();
+        assert_eq!(
+            names[..3],
+            [
+                "one/file:1MB/olia/minrtt",
+                "one/file:1MB/olia/rr",
+                "one/file:1MB/cubic/minrtt"
+            ]
+        );
+        let only = "two/rate1=2/.*/cubic".parse().unwrap();
+        let part = Plan::new(&experiment, Some(&only));
+        assert_eq!(part.cells.len(), 2);
+        assert!(part.cells.iter().all(|cell| cell.id.scheduler == "rr"));
+        let none = "three".parse().unwrap();
+        assert!(Plan::new(&experiment, Some(&none)).is_empty());
+    }
+
+    #[test]
+    fn fingerprints_follow_what_decides_results_and_nothing_else() {
+        let first = experiment(TEXT);
+        let fingerprints = |experiment: &Experiment| -> Vec<String> {
+            let plan = Plan::new(experiment, None);
+            plan.cells
+                .iter()
+                .map(|cell| cell.fingerprint.clone())
+                .collect()
+        };
+        let all = fingerprints(&first);
+        let mut unique = all.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(unique.len(), all.len());
+        let same = experiment(
+            &TEXT
+                .replace("title = \"a\"", "title = \"b\"")
+                .replace("count = 3", "count = 9"),
+        );
+        assert_eq!(fingerprints(&same), all);
+        // Only the first network's.
+        let other = fingerprints(&experiment(&TEXT.replace("20ms", "21ms")));
+        assert!(all[..8].iter().zip(&other).all(|(a, b)| a != b));
+        assert_eq!(all[8..], other[8..]);
+        let real = fingerprints(&experiment(
+            &TEXT.replace("title", "aead = \"real\"\ntitle"),
+        ));
+        assert!(all.iter().zip(&real).all(|(a, b)| a != b));
+    }
+
+    #[test]
+    fn schedulers_and_controllers_meet_the_same_randomness() {
+        let experiment = experiment(TEXT);
+        let plan = Plan::new(&experiment, None);
+        let seeds: Vec<_> = plan.cells.iter().map(|cell| cell.network_seed(5)).collect();
+        // One network and workload: two congestion controls with two schedulers.
+        assert!(seeds[..4].iter().all(|seed| *seed == seeds[0]));
+        assert_ne!(seeds[0], seeds[4], "another workload");
+        assert_ne!(seeds[0], seeds[8], "another network");
+        assert_ne!(seeds[0], plan.cells[0].network_seed(6));
+    }
+}

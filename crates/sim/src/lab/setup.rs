@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mpquic_proto::{CongestionControl, InitialWindow, TransportConfig};
-use mpquic_sched::{RegistryError, SchedulerFactory};
+use mpquic_sched::{Registry, RegistryError, SchedulerFactory};
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::network::NetworkSpec;
@@ -30,8 +31,7 @@ pub(crate) fn network(
 ) -> Result<Network, SetupError> {
     let spec = cell.network;
     let seed = cell.network_seed(seed);
-    let registry = mpquic_sched::Registry::new();
-    let factory = registry.factory(&cell.scheduler.name, &cell.scheduler.config)?;
+    let factory = scheduler(&cell.scheduler.name, &cell.scheduler.config, seed)?;
     let transport = transport(spec, cell.congestion, factory)?;
     let mut builder = Network::builder(seed)
         .transport(transport)
@@ -72,6 +72,23 @@ pub(crate) fn network(
     Ok(builder.build()?)
 }
 
+/// A scheduler as configured, and with the run's seed where it takes one and was not given any.
+fn scheduler(name: &str, config: &Value, seed: u64) -> Result<SchedulerFactory, RegistryError> {
+    let registry = Registry::new();
+    let mut seeded = match config {
+        Value::Null => Map::new(),
+        Value::Object(settings) => settings.clone(),
+        _ => return registry.factory(name, config),
+    };
+    if !seeded.contains_key("seed") {
+        seeded.insert("seed".to_owned(), seed.into());
+        if let Ok(factory) = registry.factory(name, &Value::Object(seeded)) {
+            return Ok(factory);
+        }
+    }
+    registry.factory(name, config)
+}
+
 /// What the metrics of a run could be at best.
 pub(crate) fn bounds(cell: &Cell<'_>, seed: u64) -> BTreeMap<&'static str, f64> {
     let spec = cell.network;
@@ -99,6 +116,8 @@ fn transport(
     transport
         .receive_window(spec.receive_window)
         .stream_receive_window(spec.receive_window)
+        // The papers state a window, not a policy.
+        .window_auto_tuning(false)
         .send_window(spec.send_window)
         .congestion(congestion)
         .initial_window(InitialWindow::Packets(spec.initial_window))?
@@ -107,4 +126,31 @@ fn transport(
         .initial_mtu(spec.mtu)?
         .max_mtu(spec.mtu)?;
     Ok(transport)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn schedulers_get_the_seed_if_they_take_one() {
+        for (name, config) in [
+            ("minrtt", Value::Null),
+            ("minrtt", json!({})),
+            ("ecf_a", json!({"p_wait": 0.5})),
+            ("ecf_a", json!({"seed": 3})),
+        ] {
+            assert!(scheduler(name, &config, 7).is_ok(), "{name} {config}");
+        }
+        for (name, config) in [
+            ("no_such", Value::Null),
+            ("minrtt", json!({"p_wait": 1})),
+            ("ecf_a", json!({"p_wait": 2.0})),
+            ("ecf_a", json!([])),
+        ] {
+            assert!(scheduler(name, &config, 7).is_err(), "{name} {config}");
+        }
+    }
 }

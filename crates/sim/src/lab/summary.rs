@@ -1,6 +1,6 @@
 //! Sorts runs into cells and boils each cell down to its figures; compares nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher as _;
 
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
@@ -80,6 +80,13 @@ impl<'a> Board<'a> {
             heading: &results.heading,
             cells,
         }
+    }
+
+    /// How many different seeds there are results of.
+    pub fn seeds(&self) -> usize {
+        let records = self.cells.values().flatten();
+        let seeds: BTreeSet<_> = records.map(|record| record.seed).collect();
+        seeds.len()
     }
 
     /// The groups that have results, in the order of the experiment.

@@ -62,7 +62,7 @@ impl Network {
         self.peer(side).connection()
     }
 
-    /// A side's connection, for [`Action::call`]; what it makes it do happens at the next step.
+    /// A side's connection, for [`Action::call`](crate::Action::call); what it makes it do happens at the next step.
     pub fn connection_mut(&mut self, side: Side) -> Option<&mut Connection> {
         self.peer_mut(side).connection_mut()
     }
@@ -178,7 +178,7 @@ impl Network {
         self.fabric.trace.hash()
     }
 
-    /// What the hash was made of, if [`keep_trace`](NetworkBuilder::keep_trace) was asked for.
+    /// What the hash was made of, if [`keep_trace`](crate::NetworkBuilder::keep_trace) was asked for.
     pub fn trace(&self) -> &[TraceRecord] {
         self.fabric.trace.records()
     }

@@ -30,8 +30,8 @@ type StepHook = Box<dyn FnMut(&StepView<'_>) -> Result<(), String>>;
 /// A client, a server, the paths between them and the cross traffic on these, in virtual time.
 ///
 /// The order of things is total: scripted actions before link events before timers of the same
-/// time, the connection under test before cross traffic, the client before the server, and otherwise
-/// as planned. With the TLS settings of
+/// time, the connection under test before cross traffic, the client before the server, links by
+/// number, and otherwise as planned. With the TLS settings of
 /// [`identity`](crate::identity), the same seed gives the same [`trace_hash`](Self::trace_hash).
 pub struct Network {
     origin: Instant,

@@ -349,3 +349,19 @@ fn bytes_beyond_a_gap_are_counted_over_all_streams() {
     assert_eq!(put(&mut s, c, 0, 7), 0);
     assert_eq!(s.max_out_of_order_seen(), 200);
 }
+
+#[test]
+fn without_auto_tuning_windows_are_at_their_maxima_from_the_start() {
+    let mut config = TransportConfig::default();
+    config
+        .stream_receive_window(5 << 20)
+        .receive_window(6 << 20)
+        .send_window(u64::MAX)
+        .window_auto_tuning(false);
+    let (mut a, b) = pair(&config);
+    assert_eq!(b.window.limit(), 6 << 20);
+    let id = a.open(Dir::Uni).unwrap();
+    assert_eq!(a.write(id, &vec![0; 8 << 20]), Ok(5 << 20));
+    config.window_auto_tuning(true);
+    assert!(pair(&config).1.window.limit() < 6 << 20);
+}

@@ -7,7 +7,7 @@ use super::svg::escape;
 use super::{MAX_SINGLE, colour};
 use crate::lab::compare::{Comparison, Finding};
 use crate::lab::metrics::MetricInfo;
-use crate::lab::output::set_lines;
+use crate::lab::output::{overview, set_lines, with_unit};
 use crate::lab::statistics;
 use crate::lab::summary::{Board, Group, Summary};
 use crate::lab::text::significant;
@@ -17,9 +17,93 @@ fn show(value: Option<f64>) -> String {
     value.map_or_else(|| "\u{2013}".into(), |value| significant(value, 4))
 }
 
+/// More groups than this are shown on demand.
+const MAX_OPEN: usize = 24;
+
+/// Whether there are so many groups that each is shown on demand only.
+fn crowded(board: &Board<'_>) -> bool {
+    let groups = board.groups();
+    groups
+        .iter()
+        .filter(|group| is_single(board, group))
+        .count()
+        > MAX_OPEN
+}
+
+/// The beginning and the end of a group's part.
+fn card(board: &Board<'_>, group: &Group<'_>) -> (String, &'static str) {
+    let title = escape(&group.title(board.heading));
+    let facts = format!(
+        "<p class=\"facts\">{}; {}; {}</p>",
+        escape(&group.network.description),
+        escape(&group.workload.name),
+        escape(group.congestion)
+    );
+    if crowded(board) {
+        let begin = format!("<details class=\"card\"><summary>{title}</summary>\n{facts}\n");
+        return (begin, "</details>\n");
+    }
+    let begin = format!("<div class=\"card\">\n<h3>{title}</h3>\n{facts}\n");
+    (begin, "</div>\n")
+}
+
+/// The headline of every group in a line, if there are several.
+fn overview_table(board: &Board<'_>) -> String {
+    let rows = overview(board);
+    if rows.len() < 2 {
+        return String::new();
+    }
+    let heading = board.heading;
+    let mut text = String::new();
+    if rows.len() > MAX_OPEN * 2 {
+        let _ = writeln!(
+            text,
+            "<details><summary>all {} scenarios in a table</summary>",
+            rows.len()
+        );
+    }
+    let _ = write!(
+        text,
+        "<p class=\"facts\">Medians. Against {}: <span class=\"better\">better</span>, <span class=\"worse\">worse</span>, \
+         others no difference or too few seeds.</p>\n<div class=\"wide\"><table>\n<tr><th class=\"l\">scenario</th><th class=\"l\">metric</th>",
+        escape(&heading.baseline)
+    );
+    for spec in &heading.schedulers {
+        let _ = write!(text, "<th>{}</th>", escape(&spec.label));
+    }
+    text += "</tr>\n";
+    for row in &rows {
+        let _ = write!(
+            text,
+            "<tr><td class=\"l\" title=\"{}\">{}</td><td class=\"l\">{}</td>",
+            escape(&row.group.network.description),
+            escape(&row.group.title(heading)),
+            escape(&with_unit(&row.metric))
+        );
+        for cell in &row.cells {
+            let Some((median, finding)) = cell else {
+                text += "<td>\u{2013}</td>";
+                continue;
+            };
+            let class = match finding {
+                Some(Finding::Better) => " class=\"better\"",
+                Some(Finding::Worse) => " class=\"worse\"",
+                _ => "",
+            };
+            let _ = write!(text, "<td{class}>{}</td>", significant(*median, 4));
+        }
+        text += "</tr>\n";
+    }
+    text += "</table></div>\n";
+    if rows.len() > MAX_OPEN * 2 {
+        text += "</details>\n";
+    }
+    text
+}
+
 /// Tables: of each network for small sets, of each set otherwise.
 pub(super) fn tables(board: &Board<'_>) -> String {
-    let mut text = String::new();
+    let mut text = overview_table(board);
     if board.groups().iter().any(|group| !is_single(board, group)) {
         text += &set_table(board);
     }
@@ -30,14 +114,8 @@ pub(super) fn tables(board: &Board<'_>) -> String {
         .filter(|group| is_single(board, group))
         .collect();
     for group in &single {
-        let _ = writeln!(
-            text,
-            "<div class=\"card\">\n<h3>{}</h3>\n<p class=\"facts\">{}; {}; {}</p>",
-            escape(&group.network.name),
-            escape(&group.network.description),
-            escape(&group.workload.name),
-            escape(group.congestion)
-        );
+        let (begin, end) = card(board, group);
+        text += &begin;
         for (number, metric) in board.heading.metrics_of(group.workload).iter().enumerate() {
             let rows: Vec<_> = summaries
                 .iter()
@@ -56,7 +134,7 @@ pub(super) fn tables(board: &Board<'_>) -> String {
         if board.heading.metrics_of(group.workload).len() > 1 {
             text += "</details>\n";
         }
-        text += "</div>\n";
+        text += end;
     }
     text
 }
@@ -228,15 +306,11 @@ pub(super) fn distributions(board: &Board<'_>) -> String {
         if series.iter().all(|series| series.values.len() < 2) {
             continue;
         }
-        let label = match &*metric.unit {
-            "" => metric.name.clone(),
-            unit => format!("{} [{unit}]", metric.name),
-        };
+        let label = with_unit(&metric);
+        let (begin, end) = card(board, &group);
         let _ = writeln!(
             text,
-            "<div class=\"card\">\n<h3>{}</h3>\n<p class=\"facts\">{}</p>\n<div class=\"plots\">\n{}{}</div>\n</div>",
-            escape(&group.title(board.heading)),
-            escape(&group.network.description),
+            "{begin}<div class=\"plots\">\n{}{}</div>\n{end}",
             plots::boxes(&series, &label),
             plots::ecdf(&series, &label, false)
         );

@@ -75,7 +75,12 @@ pub(crate) fn html(board: &Board<'_>, folder: &Path) -> io::Result<String> {
     page += &key(board);
     page += "</header>\n";
     for (id, name, body) in &sections {
-        let _ = writeln!(page, "<h2 id=\"{id}\">{name}</h2>\n{body}");
+        // Where lines have no names beside them.
+        let key = match *id {
+            "networks" | "plots" => key(board),
+            _ => String::new(),
+        };
+        let _ = writeln!(page, "<h2 id=\"{id}\">{name}</h2>\n{key}{body}");
     }
     page += &footer(board);
     page += "</body>\n</html>\n";
@@ -91,7 +96,7 @@ fn facts(board: &Board<'_>) -> String {
         count(heading.workloads.len(), "workload"),
         count(heading.schedulers.len(), "scheduler"),
         count(heading.congestion.len(), "congestion control"),
-        count(heading.seeds.count as usize, "seed"),
+        count(board.seeds(), "seed"),
     ];
     format!(
         "<p class=\"facts\">{} (the same seeds for all). Build {}. Experiment <code>{}</code>.</p>\n",

@@ -303,7 +303,8 @@ pub(super) fn heat_map(map: &HeatMap) -> String {
     );
     svg.text("label", Anchor::Start, 2.0, top + (bottom - top) / 2.0, "");
     svg.text("tick", Anchor::End, left - 4.0, top - 1.0, &map.axes[1]);
-    svg.finish(&map.title)
+    // Maps side by side are of one size.
+    svg.finish_at_most(&map.title, 1.0)
 }
 
 /// One panel of time lines.

@@ -7,6 +7,7 @@ use super::plots::{self, Colours, HeatMap, Series, Trend};
 use super::svg::escape;
 use crate::lab::compare::Comparison;
 use crate::lab::metrics::MetricInfo;
+use crate::lab::output::with_unit;
 use crate::lab::record::NetworkInfo;
 use crate::lab::statistics;
 use crate::lab::summary::{BOOTSTRAP_SEED, Board, Group};
@@ -168,10 +169,7 @@ fn trend_plot(
             }
         })
         .collect();
-    let label = match &*metric.unit {
-        "" => metric.name.clone(),
-        unit => format!("{} [{unit}]", metric.name),
-    };
+    let label = with_unit(metric);
     plots::trends(&trends, name, &label)
 }
 

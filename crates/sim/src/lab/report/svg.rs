@@ -167,14 +167,19 @@ impl Svg {
         }
     }
 
-    /// The element, with a text for those who do not see it.
+    /// The element, with a text for those who do not see it; it grows by a quarter where there is room.
     pub(super) fn finish(self, label: &str) -> String {
+        self.finish_at_most(label, 1.25)
+    }
+
+    /// The element; it grows to so many times its size where there is room.
+    pub(super) fn finish_at_most(self, label: &str, growth: f64) -> String {
         format!(
             "<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-label=\"{}\" style=\"max-width:{:.0}px\">{}</svg>\n",
             self.width,
             self.height,
             escape(label),
-            self.width * 1.25,
+            self.width * growth,
             self.body
         )
     }
