@@ -26,7 +26,7 @@ const MIN_PACKETS: f64 = 128.0;
 /// The shortest round trip of a round without a standing queue, relative to that of the path.
 const NO_QUEUE: f64 = 1.5;
 /// Standard deviations by which losses must exceed what is expected of chance.
-const DEVIATIONS: f64 = 2.0;
+const DEVIATIONS: f64 = 3.0;
 
 /// How many of so many packets may be lost by chance where ambient loss is at its most.
 pub(super) fn most(packets: f64) -> f64 {
@@ -122,5 +122,96 @@ impl Ambient {
     /// `tolerated`.
     pub(super) fn allowance(&self, packets: f64, tolerated: f64) -> f64 {
         packets * tolerated + by_chance(packets * self.rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Rounds of a hundred packets in the cruise, so many of them lost.
+    fn rounds(ambient: &mut Ambient, count: usize, lost: f64, relieved: bool, rtt: u64) -> usize {
+        let mut news = 0;
+        for _ in 0..count {
+            ambient.on_ack(100.0 - lost, lost, Some(ms(rtt)));
+            news += usize::from(ambient.on_round(true, relieved, Some(ms(100))));
+        }
+        news
+    }
+
+    fn cruising() -> Ambient {
+        let mut ambient = Ambient::default();
+        ambient.on_cruise();
+        // The first round acknowledges what was sent before.
+        assert_eq!(rounds(&mut ambient, 1, 50.0, true, 100), 0);
+        ambient
+    }
+
+    #[test]
+    fn is_measured_once_the_path_is_relieved() {
+        let mut ambient = cruising();
+        assert_eq!(rounds(&mut ambient, 20, 2.0, false, 100), 0);
+        assert_eq!(ambient.allowance(100.0, 0.02), 2.0);
+        // Three packets of at least 128.
+        assert_eq!(rounds(&mut ambient, 1, 2.0, true, 100), 0);
+        assert_eq!(rounds(&mut ambient, 1, 2.0, true, 100), 1);
+        // From then on in every cruise: 2 % of 400 packets are 8, and chance may add 3 * sqrt(8).
+        assert_eq!(rounds(&mut ambient, 20, 2.0, false, 100), 0);
+        let allowed = ambient.allowance(400.0, 0.0);
+        assert!((allowed - 16.485).abs() < 1e-3, "{allowed}");
+        assert!((ambient.allowance(400.0, 0.02) - allowed - 8.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn loss_that_ends_when_less_is_sent_is_none() {
+        let mut ambient = cruising();
+        assert_eq!(rounds(&mut ambient, 50, 0.0, true, 100), 0);
+        assert_eq!(ambient.allowance(100.0, 0.0), 0.0);
+    }
+
+    #[test]
+    fn rounds_with_a_queue_do_not_count() {
+        let mut ambient = cruising();
+        assert_eq!(rounds(&mut ambient, 50, 2.0, true, 151), 0);
+        assert_eq!(rounds(&mut ambient, 2, 2.0, true, 150), 1);
+    }
+
+    /// One round in ten loses half its packets, as while another flow probes: that is 5 %, and
+    /// counts as a tenth of it.
+    #[test]
+    fn bursts_count_for_little() {
+        let mut ambient = cruising();
+        for _ in 0..20 {
+            rounds(&mut ambient, 1, 50.0, true, 100);
+            rounds(&mut ambient, 9, 0.0, true, 100);
+        }
+        assert!((ambient.rate - 0.005).abs() < 1e-9, "{}", ambient.rate);
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten_after_two_cruises() {
+        let mut ambient = cruising();
+        rounds(&mut ambient, 10, 3.0, true, 100);
+        assert!((ambient.rate - 0.03).abs() < 1e-9);
+        for expected in [0.015, 0.0] {
+            ambient.on_cruise();
+            rounds(&mut ambient, 1, 3.0, false, 100);
+            rounds(&mut ambient, 10, 0.0, false, 100);
+            assert!((ambient.rate - expected).abs() < 1e-9, "{}", ambient.rate);
+        }
+    }
+
+    #[test]
+    fn no_more_than_the_largest_rate() {
+        let mut ambient = cruising();
+        rounds(&mut ambient, 10, 20.0, true, 100);
+        assert_eq!(ambient.rate, MAX_RATE);
+        // 5 + 3 * sqrt(5) of a hundred.
+        assert!((most(100.0) - 11.708).abs() < 1e-3);
+        assert!((ambient.allowance(100.0, 0.0) - most(100.0)).abs() < 1e-9);
     }
 }

@@ -1,0 +1,301 @@
+//! Startup, Drain, and what comes and goes with time: ProbeRTT, idle periods.
+
+use super::*;
+
+#[test]
+fn begins_with_the_initial_window_over_the_first_rtt() {
+    let flow = Flow::new();
+    assert_eq!(flow.state(), State::Startup);
+    assert_eq!(flow.path.cwnd, 10_000);
+    // Section 5.6.2: 2.77 * 10 kB / 100 ms.
+    assert_eq!(flow.path.pacing_rate(&flow.rtt).round(), 277_000.0);
+}
+
+#[test]
+fn startup_doubles_what_is_in_flight_and_paces_at_2_77() {
+    let mut flow = Flow::new();
+    let mut window = 10_000;
+    for rate in [100_000.0, 200_000.0, 400_000.0] {
+        let bytes = window;
+        flow.ack(
+            rate,
+            Ack {
+                bytes,
+                delivered: bytes,
+                ..FULL
+            },
+        );
+        window *= 2;
+        assert_eq!(flow.path.cwnd, window);
+        // The pace of the beginning was a little higher than that of the first sample.
+        assert_eq!(flow.pace(), (2.77 * 0.99 * rate).max(277_000.0) as u64);
+    }
+    // A limited sample that is smaller changes nothing: the pace never falls in Startup.
+    let limited = Ack {
+        bytes: 1000,
+        app_limited: true,
+        ..FULL
+    };
+    flow.ack(50_000.0, limited);
+    assert_eq!(flow.pace(), (2.77 * 0.99 * 400_000.0) as u64);
+    // 2 * 400 kB/s * 100 ms = 80 kB, and what came at once beyond the rate in this round: 1000
+    // bytes. The window is there already, and does not grow.
+    assert_eq!(flow.path.cwnd, 80_000 + 1000);
+}
+
+/// Section 5.3.1.2: three rounds in which less than a quarter is gained.
+#[test]
+fn a_plateau_ends_startup() {
+    let mut flow = Flow::new();
+    flow.rounds(3);
+    assert_eq!(
+        (flow.state(), flow.path.pipe.reached),
+        (State::Startup, false)
+    );
+    flow.ack(
+        RATE * 1.24,
+        Ack {
+            in_flight: 2 * BDP,
+            ..FULL
+        },
+    );
+    assert_eq!((flow.state(), flow.path.pipe.reached), (State::Drain, true));
+    assert_eq!(flow.pace(), (0.5 * 0.99 * 1.24 * RATE) as u64);
+    // No bound from loss.
+    assert_eq!(flow.path.inflight_longterm, u64::MAX);
+}
+
+/// Appendix: never leaving Startup when limited by the application, without loss.
+#[test]
+fn rounds_limited_by_the_application_do_not_end_startup() {
+    let mut flow = Flow::new();
+    for _ in 0..20 {
+        flow.ack(
+            RATE,
+            Ack {
+                app_limited: true,
+                ..FULL
+            },
+        );
+    }
+    assert_eq!(flow.state(), State::Startup);
+}
+
+/// Section 5.3.1.3: at least six separate losses, and more of them than may be ambient, in a round.
+#[test]
+fn loss_ends_startup() {
+    // 5 % of 100 packets and three standard deviations: 5 + 3 * sqrt(5) = 11.7.
+    for (losses, gap, lost, leaves) in [
+        (12, true, 12, true),
+        (12, true, 11, false),
+        (5, true, 30, false),
+        (30, false, 30, false),
+    ] {
+        let mut flow = Flow::new();
+        flow.rounds(1);
+        for i in 1..=losses {
+            flow.lose(BDP, i * MTU, gap);
+        }
+        // The round of the losses ends with a packet sent after the first of them.
+        flow.ack(
+            2.0 * RATE,
+            Ack {
+                in_flight: 4 * BDP,
+                lost: lost * MTU,
+                delivered: 150_000,
+                ..FULL
+            },
+        );
+        let expected = if leaves { State::Drain } else { State::Startup };
+        assert_eq!(flow.state(), expected, "{losses} losses, {lost} lost");
+        // BBR.bw is still that of the round before, 1 MB/s: 100 kB. More was delivered.
+        let bound = if leaves { 150_000 } else { u64::MAX };
+        assert_eq!(flow.path.inflight_longterm, bound);
+    }
+}
+
+#[test]
+fn a_round_with_marks_ends_startup() {
+    let mut flow = Flow::new();
+    flow.rounds(1);
+    flow.path.ce_marked = true;
+    flow.ack(
+        RATE,
+        Ack {
+            in_flight: 2 * BDP,
+            ..FULL
+        },
+    );
+    assert_eq!(flow.state(), State::Drain);
+}
+
+#[test]
+fn drain_ends_when_the_queue_is_gone() {
+    let mut flow = Flow::in_drain();
+    assert_eq!(flow.pace(), 495_000);
+    let drained = |in_flight| Ack {
+        after: ms(10),
+        bytes: 1000,
+        round: false,
+        in_flight,
+        ..FULL
+    };
+    flow.ack(RATE, drained(BDP + 1));
+    assert_eq!(flow.state(), State::Drain);
+    // And so is the reason for ProbeBW_DOWN.
+    flow.ack(RATE, drained(BDP));
+    assert_eq!(flow.state(), State::Cruise);
+    assert_eq!(flow.pace(), 990_000);
+}
+
+/// Appendix: leaving Drain based on time.
+#[test]
+fn drain_ends_after_three_rounds() {
+    let mut flow = Flow::in_drain();
+    let full = Ack {
+        in_flight: 2 * BDP,
+        ..FULL
+    };
+    for _ in 0..3 {
+        flow.ack(RATE, full);
+        assert_eq!(flow.state(), State::Drain);
+    }
+    flow.ack(RATE, full);
+    assert_eq!(flow.state(), State::Down);
+}
+
+/// Sections 5.3.4.3 and 5.3.4.4.
+#[test]
+fn the_round_trip_is_probed_after_five_seconds() {
+    let mut flow = Flow::in_cruise();
+    let longer = Ack {
+        rtt: ms(110),
+        ..FULL
+    };
+    let start = flow.now;
+    flow.until(State::ProbeRtt, RATE, longer);
+    let waited = flow.now - start;
+    assert!((ms(4500)..=ms(5100)).contains(&waited), "{waited:?}");
+    // Half the pipe, and samples that say so.
+    assert_eq!(flow.path.cwnd, BDP / 2);
+    assert_eq!(flow.pace(), 990_000);
+    let ack = |in_flight, round| Ack {
+        after: ms(50),
+        bytes: 5000,
+        in_flight,
+        round,
+        rtt: RTT,
+        ..FULL
+    };
+    assert!(
+        flow.ack(RATE, ack(60_000, true)),
+        "too much is in flight yet"
+    );
+    assert_eq!(flow.path.probe_rtt_done, None);
+    assert!(flow.ack(RATE, ack(50_000, false)));
+    let begun = flow.now;
+    // 200 ms and a round.
+    flow.until(State::Cruise, RATE / 2.0, ack(50_000, true));
+    assert_eq!(flow.now - begun, ms(250));
+    assert_eq!(
+        flow.path.bw, RATE,
+        "what was measured meanwhile was not taken"
+    );
+    assert!(flow.path.cwnd > 190_000, "{}", flow.path.cwnd);
+}
+
+#[test]
+fn without_a_round_the_round_trip_probe_goes_on() {
+    let mut flow = Flow::in_cruise();
+    flow.now += ms(6000);
+    flow.ack(RATE, FULL);
+    assert_eq!(flow.state(), State::ProbeRtt);
+    let ack = Ack {
+        after: ms(100),
+        bytes: 1000,
+        round: false,
+        in_flight: 40_000,
+        ..FULL
+    };
+    for _ in 0..5 {
+        flow.ack(RATE, ack);
+        assert_eq!(flow.state(), State::ProbeRtt);
+    }
+    flow.ack(RATE, Ack { round: true, ..ack });
+    assert_eq!(flow.state(), State::Cruise);
+}
+
+/// Appendix: entering and leaving ProbeRTT during Startup.
+#[test]
+fn a_probe_during_startup_leads_back_to_it() {
+    let mut flow = Flow::new();
+    flow.rounds(2);
+    flow.now += ms(6000);
+    let low = Ack {
+        in_flight: 4000,
+        app_limited: true,
+        ..FULL
+    };
+    flow.ack(RATE, low);
+    assert_eq!(flow.state(), State::ProbeRtt);
+    for _ in 0..3 {
+        flow.ack(RATE, low);
+    }
+    assert_eq!(flow.state(), State::Startup);
+    assert_eq!(flow.path.state.pacing_gain(), 2.77);
+}
+
+/// Section 5.4.1, and of the appendix: skipping ProbeRTT.
+#[test]
+fn after_idle_time_the_pace_is_the_rate_and_nothing_is_probed() {
+    let mut flow = Flow::in_up();
+    assert_eq!(flow.pace(), 1_237_500);
+    flow.now += ms(20_000);
+    flow.path.on_restart(flow.now, &mut flow.rng);
+    assert_eq!(flow.pace(), 990_000);
+    flow.ack(RATE, FULL);
+    assert_eq!(flow.state(), State::Up);
+    // The pause was the probe.
+    flow.ack(RATE, FULL);
+    assert_ne!(flow.state(), State::ProbeRtt);
+}
+
+#[test]
+fn idle_time_ends_a_round_trip_probe() {
+    let mut flow = Flow::in_cruise();
+    let window = flow.path.cwnd;
+    flow.now += ms(6000);
+    let low = Ack {
+        in_flight: 4000,
+        ..FULL
+    };
+    flow.ack(RATE, low);
+    assert_eq!(flow.state(), State::ProbeRtt);
+    assert!(flow.path.cwnd < window);
+    flow.path.on_restart(flow.now + ms(200), &mut flow.rng);
+    assert_eq!(flow.state(), State::ProbeRtt);
+    flow.path.on_restart(flow.now + ms(201), &mut flow.rng);
+    assert_eq!(flow.state(), State::Cruise);
+    assert_eq!(flow.path.cwnd, window);
+}
+
+/// Section 5.6.4.2: twice the pipe and what comes at once beyond the rate; at least the quantum, and
+/// four packets.
+#[test]
+fn the_window_covers_pipe_aggregation_and_quantum() {
+    let flow = Flow::in_cruise();
+    let extra = flow.path.aggregation.extra(true);
+    assert!(extra > 0);
+    assert_eq!(flow.path.cwnd, 2 * BDP + extra);
+    // A path of 10 kB/s: a pipe of one packet.
+    let mut slow = Flow::new();
+    let tiny = Ack {
+        bytes: 1000,
+        delivered: 1000,
+        in_flight: 1000,
+        ..FULL
+    };
+    slow.until(State::Cruise, 10_000.0, tiny);
+    assert_eq!(slow.path.cwnd, 4000);
+    assert_eq!(slow.pace(), 9_900);
+}
