@@ -4,11 +4,11 @@ use clap::Parser;
 
 const EXAMPLES: &str = "\
 Examples:
-  All scenarios, nine runs of each:
+  All scenarios, fifteen runs of each:
     relay_agreement
 
   Two of them, with more runs:
-    relay_agreement --only het --only outage --runs 15
+    relay_agreement --only het --only outage --runs 31
 
   For a script:
     relay_agreement --json
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     pub(crate) only: Vec<String>,
 
     /// Runs of each scenario, simulated and real.
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) runs: u64,
 
     /// Print one JSON object in place of a table, and no progress bar.

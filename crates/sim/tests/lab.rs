@@ -185,7 +185,7 @@ fn one_network_is_run_from_the_command_line() {
     let (code, out, err) = arguments("50Mbit 20ms 0% | 2Mbit 100ms 1.5% jitter=8%");
     assert_eq!((code, &*err), (0, ""));
     assert!(
-        out.contains("50 Mbit/s 20 ms | 2 Mbit/s 100 ms 1.5 % loss"),
+        out.contains("50 Mbit/s 20 ms | 2 Mbit/s 100 ms ±11.3 ms 1.5 % loss"),
         "{out}"
     );
     assert!(out.contains("minrtt") && out.contains("rr"), "{out}");
