@@ -316,18 +316,9 @@ impl Run {
     }
 }
 
-/// 0 to 500; with `SEEDS=77` one of them, told in detail; with `SEEDS=1000..9000` any others.
+/// 0 to 500, or as `SEEDS` says.
 fn seeds() -> std::ops::Range<u64> {
-    let asked = std::env::var("SEEDS").unwrap_or_default();
-    let (from, to) = match asked.split_once("..") {
-        Some((from, to)) => (from.parse().ok(), to.parse().ok()),
-        None => (asked.parse().ok(), None),
-    };
-    match (from, to) {
-        (Some(from), Some(to)) => from..to,
-        (Some(seed), None) => seed..seed + 1,
-        (None, _) => 0..500,
-    }
+    support::seeds_or(0..500)
 }
 
 #[test]

@@ -66,18 +66,9 @@ fn close(network: &mut Network, plan: &Plan) {
     }
 }
 
-/// 0 to 10,000; with `SEEDS=77` one of them, told in detail; with `SEEDS=20000..30000` any others.
+/// 0 to 10,000, or as `SEEDS` says.
 fn seeds() -> std::ops::Range<u64> {
-    let asked = std::env::var("SEEDS").unwrap_or_default();
-    let (from, to) = match asked.split_once("..") {
-        Some((from, to)) => (from.parse().ok(), to.parse().ok()),
-        None => (asked.parse().ok(), None),
-    };
-    match (from, to) {
-        (Some(from), Some(to)) => from..to,
-        (Some(seed), None) => seed..seed + 1,
-        (None, _) => 0..10_000,
-    }
+    support::seeds_or(0..10_000)
 }
 
 #[test]
