@@ -185,3 +185,24 @@ impl Scheduler for Ecf {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::QueueView;
+
+    #[test]
+    fn lost_data_is_in_the_backlog() {
+        let queue = QueueView {
+            unsent: 180_000,
+            retransmittable: 420_000,
+            ..QueueView::default()
+        };
+        assert_eq!(
+            backlog(&Context::new(Instant::now(), &[], &queue, 0)),
+            600_000
+        );
+    }
+}

@@ -625,6 +625,29 @@ mod tests {
         assert!(!flags.get(p(2), p(1)) && !flags.get(p(1), p(15)));
     }
 
+    /// As above, two thirds of an RTT until there is room; the last of 200 bytes more than a packet
+    /// leaves a thirtieth of an RTT later: 2 · (6.67 + 0.33) + 10 = 24 ms.
+    #[test]
+    fn a_burst_of_lost_data_does_not_wait_for_a_small_window_alone() {
+        let reduced = PathView {
+            in_flight: 14_400,
+            cwnd: 6000,
+            ..full(0, 10)
+        };
+        let paths = [reduced, path(1, 24)];
+        for (lost, goes) in [(1390, false), (1410, true), (300_000, true)] {
+            let queue = QueueView {
+                unsent: 0,
+                retransmittable: lost,
+                ..queue()
+            };
+            let cx = Context::new(Instant::now(), &paths, &queue, 0);
+            let decision = Waiting::default().decide(&cx, |_, _| Advice::Wait);
+            let sent = matches!(decision, Decision::Send { path, .. } if path.get() == 1);
+            assert_eq!(sent, goes, "{lost} bytes lost");
+        }
+    }
+
     #[test]
     fn nanoseconds() {
         assert_eq!(nanos(Duration::new(3, 17)), 3_000_000_017.0);
