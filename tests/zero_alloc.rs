@@ -85,7 +85,7 @@ fn schedulers_allocate_nothing() {
             };
             decisions += 1;
             let rtt = Some(Duration::from_millis(30));
-            scheduler.on_sent(&Sent::new(path, now, 1200, number, false));
+            scheduler.on_sent(&Sent::new(path, now, 1200, number, false, 1160));
             scheduler.on_acked(&Acked::new(path, now, now, 1200, rtt, Some(number), 1100));
             scheduler.on_lost(&Lost::new(path, now, now, 1200, Some(number)));
         }

@@ -1,8 +1,8 @@
 //! ECF-A: ECF whose advice is followed with a probability; finds no probabilities by itself.
 
+use mpquic_bandit::Draw;
 use serde::{Deserialize, Serialize};
 
-use crate::draw::Draw;
 use crate::ecf::backlog;
 use crate::waiting::{Advice, PairFlags, Waiting};
 use crate::{

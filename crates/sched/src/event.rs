@@ -20,6 +20,9 @@ pub struct Sent {
     pub decision: u64,
     /// Whether it carries data that was sent before.
     pub retransmission: bool,
+    /// Stream bytes in it that no packet carried before. Summed over packets, they run ahead of the
+    /// sum of [`Acked::contiguous`] by what is not yet contiguous at the receiver.
+    pub new_bytes: u16,
 }
 
 /// A packet was acknowledged for the first time.
@@ -150,7 +153,7 @@ macro_rules! constructor {
 
 constructor!(
     /// The event of these parts; for transports, and for tests of schedulers.
-    Sent { path: PathIndex, now: Instant, size: u16, decision: u64, retransmission: bool }
+    Sent { path: PathIndex, now: Instant, size: u16, decision: u64, retransmission: bool, new_bytes: u16 }
 );
 constructor!(
     /// The event of these parts; for transports, and for tests of schedulers.

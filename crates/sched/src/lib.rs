@@ -53,7 +53,6 @@ mod blest_overflow;
 mod daps;
 mod daps_gap;
 mod decision;
-mod draw;
 mod ecf;
 mod ecf_a;
 mod ecf_nowait;

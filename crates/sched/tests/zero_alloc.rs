@@ -100,7 +100,7 @@ fn schedulers_do_not_allocate() {
             let cx = Context::new(now, &paths, &queue, number);
             let cx = cx.with_streams(&streams[..number as usize % streams.len()]);
             std::hint::black_box(scheduler.decide(&cx));
-            scheduler.on_sent(&Sent::new(slot, now, 1452, number, number % 3 == 0));
+            scheduler.on_sent(&Sent::new(slot, now, 1452, number, number % 3 == 0, 1400));
             let rtt = Some(Duration::from_millis(20));
             let contiguous = number % 5 * 1400;
             let decision = Some(number / 2);

@@ -75,7 +75,7 @@ impl Connection {
         let (size, number, resent) = (built.size, built.number, built.resent);
         self.observe(now, NumberSpace::Path(id), &built, decision);
         self.book_path(now, id, &built);
-        let mut index = None;
+        let (mut index, mut new_bytes) = (None, 0);
         if let Some(path) = self.paths.get_mut(id) {
             index = Some(path.index);
             let stream_bytes: u64 = built
@@ -87,6 +87,7 @@ impl Connection {
                 })
                 .sum();
             path.counters.sent_stream_bytes += stream_bytes;
+            new_bytes = stream_bytes.saturating_sub(resent.retransmitted + resent.copied);
             path.counters.retransmitted_packets += u64::from(resent.any);
             path.counters.retransmitted_bytes += resent.retransmitted;
             self.totals.retransmitted_bytes += resent.retransmitted;
@@ -123,8 +124,10 @@ impl Connection {
             }
         }
         if let (Some(index), Some(decision)) = (index, decision) {
-            self.schedule
-                .on_sent(&Sent::new(index, now, size, decision, resent.any));
+            // A packet is not larger than a UDP payload, so this saturates nothing.
+            let new_bytes = u16::try_from(new_bytes).unwrap_or(u16::MAX);
+            let sent = Sent::new(index, now, size, decision, resent.any, new_bytes);
+            self.schedule.on_sent(&sent);
         }
     }
 

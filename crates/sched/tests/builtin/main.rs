@@ -122,7 +122,7 @@ impl<S: Scheduler> Asked<S> {
 
     /// The packet of the decision made last left.
     fn sent(&mut self, path: PathIndex, retransmission: bool) {
-        let sent = Sent::new(path, self.now, 1235, self.number - 1, retransmission);
+        let sent = Sent::new(path, self.now, 1235, self.number - 1, retransmission, 1200);
         self.scheduler.on_sent(&sent);
     }
 

@@ -117,7 +117,7 @@ proptest! {
                         prop_assert!(view.open && view.can_send, "{}", name);
                         let ok = preferred.iter().any(|other| other.index == path);
                         prop_assert!(ok || name == "single", "{}", name);
-                        let sent = Sent::new(path, now, 1200, number, *retransmission);
+                        let sent = Sent::new(path, now, 1200, number, *retransmission, 1160);
                         scheduler.on_sent(&sent);
                     }
                     // The one path of "single" may be full while others are not.
@@ -233,7 +233,7 @@ proptest! {
             }
             sent[path.get()] += 1;
             prop_assert!(sent[path.get()] <= period[path.get()], "{:?} in period {}", sent, periods);
-            let packet = Sent::new(path, now, 1235, number as u64, false);
+            let packet = Sent::new(path, now, 1235, number as u64, false, 1200);
             scheduler.on_sent(&packet);
         }
     }

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::Criterion;
 use mpquic_sched::{
     Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, StreamId,
     StreamView,
@@ -83,7 +83,7 @@ fn scheduler(name: &str) -> Box<dyn Scheduler> {
         .expect("a built-in scheduler with its default configuration")
 }
 
-fn decide(c: &mut Criterion) {
+pub(crate) fn decide(c: &mut Criterion) {
     let now = Instant::now();
     let mut queue = QueueView::default();
     queue.unsent = 1_000_000;
@@ -122,7 +122,7 @@ fn decide(c: &mut Criterion) {
                 b.iter(|| {
                     number += 1;
                     let path = decide(&mut *scheduler, number)?;
-                    scheduler.on_sent(&Sent::new(path, now, 1452, number, false));
+                    scheduler.on_sent(&Sent::new(path, now, 1452, number, false, 1400));
                     Some(path)
                 });
             });
@@ -131,7 +131,7 @@ fn decide(c: &mut Criterion) {
     }
 }
 
-fn feedback(c: &mut Criterion) {
+pub(crate) fn feedback(c: &mut Criterion) {
     let sent = Instant::now();
     let now = sent + Duration::from_millis(20);
     for name in SCHEDULERS {
@@ -150,6 +150,3 @@ fn feedback(c: &mut Criterion) {
             });
     }
 }
-
-criterion_group!(benches, decide, feedback);
-criterion_main!(benches);

@@ -1,12 +1,13 @@
-//! Random numbers for schedulers that draw: seeded, one stream per scheduler; not for secrets.
+//! Random numbers for those that draw: seeded, a stream of its own for each; not for secrets.
 
 /// SplitMix64 (Steele, Lea, Flood: *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014):
 /// eight bytes of state, and the same numbers on every machine.
 #[derive(Debug, Clone)]
-pub(crate) struct Draw(u64);
+pub struct Draw(u64);
 
 impl Draw {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// The stream of this seed.
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -18,18 +19,20 @@ impl Draw {
     }
 
     /// Uniform in [0, 1), in steps of 2^-53.
-    pub(crate) fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// True with probability `p`: never for 0, always for 1.
-    pub(crate) fn chance(&mut self, p: f64) -> bool {
+    pub fn chance(&mut self, p: f64) -> bool {
         self.unit() < p
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]

@@ -1,0 +1,8 @@
+//! What deciding costs: schedulers, asked as a transport asks them.
+
+mod schedulers;
+
+use criterion::{criterion_group, criterion_main};
+
+criterion_group!(benches, schedulers::decide, schedulers::feedback);
+criterion_main!(benches);
