@@ -6,5 +6,9 @@
 extern crate std;
 
 mod draw;
+mod linucb;
+mod refused;
 
 pub use draw::Draw;
+pub use linucb::{InvalidSetting, LinUcb, LinUcbConfig, Real};
+pub use refused::Refused;
