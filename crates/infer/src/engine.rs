@@ -73,9 +73,7 @@ pub(crate) struct Tract {
 
 impl Tract {
     pub(crate) fn new(graph: TypedModel, card: &Card) -> TractResult<Self> {
-        let optimized = graph.into_optimized();
-        upper_halves::clear();
-        let plan = TypedSimplePlan::new(optimized?)?;
+        let plan = TypedSimplePlan::new(graph.into_optimized()?)?;
         Ok(Self {
             state: plan.spawn()?,
             shapes: card

@@ -124,10 +124,14 @@ impl Policy {
         let runner = match planned {
             Some(plan) => Runner::Plan(plan),
             None => {
-                let tract = Tract::new(graph, &card).map_err(|error| LoadError::Graph {
-                    message: format!("{error:#}").chars().take(400).collect(),
+                let inputs = vec![0.0; card.input_len()];
+                // One run now: what tract's operators find wrong only when they run should not wait for a decision.
+                let tract = load::guarded(|| {
+                    let mut tract = Tract::new(graph, &card)?;
+                    tract.run(&inputs)?;
+                    Ok(tract)
                 })?;
-                Runner::Tract(Box::new(tract), vec![0.0; card.input_len()])
+                Runner::Tract(Box::new(tract), inputs)
             }
         };
         Ok(Self {

@@ -160,6 +160,7 @@ impl<'a> Ledger<'a> {
             let cost = extent.volume().saturating_mul(16);
             Ok((extent, cost))
         };
+        axes_in_range(node, inputs.first().and_then(Option::as_ref))?;
         match node.op_type.as_str() {
             "Abs"
             | "BatchNormalization"
@@ -308,6 +309,37 @@ fn axis(node: &NodeProto, rank: usize, default: i64) -> Result<usize, LoadError>
             name: "axis",
             problem: "is outside the input's shape",
         })
+}
+
+/// Attributes that name axes stay within the first input's shape, as far as that is known: tract takes some of them
+/// unseen. One past the last is for operators that put an axis there, and looked at again in their rules.
+fn axes_in_range(node: &NodeProto, first: Option<&Extent>) -> Result<(), LoadError> {
+    let rank = first.and_then(Extent::shape).map(|dims| dims.len() as i64);
+    let slack = match node.op_type.as_str() {
+        "Flatten" => 1,
+        "Unsqueeze" => MAX_RANK as i64,
+        _ => 0,
+    };
+    let limit = rank.map_or(MAX_RANK as i64, |rank| rank + slack);
+    for (name, attribute) in ["axis", "axes", "batch_dims"]
+        .into_iter()
+        .filter_map(|name| Some((name, attribute(node, name)?)))
+    {
+        let single = (name != "axes").then_some(&attribute.i);
+        if attribute
+            .ints
+            .iter()
+            .chain(single)
+            .any(|axis| !(-limit..limit).contains(axis))
+        {
+            return Err(LoadError::Attribute {
+                at: place(node),
+                name,
+                problem: "is outside the input's shape",
+            });
+        }
+    }
+    Ok(())
 }
 
 /// ONNX's (numpy's) multidirectional broadcasting.

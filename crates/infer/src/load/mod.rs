@@ -21,6 +21,7 @@ use tract_onnx::{pb::ModelProto, prelude::TypedModel};
 
 pub use error::LoadError;
 pub use limits::Limits;
+pub(crate) use typed::guarded;
 
 use crate::Card;
 

@@ -8,16 +8,21 @@ use super::LoadError;
 use crate::{Card, upper_halves};
 
 /// Builds the graph.
+pub(super) fn build(model: &ModelProto, card: &Card) -> Result<TypedModel, LoadError> {
+    guarded(|| typed(model, card))
+}
+
+/// Calls into tract while loading.
 ///
 /// tract 0.23 indexes what it expects to be there: an attribute list that is too short, or an axis outside the shape,
 /// panics in its operators' rules. What we know of is refused before; this catches the rest, so that a broken file is
 /// an error and not the end of the thread (with `panic = "abort"` it would be the end of the process).
-pub(super) fn build(model: &ModelProto, card: &Card) -> Result<TypedModel, LoadError> {
-    let built = catch_unwind(AssertUnwindSafe(|| typed(model, card)));
+pub(crate) fn guarded<T>(call: impl FnOnce() -> TractResult<T>) -> Result<T, LoadError> {
+    let done = catch_unwind(AssertUnwindSafe(call));
     // Folding constants runs tract's kernels.
     upper_halves::clear();
-    let message = match built {
-        Ok(Ok(typed)) => return Ok(typed),
+    let message = match done {
+        Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => format!("{error:#}"),
         Err(panic) => {
             let text = panic

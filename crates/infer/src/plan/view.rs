@@ -102,6 +102,17 @@ impl View {
         Some(out)
     }
 
+    /// `size` elements, `step` apart, along an axis that is in one piece.
+    pub(super) fn every(mut self, axis: usize, size: usize, step: usize) -> Self {
+        for atom in &mut self.dims[axis] {
+            *atom = Atom {
+                size,
+                stride: atom.stride * step,
+            };
+        }
+        self
+    }
+
     /// The axes in another order: axis `i` of the result is axis `order[i]`.
     pub(super) fn permuted(&self, order: &[usize]) -> Self {
         Self {

@@ -17,6 +17,7 @@ impl<'a> Lower<'a> {
         let map = match op.0.name().as_str() {
             "Tanh" => Map::Tanh,
             "Sigmoid" => Map::Sigmoid,
+            "Silu" => Map::Silu,
             "Abs" => Map::Abs,
             "Neg" => Map::Neg,
             "Square" => Map::Square,

@@ -15,6 +15,7 @@ use tract_onnx::{
             array::{MultiBroadcastTo, Slice, TypedConcat},
             binary::TypedBinOp,
             cnn::Conv,
+            downsample::Downsample,
             einsum::EinSum,
             element_wise::ElementWiseOp,
             nn::{Reduce, RmsNorm, Softmax},
@@ -146,6 +147,8 @@ impl<'a> Lower<'a> {
             self.unary(node, op)
         } else if let Some(op) = node.op_as::<Slice>() {
             self.slice(node, op)
+        } else if let Some(op) = node.op_as::<Downsample>() {
+            self.downsample(node, op)
         } else if let Some(op) = node.op_as::<TypedConcat>() {
             self.concat(node, op)
         } else if let Some(op) = node.op_as::<Softmax>() {
@@ -330,6 +333,29 @@ impl<'a> Lower<'a> {
             }
         };
         self.values.insert(outlet, view);
+        Ok(())
+    }
+
+    /// Every so many-th along an axis: what tract makes of a convolution's strides.
+    fn downsample(&mut self, node: &'a TypedNode, op: &Downsample) -> Result<()> {
+        let outlet = OutletId::new(node.id, 0);
+        let size = self.shape(outlet)?[op.axis];
+        let Ok(stride) = usize::try_from(op.stride) else {
+            return Err(self.no(node, "an axis turned around"));
+        };
+        let whole = self.view(node.inputs[0])?;
+        let end = op.modulo + (size - 1) * stride + 1;
+        let view = match whole.sliced(op.axis, op.modulo, end) {
+            Some(view) => view,
+            None => {
+                let dense = self.dense(node.inputs[0], whole)?;
+                dense
+                    .sliced(op.axis, op.modulo, end)
+                    .ok_or_else(|| self.no(node, "this selection"))?
+            }
+        };
+        self.values
+            .insert(outlet, view.every(op.axis, size, stride));
         Ok(())
     }
 

@@ -28,8 +28,11 @@ struct Rows {
 }
 
 impl<'a> Lower<'a> {
-    fn rows(&mut self, input: OutletId, axes: &[usize]) -> Result<Rows> {
+    fn rows(&mut self, node: &TypedNode, input: OutletId, axes: &[usize]) -> Result<Rows> {
         let view = self.view(input)?;
+        if axes.iter().any(|&axis| axis >= view.dims.len()) {
+            return Err(self.no(node, "an axis outside the shape"));
+        }
         let mut order: Vec<usize> = (0..view.dims.len())
             .filter(|axis| !axes.contains(axis))
             .collect();
@@ -64,7 +67,7 @@ impl<'a> Lower<'a> {
         if op.kind != SoftmaxKind::Softmax || op.quant_output_dt.is_some() {
             return Err(self.no(node, format!("a softmax of kind {:?}", op.kind)));
         }
-        let rows = self.rows(node.inputs[0], &op.axes)?;
+        let rows = self.rows(node, node.inputs[0], &op.axes)?;
         let to = self.like(OutletId::new(node.id, 0), &rows);
         self.steps.push(Step::Softmax {
             from: rows.at,
@@ -79,7 +82,7 @@ impl<'a> Lower<'a> {
         if op.reducer != Reducer::Sum {
             return Err(self.no(node, format!("a reduction by {:?}", op.reducer)));
         }
-        let rows = self.rows(node.inputs[0], &op.axes)?;
+        let rows = self.rows(node, node.inputs[0], &op.axes)?;
         let outlet = OutletId::new(node.id, 0);
         let shape = self.shape(outlet)?;
         let at = self.reserve(rows.rows);
@@ -111,7 +114,7 @@ impl<'a> Lower<'a> {
             return Err(self.no(node, "a normalisation without a number for epsilon"));
         };
         let absorbed = self.absorbed.get(&node.inputs[0].node).copied();
-        let rows = self.rows(absorbed.unwrap_or(node.inputs[0]), &[op.axis])?;
+        let rows = self.rows(node, absorbed.unwrap_or(node.inputs[0]), &[op.axis])?;
         let to = self.like(OutletId::new(node.id, 0), &rows);
         self.steps.push(Step::Norm(Norm {
             from: rows.at,
