@@ -66,7 +66,7 @@ fn network(c: &mut Criterion, name: &str, files: &Files) {
 }
 
 fn tract(files: &Files) -> TypedSimpleState {
-    let model = tract_onnx::onnx()
+    let model = onnx()
         .model_for_read(&mut &files.onnx[..])
         .unwrap()
         .into_optimized()

@@ -139,16 +139,24 @@ impl<'a> Ledger<'a> {
             what: what.to_owned(),
         };
         let first = || {
-            inputs.first().cloned().flatten().ok_or(LoadError::Missing {
-                at: place(node),
-                what: "its first input is",
-            })
+            inputs
+                .first()
+                .cloned()
+                .flatten()
+                .ok_or_else(|| LoadError::Missing {
+                    at: place(node),
+                    what: "its first input is",
+                })
         };
         let second = || {
-            inputs.get(1).cloned().flatten().ok_or(LoadError::Missing {
-                at: place(node),
-                what: "its second input is",
-            })
+            inputs
+                .get(1)
+                .cloned()
+                .flatten()
+                .ok_or_else(|| LoadError::Missing {
+                    at: place(node),
+                    what: "its second input is",
+                })
         };
         let integers = |i: usize| {
             node.input
@@ -212,14 +220,15 @@ impl<'a> Ledger<'a> {
             "Slice" => {
                 let extent = first()?;
                 let given = [1, 2, 3, 4].map(|i| node.input.get(i).map(|_| integers(i)));
-                light(sliced(&extent, given).unwrap_or(Extent::AtMost(extent.volume())))
+                light(sliced(&extent, given).unwrap_or_else(|| Extent::AtMost(extent.volume())))
             }
             "Size" => light(Extent::Shape(vec![])),
             "Shape" => light(Extent::AtMost(MAX_RANK as u64)),
             "Reshape" => {
                 let extent = first()?;
                 light(
-                    reshaped(node, &extent, integers(1)).unwrap_or(Extent::AtMost(extent.volume())),
+                    reshaped(node, &extent, integers(1))
+                        .unwrap_or_else(|| Extent::AtMost(extent.volume())),
                 )
             }
             "Transpose" => light(transposed(node, &first()?)?),
@@ -304,7 +313,7 @@ fn axis(node: &NodeProto, rank: usize, default: i64) -> Result<usize, LoadError>
     usize::try_from(from_front)
         .ok()
         .filter(|&axis| axis < rank)
-        .ok_or(LoadError::Attribute {
+        .ok_or_else(|| LoadError::Attribute {
             at: place(node),
             name: "axis",
             problem: "is outside the input's shape",
@@ -512,9 +521,7 @@ fn gathered(node: &NodeProto, data: &Extent, indices: &Extent) -> Extent {
             dims.extend(&data[axis + 1..]);
             (dims.len() <= MAX_RANK).then_some(Extent::Shape(dims))
         });
-    exact.unwrap_or(Extent::AtMost(
-        data.volume().saturating_mul(indices.volume()),
-    ))
+    exact.unwrap_or_else(|| Extent::AtMost(data.volume().saturating_mul(indices.volume())))
 }
 
 type Product = Result<(Extent, u64), LoadError>;

@@ -24,7 +24,7 @@ pub(super) fn check<'a>(
     limits: &Limits,
 ) -> Result<&'a GraphProto, LoadError> {
     opset(model)?;
-    let graph = model.graph.as_ref().ok_or(LoadError::Missing {
+    let graph = model.graph.as_ref().ok_or_else(|| LoadError::Missing {
         at: "model".into(),
         what: "the graph is",
     })?;
@@ -165,14 +165,12 @@ fn check_values(
             });
         }
         let at = format!("{kind} {i} ({name:?})");
-        let tensor = match value.r#type.as_ref().and_then(|it| it.value.as_ref()) {
-            Some(type_proto::Value::TensorType(tensor)) => tensor,
-            None => {
-                return Err(LoadError::Missing {
-                    at,
-                    what: "its tensor type is",
-                });
-            }
+        let described = value.r#type.as_ref().and_then(|it| it.value.as_ref());
+        let Some(type_proto::Value::TensorType(tensor)) = described else {
+            return Err(LoadError::Missing {
+                at,
+                what: "its tensor type is",
+            });
         };
         if tensor.elem_type != DataType::Float as i32 {
             return Err(LoadError::Unsupported {

@@ -39,10 +39,10 @@ pub(crate) fn guarded<T>(call: impl FnOnce() -> TractResult<T>) -> Result<T, Loa
 
 fn typed(model: &ModelProto, card: &Card) -> TractResult<TypedModel> {
     // What the file says of shapes inside the graph is not needed, and may be wrong.
-    let onnx = tract_onnx::onnx()
+    let reader = onnx()
         .with_ignore_value_info(true)
         .with_ignore_output_shapes(true);
-    let parsed = onnx.parse(model, None)?;
+    let parsed = reader.parse(model, None)?;
     let mut graph = parsed.model;
     for (i, input) in card.inputs.iter().enumerate() {
         graph.set_input_fact(i, f32::fact(&input.shape).into())?;

@@ -17,14 +17,14 @@ use tract_onnx::pb::{
     tensor_proto::DataType, tensor_shape_proto, type_proto,
 };
 
-pub use networks::{dqn, gaps, gaps_compact, gaps_paper, sailfish, sailfish_full};
+pub(crate) use networks::{dqn, gaps, gaps_compact, gaps_paper, sailfish, sailfish_full};
 
 /// A stream of seeded numbers: SplitMix64.
 #[derive(Clone)]
-pub struct Seeded(pub u64);
+pub(crate) struct Seeded(pub u64);
 
 impl Seeded {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,37 +33,37 @@ impl Seeded {
     }
 
     /// Below `n`.
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 
     /// Uniform in [-1, 1).
-    pub fn signed(&mut self) -> f32 {
+    pub(crate) fn signed(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1_u64 << 23) as f32 - 1.0
     }
 
     /// `n` of them, times `scale`.
-    pub fn numbers(&mut self, n: usize, scale: f32) -> Vec<f32> {
+    pub(crate) fn numbers(&mut self, n: usize, scale: f32) -> Vec<f32> {
         (0..n).map(|_| self.signed() * scale).collect()
     }
 }
 
 /// A graph under construction.
-pub struct Builder {
-    pub graph: GraphProto,
-    pub draw: Seeded,
-    pub opset: i64,
+pub(crate) struct Builder {
+    pub(crate) graph: GraphProto,
+    pub(crate) draw: Seeded,
+    pub(crate) opset: i64,
 }
 
 /// A file and its card.
 #[derive(Clone)]
-pub struct Files {
-    pub onnx: Vec<u8>,
-    pub card: Card,
+pub(crate) struct Files {
+    pub(crate) onnx: Vec<u8>,
+    pub(crate) card: Card,
 }
 
 impl Builder {
-    pub fn new(name: &str, seed: u64) -> Self {
+    pub(crate) fn new(name: &str, seed: u64) -> Self {
         let graph = GraphProto {
             name: name.into(),
             ..Default::default()
@@ -75,22 +75,27 @@ impl Builder {
         }
     }
 
-    pub fn input(&mut self, name: &str, shape: &[usize]) -> String {
+    pub(crate) fn input(&mut self, name: &str, shape: &[usize]) -> String {
         self.graph.input.push(value(name, shape));
         name.into()
     }
 
-    pub fn output(&mut self, name: &str, shape: &[usize]) {
+    pub(crate) fn output(&mut self, name: &str, shape: &[usize]) {
         self.graph.output.push(value(name, shape));
     }
 
     /// A node with one output, which has its name.
-    pub fn node(&mut self, op: &str, inputs: &[&str], attributes: Vec<AttributeProto>) -> String {
+    pub(crate) fn node(
+        &mut self,
+        op: &str,
+        inputs: &[&str],
+        attributes: Vec<AttributeProto>,
+    ) -> String {
         let name = format!("{op}_{}", self.graph.node.len());
         self.named(op, inputs, attributes, &name)
     }
 
-    pub fn named(
+    pub(crate) fn named(
         &mut self,
         op: &str,
         inputs: &[&str],
@@ -109,12 +114,12 @@ impl Builder {
     }
 
     /// Weights in `[-scale, scale)`.
-    pub fn weights(&mut self, dims: &[usize], scale: f32) -> String {
+    pub(crate) fn weights(&mut self, dims: &[usize], scale: f32) -> String {
         let numbers = self.draw.numbers(dims.iter().product(), scale);
         self.constant(dims, &numbers)
     }
 
-    pub fn constant(&mut self, dims: &[usize], numbers: &[f32]) -> String {
+    pub(crate) fn constant(&mut self, dims: &[usize], numbers: &[f32]) -> String {
         let name = format!("weights_{}", self.graph.initializer.len());
         self.graph.initializer.push(TensorProto {
             name: name.clone(),
@@ -126,7 +131,7 @@ impl Builder {
         name
     }
 
-    pub fn integers(&mut self, numbers: &[i64]) -> String {
+    pub(crate) fn integers(&mut self, numbers: &[i64]) -> String {
         let name = format!("integers_{}", self.graph.initializer.len());
         self.graph.initializer.push(TensorProto {
             name: name.clone(),
@@ -139,7 +144,7 @@ impl Builder {
     }
 
     /// A fully connected layer as PyTorch exports it: weights [outputs, inputs], transposed by Gemm.
-    pub fn gemm(&mut self, x: &str, inputs: usize, outputs: usize) -> String {
+    pub(crate) fn gemm(&mut self, x: &str, inputs: usize, outputs: usize) -> String {
         let scale = (3.0 / inputs as f32).sqrt();
         let w = self.weights(&[outputs, inputs], scale);
         let b = self.weights(&[outputs], 0.1);
@@ -151,7 +156,7 @@ impl Builder {
     }
 
     /// A fully connected layer over the last axis, as PyTorch exports it for more than two dimensions.
-    pub fn linear(&mut self, x: &str, inputs: usize, outputs: usize) -> String {
+    pub(crate) fn linear(&mut self, x: &str, inputs: usize, outputs: usize) -> String {
         let scale = (3.0 / inputs as f32).sqrt();
         let w = self.weights(&[inputs, outputs], scale);
         let b = self.weights(&[outputs], 0.1);
@@ -160,7 +165,7 @@ impl Builder {
     }
 
     /// Gives the node that made `value` the graph's output name.
-    pub fn rename(&mut self, value: &str, to: &str) {
+    pub(crate) fn rename(&mut self, value: &str, to: &str) {
         for node in &mut self.graph.node {
             for name in node.input.iter_mut().chain(&mut node.output) {
                 if name == value {
@@ -170,7 +175,7 @@ impl Builder {
         }
     }
 
-    pub fn proto(&self) -> ModelProto {
+    pub(crate) fn proto(&self) -> ModelProto {
         ModelProto {
             ir_version: 8,
             opset_import: vec![OperatorSetIdProto {
@@ -183,13 +188,13 @@ impl Builder {
         }
     }
 
-    pub fn files(&self) -> Files {
+    pub(crate) fn files(&self) -> Files {
         files_of(&self.proto())
     }
 }
 
 /// Encodes a model and describes it as it is.
-pub fn files_of(model: &ModelProto) -> Files {
+pub(crate) fn files_of(model: &ModelProto) -> Files {
     let onnx = model.encode_to_vec();
     let graph = model.graph.as_ref().unwrap();
     let constants: Vec<&str> = graph
@@ -242,14 +247,14 @@ pub fn files_of(model: &ModelProto) -> Files {
     Files { onnx, card }
 }
 
-pub fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes)
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect()
 }
 
-pub fn value(name: &str, shape: &[usize]) -> ValueInfoProto {
+pub(crate) fn value(name: &str, shape: &[usize]) -> ValueInfoProto {
     let dim = shape
         .iter()
         .map(|&dim| tensor_shape_proto::Dimension {
@@ -282,7 +287,7 @@ fn shape_of(value: &ValueInfoProto) -> Vec<usize> {
         .collect()
 }
 
-pub fn int(name: &str, i: i64) -> AttributeProto {
+pub(crate) fn int(name: &str, i: i64) -> AttributeProto {
     AttributeProto {
         name: name.into(),
         r#type: AttributeType::Int as i32,
@@ -291,7 +296,7 @@ pub fn int(name: &str, i: i64) -> AttributeProto {
     }
 }
 
-pub fn float(name: &str, f: f32) -> AttributeProto {
+pub(crate) fn float(name: &str, f: f32) -> AttributeProto {
     AttributeProto {
         name: name.into(),
         r#type: AttributeType::Float as i32,
@@ -300,7 +305,7 @@ pub fn float(name: &str, f: f32) -> AttributeProto {
     }
 }
 
-pub fn ints(name: &str, ints: &[i64]) -> AttributeProto {
+pub(crate) fn ints(name: &str, ints: &[i64]) -> AttributeProto {
     AttributeProto {
         name: name.into(),
         r#type: AttributeType::Ints as i32,
@@ -310,7 +315,7 @@ pub fn ints(name: &str, ints: &[i64]) -> AttributeProto {
 }
 
 /// Whether two engines' outputs agree within `1e-5` of the larger, or of 1 where both are smaller.
-pub fn agree(a: &[f32], b: &[f32]) -> bool {
+pub(crate) fn agree(a: &[f32], b: &[f32]) -> bool {
     a.len() == b.len()
         && a.iter()
             .zip(b)

@@ -3,7 +3,7 @@
 use super::{Builder, Files, float, int, ints};
 
 /// Lee and Yoo's shape, 10 states and 7 actions, two hidden layers.
-pub fn dqn(hidden: usize) -> Files {
+pub(crate) fn dqn(hidden: usize) -> Files {
     let mut b = Builder::new("dqn", 15);
     let x = b.input("state", &[1, 10]);
     let x = b.gemm(&x, 10, hidden);
@@ -18,7 +18,7 @@ pub fn dqn(hidden: usize) -> Files {
 
 /// SAILfish's actor as Pensieve wrote it: a Conv1D of 128 filters, width 4, over each path's history of 8 round-trip
 /// times; the last values of 8 scalars; dense 128; softmax over two paths.
-pub fn sailfish() -> Files {
+pub(crate) fn sailfish() -> Files {
     let mut b = Builder::new("sailfish", 16);
     let x = b.input("state", &[1, 10, 8]);
     let mut parts = Vec::new();
@@ -33,7 +33,7 @@ pub fn sailfish() -> Files {
 }
 
 /// The same with each path's Conv1D over all of its 5 rows, and 5 scalars' histories left to it.
-pub fn sailfish_full() -> Files {
+pub(crate) fn sailfish_full() -> Files {
     let mut b = Builder::new("sailfish_full", 17);
     let x = b.input("state", &[1, 10, 28]);
     let mut parts = Vec::new();
@@ -79,17 +79,17 @@ fn actor(mut b: Builder, parts: &[String], features: usize) -> Files {
 }
 
 /// GAPS small: 8 subflows, embedding 32, 2 encoders of 4 heads.
-pub fn gaps_compact() -> Files {
+pub(crate) fn gaps_compact() -> Files {
     gaps(32, 2, 4, 64)
 }
 
 /// GAPS at the paper's size: embedding 512, 6 encoders, 8 heads (ours).
-pub fn gaps_paper() -> Files {
+pub(crate) fn gaps_paper() -> Files {
     gaps(512, 6, 8, 2048)
 }
 
 /// 8 subflows of 6 attributes, embedded; post-norm encoders; an actor of 48-48, tanh.
-pub fn gaps(embedding: usize, layers: usize, heads: usize, forward: usize) -> Files {
+pub(crate) fn gaps(embedding: usize, layers: usize, heads: usize, forward: usize) -> Files {
     let mut b = Builder::new("gaps", 18);
     let x = b.input("state", &[1, 8, 6]);
     let x = b.linear(&x, 6, embedding);

@@ -35,18 +35,17 @@ impl<'a> Lower<'a> {
         self.map_of(input, outlet, map)
     }
 
-    /// A function of every element; in place where nobody else reads what was there.
+    /// A function of every element; a ReLU becomes part of the product before it.
     fn map_of(&mut self, input: OutletId, outlet: OutletId, map: Map) -> Result<()> {
         let from = self.view(input)?;
-        if let Some(maker) = self.open_maker(input) {
-            if let (Map::Relu, Step::Product(product)) = (map, &mut self.steps[maker]) {
-                product.relu = true;
-                let view = from;
-                self.alias(input, outlet, view);
-                // What comes after the ReLU cannot move before it.
-                self.makers.remove(&outlet);
-                return Ok(());
-            }
+        if let (Map::Relu, Some(maker)) = (map, self.open_maker(input))
+            && let Step::Product(product) = &mut self.steps[maker]
+        {
+            product.relu = true;
+            self.alias(input, outlet, from);
+            // What comes after the ReLU cannot move before it.
+            self.makers.remove(&outlet);
+            return Ok(());
         }
         let from = self.dense(input, from)?;
         let to = self.fresh(outlet)?;
