@@ -8,6 +8,16 @@
 //! operator are bounded before anything is built ([`Limits`]); what is broken is refused with a [`LoadError`] that
 //! names what and where.
 //!
+//! ```no_run
+//! let mut policy = mpquic_infer::Policy::load("models/dqn.onnx")?;
+//! println!("{} runs on {}", policy.card().name, policy.engine());
+//! let state = [25.0, 40_000.0, 0.0, 70.0, 20_000.0, 0.0, 1e6, 5e5, 6e5, 0.05];
+//! let values = policy.run(&state)?;
+//! let best = (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b]));
+//! # let _ = best;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! What runs is one of two engines, and [`Policy::engine`] says which:
 //!
 //! - a **compiled plan** ([`Engine::Plan`]): a flat list of kernels over one arena sized at load. A run allocates
