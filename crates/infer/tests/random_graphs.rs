@@ -2,7 +2,7 @@
 
 mod support;
 
-use mpquic_infer::{Engine, Options, Policy, Prefer, Vectors};
+use mpquic_infer::{Engine, LoadError, Options, Policy, Prefer, Vectors};
 use proptest::prelude::*;
 use support::{Builder, Files, Seeded, agree, float, int, ints};
 
@@ -221,8 +221,13 @@ fn compare(seed: u64, ops: usize) -> Result<(), TestCaseError> {
         };
         Policy::from_bytes(&files.onnx, files.card.clone(), &options)
     };
-    let mut tract = load(Prefer::Tract)
-        .map_err(|error| TestCaseError::fail(format!("seed {seed}, {ops}: {error}")))?;
+    let mut tract = match load(Prefer::Tract) {
+        Ok(tract) => tract,
+        // tract 0.23.9's own passes fail on about one of these graphs in a thousand ("MergeConsecutiveSameRoleAxes:
+        // Trying to substitute"): nothing to compare with. More than a few of these fail the test.
+        Err(LoadError::Graph { message }) => return Err(TestCaseError::reject(message)),
+        Err(error) => return Err(TestCaseError::fail(format!("seed {seed}, {ops}: {error}"))),
+    };
     for vectors in [Vectors::Portable, Vectors::Avx2, Vectors::Avx512] {
         let mut plan = load(Prefer::Plan(vectors))
             .map_err(|error| TestCaseError::fail(format!("seed {seed}, {ops}: {error}")))?;
@@ -242,7 +247,7 @@ fn compare(seed: u64, ops: usize) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, max_global_rejects: 5, ..ProptestConfig::default() })]
 
     #[test]
     fn plans_agree_with_tract(seed: u64, ops in 1_usize..12) {
