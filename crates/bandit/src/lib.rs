@@ -6,5 +6,9 @@
 extern crate std;
 
 mod draw;
+mod reward;
+mod settlement;
 
 pub use draw::Draw;
+pub use reward::{DiscountedReward, LEAST_WEIGHT, MOST_PACKETS};
+pub use settlement::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
