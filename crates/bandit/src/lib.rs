@@ -6,9 +6,13 @@
 extern crate std;
 
 mod draw;
+mod linucb;
+mod refused;
 mod reward;
 mod settlement;
 
 pub use draw::Draw;
+pub use linucb::{InvalidSetting, LinUcb, LinUcbConfig, Real};
+pub use refused::Refused;
 pub use reward::{DiscountedReward, LEAST_WEIGHT, MOST_PACKETS};
 pub use settlement::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};

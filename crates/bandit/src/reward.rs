@@ -160,7 +160,10 @@ mod tests {
         let mut reward = DiscountedReward::new(0.0, 10.0);
         // r is 1 throughout: what the sum grows by is the weight.
         let mut weights = [0.0; 7];
-        for (weight, at) in weights.iter_mut().zip([1.0, 9.9, 10.0, 19.0, 20.0, 29.9, 30.0]) {
+        for (weight, at) in weights
+            .iter_mut()
+            .zip([1.0, 9.9, 10.0, 19.0, 20.0, 29.9, 30.0])
+        {
             let before = reward.value();
             reward.add(1.0, at);
             *weight = reward.value() - before;

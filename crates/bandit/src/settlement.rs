@@ -252,7 +252,10 @@ where
             for nth in 1..MOST_PACKETS {
                 sums[nth % 4] += WEIGHTS[nth] * packet(nth).due_or_rate;
             }
-            ((sums[0] + sums[1]) + (sums[2] + sums[3]), MOST_PACKETS as u32)
+            (
+                (sums[0] + sums[1]) + (sums[2] + sums[3]),
+                MOST_PACKETS as u32,
+            )
         } else {
             let mut sum = DiscountedReward::new(made, decision.reference);
             for nth in 0..MOST_PACKETS.min(released as usize) {
@@ -297,7 +300,9 @@ where
     /// How many decisions wait for their reward.
     pub fn open_decisions(&self) -> usize {
         let places = self.decisions.start..self.decisions.end;
-        places.filter(|place| !self.decisions.get(*place).dropped).count()
+        places
+            .filter(|place| !self.decisions.get(*place).dropped)
+            .count()
     }
 
     /// How many decisions will never be settled: pushed out, or dropped.
