@@ -61,6 +61,7 @@ mod ecf_nowait;
 mod event;
 mod features;
 mod gap;
+mod learned;
 mod linucb;
 mod min_rtt;
 mod minrtt_ns3;
@@ -97,6 +98,7 @@ pub use event::{
     Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
 };
 pub use features::FeatureRtt;
+pub use learned::{Learned, LearnedArm, LearnedPair};
 pub use linucb::{Linucb, LinucbConfig};
 pub use min_rtt::{MinRtt, MinRttConfig};
 pub use minrtt_ns3::{MinRttNs3, MinRttNs3Config};
