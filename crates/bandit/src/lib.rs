@@ -8,7 +8,11 @@ extern crate std;
 mod draw;
 mod linucb;
 mod refused;
+mod thompson;
 
 pub use draw::Draw;
-pub use linucb::{InvalidSetting, LinUcb, LinUcbConfig, Real};
+pub use linucb::{
+    DiscountedLinUcb, DiscountedLinUcbConfig, InvalidSetting, LinUcb, LinUcbConfig, Real,
+};
 pub use refused::Refused;
+pub use thompson::LinThompson;
