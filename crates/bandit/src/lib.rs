@@ -10,9 +10,13 @@ mod linucb;
 mod refused;
 mod reward;
 mod settlement;
+mod thompson;
 
 pub use draw::Draw;
-pub use linucb::{InvalidSetting, LinUcb, LinUcbConfig, Real};
+pub use linucb::{
+    DiscountedLinUcb, DiscountedLinUcbConfig, InvalidSetting, LinUcb, LinUcbConfig, Real,
+};
 pub use refused::Refused;
 pub use reward::{DiscountedReward, LEAST_WEIGHT, MOST_PACKETS};
 pub use settlement::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
+pub use thompson::LinThompson;
