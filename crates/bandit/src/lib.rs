@@ -5,6 +5,16 @@
 #[cfg(test)]
 extern crate std;
 
+mod arm_set;
 mod draw;
+mod epsilon_greedy;
+mod refused;
+mod ucb;
 
+pub use arm_set::ArmSet;
 pub use draw::Draw;
+pub use epsilon_greedy::{Epsilon, EpsilonGreedy};
+pub use refused::Refused;
+#[cfg(feature = "serde")]
+pub use ucb::BadSnapshot;
+pub use ucb::{DiscountedUcb, SlidingWindowUcb, Ucb1};
