@@ -58,6 +58,7 @@ mod ecf_a;
 mod ecf_nowait;
 mod event;
 mod gap;
+mod learned;
 mod min_rtt;
 mod minrtt_ns3;
 mod opportunity;
@@ -87,6 +88,7 @@ pub use ecf_nowait::{EcfNoWait, EcfNoWaitConfig};
 pub use event::{
     Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
 };
+pub use learned::{Learned, LearnedArm, LearnedPair};
 pub use min_rtt::{MinRtt, MinRttConfig};
 pub use minrtt_ns3::{MinRttNs3, MinRttNs3Config};
 pub use path_set::{MAX_PATHS, PathIndex, PathSet};

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Acked, Context, Data, Decision, Lost, MAX_PATHS, PathEvent, PathIndex, PathSet, PathView,
-    QueueView, Scheduler, Sent, StreamEvent, StreamView,
+    Acked, Context, Data, Decision, Learned, Lost, MAX_PATHS, PathEvent, PathIndex, PathSet,
+    PathView, QueueView, Scheduler, Sent, StreamEvent, StreamView,
 };
 use smallvec::SmallVec;
 
@@ -287,6 +287,10 @@ impl Schedule {
 
     pub(crate) fn decisions(&self) -> u64 {
         self.next_number
+    }
+
+    pub(crate) fn learned(&self) -> Option<Learned> {
+        self.scheduler.learned()
     }
 
     pub(crate) fn on_sent(&mut self, event: &Sent) {
