@@ -10,13 +10,21 @@ mod draw;
 mod epsilon_greedy;
 mod linucb;
 mod refused;
+mod reward;
+mod settlement;
+mod thompson;
 mod ucb;
 
 pub use arm_set::ArmSet;
 pub use draw::Draw;
 pub use epsilon_greedy::{Epsilon, EpsilonGreedy};
-pub use linucb::{InvalidSetting, LinUcb, LinUcbConfig, Real};
+pub use linucb::{
+    DiscountedLinUcb, DiscountedLinUcbConfig, InvalidSetting, LinUcb, LinUcbConfig, Real,
+};
 pub use refused::Refused;
+pub use reward::{DiscountedReward, LEAST_WEIGHT, MOST_PACKETS};
+pub use settlement::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
+pub use thompson::LinThompson;
 #[cfg(feature = "serde")]
 pub use ucb::BadSnapshot;
 pub use ucb::{DiscountedUcb, SlidingWindowUcb, Ucb1};
