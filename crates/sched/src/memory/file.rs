@@ -130,11 +130,11 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(Key, Entry)>, Memo
     };
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
-        let lines = before.split(|byte| *byte == b'\n');
+        let mut lines = before.split(|byte| *byte == b'\n');
         MemoryError::Malformed {
             path: path.to_owned(),
             line: lines.clone().count(),
-            column: lines.last().map_or(0, <[u8]>::len) + 1,
+            column: lines.next_back().map_or(0, <[u8]>::len) + 1,
             problem: "not UTF-8".to_owned(),
         }
     })?;
