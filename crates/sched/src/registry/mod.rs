@@ -17,8 +17,8 @@ use serde_json::Value;
 use crate::memory::{Recall, Store};
 use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
-    EcfConfig, EcfNoWait, MinRtt, MinRttNs3, Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig,
-    Scheduler, SinglePath, Stms, StreamMinRtt,
+    EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
+    Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler, SinglePath, Stms, StreamMinRtt,
 };
 
 /// Makes a scheduler for each new connection; cannot fail.
@@ -39,6 +39,7 @@ type Parse =
 /// | `daps` | [`Daps`] | [`DapsConfig`] |
 /// | `ecf` | [`Ecf`] | [`EcfConfig`] |
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
+/// | `linucb` | [`Linucb`] | [`LinucbConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
 /// | `redundant` | [`Redundant`] | [`RedundantConfig`](crate::RedundantConfig) |
 /// | `roundrobin`, `rr` | [`RoundRobin`] | [`RoundRobinConfig`](crate::RoundRobinConfig) |
@@ -55,6 +56,7 @@ type Parse =
 /// | `ecf_nowait` | [`EcfNoWait`] | [`EcfNoWaitConfig`](crate::EcfNoWaitConfig) |
 /// | `daps_gap` | [`DapsGap`] | [`DapsGapConfig`](crate::DapsGapConfig) |
 /// | `minrtt_ns3` | [`MinRttNs3`] | [`MinRttNs3Config`](crate::MinRttNs3Config) |
+/// | `peek_frozen` | [`PeekFrozen`] | [`PeekFrozenConfig`] |
 /// | `rr_ns3` | [`RrNs3`] | [`RrNs3Config`](crate::RrNs3Config) |
 ///
 /// ```
@@ -97,8 +99,10 @@ impl Registry {
             .insert("ecf", EcfConfig::check, Ecf::new)
             .insert("ecf_a", EcfAConfig::check, EcfA::new)
             .insert("ecf_nowait", |_| Ok(()), EcfNoWait::new)
+            .insert("linucb", LinucbConfig::check, Linucb::new)
             .insert("minrtt", |_| Ok(()), MinRtt::new)
             .insert("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
+            .insert("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
             .insert("redundant", |_| Ok(()), Redundant::new)
             .insert("roundrobin", |_| Ok(()), RoundRobin::new)
             .insert("rr_ns3", |_| Ok(()), RrNs3::new)
