@@ -9,10 +9,22 @@ mod adjustment;
 mod alpha_tuning;
 mod draw;
 mod history;
+mod linucb;
+mod refused;
 mod regret;
+mod reward;
+mod settlement;
+mod thompson;
 
 pub use adjustment::{Adjustment, Boundaries, indifference};
 pub use alpha_tuning::AlphaTuning;
 pub use draw::Draw;
 pub use history::History;
+pub use linucb::{
+    DiscountedLinUcb, DiscountedLinUcbConfig, InvalidSetting, LinUcb, LinUcbConfig, Real,
+};
+pub use refused::Refused;
 pub use regret::{Outcome, RegretWindow, Regrets};
+pub use reward::{DiscountedReward, LEAST_WEIGHT, MOST_PACKETS};
+pub use settlement::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
+pub use thompson::LinThompson;
