@@ -18,7 +18,8 @@ use crate::memory::{Recall, Store};
 use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
     EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
-    Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
+    Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler, SinglePath, Stms, StreamMinRtt,
+    Ucb, UcbConfig,
 };
 
 /// Makes a scheduler for each new connection; cannot fail.
