@@ -6,13 +6,17 @@
 
 mod cholesky;
 mod config;
+mod discounted;
 mod real;
 mod regression;
+#[cfg(feature = "serde")]
+mod snapshot;
 
-pub use config::{InvalidSetting, LinUcbConfig};
+pub use config::{DiscountedLinUcbConfig, InvalidSetting, LinUcbConfig};
+pub use discounted::DiscountedLinUcb;
 pub use real::Real;
 
-use regression::Regression;
+use regression::{Estimate, Regression};
 
 use crate::Refused;
 
@@ -56,7 +60,19 @@ use crate::Refused;
 /// # Ok::<(), Refused>(())
 /// ```
 #[derive(Debug, Clone)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(
+        try_from = "snapshot::Read<T, D, K>",
+        bound(
+            serialize = "T: Real + serde::Serialize",
+            deserialize = "T: Real + serde::de::DeserializeOwned"
+        )
+    )
+)]
 pub struct LinUcb<T, const D: usize, const K: usize> {
+    #[cfg_attr(feature = "serde", serde(with = "snapshot::array"))]
     arms: [Regression<T, D>; K],
     reinvert_every: u32,
     refused: u64,
@@ -100,6 +116,12 @@ impl<T: Real, const D: usize, const K: usize> LinUcb<T, D, K> {
     #[inline]
     pub fn means(&self, x: &[T; D]) -> [T; K] {
         core::array::from_fn(|arm| self.arms[arm].mean(x))
+    }
+
+    /// θ·x and sqrt(x' A^-1 x) of an arm.
+    #[inline(always)]
+    pub(crate) fn estimate(&self, arm: usize, x: &[T; D]) -> Estimate<T> {
+        self.arms[arm].estimate(x)
     }
 
     /// sqrt(x' A^-1 x) of each arm: how little is known of it at x.

@@ -23,6 +23,9 @@ pub trait Real:
     /// and the inverses of such sums, are still normal numbers.
     const LIMIT: Self;
 
+    /// What counts as nothing once it has faded: 2^-480 for `f64`, 2^-80 for `f32`.
+    const TINY: Self;
+
     /// Of this value, rounded to this type.
     fn of(value: f64) -> Self;
 
@@ -32,6 +35,7 @@ pub trait Real:
 
 impl Real for f64 {
     const LIMIT: Self = Self::from_bits((1023 + 480) << 52);
+    const TINY: Self = Self::from_bits((1023 - 480) << 52);
 
     #[inline(always)]
     fn of(value: f64) -> Self {
@@ -46,6 +50,7 @@ impl Real for f64 {
 
 impl Real for f32 {
     const LIMIT: Self = Self::from_bits((127 + 40) << 23);
+    const TINY: Self = Self::from_bits((127 - 80) << 23);
 
     #[inline(always)]
     fn of(value: f64) -> Self {
@@ -88,6 +93,8 @@ mod tests {
     fn limits_are_powers_of_two() {
         assert_eq!(<f64 as Real>::LIMIT, 2_f64.powi(480));
         assert_eq!(<f32 as Real>::LIMIT, 2_f32.powi(40));
+        assert_eq!(<f64 as Real>::TINY, 2_f64.powi(-480));
+        assert_eq!(<f32 as Real>::TINY, 2_f32.powi(-80));
         assert!((<f32 as Real>::LIMIT * <f32 as Real>::LIMIT).is_normal());
     }
 }
