@@ -99,7 +99,7 @@ impl Registry {
             .insert("ecf", EcfConfig::check, Ecf::new)
             .insert("ecf_a", EcfAConfig::check, EcfA::new)
             .insert("ecf_nowait", |_| Ok(()), EcfNoWait::new)
-            .insert("linucb", LinucbConfig::check, Linucb::new)
+            .insert_learner("linucb", LinucbConfig::check, Linucb::with_memory)
             .insert("minrtt", |_| Ok(()), MinRtt::new)
             .insert("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
             .insert("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
