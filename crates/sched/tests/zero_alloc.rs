@@ -15,6 +15,7 @@ use mpquic_sched::{
     StreamView,
 };
 use quinn_proto::VarInt;
+use serde_json::{Value, json};
 
 thread_local! {
     /// Per thread, so that the test harness's own threads do not count.
@@ -68,10 +69,20 @@ fn schedulers_do_not_allocate() {
         .collect();
     let registry = Registry::new();
     let start = Instant::now();
-    for name in registry.names() {
-        let mut scheduler = registry
-            .build(name, &serde_json::Value::Null)
-            .expect("the default configuration");
+    let default = registry.names().map(|name| (name, Value::Null));
+    // Settings that bring other code into play.
+    let more = [
+        ("linucb", json!({"discount": 0.9, "reward": "deadline"})),
+        ("linucb", json!({"reward": "packet", "p_tx": 0.5})),
+        ("ucb", json!({"reward": "delayed"})),
+        ("ucb", json!({"forgetting": {"window": 100}})),
+        (
+            "ucb",
+            json!({"forgetting": {"discount": 0.9}, "reward": "rate"}),
+        ),
+    ];
+    for (name, config) in default.chain(more) {
+        let mut scheduler = registry.build(name, &config).expect("a good configuration");
         // Those that learn make room for what they learn of each two paths.
         for slot in &slots {
             let opened = PathEventKind::Opened;
@@ -145,7 +156,7 @@ fn schedulers_do_not_allocate() {
             std::hint::black_box(scheduler.next_wakeup());
             scheduler.on_wakeup(&Context::new(now, &paths, &queue, number));
         }
-        assert_eq!(allocations() - before, 0, "{name}");
+        assert_eq!(allocations() - before, 0, "{name} {config}");
         if name == "linucb" {
             let learned = scheduler.learned().expect("it learns");
             assert!(learned.pairs.iter().any(|pair| pair.settled > 0));
