@@ -1,32 +1,48 @@
-//! What a learning scheduler keeps for each ordered pair of paths, and when it starts over; what that is, and learning it, is the scheduler's.
+//! What a learning scheduler keeps for each ordered pair of paths, when it starts over, and what is remembered of it; what that is, and learning it, is the scheduler's.
 
-use crate::{MAX_PATHS, PathIndex, PathSet};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::memory::Recall;
+use crate::{MAX_PATHS, PathEvent, PathEventKind, PathIndex, PathKey, PathSet};
 
 /// The state of one ordered pair (f, s).
 pub(crate) trait PairState {
+    /// What of it is kept for later connections.
+    type Memory: Serialize + DeserializeOwned;
+
     /// Starts over for a new pair, from what the others have learned, if there are any. May be
     /// called within a decision, the first one of its pair: allocates nothing.
-    fn start<'a>(&mut self, others: impl Iterator<Item = &'a Self>)
+    fn start<'a>(&mut self, others: impl Iterator<Item = &'a Self> + Clone)
     where
         Self: 'a;
+
+    /// What is worth remembering, if anything.
+    fn memory(&self) -> Option<Self::Memory>;
+
+    /// Starts over from what an earlier connection has learned of the same paths.
+    fn recall(&mut self, memory: Self::Memory);
 }
 
 /// States by ordered pair of slots. "Fast" and "slow" are what a decision makes of two paths; as
 /// RTTs change, the same two paths may meet as the other pair.
 ///
 /// States are made when a path is opened, for it and each path open by then in both orders: all
-/// that is ever allocated. A pair's state starts at the pair's first decision, when most is known
-/// that it can start from. When a path ends, its pairs are forgotten, and the states kept for the
-/// next path in its slot.
-#[derive(Debug, Clone)]
-pub(crate) struct Pairs<S> {
+/// that is ever allocated. A pair's state starts when both paths are validated if there is a memory of
+/// them, else at the pair's first decision, when most is known that it can start from. When a path
+/// ends or moves, its pairs are remembered and forgotten, and the states kept for the next path in
+/// its slot. What has started when all ends is remembered, too.
+#[derive(Debug)]
+pub(crate) struct Pairs<S: PairState> {
     /// Where in `states` a pair's is, [`NONE`] before it was made.
     places: [[u8; MAX_PATHS]; MAX_PATHS],
     states: Vec<Pair<S>>,
     open: PathSet,
+    keys: [Option<PathKey>; MAX_PATHS],
+    memory: Recall,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Pair<S> {
     fast: PathIndex,
     slow: PathIndex,
@@ -35,38 +51,102 @@ struct Pair<S> {
     state: S,
 }
 
+impl<S> Pair<S> {
+    fn is_of(&self, path: PathIndex) -> bool {
+        self.fast == path || self.slow == path
+    }
+}
+
 /// No place: there are MAX_PATHS · (MAX_PATHS - 1) = 240 pairs at most.
 const NONE: u8 = u8::MAX;
 
 impl<S: PairState> Pairs<S> {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(memory: Recall) -> Self {
         Self {
             places: [[NONE; MAX_PATHS]; MAX_PATHS],
             states: Vec::new(),
             open: PathSet::EMPTY,
+            keys: [None; MAX_PATHS],
+            memory,
         }
     }
 
-    /// A path was opened: makes room for its pairs with all others that are open. Whether there are
-    /// others.
-    pub(crate) fn open(&mut self, path: PathIndex, mut make: impl FnMut() -> S) -> bool {
+    /// Takes note of what happened to a path; `make` makes a state. Whether what was learned of its
+    /// pairs is gone, having ended or moved.
+    pub(crate) fn on_path(&mut self, event: &PathEvent, make: impl FnMut() -> S) -> bool {
+        let path = event.path;
+        match event.kind {
+            PathEventKind::Opened => self.open(path, make),
+            PathEventKind::Validated => self.know(path, event.key),
+            PathEventKind::Moved => {
+                self.end(path);
+                self.know(path, event.key);
+                return true;
+            }
+            PathEventKind::Abandoned => {
+                self.end(path);
+                self.open.remove(path);
+                return true;
+            }
+            PathEventKind::Status(_) | PathEventKind::Suspect | PathEventKind::Recovered => {}
+        }
+        false
+    }
+
+    /// Whether there are two paths, and so something to learn.
+    pub(crate) const fn is_needed(&self) -> bool {
+        self.open.len() > 1
+    }
+
+    /// A path was opened: makes room for its pairs with all others that are open.
+    fn open(&mut self, path: PathIndex, mut make: impl FnMut() -> S) {
         self.open.remove(path);
         for other in self.open.iter() {
             self.place(path, other, &mut make);
             self.place(other, path, &mut make);
         }
-        let others = !self.open.is_empty();
         self.open.insert(path);
-        others
     }
 
-    /// A path ended: what its pairs have learned is gone.
-    pub(crate) fn close(&mut self, path: PathIndex) {
-        self.open.remove(path);
-        for pair in &mut self.states {
-            if pair.fast == path || pair.slow == path {
-                pair.started = false;
+    /// A path's name is known: perhaps its pairs are, too.
+    fn know(&mut self, path: PathIndex, key: Option<PathKey>) {
+        self.keys[path.get()] = key;
+        let Self {
+            states,
+            keys,
+            memory,
+            ..
+        } = self;
+        for pair in states.iter_mut().filter(|pair| pair.is_of(path)) {
+            if let (false, Some(fast), Some(slow)) =
+                (pair.started, keys[pair.fast.get()], keys[pair.slow.get()])
+                && let Some(known) = memory.recall(fast, slow)
+            {
+                pair.state.recall(known);
+                pair.started = true;
             }
+        }
+    }
+
+    /// Remembers the pairs of a path, and forgets them.
+    fn end(&mut self, path: PathIndex) {
+        for place in 0..self.states.len() {
+            if self.states[place].is_of(path) {
+                self.remember(&self.states[place]);
+                self.states[place].started = false;
+            }
+        }
+        self.keys[path.get()] = None;
+    }
+
+    fn remember(&self, pair: &Pair<S>) {
+        if let (true, Some(fast), Some(slow)) = (
+            pair.started && self.memory.is_some(),
+            self.keys[pair.fast.get()],
+            self.keys[pair.slow.get()],
+        ) && let Some(memory) = pair.state.memory()
+        {
+            self.memory.remember(fast, slow, &memory);
         }
     }
 
@@ -101,22 +181,9 @@ impl<S: PairState> Pairs<S> {
     }
 
     /// All pairs that have started, in the order in which they were made.
-    #[allow(dead_code, reason = "for what a scheduler reports of itself")]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PathIndex, PathIndex, &S)> {
         let started = self.states.iter().filter(|pair| pair.started);
         started.map(|pair| (pair.fast, pair.slow, &pair.state))
-    }
-
-    /// Gives a pair a state from elsewhere (memory); it has started then.
-    #[allow(
-        dead_code,
-        reason = "for what a scheduler remembers of earlier connections"
-    )]
-    pub(crate) fn recall(&mut self, fast: PathIndex, slow: PathIndex, state: S) {
-        let place = usize::from(self.places[fast.get()][slow.get()]);
-        if let Some(pair) = self.states.get_mut(place) {
-            (pair.started, pair.state) = (true, state);
-        }
     }
 
     #[cold]
@@ -146,17 +213,40 @@ impl<S: PairState> Pairs<S> {
     }
 }
 
+impl<S: PairState> Drop for Pairs<S> {
+    fn drop(&mut self) {
+        for pair in &self.states {
+            self.remember(pair);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::memory::Store;
 
     #[derive(Debug, PartialEq)]
     struct Learned(f64);
 
     impl PairState for Learned {
-        fn start<'a>(&mut self, others: impl Iterator<Item = &'a Self>) {
+        type Memory = f64;
+
+        fn start<'a>(&mut self, others: impl Iterator<Item = &'a Self> + Clone) {
             let (sum, count) = others.fold((0.0, 0.0), |(s, n), other| (s + other.0, n + 1.0));
             self.0 = if count > 0.0 { sum / count } else { 0.0 };
+        }
+
+        fn memory(&self) -> Option<f64> {
+            (self.0 != 0.0).then_some(self.0)
+        }
+
+        fn recall(&mut self, memory: f64) {
+            self.0 = memory;
         }
     }
 
@@ -164,15 +254,30 @@ mod tests {
         PathIndex::new(index).unwrap()
     }
 
+    fn event(index: usize, kind: PathEventKind, key: u64) -> PathEvent {
+        PathEvent::new(slot(index), 0, Instant::now(), kind).with_key(PathKey::new(key))
+    }
+
+    fn opened(memory: Recall, paths: usize) -> Pairs<Learned> {
+        let mut pairs = Pairs::new(memory);
+        for index in 0..paths {
+            for kind in [PathEventKind::Opened, PathEventKind::Validated] {
+                pairs.on_path(&event(index, kind, 100 + index as u64), || Learned(99.0));
+            }
+        }
+        pairs
+    }
+
+    fn never() -> Learned {
+        panic!("made already")
+    }
+
     #[test]
     fn a_new_pair_starts_from_the_others_that_have_begun() {
-        let mut pairs = Pairs::new();
-        let fresh = || Learned(99.0);
-        assert!(!pairs.open(slot(0), fresh));
-        assert!(pairs.open(slot(1), fresh));
-        assert!(pairs.open(slot(2), fresh));
+        assert!(!opened(Recall::none(), 1).is_needed());
+        let mut pairs = opened(Recall::none(), 3);
+        assert!(pairs.is_needed());
         assert_eq!(pairs.iter().count(), 0);
-        let never = || panic!("made already");
         assert_eq!(*pairs.get(slot(0), slot(1), never), Learned(0.0));
         pairs.get(slot(0), slot(1), never).0 = 4.0;
         assert_eq!(*pairs.get(slot(1), slot(0), never), Learned(4.0));
@@ -183,31 +288,23 @@ mod tests {
 
     #[test]
     fn a_path_that_ends_takes_its_pairs_along_and_leaves_their_room() {
-        let mut pairs = Pairs::new();
-        for index in 0..3 {
-            pairs.open(slot(index), || Learned(0.0));
-        }
-        let never = || panic!("made already");
+        let mut pairs = opened(Recall::none(), 3);
         pairs.get(slot(0), slot(1), never).0 = 4.0;
         pairs.get(slot(2), slot(1), never).0 = 6.0;
-        pairs.close(slot(0));
+        assert!(pairs.on_path(&event(0, PathEventKind::Abandoned, 100), never));
         assert!(pairs.started(slot(0), slot(1)).is_none());
         assert_eq!(pairs.started(slot(2), slot(1)), Some(&mut Learned(6.0)));
-        assert!(pairs.open(slot(0), never));
+        assert!(!pairs.on_path(&event(0, PathEventKind::Opened, 100), never));
         assert_eq!(*pairs.get(slot(0), slot(1), never), Learned(6.0));
-        pairs.recall(slot(1), slot(0), Learned(1.0));
-        assert_eq!(*pairs.get(slot(1), slot(0), never), Learned(1.0));
+        assert!(!pairs.on_path(&event(0, PathEventKind::Suspect, 100), never));
+        assert!(pairs.started(slot(0), slot(1)).is_some());
     }
 
     #[test]
     fn there_is_room_for_every_pair() {
-        let mut pairs = Pairs::new();
-        for index in 0..MAX_PATHS {
-            pairs.open(slot(index), || Learned(0.0));
-        }
+        let mut pairs = opened(Recall::none(), MAX_PATHS);
         let all = || (0..MAX_PATHS).flat_map(|f| (0..MAX_PATHS).map(move |s| (f, s)));
         for (f, s) in all().filter(|(f, s)| f != s) {
-            let never = || panic!("made already");
             pairs.get(slot(f), slot(s), never).0 = (f * MAX_PATHS + s) as f64;
         }
         for (f, s) in all() {
@@ -215,5 +312,35 @@ mod tests {
             let expected = (f != s).then_some((f * MAX_PATHS + s) as f64);
             assert_eq!(state, expected);
         }
+    }
+
+    #[test]
+    fn what_was_learned_is_there_for_the_next_connection() {
+        let store = Store::new();
+        let memory = || store.recall("test", &json!({}));
+        let mut pairs = opened(memory(), 3);
+        pairs.get(slot(0), slot(1), never).0 = 4.0;
+        pairs.get(slot(2), slot(1), never).0 = 6.0;
+        // Nothing worth remembering.
+        pairs.get(slot(2), slot(0), never).0 = 0.0;
+        drop(pairs);
+        assert_eq!(store.len(), 2);
+
+        let mut pairs = opened(memory(), 2);
+        assert_eq!(pairs.started(slot(0), slot(1)), Some(&mut Learned(4.0)));
+        assert!(pairs.started(slot(1), slot(0)).is_none());
+        pairs.get(slot(0), slot(1), never).0 = 5.0;
+        // It moves to where the third path was: what is known of (2, 1) is of (0, 1) now.
+        assert!(pairs.on_path(&event(0, PathEventKind::Moved, 102), never));
+        assert_eq!(pairs.started(slot(0), slot(1)), Some(&mut Learned(6.0)));
+        // And back.
+        assert!(pairs.on_path(&event(0, PathEventKind::Moved, 100), never));
+        assert_eq!(pairs.started(slot(0), slot(1)), Some(&mut Learned(5.0)));
+        pairs.get(slot(0), slot(1), never).0 = 7.0;
+        assert!(pairs.on_path(&event(1, PathEventKind::Abandoned, 101), never));
+        assert_eq!(
+            memory().recall(PathKey::new(100), PathKey::new(101)),
+            Some(7.0)
+        );
     }
 }

@@ -14,6 +14,7 @@ use mpquic_sched::{
     StreamView,
 };
 use quinn_proto::VarInt;
+use serde_json::{Value, json};
 
 thread_local! {
     /// Per thread, so that the test harness's own threads do not count.
@@ -67,10 +68,18 @@ fn schedulers_do_not_allocate() {
         .collect();
     let registry = Registry::new();
     let start = Instant::now();
-    for name in registry.names() {
-        let mut scheduler = registry
-            .build(name, &serde_json::Value::Null)
-            .expect("the default configuration");
+    let default = registry.names().map(|name| (name, Value::Null));
+    // Settings that bring other code into play.
+    let more = [
+        ("ucb", json!({"reward": "delayed"})),
+        ("ucb", json!({"forgetting": {"window": 100}})),
+        (
+            "ucb",
+            json!({"forgetting": {"discount": 0.9}, "reward": "rate"}),
+        ),
+    ];
+    for (name, config) in default.chain(more) {
+        let mut scheduler = registry.build(name, &config).expect("a good configuration");
         let before = allocations();
         for number in 0..10_000_u64 {
             let now = start + Duration::from_micros(number);
@@ -132,6 +141,6 @@ fn schedulers_do_not_allocate() {
             std::hint::black_box(scheduler.next_wakeup());
             scheduler.on_wakeup(&Context::new(now, &paths, &queue, number));
         }
-        assert_eq!(allocations() - before, 0, "{name}");
+        assert_eq!(allocations() - before, 0, "{name} {config}");
     }
 }

@@ -1,6 +1,5 @@
 //! The bandits against textbook ones that keep every reward and compute all from scratch.
 
-use std::format;
 use std::vec::Vec;
 
 use proptest::collection::vec;
@@ -365,9 +364,11 @@ fn settings_out_of_range_do_something_sensible() {
 
 #[cfg(feature = "serde")]
 mod snapshots {
+    use std::format;
+    use std::string::ToString;
+
     use serde::Serialize;
     use serde::de::DeserializeOwned;
-    use std::string::ToString;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Settings of `linucb` and their ranges; no rule.
 
-use mpquic_bandit::LinUcbConfig;
+use mpquic_bandit::{DiscountedLinUcbConfig, LinUcbConfig};
 use serde::{Deserialize, Serialize};
 
 use crate::{FeatureRtt, InvalidConfig, Reward};
@@ -22,6 +22,10 @@ pub struct LinucbConfig {
     pub ridge: f64,
     /// After how many updates of an arm its inverse is computed anew, 1 to 65,536. Default 256.
     pub reinvert_every: u32,
+    /// How much a sample weighs one update later, 0.5 to 1. Default 1: nothing is forgotten. Below 1,
+    /// the bandit is [`DiscountedLinUcb`](mpquic_bandit::DiscountedLinUcb), for paths that change
+    /// (ours).
+    pub discount: f64,
     /// With which probability a decision to transmit is kept, and not turned into a wait, 0 to 1.
     /// Default 1.
     pub p_tx: f64,
@@ -46,6 +50,7 @@ impl Default for LinucbConfig {
             scale: 1000.0,
             ridge,
             reinvert_every,
+            discount: 1.0,
             p_tx: 1.0,
             p_wt: 1.0,
             seed: 0,
@@ -62,17 +67,29 @@ impl LinucbConfig {
             return Err(InvalidConfig::field("alpha", expected));
         }
         check_scale(self.scale)?;
+        if !(0.5..=1.0).contains(&self.discount) {
+            let expected = format!("expected 0.5 to 1, got {}", self.discount);
+            return Err(InvalidConfig::field("discount", expected));
+        }
         check_probability("p_tx", self.p_tx)?;
         check_probability("p_wt", self.p_wt)?;
-        self.bandit().check().map_err(|wrong| {
+        self.plain().check().map_err(|wrong| {
             let expected = format!("expected {}, got {}", wrong.expected, wrong.got);
             InvalidConfig::field(wrong.field, expected)
         })
     }
 
-    pub(crate) const fn bandit(&self) -> LinUcbConfig {
+    pub(super) const fn plain(&self) -> LinUcbConfig {
         LinUcbConfig {
             ridge: self.ridge,
+            reinvert_every: self.reinvert_every,
+        }
+    }
+
+    pub(super) const fn discounted(&self) -> DiscountedLinUcbConfig {
+        DiscountedLinUcbConfig {
+            ridge: self.ridge,
+            discount: self.discount,
             reinvert_every: self.reinvert_every,
         }
     }

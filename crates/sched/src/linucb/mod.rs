@@ -1,6 +1,7 @@
 //! LinUCB: learns from what arrives in order whether to wait for the fast path or to use the slow one; tunes nothing by itself.
 
 mod config;
+mod model;
 
 pub use config::LinucbConfig;
 pub(crate) use config::check_probability;
@@ -8,17 +9,17 @@ pub(crate) use config::check_probability;
 use std::fmt;
 use std::time::Instant;
 
-use mpquic_bandit::{Draw, LinUcb, LinUcbConfig};
+use mpquic_bandit::Draw;
 
 use crate::arm::Observer;
 use crate::credit::{Case, Credits};
-use crate::features::DIMENSIONS;
-use crate::pairs::{PairState, Pairs};
+use crate::memory::Recall;
+use crate::pairs::Pairs;
 use crate::sticky::StickyWaiting;
 use crate::{
-    Acked, Arm, Context, Decision, PathEvent, PathEventKind, PathIndex, Scheduler, Sent, Step,
-    StreamEvent,
+    Acked, Arm, Context, Decision, Learned, PathEvent, PathView, Scheduler, Sent, Step, StreamEvent,
 };
+use model::{Bandit, Model};
 
 /// The deterministic part of Peekaboo: a linear bandit decides whether to wait.
 ///
@@ -53,9 +54,10 @@ use crate::{
 /// one. All else, lost data, control frames, datagrams, pacers, paths in trouble or without a
 /// sample, is as with [`Ecf`](crate::Ecf).
 ///
-/// **What is forgotten.** When a path ends, what its pairs have learned, and the open decisions that
-/// it was part of; when a stream is reset, all open decisions. Open decisions are also
-/// dropped, oldest first, beyond 1024 or once 4096 packets of new data were sent since.
+/// **What is forgotten.** When a path ends or moves, what its pairs have learned, unless there is a
+/// [memory](crate::memory), and the open decisions that it was part of; when a stream is reset, all open decisions. Open
+/// decisions are also dropped, oldest first, beyond 1024 or once 4096 packets of new data were sent
+/// since. With `discount` below 1, samples fade.
 ///
 /// **Source.** Wu, Alay, Brunstrom, Ferlin, Caso: *Peekaboo*, IEEE JSAC 2020, section III-A and
 /// Algorithm 1; Li, Chu, Langford, Schapire, WWW 2010. Ours: the scale (the paper's features are
@@ -88,29 +90,11 @@ pub struct Linucb {
     wait: StickyWaiting,
     pairs: Pairs<Model>,
     credits: Credits<()>,
+    /// For pairs to start with.
+    fresh: Bandit,
     draw: Draw,
+    refused: u64,
     observer: Option<Observer>,
-}
-
-/// What is known of a pair.
-#[derive(Debug, Clone)]
-struct Model {
-    settings: LinUcbConfig,
-    bandit: LinUcb<f64, DIMENSIONS, 2>,
-}
-
-impl Model {
-    fn new(settings: LinUcbConfig) -> Self {
-        let bandit = LinUcb::new(&settings);
-        Self { settings, bandit }
-    }
-}
-
-impl PairState for Model {
-    fn start<'a>(&mut self, others: impl Iterator<Item = &'a Self>) {
-        self.bandit = LinUcb::mean_of(others.map(|other| &other.bandit))
-            .unwrap_or_else(|| LinUcb::new(&self.settings));
-    }
 }
 
 impl Linucb {
@@ -118,18 +102,26 @@ impl Linucb {
     ///
     /// # Panics
     ///
-    /// If ridge or re-inversion are out of their ranges; a [`Registry`](crate::Registry) checks all
-    /// settings.
+    /// If ridge, discount or re-inversion are out of their ranges; a [`Registry`](crate::Registry)
+    /// checks all settings.
     pub fn new(config: &LinucbConfig) -> Self {
-        if let Err(wrong) = config.bandit().check() {
-            panic!("{wrong}");
-        }
+        Self::with_memory(config, Recall::none())
+    }
+
+    /// The same, which begins with what is remembered of its paths, and leaves there what it learns.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_memory(config: &LinucbConfig, memory: Recall) -> Self {
         Self {
             config: config.clone(),
             wait: StickyWaiting::default(),
-            pairs: Pairs::new(),
+            pairs: Pairs::new(memory),
             credits: Credits::new(config.reward, config.scale),
+            fresh: Bandit::new(config),
             draw: Draw::new(config.seed),
+            refused: 0,
             observer: None,
         }
     }
@@ -142,27 +134,10 @@ impl Linucb {
         self
     }
 
-    /// θ of [`Arm::Tx`] and of [`Arm::Wt`] for a pair of slots, `None` before its first decision.
-    pub fn theta(&mut self, fast: PathIndex, slow: PathIndex) -> Option<[[f64; 6]; 2]> {
-        let model = self.pairs.started(fast, slow)?;
-        Some([Arm::Tx, Arm::Wt].map(|arm| *model.bandit.theta(arm.index())))
-    }
-
-    /// Decisions that will never be settled: of paths that ended, open at a stream's reset, or pushed
-    /// out by newer ones.
-    pub fn dropped(&self) -> u64 {
-        self.credits.dropped()
-    }
-
     /// Takes in the rewards that are complete.
     #[inline]
-    fn learn(
-        pairs: &mut Pairs<Model>,
-        credits: &mut Credits<()>,
-        observer: &mut Option<Observer>,
-        now: Instant,
-    ) {
-        while let Some(earned) = credits.settle(now) {
+    fn learn(&mut self, now: Instant) {
+        while let Some(earned) = self.credits.settle(now) {
             let Case {
                 fast,
                 slow,
@@ -170,12 +145,12 @@ impl Linucb {
                 context,
                 ..
             } = earned.case;
-            let Some(model) = pairs.started(fast, slow) else {
+            let Some(model) = self.pairs.started(fast, slow) else {
                 continue;
             };
-            // What is refused is counted there, and there is nothing else to be done about it.
-            let _ = model.bandit.update(arm.index(), &context, earned.reward);
-            if let Some(observe) = observer {
+            let learned = model.learn(arm, &context, earned.reward);
+            self.refused += u64::from(learned.is_err());
+            if let Some(observe) = &mut self.observer {
                 observe(&Step::Settled {
                     decision: earned.decision,
                     now,
@@ -187,6 +162,47 @@ impl Linucb {
                 });
             }
         }
+    }
+
+    /// The decision between two paths.
+    #[inline]
+    fn choose(&mut self, cx: &Context<'_>, fast: &PathView, slow: &PathView) -> Arm {
+        self.learn(cx.now);
+        let config = &self.config;
+        let make = || Model::new(self.fresh.clone());
+        let model = self.pairs.get(fast.index, slow.index, make);
+        let credit = cx.queue.credit;
+        let context = config.features.context(fast, slow, credit, config.scale);
+        let scores = model.scores(config.alpha, &context);
+        let chosen = Arm::largest(scores);
+        let kept = self.draw.chance(match chosen {
+            Arm::Tx => config.p_tx,
+            Arm::Wt => config.p_wt,
+        });
+        let arm = if kept { chosen } else { chosen.other() };
+        model.did(arm);
+        let case = Case {
+            fast: fast.index,
+            slow: slow.index,
+            arm,
+            mark: (),
+            context,
+        };
+        let reference = self.credits.decided(cx, fast, slow, case);
+        if let Some(observe) = &mut self.observer {
+            observe(&Step::Decided {
+                decision: cx.decision,
+                now: cx.now,
+                fast: fast.index,
+                slow: slow.index,
+                context,
+                scores,
+                chosen,
+                arm,
+                reference,
+            });
+        }
+        arm
     }
 }
 
@@ -201,58 +217,18 @@ impl fmt::Debug for Linucb {
         f.debug_struct("Linucb")
             .field("config", &self.config)
             .field("wait", &self.wait)
-            .field("dropped", &self.dropped())
+            .field("dropped", &self.credits.dropped())
             .finish_non_exhaustive()
     }
 }
 
 impl Scheduler for Linucb {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        let Self {
-            config,
-            wait,
-            pairs,
-            credits,
-            draw,
-            observer,
-        } = self;
-        credits.asked(cx);
-        wait.decide(cx, |fast, slow| {
-            Self::learn(pairs, credits, observer, cx.now);
-            let make = || Model::new(config.bandit());
-            let model = pairs.get(fast.index, slow.index, make);
-            let credit = cx.queue.credit;
-            let context = config.features.context(fast, slow, credit, config.scale);
-            let scores = model.bandit.scores(config.alpha, &context);
-            let chosen = Arm::largest(scores);
-            let kept = draw.chance(match chosen {
-                Arm::Tx => config.p_tx,
-                Arm::Wt => config.p_wt,
-            });
-            let arm = if kept { chosen } else { chosen.other() };
-            let case = Case {
-                fast: fast.index,
-                slow: slow.index,
-                arm,
-                mark: (),
-                context,
-            };
-            let reference = credits.decided(cx, fast, slow, case);
-            if let Some(observe) = observer {
-                observe(&Step::Decided {
-                    decision: cx.decision,
-                    now: cx.now,
-                    fast: fast.index,
-                    slow: slow.index,
-                    context,
-                    scores,
-                    chosen,
-                    arm,
-                    reference,
-                });
-            }
-            arm
-        })
+        self.credits.asked(cx);
+        let mut wait = self.wait;
+        let decision = wait.decide(cx, |fast, slow| self.choose(cx, fast, slow));
+        self.wait = wait;
+        decision
     }
 
     fn on_sent(&mut self, event: &Sent) {
@@ -261,34 +237,36 @@ impl Scheduler for Linucb {
 
     fn on_acked(&mut self, event: &Acked) {
         self.credits.on_acked(event);
-        let Self {
-            pairs,
-            credits,
-            observer,
-            ..
-        } = self;
-        Self::learn(pairs, credits, observer, event.now);
+        self.learn(event.now);
     }
 
     fn on_path(&mut self, event: &PathEvent) {
-        match event.kind {
-            PathEventKind::Opened => {
-                let settings = self.config.bandit();
-                let make = || Model::new(settings.clone());
-                if self.pairs.open(event.path, make) {
-                    self.credits.make_room();
-                }
-            }
-            PathEventKind::Abandoned => {
-                self.credits.forget(event.path);
-                self.pairs.close(event.path);
-                self.wait.forget(event.path);
-            }
-            _ => {}
+        let make = || Model::new(self.fresh.clone());
+        if self.pairs.on_path(event, make) {
+            self.credits.forget(event.path);
+            self.wait.forget(event.path);
+        }
+        if self.pairs.is_needed() {
+            self.credits.make_room();
         }
     }
 
     fn on_stream(&mut self, event: &StreamEvent) {
         self.credits.on_stream(event);
+    }
+
+    fn learned(&self) -> Option<Learned> {
+        let mut learned = Learned::new("linucb");
+        let pairs = self.pairs.iter();
+        learned.pairs = pairs
+            .map(|(fast, slow, model)| {
+                let mut pair = model.report(fast, slow);
+                pair.alpha = Some(self.config.alpha);
+                (pair.p_tx, pair.p_wt) = (Some(self.config.p_tx), Some(self.config.p_wt));
+                pair
+            })
+            .collect();
+        (learned.refused, learned.dropped) = (self.refused, self.credits.dropped());
+        Some(learned)
     }
 }

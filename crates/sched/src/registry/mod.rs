@@ -19,6 +19,7 @@ use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
     EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
     Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler, SinglePath, Stms, StreamMinRtt,
+    Ucb, UcbConfig,
 };
 
 /// Makes a scheduler for each new connection; cannot fail.
@@ -47,6 +48,8 @@ type Parse =
 /// | `single` | [`SinglePath`] | [`SinglePathConfig`](crate::SinglePathConfig) |
 /// | `stms` | [`Stms`] | [`StmsConfig`](crate::StmsConfig) |
 /// | `stream_minrtt` | [`StreamMinRtt`] | [`StreamMinRttConfig`](crate::StreamMinRttConfig) |
+/// | `ucb` | [`Ucb`] | [`UcbConfig`] |
+/// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
@@ -99,7 +102,7 @@ impl Registry {
             .insert("ecf", EcfConfig::check, Ecf::new)
             .insert("ecf_a", EcfAConfig::check, EcfA::new)
             .insert("ecf_nowait", |_| Ok(()), EcfNoWait::new)
-            .insert("linucb", LinucbConfig::check, Linucb::new)
+            .insert_learner("linucb", LinucbConfig::check, Linucb::with_memory)
             .insert("minrtt", |_| Ok(()), MinRtt::new)
             .insert("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
             .insert("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
@@ -109,7 +112,9 @@ impl Registry {
             .insert("sa_ecf", SaEcfConfig::check, SaEcf::new)
             .insert("single", |_| Ok(()), SinglePath::new)
             .insert("stms", |_| Ok(()), Stms::new)
-            .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new);
+            .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new)
+            .insert("ucb", UcbConfig::check, Ucb::new)
+            .insert("ucb_block", UcbConfig::check, Ucb::blocking);
         registry.aliases.insert("rr".into(), "roundrobin".into());
         registry
     }

@@ -11,6 +11,7 @@ mod registry;
 mod streams;
 mod streams_waiting;
 mod tables;
+mod ucb;
 mod waiting;
 mod waiting_properties;
 

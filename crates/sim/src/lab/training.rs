@@ -1,6 +1,7 @@
 //! Lets a scheduler that learns gather experience on a cell's network before the run that is measured; measures nothing.
 
 use mpquic_sched::Registry;
+use mpquic_sched::memory::Store;
 
 use super::plan::Cell;
 use super::setup;
@@ -19,7 +20,8 @@ pub(crate) struct Trained {
 ///
 /// If one of them fails: which, and why.
 pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
-    let registry = Registry::new();
+    let memory = Store::new();
+    let registry = Registry::new().with_memory(memory.clone());
     let runs = cell.scheduler.training;
     for number in 0..runs {
         let fault = |error: &dyn std::error::Error| format!("training run {}: {error}", number + 1);
