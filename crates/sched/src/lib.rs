@@ -83,6 +83,7 @@ mod single_path;
 mod sticky;
 mod stms;
 mod stream_min_rtt;
+mod ucb;
 mod view;
 mod waiting;
 
@@ -118,6 +119,7 @@ pub use sa_ecf::{SaEcf, SaEcfConfig, StreamSharing};
 pub use single_path::{SinglePath, SinglePathConfig};
 pub use stms::{Stms, StmsConfig};
 pub use stream_min_rtt::{StreamMinRtt, StreamMinRttConfig};
+pub use ucb::{Forgetting, Ucb, UcbConfig, UcbReward};
 pub use view::{
     Context, MAX_STREAM_VIEWS, PathStatus, PathView, QueueView, RttHistory, StreamHead, StreamView,
 };

@@ -291,6 +291,62 @@ fn reports_are_made_from_results_alone() {
 }
 
 #[test]
+fn results_are_printed_again_and_as_sections_of_a_page() {
+    let folder = folder("table");
+    let text = EXPERIMENT
+        .replace("\"A test\"", "\"Ours, figure 1: a test\"")
+        .replace("seeds = 4", "seeds = 6\nexpect = \"turns are slower\"")
+        .replace(
+            "schedulers = [\"minrtt\", ",
+            "metrics = [\"completion\", \"waits\"]\n\
+             schedulers = [{ name = \"ecf_a\", config = { p_wait = \"$p\" }, vary = { p = [0, 0.5] } }, \"minrtt\", ",
+        )
+        + "\n[[network]]\nname = \"many\"\nschedulers = [\"minrtt\", \"turns\"]\nsample = { points = 13 }\n\
+           paths = [{ rate = { min = 2, max = 20 }, owd = 10 }, { rate = 5, owd = 20 }]\n\
+           [[claim]]\ntext = \"minRTT is faster\"\nsource = \"figure 1\"\nnetwork = \"uneven\"\nbetter = [\"minrtt\"]\nworse = [\"turns\"]\n";
+    fs::write(folder.join("test.toml"), text).unwrap();
+    let (code, first, err) = run(&folder, &[]);
+    assert_eq!((code, &*err), (0, ""));
+    let path = folder.display().to_string();
+    let (code, again, _) = lab(&["table", &path]);
+    assert_eq!(code, 0);
+    assert!(first.starts_with(&again), "{first}\nis not\n{again}");
+
+    let (code, page, err) = lab(&["table", "--markdown", &path, &path]);
+    assert_eq!((code, &*err), (0, ""));
+    let (one, other) = page.split_at(page.len() / 2);
+    assert_eq!(one, other);
+    for part in [
+        "## Ours, figure 1\n\n`mpquic-lab run experiments/test.toml`\n\nA test.\n\n\
+         Expected: turns are slower.\n\n6 seeds; 76 of the 128 combinations of network, workload, controller and scheduler.\n\n",
+        "\n- \"minRTT is faster\" (figure 1): **",
+        "better, - worse than `minrtt`, = no difference, ? too few seeds:\n\n\
+         | network | controller | `minrtt` | `turns` |\n|---|---|---|---|\n| uneven | newreno | 0.",
+        "\n| grid/rate1=20 | cubic | 0.",
+        "completion [s] of `ecf_a` over `p`, median, the best in bold:\n\n\
+         | network | controller | 0 | 0.5 |\n|---|---|---|---|\n| uneven | newreno | ",
+        "waits of `ecf_a` over `p`, median:\n\n",
+        "\nwaits, median:\n\n| network | controller | `minrtt` | `turns` |\n",
+        "| networks | controller | scheduler | median | better | worse | ",
+        "\n| many (13) | newreno | `minrtt` | 0.",
+    ] {
+        assert!(one.contains(part), "{part}\nin\n{one}");
+    }
+    // Each row of a table has as many cells as its head.
+    for lines in one.split("\n\n").filter(|part| part.starts_with('|')) {
+        let cells = |line: &str| line.matches('|').count();
+        let head = lines.lines().next().map(cells);
+        assert!(
+            lines.lines().all(|line| Some(cells(line)) == head),
+            "{lines}"
+        );
+    }
+    let missing = folder.join("missing").display().to_string();
+    assert_eq!(lab(&["table", &missing]).0, 1);
+    assert_eq!(lab(&["table"]).0, 2);
+}
+
+#[test]
 fn every_experiment_file_of_the_project_loads() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let folder = folder.display().to_string();

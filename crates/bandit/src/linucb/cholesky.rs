@@ -3,24 +3,21 @@
 
 use num_traits::Float;
 
-/// The smallest pivot, as a share of the trace, with which a matrix counts as positive definite.
-/// Rounding in the factorisation itself is of the order of D·2^-52 (Higham, *Accuracy and Stability
-/// of Numerical Algorithms*, 2nd ed., theorem 10.3); the margin of 2^11 is for the inverse, which is
-/// brought forward for some hundreds of updates by formulas that round, too.
-const SMALLEST_PIVOT: f64 = 1.0 / (1_u64 << 41) as f64;
+/// The smallest pivot, as a share of the diagonal element it started as, with which a matrix counts as
+/// positive definite: about the rounding of the factorisation itself, D·2^-52. Being relative to
+/// each element, it does not depend on the units of the features (Demmel, 1989; Higham, *Accuracy and
+/// Stability of Numerical Algorithms*, 2nd ed., theorem 10.7).
+const SMALLEST_PIVOT: f64 = 1.0 / (1_u64 << 48) as f64;
 
 /// L of A = L L', with the reciprocals of its diagonal in the diagonal's place.
 #[derive(Debug)]
 pub(crate) struct Factor<const D: usize>([[f64; D]; D]);
 
 impl<const D: usize> Factor<D> {
-    /// The factor of the matrix with this lower triangle. `None` if that is not positive definite, or
-    /// not by a margin that survives rounding.
+    /// The factor of the matrix with this lower triangle; `None` if that is not positive definite.
     ///
     /// D³/3 flops.
     pub(crate) fn of(a: &[[f64; D]; D]) -> Option<Self> {
-        let trace: f64 = (0..D).map(|i| a[i][i]).sum();
-        let smallest = trace * SMALLEST_PIVOT;
         let mut l = [[0.0; D]; D];
         for i in 0..D {
             for j in 0..=i {
@@ -30,7 +27,7 @@ impl<const D: usize> Factor<D> {
                 }
                 if i == j {
                     // Not `rest <= smallest`: NaN must fail.
-                    if !(rest > smallest && rest < f64::INFINITY) {
+                    if !(rest > a[i][i] * SMALLEST_PIVOT && rest < f64::INFINITY) {
                         return None;
                     }
                     l[i][i] = 1.0 / Float::sqrt(rest);
@@ -104,12 +101,17 @@ mod tests {
     }
 
     #[test]
+    fn units_do_not_matter() {
+        assert!(Factor::of(&[[1e30, 0.0], [1.0, 1e-20]]).is_some());
+    }
+
+    #[test]
     fn what_is_not_positive_definite() {
         for bad in [
             [[1.0, 0.0], [1.0, 1.0]],
             [[1.0, 0.0], [2.0, 1.0]],
             [[0.0, 0.0], [0.0, 1.0]],
-            [[1.0, 0.0], [0.0, 1e-13]],
+            [[1.0, 0.0], [1.0, 1.0 + 1e-15]],
             [[f64::NAN, 0.0], [0.0, 1.0]],
             [[f64::INFINITY, 0.0], [0.0, 1.0]],
             [[1.0, 0.0], [f64::NAN, 1.0]],

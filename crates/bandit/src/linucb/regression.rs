@@ -11,7 +11,12 @@ use crate::Refused;
 /// for Linear Stochastic Bandits*, NIPS 2011, lemma 11).
 const STEEP: f64 = 1024.0;
 
-/// By which share of its trace the diagonal of A is raised when rounding has eaten the regulariser.
+/// The largest A_ii (A^-1)_ii that is let be: how much larger the variance of θ_i is than it would be
+/// without the other features (the variance inflation factor of Marquardt, 1970; free of units). The
+/// 2^11 that are left of an `f64` are for the updates until the next re-inversion.
+const INFLATED: f64 = (1_u64 << 41) as f64;
+
+/// By which share of itself the diagonal of A is raised when rounding has eaten the regulariser.
 const RAISE: f64 = 1.0 / (1_u64 << 40) as f64;
 
 /// A = λI + Σ x x', b = Σ r x, A^-1 and θ = A^-1 b of the samples (x, r) of one arm.
@@ -31,7 +36,7 @@ const RAISE: f64 = 1.0 / (1_u64 << 40) as f64;
     )
 )]
 pub(crate) struct Regression<T, const D: usize> {
-    #[cfg_attr(feature = "serde", serde(with = "super::snapshot::triangle"))]
+    #[cfg_attr(feature = "serde", serde(with = "super::snapshot::lower"))]
     pub(super) gram: [[f64; D]; D],
     #[cfg_attr(feature = "serde", serde(with = "super::snapshot::array"))]
     pub(super) moments: [f64; D],
@@ -142,16 +147,16 @@ impl<T: Real, const D: usize> Regression<T, D> {
 
     /// A^-1 and θ from A and b.
     ///
-    /// Where A is not positive definite by a margin of rounding (some directions were seen 2^40 times
-    /// more than others), its diagonal is raised by a share of 2^-40 of the trace until it is.
+    /// Where A is not positive definite by a margin that survives rounding (contexts along a line, and
+    /// so many or so large that the regulariser is 2^-41 of the sum), its diagonal is raised by a
+    /// share of 2^-40 until it is: a larger regulariser, in the units of each feature.
     #[cold]
     #[inline(never)]
     pub(crate) fn reinvert(&mut self) {
-        let Some(factor) = self.factor() else {
+        let Some((factor, inverse)) = self.invert() else {
             // Not with finite sums, which LIMIT sees to.
             return;
         };
-        let inverse = factor.inverse();
         for i in 0..D {
             for j in 0..=i {
                 self.inverse[i][j] = T::of(inverse[i][j]);
@@ -162,17 +167,18 @@ impl<T: Real, const D: usize> Regression<T, D> {
         self.since = 0;
     }
 
-    fn factor(&mut self) -> Option<Factor<D>> {
+    fn invert(&mut self) -> Option<(Factor<D>, [[f64; D]; D])> {
         let mut raise = RAISE;
-        // The last raise makes the diagonal dominate.
+        // The last raises make the diagonal dominate.
         for _ in 0..12 {
-            let factor = Factor::of(&self.gram);
-            if factor.is_some() {
-                return factor;
+            if let Some(factor) = Factor::of(&self.gram) {
+                let inverse = factor.inverse();
+                if (0..D).all(|i| self.gram[i][i] * inverse[i][i] <= INFLATED) {
+                    return Some((factor, inverse));
+                }
             }
-            let trace: f64 = (0..D).map(|i| self.gram[i][i]).sum();
             for i in 0..D {
-                self.gram[i][i] += raise * trace;
+                self.gram[i][i] += raise * self.gram[i][i];
             }
             raise *= 16.0;
         }

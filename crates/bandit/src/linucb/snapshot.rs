@@ -126,9 +126,9 @@ impl fmt::Display for Broken {
 /// Whether it can have come from updates.
 ///
 /// A must be positive definite, all of it finite and small enough to go on with. A^-1 and θ must be
-/// those of A and b up to what updates since the last re-inversion may have rounded: the residuals
-/// A A^-1 - I and A θ - b, as shares of what cancelled in them, are to be below the square root of
-/// the rounding unit.
+/// those of A and b up to what updates since the last re-inversion may have rounded. That rounding
+/// is a share of sqrt((A^-1)_jj (A^-1)_kk) in an element of A^-1, which bounds the residuals of
+/// A A^-1 - I and A θ - b; the share allowed is the square root of the rounding unit.
 fn check<T: Real, const D: usize>(
     model: &Regression<T, D>,
     every: u32,
@@ -146,37 +146,43 @@ fn check<T: Real, const D: usize>(
     if Factor::of(gram).is_none() {
         return Err("A is not positive definite");
     }
-    let trace: f64 = (0..D).map(|i| gram[i][i]).sum();
     let limit = T::LIMIT.wide() * T::LIMIT.wide() * (1_u64 << 40) as f64;
-    let largest = |values: &[f64; D]| values.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
-    let finite = |values: &[f64; D]| values.iter().all(|v| v.is_finite());
-    if trace > limit {
+    if (0..D).any(|i| gram[i][i] > limit) {
         return Err("A is too large");
     }
-    if !finite(moments) || largest(moments) > limit {
+    if !moments.iter().all(|b| b.abs() <= limit) {
         return Err("b is not finite or too large");
     }
     let theta = theta.map(Real::wide);
     let inverse = inverse.map(|row| row.map(Real::wide));
+    let finite = |values: &[f64; D]| values.iter().all(|value| value.is_finite());
     if !finite(&theta) || !inverse.iter().all(finite) {
         return Err("A^-1 or theta is not finite");
     }
-    let tolerance = Float::sqrt(T::epsilon().wide());
-    let times_gram = |x: &[f64; D]| -> [f64; D] {
-        core::array::from_fn(|i| (0..D).map(|j| gram[i.max(j)][i.min(j)] * x[j]).sum())
-    };
-    let span = inverse.iter().map(largest).fold(0.0, f64::max);
-    for (i, row) in inverse.iter().enumerate() {
-        let mut residual = times_gram(row);
-        residual[i] -= 1.0;
-        if largest(&residual) > tolerance * (1.0 + trace * span) {
-            return Err("A^-1 is not the inverse of A");
+    if (0..D).any(|i| inverse[i][i] <= 0.0) {
+        return Err("A^-1 is not positive definite");
+    }
+    let share = Float::sqrt(T::epsilon().wide());
+    let row =
+        |i: usize, x: &[f64; D]| -> f64 { (0..D).map(|k| gram[i.max(k)][i.min(k)] * x[k]).sum() };
+    let root = |i: usize| Float::sqrt(gram[i][i]);
+    let spread = |i: usize| Float::sqrt(inverse[i][i]);
+    let condition: f64 = (0..D).map(|k| root(k) * spread(k)).sum();
+    for i in 0..D {
+        for j in 0..D {
+            let unit = if i == j { 1.0 } else { 0.0 };
+            let rounding = share * root(i) * spread(j) * condition;
+            if (row(i, &inverse[j]) - unit).abs() > rounding {
+                return Err("A^-1 is not the inverse of A");
+            }
         }
     }
-    let product = times_gram(&theta);
-    let residual = core::array::from_fn(|i| product[i] - moments[i]);
-    if largest(&residual) > tolerance * (trace * largest(&theta) + largest(moments)) {
-        return Err("theta is not A^-1 b");
+    for i in 0..D {
+        // Rewards may have cancelled out: those of a size of 1 count even if nothing is left of them.
+        let size: f64 = (0..D).map(|k| root(k) * (theta[k].abs() + spread(k))).sum();
+        if (row(i, &theta) - moments[i]).abs() > share * (root(i) * size + moments[i].abs()) {
+            return Err("theta is not A^-1 b");
+        }
     }
     Ok(())
 }
@@ -224,7 +230,24 @@ pub(crate) mod array {
     }
 }
 
-/// The lower triangle of a matrix, row by row.
+/// A symmetric matrix of which only the lower triangle is kept; the rest is zero.
+pub(crate) mod lower {
+    use super::*;
+
+    pub(crate) use super::triangle::serialize;
+
+    pub(crate) fn deserialize<'de, From: Deserializer<'de>, const D: usize>(
+        from: From,
+    ) -> Result<[[f64; D]; D], From::Error> {
+        let mut matrix = triangle::deserialize::<f64, From, D>(from)?;
+        for (i, row) in matrix.iter_mut().enumerate() {
+            row[i + 1..].fill(0.0);
+        }
+        Ok(matrix)
+    }
+}
+
+/// A symmetric matrix of which both triangles are kept, by the lower one, row by row.
 pub(crate) mod triangle {
     use super::*;
 
@@ -235,7 +258,6 @@ pub(crate) mod triangle {
         to.collect_seq((0..D).flat_map(|i| &matrix[i][..=i]))
     }
 
-    /// Both triangles are filled in.
     pub(crate) fn deserialize<'de, T, From, const D: usize>(
         from: From,
     ) -> Result<[[T; D]; D], From::Error>

@@ -130,11 +130,14 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(Key, Entry)>, Memo
     };
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = &bytes[..error.valid_up_to()];
-        let lines = before.split(|byte| *byte == b'\n');
+        let line_start = before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
         MemoryError::Malformed {
             path: path.to_owned(),
-            line: lines.clone().count(),
-            column: lines.last().map_or(0, <[u8]>::len) + 1,
+            line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+            column: 1 + before.len() - line_start,
             problem: "not UTF-8".to_owned(),
         }
     })?;

@@ -19,7 +19,7 @@ use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
     EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
     Peekaboo, PeekabooConfig, Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler,
-    SinglePath, Stms, StreamMinRtt,
+    SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
 };
 
 /// Makes a scheduler for each new connection; cannot fail.
@@ -49,6 +49,8 @@ type Parse =
 /// | `single` | [`SinglePath`] | [`SinglePathConfig`](crate::SinglePathConfig) |
 /// | `stms` | [`Stms`] | [`StmsConfig`](crate::StmsConfig) |
 /// | `stream_minrtt` | [`StreamMinRtt`] | [`StreamMinRttConfig`](crate::StreamMinRttConfig) |
+/// | `ucb` | [`Ucb`] | [`UcbConfig`] |
+/// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
@@ -112,7 +114,9 @@ impl Registry {
             .insert("sa_ecf", SaEcfConfig::check, SaEcf::new)
             .insert("single", |_| Ok(()), SinglePath::new)
             .insert("stms", |_| Ok(()), Stms::new)
-            .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new);
+            .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new)
+            .insert("ucb", UcbConfig::check, Ucb::new)
+            .insert("ucb_block", UcbConfig::check, Ucb::blocking);
         registry.aliases.insert("rr".into(), "roundrobin".into());
         registry
     }

@@ -52,6 +52,8 @@ pub struct Cell<'a> {
     pub(crate) workload: &'a Workload,
     pub(crate) congestion: CongestionControl,
     pub(crate) scheduler: &'a SchedulerSpec,
+    /// What the scheduler is trained with, if it is.
+    pub(crate) training_workload: &'a Workload,
     pub(crate) real_aead: bool,
 }
 
@@ -85,18 +87,21 @@ impl<'a> Plan<'a> {
                         if only.is_some_and(|only| !only.matches(&id.to_string())) {
                             continue;
                         }
-                        let real_aead = experiment.real_aead;
-                        let fingerprint =
-                            fingerprint(network, workload, scheduler, congestion, real_aead);
-                        cells.push(Cell {
+                        let mut cell = Cell {
                             id,
-                            fingerprint,
+                            fingerprint: String::new(),
                             network,
                             workload,
                             congestion,
                             scheduler,
-                            real_aead,
-                        });
+                            training_workload: experiment
+                                .training_workload
+                                .as_ref()
+                                .unwrap_or(workload),
+                            real_aead: experiment.real_aead,
+                        };
+                        cell.fingerprint = fingerprint(&cell);
+                        cells.push(cell);
                     }
                 }
             }
@@ -134,15 +139,19 @@ impl Cell<'_> {
         hasher.write_u64(seed);
         hasher.finish128().h1
     }
+
+    /// The same of a training run before it, the first being number 0: as independent of scheduler
+    /// and congestion control, and of no run that is measured.
+    pub(crate) fn training_seed(&self, seed: u64, number: u32) -> u64 {
+        let mut hasher = SipHasher13::new();
+        hasher.write(b"training");
+        hasher.write_u64(self.network_seed(seed));
+        hasher.write_u32(number);
+        hasher.finish128().h1
+    }
 }
 
-fn fingerprint(
-    network: &NetworkSpec,
-    workload: &Workload,
-    scheduler: &SchedulerSpec,
-    congestion: CongestionControl,
-    real_aead: bool,
-) -> String {
+fn fingerprint(cell: &Cell<'_>) -> String {
     #[derive(Serialize)]
     struct All<'a> {
         format: u32,
@@ -152,15 +161,19 @@ fn fingerprint(
         config: &'a serde_json::Value,
         congestion: String,
         real_aead: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        training: Option<(u32, &'a Workload)>,
     }
+    let spec = cell.scheduler;
     let all = All {
         format: FORMAT,
-        network,
-        workload,
-        scheduler: &scheduler.name,
-        config: &scheduler.config,
-        congestion: congestion.to_string(),
-        real_aead,
+        network: cell.network,
+        workload: cell.workload,
+        scheduler: &spec.name,
+        config: &spec.config,
+        congestion: cell.congestion.to_string(),
+        real_aead: cell.real_aead,
+        training: (spec.training > 0).then_some((spec.training, cell.training_workload)),
     };
     // All of these are plain data, which cannot fail.
     let bytes = serde_json::to_vec(&all).unwrap_or_default();
