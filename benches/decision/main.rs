@@ -1,8 +1,14 @@
-//! What deciding costs: schedulers, asked as a transport asks them.
+//! What deciding costs: schedulers, asked as a transport asks them, and bandits by themselves.
 
+mod linucb;
 mod schedulers;
 
 use criterion::{criterion_group, criterion_main};
 
-criterion_group!(benches, schedulers::decide, schedulers::feedback);
+criterion_group!(
+    benches,
+    schedulers::decide,
+    schedulers::feedback,
+    linucb::linucb
+);
 criterion_main!(benches);
