@@ -81,18 +81,18 @@ fn an_unknown_name_gets_the_list_and_the_nearest() {
         ("round_robin", ", did you mean `roundrobin`?"),
         ("r", ", did you mean `rr`?"),
         ("signle", ", did you mean `single`?"),
-        ("peekaboo", "."),
+        ("hopscotch", "."),
         ("", "."),
     ] {
         let expected = format!("unknown scheduler `{name}`{hint} {known}");
         assert_eq!(message(&registry, name, json!({})), expected);
     }
     let all = registry.names().count();
-    let error = registry.build("peekaboo", &json!({})).err().unwrap();
+    let error = registry.build("hopscotch", &json!({})).err().unwrap();
     assert!(matches!(
         error,
         RegistryError::UnknownName { name, nearest: None, known }
-            if name == "peekaboo" && known.len() == all
+            if name == "hopscotch" && known.len() == all
     ));
 }
 
