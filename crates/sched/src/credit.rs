@@ -38,7 +38,6 @@ pub(crate) struct Case<M> {
     pub(crate) fast: PathIndex,
     pub(crate) slow: PathIndex,
     pub(crate) arm: Arm,
-    #[allow(dead_code, reason = "for schedulers that learn in stages")]
     pub(crate) mark: M,
     pub(crate) context: Features,
 }
