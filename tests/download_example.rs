@@ -157,9 +157,7 @@ async fn the_summary_tells_what_was_learned() {
     assert!(json["learned"].is_null());
     assert!(!text.contains("learned by"), "{text}");
 
-    let registry = mpquic::sched::Registry::new();
-    let known = |name: &&str| registry.names().any(|known| known == *name);
-    for name in ["linucb", "peekaboo"].into_iter().filter(known) {
+    for name in ["linucb", "peekaboo"] {
         let (json, text) = learning(&["--scheduler", name]).await;
         let learned = &json["learned"];
         assert_eq!(learned["scheduler"], name);
@@ -193,7 +191,8 @@ async fn the_summary_tells_what_was_learned() {
     );
 }
 
-/// What a file remembers: for each entry, its scheduler.
+/// Whose the entries of a file are.
+#[cfg(target_os = "linux")]
 fn remembered(file: &std::path::Path) -> Vec<String> {
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let entries = json["entries"].as_array().unwrap().iter();
@@ -206,9 +205,16 @@ fn remembered(file: &std::path::Path) -> Vec<String> {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_was_learned_is_there_the_next_time() {
+    for name in ["linucb", "peekaboo"] {
+        remembers(name).await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+async fn remembers(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("learned.json");
-    let arguments = ["--scheduler", "linucb", "--memory", file.to_str().unwrap()];
+    let arguments = ["--scheduler", name, "--memory", file.to_str().unwrap()];
     let recalled = |json: &serde_json::Value| {
         let pairs = json["learned"]["pairs"].as_array().unwrap();
         pairs.iter().any(|pair| pair["recalled"] == true)
@@ -216,7 +222,7 @@ async fn what_was_learned_is_there_the_next_time() {
     let (first, _) = learning(&arguments).await;
     assert!(!recalled(&first), "{first}");
     assert!(!remembered(&file).is_empty());
-    assert!(remembered(&file).iter().all(|name| name == "linucb"));
+    assert!(remembered(&file).iter().all(|other| other == name));
     let (second, text) = learning(&arguments).await;
     assert!(recalled(&second), "{second}");
     assert!(text.contains(", from memory"), "{text}");

@@ -82,7 +82,9 @@ fn a_path_from_a_wildcard_socket_is_named_by_the_address_that_it_turned_out_to_h
         let accepting = async { pair.server.accept().await.unwrap().await.unwrap() };
         let (client, _server) = tokio::join!(connecting, accepting);
         let client = client.unwrap();
-        let local = client.local_ip().unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+        let local = client
+            .local_ip()
+            .unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
         let expected = PathKey::of(local, pair.server_addr.ip());
         assert_eq!(*validated.lock().unwrap(), [Some(expected)]);
         if cfg!(target_os = "linux") {
