@@ -6,6 +6,7 @@
 
 mod gaps;
 mod paths;
+mod peekaboo;
 mod properties;
 mod registry;
 mod streams;
