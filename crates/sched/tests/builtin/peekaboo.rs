@@ -27,6 +27,9 @@ const EVEN: [Line; 2] = [line(40.0, 2), line(44.0, 20)];
 /// Waiting is right: whatever goes on the second path holds up many round trips of the first.
 const UNEVEN: [Line; 2] = [line(40.0, 20), line(240.0, 20)];
 
+/// As even, with room for more.
+const BROAD: [Line; 2] = [line(40.0, 20), line(44.0, 20)];
+
 const fn line(rtt: f64, window: u64) -> Line {
     Line {
         rtt,
@@ -359,7 +362,7 @@ fn stages_without_a_budget_are_left_out() {
 
 #[test]
 fn what_never_fills_the_fast_path_is_no_lesson() {
-    let mut world = World::new(Peekaboo::default(), EVEN);
+    let mut world = World::new(Peekaboo::default(), BROAD);
     for _ in 0..200 {
         // Ten packets now and then.
         world.send(10 * PACKET);
@@ -374,7 +377,10 @@ fn what_never_fills_the_fast_path_is_no_lesson() {
 
 #[test]
 fn a_pair_that_is_seldom_in_question_gets_on_all_the_same() {
-    let mut world = World::new(Peekaboo::new(&config(json!({"tx_bytes": 1_000_000}))), EVEN);
+    let mut world = World::new(
+        Peekaboo::new(&config(json!({"tx_bytes": 1_000_000}))),
+        BROAD,
+    );
     let mut rounds = 0;
     while world.pair().stage.as_deref() != Some(NEVER_SEND) {
         // A burst that fills the fast path, and a long time in which it is never full.
@@ -393,8 +399,7 @@ fn a_pair_that_is_seldom_in_question_gets_on_all_the_same() {
 #[test]
 fn a_fast_path_that_dies_strands_nothing() {
     // In the stage that never uses the slow path.
-    let lines = [line(40.0, 20), line(44.0, 20)];
-    let mut world = World::new(Peekaboo::new(&config(json!({"tx_bytes": 0}))), lines);
+    let mut world = World::new(Peekaboo::new(&config(json!({"tx_bytes": 0}))), BROAD);
     world.run(100_000);
     assert_eq!(world.share_since(0), 0.0);
     // Nothing comes back any more, and nobody knows yet: one packet a probe timeout goes on the
