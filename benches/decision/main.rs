@@ -1,6 +1,7 @@
-//! What deciding costs: schedulers, asked as a transport asks them.
+//! What deciding costs: schedulers, asked as a transport asks them, and bandits by themselves.
 
 mod history;
+mod linucb;
 mod schedulers;
 
 use criterion::{criterion_group, criterion_main};
@@ -9,6 +10,7 @@ criterion_group!(
     benches,
     schedulers::decide,
     schedulers::feedback,
-    history::history
+    history::history,
+    linucb::linucb
 );
 criterion_main!(benches);

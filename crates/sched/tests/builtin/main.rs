@@ -5,6 +5,7 @@
 )]
 
 mod gaps;
+mod linucb;
 mod paths;
 mod peekaboo;
 mod properties;
@@ -12,6 +13,7 @@ mod registry;
 mod streams;
 mod streams_waiting;
 mod tables;
+mod ucb;
 mod waiting;
 mod waiting_properties;
 
