@@ -2,6 +2,7 @@
 
 mod history;
 mod schedulers;
+mod ucb;
 
 use criterion::{criterion_group, criterion_main};
 
@@ -9,6 +10,7 @@ criterion_group!(
     benches,
     schedulers::decide,
     schedulers::feedback,
-    history::history
+    history::history,
+    ucb::ucb
 );
 criterion_main!(benches);

@@ -13,7 +13,7 @@ use mpquic_sched::{
 use quinn_proto::{Dir, Side};
 use serde_json::Value;
 
-const SCHEDULERS: [&str; 17] = [
+const SCHEDULERS: [&str; 19] = [
     "floor",
     "minrtt",
     "roundrobin",
@@ -31,6 +31,8 @@ const SCHEDULERS: [&str; 17] = [
     "rr_ns3",
     "stms",
     "stream_minrtt",
+    "ucb",
+    "ucb_block",
 ];
 
 /// Those that may wait for the fastest path, or leave a gap for it, are measured with that path full,
