@@ -4,9 +4,9 @@
     reason = "the indices are those of the formulas, and most loops run over a triangle"
 )]
 
-mod cholesky;
 mod config;
 mod discounted;
+mod inversion;
 mod real;
 mod regression;
 #[cfg(feature = "serde")]
@@ -34,7 +34,7 @@ use crate::Refused;
 /// a Matrix*, SIAM Review 1989, eq. 2): with v = A^-1 x and q = x·v, A^-1 loses v v'/(1 + q), and θ
 /// gains v (r - θ·x)/(1 + q), the gain of recursive least squares. Each
 /// [`reinvert_every`](LinUcbConfig::reinvert_every) samples of an arm both are computed from A and b
-/// by Cholesky's factorisation, so that rounding does not add up. All that A and b are summed up
+/// by elimination, so that rounding does not add up. All that A and b are summed up
 /// in is `f64`, whatever `T` is.
 ///
 /// **Cost.** A choice: K (2D² + 5D) flops. An update: about 8D² flops, all arms but one untouched.
