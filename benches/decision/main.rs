@@ -1,5 +1,6 @@
 //! What deciding costs: schedulers, asked as a transport asks them, and bandits by themselves.
 
+mod history;
 mod linucb;
 mod schedulers;
 
@@ -9,6 +10,7 @@ criterion_group!(
     benches,
     schedulers::decide,
     schedulers::feedback,
+    history::history,
     linucb::linucb
 );
 criterion_main!(benches);

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use mpquic::sched::{
-    Acked, Context, Decision, Lost, PathEvent, PathEventKind, Scheduler, Sent, StreamEvent,
-    StreamEventKind,
+    Acked, Context, Decision, Learned, Lost, PathEvent, PathEventKind, Scheduler, Sent,
+    StreamEvent, StreamEventKind,
 };
 
 /// The way to replace a connection's scheduler from outside.
@@ -129,6 +129,10 @@ impl Scheduler for Switchable {
 
     fn on_wakeup(&mut self, cx: &Context<'_>) {
         self.current().on_wakeup(cx);
+    }
+
+    fn learned(&self) -> Option<Learned> {
+        self.current.learned()
     }
 }
 

@@ -5,14 +5,34 @@
 #[cfg(test)]
 extern crate std;
 
+mod adjustment;
+mod alpha_tuning;
+mod arm_set;
 mod draw;
+mod epsilon_greedy;
+mod history;
 mod linucb;
 mod refused;
+mod regret;
+mod reward;
+mod settlement;
 mod thompson;
+mod ucb;
 
+pub use adjustment::{Adjustment, Boundaries, indifference};
+pub use alpha_tuning::AlphaTuning;
+pub use arm_set::ArmSet;
 pub use draw::Draw;
+pub use epsilon_greedy::{Epsilon, EpsilonGreedy};
+pub use history::History;
 pub use linucb::{
     DiscountedLinUcb, DiscountedLinUcbConfig, InvalidSetting, LinUcb, LinUcbConfig, Real,
 };
 pub use refused::Refused;
+pub use regret::{Outcome, RegretWindow, Regrets};
+pub use reward::{DiscountedReward, LEAST_WEIGHT, MOST_PACKETS};
+pub use settlement::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
 pub use thompson::LinThompson;
+#[cfg(feature = "serde")]
+pub use ucb::BadSnapshot;
+pub use ucb::{DiscountedUcb, SlidingWindowUcb, Ucb1};

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use proto::sched::Learned;
 use proto::{
     ConnectionError, ConnectionStats, Dir, FourTuple, PathError, PathId, Side, StreamId, VarInt,
 };
@@ -411,6 +412,24 @@ impl Connection {
     /// Figures of the connection, over all its paths.
     pub fn stats(&self) -> ConnectionStats {
         self.0.lock().proto.stats()
+    }
+
+    /// What the scheduler of this connection has learned so far; `None` from schedulers that do not
+    /// learn. The last state stands after the connection is over, as long as there is a handle.
+    ///
+    /// Each side schedules what it sends: a client that downloads finds little here, its server more.
+    /// It allocates and takes the connection's lock: for reports, not for every packet.
+    ///
+    /// ```no_run
+    /// # async fn run(connection: mpquic::Connection) {
+    /// connection.closed().await;
+    /// if let Some(learned) = connection.learned() {
+    ///     println!("{learned}"); // the stage, a line for each pair of paths or each arm
+    /// }
+    /// # }
+    /// ```
+    pub fn learned(&self) -> Option<Learned> {
+        self.0.lock().proto.learned()
     }
 
     // -- paths

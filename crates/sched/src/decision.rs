@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use quinn_proto::StreamId;
 
-use crate::{Acked, Context, Lost, PathEvent, PathIndex, PathSet, Sent, StreamEvent};
+use crate::{Acked, Context, Learned, Lost, PathEvent, PathIndex, PathSet, Sent, StreamEvent};
 
 /// Decides, packet by packet, which path carries what.
 ///
@@ -67,6 +67,14 @@ pub trait Scheduler: Send {
 
     /// The time of [`next_wakeup`](Self::next_wakeup) has come.
     fn on_wakeup(&mut self, _cx: &Context<'_>) {}
+
+    /// What it has learned so far; `None` from those who do not learn.
+    ///
+    /// For reports, not for the hot path: it allocates. A scheduler that hands everything to another
+    /// one must hand this on, too.
+    fn learned(&self) -> Option<Learned> {
+        None
+    }
 }
 
 /// What a scheduler answers.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 /// The most paths that one connection can have open at a time.
 ///
 /// A path ID (RFC 10069) is never reused, a slot is: it stays with its path while that lives.
@@ -11,7 +13,8 @@ pub const MAX_PATHS: usize = 16;
 ///
 /// Stable while the path lives; given to another path only after
 /// [`PathEventKind::Abandoned`](crate::PathEventKind::Abandoned).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
 pub struct PathIndex(u8);
 
 impl PathIndex {
@@ -52,6 +55,11 @@ impl PathSet {
     /// The set with bit i for slot i.
     pub(crate) const fn from_bits(bits: u16) -> Self {
         Self(bits)
+    }
+
+    /// Bit i for slot i.
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
     }
 
     /// Adds a path.

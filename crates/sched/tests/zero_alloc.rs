@@ -1,4 +1,5 @@
-//! No built-in scheduler allocates once it is made: the decision and all feedback are counted.
+//! No built-in scheduler allocates once it is made and its paths have been opened for the first time:
+//! the decision and all feedback are counted.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests take a point to start from off the clock"
@@ -14,6 +15,7 @@ use mpquic_sched::{
     StreamView,
 };
 use quinn_proto::VarInt;
+use serde_json::{Value, json};
 
 thread_local! {
     /// Per thread, so that the test harness's own threads do not count.
@@ -67,10 +69,25 @@ fn schedulers_do_not_allocate() {
         .collect();
     let registry = Registry::new();
     let start = Instant::now();
-    for name in registry.names() {
-        let mut scheduler = registry
-            .build(name, &serde_json::Value::Null)
-            .expect("the default configuration");
+    let default = registry.names().map(|name| (name, Value::Null));
+    // Settings that bring other code into play.
+    let more = [
+        ("linucb", json!({"discount": 0.9, "reward": "deadline"})),
+        ("linucb", json!({"reward": "packet", "p_tx": 0.5})),
+        ("ucb", json!({"reward": "delayed"})),
+        ("ucb", json!({"forgetting": {"window": 100}})),
+        (
+            "ucb",
+            json!({"forgetting": {"discount": 0.9}, "reward": "rate"}),
+        ),
+    ];
+    for (name, config) in default.chain(more) {
+        let mut scheduler = registry.build(name, &config).expect("a good configuration");
+        // Those that learn make room for what they learn of each two paths.
+        for slot in &slots {
+            let opened = PathEventKind::Opened;
+            scheduler.on_path(&PathEvent::new(*slot, 0, start, opened));
+        }
         let before = allocations();
         for number in 0..10_000_u64 {
             let now = start + Duration::from_micros(number);
@@ -108,6 +125,7 @@ fn schedulers_do_not_allocate() {
                 slot, now, start, 1452, rtt, decision, contiguous,
             ));
             scheduler.on_lost(&Lost::new(slot, now, start, 1452, Some(number)));
+            // Not at every turn: something is to be learned meanwhile.
             for kind in [
                 PathEventKind::Opened,
                 PathEventKind::Validated,
@@ -115,7 +133,10 @@ fn schedulers_do_not_allocate() {
                 PathEventKind::Suspect,
                 PathEventKind::Recovered,
                 PathEventKind::Abandoned,
-            ] {
+            ]
+            .into_iter()
+            .filter(|_| number % 501 == 0)
+            {
                 scheduler.on_path(&PathEvent::new(slot, number as u32, now, kind));
             }
             for kind in [
@@ -125,13 +146,20 @@ fn schedulers_do_not_allocate() {
                 StreamEventKind::Finished,
                 StreamEventKind::FullyAcked,
                 StreamEventKind::Reset,
-            ] {
+            ]
+            .into_iter()
+            .filter(|kind| *kind != StreamEventKind::Reset || number % 501 == 0)
+            {
                 let id = StreamId::from(VarInt::from_u32(number as u32));
                 scheduler.on_stream(&StreamEvent::new(id, kind));
             }
             std::hint::black_box(scheduler.next_wakeup());
             scheduler.on_wakeup(&Context::new(now, &paths, &queue, number));
         }
-        assert_eq!(allocations() - before, 0, "{name}");
+        assert_eq!(allocations() - before, 0, "{name} {config}");
+        if name == "linucb" {
+            let learned = scheduler.learned().expect("it learns");
+            assert!(learned.pairs.iter().any(|pair| pair.settled > 0));
+        }
     }
 }

@@ -346,6 +346,11 @@ impl Connection {
         stats
     }
 
+    /// What the scheduler has learned, on connections whose scheduler learns. Allocates.
+    pub fn learned(&self) -> Option<mpquic_sched::Learned> {
+        self.schedule.learned()
+    }
+
     /// The peer's max_ack_delay (RFC 9000 section 18.2).
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
         Duration::from_millis(self.peer.max_ack_delay_ms)

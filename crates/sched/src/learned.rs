@@ -1,0 +1,321 @@
+//! What a scheduler says it has learned, for people and programs to read; learns nothing itself.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::PathIndex;
+
+/// What a scheduler that learns has learned so far, as
+/// [`Scheduler::learned`](crate::Scheduler::learned) reports it.
+///
+/// A report, not the state itself: it allocates, and nothing can be resumed from it. Figures that a
+/// scheduler does not have stay `None`, and lists that it has no use for stay empty. Paths are told
+/// by their slots.
+///
+/// ```
+/// use mpquic_sched::{Learned, LearnedPair, PathIndex};
+///
+/// let slot = |slot| PathIndex::new(slot).unwrap();
+/// let mut pair = LearnedPair::new(slot(0), slot(1));
+/// (pair.decisions, pair.waits) = (40, 12);
+/// (pair.alpha, pair.p_wt, pair.q_wt) = (Some(0.8), Some(0.9), Some(0.75));
+///
+/// let mut learned = Learned::new("mine");
+/// learned.stage = Some("deployment".into());
+/// learned.pairs.push(pair);
+/// assert_eq!(
+///     learned.to_string(),
+///     "mine, deployment\n  \
+///      path 0 before path 1: 40 decisions, 12 waits, alpha 0.8, p_wt 0.9, q_wt 0.75",
+/// );
+/// assert_eq!(serde_json::to_value(&learned)?["pairs"][0]["alpha"], 0.8);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[non_exhaustive]
+pub struct Learned {
+    /// The scheduler's name, as the registry knows it.
+    pub scheduler: Cow<'static, str>,
+    /// What it does now, where it works in stages that all pairs share.
+    pub stage: Option<Cow<'static, str>>,
+    /// Per ordered pair of paths, for those who learn when to wait for a faster path.
+    pub pairs: Vec<LearnedPair>,
+    /// Per path, for those whose arms are the paths.
+    pub arms: Vec<LearnedArm>,
+    /// Rewards and contexts that were not numbers to learn from (infinite, not a number).
+    pub refused: u64,
+    /// Decisions whose reward was never settled: overflow, paths that ended, streams that were reset.
+    pub dropped: u64,
+    /// The IDs on the wire of the paths in the slots. Schedulers leave it to the transport.
+    pub paths: BTreeMap<PathIndex, u32>,
+}
+
+/// What was learned of waiting for `fast` rather than sending on `slow`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LearnedPair {
+    /// The path that is waited for.
+    pub fast: PathIndex,
+    /// The path that could send.
+    pub slow: PathIndex,
+    /// What the scheduler does for this pair now.
+    pub stage: Option<Cow<'static, str>>,
+    /// How often it had to decide.
+    pub decisions: u64,
+    /// How many of these decisions were to wait.
+    pub waits: u64,
+    /// How many decisions' rewards are known, those of earlier connections included.
+    pub settled: u64,
+    /// How often it began to learn anew because what it had learned no longer held.
+    pub relearned: u64,
+    /// Whether it began with what an earlier connection had learned.
+    pub recalled: bool,
+    /// The exploration coefficient of LinUCB (Peekaboo, section III-A).
+    pub alpha: Option<f64>,
+    /// The probability to keep a decision to transmit (Peekaboo, Algorithm 4).
+    pub p_tx: Option<f64>,
+    /// The probability to keep a decision to wait (Peekaboo, Algorithm 4).
+    pub p_wt: Option<f64>,
+    /// The share of decisions to transmit that were right, as far as can be told.
+    pub q_tx: Option<f64>,
+    /// The share of decisions to wait that were right, as far as can be told.
+    pub q_wt: Option<f64>,
+    /// The mean regret of waiting where transmitting was right, in units of the reward.
+    pub e: Option<f64>,
+    /// The mean regret of transmitting where waiting was right, in units of the reward.
+    pub f: Option<f64>,
+}
+
+/// What was learned of a path that is an arm of a bandit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LearnedArm {
+    /// The path.
+    pub path: PathIndex,
+    /// How often it was chosen.
+    pub pulls: u64,
+    /// The mean reward as it is estimated now, in the scheduler's units; `None` before the first.
+    pub mean: Option<f64>,
+    /// Whether it began with what an earlier connection had learned.
+    pub recalled: bool,
+}
+
+impl Learned {
+    /// Nothing learned yet, by the scheduler of this name.
+    pub fn new(scheduler: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            scheduler: scheduler.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The same text as [`Display`](fmt::Display) gives, with names for the paths.
+    ///
+    /// ```
+    /// use mpquic_sched::{Learned, LearnedArm, PathIndex};
+    ///
+    /// let mut learned = Learned::new("mine");
+    /// learned.arms.push(LearnedArm::new(PathIndex::new(1).unwrap()));
+    /// let text = learned.named(|path| ["wifi", "lte"][path.get()].to_owned());
+    /// assert_eq!(text.to_string(), "mine\n  lte: chosen 0 times");
+    /// ```
+    pub fn named(&self, name: impl Fn(PathIndex) -> String) -> impl fmt::Display {
+        Named {
+            learned: self,
+            name,
+        }
+    }
+}
+
+impl LearnedPair {
+    /// Nothing learned yet of this pair.
+    pub const fn new(fast: PathIndex, slow: PathIndex) -> Self {
+        Self {
+            fast,
+            slow,
+            stage: None,
+            decisions: 0,
+            waits: 0,
+            settled: 0,
+            relearned: 0,
+            recalled: false,
+            alpha: None,
+            p_tx: None,
+            p_wt: None,
+            q_tx: None,
+            q_wt: None,
+            e: None,
+            f: None,
+        }
+    }
+}
+
+impl LearnedArm {
+    /// A path that was never chosen.
+    pub const fn new(path: PathIndex) -> Self {
+        Self {
+            path,
+            pulls: 0,
+            mean: None,
+            recalled: false,
+        }
+    }
+}
+
+/// A line for all, and one for each pair and each arm; paths by their slots.
+impl fmt::Display for Learned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, &|path| format!("path {path}"))
+    }
+}
+
+/// [`Learned::named`].
+struct Named<'a, N> {
+    learned: &'a Learned,
+    name: N,
+}
+
+impl<N: Fn(PathIndex) -> String> fmt::Display for Named<'_, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.learned.write(f, &self.name)
+    }
+}
+
+impl Learned {
+    fn write(&self, f: &mut fmt::Formatter<'_>, name: &dyn Fn(PathIndex) -> String) -> fmt::Result {
+        f.write_str(&self.scheduler)?;
+        if let Some(stage) = &self.stage {
+            write!(f, ", {stage}")?;
+        }
+        for (count, what) in [
+            (self.refused, "rewards refused"),
+            (self.dropped, "decisions dropped"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        for pair in &self.pairs {
+            let (fast, slow) = (name(pair.fast), name(pair.slow));
+            write!(f, "\n  {fast} before {slow}: {pair}")?;
+        }
+        for arm in &self.arms {
+            write!(f, "\n  {}: {arm}", name(arm.path))?;
+        }
+        Ok(())
+    }
+}
+
+/// Without the paths' names.
+impl fmt::Display for LearnedPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(stage) = &self.stage {
+            write!(f, "{stage}, ")?;
+        }
+        write!(f, "{} decisions, {} waits", self.decisions, self.waits)?;
+        if self.settled > 0 {
+            write!(f, ", {} settled", self.settled)?;
+        }
+        for (name, value) in [
+            ("alpha", self.alpha),
+            ("p_tx", self.p_tx),
+            ("p_wt", self.p_wt),
+            ("q_tx", self.q_tx),
+            ("q_wt", self.q_wt),
+            ("e", self.e),
+            ("f", self.f),
+        ] {
+            if let Some(value) = value {
+                write!(f, ", {name} {}", Short(value))?;
+            }
+        }
+        if self.relearned > 0 {
+            write!(f, ", learned anew {} times", self.relearned)?;
+        }
+        f.write_str(recalled(self.recalled))
+    }
+}
+
+/// Without the path's name.
+impl fmt::Display for LearnedArm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chosen {} times", self.pulls)?;
+        if let Some(mean) = self.mean {
+            write!(f, ", mean {}", Short(mean))?;
+        }
+        f.write_str(recalled(self.recalled))
+    }
+}
+
+const fn recalled(recalled: bool) -> &'static str {
+    if recalled { ", from memory" } else { "" }
+}
+
+/// A figure with three decimals at most, or none if it is large.
+struct Short(f64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.abs() >= 1000.0 || !self.0.is_finite() {
+            return write!(f, "{:.0}", self.0);
+        }
+        let text = format!("{:.3}", self.0);
+        let text = text.trim_end_matches('0').trim_end_matches('.');
+        f.write_str(if text == "-0" { "0" } else { text })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.0001, "0"),
+            (0.8, "0.8"),
+            (0.123_456, "0.123"),
+            (100.0, "100"),
+            (52_428.8, "52429"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(Short(value).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_there_is_not_is_not_told() {
+        let slot = |slot| PathIndex::new(slot).unwrap();
+        let mut learned = Learned::new("ucb");
+        assert_eq!(learned.to_string(), "ucb");
+        learned.arms.push(LearnedArm::new(slot(0)));
+        learned.arms.push(LearnedArm {
+            pulls: 3,
+            mean: Some(52_428.8),
+            recalled: true,
+            ..LearnedArm::new(slot(2))
+        });
+        learned.dropped = 1;
+        assert_eq!(
+            learned.to_string(),
+            "ucb, 1 decisions dropped\n  path 0: chosen 0 times\n  \
+             path 2: chosen 3 times, mean 52429, from memory"
+        );
+    }
+
+    #[test]
+    fn json_has_null_for_what_is_not_known_and_for_what_is_no_number() {
+        let slot = |slot| PathIndex::new(slot).unwrap();
+        let mut pair = LearnedPair::new(slot(1), slot(0));
+        pair.alpha = Some(f64::NAN);
+        let json = serde_json::to_value(&pair).unwrap();
+        assert_eq!((&json["fast"], &json["slow"]), (&1.into(), &0.into()));
+        assert!(json["alpha"].is_null() && json["p_tx"].is_null());
+        assert_eq!(json["recalled"], false);
+    }
+}
