@@ -15,8 +15,8 @@ const SMALLEST_PIVOT: f64 = 1.0 / (1_u64 << 48) as f64;
 ///
 /// By Cholesky's factorisation A = L L', in the order that changes what is left of A after each column,
 /// then L^-1, row by row from those above, then A^-1 = L^-T L^-1, as a sum of the squares of the rows
-/// of L^-1, so that it is positive definite by form. D³ multiplications, all of them on whole rows: no
-/// sum waits for its last term.
+/// of L^-1, so that it is positive definite by form. 3 D³ flops, three times those of the usual order, but on
+/// whole rows: no sum waits for its last term.
 pub(super) fn inverse<const D: usize>(lower: &[[f64; D]; D]) -> Option<[[f64; D]; D]> {
     // Of what is left of A the upper triangle is looked at, and becomes L'.
     let mut rest = [[0.0; D]; D];
