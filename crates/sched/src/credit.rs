@@ -84,7 +84,7 @@ impl<M: Default> Default for Case<M> {
 ///
 /// A stream that is reset ends all open decisions without a reward, see [`Settlement::restart`].
 ///
-/// Some 200 KiB, which [`make_room`](Self::make_room) allocates, once there is more than one path.
+/// Some 192 KiB, which [`make_room`](Self::make_room) allocates, once there is more than one path.
 #[derive(Debug, Clone)]
 pub(crate) struct Credits<M> {
     reward: Reward,
