@@ -3,6 +3,7 @@
 use mpquic_bandit::Boundaries;
 use serde::{Deserialize, Serialize};
 
+use crate::linucb::check_probability;
 use crate::{FeatureRtt, InvalidConfig, LinucbConfig, Reward};
 
 /// How [`Peekaboo`](crate::Peekaboo) looks for α.
@@ -109,9 +110,23 @@ impl Default for PeekabooConfig {
 impl PeekabooConfig {
     pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
         self.bandit().check()?;
-        if let Some(field) = self.boundaries.wrong_field() {
-            let expected = "expected probabilities, `high` not below `low`";
-            return Err(InvalidConfig::field(field, expected).within("boundaries"));
+        let Boundaries {
+            low,
+            high,
+            keep_wrong,
+            keep_right,
+        } = self.boundaries;
+        for (field, p) in [
+            ("low", low),
+            ("high", high),
+            ("keep_wrong", keep_wrong),
+            ("keep_right", keep_right),
+        ] {
+            check_probability(field, p).map_err(|problem| problem.within("boundaries"))?;
+        }
+        if high < low {
+            let expected = format!("expected no less than `low`, {low}, got {high}");
+            return Err(InvalidConfig::field("high", expected).within("boundaries"));
         }
         let most = MOST_JUDGED as u32;
         for (field, value, most) in [
