@@ -49,8 +49,8 @@ pub struct PeekabooConfig {
     pub candidate_bytes: u64,
     /// The budget of the estimation of q, e and f, bytes. Default 350,000 (ours).
     pub estimate_bytes: u64,
-    /// How often an arm must have been judged for its q to count, 1 to 256. Default 50 in deployment
-    /// and for `p`; at most `window`.
+    /// How many choices of an arm must have been judged for its q to count, in estimation and in
+    /// deployment, 1 to `window`. Default 50 (ours).
     pub least: u32,
     /// `low`, `high`, `keep_wrong`, `keep_right` of the stochastic adjustment, each a probability.
     /// Default 0.3, 0.7, 0.1, 0.9.

@@ -424,3 +424,19 @@ impl PairState for Lesson {
         self.recalled = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_takes_what_the_documentation_says() {
+        let histories = size_of::<[ArmHistory; 2]>();
+        let window = size_of::<RegretWindow<MOST_JUDGED>>();
+        let bytes = size_of::<Lesson>() + histories + window;
+        assert!(
+            (14_000..16_384).contains(&bytes),
+            "{bytes} {histories} {window}"
+        );
+    }
+}
