@@ -49,6 +49,9 @@ pub struct PeekabooConfig {
     pub candidate_bytes: u64,
     /// The budget of the estimation of q, e and f, bytes. Default 350,000 (ours).
     pub estimate_bytes: u64,
+    /// How many rewards a stage, or a candidate, waits for beyond its budget, up to 8 times of it.
+    /// Default 32 (ours).
+    pub samples: u32,
     /// How many choices of an arm must have been judged for its q to count, in estimation and in
     /// deployment, 1 to `window`. Default 50 (ours).
     pub least: u32,
@@ -95,6 +98,7 @@ impl Default for PeekabooConfig {
             tuning: Tuning::default(),
             candidate_bytes: 350_000,
             estimate_bytes: 350_000,
+            samples: 32,
             least: 50,
             boundaries: Boundaries::default(),
             window: 200,

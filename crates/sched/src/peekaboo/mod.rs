@@ -54,13 +54,16 @@ use lesson::{Lesson, Mark};
 ///
 /// **What counts as a byte of a budget.** Bytes that became contiguous at the receiver, on whichever
 /// path, while the pair was the last one that a decision was made for, and no longer than T_ref after
-/// that decision. Idle times and traffic that never fills `f` do not use up a lesson. A stage also ends
-/// with the first decision after 8 times its budget was released on the connection since its
-/// first decision, so that a pair that is seldom in question gets on, if with less to go by.
+/// that decision. Idle times and traffic that never fills `f` do not use up a lesson. Rewards come three
+/// T_ref late, and over fast paths with long RTTs a budget may be gone by then: a stage, or a candidate,
+/// goes on until 32 of its decisions (`samples`) have been settled. But it ends with the first decision
+/// after 8 times its budget was released on the connection since its first decision, whatever there is
+/// to go by: so does one of a pair that is seldom in question.
 ///
-/// **What learning does to the traffic.** Of a pair's first 4.3 MB, 0.75 MB are sent as with
-/// [`MinRtt`](crate::MinRtt), 0.75 MB as if the slow path were not there, the rest as LinUCB has it.
-/// Stage 2 is the expensive one: with paths of equal rate its 0.75 MB take twice as long. Nothing is
+/// **What learning does to the traffic.** Of a pair's first 4.3 MB (up to 8 times as many where rewards
+/// are late), 0.75 MB are sent as with [`MinRtt`](crate::MinRtt), 0.75 MB as if the slow path were not
+/// there, the rest as LinUCB has it. Stage 2 is the expensive one: with paths of equal rate its 0.75 MB
+/// take twice as long. Nothing is
 /// held back for longer than in any other wait: `f`'s probe timeout, after which a packet goes on
 /// `s`; and a path in trouble is not waited for, so that if `f` dies the other paths carry on at
 /// once when it is found out. More than two paths have a lesson for each ordered pair that comes up.
