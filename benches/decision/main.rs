@@ -3,6 +3,7 @@
 mod history;
 mod linucb;
 mod schedulers;
+mod ucb;
 
 use criterion::{criterion_group, criterion_main};
 
@@ -11,6 +12,7 @@ criterion_group!(
     schedulers::decide,
     schedulers::feedback,
     history::history,
-    linucb::linucb
+    linucb::linucb,
+    ucb::ucb
 );
 criterion_main!(benches);

@@ -34,6 +34,8 @@ const SCHEDULERS: [&str; 20] = [
     "rr_ns3",
     "stms",
     "stream_minrtt",
+    "ucb",
+    "ucb_block",
 ];
 
 /// Those that may wait for the fastest path, or leave a gap for it, are measured with that path full,

@@ -1,7 +1,7 @@
 //! Ridge regression of one arm, brought forward a sample at a time; chooses nothing.
 
 use super::cholesky::Factor;
-use super::real::{Real, dot, times};
+use super::real::{Real, add_square, dot, rows, times, times_by_rows};
 use crate::Refused;
 
 /// An update with x'A^-1x above this re-inverts at once: Sherman–Morrison subtracts q/(1 + q) of
@@ -21,7 +21,7 @@ const RAISE: f64 = 1.0 / (1_u64 << 40) as f64;
 
 /// A = λI + Σ x x', b = Σ r x, A^-1 and θ = A^-1 b of the samples (x, r) of one arm.
 ///
-/// A and b are `f64` sums, A by its lower triangle. A^-1 and θ follow each sample by the formulas of
+/// A and b are `f64` sums. A^-1 and θ follow each sample by the formulas of
 /// Sherman and Morrison, and are computed from A and b anew every so many samples.
 #[derive(Debug, Clone)]
 #[cfg_attr(
@@ -36,7 +36,7 @@ const RAISE: f64 = 1.0 / (1_u64 << 40) as f64;
     )
 )]
 pub(crate) struct Regression<T, const D: usize> {
-    #[cfg_attr(feature = "serde", serde(with = "super::snapshot::lower"))]
+    #[cfg_attr(feature = "serde", serde(with = "super::snapshot::triangle"))]
     pub(super) gram: [[f64; D]; D],
     #[cfg_attr(feature = "serde", serde(with = "super::snapshot::array"))]
     pub(super) moments: [f64; D],
@@ -119,14 +119,12 @@ impl<T: Real, const D: usize> Regression<T, D> {
     /// Takes one sample in that is [fit](Self::fit); computes A^-1 anew if that is due.
     #[inline(always)]
     pub(crate) fn absorb(&mut self, x: &[T; D], reward: T, due: bool) {
-        let v = times(&self.inverse, x);
+        let v = times_by_rows(&self.inverse, x);
         let q = dot(&v, x);
         let wide: [f64; D] = core::array::from_fn(|i| x[i].wide());
-        for i in 0..D {
-            for j in 0..=i {
-                self.gram[i][j] += wide[i] * wide[j];
-            }
-            self.moments[i] += reward.wide() * wide[i];
+        add_square(&mut self.gram, &wide);
+        for (moment, x) in self.moments.iter_mut().zip(wide) {
+            *moment += reward.wide() * x;
         }
         // q is not negative but for rounding; -1/2 would be a broken A^-1.
         if due || !(T::of(-0.5)..=T::of(STEEP)).contains(&q) {
@@ -135,12 +133,14 @@ impl<T: Real, const D: usize> Regression<T, D> {
         }
         let gain = T::one() / (T::one() + q);
         let step = (reward - self.mean(x)) * gain;
-        for i in 0..D {
-            self.theta[i] += v[i] * step;
-            for j in 0..D {
+        for (theta, v) in self.theta.iter_mut().zip(v) {
+            *theta += v * step;
+        }
+        for (row, &vi) in self.inverse.iter_mut().zip(&v).take(rows::<D>()) {
+            for (element, &vj) in row.iter_mut().zip(&v) {
                 // In this order A^-1 stays symmetric to the last bit, and the products do not wait
                 // for the division.
-                self.inverse[i][j] -= (v[i] * v[j]) * gain;
+                *element -= (vi * vj) * gain;
             }
         }
     }
@@ -188,7 +188,7 @@ impl<T: Real, const D: usize> Regression<T, D> {
     /// Adds the A and b of another to these; A^-1 and θ wait for [`Self::divide`].
     pub(crate) fn add(&mut self, other: &Self) {
         for i in 0..D {
-            for j in 0..=i {
+            for j in 0..D {
                 self.gram[i][j] += other.gram[i][j];
             }
             self.moments[i] += other.moments[i];
@@ -198,7 +198,7 @@ impl<T: Real, const D: usize> Regression<T, D> {
     /// A and b over `count`, with the A^-1 and θ that belong to them.
     pub(crate) fn divide(&mut self, count: f64) {
         for i in 0..D {
-            for j in 0..=i {
+            for j in 0..D {
                 self.gram[i][j] /= count;
             }
             self.moments[i] /= count;

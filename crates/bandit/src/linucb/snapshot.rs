@@ -230,24 +230,7 @@ pub(crate) mod array {
     }
 }
 
-/// A symmetric matrix of which only the lower triangle is kept; the rest is zero.
-pub(crate) mod lower {
-    use super::*;
-
-    pub(crate) use super::triangle::serialize;
-
-    pub(crate) fn deserialize<'de, From: Deserializer<'de>, const D: usize>(
-        from: From,
-    ) -> Result<[[f64; D]; D], From::Error> {
-        let mut matrix = triangle::deserialize::<f64, From, D>(from)?;
-        for (i, row) in matrix.iter_mut().enumerate() {
-            row[i + 1..].fill(0.0);
-        }
-        Ok(matrix)
-    }
-}
-
-/// A symmetric matrix of which both triangles are kept, by the lower one, row by row.
+/// The lower triangle of a symmetric matrix, row by row.
 pub(crate) mod triangle {
     use super::*;
 

@@ -177,24 +177,16 @@ impl<const K: usize> Board<K> {
     }
 }
 
-/// The place of the largest; of equals the lowest. Pairs of neighbours, then pairs of those: the
-/// comparisons of a round do not wait for each other.
+/// The place of the largest; of equals the lowest. One after the other without a branch: pairs first,
+/// which wait less for each other, took half as long again for 4 and 8 arms.
 #[inline]
-fn highest<const K: usize>(mut score: [f64; K]) -> usize {
-    let mut place: [usize; K] = core::array::from_fn(|arm| arm);
-    let mut left = K;
-    while left > 1 {
-        for pair in 0..left / 2 {
-            let (a, b) = (2 * pair, 2 * pair + 1);
-            let winner = if score[b] > score[a] { b } else { a };
-            (score[pair], place[pair]) = (score[winner], place[winner]);
-        }
-        if left % 2 == 1 {
-            (score[left / 2], place[left / 2]) = (score[left - 1], place[left - 1]);
-        }
-        left = left.div_ceil(2);
+fn highest<const K: usize>(score: [f64; K]) -> usize {
+    let (mut best, mut place) = (score[0], 0);
+    for (arm, s) in score.iter().enumerate().skip(1) {
+        place = if *s > best { arm } else { place };
+        best = if *s > best { *s } else { best };
     }
-    place[0]
+    place
 }
 
 #[cfg(test)]

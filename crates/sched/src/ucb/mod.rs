@@ -35,12 +35,12 @@ use crate::{
 /// **Late rewards** (ours, [`UcbReward::Delayed`]). The reward of a choice is what its own packets
 /// earned: the mean, over them, of size / (time from sending to acknowledgement), 0 for a lost one. It is the
 /// same size as `mss / R_i`, and is told once the last of them is acknowledged or lost; a choice counts in t at once, in T_i only
-/// then (Joulani, György, Szepesvári: *Online Learning under Delayed Feedback*, ICML 2013). Of 32 choices of a path that are not
-/// settled, the next is taken for a part of the newest.
+/// then (Joulani, György, Szepesvári: *Online Learning under Delayed Feedback*, ICML 2013). Beyond 128 choices of a path that are
+/// not settled, the next is taken for a part of the newest.
 ///
 /// **Cost.** A packet within an opportunity: that of [`RrNs3`](crate::RrNs3). An opportunity: 20 flops
-/// for each path, one walk more. Acknowledgements with late rewards: a search among at most 32 choices, mostly
-/// of one step. State: 900 bytes, and 16 kB for a window, 21 kB for late rewards; no allocation once made.
+/// for each path, one walk more. Acknowledgements with late rewards: a binary search among at
+/// most 128 choices. State: 900 bytes, and 16 kB for a window, 49 kB for late rewards; no allocation once made.
 ///
 /// ```
 /// use std::time::{Duration, Instant};

@@ -4,7 +4,9 @@ use super::arms::Arms;
 use crate::{MAX_PATHS, PathIndex, PathSet};
 
 /// How many unsettled choices of a path are told apart.
-const CAPACITY: usize = 32;
+///
+/// About one per acknowledgement: so many are needed for a window of some hundred packets.
+const CAPACITY: usize = 128;
 
 /// One choice, and what its packets have earned so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -12,20 +14,26 @@ struct Choice {
     /// The decision that it began with.
     first: u64,
     sent: u32,
+    /// Or [`DONE`](Self::DONE).
     settled: u32,
     /// Sum of the packets' rewards.
     earned: f64,
-    /// Its reward was told; it is here only because an older one is.
-    done: bool,
 }
 
 impl Choice {
+    /// Its reward was told; it is here only because an older one is.
+    const DONE: u32 = u32::MAX;
+
+    const fn is_done(&self) -> bool {
+        self.settled == Self::DONE
+    }
+
     /// Tells its reward if no packet of it is under way.
     fn finish(&mut self, path: PathIndex, arms: &mut Arms) {
-        if self.done || self.settled < self.sent {
+        if self.is_done() || self.settled < self.sent {
             return;
         }
-        self.done = true;
+        self.settled = Self::DONE;
         if self.sent > 0 {
             arms.update(path, self.earned / f64::from(self.sent));
         } else {
@@ -35,11 +43,21 @@ impl Choice {
 }
 
 /// A path's choices since the oldest that is not settled, oldest first.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Queue {
     choices: [Choice; CAPACITY],
     oldest: usize,
     len: usize,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            choices: [Choice::default(); CAPACITY],
+            oldest: 0,
+            len: 0,
+        }
+    }
 }
 
 impl Queue {
@@ -55,20 +73,21 @@ impl Queue {
     }
 
     /// The place of the choice that a decision belongs to: the last that did not begin later.
-    /// Acknowledgements come mostly in order, so that it is mostly the oldest.
     fn place_of(&mut self, decision: u64) -> Option<usize> {
-        let mut place = None;
-        for next in 0..self.len {
-            if self.at(next).first > decision {
-                break;
+        let (mut begun, mut later) = (0, self.len);
+        while begun < later {
+            let middle = begun + (later - begun) / 2;
+            if self.at(middle).first <= decision {
+                begun = middle + 1;
+            } else {
+                later = middle;
             }
-            place = Some(next);
         }
-        place
+        begun.checked_sub(1)
     }
 
     const fn drop_done(&mut self) {
-        while self.len > 0 && self.at(0).done {
+        while self.len > 0 && self.at(0).is_done() {
             self.oldest = (self.oldest + 1) % CAPACITY;
             self.len -= 1;
         }
@@ -90,12 +109,12 @@ impl Pending {
         let queue = &mut self.queues[path.get()];
         if let Some(newest) = queue.newest() {
             // Nothing has come of it yet: the same choice, made again.
-            if newest.sent == 0 && !newest.done {
+            if newest.sent == 0 && !newest.is_done() {
                 return;
             }
             newest.finish(path, arms);
             let full = queue.len == CAPACITY;
-            if full && queue.at(CAPACITY - 1).done {
+            if full && queue.at(CAPACITY - 1).is_done() {
                 queue.len -= 1;
             } else if full {
                 return;
@@ -114,7 +133,7 @@ impl Pending {
     pub(super) fn sent(&mut self, path: PathIndex, decision: u64) {
         if let Some(newest) = self.queues[path.get()].newest()
             && newest.first <= decision
-            && !newest.done
+            && !newest.is_done()
         {
             newest.sent += 1;
         }
@@ -167,7 +186,7 @@ impl Pending {
     pub(super) fn forget(&mut self, path: PathIndex) -> u64 {
         let queue = &mut self.queues[path.get()];
         let open = (0..queue.len)
-            .filter(|place| !queue.at(*place).done)
+            .filter(|place| !queue.at(*place).is_done())
             .count();
         queue.len = 0;
         self.waiting.remove(path);
@@ -281,8 +300,9 @@ mod tests {
         }
         let (pulls, outstanding, mean) = told(&case.arms, path);
         assert_eq!((pulls, outstanding), (capacity, 0));
-        // 0 to 30 by themselves, and 31 to 63 in the mean.
-        let expected = ((0..31).sum::<u64>() as f64 + 47.0) / 32.0;
+        // All but the last by themselves, and the rest in the mean, as the last.
+        let last = (capacity - 1 + 2 * capacity - 1) as f64 / 2.0;
+        let expected = ((0..capacity - 1).sum::<u64>() as f64 + last) / capacity as f64;
         assert!((mean.unwrap() - expected).abs() < 1e-9);
         // A gap at the end of a full queue is filled.
         for decision in 100..100 + capacity {
