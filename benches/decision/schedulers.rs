@@ -13,7 +13,7 @@ use mpquic_sched::{
 use quinn_proto::{Dir, Side};
 use serde_json::{Value, json};
 
-const SCHEDULERS: [&str; 20] = [
+const SCHEDULERS: [&str; 22] = [
     "floor",
     "minrtt",
     "roundrobin",
