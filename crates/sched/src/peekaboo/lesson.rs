@@ -212,8 +212,22 @@ impl Lesson {
     pub(super) fn count(&mut self, bytes: u64, now: Instant, config: &PeekabooConfig) {
         if let Some(budget) = self.budget(config) {
             self.bytes = self.bytes.saturating_add(bytes);
-            if self.bytes >= budget {
+            if self.bytes >= budget && self.samples() >= u64::from(config.samples) {
                 self.next_stage(now, config);
+            }
+        }
+    }
+
+    /// How many of the decisions of the stage, or of the candidate, have told something.
+    ///
+    /// Rewards come three T_ref late: over fast paths with long RTTs, the whole budget of a stage may be
+    /// gone before the first.
+    fn samples(&self) -> u64 {
+        match self.stage {
+            Stage::NeverWait => self.histories[Arm::Tx.index()].seen(),
+            Stage::NeverSend => self.histories[Arm::Wt.index()].seen(),
+            Stage::Tuning | Stage::Estimation | Stage::Deployment => {
+                u64::from(self.judged.chosen(0)) + u64::from(self.judged.chosen(1))
             }
         }
     }
@@ -422,5 +436,21 @@ impl PairState for Lesson {
         memory.restore(self);
         (self.decisions, self.waits, self.relearned) = (0, 0, 0);
         self.recalled = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_takes_what_the_documentation_says() {
+        let histories = size_of::<[ArmHistory; 2]>();
+        let window = size_of::<RegretWindow<MOST_JUDGED>>();
+        let bytes = size_of::<Lesson>() + histories + window;
+        assert!(
+            (14_000..16_384).contains(&bytes),
+            "{bytes} {histories} {window}"
+        );
     }
 }
