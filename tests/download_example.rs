@@ -22,6 +22,8 @@ mod lab;
 mod link;
 #[path = "../examples/transfer/measure.rs"]
 mod measure;
+#[path = "../examples/transfer/memory.rs"]
+mod memory;
 #[path = "../examples/transfer/progress.rs"]
 mod progress;
 #[path = "../examples/transfer/protocol.rs"]

@@ -1,6 +1,7 @@
-//! What deciding costs: schedulers, asked as a transport asks them.
+//! What deciding costs: schedulers, asked as a transport asks them, and bandits by themselves.
 
 mod history;
+mod linucb;
 mod schedulers;
 mod ucb;
 
@@ -11,6 +12,7 @@ criterion_group!(
     schedulers::decide,
     schedulers::feedback,
     history::history,
+    linucb::linucb,
     ucb::ucb
 );
 criterion_main!(benches);

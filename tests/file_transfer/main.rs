@@ -14,6 +14,8 @@ mod file_service;
 mod files;
 #[path = "../../examples/transfer/measure.rs"]
 mod measure;
+#[path = "../../examples/transfer/memory.rs"]
+mod memory;
 mod place;
 #[path = "../../examples/transfer/progress.rs"]
 mod progress;

@@ -43,7 +43,7 @@ use crate::{Draw, Regrets};
 ///     regrets.add(Outcome::new(0, if n == 0 { -1.0 } else { 3.0 }));
 ///     regrets.add(Outcome::new(1, if n % 2 == 0 { 1.0 } else { -1.0 }));
 /// }
-/// let adjustment = Adjustment::of(&regrets, &Boundaries::default());
+/// let adjustment = Adjustment::of(&regrets, &Boundaries::default(), 1);
 /// assert_eq!(adjustment.keep(0), 0.9);
 /// // e = (9 · 3 + 5 · 1) / 14, f = (1 · 1 + 5 · 1) / 6: f / (e + f) = 7 / 23.
 /// assert!((adjustment.keep(1) - 7.0 / 23.0).abs() < 1e-12);
@@ -63,12 +63,13 @@ impl Adjustment {
     /// Every choice is kept: the policy as it is.
     pub const KEEP: Self = Self { keep: [1.0; 2] };
 
-    /// The probabilities that follow from these regrets.
-    pub fn of(regrets: &Regrets, boundaries: &Boundaries) -> Self {
+    /// The probabilities that follow from these regrets. An arm that was chosen less often than
+    /// `least` times counts as never chosen: a `q` of three decisions says nothing.
+    pub fn of(regrets: &Regrets, boundaries: &Boundaries, least: u32) -> Self {
         let indifferent = indifference(regrets.regret(0), regrets.regret(1));
         let keep = |arm: usize| match regrets.q(arm) {
-            Some(q) => boundaries.keep(q, indifferent[arm]),
-            None => 1.0,
+            Some(q) if regrets.chosen(arm) >= least => boundaries.keep(q, indifferent[arm]),
+            _ => 1.0,
         };
         Self {
             keep: [keep(0), keep(1)],
@@ -272,15 +273,17 @@ mod tests {
     fn what_nothing_is_known_of_is_kept() {
         let mut regrets = Regrets::default();
         let boundaries = Boundaries::default();
-        assert_eq!(Adjustment::of(&regrets, &boundaries), Adjustment::KEEP);
+        assert_eq!(Adjustment::of(&regrets, &boundaries, 1), Adjustment::KEEP);
         // Arm 0 was always wrong, arm 1 was never chosen.
         regrets.add(Outcome::new(0, -2.0));
-        let adjustment = Adjustment::of(&regrets, &boundaries);
+        let adjustment = Adjustment::of(&regrets, &boundaries, 1);
         assert_eq!((adjustment.keep(0), adjustment.keep(1)), (0.1, 1.0));
+        let of_two = Adjustment::of(&regrets, &boundaries, 2);
+        assert_eq!(of_two, Adjustment::KEEP);
         // A tie is not right, and no regret either.
         let mut regrets = Regrets::default();
         regrets.add(Outcome::new(0, 0.0));
-        assert_eq!(Adjustment::of(&regrets, &boundaries).keep(0), 0.1);
+        assert_eq!(Adjustment::of(&regrets, &boundaries, 1).keep(0), 0.1);
     }
 
     #[test]

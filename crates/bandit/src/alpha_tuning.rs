@@ -93,6 +93,16 @@ impl AlphaTuning {
         Self::from(false, AVERAGE, TAU / 2.0)
     }
 
+    /// The same form from the start.
+    #[must_use]
+    pub const fn restarted(&self) -> Self {
+        if self.full {
+            Self::full()
+        } else {
+            Self::fast()
+        }
+    }
+
     const fn from(full: bool, alpha: f64, tau: f64) -> Self {
         Self {
             full,
@@ -345,6 +355,8 @@ mod tests {
             let best = tuning.best();
             tuning.score(1e9);
             prop_assert_eq!(tuning.best(), best);
+            let fresh = if full { AlphaTuning::full() } else { AlphaTuning::fast() };
+            prop_assert_eq!(tuning.restarted(), fresh);
         }
     }
 

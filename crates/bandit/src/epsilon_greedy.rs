@@ -54,6 +54,11 @@ pub enum Epsilon {
 /// assert!(second > 900);
 /// ```
 #[derive(Debug, Clone)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "snapshot::Snapshot<K>", into = "snapshot::Snapshot<K>")
+)]
 pub struct EpsilonGreedy<const K: usize> {
     mean: [f64; K],
     pulls: [f64; K],
@@ -171,9 +176,104 @@ impl<const K: usize> EpsilonGreedy<K> {
     }
 }
 
+#[cfg(feature = "serde")]
+mod snapshot {
+    use serde::{Deserialize, Serialize};
+
+    use super::{Epsilon, EpsilonGreedy, probability};
+    use crate::Draw;
+    use crate::ucb::BadSnapshot;
+    use crate::ucb::snapshot::{Array, MOST, check_mean};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(super) struct Snapshot<const K: usize> {
+        epsilon: Epsilon,
+        now: f64,
+        choices: u64,
+        draw: Draw,
+        refused: u64,
+        arms: Array<Arm, K>,
+    }
+
+    #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Arm {
+        pulls: u64,
+        mean: f64,
+    }
+
+    impl<const K: usize> From<EpsilonGreedy<K>> for Snapshot<K> {
+        fn from(bandit: EpsilonGreedy<K>) -> Self {
+            Self {
+                epsilon: bandit.epsilon,
+                now: bandit.now,
+                choices: bandit.t as u64 - 1,
+                arms: Array(core::array::from_fn(|arm| Arm {
+                    pulls: bandit.pulls(arm),
+                    mean: bandit.mean[arm],
+                })),
+                draw: bandit.draw,
+                refused: bandit.refused,
+            }
+        }
+    }
+
+    impl<const K: usize> TryFrom<Snapshot<K>> for EpsilonGreedy<K> {
+        type Error = BadSnapshot;
+
+        fn try_from(snapshot: Snapshot<K>) -> Result<Self, BadSnapshot> {
+            let mut bandit = Self::new(snapshot.epsilon, 0);
+            BadSnapshot::unless(snapshot.choices < MOST, "choices", "less than 2^53")?;
+            bandit.t = snapshot.choices as f64 + 1.0;
+            let good = probability(snapshot.now) == snapshot.now;
+            BadSnapshot::unless(good, "now", "a probability, 0 to 1")?;
+            bandit.now = snapshot.now;
+            for (arm, saved) in snapshot.arms.0.iter().enumerate() {
+                check_mean(saved.mean)?;
+                BadSnapshot::unless(saved.pulls <= MOST, "pulls", "at most 2^53")?;
+                (bandit.mean[arm], bandit.pulls[arm]) = (saved.mean, saved.pulls as f64);
+            }
+            (bandit.draw, bandit.refused) = (snapshot.draw, snapshot.refused);
+            Ok(bandit)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn is_written_and_read() {
+        let mut one = EpsilonGreedy::<3>::new(Epsilon::Inverse { scale: 30.0 }, 5);
+        let mut draw = Draw::new(8);
+        for _ in 0..200 {
+            let arm = one.select(ArmSet::first_of(3)).unwrap();
+            one.update(arm, draw.unit()).unwrap();
+        }
+        let text = serde_json::to_string(&one).unwrap();
+        let mut read: EpsilonGreedy<3> = serde_json::from_str(&text).unwrap();
+        for _ in 0..200 {
+            let arm = one.select(ArmSet::first_of(3)).unwrap();
+            assert_eq!(read.select(ArmSet::first_of(3)), Some(arm));
+            let reward = draw.unit();
+            one.update(arm, reward).unwrap();
+            read.update(arm, reward).unwrap();
+        }
+        for (from, to) in [
+            (r#""refused":0"#, r#""refused":-1"#),
+            (r#""choices":200"#, r#""choices":9007199254740992"#),
+            (r#""now":"#, r#""now":1"#),
+            (r#""mean":0."#, r#""mean":1e101,"x":0."#),
+        ] {
+            let bad = text.replacen(from, to, 1);
+            assert_ne!(bad, text);
+            let read = serde_json::from_str::<EpsilonGreedy<3>>(&bad);
+            assert!(read.is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn the_decays() {

@@ -38,7 +38,6 @@ pub(crate) struct Case<M> {
     pub(crate) fast: PathIndex,
     pub(crate) slow: PathIndex,
     pub(crate) arm: Arm,
-    #[allow(dead_code, reason = "for schedulers that learn in stages")]
     pub(crate) mark: M,
     pub(crate) context: Features,
 }
@@ -95,6 +94,8 @@ pub(crate) struct Credits<M> {
     epoch: Option<Instant>,
     /// The deadline of what is sent next, milliseconds.
     due: f64,
+    /// Bytes sent before there was room, and not contiguous yet.
+    before: f64,
 }
 
 impl<M: Copy + Default> Credits<M> {
@@ -106,6 +107,7 @@ impl<M: Copy + Default> Credits<M> {
             ledger: None,
             epoch: None,
             due: f64::INFINITY,
+            before: 0.0,
         }
     }
 
@@ -115,12 +117,14 @@ impl<M: Copy + Default> Credits<M> {
             Reward::Discounted | Reward::Deadline => Horizon::Discounted,
             Reward::Packet => Horizon::FirstPacket,
         };
-        self.ledger.get_or_insert_with(|| {
-            let decisions = vec![DecisionSlot::default(); DECISIONS];
-            let packets = vec![PacketSlot::default(); PACKETS];
-            let (decisions, packets) = (decisions.into_boxed_slice(), packets.into_boxed_slice());
-            Box::new(Settlement::new(horizon, decisions, packets))
-        });
+        if self.ledger.is_none() {
+            let decisions = vec![DecisionSlot::default(); DECISIONS].into_boxed_slice();
+            let packets = vec![PacketSlot::default(); PACKETS].into_boxed_slice();
+            let mut ledger = Box::new(Settlement::new(horizon, decisions, packets));
+            // Before any decision it is only summed up, whenever it was.
+            ledger.sent(0.0, self.before);
+            self.ledger = Some(ledger);
+        }
     }
 
     /// Milliseconds since the first event.
@@ -170,8 +174,10 @@ impl<M: Copy + Default> Credits<M> {
     #[inline]
     pub(crate) fn on_sent(&mut self, event: &Sent) {
         let (now, due) = (self.millis(event.now), self.due);
-        if let Some(ledger) = &mut self.ledger {
-            ledger.sent_until(now, f64::from(event.new_bytes), due);
+        let amount = f64::from(event.new_bytes);
+        match &mut self.ledger {
+            Some(ledger) => ledger.sent_until(now, amount, due),
+            None => self.before += amount,
         }
     }
 
@@ -182,16 +188,19 @@ impl<M: Copy + Default> Credits<M> {
             Reward::Deadline => 0.5 * (now + self.millis(event.sent)),
             _ => now,
         };
-        if let Some(ledger) = &mut self.ledger {
-            ledger.arrived_at(now, arrival, event.contiguous as f64);
+        let amount = event.contiguous as f64;
+        match &mut self.ledger {
+            Some(ledger) => ledger.arrived_at(now, arrival, amount),
+            None => self.before = (self.before - amount).max(0.0),
         }
     }
 
     pub(crate) fn on_stream(&mut self, event: &StreamEvent) {
-        if event.kind == StreamEventKind::Reset
-            && let Some(ledger) = &mut self.ledger
-        {
-            ledger.restart();
+        if event.kind == StreamEventKind::Reset {
+            self.before = 0.0;
+            if let Some(ledger) = &mut self.ledger {
+                ledger.restart();
+            }
         }
     }
 

@@ -297,7 +297,12 @@ impl Schedule {
     pub(crate) fn learned(&self) -> Option<Learned> {
         match &self.last_learned {
             Some(learned) => Some(learned.clone()),
-            None => self.scheduler.learned(),
+            None => {
+                let mut learned = self.scheduler.learned()?;
+                let open = self.views.iter().filter(|view| view.open);
+                learned.paths = open.map(|view| (view.index, view.id)).collect();
+                Some(learned)
+            }
         }
     }
 
@@ -306,7 +311,7 @@ impl Schedule {
     /// while this one still drains.
     pub(crate) fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
-            self.last_learned = self.scheduler.learned();
+            self.last_learned = self.learned();
             self.scheduler = Box::new(MinRtt::default());
             self.planned = None;
             self.wait_until = None;

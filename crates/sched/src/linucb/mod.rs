@@ -5,6 +5,7 @@ mod model;
 
 pub use config::LinucbConfig;
 pub(crate) use config::check_probability;
+pub(crate) use model::Bandit;
 
 use std::fmt;
 use std::time::Instant;
@@ -19,7 +20,7 @@ use crate::sticky::StickyWaiting;
 use crate::{
     Acked, Arm, Context, Decision, Learned, PathEvent, PathView, Scheduler, Sent, Step, StreamEvent,
 };
-use model::{Bandit, Model};
+use model::Model;
 
 /// The deterministic part of Peekaboo: a linear bandit decides whether to wait.
 ///

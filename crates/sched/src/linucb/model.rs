@@ -17,13 +17,13 @@ use crate::{Arm, LearnedPair, PathIndex};
     clippy::large_enum_variant,
     reason = "a scheduler's are all of one kind, and are copied without allocating"
 )]
-pub(super) enum Bandit {
+pub(crate) enum Bandit {
     Plain(LinUcb<f64, DIMENSIONS, 2>),
     Discounted(DiscountedLinUcb<f64, DIMENSIONS, 2>),
 }
 
 impl Bandit {
-    pub(super) fn new(config: &LinucbConfig) -> Self {
+    pub(crate) fn new(config: &LinucbConfig) -> Self {
         if config.discount < 1.0 {
             Self::Discounted(DiscountedLinUcb::new(&config.discounted()))
         } else {
@@ -32,7 +32,7 @@ impl Bandit {
     }
 
     #[inline]
-    pub(super) fn scores(&self, alpha: f64, x: &Features) -> [f64; 2] {
+    pub(crate) fn scores(&self, alpha: f64, x: &Features) -> [f64; 2] {
         match self {
             Self::Plain(bandit) => bandit.scores(alpha, x),
             Self::Discounted(bandit) => bandit.scores(alpha, x),
@@ -40,14 +40,22 @@ impl Bandit {
     }
 
     #[inline]
-    fn update(&mut self, arm: Arm, x: &Features, reward: f64) -> Result<(), Refused> {
+    pub(crate) fn means(&self, x: &Features) -> [f64; 2] {
+        match self {
+            Self::Plain(bandit) => bandit.means(x),
+            Self::Discounted(bandit) => bandit.means(x),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn update(&mut self, arm: Arm, x: &Features, reward: f64) -> Result<(), Refused> {
         match self {
             Self::Plain(bandit) => bandit.update(arm.index(), x, reward),
             Self::Discounted(bandit) => bandit.update(arm.index(), x, reward),
         }
     }
 
-    fn mean_of<'a>(bandits: impl Iterator<Item = &'a Self> + Clone) -> Option<Self> {
+    pub(crate) fn mean_of<'a>(bandits: impl Iterator<Item = &'a Self> + Clone) -> Option<Self> {
         // All of a scheduler's are of one kind.
         let plain = bandits.clone().filter_map(|bandit| match bandit {
             Self::Plain(bandit) => Some(bandit),

@@ -18,8 +18,8 @@ use crate::memory::{Recall, Store};
 use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
     EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
-    Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler, SinglePath, Stms, StreamMinRtt,
-    Ucb, UcbConfig,
+    Peekaboo, PeekabooConfig, Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler,
+    SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
 };
 
 /// Makes a scheduler for each new connection; cannot fail.
@@ -42,6 +42,7 @@ type Parse =
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
 /// | `linucb` | [`Linucb`] | [`LinucbConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
+/// | `peekaboo` | [`Peekaboo`] | [`PeekabooConfig`] |
 /// | `redundant` | [`Redundant`] | [`RedundantConfig`](crate::RedundantConfig) |
 /// | `roundrobin`, `rr` | [`RoundRobin`] | [`RoundRobinConfig`](crate::RoundRobinConfig) |
 /// | `sa_ecf` | [`SaEcf`] | [`SaEcfConfig`] |
@@ -106,6 +107,7 @@ impl Registry {
             .insert("minrtt", |_| Ok(()), MinRtt::new)
             .insert("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
             .insert("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
+            .insert_learner("peekaboo", PeekabooConfig::check, Peekaboo::with_memory)
             .insert("redundant", |_| Ok(()), Redundant::new)
             .insert("roundrobin", |_| Ok(()), RoundRobin::new)
             .insert("rr_ns3", |_| Ok(()), RrNs3::new)

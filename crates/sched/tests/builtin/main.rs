@@ -5,6 +5,7 @@
 )]
 
 mod gaps;
+mod linucb;
 mod paths;
 mod properties;
 mod registry;

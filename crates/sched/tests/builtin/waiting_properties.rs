@@ -20,6 +20,14 @@ fn waiting() -> Vec<(&'static str, Value)> {
         ("ecf", json!({})),
         ("ecf", json!({"floor": false, "beta": 10})),
         ("ecf_a", json!({"p_wait": 0.5, "p_send": 0.5})),
+        ("linucb", json!({})),
+        ("linucb", json!({"p_tx": 0.5, "features": "latest"})),
+        (
+            "linucb",
+            json!({"p_tx": 0, "reward": "deadline", "discount": 0.9}),
+        ),
+        ("peek_frozen", json!({})),
+        ("peek_frozen", json!({"p_tx": 0})),
         ("sa_ecf", json!({})),
         ("sa_ecf", json!({"sharing": "weighted"})),
     ]
@@ -232,6 +240,9 @@ proptest! {
         let rounds = still(rounds);
         let never = json!({"p_wait": 0, "p_send": 1});
         same(("ecf_a", never), ("minrtt", json!({})), &rounds)?;
+        // It has nothing to learn from, and transmits as long as both arms are equal.
+        same(("linucb", json!({})), ("minrtt", json!({})), &rounds)?;
+        same(("peek_frozen", json!({"p_tx": 1})), ("minrtt", json!({})), &rounds)?;
         same(("ecf_a", json!({"p_wait": 1})), ("ecf", json!({})), &rounds)?;
     }
 

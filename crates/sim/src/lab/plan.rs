@@ -252,6 +252,51 @@ mod tests {
     }
 
     #[test]
+    fn training_counts_for_those_who_are_trained() {
+        let text = TEXT.replace("\"rr\"", "\"linucb\"");
+        let fingerprints = |train: &str| -> Vec<(String, String)> {
+            let text = text.replacen("[[network]]", &format!("{train}[[network]]"), 1);
+            let experiment = experiment(&text);
+            let cells = Plan::new(&experiment, None).cells.into_iter();
+            cells
+                .map(|cell| (cell.id.scheduler, cell.fingerprint))
+                .collect()
+        };
+        let cold = fingerprints("");
+        assert_eq!(fingerprints("[train]\nruns = 0\n"), cold);
+        let trained = fingerprints("[train]\nruns = 2\n");
+        let longer = fingerprints("[train]\nruns = 2\nworkload = \"file:9MB\"\n");
+        for (at, (scheduler, cold)) in cold.iter().enumerate() {
+            let all = [cold, &trained[at].1, &longer[at].1];
+            if scheduler == "minrtt" {
+                assert_eq!(all, [cold; 3]);
+            } else {
+                assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
+            }
+        }
+    }
+
+    #[test]
+    fn training_meets_the_same_randomness_for_all_and_never_that_which_is_measured() {
+        let experiment = experiment(TEXT);
+        let plan = Plan::new(&experiment, None);
+        let [first, second] = [&plan.cells[0], &plan.cells[1]];
+        let mut seen = Vec::new();
+        for seed in [5, 6] {
+            seen.push(first.network_seed(seed));
+            for number in [0, 1] {
+                let training = first.training_seed(seed, number);
+                assert_eq!(training, second.training_seed(seed, number));
+                seen.push(training);
+            }
+        }
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count);
+    }
+
+    #[test]
     fn schedulers_and_controllers_meet_the_same_randomness() {
         let experiment = experiment(TEXT);
         let plan = Plan::new(&experiment, None);

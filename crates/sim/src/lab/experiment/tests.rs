@@ -404,13 +404,21 @@ fn a_scheduler_that_varies_becomes_a_family() {
 }
 
 #[test]
-fn schedulers_that_do_not_learn_are_not_trained() {
-    let trained = parse(&file(PATHS, "[train]\nruns = 3\nworkload = \"file:4MB\"")).unwrap();
-    assert!(trained.schedulers.iter().all(|spec| spec.training == 0));
-    assert_eq!(
-        trained.training_workload.map(|one| one.to_string()),
-        Some("file:4MB".into())
-    );
+fn schedulers_that_learn_are_trained_unless_they_say_otherwise() {
+    let schedulers = "\"linucb\", { name = \"linucb\", label = \"cold\", train = 0 }, \
+                      { name = \"linucb\", label = \"much\", train = 9 }, { name = \"rr\", train = 0 }";
+    let train = "[train]\nruns = 3\nworkload = \"file:4MB\"";
+    for (more, runs) in [(train, [0, 3, 0, 9, 0]), ("", [0, 0, 0, 9, 0])] {
+        let text = file(PATHS, more).replace("\"rr\"", schedulers);
+        let experiment = parse(&text).unwrap();
+        let specs = experiment.schedulers.iter();
+        assert_eq!(specs.map(|spec| spec.training).collect::<Vec<_>>(), runs);
+        let workload = experiment.training_workload.map(|one| one.to_string());
+        assert_eq!(
+            workload.as_deref(),
+            (!more.is_empty()).then_some("file:4MB")
+        );
+    }
 }
 
 #[test]
