@@ -1,4 +1,5 @@
-//! Epsilon-greedy: the best so far, now and then any; the baseline that bounds of confidence must beat.
+//! Epsilon-greedy: the best so far, now and then any; the baseline that bounds of confidence must
+//! beat.
 
 use num_traits::Float;
 
@@ -11,9 +12,9 @@ use crate::{ArmSet, Draw, Refused};
 pub enum Epsilon {
     /// The same for ever: the regret grows in proportion to t.
     Constant(f64),
-    /// min(1, scale / t) for the choice number t, counted from 1. With scale = c K / d^2, c above 5, and
-    /// d the least gap between the best arm's mean and another's, the regret grows as ln t (Auer,
-    /// Cesa-Bianchi, Fischer 2002, theorem 3: rewards in [0, 1], d between 0 and 1).
+    /// min(1, scale / t) for the choice number t, counted from 1. With scale = c K / d^2, c above
+    /// 5, and d the least gap between the best arm's mean and another's, the regret grows as ln t
+    /// (Auer, Cesa-Bianchi, Fischer 2002, theorem 3: rewards in [0, 1], d between 0 and 1).
     Inverse {
         /// How many choices explore for certain.
         scale: f64,
@@ -35,8 +36,8 @@ pub enum Epsilon {
 /// eligible arm drawn evenly, otherwise the one with the largest mean reward; of equals the
 /// lowest.
 ///
-/// **Source.** Sutton and Barto: *Reinforcement Learning*, 2nd edition, section 2.2; for the decays, see
-/// [`Epsilon`].
+/// **Source.** Sutton and Barto: *Reinforcement Learning*, 2nd edition, section 2.2; for the
+/// decays, see [`Epsilon`].
 ///
 /// **Cost.** [`select`](Self::select): a draw (eight integer operations), a comparison an arm.
 /// [`update`](Self::update): four flops. No allocation; 16 bytes an arm.
@@ -77,8 +78,8 @@ const fn probability(p: f64) -> f64 {
 }
 
 impl<const K: usize> EpsilonGreedy<K> {
-    /// A bandit that knows nothing yet, of 1 to 32 arms, drawing from this seed. A probability below 0, or not a number,
-    /// is 0, and one above 1 is 1.
+    /// A bandit that knows nothing yet, of 1 to 32 arms, drawing from this seed. A probability
+    /// below 0, or not a number, is 0, and one above 1 is 1.
     pub const fn new(epsilon: Epsilon, seed: u64) -> Self {
         const { assert!(0 < K && K <= ArmSet::CAPACITY, "1 to 32 arms") };
         let now = match epsilon {
@@ -96,8 +97,8 @@ impl<const K: usize> EpsilonGreedy<K> {
         }
     }
 
-    /// The arm to choose, `None` if none of the bandit's is eligible. Each call draws, and moves the decay
-    /// on.
+    /// The arm to choose, `None` if none of the bandit's is eligible. Each call draws, and moves
+    /// the decay on.
     pub fn select(&mut self, eligible: ArmSet) -> Option<usize> {
         let eligible = eligible.intersection(ArmSet::first_of(K));
         if eligible.is_empty() {
@@ -138,8 +139,8 @@ impl<const K: usize> EpsilonGreedy<K> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing but
-    /// [`refused`](Self::refused) changes then.
+    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing
+    /// but [`refused`](Self::refused) changes then.
     pub fn update(&mut self, arm: usize, reward: f64) -> Result<(), Refused> {
         let why = match (self.pulls.get_mut(arm), reward.abs() <= 1e100) {
             (Some(pulls), true) => {

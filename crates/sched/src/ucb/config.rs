@@ -30,8 +30,9 @@ pub struct UcbConfig {
     /// The exploration coefficient, bytes per second. Default 50,000, that of the report's
     /// demonstration; 0 takes the largest mean.
     pub exploration: f64,
-    /// Whether a path may be chosen whose window is full, so that nothing is sent at this opportunity.
-    /// Default false; `ucb_block` is the same scheduler with true, whatever stands here.
+    /// Whether a path may be chosen whose window is full, so that nothing is sent at this
+    /// opportunity. Default false; `ucb_block` is the same scheduler with true, whatever stands
+    /// here.
     pub block: bool,
     /// Whether old rewards are forgotten, and how. Default `"none"`.
     pub forgetting: Forgetting,
