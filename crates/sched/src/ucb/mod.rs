@@ -17,15 +17,20 @@ use crate::{
 
 /// UCB1 over the paths, one choice per send opportunity.
 ///
-/// **Rule.** At each opportunity every usable path i has a reward `X_i = (mss / R_i) / sqrt(1 +
-/// u_i)`, bytes per second, with u_i its packets declared lost since the opportunity before. Then
-/// each path once, in the order of their slots, and after that the one with the largest `mean_i + c
-/// sqrt(2 ln f(t) / T_i)`, `f(t) = 1 + t ln^2 t`, with T_i how often it was chosen, t the number of
-/// the choice, c [`exploration`](UcbConfig::exploration); of equals the lowest slot. The chosen
-/// path sends until its window is full. Paths whose window is full are left out of the choice,
-/// unless [`block`](UcbConfig::block) is on: then such a choice sends nothing at this opportunity.
-/// A path without an RTT sample gets its reward once it has one. Opportunities are those of
-/// [`RrNs3`](crate::RrNs3).
+/// **Rule.** At each opportunity every usable path i has a reward X_i, bytes per second. Then each
+/// path once, in the order of their slots, and after that the one with the largest index:
+///
+/// ```text
+/// X_i = (mss / R_i) / sqrt(1 + u_i)
+/// mean of X_i + c sqrt(2 ln f(t) / T_i),   f(t) = 1 + t ln^2 t
+/// ```
+///
+/// with u_i its packets declared lost since the opportunity before, T_i how often it was chosen, t
+/// the number of the choice, c [`exploration`](UcbConfig::exploration); of equals the lowest slot.
+/// The chosen path sends until its window is full. Paths whose window is full are left out of the
+/// choice, unless [`block`](UcbConfig::block) is on: then such a choice sends nothing at this
+/// opportunity. A path without an RTT sample gets its reward once it has one. Opportunities are
+/// those of [`RrNs3`](crate::RrNs3).
 ///
 /// **Source.** Shu and Chang's report for CSC579, 2022, section 3 and algorithm 1; c is in their
 /// code (branch `msab` of their fork of the ns-3 model of MPQUIC, at the commit of its figures),
