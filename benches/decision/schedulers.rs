@@ -13,7 +13,7 @@ use mpquic_sched::{
 use quinn_proto::{Dir, Side};
 use serde_json::{Value, json};
 
-const SCHEDULERS: [&str; 19] = [
+const SCHEDULERS: [&str; 21] = [
     "floor",
     "minrtt",
     "roundrobin",
