@@ -231,11 +231,11 @@ impl<T: Real, const D: usize, const K: usize> Bandit<D> for LinUcb<T, D, K> {
     }
 
     fn select(&mut self, x: &[T; D]) -> usize {
-        LinUcb::select(self, T::of(ALPHA), x)
+        Self::select(self, T::of(ALPHA), x)
     }
 
     fn update(&mut self, arm: usize, x: &[T; D], reward: f64) {
-        let learned = LinUcb::update(self, arm, x, T::of(reward));
+        let learned = Self::update(self, arm, x, T::of(reward));
         assert!(learned.is_ok());
     }
 }
@@ -251,7 +251,7 @@ fn largest(scores: impl Iterator<Item = f64>) -> usize {
 }
 
 /// Contexts, and what they bring: features like a scheduler's, 0 to 1, and rewards linear in them,
-/// with other weights for each arm.
+/// with other weights for each arm, of both signs.
 struct World<const D: usize> {
     contexts: Vec<[f64; D]>,
     rewards: Vec<Vec<f64>>,
@@ -332,8 +332,9 @@ fn compare<const D: usize, const K: usize>(c: &mut Criterion) {
     let world = World::<D>::new(K);
     let config = LinUcbConfig::default();
     let choices = world.train(&mut LinUcb::<f64, D, K>::new(&config));
-    // Each arm is worth choosing somewhere.
-    assert!((0..K).all(|arm| choices[TRAINING / 2..].contains(&arm)));
+    // No arm is the best in all contexts.
+    let settled = &choices[TRAINING / 2..];
+    assert!(settled.iter().any(|arm| *arm != settled[0]));
     for (operation, name) in [
         (Operation::Select, "linucb_select"),
         (Operation::Update, "linucb_update"),

@@ -13,7 +13,7 @@ use mpquic_sched::{
 use quinn_proto::{Dir, Side};
 use serde_json::{Value, json};
 
-const SCHEDULERS: [&str; 21] = [
+const SCHEDULERS: [&str; 22] = [
     "floor",
     "minrtt",
     "roundrobin",
@@ -25,6 +25,7 @@ const SCHEDULERS: [&str; 21] = [
     "sa_ecf",
     "linucb",
     "peek_frozen",
+    "peekaboo",
     "backup",
     "daps",
     "daps_gap",
@@ -39,7 +40,7 @@ const SCHEDULERS: [&str; 21] = [
 
 /// Those that may wait for the fastest path, or leave a gap for it, are measured with that path full,
 /// which is when they have something to weigh.
-const WAITING: [&str; 9] = [
+const WAITING: [&str; 10] = [
     "blest",
     "blest_overflow",
     "ecf",
@@ -47,6 +48,7 @@ const WAITING: [&str; 9] = [
     "sa_ecf",
     "linucb",
     "peek_frozen",
+    "peekaboo",
     "daps_gap",
     "stms",
 ];
@@ -55,7 +57,7 @@ const WAITING: [&str; 9] = [
 const HEEDFUL: [&str; 2] = ["daps", "stream_minrtt"];
 
 /// Those that settle late rewards: what that costs is measured with something to settle.
-const LEARNING: [&str; 1] = ["linucb"];
+const LEARNING: [&str; 2] = ["linucb", "peekaboo"];
 
 /// Open paths with different RTTs; every fourth one is full, as under load.
 fn views(count: usize) -> Vec<PathView> {
@@ -90,11 +92,19 @@ fn scheduler(name: &str) -> Box<dyn Scheduler> {
     let config = match name {
         // It would wait from the tenth decision on, and a wait that stands is no decision.
         "peek_frozen" => json!({"p_tx": 1}),
+        // Deployed at once, which is what it is for most of its life.
+        "peekaboo" => json!({
+            "tx_bytes": 0, "wt_bytes": 0, "candidate_bytes": 0, "estimate_bytes": 0,
+        }),
         // Untaught as it is, it transmits, and decides anew each time.
         _ => Value::Null,
     };
+    built(name, &config)
+}
+
+fn built(name: &str, config: &Value) -> Box<dyn Scheduler> {
     Registry::new()
-        .build(name, &config)
+        .build(name, config)
         .expect("a built-in scheduler with a good configuration")
 }
 
@@ -157,7 +167,15 @@ fn learning(c: &mut Criterion, name: &str, packets: u64) {
     let mut queue = QueueView::default();
     queue.unsent = 1_000_000;
     (queue.window_left, queue.credit) = (6_000_000, 6_000_000);
-    let mut scheduler = scheduler(name);
+    let mut scheduler = match name {
+        // Deployed with full histories after half a megabyte, for good.
+        "peekaboo" => built(
+            name,
+            &json!({"tx_bytes": 250_000, "wt_bytes": 250_000, "candidate_bytes": 0, "estimate_bytes": 0,
+                    "relearn": false}),
+        ),
+        _ => scheduler(name),
+    };
     let (mut now, mut number) = (Instant::now(), 0_u64);
     c.benchmark_group(format!("scheduler/{name}"))
         .bench_function(format!("sent_and_acked/{packets}_a_decision"), |b| {

@@ -168,22 +168,6 @@ impl Default for Boundaries {
 }
 
 impl Boundaries {
-    /// The name of the first field that is no probability, or `high` if it is below `low`.
-    pub fn wrong_field(&self) -> Option<&'static str> {
-        let fields = [
-            ("low", self.low),
-            ("high", self.high),
-            ("keep_wrong", self.keep_wrong),
-            ("keep_right", self.keep_right),
-        ];
-        let no_probability = fields.iter().find(|(_, p)| !(0.0..=1.0).contains(p));
-        match no_probability {
-            Some((name, _)) => Some(name),
-            None if self.high < self.low => Some("high"),
-            None => None,
-        }
-    }
-
     /// The probability to keep a choice that is right with probability `q`.
     pub fn keep(&self, q: f64, indifferent: f64) -> f64 {
         if q > self.high {
@@ -240,32 +224,6 @@ mod tests {
             (1.0, 0.9),
         ] {
             assert_eq!(boundaries.keep(q, 0.5), expected, "{q}");
-        }
-    }
-
-    #[test]
-    fn wrong_boundaries_are_named() {
-        let fine = Boundaries::default();
-        assert_eq!(fine.wrong_field(), None);
-        for (wrong, field) in [
-            (Boundaries { low: -0.1, ..fine }, "low"),
-            (Boundaries { high: 0.2, ..fine }, "high"),
-            (
-                Boundaries {
-                    keep_wrong: f64::NAN,
-                    ..fine
-                },
-                "keep_wrong",
-            ),
-            (
-                Boundaries {
-                    keep_right: 1.1,
-                    ..fine
-                },
-                "keep_right",
-            ),
-        ] {
-            assert_eq!(wrong.wrong_field(), Some(field));
         }
     }
 

@@ -74,6 +74,7 @@ fn schedulers_do_not_allocate() {
     let more = [
         ("linucb", json!({"discount": 0.9, "reward": "deadline"})),
         ("linucb", json!({"reward": "packet", "p_tx": 0.5})),
+        ("peekaboo", json!({"discount": 0.9, "tx_bytes": 0})),
         ("ucb", json!({"reward": "delayed"})),
         ("ucb", json!({"forgetting": {"window": 100}})),
         (
@@ -157,9 +158,60 @@ fn schedulers_do_not_allocate() {
             scheduler.on_wakeup(&Context::new(now, &paths, &queue, number));
         }
         assert_eq!(allocations() - before, 0, "{name} {config}");
-        if name == "linucb" {
+        if ["linucb", "peekaboo"].contains(&name) {
             let learned = scheduler.learned().expect("it learns");
             assert!(learned.pairs.iter().any(|pair| pair.settled > 0));
         }
     }
+}
+
+/// The stages of a lesson end on the hot path, and so does what was learned.
+#[test]
+fn peekaboo_does_not_allocate_through_its_stages() {
+    let config = json!({
+        "tx_bytes": 50_000, "wt_bytes": 50_000, "candidate_bytes": 10_000, "estimate_bytes": 10_000,
+        "tuning": "full", "threshold": 0, "least": 1, "window": 1, "judge_every": 1, "pause_ms": 10,
+    });
+    let mut scheduler = Registry::new().build("peekaboo", &config).unwrap();
+    let start = Instant::now();
+    let mut paths = [0, 1].map(|slot| {
+        let mut view = PathView::closed(PathIndex::new(slot).unwrap());
+        (view.open, view.cwnd, view.in_flight) = (true, 100_000, 100_000);
+        view.smoothed_rtt = Duration::from_millis(20 + 30 * slot as u64);
+        view.pto = view.smoothed_rtt * 3;
+        scheduler.on_path(&PathEvent::new(view.index, 0, start, PathEventKind::Opened));
+        view
+    });
+    let mut queue = QueueView::default();
+    (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 1 << 20, 1 << 20);
+    let relearned = |scheduler: &dyn mpquic_sched::Scheduler| {
+        let pairs = scheduler.learned().unwrap().pairs;
+        pairs.iter().map(|pair| pair.relearned).sum::<u64>()
+    };
+    let mut counted = 0;
+    for number in 0..20_000_u64 {
+        let now = start + Duration::from_micros(200 * number);
+        let before = allocations();
+        // The fast path is full, and then it is not.
+        for room in [false, true] {
+            (paths[0].can_send, paths[1].can_send) = (room, true);
+            paths[0].in_flight = 90_000 + number * 7919 % 10_000;
+            let cx = Context::new(now, &paths, &queue, 2 * number + u64::from(room));
+            std::hint::black_box(scheduler.decide(&cx));
+        }
+        let slot = paths[number as usize % 2].index;
+        scheduler.on_sent(&Sent::new(slot, now, 1235, 2 * number, false, 1200));
+        // Some come sooner than others.
+        if number % 7 > 2 {
+            let bytes = 1200 * if number % 7 == 3 { 4 } else { 1 };
+            scheduler.on_acked(&Acked::new(slot, now, now, 1235, None, None, bytes));
+        }
+        counted += allocations() - before;
+    }
+    assert_eq!(counted, 0);
+    assert!(
+        relearned(&*scheduler) > 2,
+        "{}",
+        scheduler.learned().unwrap()
+    );
 }

@@ -301,6 +301,7 @@ schedulers = [
     { name = "linucb", label = "cold", train = 0 },
     { name = "linucb", label = "long", train = 4 },
 ]
+metrics = ["completion", "learned_decisions"]
 timeline = { seed = 2, schedulers = ["linucb"] }
 
 [train]
@@ -377,6 +378,11 @@ fn learners_begin_the_measured_run_with_what_they_learned_before() {
     );
     assert_ne!(figures(&one, "linucb"), figures(&two, "linucb"));
     let page = lab(&["table", "--markdown", &two.display().to_string()]).1;
+    // Those who do not learn have no column.
+    assert!(
+        page.contains("\nlearned decisions, median:\n\n| network | `linucb` | `cold` | `long` |\n"),
+        "{page}"
+    );
     assert!(
         page.contains(
             "3 seeds; before each measured run, `linucb` learned in 2 runs of `file:1MB`; \

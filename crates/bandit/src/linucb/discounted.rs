@@ -4,8 +4,8 @@ use num_traits::Float;
 
 use super::config::DiscountedLinUcbConfig;
 use super::largest;
-use super::real::{Real, dot, times};
-use super::regression::{Estimate, Regression};
+use super::real::{Real, add_square, dot, rows, times};
+use super::regression::{Estimate, Regression, kept};
 use crate::Refused;
 
 /// D-LinUCB: [`LinUcb`](crate::LinUcb) in which every update of any arm makes what all arms have seen
@@ -164,7 +164,7 @@ impl<T: Real, const D: usize> Fading<T, D> {
     }
 
     /// One step of forgetting, in which coordinate `turn` gets its regulariser back.
-    #[inline(always)]
+    #[inline(never)]
     fn fade(&mut self, by: &Forgetting<T>, turn: usize) {
         let Regression {
             gram,
@@ -175,11 +175,13 @@ impl<T: Real, const D: usize> Fading<T, D> {
         } = &mut self.regression;
         let (discount, fresh) = by.wide;
         for i in 0..D {
-            for j in 0..=i {
+            for j in 0..kept::<D>(i) {
                 gram[i][j] *= discount;
             }
             moments[i] *= discount;
-            for square in &mut self.squares[i] {
+        }
+        for row in self.squares.iter_mut().take(rows::<D>()) {
+            for square in row {
                 *square *= by.squares.0;
             }
         }
@@ -191,10 +193,12 @@ impl<T: Real, const D: usize> Fading<T, D> {
         let v = inverse[turn].map(|value| value * grown);
         let gain = fresh / (T::one() + fresh * v[turn]);
         let step = theta[turn] * gain;
-        for i in 0..D {
-            theta[i] -= v[i] * step;
-            for j in 0..D {
-                inverse[i][j] = inverse[i][j] * grown - (v[i] * v[j]) * gain;
+        for (theta, v) in theta.iter_mut().zip(v) {
+            *theta -= v * step;
+        }
+        for (row, &vi) in inverse.iter_mut().zip(&v).take(rows::<D>()) {
+            for (element, &vj) in row.iter_mut().zip(&v) {
+                *element = *element * grown - (vi * vj) * gain;
             }
         }
         *since += 1;
@@ -322,11 +326,7 @@ impl<T: Real, const D: usize, const K: usize> DiscountedLinUcb<T, D, K> {
         }
         self.turn = if self.turn + 1 < D { self.turn + 1 } else { 0 };
         let chosen = &mut self.arms[arm];
-        for i in 0..D {
-            for j in 0..D {
-                chosen.squares[i][j] += x[i] * x[j];
-            }
-        }
+        add_square(&mut chosen.squares, x);
         chosen.regression.absorb(x, reward, false);
         for fading in &mut self.arms {
             if fading.regression.since >= self.forgetting.every {

@@ -85,6 +85,36 @@ pub(crate) fn times<T: Real, const D: usize>(m: &[[T; D]; D], x: &[T; D]) -> [T;
     product
 }
 
+/// [`times`] row by row, for where M has just been written: shorter code, which is through sooner.
+#[inline(always)]
+pub(crate) fn times_by_rows<T: Real, const D: usize>(m: &[[T; D]; D], x: &[T; D]) -> [T; D] {
+    let mut product = [T::zero(); D];
+    for (row, &x) in m.iter().zip(x).take(rows::<D>()) {
+        for (sum, &m) in product.iter_mut().zip(row) {
+            *sum += m * x;
+        }
+    }
+    product
+}
+
+/// M + x x'.
+#[inline(always)]
+pub(crate) fn add_square<T: Real, const D: usize>(m: &mut [[T; D]; D], x: &[T; D]) {
+    for (row, &xi) in m.iter_mut().zip(x).take(rows::<D>()) {
+        for (m, &xj) in row.iter_mut().zip(x) {
+            *m += xi * xj;
+        }
+    }
+}
+
+/// D, which the compiler does not know of. A loop over that many rows stays a loop whose body, one
+/// row, is made of vector instructions. Unrolled, a symmetric product x_i x_j would be recognised
+/// as x_j x_i, computed once, and everything be done number by number.
+#[inline(always)]
+pub(crate) fn rows<const D: usize>() -> usize {
+    core::hint::black_box(D)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! Ridge regression of one arm, brought forward a sample at a time; chooses nothing.
 
-use super::cholesky::Factor;
-use super::real::{Real, dot, times};
+use super::inversion;
+use super::real::{Real, dot, rows, times, times_by_rows};
 use crate::Refused;
 
 /// An update with x'A^-1x above this re-inverts at once: Sherman–Morrison subtracts q/(1 + q) of
@@ -46,6 +46,13 @@ pub(crate) struct Regression<T, const D: usize> {
     pub(super) theta: [T; D],
     /// Samples since A^-1 was computed from A.
     pub(super) since: u32,
+}
+
+/// How many elements of row i of A are kept: those up to the diagonal, rounded up to a whole register of
+/// two; the rest is zero.
+#[inline(always)]
+pub(super) fn kept<const D: usize>(i: usize) -> usize {
+    (i / 2 * 2 + 2).min(D)
 }
 
 /// θ·x and sqrt(x' A^-1 x).
@@ -119,14 +126,16 @@ impl<T: Real, const D: usize> Regression<T, D> {
     /// Takes one sample in that is [fit](Self::fit); computes A^-1 anew if that is due.
     #[inline(always)]
     pub(crate) fn absorb(&mut self, x: &[T; D], reward: T, due: bool) {
-        let v = times(&self.inverse, x);
+        let v = times_by_rows(&self.inverse, x);
         let q = dot(&v, x);
         let wide: [f64; D] = core::array::from_fn(|i| x[i].wide());
         for i in 0..D {
-            for j in 0..=i {
+            for j in 0..kept::<D>(i) {
                 self.gram[i][j] += wide[i] * wide[j];
             }
-            self.moments[i] += reward.wide() * wide[i];
+        }
+        for (moment, x) in self.moments.iter_mut().zip(wide) {
+            *moment += reward.wide() * x;
         }
         // q is not negative but for rounding; -1/2 would be a broken A^-1.
         if due || !(T::of(-0.5)..=T::of(STEEP)).contains(&q) {
@@ -135,12 +144,14 @@ impl<T: Real, const D: usize> Regression<T, D> {
         }
         let gain = T::one() / (T::one() + q);
         let step = (reward - self.mean(x)) * gain;
-        for i in 0..D {
-            self.theta[i] += v[i] * step;
-            for j in 0..D {
+        for (theta, v) in self.theta.iter_mut().zip(v) {
+            *theta += v * step;
+        }
+        for (row, &vi) in self.inverse.iter_mut().zip(&v).take(rows::<D>()) {
+            for (element, &vj) in row.iter_mut().zip(&v) {
                 // In this order A^-1 stays symmetric to the last bit, and the products do not wait
                 // for the division.
-                self.inverse[i][j] -= (v[i] * v[j]) * gain;
+                *element -= (vi * vj) * gain;
             }
         }
     }
@@ -153,29 +164,30 @@ impl<T: Real, const D: usize> Regression<T, D> {
     #[cold]
     #[inline(never)]
     pub(crate) fn reinvert(&mut self) {
-        let Some((factor, inverse)) = self.invert() else {
+        let Some(inverse) = self.invert() else {
             // Not with finite sums, which LIMIT sees to.
             return;
         };
-        for i in 0..D {
-            for j in 0..=i {
-                self.inverse[i][j] = T::of(inverse[i][j]);
-                self.inverse[j][i] = self.inverse[i][j];
-            }
-        }
-        self.theta = factor.solve(&self.moments).map(T::of);
+        self.inverse = inverse.map(|row| row.map(T::of));
+        // What the inverse loses to rounding is made up for by a step of refinement.
+        let theta = times(&inverse, &self.moments);
+        let rest = core::array::from_fn(|i| {
+            let element = |k: usize| self.gram[i.max(k)][i.min(k)];
+            self.moments[i] - (0..D).map(|k| element(k) * theta[k]).sum::<f64>()
+        });
+        let correction = times(&inverse, &rest);
+        self.theta = core::array::from_fn(|i| T::of(theta[i] + correction[i]));
         self.since = 0;
     }
 
-    fn invert(&mut self) -> Option<(Factor<D>, [[f64; D]; D])> {
+    fn invert(&mut self) -> Option<[[f64; D]; D]> {
         let mut raise = RAISE;
         // The last raises make the diagonal dominate.
         for _ in 0..12 {
-            if let Some(factor) = Factor::of(&self.gram) {
-                let inverse = factor.inverse();
-                if (0..D).all(|i| self.gram[i][i] * inverse[i][i] <= INFLATED) {
-                    return Some((factor, inverse));
-                }
+            if let Some(inverse) = inversion::inverse(&self.gram)
+                && (0..D).all(|i| self.gram[i][i] * inverse[i][i] <= INFLATED)
+            {
+                return Some(inverse);
             }
             for i in 0..D {
                 self.gram[i][i] += raise * self.gram[i][i];
@@ -188,7 +200,7 @@ impl<T: Real, const D: usize> Regression<T, D> {
     /// Adds the A and b of another to these; A^-1 and θ wait for [`Self::divide`].
     pub(crate) fn add(&mut self, other: &Self) {
         for i in 0..D {
-            for j in 0..=i {
+            for j in 0..kept::<D>(i) {
                 self.gram[i][j] += other.gram[i][j];
             }
             self.moments[i] += other.moments[i];
@@ -198,7 +210,7 @@ impl<T: Real, const D: usize> Regression<T, D> {
     /// A and b over `count`, with the A^-1 and θ that belong to them.
     pub(crate) fn divide(&mut self, count: f64) {
         for i in 0..D {
-            for j in 0..=i {
+            for j in 0..kept::<D>(i) {
                 self.gram[i][j] /= count;
             }
             self.moments[i] /= count;

@@ -10,11 +10,11 @@ use serde::de::{DeserializeOwned, Error, Expected, IgnoredAny, SeqAccess, Visito
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::LinUcb;
-use super::cholesky::Factor;
 use super::config::{DiscountedLinUcbConfig, check_reinvert_every};
 use super::discounted::{DiscountedLinUcb, Fading};
+use super::inversion;
 use super::real::Real;
-use super::regression::Regression;
+use super::regression::{Regression, kept};
 
 /// `LinUcb` as it is read, before it is checked.
 #[derive(Deserialize)]
@@ -86,7 +86,7 @@ impl<T: Real, const D: usize, const K: usize> TryFrom<ReadDiscounted<T, D, K>>
             check(&fading.regression, config.reinvert_every)
                 .map_err(|what| Broken::arm(arm, what))?;
             let squares = fading.squares.map(|row| row.map(Real::wide));
-            if Factor::of(&squares).is_none() {
+            if inversion::inverse(&squares).is_none() {
                 return Err(Broken::arm(arm, "squares are not positive definite"));
             }
         }
@@ -143,7 +143,7 @@ fn check<T: Real, const D: usize>(
     if *since >= every {
         return Err("the last re-inversion was too long ago");
     }
-    if Factor::of(gram).is_none() {
+    if inversion::inverse(gram).is_none() {
         return Err("A is not positive definite");
     }
     let limit = T::LIMIT.wide() * T::LIMIT.wide() * (1_u64 << 40) as f64;
@@ -230,7 +230,7 @@ pub(crate) mod array {
     }
 }
 
-/// A symmetric matrix of which only the lower triangle is kept; the rest is zero.
+/// The lower triangle of A, of which no more is kept.
 pub(crate) mod lower {
     use super::*;
 
@@ -241,13 +241,13 @@ pub(crate) mod lower {
     ) -> Result<[[f64; D]; D], From::Error> {
         let mut matrix = triangle::deserialize::<f64, From, D>(from)?;
         for (i, row) in matrix.iter_mut().enumerate() {
-            row[i + 1..].fill(0.0);
+            row[kept::<D>(i)..].fill(0.0);
         }
         Ok(matrix)
     }
 }
 
-/// A symmetric matrix of which both triangles are kept, by the lower one, row by row.
+/// The lower triangle of a symmetric matrix, row by row.
 pub(crate) mod triangle {
     use super::*;
 

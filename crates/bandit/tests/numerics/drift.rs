@@ -198,3 +198,42 @@ fn the_reference_inverts() {
     );
     assert!(!positive_definite(&[vec![1.0, 2.0], vec![2.0, 1.0]]));
 }
+
+/// Arithmetic on subnormal numbers can be a hundred times slower: none may stay, however long a
+/// feature has not been seen.
+#[test]
+fn what_fades_becomes_zero() {
+    fn count_subnormal(model: &impl std::fmt::Debug, smallest: f64) -> usize {
+        let text = format!("{model:?}");
+        let numbers = text.split(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)));
+        numbers
+            .filter_map(|number| number.parse::<f64>().ok())
+            .filter(|number| *number != 0.0 && number.abs() < smallest)
+            .count()
+    }
+    for discount in [0.5, 0.9, 0.99] {
+        let config = DiscountedLinUcbConfig {
+            discount,
+            ..DiscountedLinUcbConfig::default()
+        };
+        let mut double = DiscountedLinUcb::<f64, D, 2>::new(&config);
+        let mut single = DiscountedLinUcb::<f32, D, 2>::new(&config);
+        let mut draw = Draw::new(14);
+        for t in 0..100_000 {
+            let mut x = random(&mut draw);
+            if t > 100 {
+                (x[1], x[4]) = (0.0, 0.0);
+            }
+            // Arm 1 is not chosen any more at all.
+            let arm = usize::from(t < 50);
+            double.update(arm, &x, x[0]).unwrap();
+            single.update(arm, &x.map(|x| x as f32), 0.5).unwrap();
+            if t % 499 == 0 {
+                assert_eq!(count_subnormal(&double, f64::MIN_POSITIVE), 0);
+                assert_eq!(count_subnormal(&single, f32::MIN_POSITIVE.into()), 0);
+            }
+        }
+        assert_eq!((double.theta(0)[1], single.theta(1)[0]), (0.0, 0.0));
+    }
+    assert_eq!(count_subnormal(&[1e-310, 0.0, 1.0], f64::MIN_POSITIVE), 1);
+}

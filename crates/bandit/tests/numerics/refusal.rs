@@ -102,6 +102,25 @@ proptest! {
     }
 }
 
+/// Found by the property above: a single sample with features 57 powers of ten apart, where elimination
+/// in place (Gauss and Jordan's) gave an inverse that was not positive definite.
+#[test]
+fn features_far_apart() {
+    let config = LinUcbConfig {
+        reinvert_every: 1,
+        ..LinUcbConfig::default()
+    };
+    let mut model = LinUcb::<f64, D, 1>::new(&config);
+    let x = [
+        86.175_414_351_171_51,
+        120.238_238_546_141_33,
+        63.275_589_883_270_83,
+    ];
+    model.update(0, &x.map(|e| 10_f64.powf(e)), 1.0).unwrap();
+    let inverse: Vec<_> = model.inverse(0).iter().map(|row| row.to_vec()).collect();
+    assert!(positive_definite(&inverse), "{inverse:?}");
+}
+
 #[test]
 fn the_largest_that_are_learned_from() {
     fn at_the_limit<T: Real>() -> f64 {

@@ -35,7 +35,7 @@ use model::Model;
 /// with W the congestion windows, I the bytes in flight, R the smoothed RTTs, C the credit that the
 /// peer's windows leave ([`QueueView::credit`](crate::QueueView::credit), taken as 1 GiB at most);
 /// bytes per millisecond, over 1000 by default. The arm with the larger θ·x + α sqrt(x' A⁻¹ x)
-/// is chosen ([`LinUcb`]), `tx` if they are equal, as they are before any reward. It is then
+/// is chosen ([`LinUcb`](mpquic_bandit::LinUcb)), `tx` if they are equal, as they are before any reward. It is then
 /// kept with the probability `p_tx` or `p_wt` of that arm, 1 by default, else the other one is
 /// taken. There is one model for each ordered pair (`f`, `s`), so that any number of paths works; a
 /// new pair's starts from the mean of the others.
@@ -68,7 +68,7 @@ use model::Model;
 ///
 /// **Cost.** A decision: one walk over the slots, the two scores (some 200 flops), 150 bytes
 /// written. A packet sent or acknowledged: O(1). A reward: 66 multiplications and one update, 300
-/// flops. Memory, once there is a second path: 200 KiB, and 3 KiB a pair.
+/// flops. Memory, once there is a second path: 192 KiB, and 4 KiB a pair.
 ///
 /// ```
 /// use mpquic_sched::{Linucb, LinucbConfig, Registry};

@@ -3,6 +3,7 @@
 use mpquic_bandit::Boundaries;
 use serde::{Deserialize, Serialize};
 
+use crate::linucb::check_probability;
 use crate::{FeatureRtt, InvalidConfig, LinucbConfig, Reward};
 
 /// How [`Peekaboo`](crate::Peekaboo) looks for α.
@@ -48,8 +49,11 @@ pub struct PeekabooConfig {
     pub candidate_bytes: u64,
     /// The budget of the estimation of q, e and f, bytes. Default 350,000 (ours).
     pub estimate_bytes: u64,
-    /// How often an arm must have been judged for its q to count, 1 to 256. Default 50 in deployment
-    /// and for `p`; at most `window`.
+    /// How many rewards a stage, or a candidate, waits for beyond its budget, up to 8 times of it.
+    /// Default 32 (ours).
+    pub samples: u32,
+    /// How many choices of an arm must have been judged for its q to count, in estimation and in
+    /// deployment, 1 to `window`. Default 50 (ours).
     pub least: u32,
     /// `low`, `high`, `keep_wrong`, `keep_right` of the stochastic adjustment, each a probability.
     /// Default 0.3, 0.7, 0.1, 0.9.
@@ -94,6 +98,7 @@ impl Default for PeekabooConfig {
             tuning: Tuning::default(),
             candidate_bytes: 350_000,
             estimate_bytes: 350_000,
+            samples: 32,
             least: 50,
             boundaries: Boundaries::default(),
             window: 200,
@@ -109,9 +114,23 @@ impl Default for PeekabooConfig {
 impl PeekabooConfig {
     pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
         self.bandit().check()?;
-        if let Some(field) = self.boundaries.wrong_field() {
-            let expected = "expected probabilities, `high` not below `low`";
-            return Err(InvalidConfig::field(field, expected).within("boundaries"));
+        let Boundaries {
+            low,
+            high,
+            keep_wrong,
+            keep_right,
+        } = self.boundaries;
+        for (field, p) in [
+            ("low", low),
+            ("high", high),
+            ("keep_wrong", keep_wrong),
+            ("keep_right", keep_right),
+        ] {
+            check_probability(field, p).map_err(|problem| problem.within("boundaries"))?;
+        }
+        if high < low {
+            let expected = format!("expected no less than `low`, {low}, got {high}");
+            return Err(InvalidConfig::field("high", expected).within("boundaries"));
         }
         let most = MOST_JUDGED as u32;
         for (field, value, most) in [

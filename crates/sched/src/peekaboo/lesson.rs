@@ -89,7 +89,7 @@ pub(super) struct Lesson {
     /// The decisions of the candidate, or of the estimation.
     pub(super) judged: Regrets,
     pub(super) adjustment: Adjustment,
-    /// What q was when the adjustment was made of it; `None` of an arm that is hardly ever chosen.
+    /// What q was in the beginning of deployment; `None` before, and of an arm hardly ever chosen.
     pub(super) reference: [Option<f64>; 2],
     pub(super) window: Box<RegretWindow<MOST_JUDGED>>,
     /// When this deployment began, in this connection.
@@ -212,8 +212,22 @@ impl Lesson {
     pub(super) fn count(&mut self, bytes: u64, now: Instant, config: &PeekabooConfig) {
         if let Some(budget) = self.budget(config) {
             self.bytes = self.bytes.saturating_add(bytes);
-            if self.bytes >= budget {
+            if self.bytes >= budget && self.samples() >= u64::from(config.samples) {
                 self.next_stage(now, config);
+            }
+        }
+    }
+
+    /// How many of the decisions of the stage, or of the candidate, have told something.
+    ///
+    /// Rewards come three T_ref late: over fast paths with long RTTs, the whole budget of a stage may be
+    /// gone before the first.
+    fn samples(&self) -> u64 {
+        match self.stage {
+            Stage::NeverWait => self.histories[Arm::Tx.index()].seen(),
+            Stage::NeverSend => self.histories[Arm::Wt.index()].seen(),
+            Stage::Tuning | Stage::Estimation | Stage::Deployment => {
+                u64::from(self.judged.chosen(0)) + u64::from(self.judged.chosen(1))
             }
         }
     }
@@ -253,10 +267,6 @@ impl Lesson {
             Stage::Estimation => {
                 let least = config.least;
                 self.adjustment = Adjustment::of(&self.judged, &config.boundaries, least);
-                self.reference = [0, 1].map(|arm| {
-                    let q = self.judged.q(arm);
-                    q.filter(|_| self.judged.chosen(arm) >= least)
-                });
                 self.deployed = Some(now);
                 self.stage = Stage::Deployment;
             }
@@ -330,7 +340,13 @@ impl Lesson {
     }
 
     /// In deployment, q of the window against what it was.
+    ///
+    /// Not against what it was in estimation: that every tenth choice is not kept changes what the
+    /// other nine earn, all data being released in order, and with it q.
     fn watch(&mut self, now: Instant, config: &PeekabooConfig) {
+        if self.window.len() < config.window as usize && self.reference == [None; 2] {
+            return;
+        }
         for arm in 0..2 {
             let Some(q) = self.window.regrets().q(arm) else {
                 continue;
@@ -339,30 +355,30 @@ impl Lesson {
                 continue;
             }
             match self.reference[arm] {
-                Some(learned) => {
-                    if (q - learned).abs() > config.threshold
-                        && config.learns_anew()
-                        && self.deployed.is_some_and(|since| {
-                            now.saturating_duration_since(since)
-                                >= Duration::from_millis(config.pause_ms)
-                        })
-                    {
+                None => self.adopt(arm, q, config),
+                Some(before) if (q - before).abs() <= config.threshold => {}
+                Some(_) => {
+                    let pause = Duration::from_millis(config.pause_ms);
+                    let rested = |since: Instant| now.saturating_duration_since(since) >= pause;
+                    if config.learns_anew() && self.deployed.is_some_and(rested) {
                         self.learn_anew();
                         return;
                     }
                 }
-                // It was hardly ever chosen, and now it is.
-                None => self.adopt(arm, q, config),
             }
         }
     }
 
+    /// From now on, q of this arm is to be what it is. If it could not be estimated before, p follows
+    /// from it.
     fn adopt(&mut self, arm: usize, q: f64, config: &PeekabooConfig) {
-        let now = Adjustment::of(self.window.regrets(), &config.boundaries, config.least);
-        let mut keep: [f64; 2] = self.adjustment.into();
-        keep[arm] = now.keep(arm);
-        self.adjustment = Adjustment::fixed(keep).unwrap_or(self.adjustment);
         self.reference[arm] = Some(q);
+        if self.judged.chosen(arm) < config.least {
+            let of_window = Adjustment::of(self.window.regrets(), &config.boundaries, config.least);
+            let mut keep: [f64; 2] = self.adjustment.into();
+            keep[arm] = of_window.keep(arm);
+            self.adjustment = Adjustment::fixed(keep).unwrap_or(self.adjustment);
+        }
     }
 
     #[cold]
@@ -420,5 +436,21 @@ impl PairState for Lesson {
         memory.restore(self);
         (self.decisions, self.waits, self.relearned) = (0, 0, 0);
         self.recalled = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_takes_what_the_documentation_says() {
+        let histories = size_of::<[ArmHistory; 2]>();
+        let window = size_of::<RegretWindow<MOST_JUDGED>>();
+        let bytes = size_of::<Lesson>() + histories + window;
+        assert!(
+            (14_000..16_384).contains(&bytes),
+            "{bytes} {histories} {window}"
+        );
     }
 }

@@ -48,19 +48,22 @@ use lesson::{Lesson, Mark};
 /// arms as the score. The model learns in all stages but the last.
 ///
 /// In deployment q is watched over a window of 200 judged decisions. Once it is off by more than
-/// 0.175 from what it was, for either arm, all of the pair's knowledge is dropped and stage 1 begins
-/// again, no earlier than 2 s after deployment did. With `discount` below 1 there is no such second
+/// 0.175 from what it was in the first full window, for either arm, all of the pair's knowledge is
+/// dropped and stage 1 begins again, no earlier than 2 s after deployment did. With `discount` below 1 there is no such second
 /// lesson: the model goes on learning and forgets instead, while p stays as it was estimated.
 ///
 /// **What counts as a byte of a budget.** Bytes that became contiguous at the receiver, on whichever
 /// path, while the pair was the last one that a decision was made for, and no longer than T_ref after
-/// that decision. Idle times and traffic that never fills `f` do not use up a lesson. A stage also ends
-/// with the first decision after 8 times its budget was released on the connection since its
-/// first decision, so that a pair that is seldom in question gets on, if with less to go by.
+/// that decision. Idle times and traffic that never fills `f` do not use up a lesson. Rewards come three
+/// T_ref late, and over fast paths with long RTTs a budget may be gone by then: a stage, or a candidate,
+/// goes on until 32 of its decisions (`samples`) have been settled. But it ends with the first decision
+/// after 8 times its budget was released on the connection since its first decision, whatever there is
+/// to go by: so does one of a pair that is seldom in question.
 ///
-/// **What learning does to the traffic.** Of a pair's first 4.3 MB, 0.75 MB are sent as with
-/// [`MinRtt`](crate::MinRtt), 0.75 MB as if the slow path were not there, the rest as LinUCB has it.
-/// Stage 2 is the expensive one: with paths of equal rate its 0.75 MB take twice as long. Nothing is
+/// **What learning does to the traffic.** Of a pair's first 4.3 MB (up to 8 times as many where rewards
+/// are late), 0.75 MB are sent as with [`MinRtt`](crate::MinRtt), 0.75 MB as if the slow path were not
+/// there, the rest as LinUCB has it. Stage 2 is the expensive one: with paths of equal rate its 0.75 MB
+/// take twice as long. Nothing is
 /// held back for longer than in any other wait: `f`'s probe timeout, after which a packet goes on
 /// `s`; and a path in trouble is not waited for, so that if `f` dies the other paths carry on at
 /// once when it is found out. More than two paths have a lesson for each ordered pair that comes up.
@@ -80,16 +83,19 @@ use lesson::{Lesson, Mark};
 /// - the split of the paper's 4 MB, and stage 4, so that q is measured of the policy
 ///   that is deployed and not of one with a bonus;
 /// - the score of α counts both arms; p is 1 for an arm that was judged fewer than `least` times,
-///   until it has been in deployment, and where e + f = 0;
+///   until it has been in deployment, when it follows from the window, and where e + f = 0;
 /// - in deployment q judges what the model chose, also where chance took the other arm: what was
 ///   done then earned R, and the history tells what the choice would have;
+/// - q is watched against the beginning of deployment, not against stage 4: decisions that are not kept
+///   change what all others earn, data being released in order, so that q moves when p begins to
+///   apply;
 /// - the bounds on windows, pauses, samples and time; the model's part in stages 1 and 2.
 ///
 /// **Cost.** A decision: one walk over the slots, six divisions, some 30 flops in deployment (200 while
 /// tuning), a draw, 150 bytes written. A packet sent or acknowledged: O(1). A settled decision: 66
 /// multiplications; 300 flops to learn, and a scan of 1,800 flops to judge. The end of stage
-/// 2 factors two covariances, 12 µs, once. Memory, once there is a second path: 200 KiB, and for each
-/// ordered pair some 14 KiB (7,700 bytes of histories, 2,100 of window, 2,600 of models).
+/// 2 factors two covariances, some 12 µs, once. Memory, once there is a second path: 200 KiB, and 16 KiB
+/// for each ordered pair (histories 9, models 4, window 2).
 ///
 /// ```
 /// use mpquic_sched::{Peekaboo, PeekabooConfig, Registry};

@@ -7,6 +7,7 @@
 mod gaps;
 mod linucb;
 mod paths;
+mod peekaboo;
 mod properties;
 mod registry;
 mod streams;

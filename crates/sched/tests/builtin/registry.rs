@@ -39,6 +39,7 @@ fn makes_the_built_in_schedulers() {
         ),
         ("minrtt", json!({}), [1, 1, 1]),
         ("minrtt", Value::Null, [1, 1, 1]),
+        ("peekaboo", json!({"tx_bytes": 0}), [1, 1, 1]),
         (
             "peek_frozen",
             json!({"theta_wt": [1, 1, 1, 1, 1, 1]}),
@@ -151,6 +152,47 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             json!({"features": "min"}),
             "scheduler `linucb`, field `features`: unknown variant `min`, expected `smoothed` or \
              `latest`",
+        ),
+        (
+            "peekaboo",
+            json!({"tuning": "slow"}),
+            "scheduler `peekaboo`, field `tuning`: unknown variant `slow`, expected `fast` or `full`",
+        ),
+        (
+            "peekaboo",
+            json!({"boundaries": {"keep_wrong": -1}}),
+            "scheduler `peekaboo`, field `boundaries.keep_wrong`: expected a probability, 0 to 1, \
+             got -1",
+        ),
+        (
+            "peekaboo",
+            json!({"boundaries": {"low": 0.8}}),
+            "scheduler `peekaboo`, field `boundaries.high`: expected no less than `low`, 0.8, got 0.7",
+        ),
+        (
+            "peekaboo",
+            json!({"least": 51, "window": 50}),
+            "scheduler `peekaboo`, field `least`: expected 1 to 50, got 51",
+        ),
+        (
+            "peekaboo",
+            json!({"judge_every": 0}),
+            "scheduler `peekaboo`, field `judge_every`: expected 1 to 1024, got 0",
+        ),
+        (
+            "peekaboo",
+            json!({"threshold": 2}),
+            "scheduler `peekaboo`, field `threshold`: expected 0 to 1, got 2",
+        ),
+        (
+            "peekaboo",
+            json!({"scale": 0}),
+            "scheduler `peekaboo`, field `scale`: expected bytes per millisecond, 1e-6 to 1e12, got 0",
+        ),
+        (
+            "peekaboo",
+            json!({"tx_bytes": -1}),
+            "scheduler `peekaboo`, field `tx_bytes`: invalid value: integer `-1`, expected u64",
         ),
         (
             "peek_frozen",

@@ -26,11 +26,19 @@ fn waiting() -> Vec<(&'static str, Value)> {
             "linucb",
             json!({"p_tx": 0, "reward": "deadline", "discount": 0.9}),
         ),
+        ("peekaboo", json!({})),
+        // In the stage that never uses the slow path, and deployed without having learned.
+        ("peekaboo", json!({"tx_bytes": 0, "reward": "deadline"})),
+        ("peekaboo", untaught()),
         ("peek_frozen", json!({})),
         ("peek_frozen", json!({"p_tx": 0})),
         ("sa_ecf", json!({})),
         ("sa_ecf", json!({"sharing": "weighted"})),
     ]
+}
+
+fn untaught() -> Value {
+    json!({"tx_bytes": 0, "wt_bytes": 0, "candidate_bytes": 0, "estimate_bytes": 0})
 }
 
 fn build(name: &str, config: &Value) -> Box<dyn Scheduler> {
@@ -242,6 +250,8 @@ proptest! {
         same(("ecf_a", never), ("minrtt", json!({})), &rounds)?;
         // It has nothing to learn from, and transmits as long as both arms are equal.
         same(("linucb", json!({})), ("minrtt", json!({})), &rounds)?;
+        same(("peekaboo", json!({})), ("minrtt", json!({})), &rounds)?;
+        same(("peekaboo", untaught()), ("minrtt", json!({})), &rounds)?;
         same(("peek_frozen", json!({"p_tx": 1})), ("minrtt", json!({})), &rounds)?;
         same(("ecf_a", json!({"p_wait": 1})), ("ecf", json!({})), &rounds)?;
     }

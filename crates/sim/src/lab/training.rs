@@ -18,7 +18,7 @@ pub(crate) struct Trained {
 ///
 /// # Errors
 ///
-/// If one of them fails: which, and why.
+/// If one of them fails: which, and why. If the memory does not take what was learned.
 pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
     let memory = Store::new();
     let registry = Registry::new().with_memory(memory.clone());
@@ -34,6 +34,11 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
             .map_err(|error| fault(&error))?;
         // Its connections end here, and leave what they have learned to the memory.
         drop(network);
+    }
+    if memory.refused() > 0 {
+        // What was not kept was not learned from: such a run would pass for a trained one.
+        let refused = memory.refused();
+        return Err(format!("training: the memory refused {refused} deposits"));
     }
     Ok(Trained { registry, runs })
 }
