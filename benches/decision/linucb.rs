@@ -231,11 +231,11 @@ impl<T: Real, const D: usize, const K: usize> Bandit<D> for LinUcb<T, D, K> {
     }
 
     fn select(&mut self, x: &[T; D]) -> usize {
-        LinUcb::select(self, T::of(ALPHA), x)
+        Self::select(self, T::of(ALPHA), x)
     }
 
     fn update(&mut self, arm: usize, x: &[T; D], reward: f64) {
-        let learned = LinUcb::update(self, arm, x, T::of(reward));
+        let learned = Self::update(self, arm, x, T::of(reward));
         assert!(learned.is_ok());
     }
 }

@@ -129,6 +129,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn promises_are_drawn_from_the_posterior() {
+        let mut bandit = LinThompson::<f64, 2, 2>::new(&LinUcbConfig::default());
+        for t in 0..20 {
+            let x = [1.0, f64::from(t % 3)];
+            bandit.update(0, &x, 0.5).unwrap();
+        }
+        let x = [0.3, -1.2];
+        let (means, deviations) = (bandit.model().means(&x), bandit.model().deviations(&x));
+        let n = 100_000_u32;
+        let mut draw = Draw::new(4);
+        let (mut sum, mut squares, mut product) = ([0.0; 2], [0.0; 2], 0.0);
+        for _ in 0..n {
+            let scores = bandit.scores(0.7, &x, &mut draw);
+            // Standard normal, if the promises are what they should be.
+            let z: [f64; 2] =
+                core::array::from_fn(|k| (scores[k] - means[k]) / (0.7 * deviations[k]));
+            for k in 0..2 {
+                sum[k] += z[k] / f64::from(n);
+                squares[k] += z[k] * z[k] / f64::from(n);
+            }
+            product += z[0] * z[1] / f64::from(n);
+        }
+        // Five standard deviations of each estimate.
+        let spread = 5.0 / f64::from(n).sqrt();
+        for k in 0..2 {
+            assert!(sum[k].abs() < spread && (squares[k] - 1.0).abs() < 1.5 * spread);
+        }
+        assert!(product.abs() < spread);
+    }
+
+    #[test]
     fn normal() {
         let mut draw = Draw::new(3);
         let n = 100_000;
