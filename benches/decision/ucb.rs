@@ -1,4 +1,5 @@
-//! What UCB1 costs: ours, which keeps what it can between calls, and the textbook's, which keeps counts.
+//! What UCB1 costs: ours, which keeps what it can between calls, and the textbook's, which keeps
+//! counts.
 //!
 //! Each call's input rests on the result of the one before, so that a figure is a latency: the next
 //! bandit to ask is one further by the arm that was chosen.

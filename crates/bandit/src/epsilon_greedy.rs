@@ -1,4 +1,5 @@
-//! Epsilon-greedy: the best so far, now and then any; the baseline that bounds of confidence must beat.
+//! Epsilon-greedy: the best so far, now and then any; the baseline that bounds of confidence must
+//! beat.
 
 use num_traits::Float;
 
@@ -11,9 +12,9 @@ use crate::{ArmSet, Draw, Refused};
 pub enum Epsilon {
     /// The same for ever: the regret grows in proportion to t.
     Constant(f64),
-    /// min(1, scale / t) for the choice number t, counted from 1. With scale = c K / d^2, c above 5, and
-    /// d the least gap between the best arm's mean and another's, the regret grows as ln t (Auer,
-    /// Cesa-Bianchi, Fischer 2002, theorem 3: rewards in [0, 1], d between 0 and 1).
+    /// min(1, scale / t) for the choice number t, counted from 1. With scale = c K / d^2, c above
+    /// 5, and d the least gap between the best arm's mean and another's, the regret grows as ln t
+    /// (Auer, Cesa-Bianchi, Fischer 2002, theorem 3: rewards in [0, 1], d between 0 and 1).
     Inverse {
         /// How many choices explore for certain.
         scale: f64,
@@ -35,8 +36,8 @@ pub enum Epsilon {
 /// eligible arm drawn evenly, otherwise the one with the largest mean reward; of equals the
 /// lowest.
 ///
-/// **Source.** Sutton and Barto: *Reinforcement Learning*, 2nd edition, section 2.2; for the decays, see
-/// [`Epsilon`].
+/// **Source.** Sutton and Barto: *Reinforcement Learning*, 2nd edition, section 2.2; for the
+/// decays, see [`Epsilon`].
 ///
 /// **Cost.** [`select`](Self::select): a draw (eight integer operations), a comparison an arm.
 /// [`update`](Self::update): four flops. No allocation; 16 bytes an arm.
@@ -54,6 +55,11 @@ pub enum Epsilon {
 /// assert!(second > 900);
 /// ```
 #[derive(Debug, Clone)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "snapshot::Snapshot<K>", into = "snapshot::Snapshot<K>")
+)]
 pub struct EpsilonGreedy<const K: usize> {
     mean: [f64; K],
     pulls: [f64; K],
@@ -72,8 +78,8 @@ const fn probability(p: f64) -> f64 {
 }
 
 impl<const K: usize> EpsilonGreedy<K> {
-    /// A bandit that knows nothing yet, of 1 to 32 arms, drawing from this seed. A probability below 0, or not a number,
-    /// is 0, and one above 1 is 1.
+    /// A bandit that knows nothing yet, of 1 to 32 arms, drawing from this seed. A probability
+    /// below 0, or not a number, is 0, and one above 1 is 1.
     pub const fn new(epsilon: Epsilon, seed: u64) -> Self {
         const { assert!(0 < K && K <= ArmSet::CAPACITY, "1 to 32 arms") };
         let now = match epsilon {
@@ -91,8 +97,8 @@ impl<const K: usize> EpsilonGreedy<K> {
         }
     }
 
-    /// The arm to choose, `None` if none of the bandit's is eligible. Each call draws, and moves the decay
-    /// on.
+    /// The arm to choose, `None` if none of the bandit's is eligible. Each call draws, and moves
+    /// the decay on.
     pub fn select(&mut self, eligible: ArmSet) -> Option<usize> {
         let eligible = eligible.intersection(ArmSet::first_of(K));
         if eligible.is_empty() {
@@ -133,8 +139,8 @@ impl<const K: usize> EpsilonGreedy<K> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing but
-    /// [`refused`](Self::refused) changes then.
+    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing
+    /// but [`refused`](Self::refused) changes then.
     pub fn update(&mut self, arm: usize, reward: f64) -> Result<(), Refused> {
         let why = match (self.pulls.get_mut(arm), reward.abs() <= 1e100) {
             (Some(pulls), true) => {
@@ -171,9 +177,104 @@ impl<const K: usize> EpsilonGreedy<K> {
     }
 }
 
+#[cfg(feature = "serde")]
+mod snapshot {
+    use serde::{Deserialize, Serialize};
+
+    use super::{Epsilon, EpsilonGreedy, probability};
+    use crate::Draw;
+    use crate::ucb::BadSnapshot;
+    use crate::ucb::snapshot::{Array, MOST, check_mean};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub(super) struct Snapshot<const K: usize> {
+        epsilon: Epsilon,
+        now: f64,
+        choices: u64,
+        draw: Draw,
+        refused: u64,
+        arms: Array<Arm, K>,
+    }
+
+    #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Arm {
+        pulls: u64,
+        mean: f64,
+    }
+
+    impl<const K: usize> From<EpsilonGreedy<K>> for Snapshot<K> {
+        fn from(bandit: EpsilonGreedy<K>) -> Self {
+            Self {
+                epsilon: bandit.epsilon,
+                now: bandit.now,
+                choices: bandit.t as u64 - 1,
+                arms: Array(core::array::from_fn(|arm| Arm {
+                    pulls: bandit.pulls(arm),
+                    mean: bandit.mean[arm],
+                })),
+                draw: bandit.draw,
+                refused: bandit.refused,
+            }
+        }
+    }
+
+    impl<const K: usize> TryFrom<Snapshot<K>> for EpsilonGreedy<K> {
+        type Error = BadSnapshot;
+
+        fn try_from(snapshot: Snapshot<K>) -> Result<Self, BadSnapshot> {
+            let mut bandit = Self::new(snapshot.epsilon, 0);
+            BadSnapshot::unless(snapshot.choices < MOST, "choices", "less than 2^53")?;
+            bandit.t = snapshot.choices as f64 + 1.0;
+            let good = probability(snapshot.now) == snapshot.now;
+            BadSnapshot::unless(good, "now", "a probability, 0 to 1")?;
+            bandit.now = snapshot.now;
+            for (arm, saved) in snapshot.arms.0.iter().enumerate() {
+                check_mean(saved.mean)?;
+                BadSnapshot::unless(saved.pulls <= MOST, "pulls", "at most 2^53")?;
+                (bandit.mean[arm], bandit.pulls[arm]) = (saved.mean, saved.pulls as f64);
+            }
+            (bandit.draw, bandit.refused) = (snapshot.draw, snapshot.refused);
+            Ok(bandit)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn is_written_and_read() {
+        let mut one = EpsilonGreedy::<3>::new(Epsilon::Inverse { scale: 30.0 }, 5);
+        let mut draw = Draw::new(8);
+        for _ in 0..200 {
+            let arm = one.select(ArmSet::first_of(3)).unwrap();
+            one.update(arm, draw.unit()).unwrap();
+        }
+        let text = serde_json::to_string(&one).unwrap();
+        let mut read: EpsilonGreedy<3> = serde_json::from_str(&text).unwrap();
+        for _ in 0..200 {
+            let arm = one.select(ArmSet::first_of(3)).unwrap();
+            assert_eq!(read.select(ArmSet::first_of(3)), Some(arm));
+            let reward = draw.unit();
+            one.update(arm, reward).unwrap();
+            read.update(arm, reward).unwrap();
+        }
+        for (from, to) in [
+            (r#""refused":0"#, r#""refused":-1"#),
+            (r#""choices":200"#, r#""choices":9007199254740992"#),
+            (r#""now":"#, r#""now":1"#),
+            (r#""mean":0."#, r#""mean":1e101,"x":0."#),
+        ] {
+            let bad = text.replacen(from, to, 1);
+            assert_ne!(bad, text);
+            let read = serde_json::from_str::<EpsilonGreedy<3>>(&bad);
+            assert!(read.is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn the_decays() {

@@ -247,15 +247,8 @@ where
             (since_decision(packet(0)), 1)
         } else if released > last as u64 && packet(last).time - made < decision.reference {
             // All in the first reference time, the common case where packets come thick and fast.
-            // Four sums, which do not wait for each other.
-            let mut sums = [since_decision(packet(0)), 0.0, 0.0, 0.0];
-            for nth in 1..MOST_PACKETS {
-                sums[nth % 4] += WEIGHTS[nth] * packet(nth).due_or_rate;
-            }
-            (
-                (sums[0] + sums[1]) + (sums[2] + sums[3]),
-                MOST_PACKETS as u32,
-            )
+            let sum = weighted(self.packets.two_parts(first + 1, last));
+            (since_decision(packet(0)) + sum, MOST_PACKETS as u32)
         } else {
             let mut sum = DiscountedReward::new(made, decision.reference);
             for nth in 0..MOST_PACKETS.min(released as usize) {
@@ -347,6 +340,27 @@ fn is_amount(amount: f64) -> bool {
     amount > 0.0 && amount < f64::INFINITY
 }
 
+/// Σ WEIGHTS[1 + i] · rate of packet i, of packets in two parts.
+#[inline]
+fn weighted((head, tail): (&[PacketSlot], &[PacketSlot])) -> f64 {
+    // Four sums, which do not wait for each other.
+    let mut sums = [0.0; 4];
+    let (first, second) = WEIGHTS[1..].split_at(head.len());
+    for (weights, packets) in [(first, head), (second, tail)] {
+        let (weights, rest) = weights[..packets.len()].as_chunks::<4>();
+        let (packets, others) = packets.as_chunks::<4>();
+        for (weights, packets) in weights.iter().zip(packets) {
+            for place in 0..4 {
+                sums[place] += weights[place] * packets[place].due_or_rate;
+            }
+        }
+        for (weight, packet) in rest.iter().zip(others) {
+            sums[0] += weight * packet.due_or_rate;
+        }
+    }
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}
+
 /// A queue in a slice; places are counted through and never reused.
 #[derive(Debug, Clone)]
 struct Ring<T, S> {
@@ -381,6 +395,18 @@ impl<T, S: AsRef<[T]> + AsMut<[T]>> Ring<T, S> {
     #[inline]
     fn get(&self, place: u64) -> &T {
         &self.slots.as_ref()[(place & self.mask) as usize]
+    }
+
+    /// So many, up to the end of the slice, and from its beginning.
+    #[inline]
+    fn two_parts(&self, place: u64, count: usize) -> (&[T], &[T]) {
+        let slots = &self.slots.as_ref()[..=self.mask as usize];
+        let start = (place & self.mask) as usize;
+        let until_end = count.min(slots.len() - start);
+        (
+            &slots[start..start + until_end],
+            &slots[..count - until_end],
+        )
     }
 
     #[inline]

@@ -92,6 +92,8 @@ pub(crate) struct Credits<M> {
     ledger: Option<Box<Ledger<M>>>,
     /// From which time is counted.
     epoch: Option<Instant>,
+    /// The last time that was asked for, and how much that is.
+    latest: Option<(Instant, f64)>,
     /// The deadline of what is sent next, milliseconds.
     due: f64,
     /// Bytes sent before there was room, and not contiguous yet.
@@ -106,6 +108,7 @@ impl<M: Copy + Default> Credits<M> {
             scale,
             ledger: None,
             epoch: None,
+            latest: None,
             due: f64::INFINITY,
             before: 0.0,
         }
@@ -130,12 +133,20 @@ impl<M: Copy + Default> Credits<M> {
     /// Milliseconds since the first event.
     #[inline]
     fn millis(&mut self, at: Instant) -> f64 {
+        // Most events share their time with the one before.
+        if let Some((latest, millis)) = self.latest
+            && latest == at
+        {
+            return millis;
+        }
         let epoch = *self.epoch.get_or_insert(at);
-        match at.checked_duration_since(epoch) {
+        let millis = match at.checked_duration_since(epoch) {
             Some(after) => nanos(after) / 1e6,
             // Something that was sent before the first event.
             None => -nanos(epoch.duration_since(at)) / 1e6,
-        }
+        };
+        self.latest = Some((at, millis));
+        millis
     }
 
     /// To be called at every decision: what is sent next may have a deadline.

@@ -290,7 +290,8 @@ fn reports_are_made_from_results_alone() {
     assert_eq!(fs::read_to_string(other).unwrap(), first);
 }
 
-/// A scheduler that learns, trained and cold, on paths whose fast one is soon full.
+/// A scheduler that learns, trained and cold. Losses keep the fast path's window small and the run long:
+/// rewards become known while it lasts.
 const LEARNING: &str = r#"
 title = "A test"
 workloads = ["file:2MB"]
@@ -301,6 +302,7 @@ schedulers = [
     { name = "linucb", label = "cold", train = 0 },
     { name = "linucb", label = "long", train = 4 },
 ]
+metrics = ["completion", "learned_decisions"]
 timeline = { seed = 2, schedulers = ["linucb"] }
 
 [train]
@@ -308,7 +310,7 @@ runs = 2
 
 [[network]]
 name = "uneven"
-paths = [{ rate = 50, owd = 20 }, { rate = 2, owd = 100 }]
+paths = [{ rate = 50, owd = 20, loss = 1 }, { rate = 2, owd = 100 }]
 "#;
 
 /// The runs of a scheduler: the figures of each, by name.
@@ -377,6 +379,11 @@ fn learners_begin_the_measured_run_with_what_they_learned_before() {
     );
     assert_ne!(figures(&one, "linucb"), figures(&two, "linucb"));
     let page = lab(&["table", "--markdown", &two.display().to_string()]).1;
+    // Those who do not learn have no column.
+    assert!(
+        page.contains("\nlearned decisions, median:\n\n| network | `linucb` | `cold` | `long` |\n"),
+        "{page}"
+    );
     assert!(
         page.contains(
             "3 seeds; before each measured run, `linucb` learned in 2 runs of `file:1MB`; \
@@ -390,7 +397,7 @@ fn learners_begin_the_measured_run_with_what_they_learned_before() {
 fn a_training_run_that_fails_is_told_from_the_measured_one() {
     let folder = folder("training-fails");
     let dead = LEARNING
-        .replace("rate = 50, owd = 20", "rate = 50, owd = 20, loss = 100")
+        .replace("loss = 1 ", "loss = 100 ")
         .replace("rate = 2, owd = 100", "rate = 2, owd = 100, loss = 100");
     fs::write(folder.join("test.toml"), dead).unwrap();
     let (code, _, err) = run(&folder, &["--only", "linucb", "--seeds", "1"]);

@@ -59,8 +59,8 @@ impl<const K: usize> Board<K> {
     }
 
     /// The eligible arm with the largest mean + width * `root`; of equals the lowest. First of all
-    /// each that was never tried, in ascending order; last of all those whose first reward is still to
-    /// come, the one with the fewest choices outstanding.
+    /// each that was never tried, in ascending order; last of all those whose first reward is still
+    /// to come, the one with the fewest choices outstanding.
     #[inline]
     pub(super) fn select(&self, root: f64, eligible: ArmSet) -> Option<usize> {
         let eligible = eligible.bits() & Self::ALL;
@@ -177,8 +177,8 @@ impl<const K: usize> Board<K> {
     }
 }
 
-/// The place of the largest; of equals the lowest. One after the other without a branch: pairs first,
-/// which wait less for each other, took half as long again for 4 and 8 arms.
+/// The place of the largest; of equals the lowest. One after the other without a branch: pairs
+/// first, which wait less for each other, took half as long again for 4 and 8 arms.
 #[inline]
 fn highest<const K: usize>(score: [f64; K]) -> usize {
     let (mut best, mut place) = (score[0], 0);

@@ -5,8 +5,8 @@ use num_traits::Float;
 use super::board::{self, Board};
 use crate::{ArmSet, Refused};
 
-/// No count falls below this: it would weigh nothing anyhow, and slow arithmetic (subnormal numbers) lies
-/// further down.
+/// No count falls below this: it would weigh nothing anyhow, and slow arithmetic (subnormal
+/// numbers) lies further down.
 const LEAST: f64 = 1e-150;
 
 /// By how much a logarithm may be out of date.
@@ -20,12 +20,12 @@ const STALE: f64 = 1e-6;
 /// mean_i + c sqrt(2 ln n / N_i),   N_i = sum over i's rewards of gamma^age,   n = sum of N_i
 /// ```
 ///
-/// where the mean is weighted in the same way, and age is the number of rewards, of any arm, that came
-/// later. An arm that is not chosen becomes unknown again by and by.
+/// where the mean is weighted in the same way, and age is the number of rewards, of any arm, that
+/// came later. An arm that is not chosen becomes unknown again by and by.
 ///
 /// **Source.** Garivier and Moulines: *On Upper-Confidence Bound Policies for Switching Bandit
-/// Problems*, ALT 2011, section 2, whose bonus 2 B sqrt(xi ln n / N) with xi = 1/2 is ours with c = B,
-/// the size of the rewards. For a horizon T with so many breakpoints they choose gamma = 1 -
+/// Problems*, ALT 2011, whose bonus 2 B sqrt(xi ln n / N) with xi = 1/2 is ours with c =
+/// B, the size of the rewards. For a horizon T with so many breakpoints they choose gamma = 1 -
 /// sqrt(breakpoints / T) / (4 B), with a regret of order sqrt(T breakpoints) ln T.
 ///
 /// **Late rewards.** As with [`Ucb1`](crate::Ucb1); a reward is of the age at which it comes.
@@ -34,8 +34,8 @@ const STALE: f64 = 1e-6;
 /// 1e-6. Weights shrink by repeated multiplication, which puts a bonus wrong by less than 1e-13 /
 /// (1 - gamma), relatively. Age plays no part in either.
 ///
-/// **Cost.** [`select`](Self::select): two flops an arm. [`update`](Self::update): 5 flops an arm and
-/// 10 more. No allocation; 44 bytes an arm.
+/// **Cost.** [`select`](Self::select): two flops an arm. [`update`](Self::update): 5 flops an arm
+/// and 10 more. No allocation; 44 bytes an arm.
 ///
 /// ```
 /// use mpquic_bandit::{ArmSet, DiscountedUcb};
@@ -80,8 +80,9 @@ pub struct DiscountedUcb<const K: usize> {
 }
 
 impl<const K: usize> DiscountedUcb<K> {
-    /// A bandit that knows nothing yet, of 1 to 32 arms. An exploration coefficient that is not a number above 0
-    /// explores nothing, and with a discount that is not between 0 and 1 nothing is forgotten.
+    /// A bandit that knows nothing yet, of 1 to 32 arms. An exploration coefficient that is not a
+    /// number above 0 explores nothing, and with a discount that is not between 0 and 1 nothing is
+    /// forgotten.
     pub fn new(exploration: f64, discount: f64) -> Self {
         let discount = if discount > 0.0 && discount < 1.0 {
             discount
@@ -122,8 +123,8 @@ impl<const K: usize> DiscountedUcb<K> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing but
-    /// [`refused`](Self::refused) changes then.
+    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing
+    /// but [`refused`](Self::refused) changes then.
     #[inline]
     pub fn update(&mut self, arm: usize, reward: f64) -> Result<(), Refused> {
         self.board.reward(arm, reward)?;

@@ -20,9 +20,10 @@ pub(super) fn root(t: f64) -> f64 {
 ///
 /// The root is concave in t (checked in the tests from t = 8 on), so a chord between two exact
 /// values lies below it, by at most (width of the chord)^2 / 8 times the largest second derivative.
-/// From t = 128 on each chord spans t / 64 choices, which cost one multiplication and one addition each
-/// in place of two logarithms and a root. The relative error is largest at the first chords, and below
-/// 4e-6. Nothing is summed up, so that no rounding is either, and the cost does not depend on t.
+/// From t = 128 on each chord spans t / 64 choices, which cost one multiplication and one addition
+/// each in place of two logarithms and a root. The relative error is largest at the first chords,
+/// and below 4e-6. Nothing is summed up, so that no rounding is either, and the cost does not
+/// depend on t.
 #[derive(Debug, Clone)]
 pub(super) struct Horizon {
     root: f64,

@@ -5,7 +5,7 @@ mod discounted;
 mod horizon;
 mod plain;
 #[cfg(feature = "serde")]
-mod snapshot;
+pub(crate) mod snapshot;
 mod window;
 
 #[cfg(test)]

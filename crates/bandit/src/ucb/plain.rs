@@ -8,35 +8,36 @@ use crate::{ArmSet, Refused};
 
 /// UCB1 with the horizon-free confidence level of asymptotically optimal UCB.
 ///
-/// **Rule.** Each eligible arm once, in ascending order. Then, of the eligible arms, the one with the
-/// largest
+/// **Rule.** Each eligible arm once, in ascending order. Then, of the eligible arms, the one with
+/// the largest
 ///
 /// ```text
 /// mean_i + c sqrt(2 ln f(t) / n_i),   f(t) = 1 + t ln^2 t
 /// ```
 ///
 /// with n_i the rewards of choices of arm i, t the number of the choice, counted from 1, and c the
-/// exploration coefficient, in the unit of the rewards; of equals the lowest arm. With c = sigma and rewards
-/// whose deviation from their mean is sigma-subgaussian, the regret is asymptotically optimal; for
-/// rewards in [0, 1], c = 1/2 is.
+/// exploration coefficient, in the unit of the rewards; of equals the lowest arm. With c = sigma
+/// and rewards whose deviation from their mean is sigma-subgaussian, the regret is asymptotically
+/// optimal; for rewards in [0, 1], c = 1/2 is.
 ///
-/// **Source.** Auer, Cesa-Bianchi, Fischer: *Finite-time Analysis of the Multiarmed Bandit Problem*,
-/// Machine Learning 47, 2002 (UCB1: ln t and c = 1); the f(t) is that of Lattimore and Szepesvari: *Bandit
-/// Algorithms*, 2020, algorithm 6 and theorem 8.1, and of Shu and Chang's packet scheduler (CSC579,
-/// 2022).
+/// **Source.** Auer, Cesa-Bianchi, Fischer: *Finite-time Analysis of the Multiarmed Bandit
+/// Problem*, Machine Learning 47, 2002 (UCB1: ln t and c = 1); the f(t) is that of Lattimore and
+/// Szepesvari: *Bandit Algorithms*, 2020, algorithm 6 and theorem 8.1, and of Shu and Chang's
+/// packet scheduler (CSC579, 2022).
 ///
 /// **Late rewards.** Where rewards come later than the next choice, tell each choice by
-/// [`chosen`](Self::chosen): it counts in t at once, and in n_i only with its reward (Joulani, György,
-/// Szepesvári: *Online Learning under Delayed Feedback*, ICML 2013, section 4.1). An arm whose first reward is still to
-/// come is not chosen again while there is another one with a reward (ours: theirs has it chosen again
-/// and again). Where rewards come at once, [`update`](Self::update) alone does.
+/// [`chosen`](Self::chosen): it counts in t at once, and in n_i only with its reward (Joulani,
+/// György, Szepesvári: *Online Learning under Delayed Feedback*, ICML 2013). An arm
+/// whose first reward is still to come is not chosen again while there is another one with a reward
+/// (ours: theirs has it chosen again and again). Where rewards come at once,
+/// [`update`](Self::update) alone does.
 ///
 /// **Exactness.** sqrt(2 ln f(t)) is brought up to date with t, not computed for each choice: it is
 /// exact for t < 128, and after that too small by less than 4 millionths of itself. Counts are
 /// exact up to 2^53; neither cost nor exactness depends on the age.
 ///
-/// **Cost.** [`select`](Self::select): two flops an arm. `update`: 10 flops, among them two divisions and
-/// a root. No allocation; 44 bytes an arm.
+/// **Cost.** [`select`](Self::select): two flops an arm. `update`: 10 flops, among them two
+/// divisions and a root. No allocation; 44 bytes an arm.
 ///
 /// ```
 /// use mpquic_bandit::{ArmSet, Ucb1};
@@ -107,8 +108,8 @@ impl<const K: usize> Ucb1<K> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing but
-    /// [`refused`](Self::refused) changes then.
+    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing
+    /// but [`refused`](Self::refused) changes then.
     #[inline]
     pub fn update(&mut self, arm: usize, reward: f64) -> Result<(), Refused> {
         self.board.reward(arm, reward)?;

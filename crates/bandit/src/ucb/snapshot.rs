@@ -17,7 +17,7 @@ use super::plain::Ucb1;
 use super::window::{NOBODY, Record, SlidingWindowUcb};
 
 /// Counts are kept in floating point, which is exact up to here.
-const MOST: u64 = 1 << 53;
+pub(crate) const MOST: u64 = 1 << 53;
 
 /// What is wrong with a snapshot of a bandit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,11 @@ pub struct BadSnapshot {
 }
 
 impl BadSnapshot {
-    const fn unless(good: bool, field: &'static str, expected: &'static str) -> Result<(), Self> {
+    pub(crate) const fn unless(
+        good: bool,
+        field: &'static str,
+        expected: &'static str,
+    ) -> Result<(), Self> {
         if good {
             Ok(())
         } else {
@@ -46,7 +50,7 @@ impl core::error::Error for BadSnapshot {}
 
 /// An array of any length, which serde itself neither writes nor reads.
 #[derive(Debug, Clone)]
-struct Array<V, const N: usize>([V; N]);
+pub(crate) struct Array<V, const N: usize>(pub(crate) [V; N]);
 
 impl<V: Serialize, const N: usize> Serialize for Array<V, N> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -95,7 +99,7 @@ fn check_exploration(exploration: f64) -> Result<(), BadSnapshot> {
     BadSnapshot::unless(good, "exploration", EXPLORATION)
 }
 
-fn check_mean(mean: f64) -> Result<(), BadSnapshot> {
+pub(crate) fn check_mean(mean: f64) -> Result<(), BadSnapshot> {
     BadSnapshot::unless(
         board::reward(mean).is_ok(),
         "mean",

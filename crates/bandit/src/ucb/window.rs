@@ -33,14 +33,14 @@ impl Record {
 /// mean_i + c sqrt(2 ln n / N_i)
 /// ```
 ///
-/// where N_i are the rewards of choices of arm i among the newest rewards, as many as the window holds, n is
-/// the sum of the N_i, and the mean is taken over the window too. An arm that has left the window is
-/// untried again.
+/// where N_i are the rewards of choices of arm i among the newest rewards, as many as the window
+/// holds, n is the sum of the N_i, and the mean is taken over the window too. An arm that has left
+/// the window is untried again.
 ///
 /// **Source.** Garivier and Moulines: *On Upper-Confidence Bound Policies for Switching Bandit
-/// Problems*, ALT 2011, section 3, whose bonus B sqrt(xi ln(min(t, window)) / N) is ours with c = B sqrt(xi
-/// / 2), B the size of the rewards and xi just above 1/2. For a horizon T with so many breakpoints they
-/// choose the window 2 B sqrt(T ln T / breakpoints).
+/// Problems*, ALT 2011, whose bonus B sqrt(xi ln(min(t, window)) / N) is ours with c = B
+/// sqrt(xi / 2), B the size of the rewards and xi just above 1/2. For a horizon T with so many
+/// breakpoints they choose the window 2 B sqrt(T ln T / breakpoints).
 ///
 /// **Late rewards.** As with [`Ucb1`](crate::Ucb1); a reward is in the window from when it comes.
 ///
@@ -131,8 +131,8 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
     ///
     /// # Errors
     ///
-    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing but
-    /// [`refused`](Self::refused) changes then.
+    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing
+    /// but [`refused`](Self::refused) changes then.
     pub fn update(&mut self, arm: usize, reward: f64) -> Result<(), Refused> {
         self.board.reward(arm, reward)?;
         self.push(arm, reward, true);

@@ -14,8 +14,8 @@ const SEEDS: u64 = 100;
 /// Each is twice the one before, so that a regret of a + b ln t has equal steps between them.
 const DOUBLINGS: [u64; 6] = [1000, 2000, 4000, 8000, 16_000, 32_000];
 
-/// By how much faster the regret grows at the end than at the beginning: the steps of the last two doublings over
-/// those of the first two. 1 for a logarithm, 2 for a root, 8 for a straight line.
+/// By how much faster the regret grows at the end than at the beginning: the steps of the last two
+/// doublings over those of the first two. 1 for a logarithm, 2.8 for a root, 8 for a straight line.
 fn growth(regret: &[f64]) -> f64 {
     (regret[5] - regret[3]) / (regret[2] - regret[0])
 }
@@ -105,13 +105,13 @@ fn switching(horizon: u64, breakpoints: u64) -> World {
     world
 }
 
-/// Garivier and Moulines' choice, section 2, for rewards in [0, 1].
+/// Garivier and Moulines' choice, for rewards in [0, 1].
 fn discounted(horizon: u64, breakpoints: u64) -> DiscountedUcb<{ worlds::K }> {
     let per_step = breakpoints as f64 / horizon as f64;
     DiscountedUcb::new(0.5, 1.0 - per_step.sqrt() / 4.0)
 }
 
-/// Theirs, section 3.
+/// Theirs of a window.
 fn windowed(horizon: u64, breakpoints: u64) -> SlidingWindowUcb<{ worlds::K }, 4096> {
     let horizon = horizon as f64;
     let window = 2.0 * (horizon * horizon.ln() / breakpoints as f64).sqrt();
@@ -140,8 +140,9 @@ fn those_that_forget_do_better_where_the_world_changes() {
     assert!(discount > 2.0 * plain && window > 2.0 * plain);
 }
 
-/// With a number of changes that does not depend on the horizon, and the parameter that goes with both, the
-/// regret is of order sqrt(T), give or take logarithms: four times the time, twice the regret.
+/// With a number of changes that does not depend on the horizon, and the parameter that goes with
+/// both, the regret is of order sqrt(T), give or take logarithms: four times the time, twice the
+/// regret.
 #[test]
 fn tuned_for_the_horizon_the_regret_grows_as_its_root() {
     let breakpoints = 3;
@@ -167,8 +168,8 @@ fn tuned_for_the_horizon_the_regret_grows_as_its_root() {
     assert!(uniform[1] / uniform[0] > 3.5, "{uniform:?}");
 }
 
-/// Joulani et al., theorem 7: what a delay costs does not grow with time; it is at most the choices that were
-/// outstanding at a time, made for the wrong arms.
+/// Joulani et al.: what a delay costs does not grow with time; it is at most the choices
+/// that were outstanding at a time, made for the wrong arms.
 #[test]
 fn a_delay_costs_a_constant() {
     for (mut world, sigma) in stationary() {

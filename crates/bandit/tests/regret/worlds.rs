@@ -1,4 +1,5 @@
-//! Worlds to play in, and the measuring of regret; no policy of its own but the two that learn nothing.
+//! Worlds to play in, and the measuring of regret; no policy of its own but the two that learn
+//! nothing.
 
 use std::collections::VecDeque;
 

@@ -17,30 +17,39 @@ use crate::{
 
 /// UCB1 over the paths, one choice per send opportunity.
 ///
-/// **Rule.** At each opportunity every usable path i has a reward `X_i = (mss / R_i) / sqrt(1 + u_i)`,
-/// bytes per second, with u_i its packets declared lost since the opportunity before. Then each path
-/// once, in the order of their slots, and after that the one with the largest `mean_i + c sqrt(2 ln f(t) /
-/// T_i)`, `f(t) = 1 + t ln^2 t`, with T_i how often it was chosen, t the number of the choice, c
-/// [`exploration`](UcbConfig::exploration); of equals the lowest slot. The chosen path sends until its window is
-/// full. Paths whose window is full are left out of the choice, unless
-/// [`block`](UcbConfig::block) is on: then such a choice sends nothing at this opportunity. A path without an RTT sample
-/// gets its reward once it has one. Opportunities are those of [`RrNs3`](crate::RrNs3).
+/// **Rule.** At each opportunity every usable path i has a reward X_i, bytes per second. Then each
+/// path once, in the order of their slots, and after that the one with the largest index:
 ///
-/// **Source.** Shu and Chang's report for CSC579, 2022, section 3 and algorithm 1; c is in their code
-/// (branch `msab` of their fork of the ns-3 model of MPQUIC, at the commit of its figures), and without
-/// it the bonus, about 1, stands against rewards in the ten thousands. Ours: `1 + u_i`, where the report
-/// divides by zero without a loss, and that full paths are left out. The report has no stated way to forget, and
-/// names late rewards as future work; for these, see [`Forgetting`] and [`UcbReward`].
+/// ```text
+/// X_i = (mss / R_i) / sqrt(1 + u_i)
+/// mean of X_i + c sqrt(2 ln f(t) / T_i),   f(t) = 1 + t ln^2 t
+/// ```
+///
+/// with u_i its packets declared lost since the opportunity before, T_i how often it was chosen, t
+/// the number of the choice, c [`exploration`](UcbConfig::exploration); of equals the lowest slot.
+/// The chosen path sends until its window is full. Paths whose window is full are left out of the
+/// choice, unless [`block`](UcbConfig::block) is on: then such a choice sends nothing at this
+/// opportunity. A path without an RTT sample gets its reward once it has one. Opportunities are
+/// those of [`RrNs3`](crate::RrNs3).
+///
+/// **Source.** Shu and Chang's report for CSC579, 2022, section 3 and algorithm 1; c is in their
+/// code (branch `msab` of their fork of the ns-3 model of MPQUIC, at the commit of its figures),
+/// and without it the bonus, about 1, stands against rewards in the ten thousands. Ours: `1 + u_i`,
+/// where the report divides by zero without a loss, and that full paths are left out. The report
+/// has no stated way to forget, and names late rewards as future work; for these, see
+/// [`Forgetting`] and [`UcbReward`].
 ///
 /// **Late rewards** (ours, [`UcbReward::Delayed`]). The reward of a choice is what its own packets
-/// earned: the mean, over them, of size / (time from sending to acknowledgement), 0 for a lost one. It is the
-/// same size as `mss / R_i`, and is told once the last of them is acknowledged or lost; a choice counts in t at once, in T_i only
-/// then (Joulani, György, Szepesvári: *Online Learning under Delayed Feedback*, ICML 2013). Beyond 128 choices of a path that are
-/// not settled, the next is taken for a part of the newest.
+/// earned: the mean, over them, of size / (time from sending to acknowledgement), 0 for a lost one.
+/// It is the same size as `mss / R_i`, and is told once the last of them is acknowledged or lost; a
+/// choice counts in t at once, in T_i only then (Joulani, György, Szepesvári: *Online Learning
+/// under Delayed Feedback*, ICML 2013). Beyond 128 choices of a path that are not settled, the next
+/// is taken for a part of the newest.
 ///
-/// **Cost.** A packet within an opportunity: that of [`RrNs3`](crate::RrNs3). An opportunity: 20 flops
-/// for each path, one walk more. Acknowledgements with late rewards: a binary search among at
-/// most 128 choices. State: 900 bytes, and 16 kB for a window, 49 kB for late rewards; no allocation once made.
+/// **Cost.** A packet within an opportunity: that of [`RrNs3`](crate::RrNs3). An opportunity: 20
+/// flops for each path, one walk more. Acknowledgements with late rewards: a binary search among at
+/// most 128 choices. State: 900 bytes, and 16 kB for a window, 49 kB for late rewards; no
+/// allocation once made.
 ///
 /// ```
 /// use std::time::{Duration, Instant};

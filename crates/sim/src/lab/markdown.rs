@@ -213,10 +213,21 @@ fn single_tables(board: &Board<'_>) -> String {
                     && summary.scheduler == label
             })
         };
+        // Not all have been run, and what learners have the others have not.
+        let columns: Vec<_> = alone
+            .iter()
+            .filter(|spec| {
+                let figures = groups.iter().filter_map(|group| of(group, &spec.label));
+                figures
+                    .filter_map(|summary| summary.median)
+                    .next()
+                    .is_some()
+            })
+            .collect();
         let rows: Vec<_> = groups
             .iter()
             .filter_map(|group| {
-                let summaries = alone.iter().map(|spec| of(group, &spec.label));
+                let summaries = columns.iter().map(|spec| of(group, &spec.label));
                 let cells: Vec<_> = summaries
                     .map(|summary| match summary {
                         None => "-".into(),
@@ -240,7 +251,7 @@ fn single_tables(board: &Board<'_>) -> String {
             };
             let _ = writeln!(text, "{}, {what}:\n", with_unit(metric).replace('_', " "));
             let mut heads = name_heads(heading, "network");
-            heads.extend(alone.iter().map(|spec| format!("`{}`", spec.label)));
+            heads.extend(columns.iter().map(|spec| format!("`{}`", spec.label)));
             text += &table(&heads, &rows);
         }
         for family in &families {
