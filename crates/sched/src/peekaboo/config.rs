@@ -60,7 +60,7 @@ pub struct PeekabooConfig {
     pub boundaries: Boundaries,
     /// Over how many judged decisions q is watched in deployment, 1 to 256. Default 200 (ours).
     pub window: u32,
-    /// In deployment, every how manyth settled decision is judged, 1 to 1024. Default 8 (ours).
+    /// In deployment, every how manyth decision is judged, 1 to 1024. Default 8 (ours).
     pub judge_every: u32,
     /// Whether to learn anew when q has changed. Default true.
     pub relearn: bool,

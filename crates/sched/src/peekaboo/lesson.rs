@@ -59,6 +59,8 @@ pub(super) struct Mark {
     candidate: u8,
     /// What the model chose; what was done may be the other one.
     chosen: Arm,
+    /// In deployment, whether it is to be judged.
+    judged: bool,
 }
 
 /// A decision.
@@ -67,7 +69,8 @@ pub(super) struct Choice {
     pub(super) scores: [f64; 2],
     pub(super) chosen: Arm,
     pub(super) arm: Arm,
-    pub(super) mark: Mark,
+    /// `None` if nobody wants to know what it earns.
+    pub(super) mark: Option<Mark>,
 }
 
 /// The state of one ordered pair (f, s).
@@ -179,17 +182,25 @@ impl Lesson {
         };
         self.decisions += 1;
         self.waits += u64::from(arm == Arm::Wt);
+        let deployed = self.stage == Stage::Deployment;
+        let judged = deployed && self.skip == 0;
+        self.skip = match (deployed, self.skip) {
+            (true, 0) => config.judge_every - 1,
+            (_, skip) => skip.saturating_sub(1),
+        };
         let mark = Mark {
             round: self.round,
             stage: self.stage,
             candidate: self.tuning.tried() as u8,
             chosen,
+            judged,
         };
+        let wanted = !deployed || judged || config.discount < 1.0;
         Choice {
             scores,
             chosen,
             arm,
-            mark,
+            mark: wanted.then_some(mark),
         }
     }
 
@@ -314,10 +325,9 @@ impl Lesson {
                 }
             }
             Stage::Deployment => {
-                if self.skip > 0 {
-                    self.skip -= 1;
-                } else if let Some(outcome) = self.judge(mark.chosen, arm, x, reward) {
-                    self.skip = config.judge_every - 1;
+                if mark.judged
+                    && let Some(outcome) = self.judge(mark.chosen, arm, x, reward)
+                {
                     self.window.push(outcome);
                     self.watch(now, config);
                 }

@@ -13,6 +13,7 @@ use mpquic_bandit::Draw;
 
 use crate::arm::Observer;
 use crate::credit::{Case, Credits};
+use crate::features::reference_time;
 use crate::linucb::Bandit;
 use crate::memory::Recall;
 use crate::pairs::Pairs;
@@ -71,8 +72,8 @@ use lesson::{Lesson, Mark};
 /// pair is kept at the point that it has reached.
 ///
 /// **Which decisions are judged.** All in stages 3 and 4, which a scan over 128 contexts (some 130 ns)
-/// makes the dearest. In deployment one in 8 settled decisions (`judge_every`): the
-/// window spans 1600 of them, and neighbours share most of their rewards anyway.
+/// makes the dearest. In deployment one in 8 (`judge_every`), and the others' rewards are not even
+/// added up: the window spans 1600 decisions, and neighbours share most of their rewards anyway.
 /// Histories keep 128 samples for each arm, of more a random choice.
 ///
 /// **Source.** Wu, Alay, Brunstrom, Ferlin, Caso: *Peekaboo*, IEEE JSAC 2020, Algorithm 4 and section
@@ -92,7 +93,7 @@ use lesson::{Lesson, Mark};
 /// - the bounds on windows, pauses, samples and time; the model's part in stages 1 and 2.
 ///
 /// **Cost.** A decision: one walk over the slots, six divisions, some 30 flops in deployment (200 while
-/// tuning), a draw, 150 bytes written. A packet sent or acknowledged: O(1). A settled decision: 66
+/// tuning), a draw; 150 bytes written if it is to be judged. A packet sent or acknowledged: O(1). A settled decision: 66
 /// multiplications; 300 flops to learn, and a scan of 1,800 flops to judge. The end of stage
 /// 2 factors two covariances, some 12 µs, once. Memory, once there is a second path: 200 KiB, and 16 KiB
 /// for each ordered pair (histories 9, models 4, window 2).
@@ -170,8 +171,8 @@ impl Peekaboo {
         }
     }
 
-    /// The same, and `observer` is told of each decision and of each reward, as they come. Without
-    /// one, watching costs nothing.
+    /// The same, and `observer` is told of each decision and of each reward that is added up, as they
+    /// come. Without one, watching costs nothing.
     #[must_use]
     pub fn with_observer(mut self, observer: Box<dyn FnMut(&Step) + Send>) -> Self {
         self.observer = Some(observer);
@@ -219,14 +220,19 @@ impl Peekaboo {
         let credit = cx.queue.credit;
         let context = config.features.context(fast, slow, credit, config.scale);
         let choice = lesson.choose(&context, cx.now, self.released, config, &mut self.draw);
-        let case = Case {
-            fast: fast.index,
-            slow: slow.index,
-            arm: choice.arm,
-            mark: choice.mark,
-            context,
+        let reference = match choice.mark {
+            Some(mark) => {
+                let case = Case {
+                    fast: fast.index,
+                    slow: slow.index,
+                    arm: choice.arm,
+                    mark,
+                    context,
+                };
+                self.credits.decided(cx, fast, slow, case)
+            }
+            None => reference_time(fast, slow),
         };
-        let reference = self.credits.decided(cx, fast, slow, case);
         self.question = Some(Question {
             fast: fast.index,
             slow: slow.index,
