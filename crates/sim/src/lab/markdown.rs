@@ -65,6 +65,7 @@ fn facts(board: &Board<'_>) -> String {
         }
     }
     let mut facts = match (counts.first(), counts.last()) {
+        (Some(1), Some(1)) => "one seed".into(),
         (Some(least), Some(most)) if least == most => format!("{most} seeds"),
         (Some(least), Some(most)) => format!("{least} to {most} seeds"),
         _ => "no runs".into(),
