@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mpquic_bandit::{DecisionSlot, Horizon, PacketSlot, Settlement};
+use mpquic_bandit::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
 use serde::{Deserialize, Serialize};
 
 use crate::features::{DIMENSIONS, Features, reference_time};
@@ -30,6 +30,11 @@ pub enum Reward {
     /// between when the packet that released it, itself or what filled the hole before it, was
     /// sent and when that was acknowledged. Late packets discount those after them all the same.
     Deadline,
+    /// What arrives in order over all paths within 1.5 T_ref of the decision, per time, the sooner the
+    /// better: [`Horizon::Goodput`](mpquic_bandit::Horizon::Goodput) (ours, beyond the paper). The
+    /// other rewards rate packets one by one, and so prefer waiting even where the slow path adds to
+    /// what arrives.
+    Goodput,
 }
 
 /// A decision that waits for its reward. `M` is the scheduler's own: which stage it belongs to, say.
@@ -96,8 +101,8 @@ pub(crate) struct Credits<M> {
     latest: Option<(Instant, f64)>,
     /// The deadline of what is sent next, milliseconds.
     due: f64,
-    /// Bytes sent before there was room, and not contiguous yet.
-    before: f64,
+    /// Bytes sent and not contiguous yet, unknown after a stream was reset.
+    outstanding: f64,
 }
 
 impl<M: Copy + Default> Credits<M> {
@@ -110,7 +115,7 @@ impl<M: Copy + Default> Credits<M> {
             epoch: None,
             latest: None,
             due: f64::INFINITY,
-            before: 0.0,
+            outstanding: 0.0,
         }
     }
 
@@ -119,13 +124,14 @@ impl<M: Copy + Default> Credits<M> {
         let horizon = match self.reward {
             Reward::Discounted | Reward::Deadline => Horizon::Discounted,
             Reward::Packet => Horizon::FirstPacket,
+            Reward::Goodput => Horizon::Goodput,
         };
         if self.ledger.is_none() {
             let decisions = vec![DecisionSlot::default(); DECISIONS].into_boxed_slice();
             let packets = vec![PacketSlot::default(); PACKETS].into_boxed_slice();
             let mut ledger = Box::new(Settlement::new(horizon, decisions, packets));
             // Before any decision it is only summed up, whenever it was.
-            ledger.sent(0.0, self.before);
+            ledger.sent(0.0, self.outstanding);
             self.ledger = Some(ledger);
         }
     }
@@ -186,9 +192,9 @@ impl<M: Copy + Default> Credits<M> {
     pub(crate) fn on_sent(&mut self, event: &Sent) {
         let (now, due) = (self.millis(event.now), self.due);
         let amount = f64::from(event.new_bytes);
-        match &mut self.ledger {
-            Some(ledger) => ledger.sent_until(now, amount, due),
-            None => self.before += amount,
+        self.outstanding += amount;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.sent_until(now, amount, due);
         }
     }
 
@@ -200,15 +206,15 @@ impl<M: Copy + Default> Credits<M> {
             _ => now,
         };
         let amount = event.contiguous as f64;
-        match &mut self.ledger {
-            Some(ledger) => ledger.arrived_at(now, arrival, amount),
-            None => self.before = (self.before - amount).max(0.0),
+        self.outstanding = (self.outstanding - amount).max(0.0);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.arrived_at(now, arrival, amount);
         }
     }
 
     pub(crate) fn on_stream(&mut self, event: &StreamEvent) {
         if event.kind == StreamEventKind::Reset {
-            self.before = 0.0;
+            self.outstanding = f64::INFINITY;
             if let Some(ledger) = &mut self.ledger {
                 ledger.restart();
             }
@@ -227,11 +233,28 @@ impl<M: Copy + Default> Credits<M> {
     pub(crate) fn settle(&mut self, now: Instant) -> Option<Earned<M>> {
         let now = self.millis(now);
         let settled = self.ledger.as_mut()?.settle(now)?;
-        Some(Earned {
+        Some(self.earned(settled))
+    }
+
+    /// The same at the end of a connection, with the time of the last event: decisions whose time is
+    /// not over are settled by what has arrived. None if something is still under way, which they
+    /// would be blamed for.
+    pub(crate) fn settle_last(&mut self) -> Option<(Earned<M>, Instant)> {
+        if self.outstanding > 0.0 {
+            return None;
+        }
+        let (now, _) = self.latest?;
+        let settled = self.ledger.as_mut()?.settle(f64::INFINITY)?;
+        Some((self.earned(settled), now))
+    }
+
+    #[inline]
+    fn earned(&self, settled: Settled<Case<M>>) -> Earned<M> {
+        Earned {
             decision: settled.key,
             case: settled.what,
             reward: settled.reward / self.scale,
-        })
+        }
     }
 
     /// Decisions that were never settled: of paths that ended, at a reset, or for want of room.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::PathView;
 use crate::waiting::nanos;
+use crate::{PathView, QueueView};
 
 /// How many numbers a context has.
 pub(crate) const DIMENSIONS: usize = 6;
@@ -64,6 +64,16 @@ impl FeatureRtt {
             slow.in_flight as f64 * s,
             credit * s,
         ]
+    }
+}
+
+/// C in bytes: what the peer's windows leave, or no more of it than there is to send.
+#[inline]
+pub(crate) fn credit(queue: &QueueView, backlog: bool) -> u64 {
+    if backlog {
+        queue.credit.min(queue.unsent)
+    } else {
+        queue.credit
     }
 }
 

@@ -33,10 +33,13 @@ pub struct LinucbConfig {
     pub p_wt: f64,
     /// Where the random numbers for these begin. Default 0.
     pub seed: u64,
-    /// What a decision earns: "discounted", the default, "packet" or "deadline".
+    /// What a decision earns: "discounted", the default, "packet", "deadline" or "goodput".
     pub reward: Reward,
     /// Which RTTs the features are made of: "smoothed", the default, or "latest".
     pub features: FeatureRtt,
+    /// Whether C in the features is no more than what there is to send. Default false: it is what the
+    /// peer's windows leave, as in the paper, and the end of the data cannot be seen coming (ours).
+    pub backlog: bool,
 }
 
 impl Default for LinucbConfig {
@@ -56,6 +59,7 @@ impl Default for LinucbConfig {
             seed: 0,
             reward: Reward::default(),
             features: FeatureRtt::default(),
+            backlog: false,
         }
     }
 }

@@ -13,7 +13,8 @@ use std::time::Instant;
 use mpquic_bandit::Draw;
 
 use crate::arm::Observer;
-use crate::credit::{Case, Credits};
+use crate::credit::{Case, Credits, Earned};
+use crate::features::credit;
 use crate::memory::Recall;
 use crate::pairs::Pairs;
 use crate::sticky::StickyWaiting;
@@ -139,29 +140,35 @@ impl Linucb {
     #[inline]
     fn learn(&mut self, now: Instant) {
         while let Some(earned) = self.credits.settle(now) {
-            let Case {
+            self.take_in(earned, now);
+        }
+    }
+
+    /// Learns from one reward.
+    #[inline]
+    fn take_in(&mut self, earned: Earned<()>, now: Instant) {
+        let Case {
+            fast,
+            slow,
+            arm,
+            context,
+            ..
+        } = earned.case;
+        let Some(model) = self.pairs.started(fast, slow) else {
+            return;
+        };
+        let learned = model.learn(arm, &context, earned.reward);
+        self.refused += u64::from(learned.is_err());
+        if let Some(observe) = &mut self.observer {
+            observe(&Step::Settled {
+                decision: earned.decision,
+                now,
                 fast,
                 slow,
-                arm,
                 context,
-                ..
-            } = earned.case;
-            let Some(model) = self.pairs.started(fast, slow) else {
-                continue;
-            };
-            let learned = model.learn(arm, &context, earned.reward);
-            self.refused += u64::from(learned.is_err());
-            if let Some(observe) = &mut self.observer {
-                observe(&Step::Settled {
-                    decision: earned.decision,
-                    now,
-                    fast,
-                    slow,
-                    context,
-                    arm,
-                    reward: earned.reward,
-                });
-            }
+                arm,
+                reward: earned.reward,
+            });
         }
     }
 
@@ -172,7 +179,7 @@ impl Linucb {
         let config = &self.config;
         let make = || Model::new(self.fresh.clone());
         let model = self.pairs.get(fast.index, slow.index, make);
-        let credit = cx.queue.credit;
+        let credit = credit(cx.queue, config.backlog);
         let context = config.features.context(fast, slow, credit, config.scale);
         let scores = model.scores(config.alpha, &context);
         let chosen = Arm::largest(scores);
@@ -204,6 +211,16 @@ impl Linucb {
             });
         }
         arm
+    }
+}
+
+impl Drop for Linucb {
+    /// What the last decisions have earned is known once there is nothing more to come. They are
+    /// those about the end of the data, of which little else tells.
+    fn drop(&mut self) {
+        while let Some((earned, now)) = self.credits.settle_last() {
+            self.take_in(earned, now);
+        }
     }
 }
 

@@ -34,10 +34,13 @@ pub struct PeekabooConfig {
     pub reinvert_every: u32,
     /// Where the random numbers begin. Default 0.
     pub seed: u64,
-    /// What a decision earns: "discounted", the default, "packet" or "deadline".
+    /// What a decision earns: "discounted", the default, "packet", "deadline" or "goodput".
     pub reward: Reward,
     /// Which RTTs the features are made of: "smoothed", the default, or "latest".
     pub features: FeatureRtt,
+    /// Whether C in the features is no more than what there is to send. Default false: it is what the
+    /// peer's windows leave, as in the paper, and the end of the data cannot be seen coming (ours).
+    pub backlog: bool,
     /// The budget of the first stage, which never waits, bytes. Default 750,000 (ours).
     pub tx_bytes: u64,
     /// The budget of the second stage, which never uses the slow path, bytes. Default 750,000
@@ -93,6 +96,7 @@ impl Default for PeekabooConfig {
             seed: 0,
             reward: Reward::default(),
             features: FeatureRtt::default(),
+            backlog: false,
             tx_bytes: 750_000,
             wt_bytes: 750_000,
             tuning: Tuning::default(),

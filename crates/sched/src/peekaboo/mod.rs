@@ -12,8 +12,8 @@ use std::time::Instant;
 use mpquic_bandit::Draw;
 
 use crate::arm::Observer;
-use crate::credit::{Case, Credits};
-use crate::features::reference_time;
+use crate::credit::{Case, Credits, Earned};
+use crate::features::{credit, reference_time};
 use crate::linucb::Bandit;
 use crate::memory::Recall;
 use crate::pairs::Pairs;
@@ -183,30 +183,36 @@ impl Peekaboo {
     #[inline]
     fn learn(&mut self, now: Instant) {
         while let Some(earned) = self.credits.settle(now) {
-            let Case {
+            self.take_in(earned, now);
+        }
+    }
+
+    /// Learns from one reward.
+    #[inline]
+    fn take_in(&mut self, earned: Earned<Mark>, now: Instant) {
+        let Case {
+            fast,
+            slow,
+            arm,
+            mark,
+            context,
+        } = earned.case;
+        let reward = earned.reward;
+        let Some(lesson) = self.pairs.started(fast, slow) else {
+            return;
+        };
+        let learned = lesson.settle(mark, arm, &context, reward, now, &self.config);
+        self.refused += u64::from(learned.is_err());
+        if let Some(observe) = &mut self.observer {
+            observe(&Step::Settled {
+                decision: earned.decision,
+                now,
                 fast,
                 slow,
-                arm,
-                mark,
                 context,
-            } = earned.case;
-            let reward = earned.reward;
-            let Some(lesson) = self.pairs.started(fast, slow) else {
-                continue;
-            };
-            let learned = lesson.settle(mark, arm, &context, reward, now, &self.config);
-            self.refused += u64::from(learned.is_err());
-            if let Some(observe) = &mut self.observer {
-                observe(&Step::Settled {
-                    decision: earned.decision,
-                    now,
-                    fast,
-                    slow,
-                    context,
-                    arm,
-                    reward,
-                });
-            }
+                arm,
+                reward,
+            });
         }
     }
 
@@ -217,7 +223,7 @@ impl Peekaboo {
         let config = &self.config;
         let make = || Lesson::new(self.fresh.clone(), config);
         let lesson = self.pairs.get(fast.index, slow.index, make);
-        let credit = cx.queue.credit;
+        let credit = credit(cx.queue, config.backlog);
         let context = config.features.context(fast, slow, credit, config.scale);
         let choice = lesson.choose(&context, cx.now, self.released, config, &mut self.draw);
         let reference = match choice.mark {
@@ -264,6 +270,16 @@ impl Peekaboo {
             && let Some(lesson) = self.pairs.started(question.fast, question.slow)
         {
             lesson.count(bytes, now, &self.config);
+        }
+    }
+}
+
+impl Drop for Peekaboo {
+    /// What the last decisions have earned is known once there is nothing more to come. They are
+    /// those about the end of the data, of which little else tells.
+    fn drop(&mut self) {
+        while let Some((earned, now)) = self.credits.settle_last() {
+            self.take_in(earned, now);
         }
     }
 }

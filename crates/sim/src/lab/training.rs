@@ -1,10 +1,17 @@
 //! Lets a scheduler that learns gather experience on a cell's network before the run that is measured; measures nothing.
 
+use std::time::Duration;
+
 use mpquic_sched::Registry;
 use mpquic_sched::memory::Store;
 
 use super::plan::Cell;
 use super::setup;
+
+/// How long a connection stays open once its application is done, as one does whose application may
+/// ask for more: long enough for all to be acknowledged, so that what the last decisions brought
+/// is known.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// What makes the schedulers of the measured run, with the memory of the runs before it.
 pub(crate) struct Trained {
@@ -29,8 +36,11 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
         let seed = cell.training_seed(seed, number);
         let mut network =
             setup::network(cell, workload, seed, &registry, None).map_err(|error| fault(&error))?;
-        network
+        let done = network
             .run_to_completion(workload.time_limit())
+            .map_err(|error| fault(&error))?;
+        network
+            .run_until(done.completed + LINGER)
             .map_err(|error| fault(&error))?;
         // Its connections end here, and leave what they have learned to the memory.
         drop(network);
