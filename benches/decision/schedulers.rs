@@ -13,7 +13,7 @@ use mpquic_sched::{
 use quinn_proto::{Dir, Side};
 use serde_json::{Value, json};
 
-const SCHEDULERS: [&str; 22] = [
+const SCHEDULERS: &[&str] = &[
     "floor",
     "minrtt",
     "roundrobin",
@@ -40,7 +40,7 @@ const SCHEDULERS: [&str; 22] = [
 
 /// Those that may wait for the fastest path, or leave a gap for it, are measured with that path full,
 /// which is when they have something to weigh.
-const WAITING: [&str; 10] = [
+const WAITING: &[&str] = &[
     "blest",
     "blest_overflow",
     "ecf",
@@ -54,7 +54,7 @@ const WAITING: [&str; 10] = [
 ];
 
 /// Those whose next decision rests on whether the packet of the last one left: they are told.
-const HEEDFUL: [&str; 2] = ["daps", "stream_minrtt"];
+const HEEDFUL: &[&str] = &["daps", "stream_minrtt"];
 
 /// Those that settle late rewards: what that costs is measured with something to settle.
 const LEARNING: [&str; 2] = ["linucb", "peekaboo"];
@@ -116,7 +116,7 @@ pub(crate) fn decide(c: &mut Criterion) {
     let streams: Vec<_> = (0..8)
         .map(|n| StreamView::new(StreamId::new(Side::Server, Dir::Uni, n), 0, 125_000))
         .collect();
-    for name in SCHEDULERS {
+    for &name in SCHEDULERS {
         let mut group = c.benchmark_group(format!("scheduler/{name}"));
         for count in [2, 4, 8] {
             let mut paths = views(count);
@@ -225,7 +225,7 @@ pub(crate) fn feedback(c: &mut Criterion) {
     }
     let sent = Instant::now();
     let now = sent + Duration::from_millis(20);
-    for name in SCHEDULERS {
+    for &name in SCHEDULERS {
         let mut scheduler = scheduler(name);
         let slots = [0, 1].map(|slot| PathIndex::new(slot).expect("below MAX_PATHS"));
         let mut number = 0_u64;
