@@ -13,22 +13,23 @@ pub enum Horizon {
     /// The first alone, without any discount and however long it takes: amount / (release −
     /// decision). A decision whose first packet is never released holds up all later ones.
     FirstPacket,
-    /// None by themselves: all that arrives in order in a window W of one and a half reference times after
-    /// it, whenever it was sent, the sooner the better:
+    /// None by themselves: the rate of all that arrives in order in a window W of one and a half reference
+    /// times after it, whenever it was sent:
     ///
     /// ```text
-    /// R = 2/W · Σ b_i (1 - (a_i - t0)/W)     over 0 <= a_i - t0 <= W
+    /// R = Σ b_i / min(W, a - t0)     over 0 <= a_i - t0 <= W
     /// ```
     ///
-    /// with b_i the amounts that [arrive](Settlement::arrived) at a_i. A steady rate ρ has R = ρ, whatever
-    /// its delay: data that is late because it waits for a slower path's is no loss as long as it
-    /// goes on like that, and what two paths carry together is what counts. That is what
+    /// with b_i the amounts that [arrive](Settlement::arrived) at a_i, and a the last of these if all that was
+    /// [sent](Settlement::sent) has arrived by then, else no limit. A steady rate ρ has R = ρ, whatever its
+    /// delay: data that is late because it waits for a slower path's is no loss as long as it goes
+    /// on like that, and what two paths carry together is what counts. That is what
     /// [`Discounted`](Self::Discounted) does not see: it rates packets one by one, so that a second
     /// path that holds the first one's data up always looks bad, even if it adds to the rate.
-    /// Where data ends within W, what arrives sooner counts for more.
+    /// Where the data ends within W, the sooner it is complete, the better.
     ///
-    /// Ours. Nothing needs to be told as [sent](Settlement::sent). Settled after W, by sums that are
-    /// carried along: O(log n) for a decision with n arrivals after it.
+    /// Ours. Settled after W, by a sum that is carried along: O(log n) for a decision with n arrivals
+    /// after it.
     Goodput,
 }
 
@@ -113,7 +114,7 @@ pub struct PacketSlot {
     /// With [`Horizon::Goodput`], of all so far.
     amount: f64,
     /// What it counts for until it is released, if that is by then; after that, its rate. With
-    /// [`Horizon::Goodput`], the sum of all amounts so far times when they arrived.
+    /// [`Horizon::Goodput`], since when nothing is under way, if so.
     due_or_rate: f64,
 }
 
@@ -167,7 +168,7 @@ where
             if self.packets.is_full() {
                 self.make_room();
             }
-            // Where its sums begin.
+            // Where its sum begins.
             self.log_arrival(now, 0.0);
         }
         self.decisions.push(DecisionSlot {
@@ -190,7 +191,11 @@ where
     /// its place, and discounts those after it.
     #[inline]
     pub fn sent_until(&mut self, now: f64, amount: f64, due: f64) {
-        if !is_amount(amount) || self.horizon == Horizon::Goodput {
+        if !is_amount(amount) {
+            return;
+        }
+        if self.horizon == Horizon::Goodput {
+            self.behind += amount;
             return;
         }
         if self.packets.is_full() {
@@ -222,6 +227,7 @@ where
             return;
         }
         if self.horizon == Horizon::Goodput {
+            self.behind = (self.behind - amount).max(0.0);
             if self.packets.is_full() {
                 self.make_room();
             }
@@ -285,19 +291,24 @@ where
         None
     }
 
-    /// Writes down the sums over all arrivals so far: of the amounts, and of the amounts times when
-    /// they arrived. They begin anew whenever no decision is open, so that they stay small.
+    /// Writes down the sum over all arrivals so far, and whether the last of them, and when, left
+    /// nothing under way. The sum begins anew whenever no decision is open, so that it stays small.
     fn log_arrival(&mut self, now: f64, amount: f64) {
-        let (amounts, moments) = if self.packets.is_empty() {
-            (0.0, 0.0)
+        let (so_far, before) = if self.packets.is_empty() {
+            (0.0, f64::INFINITY)
         } else {
             let last = self.packets.get(self.packets.end - 1);
             (last.amount, last.due_or_rate)
         };
+        let complete = match amount {
+            0.0 => before,
+            _ if self.behind > 0.0 => f64::INFINITY,
+            _ => now,
+        };
         self.packets.push(PacketSlot {
             time: now,
-            amount: amounts + amount,
-            due_or_rate: moments + amount * now,
+            amount: so_far + amount,
+            due_or_rate: complete,
         });
         self.unreleased = self.packets.end;
     }
@@ -317,19 +328,12 @@ where
             }
         }
         let (from, to) = (self.packets.get(first), self.packets.get(last));
-        let amount = to.amount - from.amount;
-        let delays = (to.due_or_rate - from.due_or_rate) - made * amount;
-        let reward = 2.0 / window * (amount - delays / window);
+        let reward = reward::rate(to.amount - from.amount, window.min(to.due_or_rate - made));
         Settled {
             key: decision.key,
             what: decision.what,
             made,
-            // A window that is none has no reward.
-            reward: if reward.is_finite() {
-                reward.max(0.0)
-            } else {
-                0.0
-            },
+            reward,
             packets: (last - first) as u32,
         }
     }

@@ -30,10 +30,11 @@ pub enum Reward {
     /// between when the packet that released it, itself or what filled the hole before it, was
     /// sent and when that was acknowledged. Late packets discount those after them all the same.
     Deadline,
-    /// What arrives in order over all paths within 1.5 T_ref of the decision, per time, the sooner the
-    /// better: [`Horizon::Goodput`](mpquic_bandit::Horizon::Goodput) (ours, beyond the paper). The
+    /// The rate of what arrives in order over all paths within 1.5 T_ref of the decision, or until all is
+    /// there: [`Horizon::Goodput`](mpquic_bandit::Horizon::Goodput) (ours, beyond the paper). The
     /// other rewards rate packets one by one, and so prefer waiting even where the slow path adds to
-    /// what arrives.
+    /// what arrives. This one finds when to stop using a slow path at the end of the data; what the
+    /// slow path adds to a long transfer is small per packet, and it learns it badly.
     Goodput,
 }
 
