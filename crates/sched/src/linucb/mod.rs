@@ -49,7 +49,8 @@ use model::Model;
 /// counts when what was sent in its place fills the hole; a silent path brings rewards of 0 for
 /// as long as decisions are made, and no more than that. Data of several streams counts as if it were
 /// one sequence: with streams of different priority that is an approximation. Datagrams count
-/// for nothing.
+/// for nothing. Decisions that are open when the connection ends are settled then, if all that was sent
+/// has arrived: they are those about the end of the data.
 ///
 /// **When it waits** for `f`, that stands until `f` has room, another path is the fast one, or the
 /// wait has lasted `f`'s probe timeout: then one packet goes on `s`, and the next decision is a new
