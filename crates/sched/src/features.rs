@@ -151,6 +151,24 @@ mod tests {
     }
 
     #[test]
+    fn the_credit_may_be_limited_to_what_there_is_to_send() {
+        let mut queue = QueueView {
+            credit: 5_000,
+            unsent: 3_000,
+            ..QueueView::default()
+        };
+        assert_eq!(
+            [false, true].map(|backlog| credit(&queue, backlog)),
+            [5_000, 3_000]
+        );
+        queue.unsent = 9_000;
+        assert_eq!(
+            [false, true].map(|backlog| credit(&queue, backlog)),
+            [5_000, 5_000]
+        );
+    }
+
+    #[test]
     fn the_reference_time_is_the_longer_one() {
         let [mut fast, slow] = pair();
         assert_eq!(reference_time(&fast, &slow), 220.0);
