@@ -486,6 +486,29 @@ fn a_later_connection_begins_with_what_was_learned() {
     assert_eq!(memory.refused(), 0);
 }
 
+/// Decisions that are open when the connection ends are not blamed for what is still under way.
+#[test]
+fn what_is_under_way_at_the_end_settles_nothing() {
+    for acked in [false, true] {
+        let registry = Registry::new().with_memory(Store::new());
+        let build = || Connection::over(registry.build("linucb", &json!({})).unwrap());
+        let mut first = build();
+        for at in 0..20 {
+            first.decide(1000 * at, &pair(false), &queue());
+            // A wait, or what was decided to be sent: it leaves on the fast path either way.
+            first.sent(1000 * at + 10, 0, 1000);
+            if at < 19 || acked {
+                first.acked(1000 * at + 100, 0, 1000 * at + 10, 1000);
+            }
+            first.decide(1000 * at + 900, &pair(true), &queue());
+        }
+        let settled = first.scheduler.learned().unwrap().pairs[0].settled;
+        drop(first);
+        let recalled = build().scheduler.learned().unwrap().pairs[0].settled;
+        assert_eq!(recalled, settled + u64::from(acked));
+    }
+}
+
 #[test]
 fn the_frozen_one_waits_in_a_tenth_of_its_decisions() {
     let mut connection = Connection::over(Box::new(PeekFrozen::default()));
