@@ -9,6 +9,8 @@ mod arguments;
 mod file_service;
 #[path = "transfer/files.rs"]
 mod files;
+#[path = "transfer/memory.rs"]
+mod memory;
 #[path = "transfer/protocol.rs"]
 mod protocol;
 #[path = "transfer/schedulers.rs"]
@@ -50,5 +52,5 @@ async fn run(arguments: &Arguments) -> Result<(), Error> {
         println!("stopping");
         Ok(())
     };
-    Ok(server.run(stop).await?)
+    server.run(stop).await
 }

@@ -22,6 +22,8 @@ mod lab;
 mod link;
 #[path = "../examples/transfer/measure.rs"]
 mod measure;
+#[path = "../examples/transfer/memory.rs"]
+mod memory;
 #[path = "../examples/transfer/progress.rs"]
 mod progress;
 #[path = "../examples/transfer/protocol.rs"]
@@ -133,4 +135,110 @@ async fn nothing_is_a_download_too() {
     // A report must be JSON whatever it holds.
     assert!(report.to_json().contains("\"goodput_mbps\":0.0"));
     assert!(report.to_string().contains("SHA-256 right"));
+}
+
+/// A download of 2 MB over two paths, one of which is full most of the time; with more arguments.
+async fn learning(more: &[&str]) -> (serde_json::Value, String) {
+    let arguments = [
+        &["--path", "a:40:2", "--path", "b:20:10", "--size", "2MB"][..],
+        &["--no-alone", "--json"],
+        more,
+    ]
+    .concat();
+    let report = download::run(options(&arguments).unwrap()).await.unwrap();
+    assert!(report.sha256_ok);
+    let json = serde_json::from_str(&report.to_json()).unwrap();
+    (json, report.to_string())
+}
+
+#[tokio::test]
+async fn the_summary_tells_what_was_learned() {
+    let (json, text) = learning(&["--scheduler", "minrtt"]).await;
+    assert!(json["learned"].is_null());
+    assert!(!text.contains("learned by"), "{text}");
+
+    for name in ["linucb", "peekaboo"] {
+        let (json, text) = learning(&["--scheduler", name]).await;
+        let learned = &json["learned"];
+        assert_eq!(learned["scheduler"], name);
+        assert_eq!(learned["paths"], serde_json::json!({"0": 0, "1": 1}));
+        let pairs = learned["pairs"].as_array().unwrap();
+        let decisions = pairs.iter().filter_map(|pair| pair["decisions"].as_u64());
+        assert!(decisions.sum::<u64>() > 0, "{learned}");
+        assert!(
+            pairs.iter().all(|pair| pair["alpha"].is_number()),
+            "{learned}"
+        );
+        assert!(
+            pairs.iter().all(|pair| pair["recalled"] == false),
+            "{learned}"
+        );
+        let line = format!("\nlearned by {name}");
+        assert!(text.contains(&line), "{text}");
+        assert!(
+            text.contains("\n  a before b: ") || text.contains("\n  b before a: "),
+            "{text}"
+        );
+    }
+    let (json, text) = learning(&["--scheduler", "ucb"]).await;
+    let arms = json["learned"]["arms"].as_array().unwrap();
+    let pulls = arms.iter().filter_map(|arm| arm["pulls"].as_u64());
+    assert!(pulls.sum::<u64>() > 0, "{json}");
+    assert!(text.contains("\nlearned by ucb"), "{text}");
+    assert!(
+        text.contains("\n  a: chosen ") && text.contains("\n  b: chosen "),
+        "{text}"
+    );
+}
+
+/// Whose the entries of a file are.
+#[cfg(target_os = "linux")]
+fn remembered(file: &std::path::Path) -> Vec<String> {
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let entries = json["entries"].as_array().unwrap().iter();
+    entries
+        .map(|entry| entry["scheduler"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// Only where paths can be told apart (see `lab.rs`).
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_was_learned_is_there_the_next_time() {
+    for name in ["linucb", "peekaboo"] {
+        remembers(name).await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+async fn remembers(name: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("learned.json");
+    let arguments = ["--scheduler", name, "--memory", file.to_str().unwrap()];
+    let recalled = |json: &serde_json::Value| {
+        let pairs = json["learned"]["pairs"].as_array().unwrap();
+        pairs.iter().any(|pair| pair["recalled"] == true)
+    };
+    let (first, _) = learning(&arguments).await;
+    assert!(!recalled(&first), "{first}");
+    assert!(!remembered(&file).is_empty());
+    assert!(remembered(&file).iter().all(|other| other == name));
+    let (second, text) = learning(&arguments).await;
+    assert!(recalled(&second), "{second}");
+    assert!(text.contains(", from memory"), "{text}");
+
+    // A file that is no memory is set aside, and learning starts fresh.
+    std::fs::write(&file, "something else").unwrap();
+    let (memory, refusal) = memory::Memory::load(&file);
+    assert!(memory.store.is_empty());
+    let refusal = refusal.unwrap().to_string();
+    assert!(
+        refusal.contains("learned.json is refused at line 1"),
+        "{refusal}"
+    );
+    let (fresh, _) = learning(&arguments).await;
+    assert!(!recalled(&fresh), "{fresh}");
+    let aside = folder.path().join("learned.json.refused");
+    assert_eq!(std::fs::read_to_string(aside).unwrap(), "something else");
+    assert!(!remembered(&file).is_empty());
 }

@@ -11,9 +11,9 @@ use mpquic_sched::{
     StreamView,
 };
 use quinn_proto::{Dir, Side};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-const SCHEDULERS: [&str; 17] = [
+const SCHEDULERS: &[&str] = &[
     "floor",
     "minrtt",
     "roundrobin",
@@ -23,6 +23,9 @@ const SCHEDULERS: [&str; 17] = [
     "ecf_a",
     "ecf_nowait",
     "sa_ecf",
+    "linucb",
+    "peek_frozen",
+    "peekaboo",
     "backup",
     "daps",
     "daps_gap",
@@ -31,22 +34,30 @@ const SCHEDULERS: [&str; 17] = [
     "rr_ns3",
     "stms",
     "stream_minrtt",
+    "ucb",
+    "ucb_block",
 ];
 
 /// Those that may wait for the fastest path, or leave a gap for it, are measured with that path full,
 /// which is when they have something to weigh.
-const WAITING: [&str; 7] = [
+const WAITING: &[&str] = &[
     "blest",
     "blest_overflow",
     "ecf",
     "ecf_a",
     "sa_ecf",
+    "linucb",
+    "peek_frozen",
+    "peekaboo",
     "daps_gap",
     "stms",
 ];
 
 /// Those whose next decision rests on whether the packet of the last one left: they are told.
-const HEEDFUL: [&str; 2] = ["daps", "stream_minrtt"];
+const HEEDFUL: &[&str] = &["daps", "stream_minrtt"];
+
+/// Those that settle late rewards: what that costs is measured with something to settle.
+const LEARNING: [&str; 2] = ["linucb", "peekaboo"];
 
 /// Open paths with different RTTs; every fourth one is full, as under load.
 fn views(count: usize) -> Vec<PathView> {
@@ -78,9 +89,23 @@ fn scheduler(name: &str) -> Box<dyn Scheduler> {
     if name == "floor" {
         return Box::new(Floor(views(1)[0].index));
     }
+    let config = match name {
+        // It would wait from the tenth decision on, and a wait that stands is no decision.
+        "peek_frozen" => json!({"p_tx": 1}),
+        // Deployed at once, which is what it is for most of its life.
+        "peekaboo" => json!({
+            "tx_bytes": 0, "wt_bytes": 0, "candidate_bytes": 0, "estimate_bytes": 0,
+        }),
+        // Untaught as it is, it transmits, and decides anew each time.
+        _ => Value::Null,
+    };
+    built(name, &config)
+}
+
+fn built(name: &str, config: &Value) -> Box<dyn Scheduler> {
     Registry::new()
-        .build(name, &Value::Null)
-        .expect("a built-in scheduler with its default configuration")
+        .build(name, config)
+        .expect("a built-in scheduler with a good configuration")
 }
 
 pub(crate) fn decide(c: &mut Criterion) {
@@ -91,7 +116,7 @@ pub(crate) fn decide(c: &mut Criterion) {
     let streams: Vec<_> = (0..8)
         .map(|n| StreamView::new(StreamId::new(Side::Server, Dir::Uni, n), 0, 125_000))
         .collect();
-    for name in SCHEDULERS {
+    for &name in SCHEDULERS {
         let mut group = c.benchmark_group(format!("scheduler/{name}"));
         for count in [2, 4, 8] {
             let mut paths = views(count);
@@ -131,10 +156,76 @@ pub(crate) fn decide(c: &mut Criterion) {
     }
 }
 
+/// Packets that leave between decisions, in a round of [`learning`].
+const ROUND: u64 = 64;
+
+/// One packet sent and acknowledged, with one decision for each `packets` of them, which settle
+/// meanwhile. Making the decisions is not on the clock.
+fn learning(c: &mut Criterion, name: &str, packets: u64) {
+    let mut paths = views(2);
+    (paths[1].can_send, paths[1].in_flight) = (false, paths[1].cwnd);
+    let mut queue = QueueView::default();
+    queue.unsent = 1_000_000;
+    (queue.window_left, queue.credit) = (6_000_000, 6_000_000);
+    let mut scheduler = match name {
+        // Deployed with full histories after half a megabyte, for good.
+        "peekaboo" => built(
+            name,
+            &json!({"tx_bytes": 250_000, "wt_bytes": 250_000, "candidate_bytes": 0, "estimate_bytes": 0,
+                    "relearn": false}),
+        ),
+        _ => scheduler(name),
+    };
+    let (mut now, mut number) = (Instant::now(), 0_u64);
+    c.benchmark_group(format!("scheduler/{name}"))
+        .bench_function(format!("sent_and_acked/{packets}_a_decision"), |b| {
+            b.iter_custom(|iterations| {
+                let rounds = iterations.div_ceil(ROUND);
+                let mut spent = Duration::ZERO;
+                for _ in 0..rounds {
+                    for _ in 0..ROUND / packets {
+                        number += 1;
+                        // Each time another context.
+                        paths[1].in_flight = 90_000 + number % 1000 * 10;
+                        let cx = Context::new(now, &paths, &queue, number);
+                        let _ = black_box(scheduler.decide(&cx));
+                        // A wait is over.
+                        paths[1].can_send = true;
+                        let cx = Context::new(now, &paths, &queue, number);
+                        let _ = black_box(scheduler.decide(&cx));
+                        paths[1].can_send = false;
+                    }
+                    let began = Instant::now();
+                    for _ in 0..ROUND {
+                        let left = now;
+                        now += Duration::from_micros(200);
+                        let path = paths[number as usize % 2].index;
+                        scheduler
+                            .on_sent(black_box(&Sent::new(path, left, 1452, number, false, 1400)));
+                        let acked = Acked::new(path, now, left, 1452, None, Some(number), 1400);
+                        scheduler.on_acked(black_box(&acked));
+                    }
+                    spent += began.elapsed();
+                }
+                spent.mul_f64(iterations as f64 / (rounds * ROUND) as f64)
+            });
+        });
+    let learned = scheduler.learned().expect("it learns");
+    assert!(
+        learned.pairs[0].settled > 0 && learned.dropped == 0,
+        "{learned}"
+    );
+}
+
 pub(crate) fn feedback(c: &mut Criterion) {
+    for name in LEARNING {
+        for packets in [1, 2, 8] {
+            learning(c, name, packets);
+        }
+    }
     let sent = Instant::now();
     let now = sent + Duration::from_millis(20);
-    for name in SCHEDULERS {
+    for &name in SCHEDULERS {
         let mut scheduler = scheduler(name);
         let slots = [0, 1].map(|slot| PathIndex::new(slot).expect("below MAX_PATHS"));
         let mut number = 0_u64;

@@ -1,5 +1,7 @@
 //! The command line of the example.
 
+use std::path::PathBuf;
+
 use clap::Parser;
 
 use crate::download::{Options, OptionsError};
@@ -16,13 +18,21 @@ Examples:
     download --scheduler roundrobin --scheduler-config '{\"burst\": 4}' --no-alone \\
              --path wifi:50:10 --path lte:20:35 --path satellite:5:300
 
+  With a scheduler that learns, twice: the second time, it begins with what it learned the first time
+  (the summary says \"from memory\"):
+    download --scheduler peekaboo --memory learned.json --no-alone
+    download --scheduler peekaboo --memory learned.json --no-alone
+
   For a script:
     download --json --size 4MiB --seed 7
 
 The time runs from the first packet of the handshake to the last byte of the content; opening the
 further paths is in it, too.
 
-Exit codes: 0 done; 1 failed, or the digest is wrong; 2 wrong usage.";
+What a scheduler has learned (linucb, peekaboo, ucb) is that of the server, which sends; it is told of the
+download over all paths, at its end.
+
+Exit codes: 0 done; 1 failed, the digest is wrong, or the memory cannot be written; 2 wrong usage.";
 
 /// Downloads over two emulated paths at once, and over each alone, in one process.
 #[derive(Debug, Parser)]
@@ -58,6 +68,12 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_alone: bool,
 
+    /// Where the scheduler keeps what it learns of the paths: read at the start, written at the end.
+    /// Paths are known by their place on the command line. A file that cannot be used is set aside
+    /// as FILE.refused, and learning starts fresh.
+    #[arg(long, value_name = "FILE")]
+    memory: Option<PathBuf>,
+
     /// Which content to generate; also seeds what is random in the links.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -74,6 +90,7 @@ impl Arguments {
             size: self.size.0,
             links: self.paths,
             alone: !self.no_alone,
+            memory: self.memory,
             seed: self.seed,
             progress: !self.json,
         }

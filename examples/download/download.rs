@@ -1,12 +1,16 @@
 //! The experiment: a download over all links at once, and over each alone.
 
+use std::path::PathBuf;
+
 use mpquic::limits::MAX_OPEN_PATHS;
+use mpquic::sched::memory::MemoryError;
 use thiserror::Error;
 
 use crate::content::{Generator, NAME};
 use crate::lab::{Lab, LabError};
 use crate::link::LinkArgument;
 use crate::measure::{Download, DownloadError, download};
+use crate::memory::Memory;
 use crate::progress::Bars;
 use crate::protocol::Request;
 use crate::report::{Alone, Report, goodput_mbps, shares};
@@ -22,6 +26,8 @@ pub(crate) struct Options {
     pub(crate) links: Vec<LinkArgument>,
     /// Whether to download over each link alone, too.
     pub(crate) alone: bool,
+    /// Where the scheduler's memory is, if it has one.
+    pub(crate) memory: Option<PathBuf>,
     pub(crate) seed: u64,
     /// Whether to draw progress bars, if stderr is a terminal.
     pub(crate) progress: bool,
@@ -49,6 +55,8 @@ pub(crate) enum Error {
     Download(#[from] DownloadError),
     #[error("the SHA-256 digest is wrong: the content was damaged on its way")]
     Digest,
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
 }
 
 impl Options {
@@ -75,16 +83,20 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
         seed: options.seed,
         size: options.size,
     };
-    let lab = Lab::start(content, &options.scheduler, options.links.len())?;
+    let memory = options.memory.as_deref().map(Memory::load_or_tell);
+    let store = memory.as_ref().map(|memory| &memory.store);
+    let lab = Lab::start(content, &options.scheduler, store, options.links.len())?;
 
-    let together = over(&lab, &options.links, "all paths", options.progress).await?;
+    let links: Vec<_> = options.links.iter().enumerate().collect();
+    let together = over(&lab, &links, "all paths", options.progress).await?;
+    let learned = lab.hang_up();
     let mut sha256_ok = together.fetched.sha256_ok;
     let mut alone = Vec::new();
     if options.alone {
-        for link in &options.links {
+        for (place, link) in &links {
             let title = format!("{} alone", link.name);
-            let links = std::slice::from_ref(link);
-            let download = over(&lab, links, &title, options.progress).await?;
+            let download = over(&lab, &[(*place, *link)], &title, options.progress).await?;
+            lab.hang_up();
             sha256_ok &= download.fetched.sha256_ok;
             alone.push(Alone {
                 name: link.name.clone(),
@@ -92,6 +104,9 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
                 goodput_mbps: goodput_mbps(download.fetched.bytes, download.took),
             });
         }
+    }
+    if let Some(memory) = memory {
+        memory.save()?;
     }
     let paths = options.links.iter().zip(&together.per_route);
     Ok(Report {
@@ -102,13 +117,14 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
         sha256_ok,
         paths: shares(paths.map(|(link, bytes)| (link.name.clone(), Some(link.rate_mbps), *bytes))),
         alone,
+        learned,
     })
 }
 
-/// Downloads over these links.
+/// Downloads over these links, each with its place among all.
 async fn over(
     lab: &Lab,
-    links: &[LinkArgument],
+    links: &[(usize, &LinkArgument)],
     title: &str,
     progress: bool,
 ) -> Result<Download, Error> {
@@ -118,7 +134,11 @@ async fn over(
         // The server has the right one already.
         scheduler: None,
     };
-    let bars = Bars::new(progress, title, links.iter().map(|link| link.name.as_str()));
+    let bars = Bars::new(
+        progress,
+        title,
+        links.iter().map(|(_, link)| link.name.as_str()),
+    );
     // The digest says whether the content is right; it need not be kept.
     let mut nowhere = tokio::io::sink();
     Ok(download(&client, &request, &mut nowhere, &bars).await?)

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use mpquic::rustls::RootCertStore;
-use mpquic::{ClientConfig, ConfigError, Endpoint, TransportConfig, VarInt};
+use mpquic::sched::Learned;
+use mpquic::sched::memory::Store;
+use mpquic::{ClientConfig, ConfigError, Connection, Endpoint, TransportConfig, VarInt};
 use mpquic_sim::Relay;
 use thiserror::Error;
 
@@ -38,32 +40,40 @@ pub(crate) struct Lab {
     endpoint: Endpoint,
     client: ClientConfig,
     seed: u64,
+    /// The server's end of the newest connection.
+    newest: Arc<Mutex<Option<Connection>>>,
 }
 
 impl Lab {
-    /// Starts a server; its packets and the clients' are scheduled as chosen.
+    /// Starts a server for that many paths; its packets and the clients' are scheduled as chosen. The
+    /// memory is the server's, which is who sends.
     pub(crate) fn start(
         content: Generator,
         scheduler: &Choice,
+        memory: Option<&Store>,
         paths: usize,
     ) -> Result<Self, LabError> {
-        let transport = || -> Result<TransportConfig, LabError> {
+        let transport = |memory| -> Result<TransportConfig, LabError> {
             let mut transport = TransportConfig::default();
-            transport.scheduler(scheduler.factory()?);
+            transport.scheduler(scheduler.factory(memory)?);
             transport.max_paths(u32::try_from(paths).unwrap_or(u32::MAX));
             Ok(transport)
         };
         let identity = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])?;
-        let endpoint = Endpoint::server(server_config(&identity, transport()?)?, &[LOOPBACK])?;
+        let config = server_config(&identity, transport(memory)?)?;
+        let endpoint = Endpoint::server(config, &addresses(paths))?;
 
-        let server = endpoint.clone();
+        let newest = Arc::<Mutex<Option<Connection>>>::default();
+        let (server, shared) = (endpoint.clone(), Arc::clone(&newest));
         tokio::spawn(async move {
             let content = Arc::new(content);
             while let Some(incoming) = server.accept().await {
-                let content = Arc::clone(&content);
+                let (content, newest) = (Arc::clone(&content), Arc::clone(&shared));
                 tokio::spawn(async move {
                     // If its handshake fails, the client reports it.
                     if let Ok(connection) = incoming.await {
+                        *newest.lock().unwrap_or_else(PoisonError::into_inner) =
+                            Some(connection.clone());
                         serve(connection, content).await;
                     }
                 });
@@ -75,18 +85,25 @@ impl Lab {
         added.map_err(|error| ConfigError::Tls(error.to_string()))?;
         Ok(Self {
             endpoint,
-            client: client_config(roots, transport()?)?,
+            client: client_config(roots, transport(None)?)?,
             seed: content.seed,
+            newest,
         })
     }
 
     /// A client with a path over each of these links, and the links. They are new ones: what was
     /// downloaded before leaves nothing in their queues. The links are there until dropped.
-    pub(crate) fn client(&self, links: &[LinkArgument]) -> Result<(Client, Vec<Relay>), LabError> {
-        let server = self.endpoint.local_addrs()[0];
+    ///
+    /// Each link comes with its place among all there are, which is what the server knows it by.
+    pub(crate) fn client(
+        &self,
+        links: &[(usize, &LinkArgument)],
+    ) -> Result<(Client, Vec<Relay>), LabError> {
+        let servers = self.endpoint.local_addrs();
         let mut relays = Vec::new();
         let mut routes = Vec::new();
-        for (index, link) in (0..).zip(links) {
+        for (index, (place, link)) in (0..).zip(links) {
+            let server = servers[place % servers.len()];
             let (up, down) = (link.config.clone(), link.config.clone());
             let relay = Relay::spawn(LOOPBACK, server, up, down, self.seed.wrapping_add(index))?;
             // The relay is all that the client sees of the server. To the server, the client has
@@ -105,6 +122,30 @@ impl Lab {
         };
         Ok((client, relays))
     }
+}
+
+impl Lab {
+    /// Ends the newest connection, if the client has not, and tells what its scheduler has learned.
+    /// From here on, the memory has that, too.
+    pub(crate) fn hang_up(&self) -> Option<Learned> {
+        let newest = self
+            .newest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()?;
+        newest.close(VarInt::from_u32(0), b"");
+        newest.learned()
+    }
+}
+
+/// Where the server listens: an address for each path, so that it can tell them apart in another
+/// run, when all ports are others. Only Linux has all of 127.0.0.0/8 without being told; elsewhere,
+/// nothing is remembered of pairs of paths.
+fn addresses(paths: usize) -> Vec<SocketAddr> {
+    let last = if cfg!(target_os = "linux") { paths } else { 1 };
+    let host = |last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
+    let hosts = (1..=u8::MAX).map(host).take(last.max(1));
+    hosts.map(|host| SocketAddr::new(host, 0)).collect()
 }
 
 impl Drop for Lab {

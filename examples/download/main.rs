@@ -12,6 +12,8 @@ mod lab;
 mod link;
 #[path = "../transfer/measure.rs"]
 mod measure;
+#[path = "../transfer/memory.rs"]
+mod memory;
 #[path = "../transfer/progress.rs"]
 mod progress;
 #[path = "../transfer/protocol.rs"]

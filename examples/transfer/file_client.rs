@@ -137,7 +137,7 @@ pub(crate) async fn run(arguments: &Arguments, show: impl Fn(&Report)) -> Result
         return Err(Error::FileName(arguments.file.clone()));
     }
     let mut transport = TransportConfig::default();
-    transport.scheduler(scheduler.factory()?);
+    transport.scheduler(scheduler.factory(None)?);
     let client = Client {
         config: client_config(read_ca(&arguments.ca)?, transport)?,
         server_name: arguments.server_name.clone(),
@@ -187,6 +187,8 @@ async fn save(
         sha256_ok: done.fetched.sha256_ok,
         paths: shares(routes.map(|(route, bytes)| (route.name.clone(), None, *bytes))),
         alone: Vec::new(),
+        // The sender's scheduler learns, and the server does not tell.
+        learned: None,
     })
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
+use mpquic::sched::memory::{MemoryError, Store};
 use mpquic::{
     ConfigError, ConnectionError, Endpoint, Incoming, ServerConfig, TransportConfig, VarInt,
 };
@@ -17,6 +18,7 @@ use tokio::fs::File;
 
 use crate::arguments::USAGE;
 use crate::files::Files;
+use crate::memory::Memory;
 use crate::schedulers::{Choice, ChoiceError};
 use crate::serve::{Answer, Service, serve, server_config};
 use crate::switch::{Slot, Switchable};
@@ -36,7 +38,10 @@ Examples:
     file_server --listen 192.0.2.1:4433 --listen 198.51.100.1:4433 \\
                 --root /srv/files --cert-out server.pem
 
-Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 cannot serve; 2 wrong usage.";
+  With a scheduler that learns, and remembers each client's paths after a restart:
+    file_server --cert-out server.pem --scheduler peekaboo --memory learned.json
+
+Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 cannot serve, or cannot write the memory; 2 wrong usage.";
 
 /// Serves the files of a directory over multipath QUIC.
 #[derive(Debug, Parser)]
@@ -67,6 +72,12 @@ pub(crate) struct Arguments {
     /// The scheduler's configuration, a JSON object.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     scheduler_config: String,
+
+    /// Where schedulers keep what they learn of the ways to each client: read at the start and
+    /// written at the end. A file that cannot be used is set aside as FILE.refused, and they learn
+    /// afresh. Without this, it is kept while the server runs.
+    #[arg(long, value_name = "FILE")]
+    memory: Option<PathBuf>,
 }
 
 #[derive(Debug, Error)]
@@ -83,13 +94,15 @@ pub(crate) enum Error {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Io(#[from] io::Error),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
 }
 
 impl Error {
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Scheduler(_) | Self::Root { .. } | Self::CertOut { .. } => USAGE,
-            Self::Certificate(_) | Self::Config(_) | Self::Io(_) => 1,
+            Self::Certificate(_) | Self::Config(_) | Self::Io(_) | Self::Memory(_) => 1,
         }
     }
 }
@@ -100,6 +113,10 @@ pub(crate) struct Server {
     config: ServerConfig,
     scheduler: Choice,
     files: Files,
+    /// What schedulers learned of clients that were here before.
+    store: Store,
+    /// The same, if it is to last.
+    memory: Option<Memory>,
 }
 
 impl Server {
@@ -119,16 +136,22 @@ impl Server {
             path: arguments.cert_out.clone(),
             source,
         })?;
+        let memory = arguments.memory.as_deref().map(Memory::load_or_tell);
         Ok(Self {
             endpoint,
             config,
             scheduler,
             files,
+            store: memory
+                .as_ref()
+                .map_or_else(Store::new, |memory| memory.store.clone()),
+            memory,
         })
     }
 
-    /// Serves until `stop` is ready, then tells the clients that it is over.
-    pub(crate) async fn run(self, stop: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    /// Serves until `stop` is ready, then tells the clients that it is over, and writes down what
+    /// was learned.
+    pub(crate) async fn run(self, stop: impl Future<Output = io::Result<()>>) -> Result<(), Error> {
         let mut stop = pin!(stop);
         loop {
             tokio::select! {
@@ -139,6 +162,7 @@ impl Server {
                         self.config.clone(),
                         self.scheduler.clone(),
                         self.files.clone(),
+                        self.store.clone(),
                     ));
                 }
                 result = &mut stop => {
@@ -150,14 +174,24 @@ impl Server {
         self.endpoint.close(STOPPED, b"the server stops");
         // A client that does not answer is told by its idle timeout.
         let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
-        Ok(())
+        // A connection's scheduler leaves what it learned when the connection is closed.
+        match &self.memory {
+            Some(memory) => Ok(memory.save()?),
+            None => Ok(()),
+        }
     }
 }
 
 /// Serves a client until its connection ends.
-async fn client(incoming: Incoming, config: ServerConfig, scheduler: Choice, files: Files) {
+async fn client(
+    incoming: Incoming,
+    config: ServerConfig,
+    scheduler: Choice,
+    files: Files,
+    store: Store,
+) {
     let remote = incoming.remote_address();
-    match connection(incoming, config, &scheduler, files).await {
+    match connection(incoming, config, &scheduler, files, store).await {
         Ok(reason) => println!("{remote}: {reason}"),
         Err(error) => println!("{remote}: cannot be served: {error}"),
     }
@@ -169,13 +203,14 @@ async fn connection(
     mut config: ServerConfig,
     scheduler: &Choice,
     files: Files,
+    store: Store,
 ) -> Result<ConnectionError, Error> {
     let remote = incoming.remote_address();
     // Each connection has its own slot, into which a request can put another scheduler. A server
     // that does not let its clients choose would leave this to the endpoint's configuration.
     let slot = Slot::default();
     let mut transport = TransportConfig::default();
-    let first = scheduler.factory()?;
+    let first = scheduler.factory(Some(&store))?;
     let for_scheduler = slot.clone();
     transport.scheduler(move || Box::new(Switchable::new(first(), for_scheduler.clone())));
     config.transport(Arc::new(transport));
@@ -192,8 +227,13 @@ async fn connection(
         remote,
         files,
         slot,
+        store,
     };
-    Ok(serve(connection, Arc::new(service)).await)
+    let reason = serve(connection.clone(), Arc::new(service)).await;
+    if let Some(learned) = connection.learned() {
+        println!("{remote}: learned by {learned}");
+    }
+    Ok(reason)
 }
 
 /// Serves files to one client.
@@ -201,6 +241,7 @@ struct FileService {
     remote: SocketAddr,
     files: Files,
     slot: Slot,
+    store: Store,
 }
 
 impl Service for FileService {
@@ -223,7 +264,9 @@ impl Service for FileService {
         if !values.all(|value| value.is_number() || value.is_boolean()) {
             return Err("clients may configure a scheduler with numbers and booleans only".into());
         }
-        let factory = choice.factory().map_err(|error| error.to_string())?;
+        let factory = choice
+            .factory(Some(&self.store))
+            .map_err(|error| error.to_string())?;
         self.slot.put(factory());
         println!(
             "{}: scheduler {} {}",

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use mpquic::sched::{Learned, PathIndex};
 use serde::Serialize;
 
 /// What a download gave.
@@ -21,6 +22,8 @@ pub(crate) struct Report {
     pub(crate) paths: Vec<PathShare>,
     /// The same download over each path alone, where that was measured.
     pub(crate) alone: Vec<Alone>,
+    /// What the sender's scheduler had learned by the end, where it learns and is within reach.
+    pub(crate) learned: Option<Learned>,
 }
 
 /// What a path contributed.
@@ -71,6 +74,18 @@ impl Report {
     pub(crate) fn to_json(&self) -> String {
         // Strings, numbers and lists: there is nothing in it that JSON cannot hold.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// The names of paths in slots. Path IDs are in the order of the paths.
+    fn name_in(&self, learned: &Learned) -> impl Fn(PathIndex) -> String {
+        move |slot| {
+            let id = learned
+                .paths
+                .get(&slot)
+                .and_then(|id| usize::try_from(*id).ok());
+            let path = id.and_then(|id| self.paths.get(id));
+            path.map_or_else(|| format!("path {slot}"), |path| path.name.clone())
+        }
     }
 
     fn rate_of(&self, name: &str) -> Option<f64> {
@@ -153,12 +168,17 @@ impl fmt::Display for Report {
                 format!("{name:width$}{link:>14}{time:>11}{goodput:>15}{bytes:>13}{share:>9}");
             writeln!(f, "{}", line.trim_end())?;
         }
-        Ok(())
+        match &self.learned {
+            Some(learned) => write!(f, "\nlearned by {}\n", learned.named(self.name_in(learned))),
+            None => Ok(()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mpquic::sched::{LearnedArm, LearnedPair};
+
     use super::*;
 
     fn report() -> Report {
@@ -180,6 +200,7 @@ mod tests {
                 seconds: 28.5,
                 goodput_mbps: 18.84,
             }],
+            learned: None,
         }
     }
 
@@ -213,6 +234,7 @@ lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
                 "alone",
                 "bytes",
                 "goodput_mbps",
+                "learned",
                 "paths",
                 "scheduler",
                 "seconds",
@@ -222,6 +244,32 @@ lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
         assert_eq!(json["paths"][1]["share"], 0.25);
         assert_eq!(json["paths"][1]["rate_mbps"], 20.0);
         assert_eq!(json["alone"][0]["name"], "lte");
+        assert!(json["learned"].is_null());
+    }
+
+    #[test]
+    fn what_was_learned_follows_with_the_paths_names() {
+        let slot = |slot| PathIndex::new(slot).unwrap();
+        let mut learned = Learned::new("linucb");
+        let mut pair = LearnedPair::new(slot(2), slot(0));
+        (pair.decisions, pair.alpha) = (7, Some(0.8));
+        learned.pairs.push(pair);
+        learned.arms.push(LearnedArm::new(slot(1)));
+        learned.paths = [(slot(2), 1), (slot(0), 0), (slot(1), 9)].into();
+        let mut report = report();
+        report.learned = Some(learned);
+        let expected = "\
+lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
+
+learned by linucb
+  lte before wifi: 7 decisions, 0 waits, alpha 0.8
+  path 1: chosen 0 times
+";
+        let text = report.to_string();
+        assert!(text.ends_with(expected), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(json["learned"]["pairs"][0]["alpha"], 0.8);
+        assert_eq!(json["learned"]["paths"]["2"], 1);
     }
 
     #[test]

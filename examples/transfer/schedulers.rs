@@ -1,5 +1,6 @@
 //! Packet schedulers by name and JSON configuration, checked before anything is sent.
 
+use mpquic::sched::memory::Store;
 use mpquic::sched::{Registry, RegistryError, Scheduler};
 use serde_json::Value;
 use thiserror::Error;
@@ -42,11 +43,17 @@ impl Choice {
         &self.config
     }
 
-    /// What makes the scheduler of each new connection.
+    /// What makes the scheduler of each new connection. With a memory, schedulers that learn begin
+    /// with what is in it, and leave there what they learn.
     pub(crate) fn factory(
         &self,
+        memory: Option<&Store>,
     ) -> Result<impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static, ChoiceError> {
-        let factory = Registry::new().factory(&self.name, &self.config)?;
+        let mut registry = Registry::new();
+        if let Some(memory) = memory {
+            registry = registry.with_memory(memory.clone());
+        }
+        let factory = registry.factory(&self.name, &self.config)?;
         Ok(move || factory())
     }
 }

@@ -14,6 +14,8 @@ mod file_service;
 mod files;
 #[path = "../../examples/transfer/measure.rs"]
 mod measure;
+#[path = "../../examples/transfer/memory.rs"]
+mod memory;
 mod place;
 #[path = "../../examples/transfer/progress.rs"]
 mod progress;
@@ -342,6 +344,51 @@ async fn a_stopping_server_says_goodbye() {
     let reason = connection.closed().await.to_string();
     assert!(reason.contains("the server stops"), "{reason}");
     running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_server_keeps_what_its_schedulers_learned() {
+    let dir = tempfile::tempdir().unwrap();
+    let [cert, file, aside] =
+        ["cert.pem", "learned.json", "learned.json.refused"].map(|name| dir.path().join(name));
+    std::fs::write(&file, "no memory").unwrap();
+    let start = |memory: &std::path::Path| {
+        let arguments = [
+            ["file_server", "--listen", ADDRESSES[0]]
+                .map(str::to_owned)
+                .to_vec(),
+            vec!["--root".into(), dir.path().display().to_string()],
+            vec!["--cert-out".into(), cert.display().to_string()],
+            vec!["--memory".into(), memory.display().to_string()],
+        ];
+        let arguments = file_service::Arguments::try_parse_from(arguments.concat()).unwrap();
+        file_service::Server::start(&arguments).unwrap()
+    };
+    // A file that is no memory does not keep it from serving, and is not lost.
+    start(&file).run(std::future::ready(Ok(()))).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&aside).unwrap(), "no memory");
+    let store = mpquic::sched::memory::Store::load(&file).unwrap();
+    assert!(store.is_empty());
+
+    // What there is of schedulers that nobody asks for is kept.
+    let key = mpquic::sched::PathKey::new(1);
+    store.recall("somebody's", &()).remember_path(key, &0.5);
+    store.save(&file).unwrap();
+    let before = std::fs::read(&file).unwrap();
+    start(&file).run(std::future::ready(Ok(()))).await.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), before);
+
+    // A memory that cannot be written is an error, but not before the end.
+    let nowhere = dir.path().join("none/learned.json");
+    let error = start(&nowhere)
+        .run(std::future::ready(Ok(())))
+        .await
+        .unwrap_err();
+    assert_eq!(error.exit_code(), 1);
+    assert!(
+        error.to_string().starts_with("cannot write the memory "),
+        "{error}"
+    );
 }
 
 /// A download of this answer fails in this way.

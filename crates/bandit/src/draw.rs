@@ -3,6 +3,7 @@
 /// SplitMix64 (Steele, Lea, Flood: *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014):
 /// eight bytes of state, and the same numbers on every machine.
 #[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Draw(u64);
 
 impl Draw {

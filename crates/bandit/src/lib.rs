@@ -1,14 +1,42 @@
 //! Bandit algorithms that decide in nanoseconds: no_std, no allocation; knows nothing of networks.
+//!
+//! Without the standard library: `cargo build -p mpquic-bandit --no-default-features`. Roots,
+//! logarithms and the like are libm's then, and come out the same or a last bit apart. `serde`
+//! writes and reads without allocating, too.
 #![no_std]
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
 
+mod adjustment;
+mod alpha_tuning;
+mod arm_set;
 mod draw;
+mod epsilon_greedy;
+mod history;
 mod linucb;
 mod refused;
+mod regret;
+mod reward;
+mod settlement;
+mod thompson;
+mod ucb;
 
+pub use adjustment::{Adjustment, Boundaries, indifference};
+pub use alpha_tuning::AlphaTuning;
+pub use arm_set::ArmSet;
 pub use draw::Draw;
-pub use linucb::{InvalidSetting, LinUcb, LinUcbConfig, Real};
+pub use epsilon_greedy::{Epsilon, EpsilonGreedy};
+pub use history::History;
+pub use linucb::{
+    DiscountedLinUcb, DiscountedLinUcbConfig, InvalidSetting, LinUcb, LinUcbConfig, Real,
+};
 pub use refused::Refused;
+pub use regret::{Outcome, RegretWindow, Regrets};
+pub use reward::{DiscountedReward, LEAST_WEIGHT, MOST_PACKETS};
+pub use settlement::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
+pub use thompson::LinThompson;
+#[cfg(feature = "serde")]
+pub use ucb::BadSnapshot;
+pub use ucb::{DiscountedUcb, SlidingWindowUcb, Ucb1};

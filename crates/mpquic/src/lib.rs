@@ -42,6 +42,38 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Schedulers that learn
+//!
+//! They learn anew with each connection, unless they have a memory. One
+//! [`Store`](sched::memory::Store) per process, shared by all connections, lets a connection begin with
+//! what the last one over the same paths learned; a file carries it over a restart:
+//!
+//! ```
+//! use mpquic::sched::{Registry, memory::Store};
+//! use mpquic::TransportConfig;
+//!
+//! # let file = std::env::temp_dir().join(format!("mpquic-doc-{}.json", std::process::id()));
+//! # let file = file.as_path();
+//! let memory = Store::load(file).unwrap_or_else(|refused| {
+//!     eprintln!("{refused}; learning starts fresh"); // names the file, the place, what was expected
+//!     Store::new()
+//! });
+//! let registry = Registry::new().with_memory(memory.clone());
+//! let scheduler = registry.factory("linucb", &Default::default())?;
+//! let mut transport = TransportConfig::default();
+//! transport.scheduler(move || scheduler());
+//!
+//! // ... connections with this configuration, until it is time to stop:
+//! memory.save(file)?;
+//! # std::fs::remove_file(file)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Give it to the side that sends: each direction schedules for itself. A connection leaves what it
+//! learned when it is closed, so close the endpoint before saving. Paths are known by the IPs at their
+//! ends ([`sched::PathKey`] says what that reveals). [`Connection::learned`] tells what a
+//! connection's scheduler knows.
+//!
 //! # Configuration and TLS
 //!
 //! [`ClientConfig`] and [`ServerConfig`] come from [`rustls`] configurations, so that whatever

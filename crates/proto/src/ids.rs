@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+use mpquic_sched::PathKey;
+
 /// A path ID (RFC 10069): the same in both directions, generated in ascending order, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PathId(pub u32);
@@ -46,6 +48,11 @@ impl FourTuple {
             && (self.local.ip() == other.local.ip()
                 || self.local.ip().is_unspecified()
                 || other.local.ip().is_unspecified())
+    }
+
+    /// The name under which schedulers store what they learn of this network path.
+    pub(crate) fn key(&self) -> PathKey {
+        PathKey::of(self.local.ip(), self.remote.ip())
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::StreamId;
 
-use crate::{PathIndex, PathStatus};
+use crate::{PathIndex, PathKey, PathStatus};
 
 /// A scheduled packet left.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +74,12 @@ pub struct PathEvent {
     pub now: Instant,
     /// What.
     pub kind: PathEventKind,
+    /// The path's name across connections, by the hosts at its ends as they are known now.
+    ///
+    /// To store what is learned under: the one of [`Validated`](PathEventKind::Validated) or of the
+    /// last [`Moved`](PathEventKind::Moved). At [`Opened`](PathEventKind::Opened), the local address
+    /// may not be known yet.
+    pub key: Option<PathKey>,
 }
 
 /// What happened to a path.
@@ -84,6 +90,9 @@ pub enum PathEventKind {
     Opened,
     /// The peer's address is validated; data may go.
     Validated,
+    /// It leads between other hosts now, which its key names: the peer moved to another network, and
+    /// what was measured of the path is forgotten. A change of ports is no move.
+    Moved,
     /// The preference for its use changed.
     Status(PathStatus),
     /// It fell into trouble: its data in flight became sendable elsewhere.
@@ -171,10 +180,27 @@ constructor!(
     /// The event of these parts; for transports, and for tests of schedulers.
     Lost { path: PathIndex, now: Instant, sent: Instant, size: u16, decision: Option<u64> }
 );
-constructor!(
-    /// The event of these parts; for transports, and for tests of schedulers.
-    PathEvent { path: PathIndex, id: u32, now: Instant, kind: PathEventKind }
-);
+
+impl PathEvent {
+    /// The event of these parts, without a key; for transports, and for tests of schedulers.
+    pub const fn new(path: PathIndex, id: u32, now: Instant, kind: PathEventKind) -> Self {
+        Self {
+            path,
+            id,
+            now,
+            kind,
+            key: None,
+        }
+    }
+
+    /// The same event of a path with this key.
+    #[must_use]
+    pub const fn with_key(mut self, key: PathKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+}
+
 constructor!(
     /// The event of these parts; for transports, and for tests of schedulers.
     StreamEvent { id: StreamId, kind: StreamEventKind }

@@ -1,6 +1,7 @@
 //! What a scheduler says it has learned, for people and programs to read; learns nothing itself.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -48,6 +49,8 @@ pub struct Learned {
     pub refused: u64,
     /// Decisions whose reward was never settled: overflow, paths that ended, streams that were reset.
     pub dropped: u64,
+    /// The IDs on the wire of the paths in the slots. Schedulers leave it to the transport.
+    pub paths: BTreeMap<PathIndex, u32>,
 }
 
 /// What was learned of waiting for `fast` rather than sending on `slow`.
@@ -108,6 +111,23 @@ impl Learned {
             ..Self::default()
         }
     }
+
+    /// The same text as [`Display`](fmt::Display) gives, with names for the paths.
+    ///
+    /// ```
+    /// use mpquic_sched::{Learned, LearnedArm, PathIndex};
+    ///
+    /// let mut learned = Learned::new("mine");
+    /// learned.arms.push(LearnedArm::new(PathIndex::new(1).unwrap()));
+    /// let text = learned.named(|path| ["wifi", "lte"][path.get()].to_owned());
+    /// assert_eq!(text.to_string(), "mine\n  lte: chosen 0 times");
+    /// ```
+    pub fn named(&self, name: impl Fn(PathIndex) -> String) -> impl fmt::Display {
+        Named {
+            learned: self,
+            name,
+        }
+    }
 }
 
 impl LearnedPair {
@@ -145,9 +165,27 @@ impl LearnedArm {
     }
 }
 
-/// A line for all, and one for each pair and each arm.
+/// A line for all, and one for each pair and each arm; paths by their slots.
 impl fmt::Display for Learned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, &|path| format!("path {path}"))
+    }
+}
+
+/// [`Learned::named`].
+struct Named<'a, N> {
+    learned: &'a Learned,
+    name: N,
+}
+
+impl<N: Fn(PathIndex) -> String> fmt::Display for Named<'_, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.learned.write(f, &self.name)
+    }
+}
+
+impl Learned {
+    fn write(&self, f: &mut fmt::Formatter<'_>, name: &dyn Fn(PathIndex) -> String) -> fmt::Result {
         f.write_str(&self.scheduler)?;
         if let Some(stage) = &self.stage {
             write!(f, ", {stage}")?;
@@ -161,18 +199,19 @@ impl fmt::Display for Learned {
             }
         }
         for pair in &self.pairs {
-            write!(f, "\n  {pair}")?;
+            let (fast, slow) = (name(pair.fast), name(pair.slow));
+            write!(f, "\n  {fast} before {slow}: {pair}")?;
         }
         for arm in &self.arms {
-            write!(f, "\n  {arm}")?;
+            write!(f, "\n  {}: {arm}", name(arm.path))?;
         }
         Ok(())
     }
 }
 
+/// Without the paths' names.
 impl fmt::Display for LearnedPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "path {} before path {}: ", self.fast, self.slow)?;
         if let Some(stage) = &self.stage {
             write!(f, "{stage}, ")?;
         }
@@ -200,9 +239,10 @@ impl fmt::Display for LearnedPair {
     }
 }
 
+/// Without the path's name.
 impl fmt::Display for LearnedArm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "path {}: chosen {} times", self.path, self.pulls)?;
+        write!(f, "chosen {} times", self.pulls)?;
         if let Some(mean) = self.mean {
             write!(f, ", mean {}", Short(mean))?;
         }

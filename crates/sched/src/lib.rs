@@ -6,7 +6,7 @@
 //! with the crate, and yours, from a name and a JSON value; it has the list of them.
 //!
 //! Every built-in scheduler's documentation says what its rule is, where it comes from, and what a
-//! decision costs. None of them allocates.
+//! decision costs. None of them allocates while it decides.
 //!
 //! # A scheduler of your own
 //!
@@ -47,9 +47,11 @@
     )
 )]
 
+mod arm;
 mod backup;
 mod blest;
 mod blest_overflow;
+mod credit;
 mod daps;
 mod daps_gap;
 mod decision;
@@ -57,13 +59,20 @@ mod ecf;
 mod ecf_a;
 mod ecf_nowait;
 mod event;
+mod features;
 mod gap;
 mod learned;
+mod linucb;
+pub mod memory;
 mod min_rtt;
 mod minrtt_ns3;
 mod opportunity;
+mod pairs;
+mod path_key;
 mod path_set;
 mod patience;
+mod peek_frozen;
+mod peekaboo;
 mod ranking;
 mod redundant;
 mod registry;
@@ -71,14 +80,18 @@ mod round_robin;
 mod rr_ns3;
 mod sa_ecf;
 mod single_path;
+mod sticky;
 mod stms;
 mod stream_min_rtt;
+mod ucb;
 mod view;
 mod waiting;
 
+pub use arm::{Arm, Step};
 pub use backup::{Backup, BackupConfig};
 pub use blest::{Blest, BlestConfig};
 pub use blest_overflow::{BlestOverflow, BlestOverflowConfig};
+pub use credit::Reward;
 pub use daps::{Daps, DapsConfig};
 pub use daps_gap::{DapsGap, DapsGapConfig};
 pub use decision::{Data, Decision, Scheduler};
@@ -88,10 +101,15 @@ pub use ecf_nowait::{EcfNoWait, EcfNoWaitConfig};
 pub use event::{
     Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
 };
+pub use features::FeatureRtt;
 pub use learned::{Learned, LearnedArm, LearnedPair};
+pub use linucb::{Linucb, LinucbConfig};
 pub use min_rtt::{MinRtt, MinRttConfig};
 pub use minrtt_ns3::{MinRttNs3, MinRttNs3Config};
+pub use path_key::PathKey;
 pub use path_set::{MAX_PATHS, PathIndex, PathSet};
+pub use peek_frozen::{PeekFrozen, PeekFrozenConfig};
+pub use peekaboo::{Peekaboo, PeekabooConfig, Tuning};
 pub use quinn_proto::StreamId;
 pub use redundant::{Redundant, RedundantConfig};
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError, SchedulerFactory};
@@ -101,6 +119,7 @@ pub use sa_ecf::{SaEcf, SaEcfConfig, StreamSharing};
 pub use single_path::{SinglePath, SinglePathConfig};
 pub use stms::{Stms, StmsConfig};
 pub use stream_min_rtt::{StreamMinRtt, StreamMinRttConfig};
+pub use ucb::{Forgetting, Ucb, UcbConfig, UcbReward};
 pub use view::{
     Context, MAX_STREAM_VIEWS, PathStatus, PathView, QueueView, RttHistory, StreamHead, StreamView,
 };

@@ -32,6 +32,11 @@ impl Opportunities {
         self.due = true;
     }
 
+    /// The paths that still fill their windows, as of the last decision.
+    pub(crate) const fn filling(&self) -> PathSet {
+        self.filling
+    }
+
     /// The next packet. Each opportunity is for the path that `choose` takes from all that are usable,
     /// full or not; none that nothing would ever wake up is among them.
     pub(crate) fn decide(

@@ -57,6 +57,11 @@ impl PathSet {
         Self(bits)
     }
 
+    /// Bit i for slot i.
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
     /// Adds a path.
     pub const fn insert(&mut self, path: PathIndex) {
         self.0 |= 1 << path.0;

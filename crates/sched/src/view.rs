@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::StreamId;
 
-use crate::{MAX_PATHS, PathIndex, PathSet};
+use crate::{MAX_PATHS, PathIndex, PathKey, PathSet};
 
 /// All that a decision may rest on.
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +129,8 @@ pub struct PathView {
     pub index: PathIndex,
     /// The path ID on the wire (RFC 10069); never reused within a connection.
     pub id: u32,
+    /// Its name across connections, by the hosts at its ends; changes if the peer moves.
+    pub key: Option<PathKey>,
     /// Whether the slot holds a path that is validated and not abandoned.
     pub open: bool,
     /// Whether congestion window, pacer and anti-amplification limit allow one full packet now.
@@ -189,6 +191,7 @@ impl PathView {
         Self {
             index,
             id: 0,
+            key: None,
             open: false,
             can_send: false,
             suspect: false,

@@ -132,7 +132,7 @@ fn send(path: &PathView, data: Data) -> Decision {
 }
 
 /// Whether there is new data and the peer's window lets it go.
-fn has_new_data(cx: &Context<'_>) -> bool {
+pub(crate) fn has_new_data(cx: &Context<'_>) -> bool {
     cx.queue.unsent > 0 && cx.queue.window_left > 0
 }
 

@@ -1,4 +1,5 @@
-//! No built-in scheduler allocates once it is made: the decision and all feedback are counted.
+//! No built-in scheduler allocates once it is made and its paths have been opened for the first time:
+//! the decision and all feedback are counted.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests take a point to start from off the clock"
@@ -14,6 +15,7 @@ use mpquic_sched::{
     StreamView,
 };
 use quinn_proto::VarInt;
+use serde_json::{Value, json};
 
 thread_local! {
     /// Per thread, so that the test harness's own threads do not count.
@@ -67,10 +69,26 @@ fn schedulers_do_not_allocate() {
         .collect();
     let registry = Registry::new();
     let start = Instant::now();
-    for name in registry.names() {
-        let mut scheduler = registry
-            .build(name, &serde_json::Value::Null)
-            .expect("the default configuration");
+    let default = registry.names().map(|name| (name, Value::Null));
+    // Settings that bring other code into play.
+    let more = [
+        ("linucb", json!({"discount": 0.9, "reward": "deadline"})),
+        ("linucb", json!({"reward": "packet", "p_tx": 0.5})),
+        ("peekaboo", json!({"discount": 0.9, "tx_bytes": 0})),
+        ("ucb", json!({"reward": "delayed"})),
+        ("ucb", json!({"forgetting": {"window": 100}})),
+        (
+            "ucb",
+            json!({"forgetting": {"discount": 0.9}, "reward": "rate"}),
+        ),
+    ];
+    for (name, config) in default.chain(more) {
+        let mut scheduler = registry.build(name, &config).expect("a good configuration");
+        // Those that learn make room for what they learn of each two paths.
+        for slot in &slots {
+            let opened = PathEventKind::Opened;
+            scheduler.on_path(&PathEvent::new(*slot, 0, start, opened));
+        }
         let before = allocations();
         for number in 0..10_000_u64 {
             let now = start + Duration::from_micros(number);
@@ -108,6 +126,7 @@ fn schedulers_do_not_allocate() {
                 slot, now, start, 1452, rtt, decision, contiguous,
             ));
             scheduler.on_lost(&Lost::new(slot, now, start, 1452, Some(number)));
+            // Not at every turn: something is to be learned meanwhile.
             for kind in [
                 PathEventKind::Opened,
                 PathEventKind::Validated,
@@ -115,7 +134,10 @@ fn schedulers_do_not_allocate() {
                 PathEventKind::Suspect,
                 PathEventKind::Recovered,
                 PathEventKind::Abandoned,
-            ] {
+            ]
+            .into_iter()
+            .filter(|_| number % 501 == 0)
+            {
                 scheduler.on_path(&PathEvent::new(slot, number as u32, now, kind));
             }
             for kind in [
@@ -125,13 +147,71 @@ fn schedulers_do_not_allocate() {
                 StreamEventKind::Finished,
                 StreamEventKind::FullyAcked,
                 StreamEventKind::Reset,
-            ] {
+            ]
+            .into_iter()
+            .filter(|kind| *kind != StreamEventKind::Reset || number % 501 == 0)
+            {
                 let id = StreamId::from(VarInt::from_u32(number as u32));
                 scheduler.on_stream(&StreamEvent::new(id, kind));
             }
             std::hint::black_box(scheduler.next_wakeup());
             scheduler.on_wakeup(&Context::new(now, &paths, &queue, number));
         }
-        assert_eq!(allocations() - before, 0, "{name}");
+        assert_eq!(allocations() - before, 0, "{name} {config}");
+        if ["linucb", "peekaboo"].contains(&name) {
+            let learned = scheduler.learned().expect("it learns");
+            assert!(learned.pairs.iter().any(|pair| pair.settled > 0));
+        }
     }
+}
+
+/// The stages of a lesson end on the hot path, and so does what was learned.
+#[test]
+fn peekaboo_does_not_allocate_through_its_stages() {
+    let config = json!({
+        "tx_bytes": 50_000, "wt_bytes": 50_000, "candidate_bytes": 10_000, "estimate_bytes": 10_000,
+        "tuning": "full", "threshold": 0, "least": 1, "window": 1, "judge_every": 1, "pause_ms": 10,
+    });
+    let mut scheduler = Registry::new().build("peekaboo", &config).unwrap();
+    let start = Instant::now();
+    let mut paths = [0, 1].map(|slot| {
+        let mut view = PathView::closed(PathIndex::new(slot).unwrap());
+        (view.open, view.cwnd, view.in_flight) = (true, 100_000, 100_000);
+        view.smoothed_rtt = Duration::from_millis(20 + 30 * slot as u64);
+        view.pto = view.smoothed_rtt * 3;
+        scheduler.on_path(&PathEvent::new(view.index, 0, start, PathEventKind::Opened));
+        view
+    });
+    let mut queue = QueueView::default();
+    (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 1 << 20, 1 << 20);
+    let relearned = |scheduler: &dyn mpquic_sched::Scheduler| {
+        let pairs = scheduler.learned().unwrap().pairs;
+        pairs.iter().map(|pair| pair.relearned).sum::<u64>()
+    };
+    let mut counted = 0;
+    for number in 0..20_000_u64 {
+        let now = start + Duration::from_micros(200 * number);
+        let before = allocations();
+        // The fast path is full, and then it is not.
+        for room in [false, true] {
+            (paths[0].can_send, paths[1].can_send) = (room, true);
+            paths[0].in_flight = 90_000 + number * 7919 % 10_000;
+            let cx = Context::new(now, &paths, &queue, 2 * number + u64::from(room));
+            std::hint::black_box(scheduler.decide(&cx));
+        }
+        let slot = paths[number as usize % 2].index;
+        scheduler.on_sent(&Sent::new(slot, now, 1235, 2 * number, false, 1200));
+        // Some come sooner than others.
+        if number % 7 > 2 {
+            let bytes = 1200 * if number % 7 == 3 { 4 } else { 1 };
+            scheduler.on_acked(&Acked::new(slot, now, now, 1235, None, None, bytes));
+        }
+        counted += allocations() - before;
+    }
+    assert_eq!(counted, 0);
+    assert!(
+        relearned(&*scheduler) > 2,
+        "{}",
+        scheduler.learned().unwrap()
+    );
 }

@@ -290,16 +290,193 @@ fn reports_are_made_from_results_alone() {
     assert_eq!(fs::read_to_string(other).unwrap(), first);
 }
 
+/// A scheduler that learns, trained and cold. Losses keep the fast path's window small and the run long:
+/// rewards become known while it lasts.
+const LEARNING: &str = r#"
+title = "A test"
+workloads = ["file:2MB"]
+seeds = 3
+schedulers = [
+    "minrtt",
+    "linucb",
+    { name = "linucb", label = "cold", train = 0 },
+    { name = "linucb", label = "long", train = 4 },
+]
+metrics = ["completion", "learned_decisions"]
+timeline = { seed = 2, schedulers = ["linucb"] }
+
+[train]
+runs = 2
+
+[[network]]
+name = "uneven"
+paths = [{ rate = 50, owd = 20, loss = 1 }, { rate = 2, owd = 100 }]
+"#;
+
+/// The runs of a scheduler: the figures of each, by name.
+fn figures(folder: &Path, scheduler: &str) -> Vec<serde_json::Value> {
+    let lines = results(folder);
+    let records = lines
+        .lines()
+        .skip(1)
+        .map(|line| serde_json::from_str(line).unwrap());
+    records
+        .filter(|record: &serde_json::Value| record["scheduler"] == scheduler)
+        .map(|record| record["values"].clone())
+        .collect()
+}
+
+#[test]
+fn learners_begin_the_measured_run_with_what_they_learned_before() {
+    let (one, two) = (folder("training-one"), folder("training-two"));
+    for (folder, jobs) in [(&one, "1"), (&two, "2")] {
+        fs::write(folder.join("test.toml"), LEARNING).unwrap();
+        // With time lines, which make a run once more and compare.
+        let (code, _, err) = run(folder, &["--jobs", jobs]);
+        assert_eq!((code, &*err), (0, ""));
+    }
+    assert_eq!(results(&one), results(&two));
+
+    for (scheduler, runs) in [("linucb", 2), ("cold", 0), ("long", 4)] {
+        let of_all = figures(&one, scheduler);
+        assert_eq!(of_all.len(), 3);
+        for values in of_all {
+            assert_eq!(values["training_runs"], f64::from(runs), "{values}");
+            assert_eq!(values["learned_recalled"], f64::from(u8::from(runs > 0)));
+            assert_eq!(values["learned_refused"], 0.0);
+            let [decisions, settled] =
+                ["learned_decisions", "learned_settled"].map(|key| values[key].as_f64().unwrap());
+            assert!(decisions > 0.0, "{values}");
+            // What is settled counts over all connections, what is decided in this one.
+            assert_eq!(settled > decisions, runs > 0, "{values}");
+        }
+    }
+    let minrtt = figures(&one, "minrtt");
+    assert!(
+        minrtt
+            .iter()
+            .all(|values| values.get("training_runs").is_none())
+    );
+    let completions = |scheduler: &str| -> Vec<_> {
+        let of_all = figures(&one, scheduler).into_iter();
+        of_all.map(|values| values["completion"].clone()).collect()
+    };
+    assert_ne!(completions("linucb"), completions("cold"));
+    assert_ne!(completions("linucb"), completions("long"));
+
+    // Training elsewhere changes nothing of those who are not trained.
+    fs::write(
+        two.join("test.toml"),
+        LEARNING.replace("runs = 2", "runs = 2\nworkload = \"file:1MB\""),
+    )
+    .unwrap();
+    let (code, _, err) = run(&two, &[]);
+    assert_eq!(code, 0);
+    assert_eq!(
+        err,
+        "6 earlier runs are taken up again (--fresh forgets them)\n\
+         6 earlier runs of other settings are left out\n"
+    );
+    assert_ne!(figures(&one, "linucb"), figures(&two, "linucb"));
+    let page = lab(&["table", "--markdown", &two.display().to_string()]).1;
+    // Those who do not learn have no column.
+    assert!(
+        page.contains("\nlearned decisions, median:\n\n| network | `linucb` | `cold` | `long` |\n"),
+        "{page}"
+    );
+    assert!(
+        page.contains(
+            "3 seeds; before each measured run, `linucb` learned in 2 runs of `file:1MB`; \
+             before each measured run, `long` learned in 4 runs of `file:1MB`."
+        ),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_training_run_that_fails_is_told_from_the_measured_one() {
+    let folder = folder("training-fails");
+    let dead = LEARNING
+        .replace("loss = 1 ", "loss = 100 ")
+        .replace("rate = 2, owd = 100", "rate = 2, owd = 100, loss = 100");
+    fs::write(folder.join("test.toml"), dead).unwrap();
+    let (code, _, err) = run(&folder, &["--only", "linucb", "--seeds", "1"]);
+    assert_eq!(code, 1);
+    assert!(
+        err.contains("uneven/file:2MB/olia/linucb, seed 1: training run 1: "),
+        "{err}"
+    );
+}
+
+#[test]
+fn results_are_printed_again_and_as_sections_of_a_page() {
+    let folder = folder("table");
+    let text = EXPERIMENT
+        .replace("\"A test\"", "\"Ours, figure 1: a test\"")
+        .replace("seeds = 4", "seeds = 6\nexpect = \"turns are slower\"")
+        .replace(
+            "schedulers = [\"minrtt\", ",
+            "metrics = [\"completion\", \"waits\"]\n\
+             schedulers = [{ name = \"ecf_a\", config = { p_wait = \"$p\" }, vary = { p = [0, 0.5] } }, \"minrtt\", ",
+        )
+        + "\n[[network]]\nname = \"many\"\nschedulers = [\"minrtt\", \"turns\"]\nsample = { points = 13 }\n\
+           paths = [{ rate = { min = 2, max = 20 }, owd = 10 }, { rate = 5, owd = 20 }]\n\
+           [[claim]]\ntext = \"minRTT is faster\"\nsource = \"figure 1\"\nnetwork = \"uneven\"\nbetter = [\"minrtt\"]\nworse = [\"turns\"]\n";
+    fs::write(folder.join("test.toml"), text).unwrap();
+    let (code, first, err) = run(&folder, &[]);
+    assert_eq!((code, &*err), (0, ""));
+    let path = folder.display().to_string();
+    let (code, again, _) = lab(&["table", &path]);
+    assert_eq!(code, 0);
+    assert!(first.starts_with(&again), "{first}\nis not\n{again}");
+
+    let (code, page, err) = lab(&["table", "--markdown", &path, &path]);
+    assert_eq!((code, &*err), (0, ""));
+    let (one, other) = page.split_at(page.len() / 2);
+    assert_eq!(one, other);
+    for part in [
+        "## Ours, figure 1\n\n`mpquic-lab run experiments/test.toml`\n\nA test.\n\n\
+         Expected: turns are slower.\n\n6 seeds; 76 of the 128 combinations of network, workload, controller and scheduler.\n\n",
+        "\n- \"minRTT is faster\" (figure 1): **",
+        "better, - worse than `minrtt`, = no difference, ? too few seeds:\n\n\
+         | network | controller | `minrtt` | `turns` |\n|---|---|---|---|\n| uneven | newreno | 0.",
+        "\n| grid/rate1=20 | cubic | 0.",
+        "completion [s] of `ecf_a` over `p`, median, the best in bold:\n\n\
+         | network | controller | 0 | 0.5 |\n|---|---|---|---|\n| uneven | newreno | ",
+        "waits of `ecf_a` over `p`, median:\n\n",
+        "\nwaits, median:\n\n| network | controller | `minrtt` | `turns` |\n",
+        "| networks | controller | scheduler | median | better | worse | ",
+        "\n| many (13) | newreno | `minrtt` | 0.",
+    ] {
+        assert!(one.contains(part), "{part}\nin\n{one}");
+    }
+    // Each row of a table has as many cells as its head.
+    for lines in one.split("\n\n").filter(|part| part.starts_with('|')) {
+        let cells = |line: &str| line.matches('|').count();
+        let head = lines.lines().next().map(cells);
+        assert!(
+            lines.lines().all(|line| Some(cells(line)) == head),
+            "{lines}"
+        );
+    }
+    let missing = folder.join("missing").display().to_string();
+    assert_eq!(lab(&["table", &missing]).0, 1);
+    assert_eq!(lab(&["table"]).0, 2);
+}
+
 #[test]
 fn every_experiment_file_of_the_project_loads() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let folder = folder.display().to_string();
     let (code, out, err) = lab(&["list", &folder]);
     assert_eq!((code, &*err), (0, ""));
-    // A line of heads, and the scenarios that need no learner.
+    // A line of heads, and the scenarios.
     for (file, networks) in [
         ("quick", 3),
         ("pb_f2", 3),
+        ("pb_f5a", 7),
+        ("pb_f5b", 5),
+        ("pb_f6", 11),
         ("pb_f7", 100),
         ("pb_f8", 100),
         ("pb_f9", 1),

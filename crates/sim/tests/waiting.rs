@@ -177,6 +177,19 @@ fn all() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// Those that learn when to wait, which take longer over it, and the one that draws lots.
+fn learners() -> Vec<(&'static str, Value)> {
+    vec![
+        ("linucb", json!({})),
+        ("linucb", json!({"scale": 1e6, "reward": "packet"})),
+        (
+            "linucb",
+            json!({"p_tx": 0.5, "p_wt": 0.5, "discount": 0.95}),
+        ),
+        ("peek_frozen", json!({})),
+    ]
+}
+
 /// The 2 MB are through over the fast path before a packet of the end would be over the slow one:
 /// waiting, the download is as fast as if there were no slow path. Without the floor it is not.
 #[test]
@@ -257,7 +270,7 @@ fn never_stuck() {
         } else {
             [fast, slow]
         };
-        for (name, config) in all() {
+        for (name, config) in all().into_iter().chain(learners()) {
             let download = Download {
                 config,
                 bytes: 500_000,
@@ -277,7 +290,7 @@ fn never_stuck() {
 #[test]
 fn a_dead_path_is_not_waited_for() {
     for seed in 0..8 {
-        for (name, config) in all() {
+        for (name, config) in all().into_iter().chain(learners()) {
             let download = Download {
                 config,
                 dies: Some(ms(150 + 40 * seed)),

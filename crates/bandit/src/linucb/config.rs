@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Settings of [`LinUcb`](crate::LinUcb).
+/// Settings of [`LinUcb`](crate::LinUcb) and [`LinThompson`](crate::LinThompson).
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields, default))]
@@ -29,6 +29,42 @@ impl LinUcbConfig {
     /// The first setting that is out of its range.
     pub fn check(&self) -> Result<(), InvalidSetting> {
         check_ridge(self.ridge)?;
+        check_reinvert_every(self.reinvert_every)
+    }
+}
+
+/// Settings of [`DiscountedLinUcb`](crate::DiscountedLinUcb).
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields, default))]
+pub struct DiscountedLinUcbConfig {
+    /// As [`LinUcbConfig::ridge`]; it does not fade. Default 1.
+    pub ridge: f64,
+    /// γ: how much a sample weighs one update later, 0.5 to 1 without 1. Default 0.99, a memory of
+    /// 1/(1 - γ) = 100 updates; ours.
+    pub discount: f64,
+    /// As [`LinUcbConfig::reinvert_every`], counting updates of all arms, and never so many that
+    /// a sample fades by more than 2^-20. Default 256.
+    pub reinvert_every: u32,
+}
+
+impl Default for DiscountedLinUcbConfig {
+    fn default() -> Self {
+        Self {
+            ridge: 1.0,
+            discount: 0.99,
+            reinvert_every: 256,
+        }
+    }
+}
+
+impl DiscountedLinUcbConfig {
+    /// # Errors
+    ///
+    /// The first setting that is out of its range.
+    pub fn check(&self) -> Result<(), InvalidSetting> {
+        check_ridge(self.ridge)?;
+        check_discount(self.discount)?;
         check_reinvert_every(self.reinvert_every)
     }
 }
@@ -65,6 +101,17 @@ pub(crate) fn check_ridge(ridge: f64) -> Result<(), InvalidSetting> {
         field: "ridge",
         expected: "1e-6 to 1e6",
         got: ridge,
+    })
+}
+
+pub(crate) fn check_discount(discount: f64) -> Result<(), InvalidSetting> {
+    if (0.5..1.0).contains(&discount) {
+        return Ok(());
+    }
+    Err(InvalidSetting {
+        field: "discount",
+        expected: "0.5 to 1, without 1",
+        got: discount,
     })
 }
 

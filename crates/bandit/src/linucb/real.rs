@@ -23,6 +23,9 @@ pub trait Real:
     /// and the inverses of such sums, are still normal numbers.
     const LIMIT: Self;
 
+    /// What counts as nothing once it has faded: 2^-480 for `f64`, 2^-80 for `f32`.
+    const TINY: Self;
+
     /// Of this value, rounded to this type.
     fn of(value: f64) -> Self;
 
@@ -32,6 +35,7 @@ pub trait Real:
 
 impl Real for f64 {
     const LIMIT: Self = Self::from_bits((1023 + 480) << 52);
+    const TINY: Self = Self::from_bits((1023 - 480) << 52);
 
     #[inline(always)]
     fn of(value: f64) -> Self {
@@ -46,6 +50,7 @@ impl Real for f64 {
 
 impl Real for f32 {
     const LIMIT: Self = Self::from_bits((127 + 40) << 23);
+    const TINY: Self = Self::from_bits((127 - 80) << 23);
 
     #[inline(always)]
     fn of(value: f64) -> Self {
@@ -80,6 +85,36 @@ pub(crate) fn times<T: Real, const D: usize>(m: &[[T; D]; D], x: &[T; D]) -> [T;
     product
 }
 
+/// [`times`] row by row, for where M has just been written: shorter code, which is through sooner.
+#[inline(always)]
+pub(crate) fn times_by_rows<T: Real, const D: usize>(m: &[[T; D]; D], x: &[T; D]) -> [T; D] {
+    let mut product = [T::zero(); D];
+    for (row, &x) in m.iter().zip(x).take(rows::<D>()) {
+        for (sum, &m) in product.iter_mut().zip(row) {
+            *sum += m * x;
+        }
+    }
+    product
+}
+
+/// M + x x'.
+#[inline(always)]
+pub(crate) fn add_square<T: Real, const D: usize>(m: &mut [[T; D]; D], x: &[T; D]) {
+    for (row, &xi) in m.iter_mut().zip(x).take(rows::<D>()) {
+        for (m, &xj) in row.iter_mut().zip(x) {
+            *m += xi * xj;
+        }
+    }
+}
+
+/// D, which the compiler does not know of. A loop over that many rows stays a loop whose body, one
+/// row, is made of vector instructions. Unrolled, a symmetric product x_i x_j would be recognised
+/// as x_j x_i, computed once, and everything be done number by number.
+#[inline(always)]
+pub(crate) fn rows<const D: usize>() -> usize {
+    core::hint::black_box(D)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +123,8 @@ mod tests {
     fn limits_are_powers_of_two() {
         assert_eq!(<f64 as Real>::LIMIT, 2_f64.powi(480));
         assert_eq!(<f32 as Real>::LIMIT, 2_f32.powi(40));
+        assert_eq!(<f64 as Real>::TINY, 2_f64.powi(-480));
+        assert_eq!(<f32 as Real>::TINY, 2_f32.powi(-80));
         assert!((<f32 as Real>::LIMIT * <f32 as Real>::LIMIT).is_normal());
     }
 }

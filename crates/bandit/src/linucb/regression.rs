@@ -1,7 +1,7 @@
 //! Ridge regression of one arm, brought forward a sample at a time; chooses nothing.
 
-use super::cholesky::Factor;
-use super::real::{Real, dot, times};
+use super::inversion;
+use super::real::{Real, dot, rows, times, times_by_rows};
 use crate::Refused;
 
 /// An update with x'A^-1x above this re-inverts at once: Sherman–Morrison subtracts q/(1 + q) of
@@ -11,7 +11,12 @@ use crate::Refused;
 /// for Linear Stochastic Bandits*, NIPS 2011, lemma 11).
 const STEEP: f64 = 1024.0;
 
-/// By which share of its trace the diagonal of A is raised when rounding has eaten the regulariser.
+/// The largest A_ii (A^-1)_ii that is let be: how much larger the variance of θ_i is than it would be
+/// without the other features (the variance inflation factor of Marquardt, 1970; free of units). The
+/// 2^11 that are left of an `f64` are for the updates until the next re-inversion.
+const INFLATED: f64 = (1_u64 << 41) as f64;
+
+/// By which share of itself the diagonal of A is raised when rounding has eaten the regulariser.
 const RAISE: f64 = 1.0 / (1_u64 << 40) as f64;
 
 /// A = λI + Σ x x', b = Σ r x, A^-1 and θ = A^-1 b of the samples (x, r) of one arm.
@@ -19,13 +24,35 @@ const RAISE: f64 = 1.0 / (1_u64 << 40) as f64;
 /// A and b are `f64` sums, A by its lower triangle. A^-1 and θ follow each sample by the formulas of
 /// Sherman and Morrison, and are computed from A and b anew every so many samples.
 #[derive(Debug, Clone)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(
+        deny_unknown_fields,
+        bound(
+            serialize = "T: Real + serde::Serialize",
+            deserialize = "T: Real + serde::de::DeserializeOwned"
+        )
+    )
+)]
 pub(crate) struct Regression<T, const D: usize> {
+    #[cfg_attr(feature = "serde", serde(with = "super::snapshot::lower"))]
     pub(super) gram: [[f64; D]; D],
+    #[cfg_attr(feature = "serde", serde(with = "super::snapshot::array"))]
     pub(super) moments: [f64; D],
+    #[cfg_attr(feature = "serde", serde(with = "super::snapshot::triangle"))]
     pub(super) inverse: [[T; D]; D],
+    #[cfg_attr(feature = "serde", serde(with = "super::snapshot::array"))]
     pub(super) theta: [T; D],
     /// Samples since A^-1 was computed from A.
     pub(super) since: u32,
+}
+
+/// How many elements of row i of A are kept: those up to the diagonal, rounded up to a whole register of
+/// two; the rest is zero.
+#[inline(always)]
+pub(super) fn kept<const D: usize>(i: usize) -> usize {
+    (i / 2 * 2 + 2).min(D)
 }
 
 /// θ·x and sqrt(x' A^-1 x).
@@ -37,11 +64,16 @@ pub(crate) struct Estimate<T> {
 
 impl<T: Real, const D: usize> Regression<T, D> {
     pub(crate) fn new(ridge: f64) -> Self {
+        Self::diagonal(&[ridge; D])
+    }
+
+    /// No samples, and this diagonal for A.
+    pub(crate) fn diagonal(ridge: &[f64; D]) -> Self {
         let mut gram = [[0.0; D]; D];
         let mut inverse = [[T::zero(); D]; D];
         for i in 0..D {
-            gram[i][i] = ridge;
-            inverse[i][i] = T::of(1.0 / ridge);
+            gram[i][i] = ridge[i];
+            inverse[i][i] = T::of(1.0 / ridge[i]);
         }
         Self {
             gram,
@@ -69,10 +101,9 @@ impl<T: Real, const D: usize> Regression<T, D> {
         }
     }
 
-    /// Takes one sample in; refuses it without a trace if it is not finite or beyond
-    /// [`Real::LIMIT`].
+    /// Whether a sample can be learned from: finite, and not beyond [`Real::LIMIT`].
     #[inline(always)]
-    pub(crate) fn update(&mut self, x: &[T; D], reward: T, every: u32) -> Result<(), Refused> {
+    pub(crate) fn fit(x: &[T; D], reward: T) -> Result<(), Refused> {
         // No range contains NaN.
         if !(-T::LIMIT..=T::LIMIT).contains(&reward) {
             return Err(Refused::Reward);
@@ -80,67 +111,86 @@ impl<T: Real, const D: usize> Regression<T, D> {
         if !(T::zero()..=T::LIMIT * T::LIMIT).contains(&dot(x, x)) {
             return Err(Refused::Context);
         }
-        let v = times(&self.inverse, x);
+        Ok(())
+    }
+
+    /// Takes one sample in, or refuses it without a trace.
+    #[inline(always)]
+    pub(crate) fn update(&mut self, x: &[T; D], reward: T, every: u32) -> Result<(), Refused> {
+        Self::fit(x, reward)?;
+        self.since += 1;
+        self.absorb(x, reward, self.since >= every);
+        Ok(())
+    }
+
+    /// Takes one sample in that is [fit](Self::fit); computes A^-1 anew if that is due.
+    #[inline(always)]
+    pub(crate) fn absorb(&mut self, x: &[T; D], reward: T, due: bool) {
+        let v = times_by_rows(&self.inverse, x);
         let q = dot(&v, x);
         let wide: [f64; D] = core::array::from_fn(|i| x[i].wide());
         for i in 0..D {
-            for j in 0..=i {
+            for j in 0..kept::<D>(i) {
                 self.gram[i][j] += wide[i] * wide[j];
             }
-            self.moments[i] += reward.wide() * wide[i];
         }
-        self.since += 1;
+        for (moment, x) in self.moments.iter_mut().zip(wide) {
+            *moment += reward.wide() * x;
+        }
         // q is not negative but for rounding; -1/2 would be a broken A^-1.
-        if self.since >= every || !(T::of(-0.5)..=T::of(STEEP)).contains(&q) {
+        if due || !(T::of(-0.5)..=T::of(STEEP)).contains(&q) {
             self.reinvert();
-            return Ok(());
+            return;
         }
         let gain = T::one() / (T::one() + q);
         let step = (reward - self.mean(x)) * gain;
-        for i in 0..D {
-            self.theta[i] += v[i] * step;
-            for j in 0..D {
+        for (theta, v) in self.theta.iter_mut().zip(v) {
+            *theta += v * step;
+        }
+        for (row, &vi) in self.inverse.iter_mut().zip(&v).take(rows::<D>()) {
+            for (element, &vj) in row.iter_mut().zip(&v) {
                 // In this order A^-1 stays symmetric to the last bit, and the products do not wait
                 // for the division.
-                self.inverse[i][j] -= (v[i] * v[j]) * gain;
+                *element -= (vi * vj) * gain;
             }
         }
-        Ok(())
     }
 
     /// A^-1 and θ from A and b.
     ///
-    /// Where A is not positive definite by a margin of rounding (some directions were seen 2^40 times
-    /// more than others), its diagonal is raised by a share of 2^-40 of the trace until it is.
+    /// Where A is not positive definite by a margin that survives rounding (contexts along a line, and
+    /// so many or so large that the regulariser is 2^-41 of the sum), its diagonal is raised by a
+    /// share of 2^-40 until it is: a larger regulariser, in the units of each feature.
     #[cold]
     #[inline(never)]
     pub(crate) fn reinvert(&mut self) {
-        let Some(factor) = self.factor() else {
+        let Some(inverse) = self.invert() else {
             // Not with finite sums, which LIMIT sees to.
             return;
         };
-        let inverse = factor.inverse();
-        for i in 0..D {
-            for j in 0..=i {
-                self.inverse[i][j] = T::of(inverse[i][j]);
-                self.inverse[j][i] = self.inverse[i][j];
-            }
-        }
-        self.theta = factor.solve(&self.moments).map(T::of);
+        self.inverse = inverse.map(|row| row.map(T::of));
+        // What the inverse loses to rounding is made up for by a step of refinement.
+        let theta = times(&inverse, &self.moments);
+        let rest = core::array::from_fn(|i| {
+            let element = |k: usize| self.gram[i.max(k)][i.min(k)];
+            self.moments[i] - (0..D).map(|k| element(k) * theta[k]).sum::<f64>()
+        });
+        let correction = times(&inverse, &rest);
+        self.theta = core::array::from_fn(|i| T::of(theta[i] + correction[i]));
         self.since = 0;
     }
 
-    fn factor(&mut self) -> Option<Factor<D>> {
+    fn invert(&mut self) -> Option<[[f64; D]; D]> {
         let mut raise = RAISE;
-        // The last raise makes the diagonal dominate.
+        // The last raises make the diagonal dominate.
         for _ in 0..12 {
-            let factor = Factor::of(&self.gram);
-            if factor.is_some() {
-                return factor;
+            if let Some(inverse) = inversion::inverse(&self.gram)
+                && (0..D).all(|i| self.gram[i][i] * inverse[i][i] <= INFLATED)
+            {
+                return Some(inverse);
             }
-            let trace: f64 = (0..D).map(|i| self.gram[i][i]).sum();
             for i in 0..D {
-                self.gram[i][i] += raise * trace;
+                self.gram[i][i] += raise * self.gram[i][i];
             }
             raise *= 16.0;
         }
@@ -150,7 +200,7 @@ impl<T: Real, const D: usize> Regression<T, D> {
     /// Adds the A and b of another to these; A^-1 and θ wait for [`Self::divide`].
     pub(crate) fn add(&mut self, other: &Self) {
         for i in 0..D {
-            for j in 0..=i {
+            for j in 0..kept::<D>(i) {
                 self.gram[i][j] += other.gram[i][j];
             }
             self.moments[i] += other.moments[i];
@@ -160,11 +210,18 @@ impl<T: Real, const D: usize> Regression<T, D> {
     /// A and b over `count`, with the A^-1 and θ that belong to them.
     pub(crate) fn divide(&mut self, count: f64) {
         for i in 0..D {
-            for j in 0..=i {
+            for j in 0..kept::<D>(i) {
                 self.gram[i][j] /= count;
             }
             self.moments[i] /= count;
         }
         self.reinvert();
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<T: Real, const D: usize> Default for Regression<T, D> {
+    fn default() -> Self {
+        Self::new(1.0)
     }
 }

@@ -20,6 +20,7 @@ impl Connection {
         if !self.state.is_alive() {
             return;
         }
+        self.schedule.end();
         let reason = reason(&close);
         // RFC 10069, connection closure: three times the largest PTO among all paths.
         self.state.close(close, now + 3 * self.largest_pto());
@@ -54,6 +55,7 @@ impl Connection {
         let was_alive = self.state.is_alive();
         self.state.drain(now + 3 * self.largest_pto());
         self.close_due = PathSet::EMPTY;
+        self.schedule.end();
         if was_alive {
             self.lost_reason = Some(reason.clone());
             self.events.push_back(Event::ConnectionLost { reason });
@@ -66,6 +68,7 @@ impl Connection {
             self.lost_reason = Some(reason.clone());
             self.events.push_back(Event::ConnectionLost { reason });
         }
+        self.schedule.end();
         if self.state.end() {
             self.endpoint_events.push_back(EndpointEvent::Drained);
         }

@@ -141,6 +141,12 @@ impl Connection {
             self.controller.on_path_changed(index, now, mtu);
             self.limit_mtu(id);
         }
+        if let Some(path) = self.paths.get(id) {
+            let (index, key) = (path.index, path.network.tuple.key());
+            if self.schedule.views[index.get()].key != Some(key) {
+                self.tell_scheduler(now, id, index, PathEventKind::Moved);
+            }
+        }
         self.events.push_back(Event::Path(PathEvent::Moved { id }));
     }
 

@@ -118,8 +118,10 @@ impl Connection {
         index: PathIndex,
         kind: PathEventKind,
     ) {
-        self.schedule
-            .on_path(&mpquic_sched::PathEvent::new(index, id.0, now, kind));
+        let mut event = mpquic_sched::PathEvent::new(index, id.0, now, kind);
+        event.key = self.paths.get(id).map(|path| path.network.tuple.key());
+        self.schedule.views[index.get()].key = event.key;
+        self.schedule.on_path(&event);
     }
 
     /// PATH_ABANDON came.
@@ -171,6 +173,9 @@ impl Connection {
         let (space, last) = match self.paths.take(id) {
             Some(mut path) => {
                 let last = (path.network.tuple, self.stats_of(&path));
+                let kind = PathEventKind::Abandoned;
+                let event = mpquic_sched::PathEvent::new(path.index, id.0, now, kind)
+                    .with_key(path.network.tuple.key());
                 self.rehome(now, &mut path);
                 self.controller.remove_path(path.index);
                 self.schedule.forget_path(path.index);
@@ -178,7 +183,7 @@ impl Connection {
                 for other in self.paths.iter_mut() {
                     other.space.sent.forget_path(path.index);
                 }
-                self.tell_scheduler(now, id, path.index, PathEventKind::Abandoned);
+                self.schedule.on_path(&event);
                 (path.space, Some(last))
             }
             None => {

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Acked, Context, Data, Decision, Learned, Lost, MAX_PATHS, PathEvent, PathIndex, PathSet,
-    PathView, QueueView, Scheduler, Sent, StreamEvent, StreamView,
+    Acked, Context, Data, Decision, Learned, Lost, MAX_PATHS, MinRtt, PathEvent, PathIndex,
+    PathSet, PathView, QueueView, Scheduler, Sent, StreamEvent, StreamView,
 };
 use smallvec::SmallVec;
 
@@ -69,6 +69,9 @@ pub(crate) struct Schedule {
     pub(crate) waits: u64,
     pub(crate) overridden: u64,
     pub(crate) wait_clock: WaitClock,
+    /// What the scheduler had learned when the connection was over, if it learned.
+    last_learned: Option<Learned>,
+    ended: bool,
 }
 
 impl Schedule {
@@ -94,6 +97,8 @@ impl Schedule {
             waits: 0,
             overridden: 0,
             wait_clock: WaitClock::default(),
+            last_learned: None,
+            ended: false,
         }
     }
 
@@ -290,7 +295,27 @@ impl Schedule {
     }
 
     pub(crate) fn learned(&self) -> Option<Learned> {
-        self.scheduler.learned()
+        match &self.last_learned {
+            Some(learned) => Some(learned.clone()),
+            None => {
+                let mut learned = self.scheduler.learned()?;
+                let open = self.views.iter().filter(|view| view.open);
+                learned.paths = open.map(|view| (view.index, view.id)).collect();
+                Some(learned)
+            }
+        }
+    }
+
+    /// The connection is over, and there is nothing left to schedule. The scheduler goes at once, so
+    /// that what it leaves behind is there for the peer's next connection, which may well come
+    /// while this one still drains.
+    pub(crate) fn end(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.last_learned = self.learned();
+            self.scheduler = Box::new(MinRtt::default());
+            self.planned = None;
+            self.wait_until = None;
+        }
     }
 
     pub(crate) fn on_sent(&mut self, event: &Sent) {

@@ -10,19 +10,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::memory::{Recall, Store};
 use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
-    EcfConfig, EcfNoWait, MinRtt, MinRttNs3, Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig,
-    Scheduler, SinglePath, Stms, StreamMinRtt,
+    EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
+    Peekaboo, PeekabooConfig, Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler,
+    SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
 };
 
 /// Makes a scheduler for each new connection; cannot fail.
 pub type SchedulerFactory = Arc<dyn Fn() -> Box<dyn Scheduler> + Send + Sync>;
 
-type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
+type Parse =
+    Box<dyn Fn(&Value, Option<&Store>) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
 
 /// Schedulers by name, for command lines, experiment files and users' configurations.
 ///
@@ -36,13 +40,17 @@ type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Sen
 /// | `daps` | [`Daps`] | [`DapsConfig`] |
 /// | `ecf` | [`Ecf`] | [`EcfConfig`] |
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
+/// | `linucb` | [`Linucb`] | [`LinucbConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
+/// | `peekaboo` | [`Peekaboo`] | [`PeekabooConfig`] |
 /// | `redundant` | [`Redundant`] | [`RedundantConfig`](crate::RedundantConfig) |
 /// | `roundrobin`, `rr` | [`RoundRobin`] | [`RoundRobinConfig`](crate::RoundRobinConfig) |
 /// | `sa_ecf` | [`SaEcf`] | [`SaEcfConfig`] |
 /// | `single` | [`SinglePath`] | [`SinglePathConfig`](crate::SinglePathConfig) |
 /// | `stms` | [`Stms`] | [`StmsConfig`](crate::StmsConfig) |
 /// | `stream_minrtt` | [`StreamMinRtt`] | [`StreamMinRttConfig`](crate::StreamMinRttConfig) |
+/// | `ucb` | [`Ucb`] | [`UcbConfig`] |
+/// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
@@ -52,6 +60,7 @@ type Parse = Box<dyn Fn(&Value) -> Result<SchedulerFactory, InvalidConfig> + Sen
 /// | `ecf_nowait` | [`EcfNoWait`] | [`EcfNoWaitConfig`](crate::EcfNoWaitConfig) |
 /// | `daps_gap` | [`DapsGap`] | [`DapsGapConfig`](crate::DapsGapConfig) |
 /// | `minrtt_ns3` | [`MinRttNs3`] | [`MinRttNs3Config`](crate::MinRttNs3Config) |
+/// | `peek_frozen` | [`PeekFrozen`] | [`PeekFrozenConfig`] |
 /// | `rr_ns3` | [`RrNs3`] | [`RrNs3Config`](crate::RrNs3Config) |
 ///
 /// ```
@@ -78,6 +87,7 @@ pub struct Registry {
     entries: BTreeMap<String, Parse>,
     /// Second names, and the first ones that they stand for.
     aliases: BTreeMap<String, String>,
+    memory: Option<Store>,
 }
 
 impl Registry {
@@ -93,15 +103,20 @@ impl Registry {
             .insert("ecf", EcfConfig::check, Ecf::new)
             .insert("ecf_a", EcfAConfig::check, EcfA::new)
             .insert("ecf_nowait", |_| Ok(()), EcfNoWait::new)
+            .insert_learner("linucb", LinucbConfig::check, Linucb::with_memory)
             .insert("minrtt", |_| Ok(()), MinRtt::new)
             .insert("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
+            .insert("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
+            .insert_learner("peekaboo", PeekabooConfig::check, Peekaboo::with_memory)
             .insert("redundant", |_| Ok(()), Redundant::new)
             .insert("roundrobin", |_| Ok(()), RoundRobin::new)
             .insert("rr_ns3", |_| Ok(()), RrNs3::new)
             .insert("sa_ecf", SaEcfConfig::check, SaEcf::new)
             .insert("single", |_| Ok(()), SinglePath::new)
             .insert("stms", |_| Ok(()), Stms::new)
-            .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new);
+            .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new)
+            .insert("ucb", UcbConfig::check, Ucb::new)
+            .insert("ucb_block", UcbConfig::check, Ucb::blocking);
         registry.aliases.insert("rr".into(), "roundrobin".into());
         registry
     }
@@ -111,7 +126,18 @@ impl Registry {
         Self {
             entries: BTreeMap::new(),
             aliases: BTreeMap::new(),
+            memory: None,
         }
+    }
+
+    /// The same registry with a memory: learning schedulers that are made from now on begin with what
+    /// those before them learned over the same paths, and leave there what they learn themselves.
+    ///
+    /// Without one, each connection learns from the start. See [`memory`](crate::memory).
+    #[must_use]
+    pub fn with_memory(mut self, memory: Store) -> Self {
+        self.memory = Some(memory);
+        self
     }
 
     /// Registers a scheduler whose configuration is right if it can be read as a `C`.
@@ -176,10 +202,67 @@ impl Registry {
         C: DeserializeOwned + Send + Sync + 'static,
         S: Scheduler + 'static,
     {
+        self.free(name)?;
+        Ok(self.insert(name, check, make))
+    }
+
+    /// Registers a scheduler that learns: each one made gets a handle on what the earlier ones of
+    /// this name learned, with the same configuration but for its field `seed`. The handle is
+    /// [`Recall::none`] if the registry has no memory.
+    ///
+    /// [`memory`](crate::memory) has an example.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NameTaken`].
+    pub fn register_learner<C, S>(
+        &mut self,
+        name: &str,
+        check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
+        make: impl Fn(&C, Recall) -> S + Send + Sync + 'static,
+    ) -> Result<&mut Self, RegistryError>
+    where
+        C: DeserializeOwned + Serialize + Send + Sync + 'static,
+        S: Scheduler + 'static,
+    {
+        self.free(name)?;
+        Ok(self.insert_learner(name, check, make))
+    }
+
+    fn free(&self, name: &str) -> Result<(), RegistryError> {
         if self.entries.contains_key(name) || self.aliases.contains_key(name) {
             return Err(RegistryError::NameTaken(name.to_owned()));
         }
-        Ok(self.insert(name, check, make))
+        Ok(())
+    }
+
+    /// [`register_learner`](Self::register_learner) for the built-in ones.
+    fn insert_learner<C, S>(
+        &mut self,
+        name: &str,
+        check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
+        make: impl Fn(&C, Recall) -> S + Send + Sync + 'static,
+    ) -> &mut Self
+    where
+        C: DeserializeOwned + Serialize + Send + Sync + 'static,
+        S: Scheduler + 'static,
+    {
+        let make = Arc::new(make);
+        let scheduler = name.to_owned();
+        let parse = move |value: &Value, memory: Option<&Store>| {
+            let config: C = settings::read(value)?;
+            check(&config)?;
+            let recall = match memory {
+                Some(store) => store.recall(&scheduler, &config),
+                None => Recall::none(),
+            };
+            let make = make.clone();
+            let factory: SchedulerFactory =
+                Arc::new(move || Box::new(make(&config, recall.clone())));
+            Ok(factory)
+        };
+        self.entries.insert(name.to_owned(), Box::new(parse));
+        self
     }
 
     fn insert<C, S>(
@@ -193,11 +276,12 @@ impl Registry {
         S: Scheduler + 'static,
     {
         let make = Arc::new(make);
-        let parse = move |value: &Value| -> Result<SchedulerFactory, InvalidConfig> {
+        let parse = move |value: &Value, _: Option<&Store>| {
             let config: C = settings::read(value)?;
             check(&config)?;
             let make = make.clone();
-            Ok(Arc::new(move || Box::new(make(&config))))
+            let factory: SchedulerFactory = Arc::new(move || Box::new(make(&config)));
+            Ok(factory)
         };
         self.entries.insert(name.to_owned(), Box::new(parse));
         self
@@ -230,9 +314,11 @@ impl Registry {
     pub fn factory(&self, name: &str, config: &Value) -> Result<SchedulerFactory, RegistryError> {
         let canonical = self.aliases.get(name).map_or(name, String::as_str);
         match self.entries.get(canonical) {
-            Some(parse) => parse(config).map_err(|problem| RegistryError::InvalidConfig {
-                scheduler: canonical.to_owned(),
-                problem,
+            Some(parse) => parse(config, self.memory.as_ref()).map_err(|problem| {
+                RegistryError::InvalidConfig {
+                    scheduler: canonical.to_owned(),
+                    problem,
+                }
             }),
             None => Err(self.unknown(name)),
         }

@@ -5,12 +5,15 @@
 )]
 
 mod gaps;
+mod linucb;
 mod paths;
+mod peekaboo;
 mod properties;
 mod registry;
 mod streams;
 mod streams_waiting;
 mod tables;
+mod ucb;
 mod waiting;
 mod waiting_properties;
 

@@ -27,8 +27,24 @@ fn makes_the_built_in_schedulers() {
         ("ecf", json!({"beta": 10, "floor": false}), [1, 1, 1]),
         ("ecf_a", json!({"seed": 3, "ecf": {"beta": 1}}), [1, 1, 1]),
         ("ecf_nowait", json!({}), [1, 1, 1]),
+        (
+            "linucb",
+            json!({"alpha": 0.75, "scale": 1e6, "seed": 2}),
+            [1, 1, 1],
+        ),
+        (
+            "linucb",
+            json!({"discount": 0.99, "features": "latest"}),
+            [1, 1, 1],
+        ),
         ("minrtt", json!({}), [1, 1, 1]),
         ("minrtt", Value::Null, [1, 1, 1]),
+        ("peekaboo", json!({"tx_bytes": 0}), [1, 1, 1]),
+        (
+            "peek_frozen",
+            json!({"theta_wt": [1, 1, 1, 1, 1, 1]}),
+            [1, 1, 1],
+        ),
         ("roundrobin", json!({}), [0, 1, 0]),
         ("rr", json!({"burst": 2}), [0, 0, 1]),
         ("sa_ecf", json!({"sharing": "exclusive"}), [1, 1, 1]),
@@ -66,18 +82,18 @@ fn an_unknown_name_gets_the_list_and_the_nearest() {
         ("round_robin", ", did you mean `roundrobin`?"),
         ("r", ", did you mean `rr`?"),
         ("signle", ", did you mean `single`?"),
-        ("peekaboo", "."),
+        ("hopscotch", "."),
         ("", "."),
     ] {
         let expected = format!("unknown scheduler `{name}`{hint} {known}");
         assert_eq!(message(&registry, name, json!({})), expected);
     }
     let all = registry.names().count();
-    let error = registry.build("peekaboo", &json!({})).err().unwrap();
+    let error = registry.build("hopscotch", &json!({})).err().unwrap();
     assert!(matches!(
         error,
         RegistryError::UnknownName { name, nearest: None, known }
-            if name == "peekaboo" && known.len() == all
+            if name == "hopscotch" && known.len() == all
     ));
 }
 
@@ -99,6 +115,90 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "ecf_a",
             json!({"ecf": {"beta": 101}}),
             "scheduler `ecf_a`, field `ecf.beta`: expected 0 to 100, got 101",
+        ),
+        (
+            "linucb",
+            json!({"alpha": 1001}),
+            "scheduler `linucb`, field `alpha`: expected 0 to 1000, got 1001",
+        ),
+        (
+            "linucb",
+            json!({"scale": 0}),
+            "scheduler `linucb`, field `scale`: expected bytes per millisecond, 1e-6 to 1e12, got 0",
+        ),
+        (
+            "linucb",
+            json!({"ridge": 0}),
+            "scheduler `linucb`, field `ridge`: expected 1e-6 to 1e6, got 0",
+        ),
+        (
+            "linucb",
+            json!({"discount": 1.01}),
+            "scheduler `linucb`, field `discount`: expected 0.5 to 1, got 1.01",
+        ),
+        (
+            "linucb",
+            json!({"p_wt": -0.1}),
+            "scheduler `linucb`, field `p_wt`: expected a probability, 0 to 1, got -0.1",
+        ),
+        (
+            "linucb",
+            json!({"reward": "loss"}),
+            "scheduler `linucb`, field `reward`: unknown variant `loss`, expected one of \
+             `discounted`, `packet`, `deadline`, `goodput`",
+        ),
+        (
+            "linucb",
+            json!({"features": "min"}),
+            "scheduler `linucb`, field `features`: unknown variant `min`, expected `smoothed` or \
+             `latest`",
+        ),
+        (
+            "peekaboo",
+            json!({"tuning": "slow"}),
+            "scheduler `peekaboo`, field `tuning`: unknown variant `slow`, expected `fast` or `full`",
+        ),
+        (
+            "peekaboo",
+            json!({"boundaries": {"keep_wrong": -1}}),
+            "scheduler `peekaboo`, field `boundaries.keep_wrong`: expected a probability, 0 to 1, \
+             got -1",
+        ),
+        (
+            "peekaboo",
+            json!({"boundaries": {"low": 0.8}}),
+            "scheduler `peekaboo`, field `boundaries.high`: expected no less than `low`, 0.8, got 0.7",
+        ),
+        (
+            "peekaboo",
+            json!({"least": 51, "window": 50}),
+            "scheduler `peekaboo`, field `least`: expected 1 to 50, got 51",
+        ),
+        (
+            "peekaboo",
+            json!({"judge_every": 0}),
+            "scheduler `peekaboo`, field `judge_every`: expected 1 to 1024, got 0",
+        ),
+        (
+            "peekaboo",
+            json!({"threshold": 2}),
+            "scheduler `peekaboo`, field `threshold`: expected 0 to 1, got 2",
+        ),
+        (
+            "peekaboo",
+            json!({"scale": 0}),
+            "scheduler `peekaboo`, field `scale`: expected bytes per millisecond, 1e-6 to 1e12, got 0",
+        ),
+        (
+            "peekaboo",
+            json!({"tx_bytes": -1}),
+            "scheduler `peekaboo`, field `tx_bytes`: invalid value: integer `-1`, expected u64",
+        ),
+        (
+            "peek_frozen",
+            json!({"theta_tx": [1, 2, 3, 4, 5]}),
+            "scheduler `peek_frozen`, field `theta_tx`: invalid length 5, expected an array of \
+             length 6",
         ),
         (
             "sa_ecf",

@@ -20,9 +20,25 @@ fn waiting() -> Vec<(&'static str, Value)> {
         ("ecf", json!({})),
         ("ecf", json!({"floor": false, "beta": 10})),
         ("ecf_a", json!({"p_wait": 0.5, "p_send": 0.5})),
+        ("linucb", json!({})),
+        ("linucb", json!({"p_tx": 0.5, "features": "latest"})),
+        (
+            "linucb",
+            json!({"p_tx": 0, "reward": "deadline", "discount": 0.9}),
+        ),
+        ("peekaboo", json!({})),
+        // In the stage that never uses the slow path, and deployed without having learned.
+        ("peekaboo", json!({"tx_bytes": 0, "reward": "deadline"})),
+        ("peekaboo", untaught()),
+        ("peek_frozen", json!({})),
+        ("peek_frozen", json!({"p_tx": 0})),
         ("sa_ecf", json!({})),
         ("sa_ecf", json!({"sharing": "weighted"})),
     ]
+}
+
+fn untaught() -> Value {
+    json!({"tx_bytes": 0, "wt_bytes": 0, "candidate_bytes": 0, "estimate_bytes": 0})
 }
 
 fn build(name: &str, config: &Value) -> Box<dyn Scheduler> {
@@ -232,6 +248,11 @@ proptest! {
         let rounds = still(rounds);
         let never = json!({"p_wait": 0, "p_send": 1});
         same(("ecf_a", never), ("minrtt", json!({})), &rounds)?;
+        // It has nothing to learn from, and transmits as long as both arms are equal.
+        same(("linucb", json!({})), ("minrtt", json!({})), &rounds)?;
+        same(("peekaboo", json!({})), ("minrtt", json!({})), &rounds)?;
+        same(("peekaboo", untaught()), ("minrtt", json!({})), &rounds)?;
+        same(("peek_frozen", json!({"p_tx": 1})), ("minrtt", json!({})), &rounds)?;
         same(("ecf_a", json!({"p_wait": 1})), ("ecf", json!({})), &rounds)?;
     }
 

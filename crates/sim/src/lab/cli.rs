@@ -15,7 +15,7 @@ use super::record::{Heading, Record};
 use super::runner::{self, Options};
 use super::store::{Results, Store};
 use super::summary::Board;
-use super::{Pattern, build, output, report, timelines};
+use super::{Pattern, build, markdown, output, report, timelines};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +29,8 @@ Examples:
       two schedulers of one result, seed by seed
   mpquic-lab compare target/lab/quick/results.previous.jsonl target/lab/quick
       two results of one experiment: what a change of the code has changed
+  mpquic-lab table --markdown target/lab/pb_f2 target/lab/pb_f7 > results.md
+      sections of a page: what was run, verdicts, tables
 
 Exit status: 0 all went well; 1 a run failed, or a file could not be read or written;
 2 the command line or the experiment file is wrong.";
@@ -65,6 +67,16 @@ enum Command {
         /// What to compare by; the headline's metric if not given.
         #[arg(long)]
         metric: Option<String>,
+    },
+    /// Print the tables and statements of results, as `run` did.
+    #[command(after_help = EXAMPLES)]
+    Table {
+        /// Results (files or their folders).
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+        /// As sections of a Markdown page.
+        #[arg(long)]
+        markdown: bool,
     },
     /// Write the HTML report of results.
     Report {
@@ -167,6 +179,7 @@ pub fn main(
             results,
             metric,
         } => compare(&a, &b, results.as_deref(), metric.as_deref(), out),
+        Command::Table { results, markdown } => tables(&results, markdown, out),
         Command::Report { results, out: file } => write_report(&results, file, out),
     };
     let (code, message) = match result {
@@ -384,6 +397,12 @@ fn names(out: &mut dyn Write) -> Result<(), Failure> {
         .map(|metric| metric.name)
         .collect();
     writeln!(out, "metrics of all workloads: {}", metrics.join(", "))?;
+    let metrics: Vec<_> = super::learned::all().map(|metric| metric.name).collect();
+    writeln!(
+        out,
+        "metrics of schedulers that learn: {}",
+        metrics.join(", ")
+    )?;
     Ok(())
 }
 
@@ -460,6 +479,23 @@ fn compare(
         return Err(Failure::usage(
             "the two have no scenario and metric in common",
         ));
+    }
+    Ok(())
+}
+
+fn tables(results: &[PathBuf], markdown: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    for (number, path) in results.iter().enumerate() {
+        let results = Results::read(path).map_err(Failure::run)?;
+        let board = Board::new(&results);
+        if markdown {
+            // Each section ends with an empty line.
+            write!(out, "{}", markdown::section(&board))?;
+            continue;
+        }
+        if number > 0 {
+            writeln!(out)?;
+        }
+        print_findings(&board, out)?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::learned;
 use crate::Measurements;
 use crate::workload::{Better, Metric};
 
@@ -20,7 +21,7 @@ pub struct MetricInfo {
 }
 
 impl MetricInfo {
-    fn new(name: &str, unit: &str, better: Option<Better>) -> Self {
+    pub(crate) fn new(name: &str, unit: &str, better: Option<Better>) -> Self {
         Self {
             name: name.to_owned(),
             unit: unit.to_owned(),
@@ -109,7 +110,7 @@ pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<S
     values
 }
 
-/// A metric by name: the workload's, the transport's, a path's.
+/// A metric by name: the workload's, the transport's, a path's, a learner's.
 pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo> {
     if let Some(metric) = of_workload.iter().find(|metric| metric.name == name) {
         return Some(metric.clone());
@@ -120,7 +121,9 @@ pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo>
     {
         return Some(MetricInfo::new(name, unit, *better));
     }
-    transport().find(|metric| metric.name == name)
+    transport()
+        .chain(learned::all())
+        .find(|metric| metric.name == name)
 }
 
 /// All metrics of the transport.

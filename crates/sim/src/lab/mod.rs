@@ -4,6 +4,8 @@ mod build;
 pub mod cli;
 mod compare;
 mod experiment;
+mod learned;
+mod markdown;
 mod metrics;
 mod network;
 mod output;
@@ -20,6 +22,7 @@ pub mod store;
 mod summary;
 mod text;
 mod timelines;
+mod training;
 
 pub use compare::{Case, Checked, Comparison, Finding, Outcome as ClaimOutcome, check_claims};
 pub use experiment::{

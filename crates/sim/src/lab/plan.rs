@@ -52,6 +52,8 @@ pub struct Cell<'a> {
     pub(crate) workload: &'a Workload,
     pub(crate) congestion: CongestionControl,
     pub(crate) scheduler: &'a SchedulerSpec,
+    /// What the scheduler is trained with, if it is.
+    pub(crate) training_workload: &'a Workload,
     pub(crate) real_aead: bool,
 }
 
@@ -85,18 +87,21 @@ impl<'a> Plan<'a> {
                         if only.is_some_and(|only| !only.matches(&id.to_string())) {
                             continue;
                         }
-                        let real_aead = experiment.real_aead;
-                        let fingerprint =
-                            fingerprint(network, workload, scheduler, congestion, real_aead);
-                        cells.push(Cell {
+                        let mut cell = Cell {
                             id,
-                            fingerprint,
+                            fingerprint: String::new(),
                             network,
                             workload,
                             congestion,
                             scheduler,
-                            real_aead,
-                        });
+                            training_workload: experiment
+                                .training_workload
+                                .as_ref()
+                                .unwrap_or(workload),
+                            real_aead: experiment.real_aead,
+                        };
+                        cell.fingerprint = fingerprint(&cell);
+                        cells.push(cell);
                     }
                 }
             }
@@ -134,15 +139,19 @@ impl Cell<'_> {
         hasher.write_u64(seed);
         hasher.finish128().h1
     }
+
+    /// The same of a training run before it, the first being number 0: as independent of scheduler
+    /// and congestion control, and of no run that is measured.
+    pub(crate) fn training_seed(&self, seed: u64, number: u32) -> u64 {
+        let mut hasher = SipHasher13::new();
+        hasher.write(b"training");
+        hasher.write_u64(self.network_seed(seed));
+        hasher.write_u32(number);
+        hasher.finish128().h1
+    }
 }
 
-fn fingerprint(
-    network: &NetworkSpec,
-    workload: &Workload,
-    scheduler: &SchedulerSpec,
-    congestion: CongestionControl,
-    real_aead: bool,
-) -> String {
+fn fingerprint(cell: &Cell<'_>) -> String {
     #[derive(Serialize)]
     struct All<'a> {
         format: u32,
@@ -152,15 +161,19 @@ fn fingerprint(
         config: &'a serde_json::Value,
         congestion: String,
         real_aead: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        training: Option<(u32, &'a Workload)>,
     }
+    let spec = cell.scheduler;
     let all = All {
         format: FORMAT,
-        network,
-        workload,
-        scheduler: &scheduler.name,
-        config: &scheduler.config,
-        congestion: congestion.to_string(),
-        real_aead,
+        network: cell.network,
+        workload: cell.workload,
+        scheduler: &spec.name,
+        config: &spec.config,
+        congestion: cell.congestion.to_string(),
+        real_aead: cell.real_aead,
+        training: (spec.training > 0).then_some((spec.training, cell.training_workload)),
     };
     // All of these are plain data, which cannot fail.
     let bytes = serde_json::to_vec(&all).unwrap_or_default();
@@ -236,6 +249,51 @@ mod tests {
             &TEXT.replace("title", "aead = \"real\"\ntitle"),
         ));
         assert!(all.iter().zip(&real).all(|(a, b)| a != b));
+    }
+
+    #[test]
+    fn training_counts_for_those_who_are_trained() {
+        let text = TEXT.replace("\"rr\"", "\"linucb\"");
+        let fingerprints = |train: &str| -> Vec<(String, String)> {
+            let text = text.replacen("[[network]]", &format!("{train}[[network]]"), 1);
+            let experiment = experiment(&text);
+            let cells = Plan::new(&experiment, None).cells.into_iter();
+            cells
+                .map(|cell| (cell.id.scheduler, cell.fingerprint))
+                .collect()
+        };
+        let cold = fingerprints("");
+        assert_eq!(fingerprints("[train]\nruns = 0\n"), cold);
+        let trained = fingerprints("[train]\nruns = 2\n");
+        let longer = fingerprints("[train]\nruns = 2\nworkload = \"file:9MB\"\n");
+        for (at, (scheduler, cold)) in cold.iter().enumerate() {
+            let all = [cold, &trained[at].1, &longer[at].1];
+            if scheduler == "minrtt" {
+                assert_eq!(all, [cold; 3]);
+            } else {
+                assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
+            }
+        }
+    }
+
+    #[test]
+    fn training_meets_the_same_randomness_for_all_and_never_that_which_is_measured() {
+        let experiment = experiment(TEXT);
+        let plan = Plan::new(&experiment, None);
+        let [first, second] = [&plan.cells[0], &plan.cells[1]];
+        let mut seen = Vec::new();
+        for seed in [5, 6] {
+            seen.push(first.network_seed(seed));
+            for number in [0, 1] {
+                let training = first.training_seed(seed, number);
+                assert_eq!(training, second.training_seed(seed, number));
+                seen.push(training);
+            }
+        }
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count);
     }
 
     #[test]

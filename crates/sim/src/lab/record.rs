@@ -36,6 +36,9 @@ pub struct Heading {
     pub congestion: Vec<String>,
     /// The schedulers.
     pub schedulers: Vec<SchedulerSpec>,
+    /// The short form of what schedulers that learn are trained with; empty: what is measured.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub training_workload: String,
     /// The label of the one to compare with.
     pub baseline: String,
     /// The metrics to show, the headline's first; empty: the workload's primary one.
@@ -103,6 +106,10 @@ impl Heading {
                 .map(ToString::to_string)
                 .collect(),
             schedulers: experiment.schedulers.clone(),
+            training_workload: experiment
+                .training_workload
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string),
             baseline: experiment.baseline.clone(),
             metrics: experiment.metrics.clone(),
             paper: experiment.paper.clone(),

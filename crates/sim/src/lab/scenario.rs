@@ -3,10 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use mpquic_proto::{Connection, Side};
+
 use super::plan::Cell;
 use super::record::{Measured, Outcome, Record};
-use super::{metrics, setup};
-use crate::Timeline;
+use super::{learned, metrics, setup, training};
+use crate::{Network, Timeline};
 
 /// Runs a cell with a seed. A run that fails, or panics, is a record as well.
 pub(crate) fn run(cell: &Cell<'_>, seed: u64) -> Record {
@@ -35,7 +37,7 @@ pub(crate) fn run(cell: &Cell<'_>, seed: u64) -> Record {
 }
 
 fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
-    let mut network = setup::network(cell, seed, None).map_err(|error| error.to_string())?;
+    let (mut network, trained) = prepared(cell, seed, None)?;
     let limit = cell.workload.time_limit();
     let report = network
         .run_to_completion(limit)
@@ -47,6 +49,13 @@ fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
     let mut values = metrics::of_transport(&network.measurements(), report.completed);
     let of_workload = result.values.iter();
     values.extend(of_workload.map(|(name, value)| ((*name).to_owned(), *value)));
+    // The server sends the data.
+    if let Some(learned) = network
+        .connection(Side::Server)
+        .and_then(Connection::learned)
+    {
+        values.extend(learned::figures(&learned, trained));
+    }
     // JSON has no infinities.
     values.retain(|_, value| value.is_finite());
     let bounds = setup::bounds(cell, seed).into_iter();
@@ -64,6 +73,24 @@ fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
     })
 }
 
+/// The network of a measured run, its scheduler trained if it is to be; with the number of training
+/// runs.
+fn prepared(
+    cell: &Cell<'_>,
+    seed: u64,
+    timeline: Option<Duration>,
+) -> Result<(Network, u32), String> {
+    let trained = training::train(cell, seed)?;
+    let network = setup::network(
+        cell,
+        cell.workload,
+        cell.network_seed(seed),
+        &trained.registry,
+        timeline,
+    );
+    Ok((network.map_err(|error| error.to_string())?, trained.runs))
+}
+
 /// Runs a cell with a seed once more and keeps its time lines, thinned to an interval; with the
 /// trace hash, which must be that of the run without.
 pub(crate) fn time_lines(
@@ -71,8 +98,7 @@ pub(crate) fn time_lines(
     seed: u64,
     interval: Duration,
 ) -> Result<(Timeline, String), String> {
-    let network = setup::network(cell, seed, Some(interval));
-    let mut network = network.map_err(|error| error.to_string())?;
+    let (mut network, _) = prepared(cell, seed, Some(interval))?;
     let report = network
         .run_to_completion(cell.workload.time_limit())
         .map_err(|error| error.to_string())?;

@@ -8,8 +8,10 @@ use mpquic_sched::{Registry, RegistryError, SchedulerFactory};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::experiment::SchedulerSpec;
 use super::network::NetworkSpec;
 use super::plan::Cell;
+use crate::workload::Workload;
 use crate::{FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, fluid_bounds, share_link};
 
 /// Why a run could not begin.
@@ -23,20 +25,22 @@ pub(crate) enum SetupError {
     Scheduler(#[from] RegistryError),
 }
 
-/// The network of one run, at time 0.
+/// The network of one run of a cell, at time 0: what it carries, the seed of all its randomness, and
+/// who makes its schedulers are the caller's.
 pub(crate) fn network(
     cell: &Cell<'_>,
+    workload: &Workload,
     seed: u64,
+    registry: &Registry,
     timeline: Option<Duration>,
 ) -> Result<Network, SetupError> {
     let spec = cell.network;
-    let seed = cell.network_seed(seed);
-    let factory = scheduler(&cell.scheduler.name, &cell.scheduler.config, seed)?;
+    let factory = scheduler(registry, cell.scheduler, seed)?;
     let transport = transport(spec, cell.congestion, factory)?;
     let mut builder = Network::builder(seed)
         .transport(transport)
-        .client_boxed(cell.workload.client(seed))
-        .server_boxed(cell.workload.server(seed))
+        .client_boxed(workload.client(seed))
+        .server_boxed(workload.server(seed))
         .open_all_paths()
         .measure();
     if let Some(interval) = timeline {
@@ -73,8 +77,12 @@ pub(crate) fn network(
 }
 
 /// A scheduler as configured, and with the run's seed where it takes one and was not given any.
-fn scheduler(name: &str, config: &Value, seed: u64) -> Result<SchedulerFactory, RegistryError> {
-    let registry = Registry::new();
+fn scheduler(
+    registry: &Registry,
+    spec: &SchedulerSpec,
+    seed: u64,
+) -> Result<SchedulerFactory, RegistryError> {
+    let (name, config) = (&*spec.name, &spec.config);
     let mut seeded = match config {
         Value::Null => Map::new(),
         Value::Object(settings) => settings.clone(),
@@ -136,13 +144,25 @@ mod tests {
 
     #[test]
     fn schedulers_get_the_seed_if_they_take_one() {
+        let registry = Registry::new();
+        let make = |name: &str, config: &Value| {
+            let spec = SchedulerSpec {
+                label: name.into(),
+                name: name.into(),
+                config: config.clone(),
+                training: 0,
+                family: String::new(),
+                parameters: Vec::new(),
+            };
+            scheduler(&registry, &spec, 7)
+        };
         for (name, config) in [
             ("minrtt", Value::Null),
             ("minrtt", json!({})),
             ("ecf_a", json!({"p_wait": 0.5})),
             ("ecf_a", json!({"seed": 3})),
         ] {
-            assert!(scheduler(name, &config, 7).is_ok(), "{name} {config}");
+            assert!(make(name, &config).is_ok(), "{name} {config}");
         }
         for (name, config) in [
             ("no_such", Value::Null),
@@ -150,7 +170,7 @@ mod tests {
             ("ecf_a", json!({"p_wait": 2.0})),
             ("ecf_a", json!([])),
         ] {
-            assert!(scheduler(name, &config, 7).is_err(), "{name} {config}");
+            assert!(make(name, &config).is_err(), "{name} {config}");
         }
     }
 }

@@ -4,6 +4,7 @@ mod network;
 mod parse;
 mod path;
 mod reader;
+mod scheduler;
 #[cfg(test)]
 mod tests;
 mod vary;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use reader::FileError;
 
-use crate::lab::network::NetworkSpec;
+use crate::lab::network::{NetworkSpec, Parameter};
 use crate::workload::Workload;
 
 /// A scheduler with a configuration, under the name by which results call it.
@@ -25,6 +26,24 @@ pub struct SchedulerSpec {
     pub name: String,
     /// For the registry.
     pub config: serde_json::Value,
+    /// How many runs it learns in before each that is measured; 0 for those that do not learn.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub training: u32,
+    /// The label of the entry that it came from with others, which differ in `parameters`; empty if
+    /// it is on its own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub family: String,
+    /// What sets it apart from the others of its family.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Parameter>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Which seeds: `first`, `first + 1`, and so on.
@@ -117,6 +136,8 @@ pub struct Experiment {
     pub workloads: Vec<Workload>,
     /// Who decides.
     pub schedulers: Vec<SchedulerSpec>,
+    /// What schedulers that learn are trained with; nothing: the workload that is measured.
+    pub training_workload: Option<Workload>,
     /// What bounds the windows.
     pub congestion: Vec<CongestionControl>,
     /// The label of the scheduler that the others are compared with.

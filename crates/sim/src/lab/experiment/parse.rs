@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use mpquic_proto::CongestionControl;
-use mpquic_sched::Registry;
 use serde::Deserialize as _;
 
 use super::network::{self, Shared};
 use super::reader::{FileError, Item, Node, Table, Value};
-use super::{Claim, Experiment, PaperNumber, SchedulerSpec, Seeds, Selector, TimelineSpec};
+use super::scheduler::{self, Training};
+use super::{Claim, Experiment, PaperNumber, Seeds, Selector, TimelineSpec};
 use crate::lab::Pattern;
+use crate::lab::learned;
 use crate::lab::metrics::{self, MetricInfo};
 use crate::workload::Workload;
 
@@ -30,7 +31,12 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
     let title = title.text("text")?.to_owned();
     let (about, source, expect) = (text("about", "")?, text("source", "")?, text("expect", "")?);
 
-    let schedulers = schedulers(&table.require("schedulers", "a list of schedulers")?)?;
+    let training = match table.get("train") {
+        Some(item) => scheduler::training(&item)?,
+        None => Training::default(),
+    };
+    let schedulers = table.require("schedulers", "a list of schedulers")?;
+    let schedulers = scheduler::read(&schedulers, training.runs)?;
     let labels: Vec<_> = schedulers.iter().map(|spec| spec.label.clone()).collect();
     let congestion = match table.get("congestion") {
         None => vec![CongestionControl::Olia],
@@ -93,6 +99,7 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         networks,
         workloads,
         schedulers,
+        training_workload: training.workload,
         congestion,
         baseline,
         metrics,
@@ -130,7 +137,7 @@ pub(super) fn one_network(
         Item { node, ..item }
     }
     let node = texts(schedulers);
-    let schedulers = self::schedulers(&with(argument("--scheduler"), &node))?;
+    let schedulers = scheduler::read(&with(argument("--scheduler"), &node), 0)?;
     let node = texts(congestion);
     let congestion = with(argument("--congestion"), &node);
     let congestion = congestion
@@ -163,6 +170,7 @@ pub(super) fn one_network(
         workloads: vec![workload],
         baseline: schedulers[0].label.clone(),
         schedulers,
+        training_workload: None,
         congestion,
         metrics: Vec::new(),
         paper: Vec::new(),
@@ -215,52 +223,12 @@ fn list<'a>(table: &Table<'a>, key: &'static str) -> Vec<Item<'a>> {
 }
 
 /// The elements of a list that may not be empty.
-fn some<'a>(item: &Item<'a>) -> Result<Vec<Item<'a>>, FileError> {
+pub(super) fn some<'a>(item: &Item<'a>) -> Result<Vec<Item<'a>>, FileError> {
     let list = item.list();
     if list.is_empty() {
         return Err(item.error("empty list, expected at least one element"));
     }
     Ok(list)
-}
-
-fn schedulers(item: &Item<'_>) -> Result<Vec<SchedulerSpec>, FileError> {
-    const WHAT: &str = "a scheduler's name, or { name = .., config = { .. }, label = .. }";
-    let registry = Registry::new();
-    let mut specs: Vec<SchedulerSpec> = Vec::new();
-    for item in some(item)? {
-        let (name, label, config) = match &item.node.value {
-            Value::Text(name) => (name.clone(), name.clone(), serde_json::Value::Null),
-            _ => {
-                let table = item.table(WHAT)?;
-                let name = table.require("name", WHAT)?.text(WHAT)?.to_owned();
-                let config = table.get("config");
-                let config = config.map_or(serde_json::Value::Null, |item| item.node.to_json());
-                let label = match table.get("label") {
-                    Some(item) => item.text("a label")?.to_owned(),
-                    None => name.clone(),
-                };
-                table.finish()?;
-                (name, label, config)
-            }
-        };
-        if let Err(fault) = registry.factory(&name, &config) {
-            return Err(item.error(fault.to_string()));
-        }
-        if label.contains(['/', '|']) {
-            return Err(item.error(format!("label `{label}`, expected one without / and |")));
-        }
-        if specs.iter().any(|spec| spec.label == label) {
-            return Err(item.error(format!(
-                "a second scheduler is called `{label}`, expected a `label` that differs"
-            )));
-        }
-        specs.push(SchedulerSpec {
-            label,
-            name,
-            config,
-        });
-    }
-    Ok(specs)
 }
 
 /// A congestion control's name.
@@ -270,7 +238,7 @@ pub(super) fn control(item: &Item<'_>) -> Result<CongestionControl, FileError> {
         .map_err(|fault| item.error(fault.to_string()))
 }
 
-fn workload(item: &Item<'_>) -> Result<Workload, FileError> {
+pub(super) fn workload(item: &Item<'_>) -> Result<Workload, FileError> {
     let fault = |fault: String| item.error(fault.replace('\n', " "));
     match &item.node.value {
         Value::Text(text) => text.parse().map_err(|error| fault(format!("{error}"))),
@@ -351,7 +319,8 @@ fn metric(item: &Item<'_>, workloads: &[Workload]) -> Result<String, FileError> 
         return Ok(name.to_owned());
     }
     let mut names: Vec<String> = Vec::new();
-    for metric in known.into_iter().flatten().chain(metrics::transport()) {
+    let others = metrics::transport().chain(learned::all());
+    for metric in known.into_iter().flatten().chain(others) {
         if !names.contains(&metric.name) {
             names.push(metric.name);
         }

@@ -54,6 +54,54 @@ fn faults_are_one_line_with_place_key_and_what_was_expected() {
             "x.toml:3: schedulers[2]: a second scheduler is called `minrtt`, expected a `label` that differs",
         ),
         (
+            change("\"rr\"", "{ name = \"rr\", train = 2 }"),
+            "x.toml:3: schedulers[2].train: `rr` does not learn, expected 0 runs",
+        ),
+        (
+            change("\"rr\"", "{ name = \"rr\", train = 1.5 }"),
+            "x.toml:3: schedulers[2].train: found 1.5, expected a number of runs from 0 to 1000",
+        ),
+        (
+            change("[[network]]", "[train]\nruns = 1001\n[[network]]"),
+            "x.toml:5: train.runs: found 1001, expected a number of runs from 0 to 1000",
+        ),
+        (
+            change(
+                "[[network]]",
+                "[train]\nworkload = \"file:2MB\"\n[[network]]",
+            ),
+            "x.toml:4: train.runs: missing, expected a number of runs from 0 to 1000",
+        ),
+        (
+            change(
+                "[[network]]",
+                "[train]\nruns = 2\nworkload = \"file\"\n[[network]]",
+            ),
+            "x.toml:6: train.workload: ",
+        ),
+        (
+            change("[[network]]", "[train]\nruns = 2\nseeds = 3\n[[network]]"),
+            "x.toml:6: train.seeds: unknown key, expected one of runs, workload",
+        ),
+        (
+            change("\"rr\"", "{ name = \"ecf_a\", vary = { p = [0, 1] } }"),
+            "x.toml:3: schedulers[2].vary.p: nothing is set to \"$p\"",
+        ),
+        (
+            change(
+                "\"rr\"",
+                "{ name = \"ecf_a\", config = { p_wait = \"$p\" }, vary = { p = { min = 0, max = 1 } } }",
+            ),
+            "x.toml:3: schedulers[2].vary.p: found a table, expected a list of values, or { from = ",
+        ),
+        (
+            change(
+                "\"rr\"",
+                "{ name = \"ecf_a\", config = { p_wait = \"$p\" }, vary = { p = [0, 2] } }",
+            ),
+            "x.toml:3: schedulers[2]: scheduler `ecf_a`, field `p_wait`: ",
+        ),
+        (
             change("title = \"a test\"\n", ""),
             "x.toml:1: title: missing, expected one line that says what is looked at",
         ),
@@ -331,6 +379,46 @@ fn paths_are_repeated_to_their_count() {
     // Each is drawn on its own, and the same for every count.
     assert_ne!(counted[8].paths[0], counted[8].paths[2]);
     assert_eq!(counted[0].paths[0], counted[8].paths[0]);
+}
+
+#[test]
+fn a_scheduler_that_varies_becomes_a_family() {
+    let text = file(PATHS, "").replace(
+        "\"rr\"",
+        "{ name = \"ecf_a\", label = \"a\", config = { p_wait = \"$p\", seed = \"$s\" }, \
+         vary = { p = { from = 0, to = 0.3, step = 0.1 }, s = [7, 8] } }",
+    );
+    let schedulers = parse(&text).unwrap().schedulers;
+    let labels: Vec<_> = schedulers.iter().map(|spec| &*spec.label).collect();
+    assert_eq!(
+        labels[..4],
+        ["minrtt", "a,p=0,s=7", "a,p=0,s=8", "a,p=0.1,s=7"]
+    );
+    assert_eq!(labels.len(), 1 + 4 * 2);
+    let last = &schedulers[8];
+    // Not 0.30000000000000004, which three steps of 0.1 add up to.
+    assert_eq!(last.config, serde_json::json!({ "p_wait": 0.3, "seed": 8 }));
+    assert_eq!((&*last.name, &*last.family), ("ecf_a", "a"));
+    assert_eq!(last.parameters[0], Parameter::new("p", "0.3".into()));
+    assert!(schedulers[0].family.is_empty());
+}
+
+#[test]
+fn schedulers_that_learn_are_trained_unless_they_say_otherwise() {
+    let schedulers = "\"linucb\", { name = \"linucb\", label = \"cold\", train = 0 }, \
+                      { name = \"linucb\", label = \"much\", train = 9 }, { name = \"rr\", train = 0 }";
+    let train = "[train]\nruns = 3\nworkload = \"file:4MB\"";
+    for (more, runs) in [(train, [0, 3, 0, 9, 0]), ("", [0, 0, 0, 9, 0])] {
+        let text = file(PATHS, more).replace("\"rr\"", schedulers);
+        let experiment = parse(&text).unwrap();
+        let specs = experiment.schedulers.iter();
+        assert_eq!(specs.map(|spec| spec.training).collect::<Vec<_>>(), runs);
+        let workload = experiment.training_workload.map(|one| one.to_string());
+        assert_eq!(
+            workload.as_deref(),
+            (!more.is_empty()).then_some("file:4MB")
+        );
+    }
 }
 
 #[test]

@@ -427,6 +427,23 @@ fn read_vary(table: &Table<'_>) -> Result<Vec<Variable>, FileError> {
         .collect()
 }
 
+/// The lists of a `vary` that is no network's, each with its name.
+pub(super) fn lists(item: &Item<'_>) -> Result<Vec<(String, Vec<Node>)>, FileError> {
+    let mut lists = Vec::new();
+    for (name, item) in item
+        .table("a table of lists, as { p = [0, 0.5, 1] } for `\"$p\"`")?
+        .all()
+    {
+        match values(&item)? {
+            Values::Grid(values) => lists.push((name.to_owned(), values)),
+            Values::Box(..) => {
+                return Err(item.expected("a list of values, or { from = .., to = .., step = .. }"));
+            }
+        }
+    }
+    Ok(lists)
+}
+
 fn read_sample(table: &Table<'_>) -> Result<Option<Sample>, FileError> {
     let Some(item) = table.get("sample") else {
         return Ok(None);

@@ -4,6 +4,7 @@ mod cells;
 mod over_time;
 mod plots;
 mod sets;
+mod settings;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -18,7 +19,7 @@ use super::timelines;
 use svg::escape;
 
 /// Sets of more networks than this are shown as a whole, not network by network.
-const MAX_SINGLE: usize = 12;
+pub(super) const MAX_SINGLE: usize = 12;
 
 /// The report. Time lines are looked up in the results' folder.
 pub(crate) fn html(board: &Board<'_>, folder: &Path) -> io::Result<String> {
@@ -35,6 +36,11 @@ pub(crate) fn html(board: &Board<'_>, folder: &Path) -> io::Result<String> {
             "networks",
             "Over all networks of a set",
             sets::section(board),
+        ),
+        (
+            "settings",
+            "Over a scheduler's setting",
+            settings::section(board),
         ),
         (
             "plots",
@@ -77,7 +83,7 @@ pub(crate) fn html(board: &Board<'_>, folder: &Path) -> io::Result<String> {
     for (id, name, body) in &sections {
         // Where lines have no names beside them.
         let key = match *id {
-            "networks" | "plots" => key(board),
+            "networks" | "settings" | "plots" => key(board),
             _ => String::new(),
         };
         let _ = writeln!(page, "<h2 id=\"{id}\">{name}</h2>\n{key}{body}");

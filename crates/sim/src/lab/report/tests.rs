@@ -154,3 +154,26 @@ fn grids_become_lines_and_heat_maps_and_samples_gains() {
     assert!(html.contains("gain against minrtt [%], one value per network"));
     assert!(html.contains("a (15)"));
 }
+
+#[test]
+fn families_become_lines_over_their_setting() {
+    let head = HEAD.replace(
+        "\"rr\"",
+        "{ name = \"ecf_a\", config = { p_wait = \"$p\" }, vary = { p = [0, 0.5, 1] } }",
+    );
+    let text = format!("{head}[[network]]\nname = \"a\"\npaths = \"50Mbit 20ms | 2Mbit 100ms\"\n");
+    let html = render(&results(&text, |_, scheduler, seed| {
+        Some(scheduler.len() as f64 + 0.01 * seed as f64)
+    }));
+    check(&html);
+    for part in [
+        "Over a scheduler's setting",
+        "completion [s] over p",
+        "<h3>ecf_a</h3>",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    // The only scheduler without the setting, level from end to end.
+    assert_eq!(html.matches("minrtt: 6.045 at p ").count(), 2);
+    assert_eq!(html.matches("ecf_a: ").count(), 3);
+}

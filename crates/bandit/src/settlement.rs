@@ -1,0 +1,523 @@
+//! Pairs rewards that come late with the decisions that earned them, in order; learns nothing from them.
+
+use core::marker::PhantomData;
+
+use crate::reward::{self, DiscountedReward, MOST_PACKETS, WEIGHTS};
+
+/// Which packets after a decision its reward is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Horizon {
+    /// As [`DiscountedReward`] sums them up.
+    #[default]
+    Discounted,
+    /// The first alone, without any discount and however long it takes: amount / (release −
+    /// decision). A decision whose first packet is never released holds up all later ones.
+    FirstPacket,
+    /// None by themselves: the rate of all that arrives in order in a window W of one and a half reference
+    /// times after it, whenever it was sent:
+    ///
+    /// ```text
+    /// R = Σ b_i / min(W, a - t0)     over 0 <= a_i - t0 <= W
+    /// ```
+    ///
+    /// with b_i the amounts that [arrive](Settlement::arrived) at a_i, and a the last of these if all that was
+    /// [sent](Settlement::sent) has arrived by then, else no limit. A steady rate ρ has R = ρ, whatever its
+    /// delay: data that is late because it waits for a slower path's is no loss as long as it goes
+    /// on like that, and what two paths carry together is what counts. That is what
+    /// [`Discounted`](Self::Discounted) does not see: it rates packets one by one, so that a second
+    /// path that holds the first one's data up always looks bad, even if it adds to the rate.
+    /// Where the data ends within W, the sooner it is complete, the better.
+    ///
+    /// Ours. Settled after W, by a sum that is carried along: O(log n) for a decision with n arrivals
+    /// after it.
+    Goodput,
+}
+
+/// How long [`Horizon::Goodput`] looks, in reference times. Found by trial of 1.5 and 3 with Peekaboo's figure
+/// 5: what a slow path's packet holds up is over by then, and what comes later is noise.
+const WINDOW: f64 = 1.5;
+
+/// Decisions that wait for their reward, and the packets that it is made of.
+///
+/// A transport tells what was [sent](Self::sent) for the first time and what has
+/// [arrived](Self::arrived) so that all before it has arrived too, both as amounts; packets are
+/// released as the sum of the one passes the sum of the other, first sent first. For a single
+/// stream whose data leaves in order, that is each packet's own release; with several streams it is
+/// as if they were one behind the other. Lost data needs no word: what waits behind the hole is
+/// released when its retransmission fills the hole, and counts all that time.
+///
+/// A decision is [opened](Self::open) with a key, whatever is to be had back with the reward (`X`: the
+/// context, the arm), and its reference time. It is settled once its reward cannot change any more:
+/// after [`MOST_PACKETS`] packets or three reference times ([`Horizon`]). **Strictly in
+/// order:** one that is not complete holds up those after it. A decision with no packet in its time
+/// settles with a reward of 0.
+///
+/// **Bounds.** The memory is the caller's, two slices (arrays, boxes, vectors), of which the largest
+/// power of two is used. A full slice pushes out the oldest decisions, which are then never settled
+/// but [counted](Self::dropped). Packets are only kept while a decision is open.
+///
+/// **What upsets the sums.** A stream that is reset never arrives: call [`restart`](Self::restart),
+/// or the sums stay apart for ever. It drops the open decisions. Other streams' data that was under
+/// way at that time then releases as much of what is sent later too early, until there is nothing
+/// more under way; so does data that arrives without having been told as sent.
+///
+/// **Cost.** O(1) for each packet and each decision: a packet is written, released and cleared once,
+/// which takes a division; a decision sums up at most [`MOST_PACKETS`] packets, once. Nothing
+/// is allocated.
+///
+/// ```
+/// use mpquic_bandit::{Horizon, Settlement};
+///
+/// let mut settlement = Settlement::new(Horizon::Discounted, [Default::default(); 8], [Default::default(); 64]);
+/// settlement.open(7, 0.0, 50.0, "wait");
+/// settlement.sent(10.0, 1200.0);
+/// settlement.sent(11.0, 1200.0);
+/// settlement.arrived(60.0, 1200.0);
+/// assert!(settlement.settle(60.0).is_none());
+/// settlement.arrived(149.0, 1200.0);
+///
+/// let settled = settlement.settle(150.0).unwrap();
+/// assert_eq!((settled.key, settled.what, settled.packets), (7, "wait", 2));
+/// // 1200 / (60 - 0), and 0.7 · 1200 / (149 - 11), the first having come in the second T_ref.
+/// assert!((settled.reward - (20.0 + 0.7 * 1200.0 / 138.0)).abs() < 1e-9);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Settlement<X, D, P> {
+    horizon: Horizon,
+    decisions: Ring<DecisionSlot<X>, D>,
+    packets: Ring<PacketSlot, P>,
+    /// The first packet that is not released, between the ring's first and one past its last.
+    unreleased: u64,
+    /// What must still arrive before the first byte of the first packet that is not released, or of
+    /// the next one to be sent. Below 0 once some of that packet has arrived.
+    behind: f64,
+    dropped: u64,
+}
+
+/// Room for one decision.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DecisionSlot<X> {
+    key: u64,
+    what: X,
+    made: f64,
+    reference: f64,
+    /// The packet sent next after it.
+    first: u64,
+    dropped: bool,
+}
+
+/// Room for one packet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PacketSlot {
+    /// When it was sent; once it is released, when that was.
+    time: f64,
+    /// With [`Horizon::Goodput`], of all so far.
+    amount: f64,
+    /// What it counts for until it is released, if that is by then; after that, its rate. With
+    /// [`Horizon::Goodput`], since when nothing is under way, if so.
+    due_or_rate: f64,
+}
+
+/// A decision with its reward.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settled<X> {
+    /// The key that it was opened with.
+    pub key: u64,
+    /// What it was opened with.
+    pub what: X,
+    /// When it was made, milliseconds.
+    pub made: f64,
+    /// Its reward, amount per millisecond.
+    pub reward: f64,
+    /// How many packets that is made of; of [`Horizon::Goodput`], how many entries of the log, which are
+    /// arrivals and decisions.
+    pub packets: u32,
+}
+
+impl<X, D, P> Settlement<X, D, P>
+where
+    X: Copy,
+    D: AsRef<[DecisionSlot<X>]> + AsMut<[DecisionSlot<X>]>,
+    P: AsRef<[PacketSlot]> + AsMut<[PacketSlot]>,
+{
+    /// Nothing open, nothing sent.
+    ///
+    /// # Panics
+    ///
+    /// If either slice is empty.
+    pub fn new(horizon: Horizon, decisions: D, packets: P) -> Self {
+        Self {
+            horizon,
+            decisions: Ring::new(decisions),
+            packets: Ring::new(packets),
+            unreleased: 0,
+            behind: 0.0,
+            dropped: 0,
+        }
+    }
+
+    /// A decision was made, now, in milliseconds, after all that was told before. Keys are the
+    /// caller's own.
+    #[inline]
+    pub fn open(&mut self, key: u64, now: f64, reference: f64, what: X) {
+        if self.decisions.is_full() {
+            self.drop_oldest();
+        }
+        let first = self.packets.end;
+        if self.horizon == Horizon::Goodput {
+            if self.packets.is_full() {
+                self.make_room();
+            }
+            // Where its sum begins.
+            self.log_arrival(now, 0.0);
+        }
+        self.decisions.push(DecisionSlot {
+            key,
+            what,
+            made: now,
+            reference,
+            first,
+            dropped: false,
+        });
+    }
+
+    /// So much was sent that never was before. An amount that is not above 0 and finite is ignored.
+    #[inline]
+    pub fn sent(&mut self, now: f64, amount: f64) {
+        self.sent_until(now, amount, f64::INFINITY);
+    }
+
+    /// The same, and it counts for nothing if it arrives after `due`, milliseconds. It still takes
+    /// its place, and discounts those after it.
+    #[inline]
+    pub fn sent_until(&mut self, now: f64, amount: f64, due: f64) {
+        if !is_amount(amount) {
+            return;
+        }
+        if self.horizon == Horizon::Goodput {
+            self.behind += amount;
+            return;
+        }
+        if self.packets.is_full() {
+            self.make_room();
+        }
+        if self.decisions.is_empty() {
+            self.behind += amount;
+            return;
+        }
+        self.packets.push(PacketSlot {
+            time: now,
+            amount,
+            due_or_rate: due,
+        });
+    }
+
+    /// So much more has arrived with nothing missing before it, as was learnt now. An amount that is not above 0
+    /// and finite is ignored.
+    #[inline]
+    pub fn arrived(&mut self, now: f64, amount: f64) {
+        self.arrived_at(now, now, amount);
+    }
+
+    /// The same, with an estimate of when it did, which is what is compared with
+    /// [`due`](Self::sent_until).
+    #[inline]
+    pub fn arrived_at(&mut self, now: f64, arrival: f64, amount: f64) {
+        if !is_amount(amount) {
+            return;
+        }
+        if self.horizon == Horizon::Goodput {
+            self.behind = (self.behind - amount).max(0.0);
+            if self.packets.is_full() {
+                self.make_room();
+            }
+            if !self.decisions.is_empty() {
+                self.log_arrival(now, amount);
+            }
+            return;
+        }
+        self.behind -= amount;
+        while self.unreleased < self.packets.end {
+            let packet = self.packets.get_mut(self.unreleased);
+            if self.behind + packet.amount > 0.0 {
+                return;
+            }
+            self.behind += packet.amount;
+            if arrival > packet.due_or_rate {
+                packet.amount = 0.0;
+            }
+            packet.due_or_rate = reward::rate(packet.amount, now - packet.time);
+            packet.time = now;
+            self.unreleased += 1;
+        }
+        // More than was sent.
+        self.behind = self.behind.max(0.0);
+    }
+
+    /// The oldest decision with its reward, if that is complete. To be called until there is none,
+    /// at every event or as it suits; when it is called makes no difference to the reward.
+    #[inline]
+    pub fn settle(&mut self, now: f64) -> Option<Settled<X>> {
+        while !self.decisions.is_empty() {
+            let oldest = self.decisions.get(self.decisions.start);
+            let (dropped, first) = (oldest.dropped, oldest.first);
+            if dropped {
+                self.pop();
+                continue;
+            }
+            let released = self.unreleased.saturating_sub(first);
+            let complete = match self.horizon {
+                Horizon::FirstPacket => released > 0,
+                Horizon::Goodput => {
+                    let within = now - oldest.made < WINDOW * oldest.reference;
+                    // In this sense, so that a reference time that is no number is over.
+                    !within
+                }
+                Horizon::Discounted => {
+                    released >= MOST_PACKETS as u64
+                        || reward::is_over(oldest.made, oldest.reference, now)
+                }
+            };
+            if !complete {
+                return None;
+            }
+            let settled = match self.horizon {
+                Horizon::Goodput => self.goodput(oldest),
+                _ => self.sum_up(oldest, released),
+            };
+            self.pop();
+            return Some(settled);
+        }
+        None
+    }
+
+    /// Writes down the sum over all arrivals so far, and whether the last of them, and when, left
+    /// nothing under way. The sum begins anew whenever no decision is open, so that it stays small.
+    fn log_arrival(&mut self, now: f64, amount: f64) {
+        let (so_far, before) = if self.packets.is_empty() {
+            (0.0, f64::INFINITY)
+        } else {
+            let last = self.packets.get(self.packets.end - 1);
+            (last.amount, last.due_or_rate)
+        };
+        let complete = match amount {
+            0.0 => before,
+            _ if self.behind > 0.0 => f64::INFINITY,
+            _ => now,
+        };
+        self.packets.push(PacketSlot {
+            time: now,
+            amount: so_far + amount,
+            due_or_rate: complete,
+        });
+        self.unreleased = self.packets.end;
+    }
+
+    /// The reward of a decision by what arrived in its window.
+    fn goodput(&self, decision: &DecisionSlot<X>) -> Settled<X> {
+        let DecisionSlot { made, first, .. } = *decision;
+        let window = WINDOW * decision.reference;
+        // The last one within the window; the first is the decision's own, of no amount.
+        let (mut last, mut beyond) = (first, self.packets.end);
+        while last + 1 < beyond {
+            let middle = last + (beyond - last) / 2;
+            if self.packets.get(middle).time - made <= window {
+                last = middle;
+            } else {
+                beyond = middle;
+            }
+        }
+        let (from, to) = (self.packets.get(first), self.packets.get(last));
+        let reward = reward::rate(to.amount - from.amount, window.min(to.due_or_rate - made));
+        Settled {
+            key: decision.key,
+            what: decision.what,
+            made,
+            reward,
+            packets: (last - first) as u32,
+        }
+    }
+
+    /// The reward of a decision after which so many packets are released.
+    fn sum_up(&self, decision: &DecisionSlot<X>, released: u64) -> Settled<X> {
+        let DecisionSlot { made, first, .. } = *decision;
+        let packet = |nth: usize| self.packets.get(first + nth as u64);
+        let since_decision = |packet: &PacketSlot| reward::rate(packet.amount, packet.time - made);
+        let last = MOST_PACKETS - 1;
+        let (reward, packets) = if self.horizon == Horizon::FirstPacket {
+            (since_decision(packet(0)), 1)
+        } else if released > last as u64 && packet(last).time - made < decision.reference {
+            // All in the first reference time, the common case where packets come thick and fast.
+            let sum = weighted(self.packets.two_parts(first + 1, last));
+            (since_decision(packet(0)) + sum, MOST_PACKETS as u32)
+        } else {
+            let mut sum = DiscountedReward::new(made, decision.reference);
+            for nth in 0..MOST_PACKETS.min(released as usize) {
+                let packet = packet(nth);
+                let rate = match nth {
+                    0 => since_decision(packet),
+                    _ => packet.due_or_rate,
+                };
+                sum.add(rate, packet.time);
+            }
+            (sum.value(), sum.packets())
+        };
+        Settled {
+            key: decision.key,
+            what: decision.what,
+            made,
+            reward,
+            packets,
+        }
+    }
+
+    /// Drops the open decisions of which this holds: they are not settled, but counted.
+    pub fn drop_those(&mut self, mut condition: impl FnMut(&X) -> bool) {
+        for place in self.decisions.start..self.decisions.end {
+            let decision = self.decisions.get_mut(place);
+            if !decision.dropped && condition(&decision.what) {
+                decision.dropped = true;
+                self.dropped += 1;
+            }
+        }
+    }
+
+    /// Drops all open decisions and starts both sums over, as if nothing were under way.
+    pub fn restart(&mut self) {
+        self.drop_those(|_| true);
+        self.decisions.start = self.decisions.end;
+        self.packets.start = self.packets.end;
+        self.unreleased = self.packets.end;
+        self.behind = 0.0;
+    }
+
+    /// How many decisions wait for their reward.
+    pub fn open_decisions(&self) -> usize {
+        let places = self.decisions.start..self.decisions.end;
+        places
+            .filter(|place| !self.decisions.get(*place).dropped)
+            .count()
+    }
+
+    /// How many decisions will never be settled: pushed out, or dropped.
+    pub const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    fn drop_oldest(&mut self) {
+        let oldest = self.decisions.get(self.decisions.start);
+        self.dropped += u64::from(!oldest.dropped);
+        self.pop();
+    }
+
+    /// Every slot has a packet: the decisions go that the oldest one matters to.
+    #[cold]
+    fn make_room(&mut self) {
+        let start = self.packets.start;
+        while self.packets.start == start && !self.decisions.is_empty() {
+            self.drop_oldest();
+        }
+    }
+
+    /// The oldest decision goes, and the packets that mattered to it alone.
+    #[inline]
+    fn pop(&mut self) {
+        self.decisions.start += 1;
+        let needed = if self.decisions.is_empty() {
+            self.packets.end
+        } else {
+            self.decisions.get(self.decisions.start).first
+        };
+        while self.unreleased < needed {
+            self.behind += self.packets.get(self.unreleased).amount;
+            self.unreleased += 1;
+        }
+        self.packets.start = needed;
+    }
+}
+
+#[inline]
+fn is_amount(amount: f64) -> bool {
+    amount > 0.0 && amount < f64::INFINITY
+}
+
+/// Σ WEIGHTS[1 + i] · rate of packet i, of packets in two parts.
+#[inline]
+fn weighted((head, tail): (&[PacketSlot], &[PacketSlot])) -> f64 {
+    // Four sums, which do not wait for each other.
+    let mut sums = [0.0; 4];
+    let (first, second) = WEIGHTS[1..].split_at(head.len());
+    for (weights, packets) in [(first, head), (second, tail)] {
+        let (weights, rest) = weights[..packets.len()].as_chunks::<4>();
+        let (packets, others) = packets.as_chunks::<4>();
+        for (weights, packets) in weights.iter().zip(packets) {
+            for place in 0..4 {
+                sums[place] += weights[place] * packets[place].due_or_rate;
+            }
+        }
+        for (weight, packet) in rest.iter().zip(others) {
+            sums[0] += weight * packet.due_or_rate;
+        }
+    }
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}
+
+/// A queue in a slice; places are counted through and never reused.
+#[derive(Debug, Clone)]
+struct Ring<T, S> {
+    slots: S,
+    mask: u64,
+    start: u64,
+    end: u64,
+    holds: PhantomData<T>,
+}
+
+impl<T, S: AsRef<[T]> + AsMut<[T]>> Ring<T, S> {
+    fn new(slots: S) -> Self {
+        let len = slots.as_ref().len();
+        assert!(len > 0, "expected at least one slot");
+        Self {
+            slots,
+            mask: (1 << len.ilog2()) - 1,
+            start: 0,
+            end: 0,
+            holds: PhantomData,
+        }
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    const fn is_full(&self) -> bool {
+        self.end - self.start > self.mask
+    }
+
+    #[inline]
+    fn get(&self, place: u64) -> &T {
+        &self.slots.as_ref()[(place & self.mask) as usize]
+    }
+
+    /// So many, up to the end of the slice, and from its beginning.
+    #[inline]
+    fn two_parts(&self, place: u64, count: usize) -> (&[T], &[T]) {
+        let slots = &self.slots.as_ref()[..=self.mask as usize];
+        let start = (place & self.mask) as usize;
+        let until_end = count.min(slots.len() - start);
+        (
+            &slots[start..start + until_end],
+            &slots[..count - until_end],
+        )
+    }
+
+    #[inline]
+    fn get_mut(&mut self, place: u64) -> &mut T {
+        &mut self.slots.as_mut()[(place & self.mask) as usize]
+    }
+
+    #[inline]
+    fn push(&mut self, slot: T) {
+        *self.get_mut(self.end) = slot;
+        self.end += 1;
+    }
+}

@@ -1,0 +1,83 @@
+//! The linear bandits do not allocate: not to be made, not to choose, not to learn, not to re-invert.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+
+use mpquic_bandit::{
+    DiscountedLinUcb, DiscountedLinUcbConfig, Draw, LinThompson, LinUcb, LinUcbConfig,
+};
+
+thread_local! {
+    /// Per thread, so that the test harness's own threads do not count.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: hands every call on to the system allocator unchanged; the counter is thread-local,
+// initialised at compile time and without a destructor, so that counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = allocations();
+    drop(black_box(Box::new(1_u64)));
+    assert_eq!(allocations(), before + 1);
+}
+
+#[test]
+fn linear_bandits_do_not_allocate() {
+    let before = allocations();
+    let mut ucb = LinUcb::<f64, 6, 2>::new(&LinUcbConfig::default());
+    let mut single = LinUcb::<f32, 12, 4>::new(&LinUcbConfig::default());
+    let mut discounted = DiscountedLinUcb::<f64, 6, 2>::new(&DiscountedLinUcbConfig::default());
+    let mut thompson = LinThompson::<f64, 6, 3>::new(&LinUcbConfig::default());
+    let mut draw = Draw::new(1);
+    // Some forty re-inversions of each arm, and those that single samples bring about.
+    for t in 0..20_000 {
+        let size = if t % 1_000 == 999 { 1e6 } else { 1.0 };
+        let x = [(); 6].map(|()| size * draw.unit());
+        let narrow = [(); 12].map(|()| draw.unit() as f32);
+        let arm = ucb.select(0.8, &x);
+        ucb.update(arm, &x, draw.unit()).unwrap();
+        let arm = single.select(0.8, &narrow);
+        single.update(arm, &narrow, 0.5).unwrap();
+        let arm = discounted.select(0.8, &x);
+        discounted.update(arm, &x, draw.unit()).unwrap();
+        let arm = thompson.select(0.8, &x, &mut draw);
+        thompson.update(arm, &x, draw.unit()).unwrap();
+        black_box(ucb.scores(0.8, &x));
+        black_box(ucb.means(&x));
+        assert!(ucb.update(2, &x, 0.0).is_err() && ucb.update(0, &x, f64::NAN).is_err());
+    }
+    black_box(LinUcb::mean_of([&ucb, &ucb].into_iter()));
+    black_box(DiscountedLinUcb::mean_of(
+        [&discounted, &discounted].into_iter(),
+    ));
+    assert_eq!(allocations(), before);
+}

@@ -1,0 +1,305 @@
+//! A memory as a file: JSON in, checked; JSON out, whole or not at all. Knows no scheduler.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::store::{Entry, Key};
+use super::{MAX_BYTES, MAX_ENTRY_BYTES, MemoryError};
+use crate::PathKey;
+
+/// What `format` must say. To be counted up when older files can no longer be read.
+const FORMAT: u64 = 1;
+/// What `crate` must say.
+const CRATE: &str = env!("CARGO_PKG_NAME");
+
+/// At least the bytes of a file without entries.
+pub(super) const FRAME: usize = 256;
+/// At least the bytes that an entry takes beyond its scheduler's name and what was learned.
+const ENTRY_FRAME: usize = 192;
+/// How many names to try for the temporary file; those of processes that crashed may be taken.
+const ATTEMPTS: u32 = 64;
+
+/// What every version of the format has.
+#[derive(Deserialize)]
+#[serde(expecting = "an object with the fields `crate` and `format`")]
+struct Header<'a> {
+    #[serde(rename = "crate", borrow)]
+    name: Cow<'a, str>,
+    format: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document<'a> {
+    #[serde(rename = "crate")]
+    _name: Cow<'a, str>,
+    #[serde(rename = "format")]
+    _format: u64,
+    #[serde(borrow)]
+    entries: Vec<DocumentEntry<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DocumentEntry<'a> {
+    scheduler: Cow<'a, str>,
+    config: Hexadecimal,
+    fast: Hexadecimal,
+    slow: Hexadecimal,
+    used: u64,
+    #[serde(borrow)]
+    learned: &'a RawValue,
+}
+
+/// Sixteen digits in a string: JSON's own numbers have 53 bits for most who read them.
+struct Hexadecimal(u64);
+
+impl<'de> Deserialize<'de> for Hexadecimal {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Digits;
+
+        impl Visitor<'_> for Digits {
+            type Value = Hexadecimal;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string of 16 hexadecimal digits")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Hexadecimal, E> {
+                let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+                let number = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+                number
+                    .map(Hexadecimal)
+                    .ok_or_else(|| E::invalid_value(serde::de::Unexpected::Str(text), &self))
+            }
+        }
+
+        deserializer.deserialize_str(Digits)
+    }
+}
+
+/// The entries of a file, the one that was used last at the end. None of a file that does not exist.
+pub(super) fn read(path: &Path) -> Result<Vec<(Key, Entry)>, MemoryError> {
+    let bytes = match read_bounded(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => {
+            let path = path.to_owned();
+            return Err(MemoryError::Read { path, source });
+        }
+    };
+    if bytes.len() > MAX_BYTES {
+        return Err(MemoryError::TooLarge {
+            path: path.to_owned(),
+            limit: MAX_BYTES,
+        });
+    }
+    parse(path, &bytes)
+}
+
+/// The bytes of a regular file, one more than allowed at most.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    // Before it is opened: opening a pipe waits for whoever writes to it.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(MAX_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(Key, Entry)>, MemoryError> {
+    let malformed = |error: serde_json::Error| MemoryError::Malformed {
+        path: path.to_owned(),
+        line: error.line(),
+        column: error.column(),
+        problem: without_place(&error),
+    };
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let before = &bytes[..error.valid_up_to()];
+        let line_start = before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        MemoryError::Malformed {
+            path: path.to_owned(),
+            line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+            column: 1 + before.len() - line_start,
+            problem: "not UTF-8".to_owned(),
+        }
+    })?;
+    let header: Header<'_> = serde_json::from_str(text).map_err(malformed)?;
+    if header.name != CRATE {
+        return Err(MemoryError::Foreign {
+            path: path.to_owned(),
+            found: excerpt(&header.name),
+            expected: CRATE,
+        });
+    }
+    if header.format != FORMAT {
+        return Err(MemoryError::Format {
+            path: path.to_owned(),
+            found: header.format,
+            expected: FORMAT,
+        });
+    }
+    let document: Document<'_> = serde_json::from_str(text).map_err(malformed)?;
+    let mut entries = Vec::with_capacity(document.entries.len());
+    for (index, entry) in document.entries.into_iter().enumerate() {
+        check(entry.learned.get()).map_err(|problem| MemoryError::Entry {
+            path: path.to_owned(),
+            index,
+            scheduler: excerpt(&entry.scheduler),
+            problem,
+        })?;
+        let key = Key {
+            scheduler: entry.scheduler.into(),
+            config: entry.config.0,
+            fast: PathKey::new(entry.fast.0),
+            slow: PathKey::new(entry.slow.0),
+        };
+        let learned = entry.learned.get().into();
+        entries.push((
+            key,
+            Entry {
+                used: entry.used,
+                learned,
+            },
+        ));
+    }
+    // Stable: of those that claim the same time, the last one stands as the newest.
+    entries.sort_by_key(|(_, entry)| entry.used);
+    Ok(entries)
+}
+
+/// What holds for the entries of all schedulers: not too large, not too deep, and all numbers finite.
+fn check(learned: &str) -> Result<(), String> {
+    if learned.len() > MAX_ENTRY_BYTES {
+        let length = learned.len();
+        return Err(format!(
+            "{length} bytes, expected at most {MAX_ENTRY_BYTES}"
+        ));
+    }
+    match serde_json::from_str::<Value>(learned) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!(
+            "{}, expected finite numbers",
+            without_place(&error)
+        )),
+    }
+}
+
+/// The message without the line and column, which stand elsewhere.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    excerpt(text.strip_suffix(&place).unwrap_or(&text))
+}
+
+/// A text of the file's as it may stand in a message of one line: short, without control characters.
+fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 160;
+    let mut short: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(LONGEST)
+        .collect();
+    if short.len() < text.len() && text.chars().count() > LONGEST {
+        short.push('…');
+    }
+    short
+}
+
+/// The bytes of a file with these entries.
+pub(super) fn text(entries: &[(Key, Entry)]) -> Vec<u8> {
+    let mut text = format!(
+        "{{\n\"crate\": {},\n\"format\": {FORMAT},\n\"entries\": [",
+        quoted(CRATE)
+    );
+    for (index, (key, entry)) in entries.iter().enumerate() {
+        text += &format!(
+            "{}\n{{\"scheduler\": {}, \"config\": \"{:016x}\", \"fast\": \"{}\", \"slow\": \"{}\", \
+             \"used\": {}, \"learned\": {}}}",
+            if index == 0 { "" } else { "," },
+            quoted(&key.scheduler),
+            key.config,
+            key.fast,
+            key.slow,
+            entry.used,
+            entry.learned,
+        );
+    }
+    text += "\n]\n}\n";
+    text.into_bytes()
+}
+
+/// At least the bytes that an entry takes in a file.
+pub(super) fn size(key: &Key, learned: &str) -> usize {
+    ENTRY_FRAME + quoted(&key.scheduler).len() + learned.len()
+}
+
+/// A string of JSON's.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// Puts the bytes in the place of whatever has this name, in one step.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), MemoryError> {
+    replace(path, bytes).map_err(|source| MemoryError::Write {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (temporary, mut file) = create_beside(path)?;
+    let written = file
+        .write_all(bytes)
+        // Else a crash of the machine could leave the name with nothing behind it.
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// A new file in the same folder, since a file can take the name of another only within a file system.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"))?;
+    let mut options = OpenOptions::new();
+    // New: never through a link that somebody has laid out.
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut attempt = 0;
+    loop {
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{}.{attempt}.tmp", std::process::id()));
+        let temporary = path.with_file_name(temporary);
+        match options.open(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {
+                attempt += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

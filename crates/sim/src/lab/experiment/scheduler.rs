@@ -1,0 +1,175 @@
+//! Reads an experiment's schedulers: names, configurations, families over a setting, and how long they learn before they are measured; runs none.
+
+use mpquic_sched::Registry;
+
+use super::SchedulerSpec;
+use super::parse::{some, workload};
+use super::reader::{FileError, Item, Node, Value};
+use super::vary;
+use crate::lab::network::Parameter;
+use crate::workload::Workload;
+
+/// More than any scheduler needs; stops a slip.
+const MAX_TRAINING: u64 = 1000;
+/// More than anyone can read; the same.
+const MAX_FAMILY: usize = 1000;
+const RUNS: &str = "a number of runs from 0 to 1000";
+const WHAT: &str =
+    "a scheduler's name, or { name = .., config = { .. }, label = .., train = .., vary = { .. } }";
+
+/// What `[train]` says.
+#[derive(Debug, Default)]
+pub(super) struct Training {
+    /// Before each measured run, of those that learn and do not say otherwise.
+    pub(super) runs: u32,
+    /// Nothing: what is measured.
+    pub(super) workload: Option<Workload>,
+}
+
+pub(super) fn training(item: &Item<'_>) -> Result<Training, FileError> {
+    let table = item.table("a table [train] with `runs` and, if need be, `workload`")?;
+    let runs = runs(&table.require("runs", RUNS)?)?;
+    let workload = match table.get("workload") {
+        Some(item) => Some(workload(&item)?),
+        None => None,
+    };
+    table.finish()?;
+    Ok(Training { runs, workload })
+}
+
+fn runs(item: &Item<'_>) -> Result<u32, FileError> {
+    let runs = item.integer(0, MAX_TRAINING, RUNS)?;
+    u32::try_from(runs).map_err(|_| item.expected(RUNS))
+}
+
+/// All schedulers; those that learn are trained for `runs` unless their entry says otherwise.
+pub(super) fn read(item: &Item<'_>, runs: u32) -> Result<Vec<SchedulerSpec>, FileError> {
+    let registry = Registry::new();
+    let mut specs: Vec<SchedulerSpec> = Vec::new();
+    for item in some(item)? {
+        for mut spec in entry(&item)? {
+            let scheduler = registry.build(&spec.spec.name, &spec.spec.config);
+            let scheduler = scheduler.map_err(|fault| item.error(fault.to_string()))?;
+            let learns = scheduler.learned().is_some();
+            spec.spec.training = match &spec.train {
+                Some((0, _)) => 0,
+                Some((runs, _)) if learns => *runs,
+                Some((_, item)) => {
+                    let fault = format!("`{}` does not learn, expected 0 runs", spec.spec.name);
+                    return Err(item.error(fault));
+                }
+                None if learns => runs,
+                None => 0,
+            };
+            let label = &spec.spec.label;
+            if label.contains(['/', '|']) {
+                return Err(item.error(format!("label `{label}`, expected one without / and |")));
+            }
+            if specs.iter().any(|other| other.label == *label) {
+                return Err(item.error(format!(
+                    "a second scheduler is called `{label}`, expected a `label` that differs"
+                )));
+            }
+            specs.push(spec.spec);
+        }
+    }
+    Ok(specs)
+}
+
+/// A scheduler, with what its entry says of training.
+struct Entry<'a> {
+    spec: SchedulerSpec,
+    train: Option<(u32, Item<'a>)>,
+}
+
+/// The schedulers that one entry stands for.
+fn entry<'a>(item: &Item<'a>) -> Result<Vec<Entry<'a>>, FileError> {
+    let spec = |name: &str, label: String, config, parameters: Vec<Parameter>| SchedulerSpec {
+        label,
+        name: name.to_owned(),
+        config,
+        training: 0,
+        family: String::new(),
+        parameters,
+    };
+    if let Value::Text(name) = &item.node.value {
+        let spec = spec(name, name.clone(), serde_json::Value::Null, Vec::new());
+        return Ok(vec![Entry { spec, train: None }]);
+    }
+    let table = item.table(WHAT)?;
+    let name = table.require("name", WHAT)?.text(WHAT)?;
+    let config = table.get("config");
+    let label = match table.get("label") {
+        Some(item) => item.text("a label")?.to_owned(),
+        None => name.to_owned(),
+    };
+    let train = match table.get("train") {
+        Some(item) => Some((runs(&item)?, item)),
+        None => None,
+    };
+    let vary = table.get("vary");
+    table.finish()?;
+    let Some(vary) = vary else {
+        let config = config.map_or(serde_json::Value::Null, |item| item.node.to_json());
+        let spec = spec(name, label, config, Vec::new());
+        return Ok(vec![Entry { spec, train }]);
+    };
+    let lists = vary::lists(&vary)?;
+    let mut made = vec![(config.map(|item| item.node.clone()), Vec::new())];
+    for (list, values) in &lists {
+        if made.len().saturating_mul(values.len()) > MAX_FAMILY {
+            return Err(vary.error(format!("stands for more than {MAX_FAMILY} schedulers")));
+        }
+        let mut next = Vec::new();
+        for (config, parameters) in made {
+            for value in values {
+                let mut config = config.clone();
+                let places = config.as_mut().map_or(0, |config| put(config, list, value));
+                if places == 0 {
+                    let mut fault = vary.error(format!("nothing is set to \"${list}\""));
+                    fault.key = format!("{}.{list}", vary.key);
+                    return Err(fault);
+                }
+                let mut parameters: Vec<Parameter> = parameters.clone();
+                parameters.push(Parameter::new(list, value.label()));
+                next.push((config, parameters));
+            }
+        }
+        made = next;
+    }
+    let entries = made.into_iter().map(|(config, parameters)| {
+        let config = config.map_or(serde_json::Value::Null, |config| config.to_json());
+        let settings = parameters.iter().fold(label.clone(), |text, parameter| {
+            format!("{text},{}={}", parameter.name, parameter.value)
+        });
+        let mut spec = spec(name, settings, config, parameters);
+        spec.family.clone_from(&label);
+        Entry {
+            spec,
+            train: train.clone(),
+        }
+    });
+    Ok(entries.collect())
+}
+
+/// Puts a value wherever a configuration says `"$name"`; in how many places that is.
+fn put(config: &mut Node, name: &str, value: &Node) -> usize {
+    match &mut config.value {
+        Value::Text(text) if text.strip_prefix('$') == Some(name) => {
+            // The steps of a range as they are written, not as they add up in binary.
+            config.value = match &value.value {
+                Value::Number(number, text) => {
+                    Value::Number(text.parse().unwrap_or(*number), text.clone())
+                }
+                other => other.clone(),
+            };
+            1
+        }
+        Value::List(list) => list.iter_mut().map(|node| put(node, name, value)).sum(),
+        Value::Table(entries) => entries
+            .iter_mut()
+            .map(|(_, node)| put(node, name, value))
+            .sum(),
+        _ => 0,
+    }
+}

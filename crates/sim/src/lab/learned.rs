@@ -1,0 +1,117 @@
+//! What a run's scheduler has learned, as figures beside those of the transport; learns nothing.
+
+use mpquic_sched::{Learned, LearnedPair};
+
+use super::metrics::MetricInfo;
+
+/// Figures of schedulers that learn, and their units. Those of pairs are of the pair with the most
+/// decisions: of two paths, the one that counts. Neither way is better.
+const FIGURES: &[(&str, &str)] = &[
+    ("training_runs", ""),
+    // Of the pair,
+    ("learned_decisions", ""),
+    ("learned_waits", ""),
+    ("learned_settled", ""),
+    ("learned_relearned", ""),
+    ("learned_recalled", ""),
+    ("learned_deployed", ""),
+    ("learned_alpha", ""),
+    ("learned_p_tx", ""),
+    ("learned_p_wt", ""),
+    ("learned_q_tx", ""),
+    ("learned_q_wt", ""),
+    ("learned_e", ""),
+    ("learned_f", ""),
+    // and of the scheduler.
+    ("learned_pulls", ""),
+    ("learned_refused", ""),
+    ("learned_dropped", ""),
+];
+
+/// All metrics of schedulers that learn.
+pub(crate) fn all() -> impl Iterator<Item = MetricInfo> {
+    let all = FIGURES.iter();
+    all.map(|&(name, unit)| MetricInfo::new(name, unit, None))
+}
+
+/// What a scheduler's report comes to, after so many training runs.
+pub(crate) fn figures(learned: &Learned, training_runs: u32) -> Vec<(String, f64)> {
+    let mut figures = vec![
+        ("training_runs", f64::from(training_runs)),
+        ("learned_refused", learned.refused as f64),
+        ("learned_dropped", learned.dropped as f64),
+    ];
+    if !learned.arms.is_empty() {
+        let pulls: u64 = learned.arms.iter().map(|arm| arm.pulls).sum();
+        figures.push(("learned_pulls", pulls as f64));
+    }
+    // The first of equals.
+    let most = learned.pairs.iter().rev();
+    if let Some(pair) = most.max_by_key(|pair| pair.decisions) {
+        let stage = pair.stage.as_ref().or(learned.stage.as_ref());
+        figures.extend(of_pair(pair));
+        figures.extend(stage.map(|stage| {
+            let deployed = stage.starts_with("deploy");
+            ("learned_deployed", f64::from(u8::from(deployed)))
+        }));
+    }
+    let figures = figures.into_iter();
+    figures
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn of_pair(pair: &LearnedPair) -> impl Iterator<Item = (&'static str, f64)> {
+    [
+        ("learned_decisions", Some(pair.decisions as f64)),
+        ("learned_waits", Some(pair.waits as f64)),
+        ("learned_settled", Some(pair.settled as f64)),
+        ("learned_relearned", Some(pair.relearned as f64)),
+        ("learned_recalled", Some(f64::from(u8::from(pair.recalled)))),
+        ("learned_alpha", pair.alpha),
+        ("learned_p_tx", pair.p_tx),
+        ("learned_p_wt", pair.p_wt),
+        ("learned_q_tx", pair.q_tx),
+        ("learned_q_wt", pair.q_wt),
+        ("learned_e", pair.e),
+        ("learned_f", pair.f),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, value?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use mpquic_sched::PathIndex;
+
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_the_pair_with_the_most_decisions() {
+        let slot = |slot| PathIndex::new(slot).unwrap();
+        let mut learned = Learned::new("mine");
+        learned.stage = Some("deployment".into());
+        learned.dropped = 4;
+        for (decisions, p_tx) in [(3, Some(0.1)), (9, Some(0.7)), (9, Some(0.2)), (0, None)] {
+            let mut pair = LearnedPair::new(slot(0), slot(1));
+            (pair.decisions, pair.p_tx) = (decisions, p_tx);
+            learned.pairs.push(pair);
+        }
+        let figures: BTreeMap<_, _> = figures(&learned, 2).into_iter().collect();
+        for (name, value) in [
+            ("training_runs", Some(2.0)),
+            ("learned_decisions", Some(9.0)),
+            ("learned_p_tx", Some(0.7)),
+            ("learned_p_wt", None),
+            ("learned_deployed", Some(1.0)),
+            ("learned_dropped", Some(4.0)),
+            ("learned_pulls", None),
+        ] {
+            assert_eq!(figures.get(name).copied(), value, "{name}");
+        }
+        let known: Vec<_> = all().map(|metric| metric.name).collect();
+        assert!(figures.keys().all(|name| known.contains(name)));
+    }
+}
