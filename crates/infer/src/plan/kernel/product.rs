@@ -1,0 +1,369 @@
+//! Matrix products: rows by packed weights, and rows by other values. What dominates every policy's run.
+//!
+//! Weights lie in panels: some vectors of columns wide, all their depth after each other, so that a run reads memory
+//! from front to back. A single row (a dense layer at batch one) takes wide panels and keeps up to eight sums; several
+//! rows (tokens) take narrow panels, each used for a block of rows.
+
+use std::array;
+
+use super::split;
+use crate::plan::{
+    lanes::Lanes,
+    step::{Inner, NONE, Product},
+};
+
+/// Most columns of a panel for a single row. Ours: 64 was the fastest of 16, 32 and 64 for the DQN's layers.
+const ROW_COLUMNS: usize = 64;
+/// Most vectors of a panel for several rows: two by eight rows (AVX-512), two by four (otherwise) fill the registers.
+const BLOCK_VECTORS: usize = 2;
+/// The widest vector, in lanes: bounds a panel for stack space.
+const WIDEST: usize = 16;
+
+/// How many vectors wide the next panel is, with `left` columns to go.
+#[inline(always)]
+fn panel<L: Lanes>(left: usize, rows: usize) -> usize {
+    let mut vectors = if rows == 1 {
+        (ROW_COLUMNS / L::WIDTH).min(L::ROW_SUMS)
+    } else {
+        BLOCK_VECTORS
+    };
+    while vectors > 1 && (vectors - 1) * L::WIDTH >= left {
+        vectors /= 2;
+    }
+    vectors
+}
+
+/// Columns rounded up to whole panels.
+#[inline(always)]
+pub(in crate::plan) fn padded<L: Lanes>(columns: usize, rows: usize) -> usize {
+    let mut done = 0;
+    while done < columns {
+        done += panel::<L>(columns - done, rows) * L::WIDTH;
+    }
+    done
+}
+
+/// Weights in panels, filled up with zeros.
+pub(in crate::plan) fn pack<L: Lanes>(
+    rows: usize,
+    depth: usize,
+    columns: usize,
+    weight: impl Fn(usize, usize) -> f32,
+) -> Vec<f32> {
+    let mut packed = Vec::with_capacity(depth * padded::<L>(columns, rows));
+    let mut from = 0;
+    while from < columns {
+        let width = panel::<L>(columns - from, rows) * L::WIDTH;
+        for l in 0..depth {
+            packed
+                .extend((from..from + width).map(|j| if j < columns { weight(l, j) } else { 0.0 }));
+        }
+        from += width;
+    }
+    packed
+}
+
+/// What a block of rows needs beside the rows and the panel.
+struct Epilogue<'a> {
+    /// A panel wide.
+    bias: Option<&'a [f32]>,
+    /// The block's rows to add, and from one to the next.
+    add: Option<(&'a [f32], usize)>,
+    scale: f32,
+    relu: bool,
+    /// Columns of the panel that exist.
+    columns: usize,
+}
+
+#[inline(always)]
+pub(in crate::plan) fn product<L: Lanes>(product: &Product, weights: &[f32], arena: &mut [f32]) {
+    let &Product {
+        rows,
+        depth,
+        columns,
+        a_row,
+        ..
+    } = product;
+    let (c, around) = split(arena, product.c..product.c + rows * columns);
+    let a = around.read(product.a..product.a + (rows - 1) * a_row + depth);
+    let add = (product.add != NONE).then(|| around.read(product.add..product.add + rows * columns));
+    let mut panels = &weights[product.weights..];
+    let mut bias = (product.bias != NONE).then(|| &weights[product.bias..]);
+    let mut from = 0;
+    while from < columns {
+        let vectors = panel::<L>(columns - from, rows);
+        let width = vectors * L::WIDTH;
+        let (panel, others) = panels.split_at(depth * width);
+        panels = others;
+        let epilogue = Epilogue {
+            bias: bias.map(|bias| &bias[..width]),
+            add: add.map(|add| (&add[from..], columns)),
+            scale: 1.0,
+            relu: product.relu,
+            columns: width.min(columns - from),
+        };
+        bias = bias.map(|bias| &bias[width..]);
+        let c = &mut c[from..];
+        if rows == 1 {
+            let a = &a[..depth];
+            match vectors {
+                8 => row::<L, 8, 1>(a, panel, c, &epilogue),
+                4 => row::<L, 4, 2>(a, panel, c, &epilogue),
+                2 => row::<L, 2, 4>(a, panel, c, &epilogue),
+                _ => row::<L, 1, 8>(a, panel, c, &epilogue),
+            }
+        } else {
+            blocks::<L>(
+                vectors,
+                (a, a_row),
+                depth,
+                panel,
+                (c, columns),
+                rows,
+                epilogue,
+            );
+        }
+        from += width;
+    }
+}
+
+/// One row by one panel of `V` vectors, in `U` strands to hide the latency of an addition.
+#[inline(always)]
+fn row<L: Lanes, const V: usize, const U: usize>(
+    a: &[f32],
+    panel: &[f32],
+    c: &mut [f32],
+    epilogue: &Epilogue<'_>,
+) {
+    let width = V * L::WIDTH;
+    let mut sums = [[L::splat(0.0); V]; U];
+    let mut rounds = a.chunks_exact(U);
+    let mut panel_rounds = panel.chunks_exact(U * width);
+    for (a, panel) in (&mut rounds).zip(&mut panel_rounds) {
+        for u in 0..U {
+            let x = L::splat(a[u]);
+            for v in 0..V {
+                let weights = L::load(&panel[u * width + v * L::WIDTH..][..L::WIDTH]);
+                sums[u][v] = x.mul_add(weights, sums[u][v]);
+            }
+        }
+    }
+    for (&a, panel) in rounds
+        .remainder()
+        .iter()
+        .zip(panel_rounds.remainder().chunks_exact(width))
+    {
+        let x = L::splat(a);
+        for v in 0..V {
+            sums[0][v] = x.mul_add(L::load(&panel[v * L::WIDTH..][..L::WIDTH]), sums[0][v]);
+        }
+    }
+    let mut total = sums[0];
+    for strand in &sums[1..] {
+        for v in 0..V {
+            total[v] = total[v].add(strand[v]);
+        }
+    }
+    finish::<L, V>(total, 0, c, epilogue);
+}
+
+/// All rows by one panel.
+#[inline(always)]
+fn blocks<L: Lanes>(
+    vectors: usize,
+    (a, a_row): (&[f32], usize),
+    depth: usize,
+    panel: &[f32],
+    (c, c_row): (&mut [f32], usize),
+    rows: usize,
+    mut epilogue: Epilogue<'_>,
+) {
+    let mut done = 0;
+    while done < rows {
+        let left = rows - done;
+        let a = &a[done * a_row..];
+        let c = &mut c[done * c_row..];
+        let taken = match vectors {
+            2 => some_rows::<L, 2>(left, (a, a_row), depth, panel, (c, c_row), &epilogue),
+            _ => some_rows::<L, 1>(left, (a, a_row), depth, panel, (c, c_row), &epilogue),
+        };
+        done += taken;
+        epilogue.add = epilogue
+            .add
+            .map(|(add, row)| (add.get(taken * row..).unwrap_or_default(), row));
+    }
+}
+
+#[inline(always)]
+fn some_rows<L: Lanes, const V: usize>(
+    left: usize,
+    a: (&[f32], usize),
+    depth: usize,
+    panel: &[f32],
+    c: (&mut [f32], usize),
+    epilogue: &Epilogue<'_>,
+) -> usize {
+    if left >= 8 && L::BLOCK_ROWS >= 8 {
+        block::<L, 8, V>(a, depth, panel, c, epilogue);
+        8
+    } else if left >= 4 {
+        block::<L, 4, V>(a, depth, panel, c, epilogue);
+        4
+    } else if left >= 2 {
+        block::<L, 2, V>(a, depth, panel, c, epilogue);
+        2
+    } else {
+        block::<L, 1, V>(a, depth, panel, c, epilogue);
+        1
+    }
+}
+
+#[inline(always)]
+fn block<L: Lanes, const R: usize, const V: usize>(
+    (a, a_row): (&[f32], usize),
+    depth: usize,
+    panel: &[f32],
+    (c, c_row): (&mut [f32], usize),
+    epilogue: &Epilogue<'_>,
+) {
+    let width = V * L::WIDTH;
+    let rows: [&[f32]; R] = array::from_fn(|r| &a[r * a_row..][..depth]);
+    let mut sums = [[L::splat(0.0); V]; R];
+    for (l, panel) in panel.chunks_exact(width).enumerate().take(depth) {
+        let weights: [L; V] = array::from_fn(|v| L::load(&panel[v * L::WIDTH..][..L::WIDTH]));
+        for r in 0..R {
+            let x = L::splat(rows[r][l]);
+            for v in 0..V {
+                sums[r][v] = x.mul_add(weights[v], sums[r][v]);
+            }
+        }
+    }
+    for (r, sums) in sums.into_iter().enumerate() {
+        finish::<L, V>(sums, r, &mut c[r * c_row..], epilogue);
+    }
+}
+
+/// Scale, bias, addition and ReLU of one row's sums; writes the columns that exist.
+#[inline(always)]
+fn finish<L: Lanes, const V: usize>(
+    mut sums: [L; V],
+    r: usize,
+    c: &mut [f32],
+    epilogue: &Epilogue<'_>,
+) {
+    let width = V * L::WIDTH;
+    if epilogue.scale != 1.0 {
+        let scale = L::splat(epilogue.scale);
+        for sum in &mut sums {
+            *sum = sum.mul(scale);
+        }
+    }
+    if let Some(bias) = epilogue.bias {
+        for v in 0..V {
+            sums[v] = sums[v].add(L::load(&bias[v * L::WIDTH..][..L::WIDTH]));
+        }
+    }
+    if epilogue.columns == width {
+        if let Some((add, row)) = epilogue.add {
+            let add = &add[r * row..][..width];
+            for v in 0..V {
+                sums[v] = sums[v].add(L::load(&add[v * L::WIDTH..][..L::WIDTH]));
+            }
+        }
+        let c = &mut c[..width];
+        for v in 0..V {
+            let sum = if epilogue.relu {
+                sums[v].relu()
+            } else {
+                sums[v]
+            };
+            sum.store(&mut c[v * L::WIDTH..][..L::WIDTH]);
+        }
+        return;
+    }
+    // The last panel is wider than what is left of the columns.
+    let mut spill = [0.0; ROW_COLUMNS.next_multiple_of(BLOCK_VECTORS * WIDEST)];
+    for v in 0..V {
+        sums[v].store(&mut spill[v * L::WIDTH..][..L::WIDTH]);
+    }
+    let spill = &mut spill[..epilogue.columns];
+    if let Some((add, row)) = epilogue.add {
+        for (x, add) in spill.iter_mut().zip(&add[r * row..]) {
+            *x += add;
+        }
+    }
+    if epilogue.relu {
+        for x in spill.iter_mut() {
+            *x = if *x < 0.0 { 0.0 } else { *x };
+        }
+    }
+    c[..spill.len()].copy_from_slice(spill);
+}
+
+/// The second operand is packed as weights are, then it is the same product.
+#[inline(always)]
+pub(in crate::plan) fn inner<L: Lanes>(inner: &Inner, arena: &mut [f32]) {
+    let &Inner {
+        rows,
+        depth,
+        columns,
+        a_row,
+        b_strides: (b_depth, b_column),
+        c_row,
+        ..
+    } = inner;
+    let scratch_len = depth * padded::<L>(columns, 2);
+    let b_span = (depth - 1) * b_depth + (columns - 1) * b_column + 1;
+    for &(a, b, c) in &inner.offsets {
+        {
+            let (scratch, around) = split(arena, inner.scratch..inner.scratch + scratch_len);
+            let b = around.read(b..b + b_span);
+            let mut from = 0;
+            let mut panels = scratch;
+            while from < columns {
+                let width = panel::<L>(columns - from, 2) * L::WIDTH;
+                let (panel, others) = panels.split_at_mut(depth * width);
+                panels = others;
+                let real = width.min(columns - from);
+                for (l, packed) in panel.chunks_exact_mut(width).enumerate() {
+                    let b = &b[l * b_depth + from * b_column..];
+                    if b_column == 1 {
+                        packed[..real].copy_from_slice(&b[..real]);
+                    } else {
+                        for (j, packed) in packed[..real].iter_mut().enumerate() {
+                            *packed = b[j * b_column];
+                        }
+                    }
+                }
+                from += width;
+            }
+        }
+        let (c, around) = split(arena, c..c + (rows - 1) * c_row + columns);
+        let a = around.read(a..a + (rows - 1) * a_row + depth);
+        let mut panels = around.read(inner.scratch..inner.scratch + scratch_len);
+        let mut from = 0;
+        while from < columns {
+            let vectors = panel::<L>(columns - from, 2);
+            let width = vectors * L::WIDTH;
+            let (panel, others) = panels.split_at(depth * width);
+            panels = others;
+            let epilogue = Epilogue {
+                bias: None,
+                add: None,
+                scale: inner.scale,
+                relu: false,
+                columns: width.min(columns - from),
+            };
+            blocks::<L>(
+                vectors,
+                (a, a_row),
+                depth,
+                panel,
+                (&mut c[from..], c_row),
+                rows,
+                epilogue,
+            );
+            from += width;
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The vectors that kernels are written in: plain arrays for every CPU, AVX2 and AVX-512 where detected. The only
+//! unsafe code of the plans is here and in `tile`.
+//!
+//! # What holds
+//!
+//! - `Avx2` and `Avx512` are named as `L` only below [`execute_avx2`] and [`execute_avx512`], which carry the target
+//!   features, and these are called only by [`execute`], for [`Vectors`] that [`available`] detected on this CPU. So an
+//!   intrinsic is never reached on a CPU without it.
+//! - Every method is `inline(always)`: it becomes part of the caller that has the feature, and no vector passes a
+//!   function's boundary.
+//! - `load` and `store` take slices and check their length, so memory is touched only in bounds, whatever the plan
+//!   says.
+
+use super::step::{Step, execute as execute_with};
+use crate::Vectors;
+
+/// A vector of f32.
+pub(super) trait Lanes: Copy {
+    /// Lanes in it.
+    const WIDTH: usize;
+    /// Whether a multiplication and an addition are one instruction.
+    const FUSED: bool;
+    /// Vectors that a row kernel keeps as sums: the CPU's registers, less what the operands take.
+    const ROW_SUMS: usize;
+    /// Rows that a block kernel takes at once.
+    const BLOCK_ROWS: usize;
+
+    fn splat(x: f32) -> Self;
+    /// The first `WIDTH` of the slice.
+    fn load(from: &[f32]) -> Self;
+    /// Into the first `WIDTH` of the slice.
+    fn store(self, to: &mut [f32]);
+    fn add(self, other: Self) -> Self;
+    fn mul(self, other: Self) -> Self;
+    /// `self * by + to`
+    fn mul_add(self, by: Self, to: Self) -> Self;
+    /// What is not a number stays so: it must not pass for a 0.
+    fn relu(self) -> Self;
+}
+
+/// What every CPU can do: the compiler makes SSE2, NEON or scalar code of it.
+#[derive(Clone, Copy)]
+pub(super) struct Portable([f32; 4]);
+
+impl Lanes for Portable {
+    const WIDTH: usize = 4;
+    const FUSED: bool = false;
+    const ROW_SUMS: usize = 8;
+    const BLOCK_ROWS: usize = 4;
+
+    #[inline(always)]
+    fn splat(x: f32) -> Self {
+        Self([x; 4])
+    }
+
+    #[inline(always)]
+    fn load(from: &[f32]) -> Self {
+        Self([from[0], from[1], from[2], from[3]])
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut [f32]) {
+        to[..4].copy_from_slice(&self.0);
+    }
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        let (a, b) = (self.0, other.0);
+        Self([a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]])
+    }
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        let (a, b) = (self.0, other.0);
+        Self([a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3]])
+    }
+
+    #[inline(always)]
+    fn mul_add(self, by: Self, to: Self) -> Self {
+        self.mul(by).add(to)
+    }
+
+    #[inline(always)]
+    fn relu(self) -> Self {
+        let a = self.0;
+        let positive = |x: f32| if x < 0.0 { 0.0 } else { x };
+        Self([
+            positive(a[0]),
+            positive(a[1]),
+            positive(a[2]),
+            positive(a[3]),
+        ])
+    }
+}
+
+/// The widest of `Vectors` up to `widest` that this CPU has.
+pub(crate) fn available(widest: Vectors) -> Vectors {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::is_x86_feature_detected;
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        if widest >= Vectors::Avx512 && avx2 && is_x86_feature_detected!("avx512f") {
+            return Vectors::Avx512;
+        }
+        if widest >= Vectors::Avx2 && avx2 {
+            return Vectors::Avx2;
+        }
+    }
+    let _ = widest;
+    Vectors::Portable
+}
+
+/// Something that depends on the vectors' width, done while a plan is compiled.
+pub(super) trait Task {
+    type Output;
+
+    /// Must not compute with `L`: the CPU may lack it.
+    fn with<L: Lanes>(self) -> Self::Output;
+}
+
+/// Does a task for the vectors.
+pub(super) fn with<T: Task>(vectors: Vectors, task: T) -> T::Output {
+    match vectors {
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx512 => task.with::<x86::Avx512>(),
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx2 => task.with::<x86::Avx2>(),
+        _ => task.with::<Portable>(),
+    }
+}
+
+/// Runs the steps with the vectors that `available` gave.
+pub(super) fn execute(vectors: Vectors, steps: &[Step], weights: &[f32], arena: &mut [f32]) {
+    match vectors {
+        // SAFETY: `Vectors` of a plan come from `available`, which detected the features.
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx512 => unsafe { execute_avx512(steps, weights, arena) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx2 => unsafe { execute_avx2(steps, weights, arena) },
+        _ => execute_with::<Portable>(steps, weights, arena),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn execute_avx2(steps: &[Step], weights: &[f32], arena: &mut [f32]) {
+    execute_with::<x86::Avx2>(steps, weights, arena);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx2,fma")]
+fn execute_avx512(steps: &[Step], weights: &[f32], arena: &mut [f32]) {
+    execute_with::<x86::Avx512>(steps, weights, arena);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::Lanes;
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx2(__m256);
+
+    impl Lanes for Avx2 {
+        const WIDTH: usize = 8;
+        const FUSED: bool = true;
+        const ROW_SUMS: usize = 8;
+        const BLOCK_ROWS: usize = 4;
+
+        #[inline(always)]
+        fn splat(x: f32) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm256_set1_ps(x) })
+        }
+
+        #[inline(always)]
+        fn load(from: &[f32]) -> Self {
+            let from = &from[..Self::WIDTH];
+            // SAFETY: 8 floats are there; the load needs no alignment. See the module.
+            Self(unsafe { _mm256_loadu_ps(from.as_ptr()) })
+        }
+
+        #[inline(always)]
+        fn store(self, to: &mut [f32]) {
+            let to = &mut to[..Self::WIDTH];
+            // SAFETY: as for `load`.
+            unsafe { _mm256_storeu_ps(to.as_mut_ptr(), self.0) }
+        }
+
+        #[inline(always)]
+        fn add(self, other: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm256_add_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm256_mul_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn mul_add(self, by: Self, to: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm256_fmadd_ps(self.0, by.0, to.0) })
+        }
+
+        #[inline(always)]
+        fn relu(self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm256_max_ps(_mm256_setzero_ps(), self.0) })
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    pub(super) struct Avx512(__m512);
+
+    impl Lanes for Avx512 {
+        const WIDTH: usize = 16;
+        const FUSED: bool = true;
+        const ROW_SUMS: usize = 8;
+        const BLOCK_ROWS: usize = 8;
+
+        #[inline(always)]
+        fn splat(x: f32) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm512_set1_ps(x) })
+        }
+
+        #[inline(always)]
+        fn load(from: &[f32]) -> Self {
+            let from = &from[..Self::WIDTH];
+            // SAFETY: 16 floats are there; the load needs no alignment. See the module.
+            Self(unsafe { _mm512_loadu_ps(from.as_ptr()) })
+        }
+
+        #[inline(always)]
+        fn store(self, to: &mut [f32]) {
+            let to = &mut to[..Self::WIDTH];
+            // SAFETY: as for `load`.
+            unsafe { _mm512_storeu_ps(to.as_mut_ptr(), self.0) }
+        }
+
+        #[inline(always)]
+        fn add(self, other: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm512_add_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn mul(self, other: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm512_mul_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn mul_add(self, by: Self, to: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm512_fmadd_ps(self.0, by.0, to.0) })
+        }
+
+        #[inline(always)]
+        fn relu(self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm512_max_ps(_mm512_setzero_ps(), self.0) })
+        }
+    }
+}
