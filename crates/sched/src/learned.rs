@@ -45,6 +45,8 @@ pub struct Learned {
     pub pairs: Vec<LearnedPair>,
     /// Per path, for those whose arms are the paths.
     pub arms: Vec<LearnedArm>,
+    /// The policy, for those who ask one that was trained before.
+    pub policy: Option<LearnedPolicy>,
     /// Rewards and contexts that were not numbers to learn from (infinite, not a number).
     pub refused: u64,
     /// Decisions whose reward was never settled: overflow, paths that ended, streams that were reset.
@@ -101,6 +103,51 @@ pub struct LearnedArm {
     pub mean: Option<f64>,
     /// Whether it began with what an earlier connection had learned.
     pub recalled: bool,
+}
+
+/// A policy that a scheduler asks, and how often its answers could be followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LearnedPolicy {
+    /// What runs it.
+    pub engine: Cow<'static, str>,
+    /// How many answers it gave or owed.
+    pub decisions: u64,
+    /// How many of these could not be followed, by reason.
+    pub fallbacks: Fallbacks,
+}
+
+/// How often a policy's answer could not be followed, so that the scheduler did what
+/// [`MinRtt`](crate::MinRtt) does instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[non_exhaustive]
+pub struct Fallbacks {
+    /// There was no answer: its engine failed, or the state held something that is no finite number.
+    pub unanswered: u64,
+    /// An output was not a finite number.
+    pub not_finite: u64,
+    /// An output was out of its range, or there were too few or too many.
+    pub out_of_range: u64,
+    /// It named a path that could not be used.
+    pub unusable: u64,
+}
+
+impl LearnedPolicy {
+    /// A policy run by `engine`, with these counts.
+    pub const fn new(engine: Cow<'static, str>, decisions: u64, fallbacks: Fallbacks) -> Self {
+        Self {
+            engine,
+            decisions,
+            fallbacks,
+        }
+    }
+}
+
+impl Fallbacks {
+    /// For whatever reason.
+    pub const fn total(&self) -> u64 {
+        self.unanswered + self.not_finite + self.out_of_range + self.unusable
+    }
 }
 
 impl Learned {
@@ -198,6 +245,9 @@ impl Learned {
                 write!(f, ", {count} {what}")?;
             }
         }
+        if let Some(policy) = &self.policy {
+            write!(f, "\n  policy: {policy}")?;
+        }
         for pair in &self.pairs {
             let (fast, slow) = (name(pair.fast), name(pair.slow));
             write!(f, "\n  {fast} before {slow}: {pair}")?;
@@ -236,6 +286,24 @@ impl fmt::Display for LearnedPair {
             write!(f, ", learned anew {} times", self.relearned)?;
         }
         f.write_str(recalled(self.recalled))
+    }
+}
+
+impl fmt::Display for LearnedPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} decisions", self.engine, self.decisions)?;
+        let fallbacks = &self.fallbacks;
+        for (count, why) in [
+            (fallbacks.unanswered, "not answered"),
+            (fallbacks.not_finite, "not finite"),
+            (fallbacks.out_of_range, "out of range"),
+            (fallbacks.unusable, "for a path that could not be used"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {why}")?;
+            }
+        }
+        Ok(())
     }
 }
 

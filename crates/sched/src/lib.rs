@@ -66,6 +66,8 @@ mod linucb;
 pub mod memory;
 mod min_rtt;
 mod minrtt_ns3;
+#[cfg(feature = "neural")]
+pub mod neural;
 mod opportunity;
 mod pairs;
 mod path_key;
@@ -102,7 +104,7 @@ pub use event::{
     Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
 };
 pub use features::FeatureRtt;
-pub use learned::{Learned, LearnedArm, LearnedPair};
+pub use learned::{Fallbacks, Learned, LearnedArm, LearnedPair, LearnedPolicy};
 pub use linucb::{Linucb, LinucbConfig};
 pub use min_rtt::{MinRtt, MinRttConfig};
 pub use minrtt_ns3::{MinRttNs3, MinRttNs3Config};

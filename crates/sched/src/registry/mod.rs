@@ -287,6 +287,31 @@ impl Registry {
         self
     }
 
+    /// For schedulers that need something from outside, read and checked once for all connections.
+    #[cfg(feature = "neural")]
+    fn insert_prepared<C, P, S>(
+        &mut self,
+        name: &str,
+        prepare: impl Fn(&C) -> Result<P, InvalidConfig> + Send + Sync + 'static,
+        make: impl Fn(&C, &P) -> S + Send + Sync + 'static,
+    ) -> &mut Self
+    where
+        C: DeserializeOwned + Send + Sync + 'static,
+        P: Send + Sync + 'static,
+        S: Scheduler + 'static,
+    {
+        let make = Arc::new(make);
+        let parse = move |value: &Value, _: Option<&Store>| {
+            let config: C = settings::read(value)?;
+            let prepared = prepare(&config)?;
+            let make = make.clone();
+            let factory: SchedulerFactory = Arc::new(move || Box::new(make(&config, &prepared)));
+            Ok(factory)
+        };
+        self.entries.insert(name.to_owned(), Box::new(parse));
+        self
+    }
+
     /// Makes one scheduler.
     ///
     /// # Errors

@@ -1,0 +1,143 @@
+//! Which network a scheduler asks: the name in its configuration, and the checked policy that comes of it; runs nothing.
+
+use std::path::PathBuf;
+
+use mpquic_infer::{Card, LoadError, Options};
+use serde::{Deserialize, Serialize};
+
+use super::{Policy, Random};
+use crate::InvalidConfig;
+
+/// Which policy a neural scheduler asks. In configurations a text.
+///
+/// ```
+/// use mpquic_sched::neural::Model;
+///
+/// let model = |text: &str| serde_json::from_value::<Model>(text.into()).unwrap();
+/// assert_eq!(model("shipped"), Model::Shipped);
+/// assert_eq!(model("random"), Model::Random);
+/// assert_eq!(model("models/mine.onnx"), Model::File("models/mine.onnx".into()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Model {
+    /// `"shipped"`: the one that comes with the crate.
+    #[default]
+    Shipped,
+    /// `"random"`: [`Random`] answers, to compare with.
+    Random,
+    /// Anything else: the path of an ONNX file, its card beside it.
+    File(PathBuf),
+}
+
+impl From<String> for Model {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "shipped" => Self::Shipped,
+            "random" => Self::Random,
+            _ => Self::File(text.into()),
+        }
+    }
+}
+
+impl From<Model> for String {
+    fn from(model: Model) -> Self {
+        match model {
+            Model::Shipped => "shipped".into(),
+            Model::Random => "random".into(),
+            Model::File(path) => path.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// A model that is part of the crate, and what its scheduler hands over and takes back.
+pub(crate) struct Shipped {
+    /// The ONNX file.
+    pub(crate) onnx: &'static [u8],
+    /// Its card.
+    pub(crate) card: &'static [u8],
+    /// The one input: its shape, the axis of its features, and each one's name and unit.
+    pub(crate) shape: &'static [usize],
+    pub(crate) axis: usize,
+    pub(crate) features: &'static [(&'static str, &'static str)],
+    /// Elements of all outputs.
+    pub(crate) outputs: usize,
+}
+
+/// A policy that was found and checked, to make instances of for connections.
+#[derive(Clone)]
+pub(crate) enum Loaded {
+    Random { outputs: usize },
+    Network(mpquic_infer::Policy),
+}
+
+impl Model {
+    /// Finds the policy and holds it against what the scheduler hands over.
+    ///
+    /// # Errors
+    ///
+    /// For the field `model`: why the file or its card is refused, or what the card expects that this scheduler does not
+    /// hand over.
+    pub(crate) fn load(&self, shipped: &Shipped) -> Result<Loaded, InvalidConfig> {
+        let problem = |problem: String| InvalidConfig::field("model", problem);
+        let policy = match self {
+            Self::Random => {
+                return Ok(Loaded::Random {
+                    outputs: shipped.outputs,
+                });
+            }
+            Self::Shipped => Card::from_json(shipped.card)
+                .map_err(LoadError::from)
+                .and_then(|card| {
+                    mpquic_infer::Policy::from_bytes(shipped.onnx, card, &Options::default())
+                })
+                .map_err(|error| problem(error.to_string()))?,
+            Self::File(path) => mpquic_infer::Policy::load(path)
+                .map_err(|error| problem(format!("{}: {error}", path.display())))?,
+        };
+        shipped.fits(policy.card()).map_err(problem)?;
+        Ok(Loaded::Network(policy))
+    }
+}
+
+impl Shipped {
+    /// What a card expects that the scheduler does not hand over, or the other way round.
+    fn fits(&self, card: &Card) -> Result<(), String> {
+        let name = &card.name;
+        let [input] = &*card.inputs else {
+            let found = card.inputs.len();
+            return Err(format!("`{name}` has {found} inputs, expected 1"));
+        };
+        if (&*input.shape, input.axis) != (self.shape, self.axis) {
+            return Err(format!(
+                "`{name}` takes a state of shape {:?} with features along axis {}, expected {:?} and {}",
+                input.shape, input.axis, self.shape, self.axis,
+            ));
+        }
+        for (number, (feature, (name, unit))) in
+            input.features.iter().zip(self.features).enumerate()
+        {
+            if (&*feature.name, &*feature.unit) != (name, unit) {
+                return Err(format!(
+                    "feature {number} of `{}` is {:?} in {:?}, this scheduler gives {name:?} in {unit:?}",
+                    card.name, feature.name, feature.unit,
+                ));
+            }
+        }
+        if card.output_len() != self.outputs {
+            let (found, expected) = (card.output_len(), self.outputs);
+            return Err(format!("`{name}` has {found} outputs, expected {expected}"));
+        }
+        Ok(())
+    }
+}
+
+impl Loaded {
+    /// An instance for one connection.
+    pub(crate) fn policy(&self, seed: u64) -> Box<dyn Policy> {
+        match self {
+            Self::Random { outputs } => Box::new(Random::new(*outputs, seed)),
+            Self::Network(policy) => Box::new(policy.clone()),
+        }
+    }
+}
