@@ -16,6 +16,7 @@
 
 mod decider;
 mod experience;
+mod gaps;
 mod guard;
 mod mailbox;
 mod model;
@@ -23,10 +24,11 @@ mod policy;
 
 pub use decider::Run;
 pub use experience::Experience;
+pub use gaps::{Gaps, GapsConfig};
 pub use model::Model;
 pub use policy::{Policy, Random, Unanswered};
 
 pub(crate) use decider::Decider;
 pub(crate) use experience::Observer;
 pub(crate) use guard::Guard;
-pub(crate) use model::{Loaded, Shipped};
+pub(crate) use model::Shipped;

@@ -52,6 +52,12 @@ type Parse =
 /// | `ucb` | [`Ucb`] | [`UcbConfig`] |
 /// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
 ///
+/// Those that ask a trained network ([`neural`](crate::neural)), with the feature `neural`:
+///
+/// | name | scheduler | configuration |
+/// |---|---|---|
+/// | `gaps` | [`Gaps`](crate::neural::Gaps) | [`GapsConfig`](crate::neural::GapsConfig) |
+///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
 /// | name | scheduler | configuration |
@@ -118,6 +124,8 @@ impl Registry {
             .insert("ucb", UcbConfig::check, Ucb::new)
             .insert("ucb_block", UcbConfig::check, Ucb::blocking);
         registry.aliases.insert("rr".into(), "roundrobin".into());
+        #[cfg(feature = "neural")]
+        registry.insert_neural();
         registry
     }
 
@@ -310,6 +318,21 @@ impl Registry {
         };
         self.entries.insert(name.to_owned(), Box::new(parse));
         self
+    }
+
+    /// Those that ask a network: each one is found and checked when a configuration is read.
+    #[cfg(feature = "neural")]
+    fn insert_neural(&mut self) {
+        use crate::neural::{Gaps, GapsConfig};
+
+        self.insert_prepared(
+            "gaps",
+            |config: &GapsConfig| {
+                config.check()?;
+                config.model.load(&Gaps::SHIPPED)
+            },
+            |config, loaded| Gaps::new(config, loaded.policy(config.seed)),
+        );
     }
 
     /// Makes one scheduler.
