@@ -17,6 +17,7 @@
 mod decider;
 mod dqn;
 mod experience;
+mod gaps;
 mod guard;
 mod mailbox;
 mod model;
@@ -25,6 +26,7 @@ mod policy;
 pub use decider::Run;
 pub use dqn::{Dqn, DqnConfig};
 pub use experience::Experience;
+pub use gaps::{Gaps, GapsConfig};
 pub use model::Model;
 pub use policy::{Policy, Random, Unanswered};
 
