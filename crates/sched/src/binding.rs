@@ -249,9 +249,7 @@ impl BoundStreams {
         if event.kind == PathEventKind::Abandoned {
             // A slot's next path is another one.
             let bound = &mut self.bound;
-            bound
-                .bindings
-                .retain(|binding| binding.path != event.path);
+            bound.bindings.retain(|binding| binding.path != event.path);
             for binding in &mut bound.bindings {
                 binding.detour.take_if(|detour| *detour == event.path);
             }

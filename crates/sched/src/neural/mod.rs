@@ -20,11 +20,13 @@ mod guard;
 mod mailbox;
 mod model;
 mod policy;
+mod sailfish;
 
 pub use decider::Run;
 pub use experience::Experience;
 pub use model::Model;
 pub use policy::{Policy, Random, Unanswered};
+pub use sailfish::{Rates, Sailfish, SailfishConfig};
 
 pub(crate) use decider::Decider;
 pub(crate) use experience::Observer;

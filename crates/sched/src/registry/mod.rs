@@ -15,6 +15,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::memory::{Recall, Store};
+#[cfg(feature = "neural")]
+use crate::neural::{Sailfish, SailfishConfig};
 use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
     EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
@@ -51,6 +53,12 @@ type Parse =
 /// | `stream_minrtt` | [`StreamMinRtt`] | [`StreamMinRttConfig`](crate::StreamMinRttConfig) |
 /// | `ucb` | [`Ucb`] | [`UcbConfig`] |
 /// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
+///
+/// With the feature `neural`, those that ask a policy (`neural`):
+///
+/// | name | scheduler | configuration |
+/// |---|---|---|
+/// | `sailfish` | `neural::Sailfish` | `neural::SailfishConfig` |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
@@ -117,8 +125,23 @@ impl Registry {
             .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new)
             .insert("ucb", UcbConfig::check, Ucb::new)
             .insert("ucb_block", UcbConfig::check, Ucb::blocking);
+        #[cfg(feature = "neural")]
+        registry.insert_neural();
         registry.aliases.insert("rr".into(), "roundrobin".into());
         registry
+    }
+
+    /// The schedulers that ask a policy.
+    #[cfg(feature = "neural")]
+    fn insert_neural(&mut self) {
+        self.insert_prepared(
+            "sailfish",
+            |config: &SailfishConfig| {
+                config.check()?;
+                config.model.load(&Sailfish::SHIPPED)
+            },
+            |config, loaded| Sailfish::new(config, loaded.policy(config.seed)),
+        );
     }
 
     /// A registry with nothing in it.
