@@ -12,6 +12,8 @@ mod paths;
 mod peekaboo;
 mod properties;
 mod registry;
+#[cfg(feature = "neural")]
+mod sailfish;
 mod streams;
 mod streams_waiting;
 mod tables;
