@@ -32,9 +32,8 @@ def rust_answers(path, states, engine):
     """Answers by the Rust engine `plan` or `tract`, and which one it was; they normalise by themselves."""
     import mpquic_gym
 
-    policy = mpquic_gym.Policy(str(path), engine)
-    flat = np.ascontiguousarray(states, np.float32).reshape(len(states), -1)
-    return np.stack([np.asarray(policy.run(state), np.float32) for state in flat]), policy.engine()
+    policy = mpquic_gym.Policy(path, engine)
+    return policy.run_batch(np.asarray(states, np.float32).reshape(len(states), -1)), policy.engine
 
 
 def has_rust():

@@ -141,7 +141,7 @@ def train(env, normalise, settings, network, seed, actions, curve, every=1000, c
         raw, reward, terminated, truncated, info = env.step(action)
         after = normalise(raw)
         rewards.append(reward)
-        if info.get("learn", True):
+        if info.get("rewarded", True):
             # Equation 6 has no end of an episode: a connection that was cut off goes on in the critic's eyes.
             agent.memory.store(state, action, reward, after, terminated)
         agent.learn()

@@ -112,7 +112,7 @@ class Dqn:
 def train(env, normalise, settings, seed, actions, curve, every=1000, check=None, stop=lambda: False):
     """Takes `actions` actions in `env` and returns the `Dqn`.
 
-    `env` is a gymnasium environment of flat states and discrete actions. Where its `info` has `learn` false, the
+    `env` is a gymnasium environment of flat states and discrete actions. Where its `info` has `rewarded` false, the
     transition is not stored (section 15: no partial reward once all of the chunk was sent). `check(values, taken)` is
     called every `every` actions; what it returns, a dict, becomes part of the curve.
     """
@@ -125,7 +125,7 @@ def train(env, normalise, settings, seed, actions, curve, every=1000, check=None
         raw, reward, terminated, truncated, info = env.step(action)
         after = normalise(raw)
         earned += reward
-        if info.get("learn", True):
+        if info.get("rewarded", True):
             agent.memory.store(state, action, reward, after, terminated)
         agent.learn(taken / actions)
         state = after

@@ -90,16 +90,16 @@ DQN = Model(
     shape=(1, 10),
     axis=1,
     features=(
-        _ms("R of path 1"),
-        _bytes("W of path 1"),
-        _bytes("I of path 1"),
-        _ms("R of path 2"),
-        _bytes("W of path 2"),
-        _bytes("I of path 2"),
-        _bytes("C", 10.0),
-        _bytes("chunk bytes not sent"),
-        _bytes("chunk bytes not acked"),
-        Feature("elapsed", "s", clip=(0.0, 10.0), typical=(0.0, 3.0)),
+        _ms("rtt of path 1"),
+        _bytes("window of path 1"),
+        _bytes("in flight on path 1"),
+        _ms("rtt of path 2"),
+        _bytes("window of path 2"),
+        _bytes("in flight on path 2"),
+        _bytes("credit", 10.0),
+        _bytes("chunk not sent"),
+        _bytes("chunk not acknowledged in order"),
+        Feature("time since the chunk was asked for", "s", clip=(0.0, 10.0), typical=(0.0, 3.0)),
     ),
     output="q",
     output_shape=(1, 7),
@@ -123,12 +123,12 @@ SAILFISH = Model(
     features=(
         Feature("present", "0 or 1", whole=True),
         Feature("rate", "Mbit/s", offset=1.0, scale=99.0, clip=(-1.0, 5.0), typical=(1.0, 100.0)),
-        Feature("loss", "packets", scale=20.0, clip=(0.0, 10.0), typical=(0.0, 60.0), whole=True),
+        Feature("retransmitted or lost", "packets", scale=20.0, clip=(0.0, 10.0), typical=(0.0, 60.0), whole=True),
         *(
-            Feature(f"R {back} decisions ago", "ms", offset=1.0, scale=120.0, clip=(-1.0, 10.0), typical=(0.0, 200.0))
+            Feature(f"smoothed RTT{f' {back} before' if back else ''}", "ms", offset=1.0, scale=120.0, clip=(-1.0, 10.0), typical=(0.0, 200.0))
             for back in range(8)
         ),
-        Feature("bound and not acked", "kB", scale=1000.0, clip=(0.0, 10.0), typical=(0.0, 3000.0)),
+        Feature("bound and not acknowledged", "kB", scale=1000.0, clip=(0.0, 10.0), typical=(0.0, 3000.0)),
         Feature("size of the stream", "kB", scale=100.0, clip=(0.0, 20.0), typical=(0.0, 500.0)),
     ),
     output="logits",

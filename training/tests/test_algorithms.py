@@ -7,7 +7,7 @@ import torch
 from mpquic_training import a2c, ddpg, dqn
 from mpquic_training.curve import Curve
 from mpquic_training.nets.stream import Actor, Critic
-from mpquic_training.nets.subflow import Steering
+from mpquic_training.nets.steering import Steering
 from mpquic_training.replay import Replay
 from mpquic_training.states import DQN, GAPS, SAILFISH
 

@@ -9,7 +9,7 @@ import torch
 from mpquic_training import check, export
 from mpquic_training.nets.chunk import Acting, Values
 from mpquic_training.nets.stream import Actor
-from mpquic_training.nets.subflow import Steering
+from mpquic_training.nets.steering import Steering
 from mpquic_training.states import DQN, GAPS, MODELS, SAILFISH
 
 NETWORKS = {"dqn": Values, "sailfish": Actor, "gaps": Steering}
