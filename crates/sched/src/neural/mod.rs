@@ -15,6 +15,7 @@
 //! large ones. [`Policy::engine`] says which engine it is, and `cargo bench --bench inference` what an answer costs.
 
 mod decider;
+mod dqn;
 mod experience;
 mod guard;
 mod mailbox;
@@ -22,11 +23,13 @@ mod model;
 mod policy;
 
 pub use decider::Run;
+pub use dqn::{Dqn, DqnConfig};
 pub use experience::Experience;
 pub use model::Model;
 pub use policy::{Policy, Random, Unanswered};
 
 pub(crate) use decider::Decider;
+pub(crate) use dqn::SHIPPED as SHIPPED_DQN;
 pub(crate) use experience::Observer;
 pub(crate) use guard::Guard;
-pub(crate) use model::{Loaded, Shipped};
+pub(crate) use model::Shipped;

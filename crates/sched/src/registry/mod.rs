@@ -15,6 +15,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::memory::{Recall, Store};
+#[cfg(feature = "neural")]
+use crate::neural::{Dqn, DqnConfig, SHIPPED_DQN};
 use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
     EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
@@ -51,6 +53,12 @@ type Parse =
 /// | `stream_minrtt` | [`StreamMinRtt`] | [`StreamMinRttConfig`](crate::StreamMinRttConfig) |
 /// | `ucb` | [`Ucb`] | [`UcbConfig`] |
 /// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
+///
+/// With the feature `neural`, for those that ask a trained network:
+///
+/// | name | scheduler | configuration |
+/// |---|---|---|
+/// | `dqn` | `neural::Dqn` | `neural::DqnConfig` |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
@@ -117,6 +125,15 @@ impl Registry {
             .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new)
             .insert("ucb", UcbConfig::check, Ucb::new)
             .insert("ucb_block", UcbConfig::check, Ucb::blocking);
+        #[cfg(feature = "neural")]
+        registry.insert_prepared(
+            "dqn",
+            |config: &DqnConfig| {
+                config.check()?;
+                config.model.load(&SHIPPED_DQN)
+            },
+            |config, loaded| Dqn::new(config, loaded.policy(config.seed)),
+        );
         registry.aliases.insert("rr".into(), "roundrobin".into());
         registry
     }
