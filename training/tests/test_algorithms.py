@@ -7,6 +7,7 @@ import torch
 from mpquic_training import a2c, ddpg, dqn
 from mpquic_training.curve import Curve
 from mpquic_training.nets.stream import Actor, Critic
+from mpquic_training.nets.gaps import Size
 from mpquic_training.nets.steering import Steering
 from mpquic_training.replay import Replay
 from mpquic_training.states import DQN, GAPS, SAILFISH
@@ -35,7 +36,7 @@ def run_ddpg(seed, actions, **settings):
     torch.manual_seed(seed)
     curve = Curve(say=quiet)
     agent = ddpg.train(
-        toys.Gap(), GAPS.normalise, ddpg.Settings(**settings), Steering(8, 1, 2), seed, actions, curve, every=200
+        toys.Gap(), GAPS.normalise, ddpg.Settings(**settings), Steering(Size(8, 1, 2, 16)), seed, actions, curve, every=200
     )
     return agent, curve.rows
 

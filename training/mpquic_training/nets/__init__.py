@@ -1,1 +1,1 @@
-"""The policies' networks; each takes normalised states."""
+"""The policies' networks."""
