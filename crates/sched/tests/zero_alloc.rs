@@ -82,7 +82,16 @@ fn schedulers_do_not_allocate() {
             json!({"forgetting": {"discount": 0.9}, "reward": "rate"}),
         ),
     ];
-    for (name, config) in default.chain(more) {
+    // Each acknowledgement brings a decision of the policy.
+    let neural = cfg!(feature = "neural").then_some([
+        ("gaps", json!({"interval_ms": 0, "round_trips": 0})),
+        (
+            "gaps",
+            json!({"interval_ms": 0, "round_trips": 0, "run": "thread", "model": "random"}),
+        ),
+        ("gaps", json!({"fixed_gap": 20})),
+    ]);
+    for (name, config) in default.chain(more).chain(neural.into_iter().flatten()) {
         let mut scheduler = registry.build(name, &config).expect("a good configuration");
         // Those that learn make room for what they learn of each two paths.
         for slot in &slots {

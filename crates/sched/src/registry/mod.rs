@@ -1,6 +1,8 @@
 //! Makes schedulers from names and JSON values; knows what is registered, not what it does.
 
 mod error;
+#[cfg(feature = "neural")]
+mod neural;
 mod settings;
 
 pub use error::RegistryError;
@@ -51,6 +53,14 @@ type Parse =
 /// | `stream_minrtt` | [`StreamMinRtt`] | [`StreamMinRttConfig`](crate::StreamMinRttConfig) |
 /// | `ucb` | [`Ucb`] | [`UcbConfig`] |
 /// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
+///
+/// Those that ask a trained network, with the feature `neural`:
+///
+/// | name | scheduler | configuration |
+/// |---|---|---|
+/// | `dqn` | `neural::Dqn` | `neural::DqnConfig` |
+/// | `gaps` | `neural::Gaps` | `neural::GapsConfig` |
+/// | `sailfish` | `neural::Sailfish` | `neural::SailfishConfig` |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
@@ -118,6 +128,8 @@ impl Registry {
             .insert("ucb", UcbConfig::check, Ucb::new)
             .insert("ucb_block", UcbConfig::check, Ucb::blocking);
         registry.aliases.insert("rr".into(), "roundrobin".into());
+        #[cfg(feature = "neural")]
+        neural::insert(&mut registry);
         registry
     }
 
