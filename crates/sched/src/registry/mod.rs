@@ -52,11 +52,15 @@ type Parse =
 /// | `ucb` | [`Ucb`] | [`UcbConfig`] |
 /// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
 ///
-/// Those that ask a trained network ([`neural`](crate::neural)), with the feature `neural`:
+/// Those that ask a trained network, with the feature `neural`:
 ///
 /// | name | scheduler | configuration |
 /// |---|---|---|
-/// | `gaps` | [`Gaps`](crate::neural::Gaps) | [`GapsConfig`](crate::neural::GapsConfig) |
+#[cfg_attr(
+    feature = "neural",
+    doc = "| `gaps` | [`Gaps`](crate::neural::Gaps) | [`GapsConfig`](crate::neural::GapsConfig) |"
+)]
+#[cfg_attr(not(feature = "neural"), doc = "| `gaps` | | |")]
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
