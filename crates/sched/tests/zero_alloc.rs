@@ -82,8 +82,14 @@ fn schedulers_do_not_allocate() {
             json!({"forgetting": {"discount": 0.9}, "reward": "rate"}),
         ),
     ];
-    // Asked or not.
+    // Each acknowledgement brings a decision of the policy for gaps; streams are asked about once.
     let neural = [
+        ("gaps", json!({"interval_ms": 0, "round_trips": 0})),
+        (
+            "gaps",
+            json!({"interval_ms": 0, "round_trips": 0, "run": "thread", "model": "random"}),
+        ),
+        ("gaps", json!({"fixed_gap": 20})),
         ("sailfish", json!({"sample": false, "rates": [15, 5]})),
         ("sailfish", json!({"all_have_room": true})),
         ("sailfish", json!({"run": "thread"})),

@@ -6,6 +6,8 @@
 
 mod gaps;
 mod linucb;
+#[cfg(feature = "neural")]
+mod neural_gaps;
 mod paths;
 mod peekaboo;
 mod properties;
