@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use mpquic_sched::{
-    Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, StreamId,
-    StreamView,
+    Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler, Sent,
+    StreamEvent, StreamEventKind, StreamId, StreamView,
 };
 use quinn_proto::{Dir, Side};
 use serde_json::{Value, json};
@@ -32,6 +32,7 @@ const SCHEDULERS: &[&str] = &[
     "minrtt_ns3",
     "redundant",
     "rr_ns3",
+    "sailfish",
     "stms",
     "stream_minrtt",
     "ucb",
@@ -56,7 +57,7 @@ const WAITING: &[&str] = &[
 ];
 
 /// Those whose next decision rests on whether the packet of the last one left: they are told.
-const HEEDFUL: &[&str] = &["daps", "stream_minrtt"];
+const HEEDFUL: &[&str] = &["daps", "sailfish", "stream_minrtt"];
 
 /// Those that ask a network now and then: what that costs is measured with a question for each packet.
 const NEURAL: &[&str] = &["gaps"];
@@ -257,10 +258,49 @@ fn policy(c: &mut Criterion, name: &str) {
     group.finish();
 }
 
+/// Binding a stream by a policy, from its first bytes to its reward, which happens once in its life: on two paths, with
+/// seven streams before it that are bound already.
+fn binding(c: &mut Criterion) {
+    let paths = views(2);
+    let mut queue = QueueView::default();
+    queue.unsent = 1_000_000;
+    (queue.window_left, queue.credit) = (6_000_000, 6_000_000);
+    let id = |n| StreamId::new(Side::Server, Dir::Uni, n);
+    let mut streams: Vec<_> = (0..8).map(|n| StreamView::new(id(n), 0, 125_000)).collect();
+    let now = Instant::now();
+    let mut scheduler = scheduler("sailfish");
+    let mut number = 0_u64;
+    c.benchmark_group("scheduler/sailfish")
+        .bench_function("bind_and_reward", |b| {
+            b.iter(|| {
+                number += 1;
+                // The new one goes first.
+                streams[0].id = id(7 + number);
+                scheduler.on_stream(&StreamEvent::new(
+                    streams[0].id,
+                    StreamEventKind::Written(125_000),
+                ));
+                let cx = Context::new(now, black_box(&paths), black_box(&queue), number)
+                    .with_streams(black_box(&streams));
+                if let Decision::Send { path, .. } = scheduler.decide(&cx) {
+                    scheduler.on_sent(&Sent::new(path, now, 1452, number, false, 1400));
+                }
+                scheduler.on_stream(&StreamEvent::new(
+                    streams[0].id,
+                    StreamEventKind::FullyAcked,
+                ));
+            });
+        });
+    let learned = scheduler.learned().expect("it reports");
+    let policy = learned.policy.expect("it asks one");
+    assert!(policy.decisions >= number && policy.fallbacks.total() == 0);
+}
+
 pub(crate) fn feedback(c: &mut Criterion) {
     for &name in NEURAL {
         policy(c, name);
     }
+    binding(c);
     for name in LEARNING {
         for packets in [1, 2, 8] {
             learning(c, name, packets);
