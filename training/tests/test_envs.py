@@ -15,7 +15,7 @@ from mpquic_training.envs import ENVS, ChunkEnv, GapEnv, PageEnv
 from mpquic_training.session import Session, evaluate, play
 
 MODELS = pathlib.Path(__file__).parents[2] / "models"
-WORKLOADS = {"dqn": "video:4:5Mbit/s", "sailfish": "page:facebook", "gaps": "bulk:1s"}
+WORKLOADS = {"dqn": "video:4:5Mbit/s", "sailfish": "page:alipay", "gaps": "bulk:1s"}
 KINDS = [kind for kind in ENVS if kind in mpquic_gym.KINDS]
 
 
