@@ -13,7 +13,7 @@ use crate::error::value_error;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NetworkDescription {
-    /// For messages and tables.
+    /// For messages.
     #[serde(default)]
     pub(crate) name: String,
     /// The handshake's first.
@@ -73,7 +73,10 @@ impl NetworkDescription {
 }
 
 /// A Python value by way of JSON: a text is taken for JSON as it stands, anything else is written by Python's `json`.
-pub(crate) fn from_python<T: DeserializeOwned>(what: &str, value: &Bound<'_, PyAny>) -> PyResult<T> {
+pub(crate) fn from_python<T: DeserializeOwned>(
+    what: &str,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<T> {
     let json: String = if value.is_instance_of::<PyString>() {
         value.extract()?
     } else {

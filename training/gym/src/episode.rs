@@ -45,7 +45,7 @@ pub(crate) fn run_episode<'py>(
         server,
         network,
     };
-    setup.network().map_err(value_error)?;
+    setup.check().map_err(value_error)?;
     let run = || setup.run(false, Default::default(), |_| {});
     // Nothing of the run outlives a panic.
     let outcome = py.detach(|| catch_unwind(AssertUnwindSafe(run)));

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use mpquic_sched::neural::{Dqn, DqnConfig, Run};
+use mpquic_sched::neural::{Dqn, DqnConfig, Gaps, GapsConfig, Run, Sailfish, SailfishConfig};
 use mpquic_sched::{Registry, RegistryError, SchedulerFactory};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,6 +16,8 @@ use crate::remote::Simulated;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Dqn,
+    Gaps,
+    Sailfish,
 }
 
 /// Why there is no such scheduler.
@@ -50,12 +52,14 @@ macro_rules! factory {
 
 impl Kind {
     /// All names.
-    pub(crate) const NAMES: [&str; 1] = ["dqn"];
+    pub(crate) const NAMES: [&str; 3] = ["dqn", "gaps", "sailfish"];
 
     /// As the registry calls it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Dqn => "dqn",
+            Self::Gaps => "gaps",
+            Self::Sailfish => "sailfish",
         }
     }
 
@@ -63,6 +67,8 @@ impl Kind {
     const fn features(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Dqn => Dqn::FEATURES,
+            Self::Gaps => Gaps::FEATURES,
+            Self::Sailfish => Sailfish::FEATURES,
         }
     }
 
@@ -70,6 +76,8 @@ impl Kind {
     const fn state(self) -> usize {
         match self {
             Self::Dqn => Dqn::STATE,
+            Self::Gaps => Gaps::STATE,
+            Self::Sailfish => Sailfish::STATE,
         }
     }
 
@@ -77,6 +85,8 @@ impl Kind {
     pub(crate) const fn outputs(self) -> usize {
         match self {
             Self::Dqn => Dqn::OUTPUTS,
+            Self::Gaps => Gaps::OUTPUTS,
+            Self::Sailfish => Sailfish::OUTPUTS,
         }
     }
 
@@ -96,6 +106,8 @@ impl Kind {
         Registry::new().factory(self.name(), &config)?;
         match self {
             Self::Dqn => factory!(self, Dqn, DqnConfig, config, simulated),
+            Self::Gaps => factory!(self, Gaps, GapsConfig, config, simulated),
+            Self::Sailfish => factory!(self, Sailfish, SailfishConfig, config, simulated),
         }
     }
 }
@@ -106,6 +118,8 @@ impl FromStr for Kind {
     fn from_str(text: &str) -> Result<Self, KindError> {
         match text {
             "dqn" => Ok(Self::Dqn),
+            "gaps" => Ok(Self::Gaps),
+            "sailfish" => Ok(Self::Sailfish),
             _ => Err(KindError::Unknown(text.to_owned())),
         }
     }

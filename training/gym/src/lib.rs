@@ -19,7 +19,10 @@ use pyo3::prelude::*;
 /// The mpquic simulator: schedulers stepped one decision at a time, whole runs, and policies as the sender runs them.
 #[pymodule]
 fn mpquic_gym(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("SimulationError", module.py().get_type::<error::SimulationError>())?;
+    module.add(
+        "SimulationError",
+        module.py().get_type::<error::SimulationError>(),
+    )?;
     module.add("KINDS", kind::Kind::NAMES.to_vec())?;
     module.add_class::<session::Session>()?;
     module.add_class::<policy::Policy>()?;

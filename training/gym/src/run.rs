@@ -50,8 +50,17 @@ impl RunError {
 }
 
 impl Setup {
+    /// Whether it can be.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let name = &self.network.name;
+        let network = self.network();
+        network
+            .map(|_| ())
+            .map_err(|error| format!("network `{name}`: {error}"))
+    }
+
     /// The network at time 0.
-    pub(crate) fn network(&self) -> Result<Network, RunError> {
+    fn network(&self) -> Result<Network, RunError> {
         let mut builder = Network::builder(self.seed)
             .client_transport(self.transport(&self.client)?)
             .server_transport(self.transport(&self.server)?)

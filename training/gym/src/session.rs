@@ -77,7 +77,7 @@ impl Session {
             network,
         };
         // What cannot be is said here, not at the first step.
-        setup.network().map_err(value_error)?;
+        setup.check().map_err(value_error)?;
         let its = Arc::clone(&ends.simulated);
         let thread = thread::Builder::new()
             .name("mpquic-session".into())
