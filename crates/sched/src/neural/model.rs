@@ -72,7 +72,7 @@ pub(crate) enum Loaded {
     },
     /// Locked for as long as it takes to copy it for a connection: what tract keeps between runs may not be looked at
     /// from two threads.
-    Network(Mutex<mpquic_infer::Policy>),
+    Network(Box<Mutex<mpquic_infer::Policy>>),
 }
 
 impl Model {
@@ -100,7 +100,7 @@ impl Model {
                 .map_err(|error| problem(format!("{}: {error}", path.display())))?,
         };
         shipped.fits(policy.card()).map_err(problem)?;
-        Ok(Loaded::Network(Mutex::new(policy)))
+        Ok(Loaded::Network(Box::new(Mutex::new(policy))))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Makes schedulers from names and JSON values; knows what is registered, not what it does.
 
 mod error;
+#[cfg(feature = "neural")]
+mod neural;
 mod settings;
 
 pub use error::RegistryError;
@@ -15,8 +17,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::memory::{Recall, Store};
-#[cfg(feature = "neural")]
-use crate::neural::{Dqn, DqnConfig, SHIPPED_DQN};
 use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
     EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
@@ -54,11 +54,13 @@ type Parse =
 /// | `ucb` | [`Ucb`] | [`UcbConfig`] |
 /// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
 ///
-/// With the feature `neural`, for those that ask a trained network:
+/// Those that ask a trained network, with the feature `neural`:
 ///
 /// | name | scheduler | configuration |
 /// |---|---|---|
 /// | `dqn` | `neural::Dqn` | `neural::DqnConfig` |
+/// | `gaps` | `neural::Gaps` | `neural::GapsConfig` |
+/// | `sailfish` | `neural::Sailfish` | `neural::SailfishConfig` |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
@@ -125,16 +127,9 @@ impl Registry {
             .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new)
             .insert("ucb", UcbConfig::check, Ucb::new)
             .insert("ucb_block", UcbConfig::check, Ucb::blocking);
-        #[cfg(feature = "neural")]
-        registry.insert_prepared(
-            "dqn",
-            |config: &DqnConfig| {
-                config.check()?;
-                config.model.load(&SHIPPED_DQN)
-            },
-            |config, loaded| Dqn::new(config, loaded.policy(config.seed)),
-        );
         registry.aliases.insert("rr".into(), "roundrobin".into());
+        #[cfg(feature = "neural")]
+        neural::insert(&mut registry);
         registry
     }
 
