@@ -37,6 +37,7 @@ const SCHEDULERS: &[&str] = &[
     "stream_minrtt",
     "ucb",
     "ucb_block",
+    "gaps",
 ];
 
 /// Those that may wait for the fastest path, or leave a gap for it, are measured with that path full,
@@ -52,10 +53,14 @@ const WAITING: &[&str] = &[
     "peekaboo",
     "daps_gap",
     "stms",
+    "gaps",
 ];
 
 /// Those whose next decision rests on whether the packet of the last one left: they are told.
 const HEEDFUL: &[&str] = &["daps", "sailfish", "stream_minrtt"];
+
+/// Those that ask a network now and then: what that costs is measured with a question for each packet.
+const NEURAL: &[&str] = &["gaps"];
 
 /// Those that settle late rewards: what that costs is measured with something to settle.
 const LEARNING: [&str; 2] = ["linucb", "peekaboo"];
@@ -218,6 +223,41 @@ fn learning(c: &mut Criterion, name: &str, packets: u64) {
     );
 }
 
+/// A packet acknowledged and a decision, for which the policy is asked each time: inline, so that its answer is on the
+/// clock.
+fn policy(c: &mut Criterion, name: &str) {
+    let mut queue = QueueView::default();
+    queue.unsent = 1_000_000;
+    (queue.window_left, queue.credit) = (6_000_000, 6_000_000);
+    let mut group = c.benchmark_group(format!("scheduler/{name}"));
+    for count in [2, 8] {
+        let mut paths = views(count);
+        let fastest = &mut paths[count - 1];
+        (fastest.can_send, fastest.in_flight) = (false, fastest.cwnd);
+        let mut scheduler = built(name, &json!({"interval_ms": 0, "round_trips": 0}));
+        let (mut now, mut number) = (Instant::now(), 0_u64);
+        group.bench_function(format!("policy/{count}paths"), |b| {
+            b.iter(|| {
+                number += 1;
+                now += Duration::from_micros(200);
+                let path = paths[number as usize % count].index;
+                let rtt = Some(Duration::from_millis(20));
+                let acked = Acked::new(path, now, now, 1452, rtt, Some(number), 1400);
+                scheduler.on_acked(black_box(&acked));
+                let cx = Context::new(now, black_box(&paths), black_box(&queue), number);
+                scheduler.decide(&cx)
+            });
+        });
+        let asked = scheduler.learned().and_then(|learned| learned.policy);
+        let asked = asked.expect("it has a policy");
+        assert!(
+            number == 0 || asked.decisions == number && asked.fallbacks.total() == 0,
+            "{asked}"
+        );
+    }
+    group.finish();
+}
+
 /// Binding a stream by a policy, from its first bytes to its reward, which happens once in its life: on two paths, with
 /// seven streams before it that are bound already.
 fn binding(c: &mut Criterion) {
@@ -257,6 +297,9 @@ fn binding(c: &mut Criterion) {
 }
 
 pub(crate) fn feedback(c: &mut Criterion) {
+    for &name in NEURAL {
+        policy(c, name);
+    }
     binding(c);
     for name in LEARNING {
         for packets in [1, 2, 8] {
