@@ -49,6 +49,7 @@
 
 mod arm;
 mod backup;
+mod binding;
 mod blest;
 mod blest_overflow;
 mod credit;

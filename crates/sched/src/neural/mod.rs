@@ -22,6 +22,7 @@ mod guard;
 mod mailbox;
 mod model;
 mod policy;
+mod sailfish;
 
 pub use decider::Run;
 pub use dqn::{Dqn, DqnConfig};
@@ -29,6 +30,7 @@ pub use experience::Experience;
 pub use gaps::{Gaps, GapsConfig};
 pub use model::Model;
 pub use policy::{Policy, Random, Unanswered};
+pub use sailfish::{Rates, Sailfish, SailfishConfig};
 
 pub(crate) use decider::Decider;
 pub(crate) use dqn::SHIPPED as SHIPPED_DQN;

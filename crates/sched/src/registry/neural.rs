@@ -2,7 +2,7 @@
 //! all connections. Makes none of them itself.
 
 use super::Registry;
-use crate::neural::{Dqn, DqnConfig, Gaps, GapsConfig, SHIPPED_DQN};
+use crate::neural::{Dqn, DqnConfig, Gaps, GapsConfig, SHIPPED_DQN, Sailfish, SailfishConfig};
 
 /// Adds them.
 pub(super) fn insert(registry: &mut Registry) {
@@ -22,5 +22,13 @@ pub(super) fn insert(registry: &mut Registry) {
                 config.model.load(&Gaps::SHIPPED)
             },
             |config, loaded| Gaps::new(config, loaded.policy(config.seed)),
+        )
+        .insert_prepared(
+            "sailfish",
+            |config: &SailfishConfig| {
+                config.check()?;
+                config.model.load(&Sailfish::SHIPPED)
+            },
+            |config, loaded| Sailfish::new(config, loaded.policy(config.seed)),
         );
 }

@@ -4,6 +4,8 @@
     reason = "tests take a point to start from off the clock"
 )]
 
+#[cfg(feature = "neural")]
+mod dqn;
 mod gaps;
 mod linucb;
 #[cfg(feature = "neural")]
@@ -12,6 +14,8 @@ mod paths;
 mod peekaboo;
 mod properties;
 mod registry;
+#[cfg(feature = "neural")]
+mod sailfish;
 mod streams;
 mod streams_waiting;
 mod tables;
