@@ -55,8 +55,7 @@ const REWARD_UNIT: f64 = 100_000.0;
 /// ([`QueueView::out_of_order`](crate::QueueView::out_of_order)), on average over the moments after acknowledgements
 /// since, in units of 100 kB. No episode ends.
 ///
-/// **Source.** Liao et al., "Precise and Adaptable: Leveraging Deep Reinforcement Learning for GAP-based Multipath
-/// Scheduler" (GAPS, 2021), sections III to V. It never expands its "PDR": by context, the delivery rate. Units of
+/// **Source.** Liao et al., "Precise and Adaptable" (GAPS), sections III to V. It never expands its "PDR": by context, the delivery rate. Units of
 /// state and action are ours, since none are given, and so are the bounds. Three of its traps: Algorithm 2, line 11 subtracts
 /// Q(s, a) within the target and once more in the loss, and Eq. 6, which does not, lacks the primes of the target
 /// networks (what learns takes y = r + γ Q'(s', μ'(s'))); its weight α = 0.5 is never used, nor is it
@@ -66,7 +65,7 @@ const REWARD_UNIT: f64 = 100_000.0;
 /// The network that comes with the crate has 2 with an embedding of 32.
 ///
 /// **Cost.** Two walks over the slots for most packets; the policy and four walks for each of its decisions. O(1) for an
-/// acknowledgement. 40 bytes of state per slot and 0.3 kB, beside the policy's.
+/// acknowledgement. 36 bytes of state per slot and 0.3 kB, beside the policy's.
 ///
 /// ```
 /// use mpquic_sched::Registry;
