@@ -37,6 +37,7 @@ const SCHEDULERS: &[&str] = &[
     "stream_minrtt",
     "ucb",
     "ucb_block",
+    "dqn",
     "gaps",
 ];
 
@@ -102,10 +103,19 @@ fn scheduler(name: &str) -> Box<dyn Scheduler> {
         "peekaboo" => json!({
             "tx_bytes": 0, "wt_bytes": 0, "candidate_bytes": 0, "estimate_bytes": 0,
         }),
+        // The action drawn first is to draw between the paths, which costs the most.
+        "dqn" => json!({"model": "random", "seed": 3}),
         // Untaught as it is, it transmits, and decides anew each time.
         _ => Value::Null,
     };
-    built(name, &config)
+    let mut scheduler = built(name, &config);
+    if name == "dqn" {
+        // A chunk without end, so that the action holds for as long as time stands still.
+        let id = StreamId::new(Side::Server, Dir::Uni, 0);
+        let written = StreamEventKind::Written(1 << 60);
+        scheduler.on_stream(&StreamEvent::new(id, written));
+    }
+    scheduler
 }
 
 fn built(name: &str, config: &Value) -> Box<dyn Scheduler> {

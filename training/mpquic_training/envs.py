@@ -246,7 +246,7 @@ class GapEnv(SchedulerEnv):
     """
 
     kind = "gaps"
-    shape = (8, 7)
+    shape = (8, 9)
     default_networks = nets.GAPS_TRAINING
     default_workloads = ("bulk:6s",)
 

@@ -428,7 +428,10 @@ fn a_policy_is_not_trained_and_may_be_told_the_rates() {
     let text = file(PATHS, "[train]\nruns = 3").replace("\"rr\"", schedulers);
     let experiment = parse(&text).unwrap();
     let spec = &experiment.schedulers[1];
-    assert_eq!((spec.training, &spec.config["rates"]), (0, &"oracle".into()));
+    assert_eq!(
+        (spec.training, &spec.config["rates"]),
+        (0, &"oracle".into())
+    );
     let text = text.replace("\"oracle\"", "\"delphi\"");
     let fault = parse(&text).unwrap_err();
     let expected = "x.toml:3: schedulers[2]: scheduler `sailfish`, field `rates`: ";
