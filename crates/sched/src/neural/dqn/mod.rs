@@ -19,16 +19,6 @@ use crate::{
     Acked, Context, Decision, Learned, Lost, PathEvent, PathIndex, Scheduler, Sent, StreamEvent,
 };
 
-/// The model that comes with the crate, and what any other one has to fit.
-pub(crate) const SHIPPED: Shipped = Shipped {
-    onnx: include_bytes!("../../../models/dqn.onnx"),
-    card: include_bytes!("../../../models/dqn.json"),
-    shape: &[1, Dqn::STATE],
-    axis: 1,
-    features: Dqn::FEATURES,
-    outputs: Dqn::OUTPUTS,
-};
-
 /// What rewards are divided by, so that values are of the order of 1 (ours).
 const REWARD_SCALE: f64 = 100.0;
 
@@ -140,6 +130,16 @@ impl Dqn {
     pub const STATE: usize = state::STATE;
     /// Elements of an answer: the value of each action.
     pub const OUTPUTS: usize = ACTIONS.len();
+
+    /// The model that comes with the crate, and what any other one has to fit.
+    pub(crate) const SHIPPED: Shipped = Shipped {
+        onnx: include_bytes!("../../../models/dqn.onnx"),
+        card: include_bytes!("../../../models/dqn.json"),
+        shape: &[1, Self::STATE],
+        axis: 1,
+        features: Self::FEATURES,
+        outputs: Self::OUTPUTS,
+    };
 
     /// A scheduler with these settings that asks `policy`, whatever the settings' `model` is.
     pub fn new(config: &DqnConfig, policy: Box<dyn Policy>) -> Self {
