@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use mpquic::limits::MAX_OPEN_PATHS;
 use mpquic::sched::memory::MemoryError;
+use mpquic::sched::record::RecordError;
 use thiserror::Error;
 
 use crate::content::{Generator, NAME};
@@ -13,6 +14,7 @@ use crate::measure::{Download, DownloadError, download};
 use crate::memory::Memory;
 use crate::progress::Bars;
 use crate::protocol::Request;
+use crate::recording;
 use crate::report::{Alone, Report, goodput_mbps, shares};
 use crate::schedulers::{Choice, ChoiceError};
 
@@ -28,6 +30,8 @@ pub(crate) struct Options {
     pub(crate) alone: bool,
     /// Where the scheduler's memory is, if it has one.
     pub(crate) memory: Option<PathBuf>,
+    /// Where what the scheduler experiences is recorded, if it is.
+    pub(crate) record: Option<PathBuf>,
     pub(crate) seed: u64,
     /// Whether to draw progress bars, if stderr is a terminal.
     pub(crate) progress: bool,
@@ -57,6 +61,8 @@ pub(crate) enum Error {
     Digest,
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }
 
 impl Options {
@@ -85,7 +91,19 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
     };
     let memory = options.memory.as_deref().map(Memory::load_or_tell);
     let store = memory.as_ref().map(|memory| &memory.store);
-    let lab = Lab::start(content, &options.scheduler, store, options.links.len())?;
+    let recorder = options
+        .record
+        .as_deref()
+        .map(recording::begin)
+        .transpose()?;
+    let recording = recorder.as_ref();
+    let lab = Lab::start(
+        content,
+        &options.scheduler,
+        store,
+        recording,
+        options.links.len(),
+    )?;
 
     let links: Vec<_> = options.links.iter().enumerate().collect();
     let together = over(&lab, &links, "all paths", options.progress).await?;
@@ -107,6 +125,9 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
     }
     if let Some(memory) = memory {
         memory.save()?;
+    }
+    if let Some(recorder) = recorder {
+        recording::end(&recorder)?;
     }
     let paths = options.links.iter().zip(&together.per_route);
     Ok(Report {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mpquic::rustls::RootCertStore;
 use mpquic::sched::Learned;
 use mpquic::sched::memory::Store;
+use mpquic::sched::record::Recorder;
 use mpquic::{ClientConfig, ConfigError, Connection, Endpoint, TransportConfig, VarInt};
 use mpquic_sim::Relay;
 use thiserror::Error;
@@ -45,22 +46,23 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Starts a server for that many paths; its packets and the clients' are scheduled as chosen. The
-    /// memory is the server's, which is who sends.
+    /// Starts a server for that many paths; its packets and the clients' are scheduled as chosen.
+    /// Memory and recorder are the server's, which is who sends.
     pub(crate) fn start(
         content: Generator,
         scheduler: &Choice,
         memory: Option<&Store>,
+        recorder: Option<&Recorder>,
         paths: usize,
     ) -> Result<Self, LabError> {
-        let transport = |memory| -> Result<TransportConfig, LabError> {
+        let transport = |memory, recorder| -> Result<TransportConfig, LabError> {
             let mut transport = TransportConfig::default();
-            transport.scheduler(scheduler.factory(memory)?);
+            transport.scheduler(scheduler.factory(memory, recorder)?);
             transport.max_paths(u32::try_from(paths).unwrap_or(u32::MAX));
             Ok(transport)
         };
         let identity = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])?;
-        let config = server_config(&identity, transport(memory)?)?;
+        let config = server_config(&identity, transport(memory, recorder)?)?;
         let endpoint = Endpoint::server(config, &addresses(paths))?;
 
         let newest = Arc::<Mutex<Option<Connection>>>::default();
@@ -85,7 +87,7 @@ impl Lab {
         added.map_err(|error| ConfigError::Tls(error.to_string()))?;
         Ok(Self {
             endpoint,
-            client: client_config(roots, transport(None)?)?,
+            client: client_config(roots, transport(None, None)?)?,
             seed: content.seed,
             newest,
         })

@@ -75,7 +75,10 @@ fn recorded_schedulers_do_not_allocate() {
     let recorder = Recorder::create(&file, &RecorderConfig::default()).unwrap();
     do_not_allocate(&Registry::new().with_recorder(recorder.clone()));
     let written = recorder.flush().unwrap();
-    assert!(written.connections >= 5 && written.records > 100, "{written:?}");
+    assert!(
+        written.connections >= 5 && written.records > 100,
+        "{written:?}"
+    );
 }
 
 fn do_not_allocate(registry: &Registry) {
