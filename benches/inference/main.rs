@@ -1,9 +1,11 @@
-//! What one decision of a neural policy costs at batch one: the compiled plan and tract, hot, over the same network and
-//! states. The next state depends on the last answer, so that decisions do not overlap.
+//! What one decision of a neural policy costs at batch one: the compiled plan, tract and, where it is at hand,
+//! onnxruntime, hot, over the same network and states. The next state depends on the last answer, so that decisions do
+//! not overlap.
 //!
 //! `plan` is a whole `Policy::run`: normalisation and the checks for finite numbers included. `tract` is the library
 //! itself at its fastest documented use, a reused state that is run on tensors.
 
+mod onnxruntime;
 #[path = "../../crates/infer/tests/support/mod.rs"]
 mod support;
 
@@ -11,6 +13,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use mpquic_infer::{Limits, Options, Policy, Prefer, Vectors};
+use onnxruntime::OnnxRuntime;
 use support::{Files, Seeded, dqn, gaps_compact, gaps_paper, sailfish, sailfish_full};
 use tract_onnx::prelude::*;
 
@@ -62,6 +65,15 @@ fn network(c: &mut Criterion, name: &str, files: &Files) {
             next = (next + 1 + usize::from(first > 1e9)) % STATES;
         });
     });
+    if let Some(mut onnxruntime) = OnnxRuntime::load(&files.onnx, &files.card, &states) {
+        let mut next = 0;
+        group.bench_function("ort", |b| {
+            b.iter(|| {
+                let first = onnxruntime.run(black_box(next));
+                next = (next + 1 + usize::from(first > 1e9)) % STATES;
+            });
+        });
+    }
     group.finish();
 }
 

@@ -22,7 +22,8 @@ use crate::files::Files;
 use crate::memory::Memory;
 use crate::recording;
 use crate::schedulers::{Choice, ChoiceError};
-use crate::serve::{Answer, Service, serve, server_config};
+use crate::serve::{Answer, Service, serve};
+use crate::server_config::server_config;
 use crate::switch::{Slot, Switchable};
 
 /// How long, once asked to stop, clients have to acknowledge that the server is gone.

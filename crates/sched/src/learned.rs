@@ -45,6 +45,8 @@ pub struct Learned {
     pub pairs: Vec<LearnedPair>,
     /// Per path, for those whose arms are the paths.
     pub arms: Vec<LearnedArm>,
+    /// Per path, for those who learn how far ahead of the data in order it sends.
+    pub gaps: Vec<LearnedGap>,
     /// The policy, for those who ask one that was trained before.
     pub policy: Option<LearnedPolicy>,
     /// Rewards and contexts that were not numbers to learn from (infinite, not a number).
@@ -103,6 +105,20 @@ pub struct LearnedArm {
     pub mean: Option<f64>,
     /// Whether it began with what an earlier connection had learned.
     pub recalled: bool,
+}
+
+/// What was learned of how far ahead a path sends.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LearnedGap {
+    /// The path.
+    pub path: PathIndex,
+    /// What it leaves out for faster paths now, packets.
+    pub packets: f64,
+    /// How many of its packets left something out.
+    pub sent: u64,
+    /// What these left out on average, packets; `None` before the first.
+    pub mean: Option<f64>,
 }
 
 /// A policy that a scheduler asks, and how often its answers could be followed.
@@ -212,7 +228,19 @@ impl LearnedArm {
     }
 }
 
-/// A line for all, and one for each pair and each arm; paths by their slots.
+impl LearnedGap {
+    /// A path that leaves out so many packets, and has not sent any yet.
+    pub const fn new(path: PathIndex, packets: f64) -> Self {
+        Self {
+            path,
+            packets,
+            sent: 0,
+            mean: None,
+        }
+    }
+}
+
+/// A line for all, and one for each pair, each arm and each gap; paths by their slots.
 impl fmt::Display for Learned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write(f, &|path| format!("path {path}"))
@@ -254,6 +282,9 @@ impl Learned {
         }
         for arm in &self.arms {
             write!(f, "\n  {}: {arm}", name(arm.path))?;
+        }
+        for gap in &self.gaps {
+            write!(f, "\n  {}: {gap}", name(gap.path))?;
         }
         Ok(())
     }
@@ -318,6 +349,17 @@ impl fmt::Display for LearnedArm {
     }
 }
 
+/// Without the path's name.
+impl fmt::Display for LearnedGap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "gap of {} packets", Short(self.packets))?;
+        if let Some(mean) = self.mean {
+            write!(f, ", {} on average over {} packets", Short(mean), self.sent)?;
+        }
+        Ok(())
+    }
+}
+
 const fn recalled(recalled: bool) -> &'static str {
     if recalled { ", from memory" } else { "" }
 }
@@ -373,6 +415,23 @@ mod tests {
             learned.to_string(),
             "ucb, 1 decisions dropped\n  path 0: chosen 0 times\n  \
              path 2: chosen 3 times, mean 52429, from memory"
+        );
+    }
+
+    #[test]
+    fn a_gap_has_a_mean_once_something_was_sent() {
+        let slot = |slot| PathIndex::new(slot).unwrap();
+        let mut learned = Learned::new("gaps");
+        learned.gaps.push(LearnedGap::new(slot(1), 10.0));
+        learned.gaps.push(LearnedGap {
+            sent: 40,
+            mean: Some(12.25),
+            ..LearnedGap::new(slot(2), 16.0)
+        });
+        assert_eq!(
+            learned.to_string(),
+            "gaps\n  path 1: gap of 10 packets\n  \
+             path 2: gap of 16 packets, 12.25 on average over 40 packets"
         );
     }
 

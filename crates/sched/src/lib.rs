@@ -49,6 +49,7 @@
 
 mod arm;
 mod backup;
+mod binding;
 mod blest;
 mod blest_overflow;
 mod credit;
@@ -106,7 +107,7 @@ pub use event::{
     Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
 };
 pub use features::FeatureRtt;
-pub use learned::{Fallbacks, Learned, LearnedArm, LearnedPair, LearnedPolicy};
+pub use learned::{Fallbacks, Learned, LearnedArm, LearnedGap, LearnedPair, LearnedPolicy};
 pub use linucb::{Linucb, LinucbConfig};
 pub use min_rtt::{MinRtt, MinRttConfig};
 pub use minrtt_ns3::{MinRttNs3, MinRttNs3Config};

@@ -2,18 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ranking::{Fastest, comes_back, rank, usable};
+use crate::binding::{Bound, BoundStreams, Choice, Paths};
+use crate::ranking::{rank, usable};
 use crate::{
-    Acked, Context, Data, Decision, Lost, MAX_PATHS, PathEvent, PathEventKind, PathIndex, PathSet,
-    PathView, Scheduler, Sent, StreamEvent, StreamEventKind, StreamId, StreamView, gap,
+    Acked, Context, Decision, Lost, PathEvent, PathIndex, PathSet, PathView, Scheduler, Sent,
+    StreamEvent, StreamView,
 };
-
-/// Streams that are bound at most. More than any peer allows at a time; a transport that failed to
-/// tell the end of streams would not make it leak.
-const MAX_BINDINGS: usize = 1 << 14;
-
-/// Streams that are remembered for having had nothing for their path.
-const MAX_IDLE: usize = 8;
 
 /// Binds each stream to one path, when its first bytes are sent.
 ///
@@ -80,26 +74,14 @@ const MAX_IDLE: usize = 8;
 /// ```
 #[derive(Debug, Clone)]
 pub struct StreamMinRtt {
-    config: StreamMinRttConfig,
-    /// By stream ID; each stream at most once.
-    bindings: Vec<Binding>,
-    /// How many streams are bound to each path.
-    bound: [u32; MAX_PATHS],
-    /// The decision made last, until its packet has left.
-    asked: Option<(u64, StreamView)>,
-    /// Streams that had nothing for their path, as they were then; the newest of them, in a ring.
-    idle: [Option<StreamView>; MAX_IDLE],
-    /// How many there have been.
-    idles: usize,
+    streams: BoundStreams,
+    rule: Rule,
 }
 
-/// Where a stream belongs.
-#[derive(Debug, Clone, Copy)]
-struct Binding {
-    stream: StreamId,
-    path: PathIndex,
-    /// Where it goes while that path cannot be used.
-    detour: Option<PathIndex>,
+/// The path for a stream: the fastest.
+#[derive(Debug, Clone)]
+struct Rule {
+    fewest_streams: bool,
 }
 
 /// Settings of [`StreamMinRtt`].
@@ -121,105 +103,10 @@ pub struct StreamMinRttConfig {
 impl StreamMinRtt {
     /// A scheduler with these settings.
     pub fn new(config: &StreamMinRttConfig) -> Self {
+        let StreamMinRttConfig { fewest_streams } = *config;
         Self {
-            config: config.clone(),
-            // More streams than this make it grow, once.
-            bindings: Vec::with_capacity(128),
-            bound: [0; MAX_PATHS],
-            asked: None,
-            idle: [None; MAX_IDLE],
-            idles: 0,
-        }
-    }
-
-    fn find(&self, id: StreamId) -> Result<usize, usize> {
-        self.bindings
-            .binary_search_by_key(&id, |binding| binding.stream)
-    }
-
-    fn bind(&mut self, stream: StreamId, path: PathIndex) {
-        if let Some(&Binding { stream: oldest, .. }) = self.bindings.first()
-            && self.bindings.len() == MAX_BINDINGS
-        {
-            self.unbind(oldest);
-        }
-        if let Err(at) = self.find(stream) {
-            let binding = Binding {
-                stream,
-                path,
-                detour: None,
-            };
-            self.bindings.insert(at, binding);
-            self.bound[path.get()] += 1;
-        }
-    }
-
-    fn unbind(&mut self, id: StreamId) {
-        if let Ok(at) = self.find(id) {
-            let Binding { path, .. } = self.bindings.remove(at);
-            self.bound[path.get()] -= 1;
-        }
-    }
-
-    /// The path for a stream's next packet, with room or without; `None` if it has none and no path
-    /// has room. `open` are the paths that it may be on, `roomy` those of them with room in
-    /// their windows.
-    fn place(
-        &mut self,
-        cx: &Context<'_>,
-        stream: &StreamView,
-        open: PathSet,
-        roomy: PathSet,
-    ) -> Option<PathIndex> {
-        let Ok(at) = self.find(stream.id) else {
-            // Begun before there was a choice: there is no hurry to make a bad one.
-            let path = self.choose(cx, if stream.started() { open } else { roomy })?;
-            self.bind(stream.id, path);
-            return Some(path);
-        };
-        let Binding { path, detour, .. } = self.bindings[at];
-        let to = if open.contains(path) {
-            path
-        } else if let Some(detour) = detour.filter(|detour| open.contains(*detour)) {
-            detour
-        } else {
-            self.choose(cx, roomy)?
-        };
-        self.bindings[at].detour = Some(to).filter(|to| *to != path);
-        Some(to)
-    }
-
-    /// The path of these for a stream that is bound to none.
-    fn choose(&self, cx: &Context<'_>, paths: PathSet) -> Option<PathIndex> {
-        let load = |path: &PathView| {
-            if self.config.fewest_streams {
-                self.bound[path.index.get()]
-            } else {
-                0
-            }
-        };
-        usable(cx)
-            .filter(|path| paths.contains(path.index))
-            .min_by_key(|path| (load(path), rank(path)))
-            .map(|path| path.index)
-    }
-
-    /// The decision made last came to nothing: its stream is left out until it has changed.
-    fn note_idle(&mut self, decision: u64) {
-        if let Some((asked, stream)) = self.asked.take()
-            && asked != decision
-        {
-            self.idle[self.idles % MAX_IDLE] = Some(stream);
-            self.idles += 1;
-        }
-    }
-
-    /// Something happened by which a stream may have something for its path again.
-    fn forget_idle(&mut self) {
-        self.asked = None;
-        if self.idles > 0 {
-            self.idle = [None; MAX_IDLE];
-            self.idles = 0;
+            streams: BoundStreams::new(),
+            rule: Rule { fewest_streams },
         }
     }
 }
@@ -230,86 +117,67 @@ impl Default for StreamMinRtt {
     }
 }
 
+impl Rule {
+    fn of(&self, cx: &Context<'_>, paths: PathSet, bound: &Bound) -> Option<PathIndex> {
+        let load = |path: &PathView| {
+            if self.fewest_streams {
+                bound.count(path.index)
+            } else {
+                0
+            }
+        };
+        usable(cx)
+            .filter(|path| paths.contains(path.index))
+            .min_by_key(|path| (load(path), rank(path)))
+            .map(|path| path.index)
+    }
+}
+
+impl Choice for Rule {
+    fn bind(
+        &mut self,
+        cx: &Context<'_>,
+        stream: &StreamView,
+        paths: Paths,
+        bound: &Bound,
+    ) -> Option<PathIndex> {
+        // Begun before there was a choice: there is no hurry to make a bad one.
+        let among = if stream.started() {
+            paths.open
+        } else {
+            paths.roomy
+        };
+        self.of(cx, among, bound)
+    }
+
+    fn detour(&mut self, cx: &Context<'_>, paths: Paths, bound: &Bound) -> Option<PathIndex> {
+        self.of(cx, paths.roomy, bound)
+    }
+}
+
 impl Scheduler for StreamMinRtt {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        self.note_idle(cx.decision);
-        let Some(Fastest {
-            sendable: Some(fastest),
-            ..
-        }) = Fastest::of(cx)
-        else {
-            return Decision::Wait { until: None };
-        };
-        let (mut open, mut able) = (PathSet::EMPTY, PathSet::EMPTY);
-        // What its pacer holds back for a moment is no reason to bind a stream elsewhere for good.
-        let mut roomy = PathSet::EMPTY;
-        // Nothing stays bound to a path that will not have room again by itself.
-        for path in usable(cx).filter(|path| comes_back(path)) {
-            open.insert(path.index);
-            if path.can_send {
-                able.insert(path.index);
-            }
-            if path.can_send || path.next_release.is_some() {
-                roomy.insert(path.index);
-            }
-        }
-        let nothing = cx.queue.unsent == 0 && cx.queue.retransmittable == 0;
-        if nothing || cx.streams.is_empty() || cx.open().nth(1).is_none() {
-            return Decision::send(fastest.index);
-        }
-        if cx.queue.control {
-            return gap::send(fastest.index, Data::Control);
-        }
-        // What is to be sent again is late already; then new data, in the transport's order.
-        for again in [true, false] {
-            for stream in cx.streams {
-                if again != (stream.retransmittable > 0) || self.idle.contains(&Some(*stream)) {
-                    continue;
-                }
-                let Some(path) = self.place(cx, stream, open, roomy) else {
-                    continue;
-                };
-                if !able.contains(path) {
-                    continue;
-                }
-                self.asked = Some((cx.decision, *stream));
-                return gap::send(path, Data::Stream(stream.id));
-            }
-        }
-        Decision::Wait { until: None }
+        self.streams.decide(cx, &mut self.rule)
     }
 
     fn on_sent(&mut self, event: &Sent) {
-        self.asked.take_if(|asked| asked.0 == event.decision);
+        self.streams.on_sent(event);
     }
 
     fn on_path(&mut self, event: &PathEvent) {
-        if event.kind == PathEventKind::Abandoned {
-            // A slot's next path is another one.
-            self.bindings.retain(|binding| binding.path != event.path);
-            for binding in &mut self.bindings {
-                binding.detour.take_if(|detour| *detour == event.path);
-            }
-            self.bound[event.path.get()] = 0;
-        }
-        self.forget_idle();
+        self.streams.on_path(event);
     }
 
     fn on_acked(&mut self, _event: &Acked) {
-        self.forget_idle();
+        self.streams.on_change();
     }
 
     fn on_lost(&mut self, _event: &Lost) {
-        self.forget_idle();
+        self.streams.on_change();
     }
 
     fn on_stream(&mut self, event: &StreamEvent) {
-        if matches!(
-            event.kind,
-            StreamEventKind::FullyAcked | StreamEventKind::Reset
-        ) {
-            self.unbind(event.id);
-        }
+        self.streams.on_stream(event);
     }
 
     fn wants_streams(&self) -> bool {

@@ -102,7 +102,21 @@ fn do_not_allocate(registry: &Registry) {
             json!({"forgetting": {"discount": 0.9}, "reward": "rate"}),
         ),
     ];
-    for (name, config) in default.chain(more) {
+    // Each acknowledgement brings a decision of the policy for gaps; streams are asked about once.
+    let neural = [
+        ("gaps", json!({"interval_ms": 0, "round_trips": 0})),
+        (
+            "gaps",
+            json!({"interval_ms": 0, "round_trips": 0, "run": "thread", "model": "random"}),
+        ),
+        ("gaps", json!({"fixed_gap": 20})),
+        ("sailfish", json!({"sample": false, "rates": [15, 5]})),
+        ("sailfish", json!({"all_have_room": true})),
+        ("sailfish", json!({"run": "thread"})),
+    ]
+    .into_iter()
+    .filter(|_| cfg!(feature = "neural"));
+    for (name, config) in default.chain(more).chain(neural) {
         let mut scheduler = registry.build(name, &config).expect("a good configuration");
         // Those that learn make room for what they learn of each two paths.
         for slot in &slots {
@@ -181,6 +195,11 @@ fn do_not_allocate(registry: &Registry) {
         if ["linucb", "peekaboo"].contains(&name) {
             let learned = scheduler.learned().expect("it learns");
             assert!(learned.pairs.iter().any(|pair| pair.settled > 0));
+        }
+        if name == "sailfish" {
+            let learned = scheduler.learned().expect("it learns");
+            let policy = learned.policy.expect("it asks one");
+            assert!(policy.decisions > 0, "{name} {config}");
         }
     }
 }

@@ -15,18 +15,25 @@
 //! large ones. [`Policy::engine`] says which engine it is, and `cargo bench --bench inference` what an answer costs.
 
 mod decider;
+mod dqn;
 mod experience;
+mod gaps;
 mod guard;
 mod mailbox;
 mod model;
 mod policy;
+mod sailfish;
 
 pub use decider::Run;
+pub use dqn::{Dqn, DqnConfig};
 pub use experience::Experience;
+pub use gaps::{Gaps, GapsConfig};
 pub use model::Model;
 pub use policy::{Policy, Random, Unanswered};
+pub use sailfish::{Rates, Sailfish, SailfishConfig};
 
 pub(crate) use decider::Decider;
+pub(crate) use dqn::SHIPPED as SHIPPED_DQN;
 pub(crate) use experience::Observer;
 pub(crate) use guard::Guard;
-pub(crate) use model::{Loaded, Shipped};
+pub(crate) use model::Shipped;

@@ -1,6 +1,7 @@
 //! Which network a scheduler asks: the name in its configuration, and the checked policy that comes of it; runs nothing.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use mpquic_infer::{Card, LoadError, Options};
 use serde::{Deserialize, Serialize};
@@ -65,10 +66,13 @@ pub(crate) struct Shipped {
 }
 
 /// A policy that was found and checked, to make instances of for connections.
-#[derive(Clone)]
 pub(crate) enum Loaded {
-    Random { outputs: usize },
-    Network(mpquic_infer::Policy),
+    Random {
+        outputs: usize,
+    },
+    /// Locked for as long as it takes to copy it for a connection: what tract keeps between runs may not be looked at
+    /// from two threads.
+    Network(Box<Mutex<mpquic_infer::Policy>>),
 }
 
 impl Model {
@@ -96,7 +100,7 @@ impl Model {
                 .map_err(|error| problem(format!("{}: {error}", path.display())))?,
         };
         shipped.fits(policy.card()).map_err(problem)?;
-        Ok(Loaded::Network(policy))
+        Ok(Loaded::Network(Box::new(Mutex::new(policy))))
     }
 }
 
@@ -137,7 +141,11 @@ impl Loaded {
     pub(crate) fn policy(&self, seed: u64) -> Box<dyn Policy> {
         match self {
             Self::Random { outputs } => Box::new(Random::new(*outputs, seed)),
-            Self::Network(policy) => Box::new(policy.clone()),
+            Self::Network(policy) => {
+                // Copying changes nothing that could be left half done.
+                let policy = policy.lock().unwrap_or_else(PoisonError::into_inner);
+                Box::new(policy.clone())
+            }
         }
     }
 }

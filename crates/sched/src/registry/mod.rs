@@ -1,6 +1,8 @@
 //! Makes schedulers from names and JSON values; knows what is registered, not what it does.
 
 mod error;
+#[cfg(feature = "neural")]
+mod neural;
 mod outside;
 mod settings;
 
@@ -55,6 +57,14 @@ type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidCon
 /// | `stream_minrtt` | [`StreamMinRtt`] | [`StreamMinRttConfig`](crate::StreamMinRttConfig) |
 /// | `ucb` | [`Ucb`] | [`UcbConfig`] |
 /// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
+///
+/// Those that ask a trained network, with the feature `neural`:
+///
+/// | name | scheduler | configuration |
+/// |---|---|---|
+/// | `dqn` | `neural::Dqn` | `neural::DqnConfig` |
+/// | `gaps` | `neural::Gaps` | `neural::GapsConfig` |
+/// | `sailfish` | `neural::Sailfish` | `neural::SailfishConfig` |
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults:
 ///
@@ -122,6 +132,8 @@ impl Registry {
             .insert("ucb", UcbConfig::check, Ucb::new)
             .insert("ucb_block", UcbConfig::check, Ucb::blocking);
         registry.aliases.insert("rr".into(), "roundrobin".into());
+        #[cfg(feature = "neural")]
+        neural::insert(&mut registry);
         registry
     }
 
@@ -390,6 +402,12 @@ impl Registry {
     }
 
     fn unknown(&self, name: &str) -> RegistryError {
+        if cfg!(not(feature = "neural")) && ["dqn", "gaps", "sailfish"].contains(&name) {
+            return RegistryError::NotBuilt {
+                name: name.to_owned(),
+                feature: "neural",
+            };
+        }
         let known = self.names().map(|known| {
             let seconds: Vec<_> = self
                 .aliases

@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use super::{InvalidConfig, SchedulerFactory};
 use crate::memory::{Recall, Store};
+#[cfg(feature = "neural")]
+use crate::neural::{Dqn, Gaps, Sailfish};
 #[cfg(feature = "record")]
 use crate::record::{Recorder, Schema, Tape};
 use crate::{Linucb, Peekaboo, Scheduler};
@@ -102,3 +104,35 @@ macro_rules! bandit {
 
 bandit!(Linucb);
 bandit!(Peekaboo);
+
+/// The ones that ask a network: their states are rows of features, what they do is named here.
+#[cfg(feature = "neural")]
+macro_rules! neural {
+    ($scheduler:ty, $actions:expr) => {
+        impl Observed for $scheduler {
+            #[cfg(feature = "record")]
+            fn describe(schema: Schema) -> Schema {
+                schema
+                    .with_state(Self::STATE / Self::FEATURES.len(), Self::FEATURES)
+                    .with_action(&$actions)
+            }
+
+            #[cfg(feature = "record")]
+            fn tell(self, mut tape: Tape) -> Self {
+                self.with_observer(Box::new(move |experience| tape.experience(experience)))
+            }
+        }
+    };
+}
+
+#[cfg(feature = "neural")]
+neural!(Dqn, ["action"]);
+#[cfg(feature = "neural")]
+neural!(Sailfish, ["slot"]);
+#[cfg(feature = "neural")]
+neural!(
+    Gaps,
+    (0..Self::OUTPUTS)
+        .map(|token| format!("gap_{token}"))
+        .collect::<Vec<_>>()
+);

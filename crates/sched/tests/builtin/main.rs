@@ -6,10 +6,14 @@
 
 mod gaps;
 mod linucb;
+#[cfg(feature = "neural")]
+mod neural_gaps;
 mod paths;
 mod peekaboo;
 mod properties;
 mod registry;
+#[cfg(feature = "neural")]
+mod sailfish;
 mod streams;
 mod streams_waiting;
 mod tables;

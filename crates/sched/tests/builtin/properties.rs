@@ -1,10 +1,11 @@
 //! What holds for every view: random ones, against the contract written out naively.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use mpquic_sched::{
     Acked, Context, Data, Decision, MAX_PATHS, MinRtt, PathIndex, PathStatus, PathView, QueueView,
-    Registry, RoundRobin, Scheduler, Sent, StreamId, StreamView,
+    Registry, RoundRobin, SchedulerFactory, Sent, StreamId, StreamView,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,6 +13,14 @@ use quinn_proto::VarInt;
 use serde_json::json;
 
 use crate::{PACKET, ask, loaded, path};
+
+/// Every scheduler by its name, with its defaults. Configurations are read once: networks are large, and take longer
+/// to load than a case takes to run.
+static ALL: LazyLock<Vec<(String, SchedulerFactory)>> = LazyLock::new(|| {
+    let registry = Registry::new();
+    let factory = |name: &str| (name.to_owned(), registry.factory(name, &json!({})).unwrap());
+    registry.names().map(factory).collect()
+});
 
 fn view() -> impl Strategy<Value = PathView> {
     // Few values each, so that ties and rare standings come up often.
@@ -100,11 +109,12 @@ proptest! {
         rounds in vec((views(), queues(), 0..30_u64, any::<bool>()), 1..12),
         burst in 1..4_u32,
     ) {
-        let registry = Registry::new();
         let start = std::time::Instant::now();
-        for name in registry.names() {
-            let config = if name == "roundrobin" { json!({"burst": burst}) } else { json!({}) };
-            let mut scheduler = registry.build(name, &config).unwrap();
+        for (name, factory) in &*ALL {
+            let mut scheduler = factory();
+            if name == "roundrobin" {
+                scheduler = Registry::new().build(name, &json!({"burst": burst})).unwrap();
+            }
             let mut now = start;
             for (number, (paths, (queue, streams), ms, retransmission)) in rounds.iter().enumerate() {
                 now += Duration::from_millis(*ms);
@@ -289,12 +299,11 @@ proptest! {
 
     #[test]
     fn the_same_calls_give_the_same_decisions(rounds in vec(views(), 1..20)) {
-        let registry = Registry::new();
         let queue = QueueView::default();
         let now = std::time::Instant::now();
-        for name in registry.names() {
+        for (_, factory) in &*ALL {
             let run = || {
-                let mut scheduler: Box<dyn Scheduler> = registry.build(name, &json!({})).unwrap();
+                let mut scheduler = factory();
                 let decide = |(number, paths): (usize, &Vec<PathView>)| {
                     scheduler.decide(&Context::new(now, paths, &queue, number as u64))
                 };

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::experiment::SchedulerSpec;
 use super::network::NetworkSpec;
+use super::oracle;
 use super::plan::Cell;
 use crate::workload::Workload;
 use crate::{FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, fluid_bounds, share_link};
@@ -35,7 +36,7 @@ pub(crate) fn network(
     timeline: Option<Duration>,
 ) -> Result<Network, SetupError> {
     let spec = cell.network;
-    let factory = scheduler(registry, cell.scheduler, seed)?;
+    let factory = scheduler(registry, cell.scheduler, &oracle::rates(spec), seed)?;
     let transport = transport(spec, cell.congestion, factory)?;
     let mut builder = Network::builder(seed)
         .transport(transport)
@@ -76,13 +77,14 @@ pub(crate) fn network(
     Ok(builder.build()?)
 }
 
-/// A scheduler as configured, and with the run's seed where it takes one and was not given any.
+/// A scheduler as configured, told the links' rates if it is to know them, and with the run's seed where it takes one and was not given any.
 fn scheduler(
     registry: &Registry,
     spec: &SchedulerSpec,
+    rates: &[f64],
     seed: u64,
 ) -> Result<SchedulerFactory, RegistryError> {
-    let (name, config) = (&*spec.name, &spec.config);
+    let (name, config) = (&*spec.name, &oracle::answer(&spec.config, rates));
     let mut seeded = match config {
         Value::Null => Map::new(),
         Value::Object(settings) => settings.clone(),
@@ -154,7 +156,7 @@ mod tests {
                 family: String::new(),
                 parameters: Vec::new(),
             };
-            scheduler(&registry, &spec, 7)
+            scheduler(&registry, &spec, &[15.0, 5.0], 7)
         };
         for (name, config) in [
             ("minrtt", Value::Null),

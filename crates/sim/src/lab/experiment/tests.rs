@@ -463,3 +463,38 @@ fn the_command_line_describes_one_network() {
         assert!(error.starts_with(fault), "{error}");
     }
 }
+
+#[test]
+fn an_oracle_knows_the_highest_rate_towards_the_client() {
+    let paths = "[{ rate = 15, owd = 20, up = { rate = 99 } }, \
+         { rate = 5, owd = 20, steps = [{ at = \"1s\", rate = 7.5 }] }]";
+    let rates = crate::lab::oracle::rates(&networks(paths, "")[0]);
+    assert_eq!(rates, [15.0, 7.5]);
+}
+
+#[cfg(feature = "neural")]
+#[test]
+fn schedulers_that_ask_a_policy_may_have_an_oracle_and_are_not_trained() {
+    let text = file(PATHS, "[train]\nruns = 2");
+    let with = |entry: &str| parse(&text.replace("\"rr\"", entry));
+    let experiment =
+        with("{ name = \"sailfish\", config = { rates = \"oracle\" } }, \"linucb\"").unwrap();
+    let training = experiment.schedulers.iter().map(|spec| spec.training);
+    assert_eq!(training.collect::<Vec<_>>(), [0, 0, 2]);
+    let fault = with("{ name = \"sailfish\", config = { rates = \"orakel\" } }").unwrap_err();
+    assert!(
+        fault.starts_with("x.toml:3: schedulers[2]: scheduler `sailfish`, field `rates`: "),
+        "{fault}"
+    );
+}
+
+#[cfg(not(feature = "neural"))]
+#[test]
+fn a_scheduler_that_was_not_built_is_not_unknown() {
+    let fault = parse(&file(PATHS, "").replace("\"rr\"", "\"dqn\"")).unwrap_err();
+    assert_eq!(
+        fault,
+        "x.toml:3: schedulers[2]: scheduler `dqn` is not in this program, which was built without the feature \
+         `neural`",
+    );
+}

@@ -1,0 +1,92 @@
+"""The command line: train, check, evaluate; the work is done elsewhere."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from . import check, evaluate, recipes
+from .states import MODELS
+
+
+def parser():
+    top = argparse.ArgumentParser(prog="python -m mpquic_training", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
+
+    train = commands.add_parser(
+        "train",
+        help="train a model, write it with its card, its curve and recorded states",
+        description="Train a model. The same seed and amount give the same model on the same machine.",
+    )
+    train.add_argument("model", choices=sorted(MODELS))
+    train.add_argument("--seed", type=int, default=1)
+    train.add_argument("--minutes", type=float, default=55.0, help="give up after so long (default 55)")
+    train.add_argument("--amount", type=int, help="decisions (dqn, gaps) or pages (sailfish); default: the recipe's")
+    train.add_argument("--out", type=Path, default=recipes.SHIPPED, help="folder of the model (default: models/)")
+    train.add_argument("--curves", type=Path, default=recipes.curve_file("x").parent, help="folder of the curve")
+
+    export = commands.add_parser(
+        "export", help="write a model's network as it is before training, with its card: what stands in for the trained"
+    )
+    export.add_argument("model", choices=sorted(MODELS))
+    export.add_argument("--seed", type=int, default=1)
+    export.add_argument("--out", type=Path, required=True, help="folder")
+
+    checked = commands.add_parser("check", help="compare onnxruntime and the Rust engines on random and recorded states")
+    checked.add_argument("model", choices=sorted(MODELS))
+    checked.add_argument("--file", type=Path, help="the ONNX file (default: the shipped one)")
+    checked.add_argument("--states", type=int, default=10_000)
+
+    judged = commands.add_parser("evaluate", help="compare a model with other schedulers on held-back networks")
+    judged.add_argument("model", choices=sorted(MODELS))
+    judged.add_argument("--file", type=Path, help="the ONNX file (default: the shipped one)")
+    judged.add_argument("--seeds", type=int, default=5, help="runs per network and workload")
+    judged.add_argument("--networks", choices=("held-back", "training"), default="held-back")
+    judged.add_argument("--threads", type=int, default=2)
+    judged.add_argument("--out", type=Path, help="the JSON file (default: results/MODEL.json here)")
+    return top
+
+
+def command_of(args):
+    """The command for the card: without folders, which are the caller's."""
+    text = f"python -m mpquic_training {args.command} {args.model} --seed {args.seed}"
+    return text if getattr(args, "amount", None) is None else f"{text} --amount {args.amount}"
+
+
+def main(arguments=None):
+    args = parser().parse_args(arguments)
+    began = time.monotonic()
+    if args.command == "train":
+        path = recipes.train(
+            args.model, args.seed, args.minutes, args.amount, args.out, args.curves, command_of(args)
+        )
+        print(f"{path} after {(time.monotonic() - began) / 60:.1f} minutes")
+        return 0
+    if args.command == "export":
+        print(recipes.untrained(args.model, args.seed, args.out, command_of(args)))
+        return 0
+    file = args.file or recipes.model_file(args.model)
+    if args.command == "check":
+        found = check.check(file, MODELS[args.model], args.states, more=check.recorded(recipes.states_file(args.model)))
+        for what, value in found.items():
+            print(f"{what}: {value:.2e}" if isinstance(value, float) else f"{what}: {value}")
+        for line in (wrong := check.fails(found)):
+            print(f"more than {check.TOLERANCE:g} apart: {line}", file=sys.stderr)
+        if not check.has_rust():
+            print("mpquic_gym is not installed: the Rust engines were not asked", file=sys.stderr)
+        return 1 if wrong or not check.has_rust() else 0
+
+    from .networks import HELD_BACK, TRAINING
+
+    networks = (HELD_BACK if args.networks == "held-back" else TRAINING)[args.model]
+    report = evaluate.evaluate(
+        args.model, file, networks, args.seeds, threads=args.threads, say=lambda text: print(text, flush=True)
+    )
+    print(evaluate.table(report["metrics"]))
+    evaluate.save(report, args.out or recipes.result_file(args.model))
+    print(f"{time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""Double deep Q-learning as the specification's section 15 has it; knows no network simulator.
+
+Own code and not stable-baselines3's DQN: that one takes the maximum over the target network's own values, decays
+epsilon linearly with time, and acts with the network that it learns; Lee & Yoo act with a copy that is refreshed
+together with the target, and decay epsilon geometrically per action.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from .nets.chunk import Acting, Values
+from .replay import Replay
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Defaults are the paper's, or where it is silent its code's; `floor`, `double` and `updates` are ours."""
+
+    hidden: tuple[int, ...] = (24, 24, 24)
+    rate: float = 5e-4
+    rate_end: float | None = None
+    """Where Adam's step ends up, linearly over the run."""
+    batch: int = 20
+    gamma: float = 0.5
+    refresh: int = 50
+    """Actions between refreshes of the target and of the network that acts."""
+    decay: float = 0.997
+    """Epsilon's factor per action; it starts at 1."""
+    floor: float = 0.0
+    """Epsilon's least value. The paper's 0 stops exploration after some 1500 actions."""
+    memory: int = 100_000
+    start: int = 20
+    """Transitions before the first step of learning."""
+    updates: float = 1.0
+    """Steps of learning per action."""
+    double: bool = True
+    """The learned network picks the next action and the target network values it (van Hasselt 2016)."""
+
+
+class Dqn:
+    """The learned network, its target, and the copy that acts."""
+
+    def __init__(self, settings, states, actions, seed):
+        torch.manual_seed(seed)
+        self.settings = settings
+        self.actions = actions
+        self.rng = np.random.default_rng([seed, 1])
+        self.values = Values(states, actions, settings.hidden)
+        self.optimiser = torch.optim.Adam(self.values.parameters(), lr=settings.rate)
+        self.memory = Replay(settings.memory, (states,), (), np.int64)
+        self.epsilon = 1.0
+        self.taken = 0
+        self.owed = 0.0
+        self.loss = 0.0
+        self._refresh()
+
+    def _refresh(self):
+        self.target = copy.deepcopy(self.values).requires_grad_(False)
+        self.acting = Acting(self.values)
+
+    def act(self, state):
+        """An action for a normalised state, by chance with probability epsilon."""
+        if self.rng.random() < self.epsilon:
+            action = int(self.rng.integers(self.actions))
+        else:
+            action = int(np.argmax(self.acting(state)))
+        self.epsilon = max(self.epsilon * self.settings.decay, self.settings.floor)
+        self.taken += 1
+        if self.taken % self.settings.refresh == 0:
+            self._refresh()
+        return action
+
+    def greedy(self, state):
+        """The best action as learned so far; the lowest of equals."""
+        return int(np.argmax(Acting(self.values)(state)))
+
+    def learn(self, progress):
+        """The steps of learning that one action is worth. `progress`: how much of the run is over, 0 to 1."""
+        settings = self.settings
+        if len(self.memory) < max(settings.start, settings.batch):
+            return
+        if settings.rate_end is not None:
+            for group in self.optimiser.param_groups:
+                group["lr"] = settings.rate + (settings.rate_end - settings.rate) * progress
+        self.owed += settings.updates
+        while self.owed >= 1.0:
+            self.owed -= 1.0
+            self._step()
+
+    def _step(self):
+        states, actions, rewards, nexts, ends = self.memory.sample(self.settings.batch, self.rng)
+        with torch.no_grad():
+            there = self.target(nexts)
+            if self.settings.double:
+                best = self.values(nexts).argmax(1, keepdim=True)
+                worth = there.gather(1, best)[:, 0]
+            else:
+                worth = there.max(1).values
+            wanted = rewards + self.settings.gamma * worth * (1.0 - ends)
+        # The error of the taken action alone; the others' targets are their own predictions (section 15).
+        found = self.values(states).gather(1, actions[:, None])[:, 0]
+        loss = torch.nn.functional.mse_loss(found, wanted)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        self.loss += 0.01 * (loss.item() - self.loss)
+
+
+def train(env, normalise, settings, seed, actions, curve, every=1000, check=None, stop=lambda: False):
+    """Takes `actions` actions in `env` and returns the `Dqn`.
+
+    `env` is a gymnasium environment of flat states and discrete actions. Where its `info` has `rewarded` false, the
+    transition is not stored (section 15: no partial reward once all of the chunk was sent). `check(values, taken)` is
+    called every `every` actions; what it returns, a dict, becomes part of the curve.
+    """
+    agent = Dqn(settings, int(np.prod(env.observation_space.shape)), int(env.action_space.n), seed)
+    raw, _ = env.reset(seed=seed)
+    state = normalise(raw)
+    earned, episodes, total = 0.0, [], 0
+    for taken in range(1, actions + 1):
+        action = agent.act(state)
+        raw, reward, terminated, truncated, info = env.step(action)
+        after = normalise(raw)
+        earned += reward
+        if info.get("rewarded", True):
+            agent.memory.store(state, action, reward, after, terminated)
+        agent.learn(taken / actions)
+        state = after
+        if terminated or truncated:
+            episodes.append(earned)
+            total += 1
+            earned = 0.0
+            raw, _ = env.reset()
+            state = normalise(raw)
+        if taken % every == 0 or taken == actions:
+            more = check(agent.values, taken) if check else {}
+            mean = float(np.mean(episodes)) if episodes else float("nan")
+            curve.add(
+                actions=taken, episodes=total, reward=mean, loss=agent.loss, epsilon=agent.epsilon, **more
+            )
+            episodes.clear()
+            if stop():
+                break
+    return agent

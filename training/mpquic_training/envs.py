@@ -1,0 +1,245 @@
+"""The neural schedulers as gymnasium environments over the simulator: what an episode is, and how actions become outputs; learns nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import mpquic_gym
+import numpy as np
+
+from . import networks as nets
+from .networks import Network
+from .session import News, Session
+
+#: Most elements of a seed that the simulator takes.
+_SEEDS = 2**32
+
+
+class SchedulerEnv(gymnasium.Env):
+    """What the environments share: a connection at a time, drawn from networks, workloads and seeds.
+
+    States are in raw units, as the scheduler hands them over. `reset(options=...)` may set "network" (a `Network`),
+    "workload" and "seed" of the connection; what is not set is drawn. A `reset(seed=...)` draws all over again, so that
+    the same seed and the same actions give the same states.
+
+    `info` of each step has "rewards", all `(number, reward)` that came in with it, by the number of the decision in its
+    episode; "fell_back", whether the scheduler could not follow the action; and with the connection's last step
+    "outcome", its figures.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}
+
+    #: The scheduler, as the registry calls it.
+    kind: str
+    #: Of an observation.
+    shape: tuple[int, ...]
+    #: What is drawn from unless told otherwise.
+    default_networks: Sequence[Network]
+    default_workloads: Sequence[str]
+
+    def __init__(
+        self,
+        networks: Sequence[Network] | None = None,
+        workloads: Sequence[str] | None = None,
+        congestion: str | Sequence[str] = "olia",
+        scheduler: dict | None = None,
+    ) -> None:
+        self.networks = tuple(self.default_networks if networks is None else networks)
+        self.workloads = tuple(self.default_workloads if workloads is None else workloads)
+        self.congestions = (congestion,) if isinstance(congestion, str) else tuple(congestion)
+        if not (self.networks and self.workloads and self.congestions):
+            raise ValueError("no network, workload or congestion controller to draw from")
+        self.scheduler = dict(scheduler or {})
+        self.observation_space = gymnasium.spaces.Box(0.0, np.inf, self.shape, np.float32)
+        self._session: Session | None = None
+        #: The state that waits for an answer.
+        self._state: np.ndarray | None = None
+        #: The number of the first decision of the episode, and of the one to be answered.
+        self._first = self._number = 0
+
+    def close(self) -> None:
+        """Ends the connection that is under way."""
+        if self._session is not None:
+            self._session.close()
+        self._session = self._state = None
+
+    def _draw(self, options: dict | None) -> dict:
+        """Begins another connection; what it is."""
+        self.close()
+        options = options or {}
+
+        def drawn(name: str, among: Sequence) -> Any:
+            # Drawn in any case: what is set does not change what the others are.
+            number = int(self.np_random.integers(len(among)))
+            return options[name] if name in options else among[number]
+
+        network = drawn("network", self.networks)
+        workload = drawn("workload", self.workloads)
+        congestion = drawn("congestion", self.congestions)
+        seed = drawn("seed", range(_SEEDS))
+        self._session = Session(self.kind, network, workload, congestion, seed, self._config(network))
+        self._first = self._number = 0
+        return {"network": network.name, "workload": workload, "congestion": congestion, "seed": seed}
+
+    def _config(self, network: Network) -> dict:
+        """The scheduler's configuration on a network."""
+        return self.scheduler
+
+    def _outputs(self, action: Any) -> np.ndarray:
+        """The outputs of a network that wants this action."""
+        raise NotImplementedError
+
+    def _observe(self, state: np.ndarray | None) -> np.ndarray:
+        """A state as an observation; none is all zeros."""
+        if state is None:
+            return np.zeros(self.shape, np.float32)
+        return state.reshape(self.shape)
+
+    def _first_state(self) -> tuple[np.ndarray, dict]:
+        """The first state of a connection that was just begun; with the outcome if nothing is to be decided in it."""
+        news = self._session.next()
+        self._state = news.state
+        return self._observe(news.state), {}
+
+    def _advance(self, action: Any) -> tuple[News, dict]:
+        """Answers the state that waits, and runs on; what came, and the step's `info`."""
+        if self._session is None or self._state is None:
+            raise RuntimeError("the episode is over: call reset()")
+        self._session.answer(self._outputs(action))
+        number, self._number = self._number, self._number + 1
+        news = self._session.next()
+        self._state = news.state
+        info: dict[str, Any] = {
+            "rewards": [(reward.number - self._first, reward.reward) for reward in news.rewards],
+            "fell_back": any(taken.fell_back for taken in news.taken if taken.number == number),
+        }
+        if news.state is None:
+            info["outcome"] = news.outcome
+            self.close()
+        return news, info
+
+
+class ChunkEnv(SchedulerEnv):
+    """`dqn`: an episode is a chunk of a video, and a connection has many of them.
+
+    `reset()` goes on with the next chunk of the same connection, if the last one was complete. A step's reward is what
+    came in during it: what its decision earned up to the next one, or for the chunk. `info["rewarded"]` is false where the
+    scheduler has nothing to say on a decision (nothing waited to be sent): such a step is nothing to learn from.
+    """
+
+    kind = "dqn"
+    shape = (10,)
+    default_networks = nets.DQN_TRAINING
+    default_workloads = ("video:60:5Mbit/s", "video:60")
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.action_space = gymnasium.spaces.Discrete(7)
+        self._fresh = False
+
+    def _outputs(self, action: Any) -> np.ndarray:
+        outputs = np.zeros(7, np.float32)
+        outputs[action] = 1.0
+        return outputs
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        if seed is None and not options and self._fresh and self._state is not None:
+            self._first, self._fresh = self._number, False
+            return self._observe(self._state), {}
+        self._fresh = False
+        told = self._draw(options)
+        observation, info = self._first_state()
+        return observation, info | told
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        news, info = self._advance(action)
+        done = any(reward.done for reward in news.rewards)
+        # The state that waits then is the next chunk's.
+        self._fresh = done
+        info["rewarded"] = bool(news.rewards) and not info["fell_back"]
+        reward = sum(reward.reward for reward in news.rewards)
+        over = news.state is None and not done
+        return self._observe(None if done else news.state), reward, done, over, info
+
+
+class PageEnv(SchedulerEnv):
+    """`sailfish`: an episode is a page, loaded over a connection of its own; a decision binds a stream.
+
+    Rewards come late, when a stream is complete, and not in the order of the decisions: a step's reward is the sum of
+    those that came in, `info["rewards"]` says whose they are. The last step's has all that were still missing.
+
+    `rates`: "oracle" for the configured rates in the state, as in the thesis; "estimate" for the transport's estimate.
+    """
+
+    kind = "sailfish"
+    shape = (4, 13)
+    default_networks = nets.SAILFISH_TRAINING
+    default_workloads = tuple(f"page:{site}" for site in nets.TRAINING_PAGES)
+
+    def __init__(self, *args: Any, rates: str = "estimate", **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.action_space = gymnasium.spaces.Discrete(self.shape[0])
+        self.rates = rates
+
+    def _config(self, network: Network) -> dict:
+        # What is chosen is done: chance is the trainer's.
+        return {"sample": False, "rates": self.rates} | self.scheduler
+
+    def _outputs(self, action: Any) -> np.ndarray:
+        outputs = np.zeros(self.shape[0], np.float32)
+        outputs[action] = 1.0
+        return outputs
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        told = self._draw(options)
+        observation, info = self._first_state()
+        return observation, info | told
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        news, info = self._advance(action)
+        reward = sum(reward.reward for reward in news.rewards)
+        return self._observe(news.state), reward, news.state is None, False, info
+
+
+class GapEnv(SchedulerEnv):
+    """`gaps`: an episode is a transfer that is looked at for a time; an action changes the GAP of every path.
+
+    Nothing ends at the end of an episode, it is only looked at no longer: the last step is truncated, not terminated,
+    its observation is the one before it, and as nothing came after its decision, `info["rewarded"]` is false.
+    """
+
+    kind = "gaps"
+    shape = (8, 7)
+    default_networks = nets.GAPS_TRAINING
+    default_workloads = ("bulk:6s",)
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, self.shape[:1], np.float32)
+        self._last = np.zeros(self.shape, np.float32)
+
+    def _outputs(self, action: Any) -> np.ndarray:
+        return np.asarray(action, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        told = self._draw(options)
+        self._last, info = self._first_state()
+        return self._last, info | told
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        news, info = self._advance(action)
+        if news.state is not None:
+            self._last = self._observe(news.state)
+        info["rewarded"] = bool(news.rewards) and not info["fell_back"]
+        reward = sum(reward.reward for reward in news.rewards)
+        return self._last, reward, False, news.state is None, info
+
+
+ENVS: dict[str, type[SchedulerEnv]] = {env.kind: env for env in (ChunkEnv, PageEnv, GapEnv)}
+
+SimulationError = mpquic_gym.SimulationError

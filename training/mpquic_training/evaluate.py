@@ -1,0 +1,174 @@
+"""Runs a learned policy and its rivals on networks, each on the same networks and seeds, and tells them apart; trains
+nothing.
+"""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .compare import change, verdict
+
+# Seeds of training lie below 2^32 and are drawn; these are above all of them.
+FIRST_SEED = 2**32 + 1000
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a run."""
+
+    name: str
+    unit: str
+    higher_is_better: bool = False
+
+
+@dataclass(frozen=True)
+class Exam:
+    """What a policy is judged by: workloads and their metrics, the first of the first the most."""
+
+    scheduler: str
+    workloads: tuple[tuple[str, tuple[Metric, ...]], ...]
+    variants: tuple[tuple[str, dict], ...] = (("learned", {}),)
+    rivals: tuple[str, ...] = ("minrtt", "ecf", "stms", "stream_minrtt")
+
+
+EXAMS = {
+    "dqn": Exam(
+        "dqn",
+        (
+            ("video:60:5Mbit/s", (Metric("chunk_time", "s"), Metric("chunk_time_p95", "s"))),
+            ("video:60", (Metric("bitrate", "Mbit/s", True),)),
+        ),
+    ),
+    "sailfish": Exam(
+        "sailfish",
+        tuple(
+            (f"page:{site}", (Metric("stream_mean", "s"), Metric("page_load", "s")))
+            for site in ("alipay", "aws.amazon", "renren", "dropbox", "youtube", "facebook", "twitter", "google")
+        ),
+        (("learned", {}), ("learned, oracle", {"rates": "oracle"})),
+    ),
+    "gaps": Exam(
+        "gaps",
+        (("bulk:6s", (Metric("oqs_mean", "kB"), Metric("oqs_p99", "kB"), Metric("goodput", "Mbit/s", True))),),
+    ),
+}
+
+
+def run(scheduler, config, network, workload, congestion, seed):
+    """The figures of one run, or none where the simulator gave up. The client sends its few bytes by minRTT."""
+    import mpquic_gym
+
+    try:
+        outcome = mpquic_gym.run_episode(
+            scheduler, network.describe(), workload, congestion, seed, config, client="minrtt"
+        )
+    except mpquic_gym.SimulationError:
+        return None
+    return outcome["values"]
+
+
+def contenders(exam, model):
+    """Names with scheduler and configuration; the learned first."""
+    learned = {name: (exam.scheduler, {"model": str(model)} | more) for name, more in exam.variants}
+    return learned | {"random": (exam.scheduler, {"model": "random"})} | {name: (name, {}) for name in exam.rivals}
+
+
+def gather(exam, model, networks, seeds, congestion="olia", threads=2, say=lambda *_: None):
+    """Figures by workload and contender: a list with a dictionary per (network, seed), in the same order for all."""
+    jobs = []
+    for workload, _ in exam.workloads:
+        for name, (scheduler, config) in contenders(exam, model).items():
+            for network in networks:
+                for seed in range(seeds):
+                    jobs.append((workload, name, (scheduler, config, network, workload, congestion, FIRST_SEED + seed)))
+    figures = {workload: {name: [] for name in contenders(exam, model)} for workload, _ in exam.workloads}
+    with ThreadPoolExecutor(threads) as pool:
+        for done, (job, values) in enumerate(zip(jobs, pool.map(lambda job: run(*job[2]), jobs)), 1):
+            figures[job[0]][job[1]].append(values)
+            if done % 500 == 0:
+                say(f"{done} of {len(jobs)} runs")
+    return figures
+
+
+def judge(exam, figures, networks, seeds):
+    """By metric: each contender's mean, and the change from each rival to each learned variant.
+
+    Workloads with the same metrics are thrown together. A (network, seed) that any contender failed in counts for
+    none; how many there are is told.
+    """
+    names = [network.name for network in networks for _ in range(seeds)]
+    learned = [name for name, _ in exam.variants]
+    metrics = {}
+    for workload, measured in exam.workloads:
+        of = figures[workload]
+        whole = [i for i in range(len(names)) if all(of[name][i] is not None for name in of)]
+        for metric in measured:
+            entry = metrics.setdefault(
+                metric.name, {"metric": metric, "values": {name: [] for name in of}, "networks": [], "failed": 0}
+            )
+            entry["failed"] += len(names) - len(whole)
+            entry["networks"] += [names[i] for i in whole]
+            for name in of:
+                entry["values"][name] += [of[name][i][metric.name] for i in whole]
+    report = {}
+    for key, entry in metrics.items():
+        metric, values = entry["metric"], entry["values"]
+        against = {}
+        for ours in learned:
+            for theirs in values:
+                if theirs in learned:
+                    continue
+                found = change(values[ours], values[theirs], entry["networks"])
+                against[f"{ours} against {theirs}"] = found | {"verdict": verdict(found, metric.higher_is_better)}
+        report[key] = {
+            "unit": metric.unit,
+            "higher_is_better": metric.higher_is_better,
+            "runs": len(entry["networks"]),
+            "failed": entry["failed"],
+            "means": {name: float(np.mean(column)) for name, column in values.items()},
+            "against": against,
+        }
+    return report
+
+
+def table(report):
+    """The report as text."""
+    lines = []
+    for name, entry in report.items():
+        better = "higher" if entry["higher_is_better"] else "lower"
+        unit = f", {entry['unit']}" if entry["unit"] else ""
+        lines.append(f"{name}{unit} ({better} is better), {entry['runs']} runs, {entry['failed']} left out")
+        lines.append("  means: " + ", ".join(f"{who} {mean:.4g}" for who, mean in entry["means"].items()))
+        for pair, found in entry["against"].items():
+            lines.append(
+                f"  {pair:34} {found['change']:+8.1%}  [{found['low']:+7.1%}, {found['high']:+7.1%}]"
+                f"  lower on {found['below']:2} of {found['networks']} networks  {found['verdict']}"
+            )
+    return "\n".join(lines)
+
+
+def evaluate(name, model, networks, seeds, congestion="olia", threads=2, say=lambda *_: None):
+    """The whole report on a model file."""
+    import hashlib
+
+    exam = EXAMS[name]
+    figures = gather(exam, model, networks, seeds, congestion, threads, say)
+    return {
+        "model": name,
+        "onnx_sha256": hashlib.sha256(Path(model).read_bytes()).hexdigest(),
+        "congestion": congestion,
+        "workloads": [workload for workload, _ in exam.workloads],
+        "networks": [network.name for network in networks],
+        "seeds": seeds,
+        "interval": "95 %, bootstrap over networks",
+        "metrics": judge(exam, figures, networks, seeds),
+    }
+
+
+def save(report, path):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n")

@@ -1,0 +1,58 @@
+"""The statistics of comparisons on figures whose answer is known."""
+
+import numpy as np
+import pytest
+from mpquic_training import evaluate
+from mpquic_training.compare import change, verdict
+
+
+def test_a_constant_ratio_is_found_exactly():
+    theirs = np.array([1.0, 2.0, 5.0, 10.0])
+    found = change(0.8 * theirs, theirs, ["a", "a", "b", "b"])
+    assert found["change"] == pytest.approx(-0.2)
+    assert found["low"] == pytest.approx(-0.2) and found["high"] == pytest.approx(-0.2)
+    assert (found["networks"], found["below"]) == (2, 2)
+    assert verdict(found) == "better"
+    assert verdict(found, higher_is_better=True) == "worse"
+
+
+def test_no_difference_is_left_open():
+    rng = np.random.default_rng(0)
+    found = change(rng.lognormal(size=200), rng.lognormal(size=200), [str(i // 4) for i in range(200)])
+    assert verdict(found) == "open"
+
+
+def test_each_network_counts_once():
+    found = change([2.0] * 99 + [0.5], [1.0] * 100, ["many"] * 99 + ["one"])
+    assert found["change"] == pytest.approx(0.0)
+
+
+def test_interval_covers_what_it_should():
+    rng = np.random.default_rng(1)
+    covered = 0
+    for trial in range(200):
+        logs = rng.normal(0.1, 0.3, 40)
+        found = change(np.exp(logs), np.ones(40), [str(i) for i in range(40)], trial, 1000)
+        covered += found["low"] <= np.expm1(0.1) <= found["high"]
+    assert 0.88 <= covered / 200 <= 0.99
+
+
+class Net:
+    def __init__(self, name):
+        self.name = name
+
+
+def test_what_one_contender_failed_in_counts_for_none():
+    exam = evaluate.Exam("x", (("w", (evaluate.Metric("time", "s"),)),), rivals=("minrtt",))
+    figures = {
+        "w": {
+            "learned": [{"time": 1.0}, {"time": 100.0}, {"time": 1.0}],
+            "random": [{"time": 2.0}, None, {"time": 2.0}],
+            "minrtt": [{"time": 4.0}, {"time": 1.0}, {"time": 4.0}],
+        }
+    }
+    report = evaluate.judge(exam, figures, [Net("a"), Net("b"), Net("c")], 1)["time"]
+    assert (report["runs"], report["failed"]) == (2, 1)
+    assert report["means"] == {"learned": 1.0, "random": 2.0, "minrtt": 4.0}
+    assert report["against"]["learned against minrtt"]["change"] == pytest.approx(-0.75)
+    assert "learned against random" in evaluate.table({"time": report})
