@@ -4,6 +4,7 @@ use std::fmt;
 
 use mpquic::sched::Learned;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::playback::{Chunk, End, Playback};
 use crate::shares::{PathShare, names};
@@ -17,6 +18,8 @@ const COLUMNS: usize = 60;
 pub(crate) struct Report {
     /// Who decided which packet goes where.
     pub(crate) scheduler: String,
+    /// Its configuration, as it was asked for.
+    pub(crate) config: Value,
     pub(crate) congestion: &'static str,
     /// `played`, `stopped` or `failed`.
     pub(crate) end: &'static str,
@@ -80,6 +83,7 @@ impl Spread {
 /// What is not in the playback.
 pub(crate) struct Circumstances {
     pub(crate) scheduler: String,
+    pub(crate) config: Value,
     pub(crate) congestion: &'static str,
     pub(crate) chunk_seconds: f64,
     pub(crate) chunks_wanted: u64,
@@ -102,6 +106,7 @@ impl Report {
         };
         Self {
             scheduler: circumstances.scheduler,
+            config: circumstances.config,
             congestion: circumstances.congestion,
             end,
             error,
@@ -279,6 +284,7 @@ mod tests {
         ];
         Report {
             scheduler: "ecf".into(),
+            config: Value::Null,
             congestion: "olia",
             end: "played",
             error: None,
@@ -348,7 +354,7 @@ far              9 Mbit/s     450 ms       0.5 MB   20.0 %
         report.chunks.clear();
         (report.startup, report.bitrate_mbps, report.chunk_time) = (None, None, None);
         assert!(report.to_string().ends_with("\nno chunk arrived\n"));
-        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        let json: Value = serde_json::from_str(&report.to_json()).unwrap();
         assert!(json["bitrate_mbps"].is_null() && json["startup"].is_null());
     }
 
@@ -356,7 +362,7 @@ far              9 Mbit/s     450 ms       0.5 MB   20.0 %
     fn json_has_what_the_summary_says() {
         let text = report().to_json();
         assert!(!text.contains('\n'));
-        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let json: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["end"], "played");
         assert_eq!(json["chunk_time"]["longest"], 1.6);
         assert_eq!(json["chunks"][3]["bitrate_mbps"], 10.0);

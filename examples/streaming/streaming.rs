@@ -131,6 +131,7 @@ pub(crate) async fn run(
     let paths = links.iter().zip(&playback.received);
     let circumstances = Circumstances {
         scheduler: options.scheduler.name().to_owned(),
+        config: options.scheduler.config().clone(),
         congestion: options.congestion.name(),
         chunk_seconds: video.length.as_secs_f64(),
         chunks_wanted: video.chunks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
@@ -13,8 +13,12 @@ from . import networks as nets
 from .networks import Network
 from .session import News, Session
 
-#: Most elements of a seed that the simulator takes.
+#: As many seeds are drawn from.
 _SEEDS = 2**32
+#: Connections that are tried for one in which something is to be decided.
+_ATTEMPTS = 100
+#: A decision that earned nothing in so many more earns nothing any more.
+_LATE = 1000
 
 
 class SchedulerEnv(gymnasium.Env):
@@ -25,8 +29,8 @@ class SchedulerEnv(gymnasium.Env):
     the same seed and the same actions give the same states.
 
     `info` of each step has "rewards", all `(number, reward)` that came in with it, by the number of the decision in its
-    episode; "fell_back", whether the scheduler could not follow the action; and with the connection's last step
-    "outcome", its figures.
+    episode; "taken", the action as it was carried out (a tuple), and "fell_back", whether the scheduler could not follow
+    the answer; and with the connection's last step "outcome", its figures.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}
@@ -97,11 +101,17 @@ class SchedulerEnv(gymnasium.Env):
             return np.zeros(self.shape, np.float32)
         return state.reshape(self.shape)
 
-    def _first_state(self) -> tuple[np.ndarray, dict]:
-        """The first state of a connection that was just begun; with the outcome if nothing is to be decided in it."""
-        news = self._session.next()
-        self._state = news.state
-        return self._observe(news.state), {}
+    def _begin(self, options: dict | None) -> tuple[np.ndarray, dict]:
+        """Begins connections until there is one in which something is to be decided: its first state, and what it is.
+
+        There may be nothing, as where a small page is loaded before the second path is there.
+        """
+        for _ in range(_ATTEMPTS):
+            told = self._draw(options)
+            self._state = self._session.next().state
+            if self._state is not None:
+                return self._observe(self._state), told
+        raise RuntimeError(f"nothing was to be decided in {_ATTEMPTS} connections, the last of them {told}")
 
     def _advance(self, action: Any) -> tuple[News, dict]:
         """Answers the state that waits, and runs on; what came, and the step's `info`."""
@@ -111,9 +121,11 @@ class SchedulerEnv(gymnasium.Env):
         number, self._number = self._number, self._number + 1
         news = self._session.next()
         self._state = news.state
+        told = next((taken for taken in news.taken if taken.number == number), None)
         info: dict[str, Any] = {
             "rewards": [(reward.number - self._first, reward.reward) for reward in news.rewards],
-            "fell_back": any(taken.fell_back for taken in news.taken if taken.number == number),
+            "taken": told and told.action,
+            "fell_back": told is not None and told.fell_back,
         }
         if news.state is None:
             info["outcome"] = news.outcome
@@ -124,9 +136,15 @@ class SchedulerEnv(gymnasium.Env):
 class ChunkEnv(SchedulerEnv):
     """`dqn`: an episode is a chunk of a video, and a connection has many of them.
 
-    `reset()` goes on with the next chunk of the same connection, if the last one was complete. A step's reward is what
-    came in during it: what its decision earned up to the next one, or for the chunk. `info["rewarded"]` is false where the
-    scheduler has nothing to say on a decision (nothing waited to be sent): such a step is nothing to learn from.
+    A chunk is over when all of it is acknowledged, and often its last acknowledgements, which take the slow path, come
+    later than the request for the next chunk, which takes the fast one: the first decision on the next chunk is then
+    taken before the reward for the last one is there. A step's reward is what came in during it, whichever decision it
+    is for, and it is terminated if a chunk's last reward was among that. The observation is always the state that
+    waits; a `reset()` after such a step goes on with it over the same connection.
+
+    A trainer that keeps transitions takes them from `info["transitions"]` instead, where they are exact: those that
+    became complete in the step, each `(state, action, reward, next_state, done)`. A decision that the scheduler does
+    not reward has none (nothing waited to be sent: nothing to learn from). `info["rewarded"]` is whether there are any.
     """
 
     kind = "dqn"
@@ -138,6 +156,8 @@ class ChunkEnv(SchedulerEnv):
         super().__init__(*args, **settings)
         self.action_space = gymnasium.spaces.Discrete(7)
         self._fresh = False
+        #: States and actions of decisions that may still earn something, by number.
+        self._open: dict[int, tuple[np.ndarray, int]] = {}
 
     def _outputs(self, action: Any) -> np.ndarray:
         outputs = np.zeros(7, np.float32)
@@ -150,26 +170,41 @@ class ChunkEnv(SchedulerEnv):
             self._first, self._fresh = self._number, False
             return self._observe(self._state), {}
         self._fresh = False
-        told = self._draw(options)
-        observation, info = self._first_state()
-        return observation, info | told
+        self._open.clear()
+        return self._begin(options)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
+        if self._state is not None:
+            self._open[self._number] = (self._state, int(action))
         news, info = self._advance(action)
+        info["transitions"] = list(self._complete(news))
+        info["rewarded"] = bool(info["transitions"])
         done = any(reward.done for reward in news.rewards)
-        # The state that waits then is the next chunk's.
         self._fresh = done
-        info["rewarded"] = bool(news.rewards) and not info["fell_back"]
         reward = sum(reward.reward for reward in news.rewards)
-        over = news.state is None and not done
-        return self._observe(None if done else news.state), reward, done, over, info
+        return self._observe(news.state), reward, done, news.state is None and not done, info
+
+    def _complete(self, news: News) -> Iterator[tuple[np.ndarray, int, float, np.ndarray, bool]]:
+        """The transitions that news complete: a partial reward comes with the next decision on the same chunk."""
+        for reward in news.rewards:
+            state, action = self._open[reward.number]
+            if reward.done:
+                following = self._observe(None)
+            elif reward.number + 1 in self._open:
+                following = self._open[reward.number + 1][0]
+            else:
+                following = self._observe(news.state)
+            yield state, action, reward.reward, following, reward.done
+        for number in [number for number in self._open if number < self._number - _LATE]:
+            del self._open[number]
 
 
 class PageEnv(SchedulerEnv):
     """`sailfish`: an episode is a page, loaded over a connection of its own; a decision binds a stream.
 
     Rewards come late, when a stream is complete, and not in the order of the decisions: a step's reward is the sum of
-    those that came in, `info["rewards"]` says whose they are. The last step's has all that were still missing.
+    those that came in, `info["rewards"]` says whose they are. The last step's has all that were still missing. A path
+    that cannot be used is not chosen, whatever the action: `info["taken"]` is the path that was.
 
     `rates`: "oracle" for the configured rates in the state, as in the thesis; "estimate" for the transport's estimate.
     """
@@ -195,9 +230,7 @@ class PageEnv(SchedulerEnv):
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
-        told = self._draw(options)
-        observation, info = self._first_state()
-        return observation, info | told
+        return self._begin(options)
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         news, info = self._advance(action)
@@ -213,7 +246,7 @@ class GapEnv(SchedulerEnv):
     """
 
     kind = "gaps"
-    shape = (8, 7)
+    shape = (8, 9)
     default_networks = nets.GAPS_TRAINING
     default_workloads = ("bulk:6s",)
 
@@ -227,9 +260,8 @@ class GapEnv(SchedulerEnv):
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
-        told = self._draw(options)
-        self._last, info = self._first_state()
-        return self._last, info | told
+        self._last, told = self._begin(options)
+        return self._last, told
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict]:
         news, info = self._advance(action)

@@ -33,6 +33,19 @@ class _Shaped(torch.nn.Module):
         return self.network(state).reshape(self.shape)
 
 
+def _drop_identities(graph):
+    """The exporter writes equal weights once, and an Identity for each other use, as of biases that are still 0."""
+    names = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Identity"}
+    kept = [node for node in graph.node if node.op_type != "Identity"]
+    for node in kept:
+        for i, name in enumerate(node.input):
+            while name in names:
+                name = names[name]
+            node.input[i] = name
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
 def onnx_bytes(network, model):
     """`network` takes normalised states; the card normalises, so nothing of it is in the file."""
     import io
@@ -52,6 +65,7 @@ def onnx_bytes(network, model):
             do_constant_folding=True,
         )
     graph = onnx.load_from_string(buffer.getvalue())
+    _drop_identities(graph.graph)
     graph.doc_string = ""
     graph.graph.name = model.name
     for node in graph.graph.node:

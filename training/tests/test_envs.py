@@ -15,7 +15,7 @@ from mpquic_training.envs import ENVS, ChunkEnv, GapEnv, PageEnv
 from mpquic_training.session import Session, evaluate, play
 
 MODELS = pathlib.Path(__file__).parents[2] / "models"
-WORKLOADS = {"dqn": "video:4:5Mbit/s", "sailfish": "page:google", "gaps": "bulk:1s"}
+WORKLOADS = {"dqn": "video:4:5Mbit/s", "sailfish": "page:alipay", "gaps": "bulk:1s"}
 KINDS = [kind for kind in ENVS if kind in mpquic_gym.KINDS]
 
 
@@ -125,6 +125,57 @@ def test_policies_of_both_engines_agree(kind):
         mpquic_gym.Policy(file, engine="slowest")
     with pytest.raises(ValueError, match="no-such"):
         mpquic_gym.Policy("no-such.onnx")
+
+
+def test_paths_that_are_not_there_are_not_chosen():
+    env = env_of("sailfish")
+    state, _ = env.reset(seed=2)
+    over = False
+    while not over:
+        present = state[:, 0] == 1
+        assert present.any() and not present[3]
+        last = np.flatnonzero(present)[-1]
+        wanted = 3 if env.np_random.random() < 0.5 else last
+        state, _, over, _, info = env.step(wanted)
+        (slot,) = info["taken"]
+        assert present[int(slot)] and (slot == wanted or wanted == 3)
+        assert not info["fell_back"]
+
+
+def test_transitions_of_chunks_are_whole():
+    """Over a slow second path, where the reward for a chunk comes after the first decision on the next one."""
+    env = ChunkEnv([nets.DQN_PAPER[0]], ["video:12:5Mbit/s"])
+    env.action_space.seed(4)
+    state, _ = env.reset(seed=4)
+    states, actions, transitions, late = [state], [], [], False
+    over = done = False
+    while not over:
+        if done:
+            again, _ = env.reset()
+            np.testing.assert_array_equal(again, state)
+        actions.append(env.action_space.sample())
+        state, _, done, truncated, info = env.step(actions[-1])
+        transitions += info["transitions"]
+        # What waits after a chunk's last reward is a decision on the next chunk, and not always the first one.
+        late = late or (done and state[9] > 0)
+        over = "outcome" in info
+        if not over:
+            states.append(state)
+    assert late
+    numbers = []
+    for state, action, reward, following, done in transitions:
+        number = next(n for n, known in enumerate(states) if known is state or np.array_equal(known, state))
+        numbers.append((number, done))
+        assert actions[number] == action and reward >= 0
+        if done:
+            # The next decision is on another chunk, of which nothing was sent.
+            assert not following.any()
+            assert number + 1 == len(states) or states[number + 1][9] == 0
+        else:
+            np.testing.assert_array_equal(following, states[number + 1])
+            assert following[9] > state[9]
+    assert len(set(numbers)) == len(numbers)
+    assert sum(done for _, done in numbers) == 12
 
 
 def test_evaluation_takes_any_scheduler():

@@ -80,7 +80,7 @@ def test_normalisation_by_hand():
     state = np.zeros((4, 13), np.float32)
     state[0, :4] = [1, 100, 40, 121]
     assert SAILFISH.normalise(state)[0, :4].tolist() == [1, 1, 2, 1]
-    assert GAPS.normalise(np.full((8, 7), 10, np.float32))[3, 1] == np.float32(0.1)
+    assert GAPS.normalise(np.full((8, 9), 10, np.float32))[3, 1] == np.float32(0.1)
 
 
 def test_an_operator_without_a_kernel_is_refused():
@@ -117,3 +117,13 @@ def test_absent_subflows_change_nothing_and_are_not_changed():
         first, second = network(torch.from_numpy(states)).numpy()
     assert np.allclose(first, second, atol=1e-6)
     assert not first[3:].any()
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_a_network_with_equal_weights_can_be_exported(name, tmp_path):
+    network, model = NETWORKS[name](), MODELS[name]
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+    path = export.write(network, model, tmp_path / "zero.onnx", "pytest", 0)
+    assert not check.onnxruntime_answers(path, model.random_states(3, np.random.default_rng(0))).any()

@@ -49,11 +49,11 @@ pub(super) fn read(item: &Item<'_>, runs: u32) -> Result<Vec<SchedulerSpec>, Fil
     let mut specs: Vec<SchedulerSpec> = Vec::new();
     for item in some(item)? {
         for mut spec in entry(&item)? {
-            // Which rates there are is known once there is a network.
-            let config = oracle::answer(&spec.spec.config, &[1.0]);
+            // Which rates it is told, each network says; here it is enough that it takes some.
+            let config = oracle::told(&spec.spec.config, || vec![1.0]);
             let scheduler = registry.build(&spec.spec.name, &config);
             let scheduler = scheduler.map_err(|fault| item.error(fault.to_string()))?;
-            // Those that ask a policy were trained elsewhere.
+            // A policy was trained before: its scheduler tells of it, and takes nothing from one run to the next.
             let learned = scheduler.learned();
             let learns = learned.is_some_and(|learned| learned.policy.is_none());
             spec.spec.training = match &spec.train {

@@ -421,6 +421,23 @@ fn schedulers_that_learn_are_trained_unless_they_say_otherwise() {
     }
 }
 
+#[cfg(feature = "neural")]
+#[test]
+fn a_policy_is_not_trained_and_may_be_told_the_rates() {
+    let schedulers = "{ name = \"sailfish\", config = { rates = \"oracle\" } }";
+    let text = file(PATHS, "[train]\nruns = 3").replace("\"rr\"", schedulers);
+    let experiment = parse(&text).unwrap();
+    let spec = &experiment.schedulers[1];
+    assert_eq!(
+        (spec.training, &spec.config["rates"]),
+        (0, &"oracle".into())
+    );
+    let text = text.replace("\"oracle\"", "\"delphi\"");
+    let fault = parse(&text).unwrap_err();
+    let expected = "x.toml:3: schedulers[2]: scheduler `sailfish`, field `rates`: ";
+    assert!(fault.starts_with(expected), "{fault}");
+}
+
 #[test]
 fn links_and_flows_are_shared_as_said() {
     let network = &networks(
@@ -462,30 +479,6 @@ fn the_command_line_describes_one_network() {
         let error = one(network).unwrap_err();
         assert!(error.starts_with(fault), "{error}");
     }
-}
-
-#[test]
-fn an_oracle_knows_the_highest_rate_towards_the_client() {
-    let paths = "[{ rate = 15, owd = 20, up = { rate = 99 } }, \
-         { rate = 5, owd = 20, steps = [{ at = \"1s\", rate = 7.5 }] }]";
-    let rates = crate::lab::oracle::rates(&networks(paths, "")[0]);
-    assert_eq!(rates, [15.0, 7.5]);
-}
-
-#[cfg(feature = "neural")]
-#[test]
-fn schedulers_that_ask_a_policy_may_have_an_oracle_and_are_not_trained() {
-    let text = file(PATHS, "[train]\nruns = 2");
-    let with = |entry: &str| parse(&text.replace("\"rr\"", entry));
-    let experiment =
-        with("{ name = \"sailfish\", config = { rates = \"oracle\" } }, \"linucb\"").unwrap();
-    let training = experiment.schedulers.iter().map(|spec| spec.training);
-    assert_eq!(training.collect::<Vec<_>>(), [0, 0, 2]);
-    let fault = with("{ name = \"sailfish\", config = { rates = \"orakel\" } }").unwrap_err();
-    assert!(
-        fault.starts_with("x.toml:3: schedulers[2]: scheduler `sailfish`, field `rates`: "),
-        "{fault}"
-    );
 }
 
 #[cfg(not(feature = "neural"))]
