@@ -25,6 +25,8 @@ mod save;
 mod schedulers;
 #[path = "transfer/session.rs"]
 mod session;
+#[path = "transfer/shares.rs"]
+mod shares;
 #[path = "transfer/stop.rs"]
 mod stop;
 

@@ -17,6 +17,8 @@ mod protocol;
 mod schedulers;
 #[path = "transfer/serve.rs"]
 mod serve;
+#[path = "transfer/server_config.rs"]
+mod server_config;
 #[path = "transfer/stop.rs"]
 mod stop;
 #[path = "transfer/switch.rs"]

@@ -16,9 +16,9 @@ mod content;
 mod download;
 #[path = "../examples/transfer/fetch.rs"]
 mod fetch;
-#[path = "../examples/download/lab.rs"]
+#[path = "../examples/transfer/lab.rs"]
 mod lab;
-#[path = "../examples/download/link.rs"]
+#[path = "../examples/transfer/link.rs"]
 mod link;
 #[path = "../examples/transfer/measure.rs"]
 mod measure;
@@ -34,8 +34,12 @@ mod report;
 mod schedulers;
 #[path = "../examples/transfer/serve.rs"]
 mod serve;
+#[path = "../examples/transfer/server_config.rs"]
+mod server_config;
 #[path = "../examples/transfer/session.rs"]
 mod session;
+#[path = "../examples/transfer/shares.rs"]
+mod shares;
 #[path = "../examples/download/size.rs"]
 mod size;
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use mpquic_sched::{
-    Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, StreamId,
-    StreamView,
+    Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler, Sent,
+    StreamEvent, StreamEventKind, StreamId, StreamView,
 };
 use quinn_proto::{Dir, Side};
 use serde_json::{Value, json};
@@ -32,10 +32,13 @@ const SCHEDULERS: &[&str] = &[
     "minrtt_ns3",
     "redundant",
     "rr_ns3",
+    "sailfish",
     "stms",
     "stream_minrtt",
     "ucb",
     "ucb_block",
+    "dqn",
+    "gaps",
 ];
 
 /// Those that may wait for the fastest path, or leave a gap for it, are measured with that path full,
@@ -51,10 +54,14 @@ const WAITING: &[&str] = &[
     "peekaboo",
     "daps_gap",
     "stms",
+    "gaps",
 ];
 
 /// Those whose next decision rests on whether the packet of the last one left: they are told.
-const HEEDFUL: &[&str] = &["daps", "stream_minrtt"];
+const HEEDFUL: &[&str] = &["daps", "sailfish", "stream_minrtt"];
+
+/// Those that ask a network now and then: what that costs is measured with a question for each packet.
+const NEURAL: &[&str] = &["gaps"];
 
 /// Those that settle late rewards: what that costs is measured with something to settle.
 const LEARNING: [&str; 2] = ["linucb", "peekaboo"];
@@ -96,10 +103,19 @@ fn scheduler(name: &str) -> Box<dyn Scheduler> {
         "peekaboo" => json!({
             "tx_bytes": 0, "wt_bytes": 0, "candidate_bytes": 0, "estimate_bytes": 0,
         }),
+        // The action drawn first is to draw between the paths, which costs the most.
+        "dqn" => json!({"model": "random", "seed": 3}),
         // Untaught as it is, it transmits, and decides anew each time.
         _ => Value::Null,
     };
-    built(name, &config)
+    let mut scheduler = built(name, &config);
+    if name == "dqn" {
+        // A chunk without end, so that the action holds for as long as time stands still.
+        let id = StreamId::new(Side::Server, Dir::Uni, 0);
+        let written = StreamEventKind::Written(1 << 60);
+        scheduler.on_stream(&StreamEvent::new(id, written));
+    }
+    scheduler
 }
 
 fn built(name: &str, config: &Value) -> Box<dyn Scheduler> {
@@ -217,7 +233,84 @@ fn learning(c: &mut Criterion, name: &str, packets: u64) {
     );
 }
 
+/// A packet acknowledged and a decision, for which the policy is asked each time: inline, so that its answer is on the
+/// clock.
+fn policy(c: &mut Criterion, name: &str) {
+    let mut queue = QueueView::default();
+    queue.unsent = 1_000_000;
+    (queue.window_left, queue.credit) = (6_000_000, 6_000_000);
+    let mut group = c.benchmark_group(format!("scheduler/{name}"));
+    for count in [2, 8] {
+        let mut paths = views(count);
+        let fastest = &mut paths[count - 1];
+        (fastest.can_send, fastest.in_flight) = (false, fastest.cwnd);
+        let mut scheduler = built(name, &json!({"interval_ms": 0, "round_trips": 0}));
+        let (mut now, mut number) = (Instant::now(), 0_u64);
+        group.bench_function(format!("policy/{count}paths"), |b| {
+            b.iter(|| {
+                number += 1;
+                now += Duration::from_micros(200);
+                let path = paths[number as usize % count].index;
+                let rtt = Some(Duration::from_millis(20));
+                let acked = Acked::new(path, now, now, 1452, rtt, Some(number), 1400);
+                scheduler.on_acked(black_box(&acked));
+                let cx = Context::new(now, black_box(&paths), black_box(&queue), number);
+                scheduler.decide(&cx)
+            });
+        });
+        let asked = scheduler.learned().and_then(|learned| learned.policy);
+        let asked = asked.expect("it has a policy");
+        assert!(
+            number == 0 || asked.decisions == number && asked.fallbacks.total() == 0,
+            "{asked}"
+        );
+    }
+    group.finish();
+}
+
+/// Binding a stream by a policy, from its first bytes to its reward, which happens once in its life: on two paths, with
+/// seven streams before it that are bound already.
+fn binding(c: &mut Criterion) {
+    let paths = views(2);
+    let mut queue = QueueView::default();
+    queue.unsent = 1_000_000;
+    (queue.window_left, queue.credit) = (6_000_000, 6_000_000);
+    let id = |n| StreamId::new(Side::Server, Dir::Uni, n);
+    let mut streams: Vec<_> = (0..8).map(|n| StreamView::new(id(n), 0, 125_000)).collect();
+    let now = Instant::now();
+    let mut scheduler = scheduler("sailfish");
+    let mut number = 0_u64;
+    c.benchmark_group("scheduler/sailfish")
+        .bench_function("bind_and_reward", |b| {
+            b.iter(|| {
+                number += 1;
+                // The new one goes first.
+                streams[0].id = id(7 + number);
+                scheduler.on_stream(&StreamEvent::new(
+                    streams[0].id,
+                    StreamEventKind::Written(125_000),
+                ));
+                let cx = Context::new(now, black_box(&paths), black_box(&queue), number)
+                    .with_streams(black_box(&streams));
+                if let Decision::Send { path, .. } = scheduler.decide(&cx) {
+                    scheduler.on_sent(&Sent::new(path, now, 1452, number, false, 1400));
+                }
+                scheduler.on_stream(&StreamEvent::new(
+                    streams[0].id,
+                    StreamEventKind::FullyAcked,
+                ));
+            });
+        });
+    let learned = scheduler.learned().expect("it reports");
+    let policy = learned.policy.expect("it asks one");
+    assert!(policy.decisions >= number && policy.fallbacks.total() == 0);
+}
+
 pub(crate) fn feedback(c: &mut Criterion) {
+    for &name in NEURAL {
+        policy(c, name);
+    }
+    binding(c);
     for name in LEARNING {
         for packets in [1, 2, 8] {
             learning(c, name, packets);

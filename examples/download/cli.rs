@@ -54,12 +54,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     size: Size,
 
-    /// A path: its name, its rate in Mbit/s and its one-way delay in ms, the same in both
-    /// directions. Give it several times; the first is the path of the handshake. The queue in
-    /// front of each link holds the larger of 100 packets and one bandwidth-delay product.
+    /// A path: its name, its rate in Mbit/s and its one-way delay in ms, and maybe its loss in
+    /// percent and its queue in packets, the same in both directions. Give it several times; the
+    /// first is the path of the handshake. The queue in front of each link holds the larger of 100
+    /// packets and one bandwidth-delay product, if not told otherwise.
     #[arg(
         long = "path",
-        value_name = "NAME:RATE_MBPS:OWD_MS",
+        value_name = "NAME:RATE_MBPS:OWD_MS[:LOSS[:QUEUE]]",
         default_values = ["wifi:50:10", "lte:20:35"],
     )]
     paths: Vec<LinkArgument>,

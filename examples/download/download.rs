@@ -1,20 +1,24 @@
 //! The experiment: a download over all links at once, and over each alone.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use mpquic::CongestionControl;
 use mpquic::limits::MAX_OPEN_PATHS;
 use mpquic::sched::memory::MemoryError;
 use thiserror::Error;
 
 use crate::content::{Generator, NAME};
-use crate::lab::{Lab, LabError};
+use crate::lab::{Lab, LabError, Terms};
 use crate::link::LinkArgument;
 use crate::measure::{Download, DownloadError, download};
 use crate::memory::Memory;
 use crate::progress::Bars;
 use crate::protocol::Request;
-use crate::report::{Alone, Report, goodput_mbps, shares};
+use crate::report::{Alone, Report, goodput_mbps};
 use crate::schedulers::{Choice, ChoiceError};
+use crate::serve::serve;
+use crate::shares::shares;
 
 /// What to download, and how.
 #[derive(Debug, Clone)]
@@ -79,13 +83,21 @@ impl Options {
 /// A digest that is wrong is told by the report, not by an error.
 pub(crate) async fn run(options: Options) -> Result<Report, Error> {
     let options = options.check()?;
-    let content = Generator {
+    let content = Arc::new(Generator {
         seed: options.seed,
         size: options.size,
-    };
+    });
     let memory = options.memory.as_deref().map(Memory::load_or_tell);
-    let store = memory.as_ref().map(|memory| &memory.store);
-    let lab = Lab::start(content, &options.scheduler, store, options.links.len())?;
+    let terms = Terms {
+        scheduler: &options.scheduler,
+        congestion: CongestionControl::default(),
+        memory: memory.as_ref().map(|memory| &memory.store),
+        paths: options.links.len(),
+        seed: options.seed,
+    };
+    let lab = Lab::start(terms, move |connection| {
+        serve(connection, Arc::clone(&content))
+    })?;
 
     let links: Vec<_> = options.links.iter().enumerate().collect();
     let together = over(&lab, &links, "all paths", options.progress).await?;

@@ -8,7 +8,9 @@ mod content;
 mod download;
 #[path = "../transfer/fetch.rs"]
 mod fetch;
+#[path = "../transfer/lab.rs"]
 mod lab;
+#[path = "../transfer/link.rs"]
 mod link;
 #[path = "../transfer/measure.rs"]
 mod measure;
@@ -24,8 +26,12 @@ mod report;
 mod schedulers;
 #[path = "../transfer/serve.rs"]
 mod serve;
+#[path = "../transfer/server_config.rs"]
+mod server_config;
 #[path = "../transfer/session.rs"]
 mod session;
+#[path = "../transfer/shares.rs"]
+mod shares;
 mod size;
 
 use std::process::ExitCode;

@@ -15,11 +15,12 @@ use crate::arguments::USAGE;
 use crate::measure::{DownloadError, download};
 use crate::progress::Bars;
 use crate::protocol::Request;
-use crate::report::{Report, goodput_mbps, shares};
+use crate::report::{Report, goodput_mbps};
 use crate::routes::{PathArgument, RouteError, routes};
 use crate::save::PartialFile;
 use crate::schedulers::{Choice, ChoiceError};
 use crate::session::{Client, client_config};
+use crate::shares::shares;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -20,7 +20,8 @@ use crate::arguments::USAGE;
 use crate::files::Files;
 use crate::memory::Memory;
 use crate::schedulers::{Choice, ChoiceError};
-use crate::serve::{Answer, Service, serve, server_config};
+use crate::serve::{Answer, Service, serve};
+use crate::server_config::server_config;
 use crate::switch::{Slot, Switchable};
 
 /// How long, once asked to stop, clients have to acknowledge that the server is gone.

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use mpquic::sched::{Learned, PathIndex};
+use mpquic::sched::Learned;
 use serde::Serialize;
+
+use crate::shares::{PathShare, names};
 
 /// What a download gave.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -26,18 +28,6 @@ pub(crate) struct Report {
     pub(crate) learned: Option<Learned>,
 }
 
-/// What a path contributed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct PathShare {
-    pub(crate) name: String,
-    /// What the link carries, where that is known.
-    pub(crate) rate_mbps: Option<f64>,
-    /// Stream bytes received on it; content sent twice counts twice.
-    pub(crate) bytes: u64,
-    /// Of the stream bytes of all paths.
-    pub(crate) share: f64,
-}
-
 /// The download over one path alone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Alone {
@@ -52,40 +42,11 @@ pub(crate) fn goodput_mbps(bytes: u64, took: Duration) -> f64 {
     bytes as f64 * 8.0 / 1e6 / took.as_secs_f64().max(1e-9)
 }
 
-/// The contribution of each path, given its name, its link's rate if known, and its bytes.
-pub(crate) fn shares(paths: impl Iterator<Item = (String, Option<f64>, u64)>) -> Vec<PathShare> {
-    let mut shares: Vec<_> = paths
-        .map(|(name, rate_mbps, bytes)| PathShare {
-            name,
-            rate_mbps,
-            bytes,
-            share: 0.0,
-        })
-        .collect();
-    let total: u64 = shares.iter().map(|path| path.bytes).sum();
-    for path in &mut shares {
-        path.share = path.bytes as f64 / total.max(1) as f64;
-    }
-    shares
-}
-
 impl Report {
     /// The JSON object, in one line.
     pub(crate) fn to_json(&self) -> String {
         // Strings, numbers and lists: there is nothing in it that JSON cannot hold.
         serde_json::to_string(self).unwrap_or_default()
-    }
-
-    /// The names of paths in slots. Path IDs are in the order of the paths.
-    fn name_in(&self, learned: &Learned) -> impl Fn(PathIndex) -> String {
-        move |slot| {
-            let id = learned
-                .paths
-                .get(&slot)
-                .and_then(|id| usize::try_from(*id).ok());
-            let path = id.and_then(|id| self.paths.get(id));
-            path.map_or_else(|| format!("path {slot}"), |path| path.name.clone())
-        }
     }
 
     fn rate_of(&self, name: &str) -> Option<f64> {
@@ -169,7 +130,11 @@ impl fmt::Display for Report {
             writeln!(f, "{}", line.trim_end())?;
         }
         match &self.learned {
-            Some(learned) => write!(f, "\nlearned by {}\n", learned.named(self.name_in(learned))),
+            Some(learned) => write!(
+                f,
+                "\nlearned by {}\n",
+                learned.named(names(&self.paths, learned))
+            ),
             None => Ok(()),
         }
     }
@@ -177,9 +142,10 @@ impl fmt::Display for Report {
 
 #[cfg(test)]
 mod tests {
-    use mpquic::sched::{LearnedArm, LearnedPair};
+    use mpquic::sched::{LearnedArm, LearnedPair, PathIndex};
 
     use super::*;
+    use crate::shares::shares;
 
     fn report() -> Report {
         Report {
@@ -270,11 +236,5 @@ learned by linucb
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!(json["learned"]["pairs"][0]["alpha"], 0.8);
         assert_eq!(json["learned"]["paths"]["2"], 1);
-    }
-
-    #[test]
-    fn shares_of_nothing() {
-        let paths = shares([("a".to_owned(), None, 0)].into_iter());
-        assert_eq!(paths[0].share, 0.0);
     }
 }

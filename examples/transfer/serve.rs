@@ -5,16 +5,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mpquic::rustls::pki_types::PrivateKeyDer;
-use mpquic::rustls::{self, crypto::ring};
-use mpquic::{
-    ConfigError, Connection, ConnectionError, RecvStream, SendStream, ServerConfig, StreamHints,
-    TransportConfig, VarInt,
-};
+use mpquic::{Connection, ConnectionError, RecvStream, SendStream, StreamHints, VarInt};
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::protocol::{ALPN, DIGEST_LEN, DONE, MAX_HEADER, Request};
+use crate::protocol::{DIGEST_LEN, DONE, MAX_HEADER, Request};
 use crate::schedulers::Choice;
 
 /// Bytes that are read, hashed and written at a time.
@@ -57,25 +52,6 @@ impl fmt::Display for Answer {
             Err(reason) => write!(f, "GET {name:?}: failed after {seconds:.3} s: {reason}"),
         }
     }
-}
-
-/// Settings of a server that shows this certificate.
-pub(crate) fn server_config(
-    identity: &rcgen::CertifiedKey<rcgen::KeyPair>,
-    transport: TransportConfig,
-) -> Result<ServerConfig, ConfigError> {
-    let tls_error = |error: rustls::Error| ConfigError::Tls(error.to_string());
-    let key = PrivateKeyDer::Pkcs8(identity.signing_key.serialize_der().into());
-    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(tls_error)?
-        .with_no_client_auth()
-        .with_single_cert(vec![identity.cert.der().clone()], key)
-        .map_err(tls_error)?;
-    tls.alpn_protocols = vec![ALPN.to_vec()];
-    let mut config = ServerConfig::new(Arc::new(tls))?;
-    config.transport(Arc::new(transport));
-    Ok(config)
 }
 
 /// Answers requests, several at a time, until the connection ends; returns why it did.

@@ -31,8 +31,12 @@ mod save;
 mod schedulers;
 #[path = "../../examples/transfer/serve.rs"]
 mod serve;
+#[path = "../../examples/transfer/server_config.rs"]
+mod server_config;
 #[path = "../../examples/transfer/session.rs"]
 mod session;
+#[path = "../../examples/transfer/shares.rs"]
+mod shares;
 #[path = "../../examples/transfer/switch.rs"]
 mod switch;
 

@@ -10,7 +10,7 @@ use mpquic::{Connection, Endpoint, SendStream, TransportConfig};
 use tempfile::TempDir;
 
 use crate::report::Report;
-use crate::{file_client, file_service, protocol, serve};
+use crate::{file_client, file_service, protocol, server_config};
 
 /// Where servers listen: two networks, as far as a connection can tell. Only Linux has all of
 /// 127.0.0.0/8 without being told.
@@ -64,7 +64,7 @@ impl Place {
         let mut place = Self::new();
         let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         std::fs::write(place.ca(), identity.cert.pem()).unwrap();
-        let config = serve::server_config(&identity, TransportConfig::default()).unwrap();
+        let config = server_config::server_config(&identity, TransportConfig::default()).unwrap();
         let addresses = ADDRESSES.map(|address| address.parse().unwrap());
         let endpoint = Endpoint::server(config, &addresses).unwrap();
         place.servers = endpoint.local_addrs();

@@ -234,3 +234,67 @@ fn peekaboo_does_not_allocate_through_its_stages() {
         scheduler.learned().unwrap()
     );
 }
+
+/// Chunks come and go, packets are lost and overtake each other, and the policy is asked each time.
+#[cfg(feature = "neural")]
+#[test]
+fn dqn_does_not_allocate_over_chunks() {
+    for config in [json!({}), json!({"model": "random"})] {
+        let mut scheduler = Registry::new().build("dqn", &config).unwrap();
+        let start = Instant::now();
+        let mut paths = [0, 1, 2].map(|slot| {
+            let mut view = PathView::closed(PathIndex::new(slot).unwrap());
+            (view.open, view.cwnd, view.in_flight) = (true, 100_000, 50_000);
+            view.smoothed_rtt = Duration::from_millis(20 + 30 * slot as u64);
+            view.pto = view.smoothed_rtt * 3;
+            scheduler.on_path(&PathEvent::new(view.index, 0, start, PathEventKind::Opened));
+            view
+        });
+        let mut queue = QueueView::default();
+        (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 1 << 20, 1 << 20);
+        let before = allocations();
+        for number in 0..40_000_u64 {
+            let now = start + Duration::from_millis(number);
+            let tell = |scheduler: &mut dyn mpquic_sched::Scheduler, chunk: u64, kind| {
+                let id = StreamId::from(VarInt::from_u32(chunk as u32));
+                scheduler.on_stream(&StreamEvent::new(id, kind));
+            };
+            if number % 200 == 0 {
+                let chunk = number / 200;
+                let hints = StreamHints {
+                    size: Some(200_000),
+                    chunk: Some(chunk),
+                    ..StreamHints::default()
+                };
+                tell(&mut *scheduler, chunk, StreamEventKind::Hint(hints));
+                tell(&mut *scheduler, chunk, StreamEventKind::Written(200_000));
+                tell(&mut *scheduler, 1 << 20, StreamEventKind::Written(2_000));
+                if let Some(last) = chunk.checked_sub(100) {
+                    tell(&mut *scheduler, last, StreamEventKind::FullyAcked);
+                }
+            }
+            for (slot, path) in paths.iter_mut().enumerate() {
+                path.can_send = (number + slot as u64) % 3 > 0;
+            }
+            let cx = Context::new(now, &paths, &queue, number);
+            std::hint::black_box(scheduler.decide(&cx));
+            let path = paths[number as usize % 3].index;
+            scheduler.on_sent(&Sent::new(path, now, 1235, number, false, 1200));
+            // What was sent in a block of 18 is acknowledged backwards in the next one, or lost.
+            let Some(late) = (number / 18 * 18).checked_sub(number % 18 + 1) else {
+                continue;
+            };
+            let path = paths[late as usize % 3].index;
+            if late.is_multiple_of(7) {
+                scheduler.on_lost(&Lost::new(path, now, start, 1235, Some(late)));
+            } else {
+                let acked = Acked::new(path, now, now, 1235, None, Some(late), 1200);
+                scheduler.on_acked(&acked);
+            }
+        }
+        assert_eq!(allocations() - before, 0, "{config}");
+        let policy = scheduler.learned().unwrap().policy.unwrap();
+        assert!(policy.decisions > 700, "{policy}");
+        assert_eq!(policy.fallbacks.total(), 0, "{policy}");
+    }
+}

@@ -4,6 +4,8 @@
     reason = "tests take a point to start from off the clock"
 )]
 
+#[cfg(feature = "neural")]
+mod dqn;
 mod gaps;
 mod linucb;
 #[cfg(feature = "neural")]

@@ -1,6 +1,6 @@
 //! What a run's scheduler has learned, as figures beside those of the transport; learns nothing.
 
-use mpquic_sched::{Learned, LearnedPair};
+use mpquic_sched::{Learned, LearnedGap, LearnedPair};
 
 use super::metrics::MetricInfo;
 
@@ -22,6 +22,8 @@ const FIGURES: &[(&str, &str)] = &[
     ("learned_q_wt", ""),
     ("learned_e", ""),
     ("learned_f", ""),
+    // of all slower paths, on average over their packets,
+    ("learned_gap", "packets"),
     // and of the scheduler.
     ("learned_pulls", ""),
     ("learned_refused", ""),
@@ -44,6 +46,12 @@ pub(crate) fn figures(learned: &Learned, training_runs: u32) -> Vec<(String, f64
     if !learned.arms.is_empty() {
         let pulls: u64 = learned.arms.iter().map(|arm| arm.pulls).sum();
         figures.push(("learned_pulls", pulls as f64));
+    }
+    let sent: u64 = learned.gaps.iter().map(|gap| gap.sent).sum();
+    if sent > 0 {
+        let left_out = |gap: &LearnedGap| gap.mean.unwrap_or(0.0) * gap.sent as f64;
+        let sum: f64 = learned.gaps.iter().map(left_out).sum();
+        figures.push(("learned_gap", sum / sent as f64));
     }
     // The first of equals.
     let most = learned.pairs.iter().rev();
@@ -99,6 +107,12 @@ mod tests {
             (pair.decisions, pair.p_tx) = (decisions, p_tx);
             learned.pairs.push(pair);
         }
+        let slots = [(0, 0, None), (1, 30, Some(10.0)), (2, 10, Some(50.0))];
+        for (path, sent, mean) in slots {
+            let mut gap = LearnedGap::new(slot(path), 7.0);
+            (gap.sent, gap.mean) = (sent, mean);
+            learned.gaps.push(gap);
+        }
         let figures: BTreeMap<_, _> = figures(&learned, 2).into_iter().collect();
         for (name, value) in [
             ("training_runs", Some(2.0)),
@@ -108,6 +122,7 @@ mod tests {
             ("learned_deployed", Some(1.0)),
             ("learned_dropped", Some(4.0)),
             ("learned_pulls", None),
+            ("learned_gap", Some(20.0)),
         ] {
             assert_eq!(figures.get(name).copied(), value, "{name}");
         }

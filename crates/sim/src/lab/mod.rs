@@ -8,6 +8,7 @@ mod learned;
 mod markdown;
 mod metrics;
 mod network;
+mod oracle;
 mod output;
 mod pattern;
 mod plan;

@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::experiment::SchedulerSpec;
 use super::network::NetworkSpec;
+use super::oracle;
 use super::plan::Cell;
 use crate::workload::Workload;
 use crate::{FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, fluid_bounds, share_link};
@@ -35,7 +36,7 @@ pub(crate) fn network(
     timeline: Option<Duration>,
 ) -> Result<Network, SetupError> {
     let spec = cell.network;
-    let factory = scheduler(registry, cell.scheduler, seed)?;
+    let factory = scheduler(registry, cell.scheduler, spec, seed)?;
     let transport = transport(spec, cell.congestion, factory)?;
     let mut builder = Network::builder(seed)
         .transport(transport)
@@ -76,13 +77,16 @@ pub(crate) fn network(
     Ok(builder.build()?)
 }
 
-/// A scheduler as configured, and with the run's seed where it takes one and was not given any.
+/// A scheduler as configured, told the network's rates if it asks for an oracle, and with the run's seed where it takes
+/// one and was not given any.
 fn scheduler(
     registry: &Registry,
     spec: &SchedulerSpec,
+    network: &NetworkSpec,
     seed: u64,
 ) -> Result<SchedulerFactory, RegistryError> {
-    let (name, config) = (&*spec.name, &spec.config);
+    let name = &*spec.name;
+    let config = &oracle::told(&spec.config, || oracle::rates(network));
     let mut seeded = match config {
         Value::Null => Map::new(),
         Value::Object(settings) => settings.clone(),
@@ -138,13 +142,63 @@ fn transport(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use mpquic_sched::MinRtt;
     use serde_json::json;
 
     use super::*;
+    use crate::lab::Experiment;
+
+    fn network_of(line: &str) -> NetworkSpec {
+        let schedulers = ["minrtt".to_owned()];
+        let olia = ["olia".to_owned()];
+        let experiment = Experiment::of_one_network(line, "file:2MB", &schedulers, &olia);
+        experiment.unwrap().networks.remove(0)
+    }
+
+    /// Takes nothing but the rates of its network.
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Rates {
+        rates: Vec<f64>,
+    }
+
+    #[test]
+    fn an_oracle_is_told_the_rates_of_the_network() {
+        let mut registry = Registry::new();
+        let seen = Arc::<Mutex<Vec<Vec<f64>>>>::default();
+        let into = Arc::clone(&seen);
+        let make = move |config: &Rates| {
+            into.lock().unwrap().push(config.rates.clone());
+            MinRtt::default()
+        };
+        registry.register("knowing", make).unwrap();
+        let spec = SchedulerSpec {
+            label: "knowing".into(),
+            name: "knowing".into(),
+            config: json!({"rates": "oracle"}),
+            training: 0,
+            family: String::new(),
+            parameters: Vec::new(),
+        };
+        for line in [
+            "50Mbit 20ms 0% | 2Mbit 100ms 1.5%",
+            "8Mbit 1ms 0% | 9Mbit 1ms 0% | 10Mbit 1ms 0%",
+        ] {
+            let factory = scheduler(&registry, &spec, &network_of(line), 7).unwrap();
+            drop(factory());
+        }
+        assert_eq!(
+            *seen.lock().unwrap(),
+            [vec![50.0, 2.0], vec![8.0, 9.0, 10.0]]
+        );
+    }
 
     #[test]
     fn schedulers_get_the_seed_if_they_take_one() {
         let registry = Registry::new();
+        let network = network_of("50Mbit 20ms 0% | 2Mbit 100ms 1.5%");
         let make = |name: &str, config: &Value| {
             let spec = SchedulerSpec {
                 label: name.into(),
@@ -154,7 +208,7 @@ mod tests {
                 family: String::new(),
                 parameters: Vec::new(),
             };
-            scheduler(&registry, &spec, 7)
+            scheduler(&registry, &spec, &network, 7)
         };
         for (name, config) in [
             ("minrtt", Value::Null),

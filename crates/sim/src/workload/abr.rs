@@ -9,9 +9,25 @@ use std::time::Duration;
 /// Chunks over which the rate is averaged.
 const HISTORY: usize = 20;
 
-/// Chooses bitrates.
+/// Chooses the bitrate of each chunk of video by the rate at which the last 20 came in.
+///
+/// **Rule.** The rate is the sum of the last 20 chunks' nominal bits by the sum of their times. Above
+/// 1.5 times the current bitrate: one step up. If 0.9 of it are below the current bitrate: the
+/// highest bitrate of which 1.5 times are below it, or the lowest. Else: no change.
+///
+/// **Source.** Lee and Yoo 2022, section 5.5.
+///
+/// ```
+/// use mpquic_sim::workload::RateRule;
+///
+/// let mut rule = RateRule::new(&[1_000_000, 5_000_000, 10_000_000]);
+/// assert_eq!(rule.bitrate(), 1_000_000);
+/// // A chunk of 1 s came in 0.1 s, at 10 Mbit/s: one step up.
+/// rule.on_chunk(1.0, 0.1);
+/// assert_eq!(rule.bitrate(), 5_000_000);
+/// ```
 #[derive(Debug, Clone)]
-pub(crate) struct RateRule {
+pub struct RateRule {
     /// Bit/s, ascending.
     encodings: Vec<u64>,
     /// Index of the encoding of the last chunk.
@@ -21,8 +37,8 @@ pub(crate) struct RateRule {
 }
 
 impl RateRule {
-    /// Bitrates in bit/s.
-    pub(crate) fn new(encodings: &[u64]) -> Self {
+    /// A rule that chooses among these bitrates (bit/s), in any order; from none of them, always 0.
+    pub fn new(encodings: &[u64]) -> Self {
         let mut encodings = encodings.to_vec();
         encodings.sort_unstable();
         Self {
@@ -33,16 +49,12 @@ impl RateRule {
     }
 
     /// The bitrate of the next chunk, bit/s: the lowest at first.
-    pub(crate) fn bitrate(&self) -> u64 {
+    pub fn bitrate(&self) -> u64 {
         self.encodings.get(self.current).copied().unwrap_or(0)
     }
 
     /// A chunk of the current bitrate and this length took so long; both in seconds.
-    ///
-    /// The rate is the sum of the last 20 chunks' nominal bits by the sum of their times. Above
-    /// 1.5 times the current bitrate: one step up. If 0.9 of it are below the current bitrate:
-    /// the highest bitrate of which 1.5 times are below it, or the lowest. Else: no change.
-    pub(crate) fn on_chunk(&mut self, length: f64, took: f64) {
+    pub fn on_chunk(&mut self, length: f64, took: f64) {
         if self.history.len() == HISTORY {
             self.history.pop_front();
         }
@@ -63,8 +75,24 @@ impl RateRule {
 }
 
 /// Plays chunks in order, each for its length; stalls when there is none.
+///
+/// One chunk is enough to start, and to go on after a stall. Times are those of any clock that does
+/// not go back, counted from any moment.
+///
+/// ```
+/// use std::time::Duration;
+/// use mpquic_sim::workload::Player;
+///
+/// let ms = Duration::from_millis;
+/// let mut player = Player::new(ms(1000), ms(0));
+/// player.on_chunk(ms(300)); // plays until 1300 ms
+/// player.on_chunk(ms(1500));
+/// assert_eq!(player.startup(), ms(300));
+/// assert_eq!(player.stalls(), (1, ms(200)));
+/// assert_eq!(player.left(ms(1600)), ms(900));
+/// ```
 #[derive(Debug, Clone)]
-pub(crate) struct Player {
+pub struct Player {
     length: Duration,
     /// Chunks that wait to be played.
     waiting: u64,
@@ -80,7 +108,7 @@ pub(crate) struct Player {
 
 impl Player {
     /// A player of chunks of this length that wants to begin at `now`.
-    pub(crate) const fn new(length: Duration, now: Duration) -> Self {
+    pub const fn new(length: Duration, now: Duration) -> Self {
         Self {
             length,
             waiting: 0,
@@ -94,7 +122,7 @@ impl Player {
     }
 
     /// Plays up to `now`.
-    pub(crate) fn advance(&mut self, now: Duration) {
+    pub fn advance(&mut self, now: Duration) {
         while let Some(end) = self.playing_until
             && end <= now
         {
@@ -109,7 +137,7 @@ impl Player {
     }
 
     /// One more chunk is there.
-    pub(crate) fn on_chunk(&mut self, now: Duration) {
+    pub fn on_chunk(&mut self, now: Duration) {
         self.advance(now);
         let Some(since) = self.dry_since.take() else {
             self.waiting += 1;
@@ -128,22 +156,45 @@ impl Player {
     }
 
     /// Chunks buffered and not begun.
-    pub(crate) const fn buffered(&self) -> u64 {
+    pub const fn buffered(&self) -> u64 {
         self.waiting
     }
 
-    /// When the next chunk is taken from the buffer.
-    pub(crate) const fn next_change(&self) -> Option<Duration> {
+    /// How long it can go on with what it has, as of `now`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mpquic_sim::workload::Player;
+    ///
+    /// let ms = Duration::from_millis;
+    /// let mut player = Player::new(ms(1000), ms(0));
+    /// assert_eq!(player.left(ms(0)), ms(0));
+    /// player.on_chunk(ms(300));
+    /// player.on_chunk(ms(400));
+    /// assert_eq!(player.left(ms(400)), ms(1900));
+    /// assert_eq!(player.left(ms(5000)), ms(0));
+    /// ```
+    pub fn left(&self, now: Duration) -> Duration {
+        let Some(end) = self.playing_until else {
+            return Duration::ZERO;
+        };
+        let waiting = u32::try_from(self.waiting).unwrap_or(u32::MAX);
+        let all = end.saturating_add(self.length.saturating_mul(waiting));
+        all.saturating_sub(now)
+    }
+
+    /// When the chunk that plays ends, and the next one is taken from the buffer; `None` if none plays.
+    pub const fn next_change(&self) -> Option<Duration> {
         self.playing_until
     }
 
-    /// From the start to the first picture.
-    pub(crate) const fn startup(&self) -> Duration {
+    /// From the start to the first picture; zero before it.
+    pub const fn startup(&self) -> Duration {
         self.startup
     }
 
-    /// How often there was nothing to play, and for how long in all.
-    pub(crate) const fn stalls(&self) -> (u64, Duration) {
+    /// How often there was nothing to play, and for how long in all; only what is over.
+    pub const fn stalls(&self) -> (u64, Duration) {
         (self.stalls, self.stalled)
     }
 }

@@ -49,6 +49,7 @@ use crate::app::App;
 use crate::bound::Fluid;
 use crate::units::UnitError;
 
+pub use abr::{Player, RateRule};
 pub use bulk::Bulk;
 pub use file::File;
 pub use message_server::{Layout, MessageServer};

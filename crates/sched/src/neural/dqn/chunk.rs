@@ -154,6 +154,9 @@ impl Chunks {
     #[inline]
     pub(super) fn on_contiguous(&mut self, mut bytes: u64) -> Option<Chunk> {
         for chunk in &mut self.chunks {
+            if bytes == 0 {
+                return None;
+            }
             let part = bytes.min(chunk.sent - chunk.contiguous);
             chunk.contiguous += part;
             bytes -= part;
@@ -197,10 +200,13 @@ impl Chunks {
                 self.changed |= chunk.asked.is_none();
             }
             (StreamEventKind::FullyAcked, Some(place)) => {
-                return self.remove(place).map(|chunk| (chunk, true));
+                self.give_back(place);
+                self.changed = true;
+                return self.chunks.remove(place).map(|chunk| (chunk, true));
             }
             (StreamEventKind::Reset, Some(place)) => {
-                return self.remove(place).map(|chunk| (chunk, false));
+                self.changed = true;
+                return self.chunks.remove(place).map(|chunk| (chunk, false));
             }
             (StreamEventKind::Reset, None) => self.uncertain |= self.loose.written > 0,
             _ => {}
@@ -208,10 +214,9 @@ impl Chunks {
         None
     }
 
-    fn remove(&mut self, place: usize) -> Option<Chunk> {
-        let chunk = self.chunks.remove(place)?;
-        self.changed = true;
-        // What it had too little of was counted for those before it.
+    /// All of this chunk has arrived: what it has too little of was counted for those before it.
+    fn give_back(&mut self, place: usize) {
+        let chunk = &self.chunks[place];
         let (mut sent, mut contiguous) = (chunk.unsent(), chunk.bytes() - chunk.contiguous);
         for before in self.chunks.range_mut(..place) {
             let part = contiguous.min(before.contiguous);
@@ -221,6 +226,112 @@ impl Chunks {
             before.sent -= part;
             sent -= part;
         }
-        Some(chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use quinn_proto::VarInt;
+
+    use super::*;
+    use crate::StreamHints;
+
+    fn event(chunks: &mut Chunks, stream: u32, kind: StreamEventKind) -> Option<(Chunk, bool)> {
+        let id = VarInt::from_u32(stream).into();
+        chunks.on_stream(&StreamEvent::new(id, kind))
+    }
+
+    fn hint(chunk: Option<u64>, size: Option<u64>) -> StreamEventKind {
+        StreamEventKind::Hint(StreamHints {
+            chunk,
+            size,
+            ..StreamHints::default()
+        })
+    }
+
+    /// Unsent and unacked bytes of the current chunk, and milliseconds since it was asked for.
+    fn current(chunks: &mut Chunks, now: Instant) -> Option<(u64, u64, f64)> {
+        let (chunk, dropped) = chunks.current(now, &QueueView::default());
+        assert_eq!(dropped, 0);
+        let progress = chunk?.progress(now);
+        Some((
+            progress.unsent,
+            progress.unacked,
+            (progress.elapsed * 1e3).round(),
+        ))
+    }
+
+    #[test]
+    fn what_is_to_be_written_counts_if_it_was_told() {
+        let start = Instant::now();
+        let mut chunks = Chunks::default();
+        assert_eq!(current(&mut chunks, start), None);
+        event(&mut chunks, 0, hint(Some(1), Some(1000)));
+        event(&mut chunks, 0, StreamEventKind::Written(100));
+        assert_eq!(current(&mut chunks, start), Some((1000, 1000, 0.0)));
+        chunks.on_sent(100);
+        chunks.on_contiguous(40);
+        let later = start + Duration::from_millis(30);
+        assert_eq!(current(&mut chunks, later), Some((900, 960, 30.0)));
+        // More than was told.
+        event(&mut chunks, 0, StreamEventKind::Written(1100));
+        assert_eq!(current(&mut chunks, later), Some((1100, 1160, 30.0)));
+        // Only what is written, where no size is told.
+        event(&mut chunks, 0, StreamEventKind::FullyAcked);
+        event(&mut chunks, 4, hint(Some(2), None));
+        assert_eq!(current(&mut chunks, later), None);
+        event(&mut chunks, 4, StreamEventKind::Written(7));
+        assert_eq!(current(&mut chunks, later), Some((7, 7, 0.0)));
+    }
+
+    #[test]
+    fn a_later_chunk_that_is_done_first_takes_back_what_was_counted_for_others() {
+        let now = Instant::now();
+        let mut chunks = Chunks::default();
+        for stream in 0..2 {
+            event(&mut chunks, stream, hint(Some(stream.into()), Some(1000)));
+        }
+        // In truth they take turns, and the second one is shorter than its hint.
+        chunks.on_sent(600);
+        chunks.on_contiguous(500);
+        assert_eq!(current(&mut chunks, now), Some((400, 500, 0.0)));
+        let (second, arrived) = event(&mut chunks, 1, StreamEventKind::FullyAcked).unwrap();
+        assert!(arrived && second.bytes() == 1000);
+        // As much as there is to take back.
+        assert_eq!(current(&mut chunks, now), Some((1000, 1000, 0.0)));
+        // One that was reset takes nothing back.
+        event(&mut chunks, 2, hint(Some(2), Some(1000)));
+        chunks.on_sent(600);
+        let (_, arrived) = event(&mut chunks, 2, StreamEventKind::Reset).unwrap();
+        assert!(!arrived);
+        assert_eq!(current(&mut chunks, now), Some((400, 1000, 0.0)));
+    }
+
+    #[test]
+    fn more_chunks_than_there_is_room_for_count_as_none() {
+        let mut chunks = Chunks::default();
+        let room = chunks.chunks.capacity();
+        for stream in 0..2 * CHUNKS as u32 {
+            event(&mut chunks, stream, hint(Some(stream.into()), Some(10)));
+        }
+        assert_eq!(
+            (chunks.chunks.len(), chunks.chunks.capacity()),
+            (CHUNKS, room)
+        );
+        // A hint without a number makes no chunk, nor does it end one.
+        event(&mut chunks, 0, hint(None, None));
+        event(&mut chunks, 999, hint(None, Some(10)));
+        assert_eq!(chunks.chunks.len(), CHUNKS);
+        event(
+            &mut chunks,
+            2 * CHUNKS as u32 - 1,
+            StreamEventKind::Written(10),
+        );
+        chunks.on_sent(10 * CHUNKS as u64 + 10);
+        assert!(chunks.on_contiguous(10 * CHUNKS as u64 + 9).is_none());
+        let loose = chunks.on_contiguous(1).unwrap();
+        assert_eq!(loose.bytes(), 10);
     }
 }

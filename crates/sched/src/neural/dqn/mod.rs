@@ -170,7 +170,6 @@ impl Dqn {
     /// Asks the policy, if there is something to ask it about.
     #[cold]
     fn ask(&mut self, cx: &Context<'_>) {
-        let changed = self.chunks.changed();
         let (chunk, dropped) = self.chunks.current(cx.now, cx.queue);
         self.dropped += dropped;
         let held = self.holds_until.is_some_and(|until| cx.now < until);
@@ -182,7 +181,7 @@ impl Dqn {
             return;
         };
         // Another chunk's turn begins with a decision of its own.
-        if held && changed && chunk.asked.is_some() && chunk.asked == Some(self.asked.number) {
+        if held && chunk.asked == Some(self.asked.number) {
             return;
         }
         let Some((state, first)) = state::observe(cx, chunk.progress(cx.now)) else {

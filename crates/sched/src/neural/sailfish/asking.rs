@@ -166,14 +166,15 @@ impl Asking {
         let path = followed.unwrap_or(instead);
         let number = self.number;
         self.number += 1;
-        self.ledger.decide(
-            stream.id,
-            Decided {
-                number,
-                path,
-                merit: self.state.merit(path, self.loss_weight),
-            },
-        );
+        let decided = Decided {
+            number,
+            path,
+            merit: self.state.merit(path, self.loss_weight),
+        };
+        if !self.ledger.decide(stream.id, decided) {
+            // Nobody will know when it is over.
+            self.dropped += 1;
+        }
         if let Some(observer) = &mut self.observer {
             observer(&Experience::Decided {
                 number,

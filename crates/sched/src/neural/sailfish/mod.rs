@@ -44,7 +44,7 @@ use crate::{
 /// first bytes were written, and ends with the acknowledgement that completes it. The reward of a stream after which none
 /// is open is the last of an episode. A stream that is reset earns nothing.
 ///
-/// **Source.** Kanakis, "SAILfish" (MSc thesis, 2020), sections 4.3 and 5.2, and its code. There, the state's rates are
+/// **Source.** Kanakis, "SAILfish" (MSc thesis, 2020), and its code. There, the state's rates are
 /// those configured at the links, only two paths can be chosen among, and only while both have room
 /// ([`all_have_room`](SailfishConfig::all_have_room)); completion is the arrival of the response's headers. Ours: any
 /// number of paths up to four by a network that is the same for each, bytes bound and the stream's size in the state, estimated

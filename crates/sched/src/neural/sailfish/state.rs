@@ -8,7 +8,7 @@ use crate::{Context, PathIndex, PathSet, PathView};
 /// The most paths that the policy sees: those in the slots below.
 pub(super) const MOST_PATHS: usize = 4;
 
-/// How many decisions the RTTs reach back (SAILfish, section 4.3: a history of 8).
+/// How many decisions the RTTs reach back: SAILfish's history.
 const HISTORY: usize = 8;
 
 /// What the policy is shown of each path: name and unit.

@@ -7,6 +7,7 @@ use super::parse::{some, workload};
 use super::reader::{FileError, Item, Node, Value};
 use super::vary;
 use crate::lab::network::Parameter;
+use crate::lab::oracle;
 use crate::workload::Workload;
 
 /// More than any scheduler needs; stops a slip.
@@ -48,9 +49,13 @@ pub(super) fn read(item: &Item<'_>, runs: u32) -> Result<Vec<SchedulerSpec>, Fil
     let mut specs: Vec<SchedulerSpec> = Vec::new();
     for item in some(item)? {
         for mut spec in entry(&item)? {
-            let scheduler = registry.build(&spec.spec.name, &spec.spec.config);
+            // Which rates it is told, each network says; here it is enough that it takes some.
+            let config = oracle::told(&spec.spec.config, || vec![1.0]);
+            let scheduler = registry.build(&spec.spec.name, &config);
             let scheduler = scheduler.map_err(|fault| item.error(fault.to_string()))?;
-            let learns = scheduler.learned().is_some();
+            // A policy was trained before: its scheduler tells of it, and takes nothing from one run to the next.
+            let learned = scheduler.learned();
+            let learns = learned.is_some_and(|learned| learned.policy.is_none());
             spec.spec.training = match &spec.train {
                 Some((0, _)) => 0,
                 Some((runs, _)) if learns => *runs,

@@ -421,6 +421,23 @@ fn schedulers_that_learn_are_trained_unless_they_say_otherwise() {
     }
 }
 
+#[cfg(feature = "neural")]
+#[test]
+fn a_policy_is_not_trained_and_may_be_told_the_rates() {
+    let schedulers = "{ name = \"sailfish\", config = { rates = \"oracle\" } }";
+    let text = file(PATHS, "[train]\nruns = 3").replace("\"rr\"", schedulers);
+    let experiment = parse(&text).unwrap();
+    let spec = &experiment.schedulers[1];
+    assert_eq!(
+        (spec.training, &spec.config["rates"]),
+        (0, &"oracle".into())
+    );
+    let text = text.replace("\"oracle\"", "\"delphi\"");
+    let fault = parse(&text).unwrap_err();
+    let expected = "x.toml:3: schedulers[2]: scheduler `sailfish`, field `rates`: ";
+    assert!(fault.starts_with(expected), "{fault}");
+}
+
 #[test]
 fn links_and_flows_are_shared_as_said() {
     let network = &networks(

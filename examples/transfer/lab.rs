@@ -1,5 +1,6 @@
-//! A server behind emulated links, all on the loopback interface of this machine.
+//! A server behind emulated links, all on the loopback interface of this machine; what it serves is its caller's business.
 
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,14 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mpquic::rustls::RootCertStore;
 use mpquic::sched::Learned;
 use mpquic::sched::memory::Store;
-use mpquic::{ClientConfig, ConfigError, Connection, Endpoint, TransportConfig, VarInt};
+use mpquic::{
+    ClientConfig, ConfigError, CongestionControl, Connection, Endpoint, TransportConfig, VarInt,
+};
 use mpquic_sim::Relay;
 use thiserror::Error;
 
-use crate::content::Generator;
 use crate::link::LinkArgument;
 use crate::schedulers::{Choice, ChoiceError};
-use crate::serve::{serve, server_config};
+use crate::server_config::server_config;
 use crate::session::{Client, Route, client_config};
 
 /// The name in the server's certificate.
@@ -35,6 +37,19 @@ pub(crate) enum LabError {
     Io(#[from] io::Error),
 }
 
+/// How both sides send.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    pub(crate) scheduler: &'a Choice,
+    pub(crate) congestion: CongestionControl,
+    /// The server's, which is who sends.
+    pub(crate) memory: Option<&'a Store>,
+    /// How many there may be.
+    pub(crate) paths: usize,
+    /// Seeds what is random in the links.
+    pub(crate) seed: u64,
+}
+
 /// A server, and what a client needs to trust it. Stops when dropped.
 pub(crate) struct Lab {
     endpoint: Endpoint,
@@ -45,36 +60,35 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Starts a server for that many paths; its packets and the clients' are scheduled as chosen. The
-    /// memory is the server's, which is who sends.
-    pub(crate) fn start(
-        content: Generator,
-        scheduler: &Choice,
-        memory: Option<&Store>,
-        paths: usize,
-    ) -> Result<Self, LabError> {
+    /// Starts a server that treats each connection with `serve`.
+    pub(crate) fn start<S, F>(terms: Terms<'_>, serve: S) -> Result<Self, LabError>
+    where
+        S: Fn(Connection) -> F + Clone + Send + 'static,
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let Terms { paths, .. } = terms;
         let transport = |memory| -> Result<TransportConfig, LabError> {
             let mut transport = TransportConfig::default();
-            transport.scheduler(scheduler.factory(memory)?);
+            transport.scheduler(terms.scheduler.factory(memory)?);
+            transport.congestion(terms.congestion);
             transport.max_paths(u32::try_from(paths).unwrap_or(u32::MAX));
             Ok(transport)
         };
         let identity = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])?;
-        let config = server_config(&identity, transport(memory)?)?;
+        let config = server_config(&identity, transport(terms.memory)?)?;
         let endpoint = Endpoint::server(config, &addresses(paths))?;
 
         let newest = Arc::<Mutex<Option<Connection>>>::default();
         let (server, shared) = (endpoint.clone(), Arc::clone(&newest));
         tokio::spawn(async move {
-            let content = Arc::new(content);
             while let Some(incoming) = server.accept().await {
-                let (content, newest) = (Arc::clone(&content), Arc::clone(&shared));
+                let (newest, serve) = (Arc::clone(&shared), serve.clone());
                 tokio::spawn(async move {
                     // If its handshake fails, the client reports it.
                     if let Ok(connection) = incoming.await {
                         *newest.lock().unwrap_or_else(PoisonError::into_inner) =
                             Some(connection.clone());
-                        serve(connection, content).await;
+                        serve(connection).await;
                     }
                 });
             }
@@ -86,7 +100,7 @@ impl Lab {
         Ok(Self {
             endpoint,
             client: client_config(roots, transport(None)?)?,
-            seed: content.seed,
+            seed: terms.seed,
             newest,
         })
     }

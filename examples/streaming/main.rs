@@ -1,0 +1,83 @@
+//! Plays DASH-like video over two emulated paths, in one process: a server, a relay per path, and a
+//! player. Run it without arguments.
+
+#[path = "../transfer/arguments.rs"]
+mod arguments;
+mod cli;
+mod fetch;
+#[path = "../transfer/lab.rs"]
+mod lab;
+#[path = "../transfer/link.rs"]
+mod link;
+mod playback;
+mod protocol;
+mod report;
+#[path = "../transfer/schedulers.rs"]
+mod schedulers;
+mod screen;
+mod server;
+#[path = "../transfer/server_config.rs"]
+mod server_config;
+#[path = "../transfer/session.rs"]
+mod session;
+#[path = "../transfer/shares.rs"]
+mod shares;
+mod sparkline;
+#[path = "../transfer/stop.rs"]
+mod stop;
+mod streaming;
+
+use std::process::ExitCode;
+
+use report::Report;
+use streaming::Error;
+
+/// The exit code of a program that was interrupted: 128 and the number of SIGINT, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments: cli::Arguments = match arguments::parse() {
+        Ok(arguments) => arguments,
+        Err(exit) => return exit,
+    };
+    if arguments.list_schedulers {
+        for name in mpquic::sched::Registry::new().names() {
+            println!("{name}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    match run(arguments).await {
+        Ok(report) if report.end == "stopped" => ExitCode::from(INTERRUPTED),
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            match error {
+                Error::Options(_) => ExitCode::from(arguments::USAGE),
+                _ => ExitCode::FAILURE,
+            }
+        }
+    }
+}
+
+async fn run(arguments: cli::Arguments) -> Result<Report, Error> {
+    let json = arguments.json;
+    let options = arguments.options()?;
+    let stop = async {
+        if stop::requested().await.is_err() {
+            // Then it is ended as any program is.
+            std::future::pending().await
+        }
+    };
+    let report = streaming::run(&options, stop).await?;
+    if json {
+        println!("{}", report.to_json());
+    } else {
+        print!("{report}");
+    }
+    match &report.error {
+        Some(error) => Err(Error::Failed(error.clone())),
+        None if !report.sha256_ok => Err(Error::Digest),
+        None => Ok(report),
+    }
+}

@@ -1,0 +1,345 @@
+//! The example `streaming` in process: that its command line means what it says, that it plays what the server made, and
+//! that the server survives requests that are none. Small and without figures: how fast it is depends on the machine.
+
+#[expect(dead_code, reason = "the tests have no command line of their own")]
+#[path = "../examples/transfer/arguments.rs"]
+mod arguments;
+#[path = "../examples/streaming/cli.rs"]
+mod cli;
+#[path = "../examples/streaming/fetch.rs"]
+mod fetch;
+#[path = "../examples/transfer/lab.rs"]
+mod lab;
+#[path = "../examples/transfer/link.rs"]
+mod link;
+#[path = "../examples/streaming/playback.rs"]
+mod playback;
+#[path = "../examples/streaming/protocol.rs"]
+mod protocol;
+#[path = "../examples/streaming/report.rs"]
+mod report;
+#[path = "../examples/transfer/schedulers.rs"]
+mod schedulers;
+#[path = "../examples/streaming/screen.rs"]
+mod screen;
+#[path = "../examples/streaming/server.rs"]
+mod server;
+#[path = "../examples/transfer/server_config.rs"]
+mod server_config;
+#[path = "../examples/transfer/session.rs"]
+mod session;
+#[path = "../examples/transfer/shares.rs"]
+mod shares;
+#[path = "../examples/streaming/sparkline.rs"]
+mod sparkline;
+#[expect(
+    dead_code,
+    reason = "what is an error of the program is the program's business"
+)]
+#[path = "../examples/streaming/streaming.rs"]
+mod streaming;
+
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use clap::Parser;
+use mpquic::{CongestionControl, Connection, ReadError, ReadToEndError, VarInt};
+use sha2::{Digest, Sha256};
+
+use fetch::{FetchError, fetch};
+use lab::{Lab, Terms};
+use protocol::{BAD_REQUEST, DIGEST_LEN, NO_SUCH_CHUNK, Request, Video};
+use report::Report;
+use server::{Source, serve};
+use session::Session;
+use streaming::{Options, OptionsError};
+
+/// Of chunks: short, as the player keeps real time.
+const LENGTH: Duration = Duration::from_millis(100);
+
+fn options(arguments: &[&str]) -> Result<Options, OptionsError> {
+    let arguments = ["streaming"].iter().chain(arguments);
+    cli::Arguments::try_parse_from(arguments).unwrap().options()
+}
+
+/// A few chunks over two paths that carry much more than that.
+fn short(scheduler: &str) -> Options {
+    let arguments = [
+        "--path",
+        "a:200:1",
+        "--path",
+        "b:100:2:0.5:200",
+        "--seconds",
+        "6",
+        "--json",
+    ];
+    let arguments = [&arguments[..], &["--scheduler", scheduler]].concat();
+    let mut options = options(&arguments).unwrap();
+    options.video.length = LENGTH;
+    options
+}
+
+#[test]
+fn without_arguments() {
+    let options = options(&[]).unwrap();
+    assert_eq!(options.scheduler.name(), "dqn");
+    assert_eq!(options.congestion, CongestionControl::Olia);
+    let video = Video {
+        chunks: 60,
+        length: Duration::from_secs(1),
+        bitrates: vec![1_000_000, 5_000_000, 10_000_000],
+    };
+    assert_eq!((options.video, options.buffer), (video, 2));
+    assert!(options.live);
+    let links = options.links.iter();
+    let links: Vec<_> = links
+        .map(|link| {
+            (
+                link.name.as_str(),
+                link.rate_mbps,
+                link.config.delay.as_millis(),
+            )
+        })
+        .collect();
+    assert_eq!(links, [("near", 9.0, 5), ("far", 9.0, 450)]);
+}
+
+#[test]
+fn options_that_cannot_be() {
+    for (arguments, expected) in [
+        (&["--scheduler", "nope"][..], "unknown scheduler `nope`"),
+        (
+            &["--config", "{"][..],
+            "the scheduler's configuration is not JSON",
+        ),
+        (&["--bitrates", "0"][..], "the bitrate is 0, expected"),
+        (&["--bitrates", "1,NaN"][..], "the bitrate is NaN, expected"),
+        (
+            &["--path", "a:1:2", "--path", "a:3:4"][..],
+            "there is more than one path",
+        ),
+        (
+            &["--path", "a:1:2"].repeat(17)[..],
+            "17 paths: there can be 1 to 16",
+        ),
+    ] {
+        let error = options(arguments).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let bitrates = options(&["--bitrates", "5,1,5"]).unwrap();
+    assert_eq!(bitrates.video.bitrates, [1_000_000, 5_000_000]);
+    for arguments in [
+        ["--seconds", "0"],
+        ["--congestion", "nope"],
+        ["--bitrates", ""],
+    ] {
+        let arguments = ["streaming"].iter().chain(&arguments);
+        assert!(cli::Arguments::try_parse_from(arguments).is_err());
+    }
+}
+
+/// Plays six chunks; checks what holds however fast the machine is.
+async fn play(scheduler: &str) -> Report {
+    let options = short(scheduler);
+    let report = streaming::run(&options, pending()).await.unwrap();
+    assert_eq!((report.end, &report.error), ("played", &None));
+    assert!(report.sha256_ok);
+    assert_eq!(report.chunks.len(), 6);
+    for (number, chunk) in (0..).zip(&report.chunks) {
+        assert_eq!(chunk.number, number);
+        assert_eq!(chunk.bytes as f64, chunk.bitrate_mbps * 12_500.0);
+    }
+    // The first one at the lowest bitrate.
+    assert_eq!(report.chunks[0].bytes, 12_500);
+    assert_eq!(report.seen, 0.6);
+    // It is played in real time.
+    assert!(report.seconds >= report.seen && report.startup.is_some());
+    let bytes: u64 = report.chunks.iter().map(|chunk| chunk.bytes).sum();
+    assert!(report.paths.iter().map(|path| path.bytes).sum::<u64>() >= bytes);
+    report
+}
+
+#[tokio::test]
+async fn plays() {
+    let report = play("minrtt").await;
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!(json["scheduler"], "minrtt");
+    assert_eq!(json["chunks"].as_array().unwrap().len(), 6);
+    assert!(json["learned"].is_null());
+    assert!(report.to_string().contains("SHA-256 right"));
+}
+
+#[tokio::test]
+async fn tells_what_was_learned() {
+    let report = play("ucb").await;
+    let text = report.to_string();
+    assert!(text.contains("\nlearned by ucb"), "{text}");
+    assert!(text.contains("\n  a: chosen "), "{text}");
+}
+
+#[tokio::test]
+async fn plays_with_a_policy() {
+    let report = play("dqn").await;
+    let policy = report.learned.as_ref().unwrap().policy.as_ref().unwrap();
+    assert!(!policy.engine.is_empty());
+    let text = report.to_string();
+    assert!(text.contains("\nlearned by dqn\n  policy: "), "{text}");
+}
+
+#[tokio::test]
+async fn stops_when_told() {
+    let mut options = short("minrtt");
+    // More than any machine is too slow to stop in.
+    options.video.chunks = 86_400;
+    let report = streaming::run(&options, async {}).await.unwrap();
+    assert_eq!((report.end, report.chunks.len()), ("stopped", 0));
+    assert!(report.to_string().contains("(stopped)"));
+
+    // In the midst of it, whatever happens then: each packet and each tick polls.
+    let mut polls = 0;
+    let stop = poll_fn(|_| {
+        polls += 1;
+        if polls > 20 {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    });
+    let report = streaming::run(&options, stop).await.unwrap();
+    assert_eq!(report.end, "stopped");
+    assert!(report.chunks.len() < 86_400 && report.sha256_ok, "{report}");
+}
+
+/// A client's connection to a server; the rest must live as long.
+async fn connected<S, F>(serve: S) -> (Session, Lab, Vec<mpquic_sim::Relay>)
+where
+    S: Fn(Connection) -> F + Clone + Send + 'static,
+    F: Future<Output: Send> + Send + 'static,
+{
+    let options = short("minrtt");
+    let terms = Terms {
+        scheduler: &options.scheduler,
+        congestion: CongestionControl::default(),
+        memory: None,
+        paths: 1,
+        seed: 1,
+    };
+    let lab = Lab::start(terms, serve).unwrap();
+    let (client, links) = lab.client(&[(0, &options.links[0])]).unwrap();
+    let session = Session::connect(&client).await.unwrap();
+    (session, lab, links)
+}
+
+/// A video of three chunks.
+fn video() -> Video {
+    Video {
+        chunks: 3,
+        ..short("minrtt").video
+    }
+}
+
+/// What the server answers to this.
+async fn answer(connection: &Connection, request: &[u8]) -> Result<Vec<u8>, VarInt> {
+    let (mut send, mut recv) = connection.open_bi().await.unwrap();
+    // It may be stopped before all is sent.
+    let _ = send.write_all(request).await;
+    let _ = send.finish();
+    recv.read_to_end(1 << 20)
+        .await
+        .map_err(|error| match error {
+            ReadToEndError::Read(ReadError::Reset(code)) => code,
+            error => panic!("{error}"),
+        })
+}
+
+#[tokio::test]
+async fn bad_requests_get_codes() {
+    let video = video();
+    let source = Arc::new(Source {
+        video: video.clone(),
+        seed: 1,
+    });
+    let serve = move |connection| serve(connection, Arc::clone(&source));
+    let (session, _lab, _links) = connected(serve).await;
+    let connection = &session.connection;
+    let long = vec![b'x'; 200_000];
+    for (request, code) in [
+        (&b""[..], BAD_REQUEST),
+        (b"CHUNK 0 1000000", BAD_REQUEST),
+        (b"CHUNK \xff 1000000\n", BAD_REQUEST),
+        (b"GET /\n", BAD_REQUEST),
+        (b"CHUNK 0 -1\n", BAD_REQUEST),
+        (&long, BAD_REQUEST),
+        (b"CHUNK 3 1000000\n", NO_SUCH_CHUNK),
+        (
+            b"CHUNK 18446744073709551615 18446744073709551615\n",
+            NO_SUCH_CHUNK,
+        ),
+        (b"CHUNK 0 1000001\n", NO_SUCH_CHUNK),
+    ] {
+        assert_eq!(answer(connection, request).await, Err(code), "{request:?}");
+    }
+    // And the right ones get what they ask for, each another content.
+    let first = answer(connection, b"CHUNK 0 1000000\n").await.unwrap();
+    let second = answer(connection, b"CHUNK 1 1000000\n").await.unwrap();
+    assert_eq!(first.len(), 12_500 + DIGEST_LEN);
+    assert_ne!(first[..12_500], second[..12_500]);
+
+    let ask = |number, bitrate| fetch(connection, &video, Request { number, bitrate });
+    assert_eq!(ask(2, 10_000_000).await, Ok(true));
+    assert_eq!(ask(3, 1_000_000).await, Err(FetchError::NoSuchChunk));
+    // A client with another manifest: the bitrate is there, but the chunk is longer than it thinks.
+    let other = Video {
+        length: LENGTH / 2,
+        ..video.clone()
+    };
+    let request = Request {
+        number: 0,
+        bitrate: 1_000_000,
+    };
+    let error = fetch(connection, &other, request).await.unwrap_err();
+    assert!(
+        matches!(error, FetchError::Size { expected: 6282, .. }),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn wrong_content_is_noticed() {
+    // This server's answer to whatever is the first chunk with a right digest: right for that only.
+    let serve = |connection: Connection| async move {
+        while let Ok((mut send, _recv)) = connection.accept_bi().await {
+            let content = vec![7; 12_500];
+            let mut hasher = Sha256::new();
+            hasher.update("CHUNK 0 1000000\n");
+            hasher.update(&content);
+            send.write_all(&content).await.unwrap();
+            send.write_all(&hasher.finalize()).await.unwrap();
+            send.finish().unwrap();
+        }
+    };
+    let (session, _lab, _links) = connected(serve).await;
+    let video = video();
+    let bitrate = 1_000_000;
+    let ask = |number| fetch(&session.connection, &video, Request { number, bitrate });
+    assert_eq!(ask(0).await, Ok(true));
+    assert_eq!(ask(1).await, Ok(false));
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_is_told() {
+    let (session, lab, _links) = connected(|connection: Connection| async move {
+        connection.accept_bi().await.unwrap();
+        connection.close(VarInt::from_u32(9), b"no more");
+    })
+    .await;
+    let request = Request {
+        number: 0,
+        bitrate: 1_000_000,
+    };
+    let error = fetch(&session.connection, &video(), request).await;
+    assert!(matches!(error, Err(FetchError::Connection(_))), "{error:?}");
+    drop(lab);
+}
