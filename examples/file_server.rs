@@ -13,6 +13,8 @@ mod files;
 mod memory;
 #[path = "transfer/protocol.rs"]
 mod protocol;
+#[path = "transfer/recording.rs"]
+mod recording;
 #[path = "transfer/schedulers.rs"]
 mod schedulers;
 #[path = "transfer/serve.rs"]

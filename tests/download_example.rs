@@ -28,6 +28,8 @@ mod memory;
 mod progress;
 #[path = "../examples/transfer/protocol.rs"]
 mod protocol;
+#[path = "../examples/transfer/recording.rs"]
+mod recording;
 #[path = "../examples/transfer/report.rs"]
 mod report;
 #[path = "../examples/transfer/schedulers.rs"]
@@ -245,4 +247,44 @@ async fn remembers(name: &str) {
     let aside = folder.path().join("learned.json.refused");
     assert_eq!(std::fs::read_to_string(aside).unwrap(), "something else");
     assert!(!remembered(&file).is_empty());
+}
+
+#[tokio::test]
+async fn what_a_scheduler_experienced_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("linucb.traj");
+    let arguments = ["--scheduler", "linucb", "--record", file.to_str().unwrap()];
+    let (json, _) = learning(&arguments).await;
+    let pairs = json["learned"]["pairs"].as_array().unwrap();
+    let decisions = pairs.iter().filter_map(|pair| pair["decisions"].as_u64());
+
+    let recording = mpquic::sched::record::read(&file).unwrap();
+    assert!(recording.damage.is_empty());
+    let trajectories = recording.trajectories();
+    // The server's alone, and it has ended.
+    let [trajectory] = &trajectories[..] else {
+        panic!("{} connections", trajectories.len());
+    };
+    assert_eq!(trajectory.schema.scheduler, "linucb");
+    let outcome = trajectory.ended.unwrap();
+    assert!(!outcome.cut && outcome.contiguous_bytes >= 2_000_000);
+    assert!(outcome.sent_bytes >= outcome.contiguous_bytes);
+    assert_eq!(outcome.decisions, decisions.sum::<u64>());
+    let told = (trajectory.pairs.len() + trajectory.orphans.len()) as u64;
+    assert!(told + outcome.dropped >= outcome.decisions);
+    assert!(trajectory.pairs.iter().any(|pair| !pair.rewards.is_empty()));
+
+    // What is not a recording is not replaced.
+    std::fs::write(&file, "something else").unwrap();
+    std::fs::remove_file(folder.path().join("linucb.traj.1")).unwrap_or(());
+    let arguments = [&["--size", "0", "--no-alone", "--json"], &arguments[..]].concat();
+    let error = download::run(options(&arguments).unwrap())
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        error.to_string().contains("linucb.traj is in the way"),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "something else");
 }

@@ -23,6 +23,9 @@ Examples:
     download --scheduler peekaboo --memory learned.json --no-alone
     download --scheduler peekaboo --memory learned.json --no-alone
 
+  And with what it experienced written down, for training:
+    download --scheduler linucb --record linucb.traj --no-alone
+
   For a script:
     download --json --size 4MiB --seed 7
 
@@ -32,7 +35,7 @@ further paths is in it, too.
 What a scheduler has learned (linucb, peekaboo, ucb) is that of the server, which sends; it is told of the
 download over all paths, at its end.
 
-Exit codes: 0 done; 1 failed, the digest is wrong, or the memory cannot be written; 2 wrong usage.";
+Exit codes: 0 done; 1 failed, the digest is wrong, or the memory or the recording cannot be written; 2 wrong usage.";
 
 /// Downloads over two emulated paths at once, and over each alone, in one process.
 #[derive(Debug, Parser)]
@@ -75,6 +78,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
 
+    /// Records what the scheduler experiences (states, actions, rewards), for training: of each connection, with all
+    /// paths and then over each alone. The format is that of `mpquic::sched::record`.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
     /// Which content to generate; also seeds what is random in the links.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -92,6 +100,7 @@ impl Arguments {
             links: self.paths,
             alone: !self.no_alone,
             memory: self.memory,
+            record: self.record,
             seed: self.seed,
             progress: !self.json,
         }

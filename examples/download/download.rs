@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mpquic::CongestionControl;
 use mpquic::limits::MAX_OPEN_PATHS;
 use mpquic::sched::memory::MemoryError;
+use mpquic::sched::record::RecordError;
 use thiserror::Error;
 
 use crate::content::{Generator, NAME};
@@ -15,6 +16,7 @@ use crate::measure::{Download, DownloadError, download};
 use crate::memory::Memory;
 use crate::progress::Bars;
 use crate::protocol::Request;
+use crate::recording;
 use crate::report::{Alone, Report, goodput_mbps};
 use crate::schedulers::{Choice, ChoiceError};
 use crate::serve::serve;
@@ -32,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) alone: bool,
     /// Where the scheduler's memory is, if it has one.
     pub(crate) memory: Option<PathBuf>,
+    /// Where what the scheduler experiences is recorded, if it is.
+    pub(crate) record: Option<PathBuf>,
     pub(crate) seed: u64,
     /// Whether to draw progress bars, if stderr is a terminal.
     pub(crate) progress: bool,
@@ -61,6 +65,8 @@ pub(crate) enum Error {
     Digest,
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }
 
 impl Options {
@@ -88,10 +94,16 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
         size: options.size,
     });
     let memory = options.memory.as_deref().map(Memory::load_or_tell);
+    let recorder = options
+        .record
+        .as_deref()
+        .map(recording::begin)
+        .transpose()?;
     let terms = Terms {
         scheduler: &options.scheduler,
         congestion: CongestionControl::default(),
         memory: memory.as_ref().map(|memory| &memory.store),
+        recorder: recorder.as_ref(),
         paths: options.links.len(),
         seed: options.seed,
     };
@@ -119,6 +131,9 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
     }
     if let Some(memory) = memory {
         memory.save()?;
+    }
+    if let Some(recorder) = recorder {
+        recording::end(&recorder)?;
     }
     let paths = options.links.iter().zip(&together.per_route);
     Ok(Report {

@@ -20,6 +20,8 @@ mod memory;
 mod progress;
 #[path = "../transfer/protocol.rs"]
 mod protocol;
+#[path = "../transfer/recording.rs"]
+mod recording;
 #[path = "../transfer/report.rs"]
 mod report;
 #[path = "../transfer/schedulers.rs"]

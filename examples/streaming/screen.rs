@@ -90,7 +90,7 @@ impl Bars {
                 milliseconds(length),
                 "{prefix:>16.16} [{bar:32}] {msg}",
             ),
-            paths: paths.iter().map(|name| bar(name, 0, path)).collect(),
+            paths: paths.iter().map(|name| bar(name, 1, path)).collect(),
             group,
             length,
         }
@@ -115,7 +115,8 @@ impl Bars {
             playback.bitrate() as f64 / 1e6,
         ));
         // Against what all brought: the bars are the shares.
-        let total = playback.received.iter().sum();
+        // Of nothing, nobody has all.
+        let total = playback.received.iter().sum::<u64>().max(1);
         for (bar, bytes) in self.paths.iter().zip(&playback.received) {
             bar.set_length(total);
             bar.set_position(*bytes);

@@ -138,7 +138,7 @@ pub(crate) async fn run(arguments: &Arguments, show: impl Fn(&Report)) -> Result
         return Err(Error::FileName(arguments.file.clone()));
     }
     let mut transport = TransportConfig::default();
-    transport.scheduler(scheduler.factory(None)?);
+    transport.scheduler(scheduler.factory(None, None)?);
     let client = Client {
         config: client_config(read_ca(&arguments.ca)?, transport)?,
         server_name: arguments.server_name.clone(),

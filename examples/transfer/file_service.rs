@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use mpquic::sched::memory::{MemoryError, Store};
+use mpquic::sched::record::{RecordError, Recorder};
 use mpquic::{
     ConfigError, ConnectionError, Endpoint, Incoming, ServerConfig, TransportConfig, VarInt,
 };
@@ -19,6 +20,7 @@ use tokio::fs::File;
 use crate::arguments::USAGE;
 use crate::files::Files;
 use crate::memory::Memory;
+use crate::recording;
 use crate::schedulers::{Choice, ChoiceError};
 use crate::serve::{Answer, Service, serve};
 use crate::server_config::server_config;
@@ -42,7 +44,7 @@ Examples:
   With a scheduler that learns, and remembers each client's paths after a restart:
     file_server --cert-out server.pem --scheduler peekaboo --memory learned.json
 
-Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 cannot serve, or cannot write the memory; 2 wrong usage.";
+Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 cannot serve, or cannot write the memory or the recording; 2 wrong usage.";
 
 /// Serves the files of a directory over multipath QUIC.
 #[derive(Debug, Parser)]
@@ -79,6 +81,11 @@ pub(crate) struct Arguments {
     /// afresh. Without this, it is kept while the server runs.
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
+
+    /// Records what schedulers that learn experience (states, actions, rewards), for training. Takes 64 MiB at most: the
+    /// beginning goes when there is more. An earlier recording is kept as FILE.1.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
 }
 
 #[derive(Debug, Error)]
@@ -97,13 +104,19 @@ pub(crate) enum Error {
     Io(#[from] io::Error),
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
 }
 
 impl Error {
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Scheduler(_) | Self::Root { .. } | Self::CertOut { .. } => USAGE,
-            Self::Certificate(_) | Self::Config(_) | Self::Io(_) | Self::Memory(_) => 1,
+            Self::Certificate(_)
+            | Self::Config(_)
+            | Self::Io(_)
+            | Self::Memory(_)
+            | Self::Record(_) => 1,
         }
     }
 }
@@ -118,12 +131,18 @@ pub(crate) struct Server {
     store: Store,
     /// The same, if it is to last.
     memory: Option<Memory>,
+    recorder: Option<Recorder>,
 }
 
 impl Server {
     /// Listens, and writes the certificate that clients need.
     pub(crate) fn start(arguments: &Arguments) -> Result<Self, Error> {
         let scheduler = Choice::parse(&arguments.scheduler, &arguments.scheduler_config)?;
+        let recorder = arguments
+            .record
+            .as_deref()
+            .map(recording::begin)
+            .transpose()?;
         let files = Files::new(&arguments.root).map_err(|source| Error::Root {
             path: arguments.root.clone(),
             source,
@@ -147,6 +166,7 @@ impl Server {
                 .as_ref()
                 .map_or_else(Store::new, |memory| memory.store.clone()),
             memory,
+            recorder,
         })
     }
 
@@ -164,6 +184,7 @@ impl Server {
                         self.scheduler.clone(),
                         self.files.clone(),
                         self.store.clone(),
+                        self.recorder.clone(),
                     ));
                 }
                 result = &mut stop => {
@@ -176,10 +197,13 @@ impl Server {
         // A client that does not answer is told by its idle timeout.
         let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
         // A connection's scheduler leaves what it learned when the connection is closed.
-        match &self.memory {
-            Some(memory) => Ok(memory.save()?),
-            None => Ok(()),
+        if let Some(memory) = &self.memory {
+            memory.save()?;
         }
+        if let Some(recorder) = &self.recorder {
+            recording::end(recorder)?;
+        }
+        Ok(())
     }
 }
 
@@ -190,9 +214,10 @@ async fn client(
     scheduler: Choice,
     files: Files,
     store: Store,
+    recorder: Option<Recorder>,
 ) {
     let remote = incoming.remote_address();
-    match connection(incoming, config, &scheduler, files, store).await {
+    match connection(incoming, config, &scheduler, files, store, recorder).await {
         Ok(reason) => println!("{remote}: {reason}"),
         Err(error) => println!("{remote}: cannot be served: {error}"),
     }
@@ -205,13 +230,14 @@ async fn connection(
     scheduler: &Choice,
     files: Files,
     store: Store,
+    recorder: Option<Recorder>,
 ) -> Result<ConnectionError, Error> {
     let remote = incoming.remote_address();
     // Each connection has its own slot, into which a request can put another scheduler. A server
     // that does not let its clients choose would leave this to the endpoint's configuration.
     let slot = Slot::default();
     let mut transport = TransportConfig::default();
-    let first = scheduler.factory(Some(&store))?;
+    let first = scheduler.factory(Some(&store), recorder.as_ref())?;
     let for_scheduler = slot.clone();
     transport.scheduler(move || Box::new(Switchable::new(first(), for_scheduler.clone())));
     config.transport(Arc::new(transport));
@@ -229,6 +255,7 @@ async fn connection(
         files,
         slot,
         store,
+        recorder,
     };
     let reason = serve(connection.clone(), Arc::new(service)).await;
     if let Some(learned) = connection.learned() {
@@ -243,6 +270,7 @@ struct FileService {
     files: Files,
     slot: Slot,
     store: Store,
+    recorder: Option<Recorder>,
 }
 
 impl Service for FileService {
@@ -266,7 +294,7 @@ impl Service for FileService {
             return Err("clients may configure a scheduler with numbers and booleans only".into());
         }
         let factory = choice
-            .factory(Some(&self.store))
+            .factory(Some(&self.store), self.recorder.as_ref())
             .map_err(|error| error.to_string())?;
         self.slot.put(factory());
         println!(

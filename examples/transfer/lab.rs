@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mpquic::rustls::RootCertStore;
 use mpquic::sched::Learned;
 use mpquic::sched::memory::Store;
+use mpquic::sched::record::Recorder;
 use mpquic::{
     ClientConfig, ConfigError, CongestionControl, Connection, Endpoint, TransportConfig, VarInt,
 };
@@ -44,6 +45,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) congestion: CongestionControl,
     /// The server's, which is who sends.
     pub(crate) memory: Option<&'a Store>,
+    /// The server's, too.
+    pub(crate) recorder: Option<&'a Recorder>,
     /// How many there may be.
     pub(crate) paths: usize,
     /// Seeds what is random in the links.
@@ -67,15 +70,15 @@ impl Lab {
         F: Future<Output: Send> + Send + 'static,
     {
         let Terms { paths, .. } = terms;
-        let transport = |memory| -> Result<TransportConfig, LabError> {
+        let transport = |memory, recorder| -> Result<TransportConfig, LabError> {
             let mut transport = TransportConfig::default();
-            transport.scheduler(terms.scheduler.factory(memory)?);
+            transport.scheduler(terms.scheduler.factory(memory, recorder)?);
             transport.congestion(terms.congestion);
             transport.max_paths(u32::try_from(paths).unwrap_or(u32::MAX));
             Ok(transport)
         };
         let identity = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])?;
-        let config = server_config(&identity, transport(terms.memory)?)?;
+        let config = server_config(&identity, transport(terms.memory, terms.recorder)?)?;
         let endpoint = Endpoint::server(config, &addresses(paths))?;
 
         let newest = Arc::<Mutex<Option<Connection>>>::default();
@@ -99,7 +102,7 @@ impl Lab {
         added.map_err(|error| ConfigError::Tls(error.to_string()))?;
         Ok(Self {
             endpoint,
-            client: client_config(roots, transport(None)?)?,
+            client: client_config(roots, transport(None, None)?)?,
             seed: terms.seed,
             newest,
         })

@@ -1,6 +1,7 @@
 //! Packet schedulers by name and JSON configuration, checked before anything is sent.
 
 use mpquic::sched::memory::Store;
+use mpquic::sched::record::Recorder;
 use mpquic::sched::{Registry, RegistryError, Scheduler};
 use serde_json::Value;
 use thiserror::Error;
@@ -44,14 +45,18 @@ impl Choice {
     }
 
     /// What makes the scheduler of each new connection. With a memory, schedulers that learn begin
-    /// with what is in it, and leave there what they learn.
+    /// with what is in it, and leave there what they learn; with a recorder, they tell what they do.
     pub(crate) fn factory(
         &self,
         memory: Option<&Store>,
+        recorder: Option<&Recorder>,
     ) -> Result<impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static, ChoiceError> {
         let mut registry = Registry::new();
         if let Some(memory) = memory {
             registry = registry.with_memory(memory.clone());
+        }
+        if let Some(recorder) = recorder {
+            registry = registry.with_recorder(recorder.clone());
         }
         let factory = registry.factory(&self.name, &self.config)?;
         Ok(move || factory())

@@ -21,6 +21,8 @@ mod place;
 mod progress;
 #[path = "../../examples/transfer/protocol.rs"]
 mod protocol;
+#[path = "../../examples/transfer/recording.rs"]
+mod recording;
 #[path = "../../examples/transfer/report.rs"]
 mod report;
 #[path = "../../examples/transfer/routes.rs"]
@@ -392,6 +394,49 @@ async fn a_server_keeps_what_its_schedulers_learned() {
     assert!(
         error.to_string().starts_with("cannot write the memory "),
         "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_server_records_what_its_schedulers_experience() {
+    let dir = tempfile::tempdir().unwrap();
+    let [cert, file] =
+        ["cert.pem", "all.traj"].map(|name| dir.path().join(name).display().to_string());
+    let root = dir.path().display().to_string();
+    let arguments = [
+        ["file_server", "--listen", "127.0.0.1:0", "--root", &root],
+        ["--cert-out", &cert, "--record", &file, "--scheduler=linucb"],
+    ];
+    let arguments = file_service::Arguments::try_parse_from(arguments.concat()).unwrap();
+    let server = file_service::Server::start(&arguments).unwrap();
+    let address = server.endpoint.local_addrs()[0];
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let running = tokio::spawn(server.run(async move {
+        stopped.await.unwrap();
+        Ok(())
+    }));
+    let pem = std::fs::read(&cert).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(&pem).unwrap())
+        .unwrap();
+    let config = session::client_config(roots, TransportConfig::default()).unwrap();
+    let endpoint = Endpoint::client(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let connecting = endpoint.connect_with(config, address, "localhost").unwrap();
+    let connection = connecting.await.unwrap();
+    connection.handshake_confirmed().await.unwrap();
+    stop.send(()).unwrap();
+    connection.closed().await;
+    running.await.unwrap().unwrap();
+
+    let recording = mpquic::sched::record::read(&file).unwrap();
+    let trajectories = recording.trajectories();
+    assert_eq!(trajectories.len(), 1);
+    assert_eq!(trajectories[0].schema.scheduler, "linucb");
+    assert!(
+        trajectories[0]
+            .ended
+            .is_some_and(|outcome| outcome.sent_packets > 0)
     );
 }
 

@@ -151,7 +151,7 @@ def train(env, normalise, settings, network, seed, actions, curve, every=1000, c
             raw, _ = env.reset()
             state = normalise(raw)
         if taken % every == 0 or taken == actions:
-            more = check(agent.network, taken) if check else {}
+            more = check(agent.target, taken) if check else {}
             curve.add(
                 decisions=taken, reward=float(np.mean(rewards)), critic_loss=agent.loss, worth=agent.worth, **more
             )

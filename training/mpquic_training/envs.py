@@ -29,8 +29,8 @@ class SchedulerEnv(gymnasium.Env):
     the same seed and the same actions give the same states.
 
     `info` of each step has "rewards", all `(number, reward)` that came in with it, by the number of the decision in its
-    episode; "fell_back", whether the scheduler could not follow the action; and with the connection's last step
-    "outcome", its figures.
+    episode; "taken", the action as it was carried out (a tuple), and "fell_back", whether the scheduler could not follow
+    the answer; and with the connection's last step "outcome", its figures.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}
@@ -121,9 +121,11 @@ class SchedulerEnv(gymnasium.Env):
         number, self._number = self._number, self._number + 1
         news = self._session.next()
         self._state = news.state
+        told = next((taken for taken in news.taken if taken.number == number), None)
         info: dict[str, Any] = {
             "rewards": [(reward.number - self._first, reward.reward) for reward in news.rewards],
-            "fell_back": any(taken.fell_back for taken in news.taken if taken.number == number),
+            "taken": told and told.action,
+            "fell_back": told is not None and told.fell_back,
         }
         if news.state is None:
             info["outcome"] = news.outcome
@@ -201,7 +203,8 @@ class PageEnv(SchedulerEnv):
     """`sailfish`: an episode is a page, loaded over a connection of its own; a decision binds a stream.
 
     Rewards come late, when a stream is complete, and not in the order of the decisions: a step's reward is the sum of
-    those that came in, `info["rewards"]` says whose they are. The last step's has all that were still missing.
+    those that came in, `info["rewards"]` says whose they are. The last step's has all that were still missing. A path
+    that cannot be used is not chosen, whatever the action: `info["taken"]` is the path that was.
 
     `rates`: "oracle" for the configured rates in the state, as in the thesis; "estimate" for the transport's estimate.
     """
@@ -243,7 +246,7 @@ class GapEnv(SchedulerEnv):
     """
 
     kind = "gaps"
-    shape = (8, 7)
+    shape = (8, 9)
     default_networks = nets.GAPS_TRAINING
     default_workloads = ("bulk:6s",)
 

@@ -140,7 +140,7 @@ GAPS = Model(
     name="gaps",
     title="gap steering by DDPG over a Transformer encoder",
     source="Liao et al. 2021 (GAPS), the compact graph (embedding 32, 2 encoders; ours)",
-    shape=(1, 8, 7),
+    shape=(1, 8, 9),
     axis=2,
     features=(
         Feature("present", "0 or 1", whole=True),
@@ -150,6 +150,9 @@ GAPS = Model(
         Feature("loss rate", "1", clip=(0.0, 1.0), typical=(0.0, 0.1)),
         Feature("receive window", "MB", clip=(0.0, 20.0), typical=(0.0, 6.0)),
         Feature("acked since the last decision", "packets", scale=10.0, clip=(0.0, 20.0), typical=(0.0, 50.0)),
+        # Ours: an answer changes a gap, and nothing else tells one that is too long from one that is too short.
+        Feature("gap", "packets", scale=100.0, clip=(0.0, 20.0), typical=(0.0, 300.0)),
+        Feature("out of order", "kB", scale=100.0, clip=(0.0, 20.0), typical=(0.0, 500.0)),
     ),
     output="change",
     output_shape=(1, 8),

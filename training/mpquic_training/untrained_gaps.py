@@ -26,6 +26,8 @@ FEATURES = (
     ("loss rate", "1", 1.0, 1.0),
     ("receive window", "MB", 1.0, 20.0),
     ("acked since the last decision", "packets", 10.0, 20.0),
+    ("gap", "packets", 100.0, 20.0),
+    ("out of order", "kB", 100.0, 20.0),
 )
 SOURCE = "Liao et al. 2021 (GAPS), sections III to V"
 

@@ -127,6 +127,21 @@ def test_policies_of_both_engines_agree(kind):
         mpquic_gym.Policy("no-such.onnx")
 
 
+def test_paths_that_are_not_there_are_not_chosen():
+    env = env_of("sailfish")
+    state, _ = env.reset(seed=2)
+    over = False
+    while not over:
+        present = state[:, 0] == 1
+        assert present.any() and not present[3]
+        last = np.flatnonzero(present)[-1]
+        wanted = 3 if env.np_random.random() < 0.5 else last
+        state, _, over, _, info = env.step(wanted)
+        (slot,) = info["taken"]
+        assert present[int(slot)] and (slot == wanted or wanted == 3)
+        assert not info["fell_back"]
+
+
 def test_transitions_of_chunks_are_whole():
     """Over a slow second path, where the reward for a chunk comes after the first decision on the next one."""
     env = ChunkEnv([nets.DQN_PAPER[0]], ["video:12:5Mbit/s"])

@@ -80,7 +80,7 @@ def test_normalisation_by_hand():
     state = np.zeros((4, 13), np.float32)
     state[0, :4] = [1, 100, 40, 121]
     assert SAILFISH.normalise(state)[0, :4].tolist() == [1, 1, 2, 1]
-    assert GAPS.normalise(np.full((8, 7), 10, np.float32))[3, 1] == np.float32(0.1)
+    assert GAPS.normalise(np.full((8, 9), 10, np.float32))[3, 1] == np.float32(0.1)
 
 
 def test_an_operator_without_a_kernel_is_refused():

@@ -58,7 +58,7 @@ def exported(folder, name):
 def test_the_untrained_files_are_what_they_say(tmp_path):
     untrained_gaps.main([str(tmp_path)])
     session, card = exported(tmp_path, "gaps")
-    assert card["inputs"][0]["shape"] == [1, 8, 7] and card["outputs"][0]["shape"] == [1, 8]
+    assert card["inputs"][0]["shape"] == [1, 8, 9] and card["outputs"][0]["shape"] == [1, 8]
     torch.manual_seed(untrained_gaps.SEED)
     actor = Actor()
     for paths in (1, 2, 8):

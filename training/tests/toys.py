@@ -56,7 +56,7 @@ class Page(gymnasium.Env):
 class Gap(gymnasium.Env):
     """Each of the present paths has a GAP (feature 2, packets) to bring to 100 by changes of up to 40."""
 
-    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (8, 7), np.float32)
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (8, 9), np.float32)
     action_space = gymnasium.spaces.Box(-1.0, 1.0, (8,), np.float32)
 
     def reset(self, *, seed=None, options=None):
@@ -67,7 +67,7 @@ class Gap(gymnasium.Env):
         return self._state(), {}
 
     def _state(self):
-        state = np.zeros((8, 7), np.float32)
+        state = np.zeros((8, 9), np.float32)
         state[:, 0] = self.present
         state[:, 2] = self.gap * self.present
         return state

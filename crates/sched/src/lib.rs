@@ -77,6 +77,8 @@ mod patience;
 mod peek_frozen;
 mod peekaboo;
 mod ranking;
+#[cfg(feature = "record")]
+pub mod record;
 mod redundant;
 mod registry;
 mod round_robin;

@@ -61,13 +61,33 @@ fn the_counter_counts() {
 
 #[test]
 fn schedulers_do_not_allocate() {
+    do_not_allocate(&Registry::new());
+}
+
+/// Nor do they when what they do is written down, whether or not the writer keeps up.
+#[cfg(feature = "record")]
+#[test]
+fn recorded_schedulers_do_not_allocate() {
+    use mpquic_sched::record::{Recorder, RecorderConfig};
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("all.traj");
+    let recorder = Recorder::create(&file, &RecorderConfig::default()).unwrap();
+    do_not_allocate(&Registry::new().with_recorder(recorder.clone()));
+    let written = recorder.flush().unwrap();
+    assert!(
+        written.connections >= 5 && written.records > 100,
+        "{written:?}"
+    );
+}
+
+fn do_not_allocate(registry: &Registry) {
     let slots: Vec<_> = (0..8).map(|slot| PathIndex::new(slot).unwrap()).collect();
     let mut paths: Vec<_> = slots.iter().map(|slot| PathView::closed(*slot)).collect();
     let mut queue = QueueView::default();
     let mut streams: Vec<_> = (0..MAX_STREAM_VIEWS as u32)
         .map(|n| StreamView::new(VarInt::from_u32(n).into(), 0, u64::from(n)))
         .collect();
-    let registry = Registry::new();
     let start = Instant::now();
     let default = registry.names().map(|name| (name, Value::Null));
     // Settings that bring other code into play.

@@ -271,7 +271,7 @@ fn rewards_tell_of_the_receivers_queue() {
         .client
         .out_of_order
         .unwrap()
-        .by_time
+        .by_arrival
         .mean;
     let rewards = rewards.lock().unwrap();
     let told = -1e5 * rewards.iter().sum::<f64>() / rewards.len() as f64;
@@ -281,4 +281,47 @@ fn rewards_tell_of_the_receivers_queue() {
     );
     assert!(rewards.len() > 20 && rewards.iter().all(|reward| *reward <= 0.0));
     assert!((0.5..2.0).contains(&(told / measured)), "{told} {measured}");
+}
+
+/// As an experiment file searches for the gap that suits a network best.
+#[cfg(feature = "lab")]
+#[test]
+fn an_experiment_varies_a_fixed_gap() {
+    const EXPERIMENT: &str = r#"
+title = "A test"
+workloads = ["file:2MB"]
+seeds = 1
+schedulers = [
+    "minrtt",
+    { name = "gaps", config = { fixed_gap = "$gap" }, vary = { gap = { from = 0, to = 100, step = 50 } } },
+]
+metrics = ["oqs_mean", "learned_gap"]
+
+[[network]]
+name = "uneven"
+paths = [{ rate = 50, owd = 20 }, { rate = 10, owd = 70 }]
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("test.toml");
+    std::fs::write(&file, EXPERIMENT).unwrap();
+    let (file, out) = (
+        file.display().to_string(),
+        folder.path().display().to_string(),
+    );
+    let arguments = ["mpquic-lab", "run", &file, "--out", &out].map(Into::into);
+    let (mut told, mut complained) = (Vec::new(), Vec::new());
+    let code = mpquic_sim::lab::cli::main(arguments, &mut told, &mut complained);
+    assert_eq!(code, 0, "{}", String::from_utf8_lossy(&complained));
+    let results = std::fs::read_to_string(folder.path().join("results.jsonl")).unwrap();
+    let records = results.lines().skip(1);
+    let records: Vec<Value> = records
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let gaps = records
+        .iter()
+        .filter(|record| record["scheduler"] != "minrtt");
+    let gaps: Vec<_> = gaps
+        .map(|record| record["values"]["learned_gap"].as_f64())
+        .collect();
+    assert_eq!(gaps, [Some(0.0), Some(50.0), Some(100.0)], "{records:?}");
 }

@@ -19,8 +19,7 @@ impl Policy {
     #[new]
     #[pyo3(signature = (path, engine = "fastest"))]
     fn new(path: PathBuf, engine: &str) -> PyResult<Self> {
-        let mut options = Options::default();
-        options.prefer = match engine {
+        let prefer = match engine {
             "fastest" => Prefer::Fastest,
             "plan" => Prefer::Plan(Vectors::Avx512),
             "plan:avx2" => Prefer::Plan(Vectors::Avx2),
@@ -31,6 +30,10 @@ impl Policy {
                     "unknown engine \"{engine}\", expected one of fastest, plan, plan:avx2, plan:portable, tract"
                 )));
             }
+        };
+        let options = Options {
+            prefer,
+            ..Options::default()
         };
         mpquic_infer::Policy::load_with(&path, &options)
             .map(|policy| Self(Mutex::new(policy)))

@@ -64,7 +64,7 @@ pub(crate) struct Ends {
 
 impl Simulated {
     /// Both ends of a new session.
-    pub(crate) fn new() -> Ends {
+    pub(crate) fn session() -> Ends {
         let (news, from_simulation) = channel();
         let (answers, to_simulation) = channel();
         let simulated = Self {

@@ -65,7 +65,7 @@ impl Session {
         let network: NetworkDescription = from_python("network", network)?;
         let mut config = config_from_python(scheduler)?;
         network.answer_oracle(&mut config);
-        let ends = Simulated::new();
+        let ends = Simulated::session();
         let setup = Setup {
             workload: workload.parse().map_err(value_error)?,
             congestion: congestion_from(congestion)?,

@@ -73,7 +73,7 @@ class Layer(nn.Module):
 class Encoder(nn.Module):
     """`(batch, tokens, features)`, normalised, to `(batch, tokens, embedding)`. Feature 0 is 1 for a path that is there."""
 
-    def __init__(self, size=SMALL, tokens=8, features=7):
+    def __init__(self, size=SMALL, tokens=8, features=9):
         super().__init__()
         self.embed = nn.Linear(features, size.embedding)
         self.place = nn.Parameter(torch.randn(tokens, size.embedding) * 0.02)
@@ -91,7 +91,7 @@ class Encoder(nn.Module):
 class Actor(nn.Module):
     """The policy: `(batch, tokens, features)`, normalised, to `(batch, tokens)` in [-1, 1], 0 for absent paths."""
 
-    def __init__(self, size=SMALL, tokens=8, features=7, hidden=48):
+    def __init__(self, size=SMALL, tokens=8, features=9, hidden=48):
         super().__init__()
         self.encoder = Encoder(size, tokens, features)
         self.first = nn.Linear(size.embedding, hidden)

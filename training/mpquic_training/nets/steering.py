@@ -38,7 +38,7 @@ class Critic(nn.Module):
 class Steering(nn.Module):
     """Policy and critic; called, it is the policy, which is what is exported."""
 
-    def __init__(self, size=gaps.SMALL, features=7):
+    def __init__(self, size=gaps.SMALL, features=9):
         super().__init__()
         self.policy = gaps.Actor(size, features=features)
         self.encoder = self.policy.encoder

@@ -18,6 +18,16 @@ pub enum RegistryError {
         /// All known names, each with its second names.
         known: Vec<String>,
     },
+    /// The scheduler is there, but this program was built without it.
+    #[error(
+        "scheduler `{name}` is not in this program, which was built without the feature `{feature}`"
+    )]
+    NotBuilt {
+        /// The name that was asked for.
+        name: String,
+        /// The Cargo feature that brings it in.
+        feature: &'static str,
+    },
     /// The configuration is not one of this scheduler.
     #[error("scheduler `{scheduler}`, {problem}")]
     InvalidConfig {

@@ -3,6 +3,7 @@
 mod error;
 #[cfg(feature = "neural")]
 mod neural;
+mod outside;
 mod settings;
 
 pub use error::RegistryError;
@@ -17,6 +18,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::memory::{Recall, Store};
+#[cfg(feature = "record")]
+use crate::record::Recorder;
+use outside::{Observed, Outside};
+
 use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
     EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
@@ -27,8 +32,7 @@ use crate::{
 /// Makes a scheduler for each new connection; cannot fail.
 pub type SchedulerFactory = Arc<dyn Fn() -> Box<dyn Scheduler> + Send + Sync>;
 
-type Parse =
-    Box<dyn Fn(&Value, Option<&Store>) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
+type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
 
 /// Schedulers by name, for command lines, experiment files and users' configurations.
 ///
@@ -97,7 +101,7 @@ pub struct Registry {
     entries: BTreeMap<String, Parse>,
     /// Second names, and the first ones that they stand for.
     aliases: BTreeMap<String, String>,
-    memory: Option<Store>,
+    outside: Outside,
 }
 
 impl Registry {
@@ -113,11 +117,11 @@ impl Registry {
             .insert("ecf", EcfConfig::check, Ecf::new)
             .insert("ecf_a", EcfAConfig::check, EcfA::new)
             .insert("ecf_nowait", |_| Ok(()), EcfNoWait::new)
-            .insert_learner("linucb", LinucbConfig::check, Linucb::with_memory)
+            .insert_observed("linucb", LinucbConfig::check, Linucb::with_memory)
             .insert("minrtt", |_| Ok(()), MinRtt::new)
             .insert("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
             .insert("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
-            .insert_learner("peekaboo", PeekabooConfig::check, Peekaboo::with_memory)
+            .insert_observed("peekaboo", PeekabooConfig::check, Peekaboo::with_memory)
             .insert("redundant", |_| Ok(()), Redundant::new)
             .insert("roundrobin", |_| Ok(()), RoundRobin::new)
             .insert("rr_ns3", |_| Ok(()), RrNs3::new)
@@ -138,7 +142,7 @@ impl Registry {
         Self {
             entries: BTreeMap::new(),
             aliases: BTreeMap::new(),
-            memory: None,
+            outside: Outside::NOTHING,
         }
     }
 
@@ -148,7 +152,16 @@ impl Registry {
     /// Without one, each connection learns from the start. See [`memory`](crate::memory).
     #[must_use]
     pub fn with_memory(mut self, memory: Store) -> Self {
-        self.memory = Some(memory);
+        self.outside.memory = Some(memory);
+        self
+    }
+
+    /// The same registry with a recorder: what the schedulers experience that are made from now on is written down,
+    /// if they are of those that tell (`linucb`, `peekaboo`, those that ask a network). See [`record`](crate::record).
+    #[cfg(feature = "record")]
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: Recorder) -> Self {
+        self.outside.recorder = Some(recorder);
         self
     }
 
@@ -248,7 +261,6 @@ impl Registry {
         Ok(())
     }
 
-    /// [`register_learner`](Self::register_learner) for the built-in ones.
     fn insert_learner<C, S>(
         &mut self,
         name: &str,
@@ -261,17 +273,39 @@ impl Registry {
     {
         let make = Arc::new(make);
         let scheduler = name.to_owned();
-        let parse = move |value: &Value, memory: Option<&Store>| {
+        let parse = move |value: &Value, outside: &Outside| {
             let config: C = settings::read(value)?;
             check(&config)?;
-            let recall = match memory {
-                Some(store) => store.recall(&scheduler, &config),
-                None => Recall::none(),
-            };
+            let recall = outside.recall(&scheduler, &config);
             let make = make.clone();
             let factory: SchedulerFactory =
                 Arc::new(move || Box::new(make(&config, recall.clone())));
             Ok(factory)
+        };
+        self.entries.insert(name.to_owned(), Box::new(parse));
+        self
+    }
+
+    /// The same for those that tell what they learn from.
+    fn insert_observed<C, S>(
+        &mut self,
+        name: &str,
+        check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
+        make: impl Fn(&C, Recall) -> S + Send + Sync + 'static,
+    ) -> &mut Self
+    where
+        C: DeserializeOwned + Serialize + Send + Sync + 'static,
+        S: Observed,
+    {
+        let make = Arc::new(make);
+        let scheduler = name.to_owned();
+        let parse = move |value: &Value, outside: &Outside| {
+            let config: C = settings::read(value)?;
+            check(&config)?;
+            let recall = outside.recall(&scheduler, &config);
+            let make = make.clone();
+            let written = settings::written(&config);
+            outside.factory(&scheduler, written, move || make(&config, recall.clone()))
         };
         self.entries.insert(name.to_owned(), Box::new(parse));
         self
@@ -288,7 +322,7 @@ impl Registry {
         S: Scheduler + 'static,
     {
         let make = Arc::new(make);
-        let parse = move |value: &Value, _: Option<&Store>| {
+        let parse = move |value: &Value, _: &Outside| {
             let config: C = settings::read(value)?;
             check(&config)?;
             let make = make.clone();
@@ -308,17 +342,18 @@ impl Registry {
         make: impl Fn(&C, &P) -> S + Send + Sync + 'static,
     ) -> &mut Self
     where
-        C: DeserializeOwned + Send + Sync + 'static,
+        C: DeserializeOwned + Serialize + Send + Sync + 'static,
         P: Send + Sync + 'static,
-        S: Scheduler + 'static,
+        S: Observed,
     {
         let make = Arc::new(make);
-        let parse = move |value: &Value, _: Option<&Store>| {
+        let scheduler = name.to_owned();
+        let parse = move |value: &Value, outside: &Outside| {
             let config: C = settings::read(value)?;
             let prepared = prepare(&config)?;
             let make = make.clone();
-            let factory: SchedulerFactory = Arc::new(move || Box::new(make(&config, &prepared)));
-            Ok(factory)
+            let written = settings::written(&config);
+            outside.factory(&scheduler, written, move || make(&config, &prepared))
         };
         self.entries.insert(name.to_owned(), Box::new(parse));
         self
@@ -351,12 +386,12 @@ impl Registry {
     pub fn factory(&self, name: &str, config: &Value) -> Result<SchedulerFactory, RegistryError> {
         let canonical = self.aliases.get(name).map_or(name, String::as_str);
         match self.entries.get(canonical) {
-            Some(parse) => parse(config, self.memory.as_ref()).map_err(|problem| {
-                RegistryError::InvalidConfig {
+            Some(parse) => {
+                parse(config, &self.outside).map_err(|problem| RegistryError::InvalidConfig {
                     scheduler: canonical.to_owned(),
                     problem,
-                }
-            }),
+                })
+            }
             None => Err(self.unknown(name)),
         }
     }
@@ -367,6 +402,12 @@ impl Registry {
     }
 
     fn unknown(&self, name: &str) -> RegistryError {
+        if cfg!(not(feature = "neural")) && ["dqn", "gaps", "sailfish"].contains(&name) {
+            return RegistryError::NotBuilt {
+                name: name.to_owned(),
+                feature: "neural",
+            };
+        }
         let known = self.names().map(|known| {
             let seconds: Vec<_> = self
                 .aliases

@@ -265,9 +265,14 @@ fn an_observer_hears_states_actions_and_rewards_in_order() {
     );
     // Acknowledged since the last decision: one of the slow path before the first, three of the fast one and one of
     // the slow one before the second.
-    let acknowledged = |state: &[f32]| [state[6], state[13]];
+    let width = Gaps::FEATURES.len();
+    let acknowledged = |state: &[f32]| [state[6], state[width + 6]];
     assert_eq!(acknowledged(&states[0]), [0.0, 1.0]);
     assert_eq!(acknowledged(&states[1]), [3.0, 1.0]);
+    // The gap grew by what the first answer said, 2 packets; and the queue is the reward's, in kB.
+    let gap = |state: &[f32]| state[width + 7];
+    assert_eq!(gap(&states[1]) - gap(&states[0]), 2.0);
+    assert_eq!([states[0][8], states[1][8]], [900.0, 150.0]);
     assert_eq!(states[0].len(), Gaps::STATE);
     assert_eq!(Gaps::STATE, Gaps::OUTPUTS * Gaps::FEATURES.len());
 }

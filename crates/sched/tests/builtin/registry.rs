@@ -342,3 +342,18 @@ fn a_name_is_given_once() {
     let names: std::collections::BTreeSet<_> = registry.names().collect();
     assert_eq!(format!("{registry:?}"), format!("{names:?}"));
 }
+
+/// Who asks for one of those that this build leaves out learns how to get it.
+#[cfg(not(feature = "neural"))]
+#[test]
+fn what_was_not_built_says_so() {
+    let registry = Registry::new();
+    for name in ["dqn", "sailfish", "gaps"] {
+        assert_eq!(
+            message(&registry, name, json!({})),
+            format!(
+                "scheduler `{name}` is not in this program, which was built without the feature `neural`"
+            ),
+        );
+    }
+}

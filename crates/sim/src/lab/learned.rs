@@ -28,6 +28,9 @@ const FIGURES: &[(&str, &str)] = &[
     ("learned_pulls", ""),
     ("learned_refused", ""),
     ("learned_dropped", ""),
+    // Of those that ask a policy.
+    ("policy_decisions", ""),
+    ("policy_fallbacks", ""),
 ];
 
 /// All metrics of schedulers that learn.
@@ -46,6 +49,10 @@ pub(crate) fn figures(learned: &Learned, training_runs: u32) -> Vec<(String, f64
     if !learned.arms.is_empty() {
         let pulls: u64 = learned.arms.iter().map(|arm| arm.pulls).sum();
         figures.push(("learned_pulls", pulls as f64));
+    }
+    if let Some(policy) = &learned.policy {
+        figures.push(("policy_decisions", policy.decisions as f64));
+        figures.push(("policy_fallbacks", policy.fallbacks.total() as f64));
     }
     let sent: u64 = learned.gaps.iter().map(|gap| gap.sent).sum();
     if sent > 0 {

@@ -43,18 +43,19 @@ const REWARD_UNIT: f64 = 100_000.0;
 /// [`MinRtt`](crate::MinRtt), until the next answer. On a [thread](Run::Thread), the gaps hold until the answer is
 /// there, and no other state is handed over before that.
 ///
-/// **State.** `[1, 8, 7]`, a token for each usable path with an RTT sample in ascending order of slots, zeros for those
+/// **State.** `[1, 8, 9]`, a token for each usable path with an RTT sample in ascending order of slots, zeros for those
 /// left over ([`FEATURES`](Self::FEATURES)): 1; the smoothed RTT, ms; what the path carries in an RTT, packets; its
 /// delivery rate, Mbit/s; the share of its packets that were lost, since it was opened; the peer's receive window,
 /// counted from the first byte that is not known to have arrived in order, MB; packets acknowledged on it since
-/// the last decision. **Output.** `[1, 8]`, one change for each token.
+/// the last decision; its gap, packets, 0 for the fastest one; the out-of-order queue that the reward is made of, kB. The
+/// last two are ours: an answer changes a gap, and without them nothing tells one that is too long from one that is too
+/// short. **Output.** `[1, 8]`, one change for each token.
 ///
 /// **Reward.** For each decision when the next one is made: minus the out-of-order queue that the sender can know of
 /// ([`QueueView::out_of_order`](crate::QueueView::out_of_order)), on average over the moments after acknowledgements
 /// since, in units of 100 kB. No episode ends.
 ///
-/// **Source.** Liao et al., "Precise and Adaptable: Leveraging Deep Reinforcement Learning for GAP-based Multipath
-/// Scheduler" (GAPS, 2021), sections III to V. It never expands its "PDR": by context, the delivery rate. Units of
+/// **Source.** Liao et al., "Precise and Adaptable" (GAPS), sections III to V. It never expands its "PDR": by context, the delivery rate. Units of
 /// state and action are ours, since none are given, and so are the bounds. Three of its traps: Algorithm 2, line 11 subtracts
 /// Q(s, a) within the target and once more in the loss, and Eq. 6, which does not, lacks the primes of the target
 /// networks (what learns takes y = r + γ Q'(s', μ'(s'))); its weight α = 0.5 is never used, nor is it
@@ -64,7 +65,7 @@ const REWARD_UNIT: f64 = 100_000.0;
 /// The network that comes with the crate has 2 with an embedding of 32.
 ///
 /// **Cost.** Two walks over the slots for most packets; the policy and four walks for each of its decisions. O(1) for an
-/// acknowledgement. 40 bytes of state per slot and 0.3 kB, beside the policy's.
+/// acknowledgement. 36 bytes of state per slot and 0.3 kB, beside the policy's.
 ///
 /// ```
 /// use mpquic_sched::Registry;
@@ -126,16 +127,21 @@ impl OutOfOrder {
         self.count += 1;
     }
 
+    /// Bytes, on average.
+    fn mean(self) -> f64 {
+        self.sum / f64::from(self.count.max(1))
+    }
+
     fn reward(self) -> f32 {
         // Zero, and not minus zero, for an empty queue.
-        (0.0 - self.sum / f64::from(self.count.max(1)) / REWARD_UNIT) as f32
+        (0.0 - self.mean() / REWARD_UNIT) as f32
     }
 }
 
 impl Gaps {
     /// The state's features per path: name and unit, in their order.
     pub const FEATURES: &[(&str, &str)] = FEATURES;
-    /// Elements of a state: 8 paths with 7 features each.
+    /// Elements of a state: 8 paths with 9 features each.
     pub const STATE: usize = STATE;
     /// Elements of an answer: one for each of 8 paths.
     pub const OUTPUTS: usize = TOKENS;
@@ -210,7 +216,9 @@ impl Gaps {
                 done: false,
             });
         }
-        self.state.fill(cx, &self.acknowledged);
+        let Self { state, gaps, .. } = self;
+        let out_of_order = self.queue.mean();
+        state.fill(cx, fast, &self.acknowledged, gaps, out_of_order);
         self.decider.ask(self.decisions, self.state.elements());
         self.decisions += 1;
         (self.asked, self.awaited, self.due) = (Some(cx.now), true, false);

@@ -1,7 +1,8 @@
-//! What GAPS' policy is shown: a token of seven features for each path; decides nothing.
+//! What GAPS' policy is shown: a token of nine features for each path; decides nothing.
 
+use super::gap::Gap;
 use crate::ranking::usable;
-use crate::{Context, MAX_PATHS, PathIndex};
+use crate::{Context, MAX_PATHS, PathIndex, PathView};
 
 /// Paths that a policy is told of, at most.
 pub(super) const TOKENS: usize = 8;
@@ -15,6 +16,9 @@ pub(super) const FEATURES: &[(&str, &str)] = &[
     ("loss rate", "1"),
     ("receive window", "MB"),
     ("acked since the last decision", "packets"),
+    // Ours, as the next one: an answer is a change of this, which no state of one moment could otherwise size.
+    ("gap", "packets"),
+    ("out of order", "kB"),
 ];
 
 const WIDTH: usize = FEATURES.len();
@@ -36,8 +40,16 @@ impl State {
     };
 
     /// The usable paths that have an RTT sample, in ascending order of their slots, each with what was acknowledged on
-    /// it; zeros for the tokens that are left over. A ninth path is not told of.
-    pub(super) fn fill(&mut self, cx: &Context<'_>, acknowledged: &[u32; MAX_PATHS]) {
+    /// it, its gap before the `fast` one, and the bytes that were `out_of_order`; zeros for the tokens that are left
+    /// over. A ninth path is not told of.
+    pub(super) fn fill(
+        &mut self,
+        cx: &Context<'_>,
+        fast: &PathView,
+        acknowledged: &[u32; MAX_PATHS],
+        gaps: &mut [Gap; MAX_PATHS],
+        out_of_order: f64,
+    ) {
         *self = Self::EMPTY;
         let queue = cx.queue;
         // TCP's window counts from the first byte that is not acknowledged, ours from the first that was never sent.
@@ -50,6 +62,11 @@ impl State {
         let tokens = self.elements.chunks_exact_mut(WIDTH);
         for ((path, token), place) in told.zip(tokens).zip(&mut self.paths) {
             *place = Some(path.index);
+            let slot = path.index.get();
+            let gap = match path.index == fast.index {
+                true => 0.0,
+                false => gaps[slot].packets(fast, path),
+            };
             let lost = path.lost_packets as f64 / path.sent_packets.max(1) as f64;
             token.copy_from_slice(&[
                 1.0,
@@ -58,7 +75,9 @@ impl State {
                 (path.delivery_rate as f64 * 8.0 / 1e6) as f32,
                 lost.min(1.0) as f32,
                 (window as f64 / 1e6) as f32,
-                acknowledged[path.index.get()] as f32,
+                acknowledged[slot] as f32,
+                gap as f32,
+                (out_of_order / 1e3) as f32,
             ]);
         }
     }
@@ -85,7 +104,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{PathStatus, PathView, QueueView};
+    use crate::{PathStatus, QueueView};
 
     fn view(slot: usize) -> PathView {
         PathView {
@@ -99,11 +118,11 @@ mod tests {
     fn filled(paths: &[PathView], queue: &QueueView) -> State {
         let mut acknowledged = [0; MAX_PATHS];
         acknowledged[2] = 7;
+        let cx = Context::new(Instant::now(), paths, queue, 0);
+        let fast = usable(&cx).min_by_key(|path| path.smoothed_rtt).unwrap();
         let mut state = State::EMPTY;
-        state.fill(
-            &Context::new(Instant::now(), paths, queue, 0),
-            &acknowledged,
-        );
+        let mut gaps = [Gap::default(); MAX_PATHS];
+        state.fill(&cx, fast, &acknowledged, &mut gaps, 25_000.0);
         state
     }
 
@@ -124,7 +143,7 @@ mod tests {
         let state = filled(&paths, &queue);
         assert_eq!(
             state.elements()[..WIDTH],
-            [1.0, 30.0, 10.0, 10.0, 0.015, 2.0, 7.0]
+            [1.0, 30.0, 10.0, 10.0, 0.015, 2.0, 7.0, 0.0, 25.0]
         );
         assert!(
             state.elements()[WIDTH..]
@@ -133,6 +152,15 @@ mod tests {
         );
         let slots = |state: &State| state.paths().map(|path| path.map(PathIndex::get));
         assert_eq!(slots(&state)[..2], [Some(2), None]);
+    }
+
+    #[test]
+    fn a_slower_path_tells_its_gap() {
+        let paths = [view(0), view(2)];
+        // 10 packets in 10 ms; (30 - 10) / 2 ms to make up for.
+        let state = filled(&paths, &QueueView::default());
+        assert_eq!(state.elements()[7], 0.0);
+        assert_eq!(state.elements()[WIDTH + 7], 10.0);
     }
 
     #[test]

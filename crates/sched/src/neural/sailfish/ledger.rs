@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{PathIndex, StreamId};
 
-/// Streams that are known of at most, about 1.3 MB of them; of those beyond, the size is not known and no reward comes.
+/// Streams that are known of at most, about 1.2 MB of them; of those beyond, the size is not known and no reward comes.
 const MOST_STREAMS: usize = 1 << 14;
 
 /// Streams that there is room for from the start.
@@ -102,15 +102,17 @@ impl Ledger {
     }
 
     /// Something was decided about a stream. Allocates nothing: of a stream that nothing was told of, it is noted only
-    /// if there is room.
-    pub(super) fn decide(&mut self, id: StreamId, decided: Decided) {
+    /// if there is room. Whether it was.
+    pub(super) fn decide(&mut self, id: StreamId, decided: Decided) -> bool {
         let room = self.open.capacity();
-        if let Some(entry) = self.entry(id, room) {
-            entry.decided = Some(decided);
-        }
+        let Some(entry) = self.entry(id, room) else {
+            return false;
+        };
+        entry.decided = Some(decided);
         if let Some(now) = self.now {
             self.at(now);
         }
+        true
     }
 
     /// A stream is over; `None` if it was not known of.
@@ -192,7 +194,7 @@ mod tests {
         assert_eq!(ledger.size(id(4)), Some(200));
         ledger.at(start + ms(7));
         assert!(!ledger.is_decided(id(4)));
-        ledger.decide(id(4), decided(3));
+        assert!(ledger.decide(id(4), decided(3)));
         assert!(ledger.is_decided(id(4)) && !ledger.is_decided(id(0)));
         ledger.at(start + ms(30));
         let over = ledger.close(id(4)).unwrap();
@@ -210,7 +212,7 @@ mod tests {
         let start = Instant::now();
         let mut ledger = Ledger::new();
         ledger.at(start);
-        ledger.decide(id(8), decided(0));
+        assert!(ledger.decide(id(8), decided(0)));
         ledger.at(start + Duration::from_secs(1));
         let over = ledger.close(id(8)).unwrap();
         assert_eq!(over.took, Duration::from_secs(1));
@@ -232,7 +234,7 @@ mod tests {
         let room = ledger.open.capacity();
         assert!(room <= MOST_STREAMS);
         let beyond = id(MOST_STREAMS as u32);
-        ledger.decide(beyond, decided(1));
+        assert!(!ledger.decide(beyond, decided(1)));
         assert_eq!((ledger.len(), ledger.open.capacity()), (MOST_STREAMS, room));
         assert_eq!(ledger.close(beyond), None);
     }

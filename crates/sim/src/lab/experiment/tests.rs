@@ -480,3 +480,14 @@ fn the_command_line_describes_one_network() {
         assert!(error.starts_with(fault), "{error}");
     }
 }
+
+#[cfg(not(feature = "neural"))]
+#[test]
+fn a_scheduler_that_was_not_built_is_not_unknown() {
+    let fault = parse(&file(PATHS, "").replace("\"rr\"", "\"dqn\"")).unwrap_err();
+    assert_eq!(
+        fault,
+        "x.toml:3: schedulers[2]: scheduler `dqn` is not in this program, which was built without the feature \
+         `neural`",
+    );
+}

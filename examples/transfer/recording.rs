@@ -1,0 +1,28 @@
+//! What schedulers experience, written to a file for training; knows no scheduler.
+
+use std::path::Path;
+
+use mpquic::sched::record::{RecordError, Recorder, RecorderConfig};
+
+/// Begins a recording in this file.
+pub(crate) fn begin(file: &Path) -> Result<Recorder, RecordError> {
+    Recorder::create(file, &RecorderConfig::default())
+}
+
+/// Hands what is left to the system. What there is to say of it goes to stderr.
+pub(crate) fn end(recorder: &Recorder) -> Result<(), RecordError> {
+    let written = recorder.flush()?;
+    let file = recorder.path().display();
+    if written.connections == 0 {
+        eprintln!(
+            "warning: nothing was recorded in {file}: only schedulers that learn tell what they do"
+        );
+    }
+    if written.dropped > 0 {
+        let (dropped, records) = (written.dropped, written.records);
+        eprintln!(
+            "warning: {dropped} records are missing in {file} beside {records} that are there"
+        );
+    }
+    Ok(())
+}
