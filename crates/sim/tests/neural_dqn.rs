@@ -153,12 +153,11 @@ fn chunks_arrive_over_any_number_of_lossy_paths() {
             // Whether the last acknowledgement is still seen is as may be.
             assert!(seen.ended() >= CHUNKS - 1, "{paths} {who:?} {seen:?}");
             // Each decision is told once, in order. Each but the last one earns once: at the next decision, or when
-            // its chunk is complete, which may be after the first decision on the next chunk.
+            // its chunk is complete, which may be after the first decisions on the next chunk.
             let numbers: Vec<_> = seen.decided.iter().map(|(number, _)| *number).collect();
             let expected: Vec<_> = (0..numbers.len() as u64).collect();
             assert_eq!(numbers, expected);
             let mut earned: Vec<_> = seen.rewarded.iter().map(|(number, ..)| *number).collect();
-            assert!(earned.windows(2).all(|pair| pair[0] <= pair[1] + 1));
             earned.sort_unstable();
             assert_eq!(earned, expected[..earned.len()]);
             assert!(numbers.len() - earned.len() <= 1);
