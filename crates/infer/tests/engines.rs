@@ -256,7 +256,10 @@ fn reduced_axes_keep_their_shapes_so_that_what_follows_is_not_refused_for_its_si
     let sums = |i: usize| (0..4).map(|row| states[row * 512 + i]).sum::<f32>() * 5.0;
     for (i, found) in expected.iter().enumerate() {
         let sum = sums(i);
-        assert!((found - sum * sum * sum).abs() < 1e-2 * (1.0 + found.abs()), "{i}");
+        assert!(
+            (found - sum * sum * sum).abs() < 1e-2 * (1.0 + found.abs()),
+            "{i}"
+        );
     }
     let mut plan = load(&files, Prefer::Fastest).unwrap();
     assert!(plan.why_no_plan().is_none(), "{:?}", plan.why_no_plan());
