@@ -127,14 +127,14 @@ class Hurry(gymnasium.Wrapper):
 
     def __init__(self, env):
         super().__init__(env)
-        self.size = None
+        self.sizes = {}
 
     def reset(self, **more):
         raw, info = self.env.reset(**more)
         if "network" in info:
             inner = self.env.unwrapped
             self.network = next(network for network in inner.networks if network.name == info["network"])
-            self.size = None
+            self.sizes.clear()
         return raw, info
 
     def step(self, action):
@@ -143,16 +143,17 @@ class Hurry(gymnasium.Wrapper):
         return raw, reward, terminated, truncated, info
 
     def _hurried(self, state, action, reward, after, done):
-        if self.size is None:
-            self.size = max(float(state[8]), 1.0)
-        megabits = 8e-6 * self.size
+        # Chunks overlap: one's last reward may come after the next one's first. What was waiting at a chunk's first
+        # decision is its size, and each later state knows it from the one before.
+        size = self.sizes.pop(state.tobytes(), max(float(state[8]), 1.0))
+        megabits = 8e-6 * size
         best = 2e-3 * min(path.owd for path in self.network.paths) + megabits / sum(self.network.rates())
         if done:
             # reward = max(0, 100 + (1000 - D) B / 1e6) / 100, D in ms.
-            end = 1e-3 * (1000.0 - (100.0 * reward - 100.0) * 1e6 / self.size)
-            self.size = None
+            end = 1e-3 * (1000.0 - (100.0 * reward - 100.0) * 1e6 / size)
         else:
             end = float(after[9])
+            self.sizes[after.tobytes()] = size
         return state, action, -max(end - float(state[9]), 0.0) / best, after, done
 
 
@@ -164,7 +165,7 @@ def train_dqn(session):
     model = MODELS["dqn"]
     trial = Trial("dqn", ("video:12:5Mbit/s",), "chunk_time", _every_nth(DQN_TRAINING, 25), {})
     keeper = Keeper(model, trial)
-    amount = session.amount or 120_000
+    amount = session.amount or 60_000
     settings = dqn.Settings(decay=0.9997, floor=0.1, rate=1e-3, rate_end=5e-5, gamma=0.95, batch=64, refresh=200, average=0.9995)
     states = _States(model)
     env = Hurry(Steady(ChunkEnv(workloads=("video:30:5Mbit/s", "video:30"))))
@@ -255,10 +256,10 @@ def train_sailfish(session):
     workloads = tuple(f"page:{page}" for page in TRAINING_PAGES)
     trial = Trial("sailfish", workloads, "stream_mean", _every_nth(SAILFISH_TRAINING, 12), {})
     keeper = Keeper(model, trial)
-    amount = session.amount or 7000
+    amount = session.amount or 8000
     torch.manual_seed(session.seed)
     settings = a2c.Settings(
-        actor_rate=5e-4, pages=16, group=4, gamma=0.9, normalise=True, clip=1.0, entropy=(0.1, 0.005),
+        actor_rate=1e-3, pages=8, group=4, gamma=0.9, normalise=True, clip=1.0, entropy=(0.03, 0.003),
         entropy_pages=amount // 2,
     )  # fmt: skip
     states = _States(model)
@@ -300,6 +301,21 @@ class Usual(gymnasium.Wrapper):
         return raw, max(reward * self.scale, -10.0), terminated, truncated, info
 
 
+def starting_gaps(states):
+    """The changes that bring each GAP to what STMS would start it with now: `c_f (d_i / d_f - 1) / 2` packets.
+
+    What GAPS' policy is taught first. The scheduler itself takes that value once, when a path is first seen, and
+    windows are small then. States are normalised: d in 100 ms, c and the GAP in 100 packets.
+    """
+    present = states[:, :, 0] > 0.5
+    delay = torch.where(present, states[:, :, 1].clamp(min=1e-3), torch.inf)
+    fast = delay.argmin(1, keepdim=True)
+    window = states[:, :, 2].gather(1, fast)
+    wanted = 100.0 * window * (torch.where(present, delay, 0.0) / delay.gather(1, fast) - 1.0) / 2.0
+    change = ((wanted - 100.0 * states[:, :, 7]) / 8.0).clamp(-1.0, 1.0)
+    return torch.where(present, change, 0.0)
+
+
 def train_gaps(session):
     """Section 17 over the compact encoder."""
     from .envs import GapEnv
@@ -309,14 +325,16 @@ def train_gaps(session):
     model = MODELS["gaps"]
     trial = Trial("gaps", ("bulk:4s",), "oqs_mean", _every_nth(GAPS_TRAINING, 24), {})
     keeper = Keeper(model, trial)
-    amount = session.amount or 40_000
+    amount = session.amount or 20_000
     torch.manual_seed(session.seed)
-    settings = ddpg.Settings(gamma=0.95, delay=2)
+    settings = ddpg.Settings(
+        gamma=0.95, delay=2, updates=0.5, actor_rate=3e-4, start=2000, lessons=1500, teach=(2.0, 0.5), sigma=0.15
+    )
     states = _States(model)
     env = Usual(Steady(GapEnv(workloads=("bulk:6s",))))
     ddpg.train(
         env, states, settings, Steering(), session.seed, amount, session.curve, max(amount // 30, 1),
-        lambda network, _: keeper(network), session.stop,
+        lambda network, _: keeper(network), session.stop, starting_gaps,
     )  # fmt: skip
     env.close()
     network = Steering()

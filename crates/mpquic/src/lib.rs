@@ -74,6 +74,9 @@
 //! ends ([`sched::PathKey`] says what that reveals). [`Connection::learned`] tells what a
 //! connection's scheduler knows.
 //!
+//! With the feature `record`, what they experience (states, actions, rewards) can be written to a file for training:
+//! `Registry::with_recorder`, and the module `sched::record`.
+//!
 //! # Configuration and TLS
 //!
 //! [`ClientConfig`] and [`ServerConfig`] come from [`rustls`] configurations, so that whatever
