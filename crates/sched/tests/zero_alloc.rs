@@ -294,7 +294,7 @@ fn dqn_does_not_allocate_over_chunks() {
                 }
             }
             for (slot, path) in paths.iter_mut().enumerate() {
-                path.can_send = (number + slot as u64) % 3 > 0;
+                path.can_send = !(number + slot as u64).is_multiple_of(3);
             }
             let cx = Context::new(now, &paths, &queue, number);
             std::hint::black_box(scheduler.decide(&cx));
