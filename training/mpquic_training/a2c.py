@@ -16,7 +16,7 @@ FORBIDDEN = -1e9
 
 @dataclass(frozen=True)
 class Settings:
-    """Defaults are the thesis code's; `normalise`, `clip` and the end of the entropy's fall are ours."""
+    """Defaults are the thesis code's; `group`, `normalise`, `clip` and the end of the entropy's fall are ours."""
 
     gamma: float = 0.99
     actor_rate: float = 1e-4
@@ -26,6 +26,9 @@ class Settings:
     entropy: tuple[float, float] = (2.0, 0.1)
     entropy_pages: int = 4000
     """Pages over which the entropy's weight falls from the first to the second."""
+    group: int = 1
+    """Pages in a row that are loads of the same page over the same network: what their returns at the same decision
+    have in common is taken off the advantages. A divisor of `pages`."""
     normalise: bool = False
     """Whether advantages of a batch are given deviation 1."""
     clip: float | None = None
@@ -42,6 +45,22 @@ def returns(rewards, gamma):
     return out
 
 
+def without_common(advantages, lengths, group):
+    """`advantages` of pages one after another, less the mean at the same decision over each `group` of pages."""
+    ends = np.cumsum(lengths)
+    pages = [advantages[end - length : end] for end, length in zip(ends, lengths)]
+    out = []
+    for first in range(0, len(pages), group):
+        alike = pages[first : first + group]
+        longest = max(len(page) for page in alike)
+        table = np.full((len(alike), longest), np.nan, np.float32)
+        for row, page in zip(table, alike):
+            row[: len(page)] = page
+        common = np.nanmean(table, axis=0)
+        out += [page - common[: len(page)] for page in alike]
+    return np.concatenate(out).astype(np.float32)
+
+
 @dataclass
 class Page:
     """The decisions of one episode in order. `rewards` by decision; a decision that never earned one is left out."""
@@ -54,7 +73,7 @@ class Page:
         known = [i for i in range(len(self.actions)) if i in self.rewards]
         rewards = [self.rewards[i] for i in known]
         return (
-            np.array([self.states[i] for i in known], np.float32),
+            np.array([self.states[i] for i in known], np.float32).reshape(-1, *np.shape(self.states)[1:]),
             np.array([self.actions[i] for i in known], np.int64),
             returns(rewards, gamma),
         )
@@ -87,22 +106,26 @@ class A2c:
     def page(self, page):
         """Takes a page in, and learns when enough are there."""
         self.pages += 1
-        if page.rewards:
-            self.batch.append(page.arrays(self.settings.gamma))
-        if len(self.batch) >= self.settings.pages:
+        self.batch.append(page.arrays(self.settings.gamma))
+        if len(self.batch) < self.settings.pages:
+            return
+        if any(len(part[1]) for part in self.batch):
             states, actions, gains = (np.concatenate(parts) for parts in zip(*self.batch))
-            # The thesis' code never empties this list: each later page applies all old gradients once more.
-            self.batch.clear()
-            self._learn(torch.from_numpy(states), torch.from_numpy(actions), torch.from_numpy(gains))
+            lengths = [len(page[1]) for page in self.batch]
+            self._learn(torch.from_numpy(states), torch.from_numpy(actions), torch.from_numpy(gains), lengths)
+        # The thesis' code never empties this list: each later page applies all old gradients once more.
+        self.batch.clear()
 
     def entropy_weight(self):
         first, last = self.settings.entropy
         over = min(self.pages / self.settings.entropy_pages, 1.0)
         return first + (last - first) * over
 
-    def _learn(self, states, actions, gains):
+    def _learn(self, states, actions, gains, lengths):
         value = self.critic(states)
         advantage = gains - value.detach()
+        if self.settings.group > 1:
+            advantage = torch.from_numpy(without_common(advantage.numpy(), lengths, self.settings.group))
         if self.settings.normalise:
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-6)
         absent = states[:, :, 0] < 0.5

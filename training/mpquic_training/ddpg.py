@@ -15,7 +15,7 @@ from .replay import Replay
 
 @dataclass(frozen=True)
 class Settings:
-    """The specification's; `tau`, `start`, `delay`, `noise_end` and `clip` are ours."""
+    """The specification's; `tau`, `start`, `delay`, `noise_end`, `clip` and all about a teacher are ours."""
 
     actor_rate: float = 1e-4
     critic_rate: float = 1e-3
@@ -36,6 +36,11 @@ class Settings:
     """The part of sigma that is left at the end, falling linearly."""
     clip: float | None = 1.0
     """Most that a gradient's norm may be."""
+    lessons: int = 0
+    """Steps in which the policy, its encoder with it, copies a teacher before it learns by itself."""
+    lesson_rate: float = 1e-3
+    teach: tuple[float, float] = (0.0, 0.0)
+    """The weight of the distance to the teacher beside the value, at the start and at the end (Fujimoto & Gu 2021)."""
 
 
 class Noise:
@@ -61,8 +66,9 @@ class Ddpg:
     and the actor's gradient would pull it towards states that look good.
     """
 
-    def __init__(self, settings, network, state, action, seed):
+    def __init__(self, settings, network, state, action, seed, teacher=None):
         self.settings = settings
+        self.teacher = teacher
         self.network = network
         self.target = copy.deepcopy(network).requires_grad_(False)
         self.rng = np.random.default_rng([seed, 3])
@@ -72,6 +78,7 @@ class Ddpg:
         self.valued = [*network.encoder.parameters(), *network.critic.parameters()]
         self.critic_step = torch.optim.Adam(self.valued, lr=settings.critic_rate)
         self.owed = 0.0
+        self.teach = 0.0
         self.steps = 0
         self.loss = 0.0
         self.worth = 0.0
@@ -84,17 +91,41 @@ class Ddpg:
 
     def act(self, state, scale):
         """With noise of `scale` times sigma."""
-        action = self.wanted(state) if len(self.memory) >= self.settings.start else 0.0
+        if len(self.memory) >= self.settings.start:
+            action = self.wanted(state)
+        elif self.teacher is not None:
+            action = self.teacher(torch.from_numpy(state[None]))[0].numpy()
+        else:
+            action = 0.0
         return np.clip(action + self.noise(scale), -1.0, 1.0).astype(np.float32)
 
-    def learn(self):
-        """The steps of learning that one decision is worth."""
+    def learn(self, progress):
+        """The steps of learning that one decision is worth. `progress`: how much of the run is over, 0 to 1."""
         if len(self.memory) < max(self.settings.start, self.settings.batch):
             return
+        if self.steps == 0 and self.teacher is not None:
+            self._copy_teacher()
+        first, last = self.settings.teach
+        self.teach = first + (last - first) * progress
         self.owed += self.settings.updates
         while self.owed >= 1.0:
             self.owed -= 1.0
             self._step()
+
+    def _copy_teacher(self):
+        network = self.network
+        parameters = [*network.encoder.parameters(), *network.actor.parameters()]
+        step = torch.optim.Adam(parameters, lr=self.settings.lesson_rate)
+        for _ in range(self.settings.lessons):
+            states = self.memory.sample(self.settings.batch, self.rng)[0]
+            loss = self._distance(network.actor(network.encoder(states), states), states)
+            step.zero_grad(set_to_none=True)
+            loss.backward()
+            step.step()
+        self.target = copy.deepcopy(network).requires_grad_(False)
+
+    def _distance(self, actions, states):
+        return torch.nn.functional.mse_loss(actions, self.teacher(states))
 
     def _step(self):
         settings, network, target = self.settings, self.network, self.target
@@ -114,9 +145,15 @@ class Ddpg:
         self.steps += 1
         if self.steps % settings.delay == 0:
             features = features.detach()
-            worth = network.critic(features, states, network.actor(features, states)).mean()
+            changes = network.actor(features, states)
+            worths = network.critic(features, states, changes)
+            worth = worths.mean()
+            aim = -worth
+            if self.teacher is not None and self.teach > 0.0:
+                aim = -worth / worths.detach().abs().mean().clamp(min=1e-3)
+                aim = aim + self.teach * self._distance(changes, states)
             self.actor_step.zero_grad(set_to_none=True)
-            (-worth).backward()
+            aim.backward()
             self._bound(list(network.actor.parameters()))
             self.actor_step.step()
             self.worth += 0.01 * (worth.item() - self.worth)
@@ -129,9 +166,14 @@ class Ddpg:
             torch.nn.utils.clip_grad_norm_(parameters, self.settings.clip)
 
 
-def train(env, normalise, settings, network, seed, actions, curve, every=1000, check=None, stop=lambda: False):
-    """Takes `actions` decisions in `env` and returns the `Ddpg`. `check(network, taken)` as in `dqn.train`."""
-    agent = Ddpg(settings, network, env.observation_space.shape, env.action_space.shape, seed)
+def train(
+    env, normalise, settings, network, seed, actions, curve, every=1000, check=None, stop=lambda: False, teacher=None
+):
+    """Takes `actions` decisions in `env` and returns the `Ddpg`. `check(network, taken)` as in `dqn.train`.
+
+    `teacher(states)`, if there is one, says what to start from: tensors of normalised states to actions.
+    """
+    agent = Ddpg(settings, network, env.observation_space.shape, env.action_space.shape, seed, teacher)
     raw, _ = env.reset(seed=seed)
     state = normalise(raw)
     rewards = []
@@ -144,14 +186,14 @@ def train(env, normalise, settings, network, seed, actions, curve, every=1000, c
         if info.get("rewarded", True):
             # Equation 6 has no end of an episode: a connection that was cut off goes on in the critic's eyes.
             agent.memory.store(state, action, reward, after, terminated)
-        agent.learn()
+        agent.learn(taken / actions)
         state = after
         if terminated or truncated:
             agent.noise.reset()
             raw, _ = env.reset()
             state = normalise(raw)
         if taken % every == 0 or taken == actions:
-            more = check(agent.network, taken) if check else {}
+            more = check(agent.target, taken) if check else {}
             curve.add(
                 decisions=taken, reward=float(np.mean(rewards)), critic_loss=agent.loss, worth=agent.worth, **more
             )

@@ -17,7 +17,7 @@ from .replay import Replay
 
 @dataclass(frozen=True)
 class Settings:
-    """Defaults are the paper's, or where it is silent its code's; `floor`, `double` and `updates` are ours."""
+    """Defaults are the paper's, or where it is silent its code's; `floor`, `average`, `double` and `updates` are ours."""
 
     hidden: tuple[int, ...] = (24, 24, 24)
     rate: float = 5e-4
@@ -36,6 +36,9 @@ class Settings:
     """Transitions before the first step of learning."""
     updates: float = 1.0
     """Steps of learning per action."""
+    average: float = 0.0
+    """What remains per step of learning in the average of the weights that is judged and kept; 0: the weights
+    themselves. Actions differ by less in value than single steps move it."""
     double: bool = True
     """The learned network picks the next action and the target network values it (van Hasselt 2016)."""
 
@@ -49,6 +52,7 @@ class Dqn:
         self.actions = actions
         self.rng = np.random.default_rng([seed, 1])
         self.values = Values(states, actions, settings.hidden)
+        self.averaged = copy.deepcopy(self.values).requires_grad_(False)
         self.optimiser = torch.optim.Adam(self.values.parameters(), lr=settings.rate)
         self.memory = Replay(settings.memory, (states,), (), np.int64)
         self.epsilon = 1.0
@@ -75,7 +79,7 @@ class Dqn:
 
     def greedy(self, state):
         """The best action as learned so far; the lowest of equals."""
-        return int(np.argmax(Acting(self.values)(state)))
+        return int(np.argmax(Acting(self.averaged)(state)))
 
     def learn(self, progress):
         """The steps of learning that one action is worth. `progress`: how much of the run is over, 0 to 1."""
@@ -106,15 +110,19 @@ class Dqn:
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.optimiser.step()
+        with torch.no_grad():
+            for old, new in zip(self.averaged.parameters(), self.values.parameters()):
+                old.lerp_(new, 1.0 - self.settings.average)
         self.loss += 0.01 * (loss.item() - self.loss)
 
 
 def train(env, normalise, settings, seed, actions, curve, every=1000, check=None, stop=lambda: False):
     """Takes `actions` actions in `env` and returns the `Dqn`.
 
-    `env` is a gymnasium environment of flat states and discrete actions. Where its `info` has `rewarded` false, the
-    transition is not stored (section 15: no partial reward once all of the chunk was sent). `check(values, taken)` is
-    called every `every` actions; what it returns, a dict, becomes part of the curve.
+    `env` is a gymnasium environment of flat states and discrete actions. Where its `info` has `transitions`, raw
+    ones, those are stored instead of the step's own: rewards may come late, or never (section 15: no partial reward once
+    all of the chunk was sent). `check(values, taken)` is called every `every` actions; what it returns, a dict, becomes
+    part of the curve.
     """
     agent = Dqn(settings, int(np.prod(env.observation_space.shape)), int(env.action_space.n), seed)
     raw, _ = env.reset(seed=seed)
@@ -122,13 +130,13 @@ def train(env, normalise, settings, seed, actions, curve, every=1000, check=None
     earned, episodes, total = 0.0, [], 0
     for taken in range(1, actions + 1):
         action = agent.act(state)
+        raw_before = raw
         raw, reward, terminated, truncated, info = env.step(action)
-        after = normalise(raw)
         earned += reward
-        if info.get("rewarded", True):
-            agent.memory.store(state, action, reward, after, terminated)
+        for was, did, earns, then, end in info.get("transitions", [(raw_before, action, reward, raw, terminated)]):
+            agent.memory.store(normalise(was), did, earns, normalise(then), end)
         agent.learn(taken / actions)
-        state = after
+        state = normalise(raw)
         if terminated or truncated:
             episodes.append(earned)
             total += 1
@@ -136,7 +144,7 @@ def train(env, normalise, settings, seed, actions, curve, every=1000, check=None
             raw, _ = env.reset()
             state = normalise(raw)
         if taken % every == 0 or taken == actions:
-            more = check(agent.values, taken) if check else {}
+            more = check(agent.averaged, taken) if check else {}
             mean = float(np.mean(episodes)) if episodes else float("nan")
             curve.add(
                 actions=taken, episodes=total, reward=mean, loss=agent.loss, epsilon=agent.epsilon, **more

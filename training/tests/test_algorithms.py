@@ -101,7 +101,7 @@ def test_a_decision_without_a_reward_is_left_out():
 def test_gradients_of_a_batch_are_used_once():
     agent = a2c.A2c(a2c.Settings(pages=2), Actor(8, 16), Critic(8, 16), 0)
     steps = []
-    agent._learn = lambda states, actions, gains: steps.append(len(states))
+    agent._learn = lambda states, actions, gains, lengths: steps.append(len(states))
     page = a2c.Page([np.zeros((4, 13), np.float32)], [0], {0: 1.0})
     for _ in range(5):
         agent.page(page)
@@ -146,3 +146,9 @@ def test_a_full_replay_forgets_the_oldest():
         memory.store([i], i, i, [i + 1], False)
     assert len(memory) == 3
     assert sorted(memory.rewards.tolist()) == [2, 3, 4]
+
+
+def test_what_a_group_of_pages_has_in_common_is_taken_off():
+    advantages = np.array([1, 2, 3, 3, 4, 10, 20, 10, 20], np.float32)
+    left = a2c.without_common(advantages, [3, 2, 2, 2], 2)
+    assert left.tolist() == [-1, -1, 0, 1, 1, 0, 0, 0, 0]

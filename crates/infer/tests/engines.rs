@@ -234,3 +234,36 @@ fn extreme_numbers_do_not_leave_the_functions_ranges() {
         }
     }
 }
+
+#[test]
+fn reduced_axes_keep_their_shapes_so_that_what_follows_is_not_refused_for_its_size() {
+    // Without the shape of the sum, each broadcast would be bounded by a product of volumes.
+    let mut b = Builder::new("pooled", 1);
+    let x = b.input("x", &[1, 4, 512]);
+    let axes = b.integers(&[1]);
+    let pooled = b.node("ReduceSum", &[&x, &axes], vec![int("keepdims", 1)]);
+    let all = b.node("Add", &[&x, &pooled], vec![]);
+    let again = b.node("ReduceSum", &[&all, &axes], vec![int("keepdims", 0)]);
+    let wide = b.node("Unsqueeze", &[&again, &axes], vec![]);
+    let narrow = b.node("Squeeze", &[&wide, &axes], vec![]);
+    let square = b.node("Mul", &[&narrow, &again], vec![]);
+    b.named("Mul", &[&square, &again], vec![], "y");
+    b.output("y", &[1, 512]);
+    let files = b.files();
+    let states = Seeded(1).numbers(2048, 1.0);
+    let mut tract = load(&files, Prefer::Tract).unwrap();
+    let expected = tract.run(&states).unwrap().to_vec();
+    let sums = |i: usize| (0..4).map(|row| states[row * 512 + i]).sum::<f32>() * 5.0;
+    for (i, found) in expected.iter().enumerate() {
+        let sum = sums(i);
+        assert!(
+            (found - sum * sum * sum).abs() < 1e-2 * (1.0 + found.abs()),
+            "{i}"
+        );
+    }
+    let mut plan = load(&files, Prefer::Fastest).unwrap();
+    assert!(plan.why_no_plan().is_none(), "{:?}", plan.why_no_plan());
+    for (a, b) in plan.run(&states).unwrap().iter().zip(&expected) {
+        assert!((a - b).abs() <= 1e-4 * (1.0 + b.abs()), "{a} {b}");
+    }
+}

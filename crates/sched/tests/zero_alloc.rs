@@ -294,7 +294,7 @@ fn dqn_does_not_allocate_over_chunks() {
                 }
             }
             for (slot, path) in paths.iter_mut().enumerate() {
-                path.can_send = (number + slot as u64) % 3 > 0;
+                path.can_send = !(number + slot as u64).is_multiple_of(3);
             }
             let cx = Context::new(now, &paths, &queue, number);
             std::hint::black_box(scheduler.decide(&cx));
@@ -317,4 +317,38 @@ fn dqn_does_not_allocate_over_chunks() {
         assert!(policy.decisions > 700, "{policy}");
         assert_eq!(policy.fallbacks.total(), 0, "{policy}");
     }
+}
+
+/// Room for streams is made when they are written to: binding many at a time takes none.
+#[cfg(feature = "neural")]
+#[test]
+fn sailfish_does_not_allocate_for_many_streams() {
+    let mut scheduler = Registry::new().build("sailfish", &json!({})).unwrap();
+    let now = Instant::now();
+    let paths = [0, 1].map(|slot| {
+        let mut view = PathView::closed(PathIndex::new(slot).unwrap());
+        (view.open, view.can_send, view.cwnd) = (true, true, 100_000);
+        view.smoothed_rtt = Duration::from_millis(20 + 30 * slot as u64);
+        view
+    });
+    let mut queue = QueueView::default();
+    (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 1 << 20, 1 << 20);
+    let id = |number: u64| StreamId::from(VarInt::from_u32(number as u32));
+    for number in 0..1000 {
+        scheduler.on_stream(&StreamEvent::new(id(number), StreamEventKind::Written(900)));
+    }
+    let before = allocations();
+    for number in 0..1000 {
+        let streams = [StreamView::new(id(number), 0, 900)];
+        let cx = Context::new(now, &paths, &queue, number).with_streams(&streams);
+        std::hint::black_box(scheduler.decide(&cx));
+        scheduler.on_sent(&Sent::new(paths[0].index, now, 1235, number, false, 900));
+    }
+    for number in 0..1000 {
+        scheduler.on_stream(&StreamEvent::new(id(number), StreamEventKind::FullyAcked));
+    }
+    assert_eq!(allocations() - before, 0);
+    let learned = scheduler.learned().unwrap();
+    assert_eq!(learned.policy.unwrap().decisions, 1000);
+    assert_eq!(learned.dropped, 0);
 }

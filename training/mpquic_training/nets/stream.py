@@ -1,13 +1,14 @@
 """SAILfish's actor and critic with one encoder for all paths, so that their number may vary; learns nothing itself.
 
 The thesis has a layer for each feature of each of two paths and one dense layer over all of them. Ours encodes every
-path with the same layers, adds what the other paths look like (the mean over those present), and scores it.
+path with the same layers, adds what the other paths look like (the sum over those present), and scores it.
 """
 
 import torch
 from torch import nn
 
 HISTORY = 8
+PATHS = 4
 
 
 class Encoder(nn.Module):
@@ -21,6 +22,9 @@ class Encoder(nn.Module):
         self.history = nn.Conv1d(1, filters, 4)
         self.own = nn.Linear(filters * (HISTORY - 3) + filters, width)
         self.others = nn.Linear(width, width)
+        # The sum over the other paths as a product: what bounds a file's cost before it is loaded knows a product's
+        # shape, but not a sum's.
+        self.register_buffer("rest", torch.ones(PATHS, PATHS) - torch.eye(PATHS), persistent=False)
 
     def forward(self, state):
         """`(batch, paths, 13)`, normalised, to `(batch, paths, width)`."""
@@ -31,10 +35,8 @@ class Encoder(nn.Module):
         history = torch.relu(self.history(history)).reshape(batch, paths, -1)
         x = torch.cat([torch.relu(self.scalars(scalars)), history], dim=2)
         own = torch.relu(self.own(x)) * present
-        # A sum and not a mean: the plan has no division by a number that depends on the state, and 1 to 4 paths differ
-        # by a factor that a layer copes with.
-        others = own.sum(dim=1, keepdim=True) - own
-        return torch.relu(own + self.others(others))
+        # A sum and not a mean over those present: 1 to 3 others differ by a factor that a layer copes with.
+        return torch.relu(own + self.others(self.rest @ own))
 
 
 class Actor(nn.Module):

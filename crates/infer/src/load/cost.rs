@@ -9,25 +9,25 @@ use std::collections::HashMap;
 
 use tract_onnx::pb::{AttributeProto, GraphProto, NodeProto};
 
-use super::{Limits, LoadError, structure::place, weights};
+use super::{Limits, LoadError, axes, structure::place, weights};
 use crate::{Card, card::MAX_RANK};
 
 /// What is known of a value's size.
 #[derive(Clone, Debug, PartialEq)]
-enum Extent {
+pub(super) enum Extent {
     Shape(Vec<u64>),
     AtMost(u64),
 }
 
 impl Extent {
-    fn volume(&self) -> u64 {
+    pub(super) fn volume(&self) -> u64 {
         match self {
             Self::Shape(dims) => dims.iter().fold(1, |all, &dim| all.saturating_mul(dim)),
             Self::AtMost(volume) => *volume,
         }
     }
 
-    fn shape(&self) -> Option<&[u64]> {
+    pub(super) fn shape(&self) -> Option<&[u64]> {
         match self {
             Self::Shape(dims) => Some(dims),
             Self::AtMost(_) => None,
@@ -212,10 +212,28 @@ impl<'a> Ledger<'a> {
                 first()?;
                 light(broadcast(node, inputs.into_iter().flatten())?)
             }
-            "ArgMax" | "ArgMin" | "GlobalAveragePool" | "GlobalMaxPool" | "ReduceL1"
-            | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax" | "ReduceMean"
-            | "ReduceMin" | "ReduceProd" | "ReduceSum" | "ReduceSumSquare" | "Split"
-            | "Squeeze" | "Unsqueeze" => light(Extent::AtMost(first()?.volume())),
+            "ArgMax" | "ArgMin" | "GlobalAveragePool" | "GlobalMaxPool" | "Split" => {
+                light(Extent::AtMost(first()?.volume()))
+            }
+            "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceMax"
+            | "ReduceMean" | "ReduceMin" | "ReduceProd" | "ReduceSum" | "ReduceSumSquare" => {
+                // All of the input is read, whatever is left of it.
+                let extent = first()?;
+                let left = axes::reduced(node, &extent, integers(1));
+                let cost = extent.volume().saturating_mul(16);
+                Ok((
+                    left.unwrap_or_else(|| Extent::AtMost(extent.volume())),
+                    cost,
+                ))
+            }
+            "Squeeze" | "Unsqueeze" => {
+                let extent = first()?;
+                let shape = match node.op_type.as_str() {
+                    "Squeeze" => axes::squeezed(node, &extent, integers(1)),
+                    _ => axes::unsqueezed(node, &extent, integers(1)),
+                };
+                light(shape.unwrap_or_else(|| Extent::AtMost(extent.volume())))
+            }
             "Flatten" => light(flattened(node, &first()?)?),
             "Slice" => {
                 let extent = first()?;
@@ -288,7 +306,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
+pub(super) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
     node.attribute
         .iter()
         .find(|attribute| attribute.name == name)

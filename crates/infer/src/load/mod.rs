@@ -5,6 +5,7 @@
 //! handed to tract before the structure and the cost of every operator are known, because tract evaluates what is
 //! constant while it loads.
 
+mod axes;
 mod cost;
 mod error;
 mod limits;

@@ -33,7 +33,6 @@ pub use policy::{Policy, Random, Unanswered};
 pub use sailfish::{Rates, Sailfish, SailfishConfig};
 
 pub(crate) use decider::Decider;
-pub(crate) use dqn::SHIPPED as SHIPPED_DQN;
 pub(crate) use experience::Observer;
 pub(crate) use guard::Guard;
 pub(crate) use model::Shipped;

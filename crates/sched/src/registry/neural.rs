@@ -2,7 +2,7 @@
 //! all connections. Makes none of them itself.
 
 use super::Registry;
-use crate::neural::{Dqn, DqnConfig, Gaps, GapsConfig, SHIPPED_DQN, Sailfish, SailfishConfig};
+use crate::neural::{Dqn, DqnConfig, Gaps, GapsConfig, Sailfish, SailfishConfig};
 
 /// Adds them.
 pub(super) fn insert(registry: &mut Registry) {
@@ -11,7 +11,7 @@ pub(super) fn insert(registry: &mut Registry) {
             "dqn",
             |config: &DqnConfig| {
                 config.check()?;
-                config.model.load(&SHIPPED_DQN)
+                config.model.load(&Dqn::SHIPPED)
             },
             |config, loaded| Dqn::new(config, loaded.policy(config.seed)),
         )

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use mpquic_sched::neural::{Dqn, DqnConfig, Experience, Policy, Run, Unanswered};
 use mpquic_sched::{
-    Acked, Data, Fallbacks, Learned, Lost, PathEvent, PathEventKind, PathIndex, PathStatus,
-    PathView, QueueView, Registry, Scheduler, StreamEvent, StreamEventKind, StreamHints, StreamId,
+    Acked, Data, Decision, Fallbacks, Learned, Lost, PathEvent, PathEventKind, PathIndex,
+    PathStatus, PathView, QueueView, Registry, Scheduler, StreamEvent, StreamEventKind,
+    StreamHints, StreamId,
 };
 use serde_json::{Value, json};
 
@@ -520,15 +521,15 @@ fn without_hints_what_is_queued_is_one_chunk() {
     // Nothing was written yet: no chunk, no decision.
     let mut control = QueueView::default();
     control.control = true;
-    assert_eq!(f.next(&pair(true), &control), FAST);
-    assert_eq!(f.short(), []);
+    let path = slot(0);
+    let decision = f.asked.decide(&pair(true), &control, &[]);
+    assert_eq!((decision, f.short()), (Decision::send(path), vec![]));
     f.stream(7, StreamEventKind::Written(4 * PACKET));
     f.stream(8, StreamEventKind::Written(6 * PACKET));
     for _ in 0..8 {
         assert_eq!(f.next(&pair(true), &much()), FAST);
     }
-    f.at(50).acked(0, 0, 0, 0);
-    f.acked(0, 1, 0, 8);
+    f.at(50).acked(0, 1, 0, 8);
     assert_eq!(f.next(&pair(true), &much()), FAST);
     assert_eq!(f.next(&pair(true), &much()), FAST);
     f.at(80).acked(0, 10, 50, 1);
@@ -536,7 +537,7 @@ fn without_hints_what_is_queued_is_one_chunk() {
         f.short(),
         [
             (0, 0, "does", 6.0),
-            (0, 50, "earns", 0.02),
+            (0, 50, "earns", 0.01),
             (1, 50, "does", 6.0)
         ]
     );

@@ -19,16 +19,6 @@ use crate::{
     Acked, Context, Decision, Learned, Lost, PathEvent, PathIndex, Scheduler, Sent, StreamEvent,
 };
 
-/// The model that comes with the crate, and what any other one has to fit.
-pub(crate) const SHIPPED: Shipped = Shipped {
-    onnx: include_bytes!("../../../models/dqn.onnx"),
-    card: include_bytes!("../../../models/dqn.json"),
-    shape: &[1, Dqn::STATE],
-    axis: 1,
-    features: Dqn::FEATURES,
-    outputs: Dqn::OUTPUTS,
-};
-
 /// What rewards are divided by, so that values are of the order of 1 (ours).
 const REWARD_SCALE: f64 = 100.0;
 
@@ -67,7 +57,8 @@ const REWARD_SCALE: f64 = 100.0;
 /// that were acknowledged in the last 50 ms before the latter, in the order in which they left on their path; the last
 /// one of the chunk earns `max(0, 100 + (1000 - D) B / 1e6)` and ends the episode, with B the chunk's bytes and D the
 /// milliseconds from when it was asked for to when it arrived: half way in time between when the packet acknowledged
-/// last was sent and when that acknowledgement came.
+/// last was sent and when that acknowledgement came. The first decision on the next chunk may come before that reward:
+/// what is asked for next may be asked for while the last acknowledgements are still under way.
 ///
 /// **What it does when it cannot know.** An answer that is missing, not finite or of the wrong length is minRTT until
 /// the next decision, and counted. What is lost, control frames and datagrams wait for no path. A wait for a full path
@@ -140,6 +131,16 @@ impl Dqn {
     pub const STATE: usize = state::STATE;
     /// Elements of an answer: the value of each action.
     pub const OUTPUTS: usize = ACTIONS.len();
+
+    /// The model that comes with the crate, and what any other one has to fit.
+    pub(crate) const SHIPPED: Shipped = Shipped {
+        onnx: include_bytes!("../../../models/dqn.onnx"),
+        card: include_bytes!("../../../models/dqn.json"),
+        shape: &[1, Self::STATE],
+        axis: 1,
+        features: Self::FEATURES,
+        outputs: Self::OUTPUTS,
+    };
 
     /// A scheduler with these settings that asks `policy`, whatever the settings' `model` is.
     pub fn new(config: &DqnConfig, policy: Box<dyn Policy>) -> Self {

@@ -160,9 +160,14 @@ impl Asking {
         } else if self.logits.is_none() {
             self.guard.check(Err(Unanswered), MOST_PATHS, everything);
         }
-        let followed = self
-            .logits
-            .and_then(|logits| pick(&logits, candidates, self.draw.as_mut()));
+        let followed = match &self.logits {
+            Some(logits) if is_elsewhere(logits, candidates) => {
+                self.guard.unusable();
+                None
+            }
+            Some(logits) => pick(logits, candidates, self.draw.as_mut()),
+            None => None,
+        };
         let path = followed.unwrap_or(instead);
         let number = self.number;
         self.number += 1;
@@ -270,6 +275,15 @@ fn load(cx: &Context<'_>, bound: &Bound) -> [u64; MOST_PATHS] {
     load
 }
 
+/// Whether the softmax of all slots leaves the paths that may be chosen no probability that an f32 can hold: the policy
+/// wants one that cannot be used, and nothing else.
+fn is_elsewhere(logits: &[f32; MOST_PATHS], candidates: PathSet) -> bool {
+    let largest = |logits: &mut dyn Iterator<Item = f32>| logits.fold(f32::NEG_INFINITY, f32::max);
+    let all = largest(&mut logits.iter().copied());
+    let of_these = largest(&mut candidates.iter().map(|path| logits[path.get()]));
+    (of_these - all).exp() < f32::MIN_POSITIVE
+}
+
 /// One of the paths by the softmax of their logits, or the one with the largest; `None` of none.
 fn pick(
     logits: &[f32; MOST_PATHS],
@@ -321,6 +335,16 @@ mod tests {
         assert_eq!(largest(&[2, 0]), Some(slot(2)));
         assert_eq!(largest(&[]), None);
         assert_eq!(pick(&[f32::MIN; 4], set(&[2]), None), Some(slot(2)));
+    }
+
+    #[test]
+    fn a_policy_that_wants_only_what_cannot_be_used_is_not_followed() {
+        let elsewhere = |logits: &[f32; MOST_PATHS]| is_elsewhere(logits, set(&[0, 1]));
+        assert!(!elsewhere(&[0.0; MOST_PATHS]));
+        assert!(!elsewhere(&[-80.0, -90.0, 0.0, 0.0]));
+        assert!(elsewhere(&[-90.0, -90.0, 0.0, 0.0]));
+        assert!(elsewhere(&[f32::MIN, 0.0, f32::MAX, 0.0]));
+        assert!(!elsewhere(&[f32::MIN, f32::MAX, f32::MAX, 0.0]));
     }
 
     #[test]

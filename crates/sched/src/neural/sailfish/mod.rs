@@ -28,8 +28,9 @@ use crate::{
 ///
 /// The policy is not asked where there is nothing to choose: while one path is open, or one of the four is usable. A
 /// stream that has begun by the time a second path opens is bound to the fastest. Paths in slots 4 and up get streams
-/// only while none of the first four is usable, the fastest of them with room first. An answer that cannot be followed
-/// is counted, and the stream is bound to the fastest path with room, as stream-based minRTT would.
+/// only while none of the first four is usable, the fastest of them with room first. An answer that cannot be followed,
+/// one that leaves all probability to paths that cannot be chosen among them, is counted, and the stream is bound to
+/// the fastest path with room, as stream-based minRTT would.
 ///
 /// **State**, [1, 4, 13], a row for each slot, all 0 where the path cannot be chosen: whether it can, its rate in Mbit/s
 /// ([`rates`](SailfishConfig::rates)), how many packets were retransmitted or lost on it since it opened, its smoothed RTT
