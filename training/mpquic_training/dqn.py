@@ -17,7 +17,7 @@ from .replay import Replay
 
 @dataclass(frozen=True)
 class Settings:
-    """Defaults are the paper's, or where it is silent its code's; `floor`, `average`, `double` and `updates` are ours."""
+    """Defaults are the paper's, or where it is silent its code's; `floor`, `hold`, `average`, `double` and `updates` are ours."""
 
     hidden: tuple[int, ...] = (24, 24, 24)
     rate: float = 5e-4
@@ -31,6 +31,8 @@ class Settings:
     """Epsilon's factor per action; it starts at 1."""
     floor: float = 0.0
     """Epsilon's least value. The paper's 0 stops exploration after some 1500 actions."""
+    hold: bool = False
+    """Whether an action drawn by chance is kept to the episode's end: one of several decisions shows little."""
     memory: int = 100_000
     start: int = 20
     """Transitions before the first step of learning."""
@@ -56,6 +58,7 @@ class Dqn:
         self.optimiser = torch.optim.Adam(self.values.parameters(), lr=settings.rate)
         self.memory = Replay(settings.memory, (states,), (), np.int64)
         self.epsilon = 1.0
+        self.held = None
         self.taken = 0
         self.owed = 0.0
         self.loss = 0.0
@@ -67,8 +70,11 @@ class Dqn:
 
     def act(self, state):
         """An action for a normalised state, by chance with probability epsilon."""
-        if self.rng.random() < self.epsilon:
+        if self.held is not None:
+            action = self.held
+        elif self.rng.random() < self.epsilon:
             action = int(self.rng.integers(self.actions))
+            self.held = action if self.settings.hold else None
         else:
             action = int(np.argmax(self.acting(state)))
         self.epsilon = max(self.epsilon * self.settings.decay, self.settings.floor)
@@ -141,6 +147,7 @@ def train(env, normalise, settings, seed, actions, curve, every=1000, check=None
             episodes.append(earned)
             total += 1
             earned = 0.0
+            agent.held = None
             raw, _ = env.reset()
             state = normalise(raw)
         if taken % every == 0 or taken == actions:

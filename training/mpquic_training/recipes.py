@@ -196,7 +196,10 @@ def train_dqn_paper(session):
     trial = Trial("dqn", ("video:12:5Mbit/s",), "chunk_time", _every_nth(DQN_TRAINING, 25), {})
     keeper = Keeper(model, trial)
     amount = session.amount or 60_000
-    settings = dqn.Settings(decay=0.9997, floor=0.1, rate=1e-3, rate_end=5e-5, gamma=0.95, batch=64, refresh=200, average=0.9995)
+    settings = dqn.Settings(
+        hidden=(64, 64, 64), decay=0.9997, floor=0.4, hold=True, rate=2e-3, rate_end=5e-5, gamma=0.98, batch=128,
+        refresh=200, average=0.999,
+    )  # fmt: skip
     states = _States(model)
     env = Hurry(Steady(ChunkEnv(workloads=("video:30:5Mbit/s", "video:30"))))
     dqn.train(
