@@ -21,8 +21,7 @@ def parser():
     train.add_argument("model", choices=sorted(MODELS))
     train.add_argument("--seed", type=int, default=1)
     train.add_argument("--minutes", type=float, default=55.0, help="give up after so long (default 55)")
-    train.add_argument("--amount", type=int, help="chunks (dqn), decisions (gaps) or pages (sailfish); default: the recipe's")
-    train.add_argument("--paper", action="store_true", help="dqn: double Q-learning as the paper has it; amount in decisions")
+    train.add_argument("--amount", type=int, help="decisions (dqn, gaps) or pages (sailfish); default: the recipe's")
     train.add_argument("--out", type=Path, default=recipes.SHIPPED, help="folder of the model (default: models/)")
     train.add_argument("--curves", type=Path, default=recipes.curve_file("x").parent, help="folder of the curve")
 
@@ -51,8 +50,6 @@ def parser():
 def command_of(args):
     """The command for the card: without folders, which are the caller's."""
     text = f"python -m mpquic_training {args.command} {args.model} --seed {args.seed}"
-    if getattr(args, "paper", False):
-        text += " --paper"
     return text if getattr(args, "amount", None) is None else f"{text} --amount {args.amount}"
 
 
@@ -60,10 +57,8 @@ def main(arguments=None):
     args = parser().parse_args(arguments)
     began = time.monotonic()
     if args.command == "train":
-        if args.paper and args.model != "dqn":
-            raise SystemExit("--paper is for dqn: the other models are trained by their papers' algorithms anyway")
         path = recipes.train(
-            "dqn_paper" if args.paper else args.model, args.seed, args.minutes, args.amount, args.out, args.curves, command_of(args)
+            args.model, args.seed, args.minutes, args.amount, args.out, args.curves, command_of(args)
         )
         print(f"{path} after {(time.monotonic() - began) / 60:.1f} minutes")
         return 0

@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from . import a2c, ddpg, dqn, evaluate, export, rollouts
+from . import a2c, ddpg, dqn, evaluate, export
 from .curve import Curve
 from .nets.chunk import Values
 from .nets.stream import Actor, Critic
@@ -157,38 +157,8 @@ class Hurry(gymnasium.Wrapper):
         return state, action, -max(end - float(state[9]), 0.0) / best, after, done
 
 
-# What an action has to be worth more than minRTT's for it to be taken, in the unit of `Hurry`: values are known to some
-# hundredths, and where minRTT is right a wrong choice costs more than a right one gains elsewhere.
-MARGINS = (0.0, 0.02, 0.05, 0.1, 0.2)
-MIN_RTT = 6
-
-
 def train_dqn(session):
-    """Section 15's states, actions and network; values by rollouts."""
-    from .envs import ChunkEnv
-    from .networks import DQN_TRAINING
-
-    model = MODELS["dqn"]
-    trial = Trial("dqn", ("video:12:5Mbit/s",), "chunk_time", _every_nth(DQN_TRAINING, 25), {})
-    keeper = Keeper(model, trial)
-    amount = session.amount or 30_000
-    settings = rollouts.Settings()
-    states = _States(model)
-
-    def check(values, _):
-        tried = [keeper(rollouts.preferring(values, MIN_RTT, margin)) for margin in MARGINS]
-        return min(tried, key=lambda figures: figures["against_minrtt"])
-
-    env = Hurry(Steady(ChunkEnv(workloads=("video:30:5Mbit/s", "video:30"))))
-    rollouts.train(env, states, settings, session.seed, amount, session.curve, max(amount // 12, 1), check, session.stop)
-    env.close()
-    network = Values(10, 7, settings.hidden)
-    network.load_state_dict(keeper.weights)
-    return network, states
-
-
-def train_dqn_paper(session):
-    """Section 15 with double Q-learning, with an epsilon that keeps a floor and many more chunks than the paper's 300."""
+    """Section 15, with an epsilon that keeps a floor and many more chunks than the paper's 300."""
     from .envs import ChunkEnv
     from .networks import DQN_TRAINING
 
@@ -397,7 +367,7 @@ class _States:
         np.savez_compressed(path, states=np.array(self.kept, np.float32))
 
 
-RECIPES = {"dqn": train_dqn, "dqn_paper": train_dqn_paper, "sailfish": train_sailfish, "gaps": train_gaps}
+RECIPES = {"dqn": train_dqn, "sailfish": train_sailfish, "gaps": train_gaps}
 
 
 def states_file(name):
@@ -417,13 +387,9 @@ def model_file(name):
 
 
 def train(name, seed, minutes, amount, out, curves, command):
-    """Trains, and writes the model, its curve and some states; `out` and `curves` are folders. Returns the ONNX file.
-
-    `name` is a recipe's: a model's, or that with an ending.
-    """
-    recipe, name = name, name.split("_")[0]
+    """Trains, and writes the model, its curve and some states; `out` and `curves` are folders. Returns the ONNX file."""
     curve = Curve(Path(curves) / f"{name}.csv" if curves else None)
-    network, states = RECIPES[recipe](Session(seed, minutes, amount, curve))
+    network, states = RECIPES[name](Session(seed, minutes, amount, curve))
     curve.save()
     if curves:
         states.save(states_file(name) if Path(curves) == curve_file(name).parent else Path(curves) / f"{name}.npz")
