@@ -267,24 +267,26 @@ async fn what_a_scheduler_experienced_is_recorded() {
     };
     assert_eq!(trajectory.schema.scheduler, "linucb");
     let outcome = trajectory.ended.unwrap();
-    assert!(!outcome.cut && outcome.contiguous_bytes >= 2_000_000);
-    assert!(outcome.sent_bytes >= outcome.contiguous_bytes);
+    assert!(!outcome.cut, "{outcome:?}");
+    // All of it was sent; the last acknowledgements may come when nobody waits for them any more.
+    assert!(outcome.sent_bytes >= 2_000_000, "{outcome:?}");
+    let acked = outcome.contiguous_bytes;
+    assert!(
+        (1_000_000..outcome.sent_bytes).contains(&acked),
+        "{outcome:?}"
+    );
     assert_eq!(outcome.decisions, decisions.sum::<u64>());
     let told = (trajectory.pairs.len() + trajectory.orphans.len()) as u64;
     assert!(told + outcome.dropped >= outcome.decisions);
     assert!(trajectory.pairs.iter().any(|pair| !pair.rewards.is_empty()));
 
     // What is not a recording is not replaced.
+    let file = folder.path().join("diary");
     std::fs::write(&file, "something else").unwrap();
-    std::fs::remove_file(folder.path().join("linucb.traj.1")).unwrap_or(());
-    let arguments = [&["--size", "0", "--no-alone", "--json"], &arguments[..]].concat();
-    let error = download::run(options(&arguments).unwrap())
-        .await
-        .err()
-        .unwrap();
-    assert!(
-        error.to_string().contains("linucb.traj is in the way"),
-        "{error}"
-    );
+    let more = ["--record", file.to_str().unwrap()];
+    let arguments = [&["--size", "0", "--no-alone", "--json"], &more[..]].concat();
+    let error = download::run(options(&arguments).unwrap()).await;
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("diary is in the way"), "{error}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "something else");
 }

@@ -14,18 +14,19 @@ use serde_json::{Value, json};
 
 use crate::{Asked, PACKET, loaded, path, unsent};
 
+type Said = Result<Vec<f32>, Unanswered>;
+
 /// Answers with the largest value for the one action, or what else it is told to, and then for that action again.
-#[derive(Clone)]
 struct Says {
     action: usize,
-    instead: Arc<Mutex<VecDeque<Result<Vec<f32>, Unanswered>>>>,
+    instead: VecDeque<Said>,
     answer: Vec<f32>,
 }
 
 impl Policy for Says {
     fn answer(&mut self, state: &[f32]) -> Result<&[f32], Unanswered> {
         assert_eq!(state.len(), Dqn::STATE);
-        self.answer = match self.instead.lock().unwrap().pop_front() {
+        self.answer = match self.instead.pop_front() {
             Some(instead) => instead?,
             None => {
                 let mut values = vec![-1.0; Dqn::OUTPUTS];
@@ -75,11 +76,11 @@ impl Fixture {
     }
 
     /// A policy that says these things first.
-    fn says(action: usize, first: Vec<Result<Vec<f32>, Unanswered>>, config: Value) -> Self {
+    fn says(action: usize, first: Vec<Said>, config: Value) -> Self {
         let config: DqnConfig = serde_json::from_value(config).unwrap();
         let policy = Says {
             action,
-            instead: Arc::new(Mutex::new(first.into())),
+            instead: first.into(),
             answer: vec![],
         };
         let told = Arc::<Mutex<Vec<Told>>>::default();
