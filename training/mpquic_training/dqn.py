@@ -17,12 +17,16 @@ from .replay import Replay
 
 @dataclass(frozen=True)
 class Settings:
-    """Defaults are the paper's, or where it is silent its code's; `floor`, `hold`, `average`, `double` and `updates` are ours."""
+    """Defaults are the paper's, or where it is silent its code's. Ours: `floor`, `hold`, `average`, `huber`, `double`,
+    `updates`, `decay_weights`, and all about a teacher."""
 
     hidden: tuple[int, ...] = (24, 24, 24)
     rate: float = 5e-4
     rate_end: float | None = None
     """Where Adam's step ends up, linearly over the run."""
+    decay_weights: float = 0.0
+    """How fast Adam lets weights fall, per step of size 1. Engines add in other orders: where large activations cancel,
+    in states far from those of training, they differ."""
     batch: int = 20
     gamma: float = 0.5
     refresh: int = 50
@@ -41,6 +45,14 @@ class Settings:
     average: float = 0.0
     """What remains per step of learning in the average of the weights that is judged and kept; 0: the weights
     themselves. Actions differ by less in value than single steps move it."""
+    huber: float | None = None
+    """Errors above this count linearly; None: all count squared. A chunk on the wrong path takes ten times as long."""
+    lessons: int = 0
+    """Steps of learning at the start in which a teacher's actions are to be the best ones."""
+    teach: tuple[float, float] = (0.0, 0.0)
+    """The weight of that wish beside the error, at the start and at the end (Hester et al. 2018)."""
+    margin: float = 0.1
+    """By how much a teacher's action is to be better than each other one."""
     double: bool = True
     """The learned network picks the next action and the target network values it (van Hasselt 2016)."""
 
@@ -48,17 +60,22 @@ class Settings:
 class Dqn:
     """The learned network, its target, and the copy that acts."""
 
-    def __init__(self, settings, states, actions, seed):
+    def __init__(self, settings, states, actions, seed, teacher=None):
         torch.manual_seed(seed)
         self.settings = settings
+        self.teacher = teacher
+        self.teach = settings.teach[0]
         self.actions = actions
         self.rng = np.random.default_rng([seed, 1])
         self.values = Values(states, actions, settings.hidden)
         self.averaged = copy.deepcopy(self.values).requires_grad_(False)
-        self.optimiser = torch.optim.Adam(self.values.parameters(), lr=settings.rate)
+        self.optimiser = torch.optim.AdamW(
+            self.values.parameters(), lr=settings.rate, weight_decay=settings.decay_weights
+        )
         self.memory = Replay(settings.memory, (states,), (), np.int64)
         self.epsilon = 1.0
         self.held = None
+        self.lessons = settings.lessons if teacher is not None else 0
         self.taken = 0
         self.owed = 0.0
         self.loss = 0.0
@@ -95,6 +112,13 @@ class Dqn:
         if settings.rate_end is not None:
             for group in self.optimiser.param_groups:
                 group["lr"] = settings.rate + (settings.rate_end - settings.rate) * progress
+        if self.lessons:
+            for _ in range(self.lessons):
+                self._step()
+            self.lessons = 0
+            self._refresh()
+        first, last = settings.teach
+        self.teach = first + (last - first) * progress
         self.owed += settings.updates
         while self.owed >= 1.0:
             self.owed -= 1.0
@@ -111,8 +135,14 @@ class Dqn:
                 worth = there.max(1).values
             wanted = rewards + self.settings.gamma * worth * (1.0 - ends)
         # The error of the taken action alone; the others' targets are their own predictions (section 15).
-        found = self.values(states).gather(1, actions[:, None])[:, 0]
-        loss = torch.nn.functional.mse_loss(found, wanted)
+        values = self.values(states)
+        found = values.gather(1, actions[:, None])[:, 0]
+        if self.settings.huber is None:
+            loss = torch.nn.functional.mse_loss(found, wanted)
+        else:
+            loss = torch.nn.functional.smooth_l1_loss(found, wanted, beta=self.settings.huber)
+        if self.teacher is not None and self.teach > 0.0:
+            loss = loss + self.teach * self._wish(values, self.teacher(states)[:, None])
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         self.optimiser.step()
@@ -121,16 +151,23 @@ class Dqn:
                 old.lerp_(new, 1.0 - self.settings.average)
         self.loss += 0.01 * (loss.item() - self.loss)
 
+    def _wish(self, values, best):
+        """How far the teacher's actions are from being better than all others by the margin."""
+        others = torch.full_like(values, self.settings.margin).scatter(1, best, 0.0)
+        return ((values + others).max(1).values - values.gather(1, best)[:, 0]).mean()
 
-def train(env, normalise, settings, seed, actions, curve, every=1000, check=None, stop=lambda: False):
+
+def train(
+    env, normalise, settings, seed, actions, curve, every=1000, check=None, stop=lambda: False, teacher=None
+):
     """Takes `actions` actions in `env` and returns the `Dqn`.
 
     `env` is a gymnasium environment of flat states and discrete actions. Where its `info` has `transitions`, raw
     ones, those are stored instead of the step's own: rewards may come late, or never (section 15: no partial reward once
     all of the chunk was sent). `check(values, taken)` is called every `every` actions; what it returns, a dict, becomes
-    part of the curve.
+    part of the curve. `teacher(states)`, if there is one: tensors of normalised states to the actions to start from.
     """
-    agent = Dqn(settings, int(np.prod(env.observation_space.shape)), int(env.action_space.n), seed)
+    agent = Dqn(settings, int(np.prod(env.observation_space.shape)), int(env.action_space.n), seed, teacher)
     raw, _ = env.reset(seed=seed)
     state = normalise(raw)
     earned, episodes, total = 0.0, [], 0

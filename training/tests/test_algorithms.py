@@ -140,6 +140,27 @@ def test_noise_is_pulled_back_to_zero():
     assert np.std(value) == pytest.approx(0.2 / np.sqrt(1 - 0.85**2), rel=0.15)
 
 
+def test_a_teachers_actions_are_copied_before_anything_is_earned():
+    settings = dqn.Settings(start=200, lessons=600, teach=(1.0, 1.0), rate=2e-3, average=0.9)
+    teacher = lambda states: torch.where(states[:, 3] < 1.0, 2, 4)  # noqa: E731
+    agent = dqn.train(
+        toys.Chunk(), DQN.normalise, settings, 1, 201, Curve(say=quiet), every=1000, teacher=teacher
+    )
+    env = toys.Chunk()
+    states = [env.reset(seed=seed)[0].copy() for seed in range(200)]
+    same = [agent.greedy(DQN.normalise(state)) == (2 if state[3] < 100 else 4) for state in states]
+    assert np.mean(same) > 0.85
+
+
+def test_an_explored_action_can_be_held():
+    agent = dqn.Dqn(dqn.Settings(floor=1.0, hold=True), 10, 7, 0)
+    state = np.zeros(10, np.float32)
+    first = agent.act(state)
+    assert {agent.act(state) for _ in range(20)} == {first}
+    agent.held = None
+    assert len({agent.act(state) for agent.held in [None] * 40}) > 1
+
+
 def test_a_full_replay_forgets_the_oldest():
     memory = Replay(3, (1,), (), np.int64)
     for i in range(5):

@@ -98,6 +98,14 @@ def test_gaps_teacher_aims_at_the_start_of_stms():
     assert recipes.starting_gaps(state)[0, 1] == -1.0
 
 
+def test_the_chunk_teacher_waits_for_the_fast_path_only_where_the_other_is_far():
+    states = torch.zeros(2, 10)
+    # R1 20 ms, W1 100 kB, 300 kB to be sent: 60 ms on path 1 alone. R2 100 and 200 ms.
+    states[:, 0], states[:, 1], states[:, 7] = 0.2, 1.0, 3.0
+    states[:, 3] = torch.tensor([1.0, 2.0])
+    assert recipes.first_alone(states).tolist() == [6, 5]
+
+
 class Failing(Scripted):
     def step(self, action):
         from mpquic_training.envs import SimulationError
