@@ -42,6 +42,7 @@ def parser():
     judged.add_argument("--file", type=Path, help="the ONNX file (default: the shipped one)")
     judged.add_argument("--seeds", type=int, default=5, help="runs per network and workload")
     judged.add_argument("--networks", choices=("held-back", "training"), default="held-back")
+    judged.add_argument("--congestion", default="olia", help="the congestion controller (default olia)")
     judged.add_argument("--threads", type=int, default=2)
     judged.add_argument("--out", type=Path, help="the JSON file (default: results/MODEL.json here)")
     return top
@@ -80,7 +81,7 @@ def main(arguments=None):
 
     networks = (HELD_BACK if args.networks == "held-back" else TRAINING)[args.model]
     report = evaluate.evaluate(
-        args.model, file, networks, args.seeds, threads=args.threads, say=lambda text: print(text, flush=True)
+        args.model, file, networks, args.seeds, args.congestion, threads=args.threads, say=lambda text: print(text, flush=True)
     )
     print(evaluate.table(report["metrics"]))
     evaluate.save(report, args.out or recipes.result_file(args.model))

@@ -37,6 +37,7 @@ class Trial:
     metric: str
     networks: tuple
     config: dict
+    congestions: tuple[str, ...] = ("olia",)
     seed: int = 2**32
     """Above all seeds of training, below those of the evaluation."""
 
@@ -46,15 +47,20 @@ class Keeper:
 
     def __init__(self, model, trial):
         self.model, self.trial = model, trial
-        self.jobs = [(network, workload) for network in trial.networks for workload in trial.workloads]
+        self.jobs = [
+            (network, workload, congestion)
+            for network in trial.networks
+            for workload in trial.workloads
+            for congestion in trial.congestions
+        ]
         self.minrtt = self._figures("minrtt", {})
         self.best = math.inf
         self.weights = None
 
     def _figures(self, scheduler, config):
         figures = []
-        for i, (network, workload) in enumerate(self.jobs):
-            values = evaluate.run(scheduler, config, network, workload, "olia", self.trial.seed + i)
+        for i, (network, workload, congestion) in enumerate(self.jobs):
+            values = evaluate.run(scheduler, config, network, workload, congestion, self.trial.seed + i)
             figures.append(values[self.trial.metric] if values else np.nan)
         return np.array(figures)
 
@@ -320,14 +326,14 @@ class Usual(gymnasium.Wrapper):
 
     def reset(self, **more):
         raw, info = self.env.reset(**more)
-        name = info["network"]
-        if name not in self.usual:
+        key = (info["network"], info["congestion"])
+        if key not in self.usual:
             inner = self.env.unwrapped
-            network = next(network for network in inner.networks if network.name == name)
-            figures = evaluate.run("minrtt", {}, network, inner.workloads[0], "olia", 2**32)
+            network = next(network for network in inner.networks if network.name == key[0])
+            figures = evaluate.run("minrtt", {}, network, inner.workloads[0], key[1], 2**32)
             # Queues below 20 kB do no harm, and are not to count like others.
-            self.usual[name] = max(figures["oqs_mean"], 20.0) if figures else 100.0
-        self.scale = 100.0 / self.usual[name]
+            self.usual[key] = max(figures["oqs_mean"], 20.0) if figures else 100.0
+        self.scale = 100.0 / self.usual[key]
         return raw, info
 
     def step(self, action):
@@ -357,7 +363,9 @@ def train_gaps(session):
     from .networks import GAPS_TRAINING
 
     model = MODELS["gaps"]
-    trial = Trial("gaps", ("bulk:4s",), "oqs_mean", _every_nth(GAPS_TRAINING, 24), {})
+    # The paper's controller, and the one of all others: windows and with them queues differ by a factor of 10.
+    congestions = ("balia", "olia")
+    trial = Trial("gaps", ("bulk:4s",), "oqs_mean", _every_nth(GAPS_TRAINING, 24), {}, congestions)
     keeper = Keeper(model, trial)
     amount = session.amount or 20_000
     torch.manual_seed(session.seed)
@@ -365,7 +373,7 @@ def train_gaps(session):
         gamma=0.95, delay=2, updates=0.5, actor_rate=3e-4, start=2000, lessons=1500, teach=(2.0, 0.5), sigma=0.15
     )
     states = _States(model)
-    env = Usual(Steady(GapEnv(workloads=("bulk:6s",))))
+    env = Usual(Steady(GapEnv(workloads=("bulk:6s",), congestion=congestions)))
     ddpg.train(
         env, states, settings, Steering(), session.seed, amount, session.curve, max(amount // 30, 1),
         lambda network, _: keeper(network), session.stop, starting_gaps,
