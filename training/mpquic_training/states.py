@@ -125,8 +125,8 @@ SAILFISH = Model(
         Feature("rate", "Mbit/s", offset=1.0, scale=99.0, clip=(-1.0, 5.0), typical=(1.0, 100.0)),
         Feature("retransmitted or lost", "packets", scale=20.0, clip=(0.0, 10.0), typical=(0.0, 60.0), whole=True),
         *(
-            Feature(f"smoothed RTT{f' {back} before' if back else ''}", "ms", offset=1.0, scale=120.0, clip=(-1.0, 10.0), typical=(0.0, 200.0))
-            for back in range(8)
+            Feature(name, "ms", offset=1.0, scale=120.0, clip=(-1.0, 10.0), typical=(0.0, 200.0))
+            for name in ("smoothed RTT", *(f"smoothed RTT {back} before" for back in range(1, 8)))
         ),
         Feature("bound and not acknowledged", "kB", scale=1000.0, clip=(0.0, 10.0), typical=(0.0, 3000.0)),
         Feature("size of the stream", "kB", scale=100.0, clip=(0.0, 20.0), typical=(0.0, 500.0)),
