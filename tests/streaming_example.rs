@@ -223,6 +223,7 @@ where
         scheduler: &options.scheduler,
         congestion: CongestionControl::default(),
         memory: None,
+        recorder: None,
         paths: 1,
         seed: 1,
     };
