@@ -81,7 +81,13 @@ def main(arguments=None):
 
     networks = (HELD_BACK if args.networks == "held-back" else TRAINING)[args.model]
     report = evaluate.evaluate(
-        args.model, file, networks, args.seeds, args.congestion, threads=args.threads, say=lambda text: print(text, flush=True)
+        args.model,
+        file,
+        networks,
+        args.seeds,
+        args.congestion,
+        args.threads,
+        say=lambda text: print(text, flush=True),
     )
     print(evaluate.table(report["metrics"]))
     evaluate.save(report, args.out or recipes.result_file(args.model))
