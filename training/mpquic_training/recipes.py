@@ -191,7 +191,7 @@ def train_dqn(session):
     keeper = Keeper(model, trial)
     amount = session.amount or 100_000
     settings = dqn.Settings(
-        hidden=(64, 64, 64), decay=0.9997, floor=0.5, hold=True, rate=2e-3, rate_end=5e-5, gamma=0.95, batch=256,
+        hidden=(64, 64, 64), decay_weights=0.03, decay=0.9997, floor=0.5, hold=True, rate=2e-3, rate_end=5e-5, gamma=0.95, batch=256,
         updates=0.3, refresh=500, average=0.999, huber=0.3, start=2000, memory=200_000, lessons=3000, teach=(2.0, 1.0),
         margin=0.2,
     )  # fmt: skip
