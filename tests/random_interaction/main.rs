@@ -20,7 +20,7 @@ use mpquic_sim::{Action, Network, SimError};
 use app::Chaos;
 use invariants::{History, Watch, Wire};
 use plan::{ABANDONED, Deed, Plan};
-use support::{for_seeds, median};
+use support::{for_seeds, keep_hashes, median};
 
 /// The application's last word.
 const GOODBYE: u32 = 42;
@@ -326,7 +326,7 @@ fn every_stream_arrives_or_the_connection_ends_for_a_reason() {
     let began = Instant::now();
     let seeds = seeds();
     let verbose = seeds.end - seeds.start == 1;
-    let results = for_seeds(seeds, |seed| {
+    let results = for_seeds(seeds.clone(), |seed| {
         if verbose {
             println!("{:#?}", Plan::new(seed));
         }
@@ -356,8 +356,12 @@ fn every_stream_arrives_or_the_connection_ends_for_a_reason() {
             let near = parted.map(|at| (&first[at], &second[at]));
             panic!("two runs of seed {seed} part at {parted:?}: {near:?}");
         }
-        (end, completed)
+        (end, completed, hash)
     });
+    keep_hashes(
+        "random_interaction",
+        seeds.zip(results.iter().map(|result| result.2)),
+    );
     for end in [End::Intact, End::TimedOut, End::NoPath] {
         let times: Vec<_> = results
             .iter()

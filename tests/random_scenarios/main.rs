@@ -15,7 +15,7 @@ use mpquic_proto::{Side, VarInt};
 use mpquic_sim::{Action, Network};
 
 use plan::Plan;
-use support::{for_seeds, median};
+use support::{for_seeds, keep_hashes, median};
 
 /// Within it, both sides have forgotten a connection that was closed: three probe timeouts on each
 /// path (RFC 9000 section 10.2), which queues may have driven up to many seconds; far less than this.
@@ -76,7 +76,7 @@ fn every_scenario_comes_to_its_end() {
     let began = Instant::now();
     let seeds = seeds();
     let verbose = seeds.end - seeds.start == 1;
-    let results = for_seeds(seeds, |seed| {
+    let results = for_seeds(seeds.clone(), |seed| {
         let plan = Plan::new(seed);
         if verbose {
             println!("{plan:#?}");
@@ -96,10 +96,14 @@ fn every_scenario_comes_to_its_end() {
                 "seed {seed} leaves {left} bytes behind\n{plan:#?}"
             );
         }
-        (plan.kind(), first.completed)
+        (plan.kind(), first.completed, first.hash)
     });
+    keep_hashes(
+        "random_scenarios",
+        seeds.zip(results.iter().map(|result| result.2)),
+    );
     let mut kinds = BTreeMap::<_, Vec<_>>::new();
-    for (kind, completed) in &results {
+    for (kind, completed, _) in &results {
         kinds.entry(*kind).or_default().push(*completed);
     }
     for (kind, times) in kinds {

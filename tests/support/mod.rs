@@ -3,6 +3,7 @@
 
 pub(crate) mod real;
 
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -73,6 +74,24 @@ pub(crate) fn seeds_or(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
         (Some(seed), None) => seed..seed + 1,
         (None, _) => usual,
     }
+}
+
+/// Appends each seed's trace hash to the file that `TRACE_HASHES` names, if it does: what a change that moves code
+/// compares with the hashes from before it.
+pub(crate) fn keep_hashes(test: &str, hashes: impl IntoIterator<Item = (u64, u128)>) {
+    let Some(path) = std::env::var_os("TRACE_HASHES") else {
+        return;
+    };
+    let mut lines = String::new();
+    for (seed, hash) in hashes {
+        lines.push_str(&format!("{test} {seed} {hash:032x}\n"));
+    }
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&path);
+    file.and_then(|mut file| file.write_all(lines.as_bytes()))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
 pub(crate) fn median<T: Ord + Copy>(values: &[T]) -> T {
