@@ -465,6 +465,47 @@ fn results_are_printed_again_and_as_sections_of_a_page() {
 }
 
 #[test]
+fn the_old_name_of_an_experiment_still_works_and_is_noted() {
+    let folder = folder("renamed");
+    let experiments = folder.join("experiments");
+    fs::create_dir_all(experiments.join("peekaboo")).unwrap();
+    let new = experiments.join("peekaboo/fig02_dynamicity.toml");
+    fs::write(&new, EXPERIMENT).unwrap();
+    let old = experiments.join("pb_f2.toml").display().to_string();
+    let new = new.display().to_string();
+    let note = format!("note: {old} is now {new}; the next release will not know the old name\n");
+
+    // Results go where the new name has its folder, whichever of the names is given.
+    let results = folder.join("peekaboo/fig02_dynamicity");
+    let out = results.display().to_string();
+    let run = |file: &str| {
+        lab(&[
+            "run", file, "--seeds", "1", "--json", "--fresh", "--out", &out,
+        ])
+    };
+    let (code, by_new, err) = run(&new);
+    assert_eq!((code, &*err), (0, ""));
+    assert_eq!(run(&old), (0, by_new, note));
+
+    // So do the commands that read results.
+    let old = folder.join("pb_f2").display().to_string();
+    let note = format!("note: {old} is now {out}; the next release will not know the old name\n");
+    for command in ["table", "report"] {
+        let (code, by_new, err) = lab(&[command, &out]);
+        assert_eq!((code, &*err), (0, ""));
+        assert_eq!(lab(&[command, &old]), (0, by_new, note.clone()));
+    }
+    let (code, _, err) = lab(&["compare", "turns", "minrtt", &old]);
+    assert_eq!((code, err), (0, note));
+
+    // A file that has an old name keeps it.
+    let old = experiments.join("pb_f2.toml");
+    fs::write(&old, EXPERIMENT).unwrap();
+    let (code, _, err) = run(&old.display().to_string());
+    assert_eq!((code, &*err), (0, ""));
+}
+
+#[test]
 fn every_experiment_file_of_the_project_loads() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let folder = folder.display().to_string();
@@ -480,32 +521,34 @@ fn every_experiment_file_of_the_project_loads() {
     // A line of heads, and the scenarios.
     for (file, networks) in [
         ("quick", 3),
-        ("pb_f2", 3),
-        ("pb_f5a", 7),
-        ("pb_f5b", 5),
-        ("pb_f6", 11),
-        ("pb_f7", 100),
-        ("pb_f8", 100),
-        ("pb_f9", 1),
-        ("pb_f10", 270),
-        ("dq_t1", 1),
-        ("dq_5_2", 1),
-        ("dq_5_3", 1),
-        ("dq_5_5", 7),
-        ("sf", 10),
-        ("uc_v", 2),
-        ("uc_1_2", 6),
-        ("ga_f2", 36),
-        ("ga_f3", 21),
-        ("ga_f9", 6),
-        ("ga_f9_poor", 6),
-        ("ga_f6", 10),
-        ("ga_f7", 4),
-        ("ga_f8", 21),
-        ("ga_f10", 12),
-        ("dq_held", 30),
-        ("sf_held", 30),
-        ("ga_held", 30),
+        ("peekaboo/fig02_dynamicity", 3),
+        ("peekaboo/fig05a_loss", 7),
+        ("peekaboo/fig05b_jitter", 5),
+        ("peekaboo/fig06_keep_probability", 11),
+        ("peekaboo/fig07_downloads", 100),
+        ("peekaboo/fig08_messages", 100),
+        ("peekaboo/fig09_redrawn", 1),
+        ("peekaboo/fig10_heat_maps", 270),
+        ("dqn/table1_chunk_tail", 1),
+        ("dqn/sec5_2_unequal_delay", 1),
+        ("dqn/sec5_3_lossy_path", 1),
+        ("dqn/sec5_5_bitrate", 7),
+        ("sailfish/ch6_pages", 10),
+        ("csc579/fig04_competing_flows", 2),
+        ("csc579/fig06_07_growing_delay", 6),
+        ("gaps/fig02_settings", 36),
+        ("gaps/fig03_subflows", 21),
+        ("gaps/fig09_delay", 6),
+        ("gaps/fig09_delay_poor", 6),
+        ("gaps/fig06_distribution", 10),
+        ("gaps/fig07_fixed_gaps", 4),
+        ("gaps/fig08_loss_and_congestion", 21),
+        ("gaps/fig10_limited_buffers", 12),
+        ("ours/message_deadlines", 100),
+        ("ours/long_download", 2),
+        ("ours/held_out_dqn", 30),
+        ("ours/held_out_sailfish", 30),
+        ("ours/held_out_gaps", 30),
     ] {
         let name = format!("/{file}.toml");
         if err.lines().any(|line| line.contains(&name)) {

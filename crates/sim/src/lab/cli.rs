@@ -1,5 +1,6 @@
-//! The command line of the lab: what it takes, what it prints, how it exits; the work is done elsewhere.
+//! The command line of the lab: its arguments, its output, its exit status.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -15,28 +16,15 @@ use super::record::{Heading, Record};
 use super::runner::{self, Options};
 use super::store::{Results, Store};
 use super::summary::Board;
-use super::{Pattern, build, markdown, output, report, timelines};
-
-const EXAMPLES: &str = "\
-Examples:
-  mpquic-lab run experiments/quick.toml
-      a first look: results, tables and a report in target/lab/quick
-  mpquic-lab run experiments/pb_f2.toml --seeds 10 --only 'low.*/ecf$|low.*/minrtt$'
-      a part of an experiment; run it again without --only, and it goes on from there
-  mpquic-lab run --network '50Mbit 20ms 0% | 2Mbit 100ms 1.5%' --workload file:2MB --scheduler ecf
-      one network, given here; RATE DELAY [LOSS] [jitter=8%] [queue=100] per path
-  mpquic-lab compare ecf minrtt target/lab/quick
-      two schedulers of one result, seed by seed
-  mpquic-lab compare target/lab/quick/results.previous.jsonl target/lab/quick
-      two results of one experiment: what a change of the code has changed
-  mpquic-lab table --markdown target/lab/pb_f2 target/lab/pb_f7 > results.md
-      sections of a page: what was run, verdicts, tables
-
-Exit status: 0 all went well; 1 a run failed, or a file could not be read or written;
-2 the command line or the experiment file is wrong.";
+use super::{Pattern, build, help, markdown, output, renamed, report, timelines};
 
 #[derive(Debug, Parser)]
-#[command(name = "mpquic-lab", version, about = "Multipath QUIC schedulers on simulated networks: run, compare, report.", after_help = EXAMPLES)]
+#[command(
+    name = "mpquic-lab",
+    version,
+    about = "Runs multipath QUIC schedulers on simulated networks, compares them and reports.",
+    after_help = help::LAB
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -44,45 +32,48 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run an experiment file, or one network given here.
-    #[command(after_help = EXAMPLES)]
+    /// Run an experiment file, or one network from the command line.
+    #[command(after_help = help::RUN)]
     Run(RunArguments),
-    /// List the experiment files of a folder.
+    /// List the experiment files in a folder and its subfolders.
+    #[command(after_help = help::LIST)]
     List {
         /// The folder.
         #[arg(default_value = "experiments")]
         folder: PathBuf,
     },
-    /// List the schedulers, congestion controls and workloads that there are.
+    /// List the known schedulers, congestion controls and metrics.
+    #[command(after_help = help::NAMES)]
     Names,
-    /// Compare two results, or two schedulers in one result, on the same seeds.
-    #[command(after_help = EXAMPLES)]
+    /// Compare two results, or two schedulers in one result, seed by seed.
+    #[command(after_help = help::COMPARE)]
     Compare {
-        /// Results (a file or its folder), or with RESULTS the label of a scheduler.
+        /// Results (a file or its folder). With RESULTS: the label of a scheduler.
         a: PathBuf,
-        /// The reference: the same.
+        /// The results or the label to compare A with.
         b: PathBuf,
-        /// Where to find both schedulers.
+        /// The results that have both schedulers.
         results: Option<PathBuf>,
-        /// What to compare by; the headline's metric if not given.
+        /// The metric to compare by [default: the experiment's headline].
         #[arg(long)]
         metric: Option<String>,
     },
-    /// Print the tables and statements of results, as `run` did.
-    #[command(after_help = EXAMPLES)]
+    /// Print the tables and verdicts of results again.
+    #[command(after_help = help::TABLE)]
     Table {
         /// Results (files or their folders).
         #[arg(required = true)]
         results: Vec<PathBuf>,
-        /// As sections of a Markdown page.
+        /// Print Markdown.
         #[arg(long)]
         markdown: bool,
     },
     /// Write the HTML report of results.
+    #[command(after_help = help::REPORT)]
     Report {
-        /// The results: a file, or its folder.
+        /// Results (a file or its folder).
         results: PathBuf,
-        /// The file to write; report.html beside the results if not given.
+        /// The file to write [default: report.html in the folder of the results].
         #[arg(long)]
         out: Option<PathBuf>,
     },
@@ -93,36 +84,36 @@ struct RunArguments {
     /// The experiment file.
     #[arg(required_unless_present = "network", conflicts_with = "network")]
     file: Option<PathBuf>,
-    /// One network: RATE DELAY [LOSS] [key=value].. for each path, with `|` between them.
+    /// One network: RATE DELAY [LOSS] [key=value].. per path, with `|` between paths.
     #[arg(long, requires_all = ["workload", "scheduler"])]
     network: Option<String>,
-    /// What is carried over --network, as file:2MB.
+    /// The workload of --network, such as file:2MB.
     #[arg(long, requires = "network")]
     workload: Option<String>,
-    /// A scheduler for --network; several with commas between them.
+    /// The schedulers of --network, separated by commas.
     #[arg(long, requires = "network", value_delimiter = ',')]
     scheduler: Vec<String>,
-    /// A congestion control for --network; several with commas between them [default: olia].
+    /// The congestion controls of --network, separated by commas [default: olia].
     #[arg(long, requires = "network", value_delimiter = ',')]
     congestion: Vec<String>,
-    /// How many seeds, in place of what the file says.
+    /// The number of seeds; replaces the number in the file.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
-    /// Only what NETWORK/WORKLOAD/CONGESTION/SCHEDULER matches: a part of it, or a pattern of
-    /// . * + ? [..] ^ $ |
+    /// Run only combinations NETWORK/WORKLOAD/CONGESTION/SCHEDULER that contain this text. These
+    /// characters form a pattern: . * + ? [..] ^ $ |
     #[arg(long, value_name = "PATTERN")]
     only: Option<Pattern>,
-    /// Threads [default: as many as there are cores].
+    /// The number of threads [default: one per core].
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     jobs: usize,
-    /// Print one JSON object per scenario, workload, scheduler and congestion control, and nothing
-    /// else, on standard output.
+    /// Print one JSON object per combination of network, workload, congestion control and scheduler,
+    /// and nothing else, on standard output.
     #[arg(long)]
     json: bool,
-    /// Where results go [default: target/lab/NAME; of --network, nowhere].
+    /// The folder for results [default: target/lab/NAME; none with --network].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Forget earlier results.
+    /// Discard earlier results.
     #[arg(long)]
     fresh: bool,
 }
@@ -178,9 +169,9 @@ pub fn main(
             b,
             results,
             metric,
-        } => compare(&a, &b, results.as_deref(), metric.as_deref(), out),
-        Command::Table { results, markdown } => tables(&results, markdown, out),
-        Command::Report { results, out: file } => write_report(&results, file, out),
+        } => compare(&a, &b, results.as_deref(), metric.as_deref(), out, err),
+        Command::Table { results, markdown } => tables(&results, markdown, out, err),
+        Command::Report { results, out: file } => write_report(&results, file, out, err),
     };
     let (code, message) = match result {
         Ok(()) => return 0,
@@ -193,7 +184,10 @@ pub fn main(
 
 fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Result<(), Failure> {
     let mut experiment = match (&arguments.file, &arguments.network) {
-        (Some(file), _) => Experiment::load(file).map_err(Failure::usage)?,
+        (Some(file), _) => {
+            let file = follow_renaming(file, err)?;
+            Experiment::load(&file).map_err(Failure::usage)?
+        }
         (None, Some(network)) => {
             let olia = ["olia".to_owned()];
             let congestion = match &*arguments.congestion {
@@ -295,6 +289,20 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
     failures(&board)
 }
 
+/// The path itself, or where to find now what an old name meant; a note says so.
+fn follow_renaming<'a>(path: &'a Path, err: &mut dyn Write) -> io::Result<Cow<'a, Path>> {
+    let Some(new) = renamed::new_path(path) else {
+        return Ok(Cow::Borrowed(path));
+    };
+    writeln!(
+        err,
+        "note: {} is now {}; the next release will not know the old name",
+        path.display(),
+        new.display()
+    )?;
+    Ok(Cow::Owned(new))
+}
+
 fn no_match(whole: &Plan<'_>) -> String {
     let names: Vec<_> = whole
         .cells
@@ -352,11 +360,20 @@ fn failures(board: &Board<'_>) -> Result<(), Failure> {
 }
 
 fn list(folder: &Path, out: &mut dyn Write) -> Result<(), Failure> {
-    let entries = std::fs::read_dir(folder).map_err(|error| cannot("read", folder, &error))?;
-    let mut files: Vec<_> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|end| end == "toml"))
-        .collect();
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries =
+            std::fs::read_dir(&folder).map_err(|error| cannot("read", &folder, &error))?;
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            // A link could lead into a circle.
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "toml") {
+                files.push(path);
+            }
+        }
+    }
     files.sort();
     let mut rows = Vec::new();
     let mut faults = Vec::new();
@@ -412,8 +429,12 @@ fn compare(
     results: Option<&Path>,
     metric: Option<&str>,
     out: &mut dyn Write,
+    err: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let read = |path: &Path| Results::read(path).map_err(Failure::run);
+    let mut read = |path: &Path| {
+        let path = follow_renaming(path, err)?;
+        Results::read(&path).map_err(Failure::run)
+    };
     let (first, second, labels) = match results {
         Some(path) => {
             let results = read(path)?;
@@ -483,9 +504,15 @@ fn compare(
     Ok(())
 }
 
-fn tables(results: &[PathBuf], markdown: bool, out: &mut dyn Write) -> Result<(), Failure> {
+fn tables(
+    results: &[PathBuf],
+    markdown: bool,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<(), Failure> {
     for (number, path) in results.iter().enumerate() {
-        let results = Results::read(path).map_err(Failure::run)?;
+        let path = follow_renaming(path, err)?;
+        let results = Results::read(&path).map_err(Failure::run)?;
         let board = Board::new(&results);
         if markdown {
             // Each section ends with an empty line.
@@ -500,9 +527,15 @@ fn tables(results: &[PathBuf], markdown: bool, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-fn write_report(results: &Path, file: Option<PathBuf>, out: &mut dyn Write) -> Result<(), Failure> {
-    let read = Results::read(results).map_err(Failure::run)?;
-    let folder = super::store::results_file(results);
+fn write_report(
+    results: &Path,
+    file: Option<PathBuf>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<(), Failure> {
+    let results = follow_renaming(results, err)?;
+    let read = Results::read(&results).map_err(Failure::run)?;
+    let folder = super::store::results_file(&results);
     let folder = folder.parent().unwrap_or_else(|| Path::new("")).to_owned();
     let file = file.unwrap_or_else(|| folder.join("report.html"));
     let html = report::html(&Board::new(&read), &folder)?;

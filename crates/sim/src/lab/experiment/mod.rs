@@ -118,7 +118,8 @@ pub struct TimelineSpec {
 /// An experiment, read and checked.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// The file's name without its ending.
+    /// The file's path below the folder `experiments`, with slashes and without its ending. For a
+    /// file elsewhere, its name without the ending.
     pub name: String,
     /// One line.
     pub title: String,

@@ -1,6 +1,6 @@
 //! Reads an experiment's top level: what is run, against whom, with which seeds, and what the papers say; networks are read next door.
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use mpquic_proto::CongestionControl;
 use serde::Deserialize as _;
@@ -25,8 +25,7 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         Some(item) => item.text("text").map(|text| text.trim().to_owned()),
         None => Ok(default.to_owned()),
     };
-    let stem = Path::new(file).file_stem();
-    let name = stem.map_or_else(|| file.into(), |stem| stem.to_string_lossy().into_owned());
+    let name = name_of(file);
     let title = table.require("title", "one line that says what is looked at")?;
     let title = title.text("text")?.to_owned();
     let (about, source, expect) = (text("about", "")?, text("source", "")?, text("expect", "")?);
@@ -108,6 +107,24 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         timeline,
         real_aead,
     })
+}
+
+/// What results call an experiment: its path below the nearest folder called `experiments`, with
+/// slashes and without the ending. For a file elsewhere, the name of the file alone.
+fn name_of(file: &str) -> String {
+    let stem = Path::new(file).with_extension("");
+    let mut parts = Vec::new();
+    for part in stem.components().rev() {
+        // The name becomes a folder for results. With `..` it could lead out of the folder of all
+        // results.
+        let Component::Normal(part) = part else { break };
+        if part == "experiments" && !parts.is_empty() {
+            parts.reverse();
+            return parts.join("/");
+        }
+        parts.push(part.to_string_lossy().into_owned());
+    }
+    parts.into_iter().next().unwrap_or_else(|| file.to_owned())
 }
 
 /// The command line's `--network`, as if it were a file.

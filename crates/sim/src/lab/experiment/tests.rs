@@ -34,6 +34,22 @@ fn names(networks: &[NetworkSpec]) -> Vec<&str> {
 const PATHS: &str = "[{ rate = 50, owd = 20 }]";
 
 #[test]
+fn an_experiment_is_called_by_its_path_below_the_folder_experiments() {
+    for (path, name) in [
+        ("x.toml", "x"),
+        ("some/folder/x.toml", "x"),
+        ("experiments/x.toml", "x"),
+        ("./experiments/paper/x.y.toml", "paper/x.y"),
+        ("/at/experiments/of/experiments/paper/x.toml", "paper/x"),
+        ("experiments/../x.toml", "x"),
+        ("experiments.toml", "experiments"),
+    ] {
+        let experiment = Experiment::parse(path, &file(PATHS, "")).unwrap();
+        assert_eq!(experiment.name, name, "{path}");
+    }
+}
+
+#[test]
 fn faults_are_one_line_with_place_key_and_what_was_expected() {
     let change = |from: &str, to: &str| file(PATHS, "").replace(from, to);
     let table: &[(String, &str)] = &[

@@ -1,0 +1,93 @@
+//! The examples and exit statuses that `mpquic-lab --help` and the help of each command print.
+
+pub(super) const LAB: &str = "\
+Examples:
+  mpquic-lab run experiments/quick.toml
+      run a first experiment; it writes results and a report to target/lab/quick
+  mpquic-lab run --network '50Mbit 20ms 0% | 2Mbit 100ms 1.5%' --workload file:2MB --scheduler ecf
+      run one network that the command line describes
+  mpquic-lab compare ecf minrtt target/lab/quick
+      compare two schedulers, seed by seed
+  mpquic-lab table --markdown target/lab/quick > results.md
+      print results as Markdown
+  mpquic-lab help run
+      show the options and examples of a command
+
+Exit status:
+  0  success
+  1  a run failed, or a file could not be read or written
+  2  the command line or the experiment file is wrong";
+
+pub(super) const RUN: &str = "\
+Examples:
+  mpquic-lab run experiments/quick.toml
+      print tables and verdicts; write results and a report to target/lab/quick
+  mpquic-lab run experiments/peekaboo/fig02_dynamicity.toml --seeds 10 --only 'low.*/ecf$|low.*/minrtt$'
+      run a part of an experiment; a later run without --only keeps these results and adds the rest
+  mpquic-lab run experiments/quick.toml --json | jq .median
+      print one JSON object per combination instead of tables
+  mpquic-lab run --network '50Mbit 20ms 0% | 2Mbit 100ms 1.5%' --workload file:2MB --scheduler ecf
+      run one network; each path is RATE DELAY [LOSS] [jitter=8%] [queue=100]
+
+Exit status:
+  0  success
+  1  a run failed, or a file could not be read or written
+  2  the command line or the experiment file is wrong";
+
+pub(super) const LIST: &str = "\
+Examples:
+  mpquic-lab list
+      all files below the folder experiments, with their numbers of networks and runs
+  mpquic-lab list experiments/peekaboo
+      those of one paper
+
+Exit status:
+  0  success
+  1  the folder could not be read
+  2  a file is wrong; the others are listed";
+
+pub(super) const NAMES: &str = "\
+Example:
+  mpquic-lab names
+      what an experiment file can name in `schedulers`, `congestion` and `metrics`
+
+Exit status:
+  0  success";
+
+pub(super) const COMPARE: &str = "\
+Examples:
+  mpquic-lab compare ecf minrtt target/lab/quick
+      compare two schedulers of one result, seed by seed
+  mpquic-lab compare target/lab/quick/results.previous.jsonl target/lab/quick
+      compare two results of one experiment, to see the effect of a code change
+  mpquic-lab compare ecf minrtt target/lab/quick --metric oqs_mean
+      compare by another metric
+
+Exit status:
+  0  success, whether or not there is a difference
+  1  a file could not be read
+  2  a scheduler is unknown, or the results have no scenario and metric in common";
+
+pub(super) const TABLE: &str = "\
+Examples:
+  mpquic-lab table target/lab/quick
+      print the tables and verdicts that `run` printed
+  mpquic-lab table --markdown target/lab/gaps/fig02_settings target/lab/gaps/fig03_subflows > gaps.md
+      print one Markdown section per result: what was run, verdicts, tables
+
+Exit status:
+  0  success
+  1  a file could not be read
+  2  the command line is wrong";
+
+pub(super) const REPORT: &str = "\
+Examples:
+  mpquic-lab report target/lab/quick
+      write target/lab/quick/report.html again
+  mpquic-lab report target/lab/quick --out quick.html
+      write the report to another file
+
+Exit status:
+  0  success
+  1  a file could not be read or written
+  2  the command line is wrong";
