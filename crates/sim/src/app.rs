@@ -1,4 +1,4 @@
-//! What runs on top of a connection in the simulator: the trait, and what an application may do.
+//! The `App` trait: what runs on top of a connection in the simulator, and what it may use.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -11,31 +11,33 @@ use crate::AppError;
 use crate::observe::StallTracker;
 use crate::trace::Delivery;
 
-/// An application on one side of the connection. Its state can be looked at after the run with
-/// [`Network::app`](crate::Network::app).
+/// An application on one side of the connection. After the run,
+/// [`Network::app`](crate::Network::app) gives access to its state.
 pub trait App: Any {
-    /// The connection has something to say.
+    /// Handles an event of the connection.
     ///
     /// # Errors
     ///
-    /// What it finds wrong ends the run as [`SimError::Integrity`](crate::SimError::Integrity).
+    /// An error ends the run with [`SimError::Integrity`](crate::SimError::Integrity).
     fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError>;
 
-    /// When to call [`on_wakeup`](Self::on_wakeup); only heeded while there is a connection.
+    /// The time of the next call of [`on_wakeup`](Self::on_wakeup), if any. The simulator ignores
+    /// it while there is no connection.
     fn next_wakeup(&self) -> Option<Duration> {
         None
     }
 
-    /// The time of [`next_wakeup`](Self::next_wakeup) has come: it must move on.
+    /// The time that [`next_wakeup`](Self::next_wakeup) returned has come. The implementation must
+    /// set a later time or none, or virtual time stops.
     ///
     /// # Errors
     ///
-    /// As of [`on_event`](Self::on_event).
+    /// See [`on_event`](Self::on_event).
     fn on_wakeup(&mut self, _cx: &mut AppContext<'_>) -> Result<(), AppError> {
         Ok(())
     }
 
-    /// Whether the run may end, as far as this side is concerned.
+    /// Whether this side allows the run to end.
     fn is_complete(&self) -> bool {
         true
     }
@@ -51,9 +53,10 @@ impl App for Idle {
     }
 }
 
-/// What an application has at hand.
+/// What an application can use.
 pub struct AppContext<'a> {
-    /// Its connection. Read streams with [`read`](AppContext::read) so that the trace sees it.
+    /// The application's connection. Read streams with [`read`](AppContext::read), which records
+    /// the data in the trace.
     pub connection: &'a mut Connection,
     pub(crate) now: Duration,
     pub(crate) instant: Instant,
@@ -62,27 +65,27 @@ pub struct AppContext<'a> {
 }
 
 impl AppContext<'_> {
-    /// The virtual time.
+    /// The virtual time since the start of the run.
     pub const fn now(&self) -> Duration {
         self.now
     }
 
-    /// The virtual time as the protocol wants it.
+    /// The virtual time as an [`Instant`], which the protocol's functions take.
     pub const fn instant(&self) -> Instant {
         self.instant
     }
 
-    /// How many paths this side will have opened, the handshake's included, as far as it was told
-    /// before the run; 1 on the server.
+    /// How many paths this side will open in total, the handshake's included, according to what was
+    /// configured before the run. 1 on the server.
     pub const fn paths_expected(&self) -> usize {
         self.paths_expected
     }
 
-    /// Reads from a stream and enters it in the trace; `Ok(None)` is the end.
+    /// Reads from a stream and records the data in the trace. `Ok(None)` is the end of the stream.
     ///
     /// # Errors
     ///
-    /// The connection's.
+    /// See [`Connection::read_chunk`].
     pub fn read(&mut self, stream: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
         let chunk = self.connection.read_chunk(stream, max)?;
         let len = chunk.as_ref().map_or(0, Bytes::len);
@@ -91,12 +94,12 @@ impl AppContext<'_> {
     }
 }
 
-/// What one application has read.
+/// What one application has read so far.
 pub(crate) struct Ledger {
     flow: usize,
     side: Side,
     offsets: BTreeMap<StreamId, u64>,
-    /// Not yet in the trace.
+    /// Not in the trace yet.
     pub(crate) pending: Vec<Delivery>,
     pub(crate) stalls: StallTracker,
     pub(crate) delivered: u64,

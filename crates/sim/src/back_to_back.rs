@@ -1,5 +1,4 @@
-//! Two connections joined in memory with a fixed delay and no link model: for benches and for tests
-//! that count allocations; for networks, see [`Network`](crate::Network).
+//! Two connections joined in memory with a fixed delay and without a link model, for benchmarks and allocation tests.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,7 +14,7 @@ use mpquic_proto::{
 use crate::SimError;
 use crate::identity;
 
-/// Datagrams of one transmit, on their way.
+/// The datagrams of one transmit, in flight.
 struct Flying {
     at: Instant,
     tuple: FourTuple,
@@ -30,11 +29,12 @@ struct Half {
     inbound: VecDeque<Flying>,
 }
 
-/// Told when the code of one side starts (`Some`) and stops (`None`) to run: an allocation counter
-/// then counts what that side does, and not what this harness does.
+/// Called with `Some` when code of one side starts to run, and with `None` when it stops. An
+/// allocation counter can use it to count what that side does and to leave out this harness.
 pub type Meter = fn(Option<Side>);
 
-/// A client and a server, back to back.
+/// A client and a server whose datagrams go straight to each other. For networks, see
+/// [`Network`](crate::Network).
 pub struct BackToBack {
     now: Instant,
     delay: Duration,
@@ -44,11 +44,11 @@ pub struct BackToBack {
 }
 
 impl BackToBack {
-    /// A pair whose handshake is confirmed and that has `paths` validated paths.
+    /// Makes a pair with a confirmed handshake and `paths` validated paths.
     ///
     /// # Errors
     ///
-    /// If the configurations cannot be, or the handshake does not come to an end.
+    /// If a configuration is invalid or the handshake does not complete.
     pub fn connect(
         transport: TransportConfig,
         paths: u8,
@@ -60,7 +60,7 @@ impl BackToBack {
         server.transport(transport.clone());
         let mut client = ClientConfig::new(identity::client_tls()?)?;
         client.transport(transport);
-        // The origin of virtual time; all else is derived from it.
+        // The origin of virtual time. All other times are derived from it.
         #[allow(
             clippy::disallowed_methods,
             reason = "an Instant cannot be made otherwise; only differences to it matter"
@@ -93,7 +93,8 @@ impl BackToBack {
             let Some(client) = this.side(Side::Client) else {
                 continue;
             };
-            // The first path IDs have connection IDs by now: they come right after the handshake.
+            // The peer's connection IDs for the first path IDs are here: they come right after the
+            // handshake.
             let id =
                 client
                     .open_path(now, Self::tuple(path))
@@ -113,7 +114,7 @@ impl BackToBack {
         })
     }
 
-    /// The client's view of the network path of this number.
+    /// The client's view of this network path.
     fn tuple(path: u8) -> FourTuple {
         FourTuple {
             local: SocketAddr::from(([10, 0, path, 1], 5000)),
@@ -126,7 +127,7 @@ impl BackToBack {
         self.now
     }
 
-    /// The connection of a side; `None` on the server before the first datagram.
+    /// The connection of a side. `None` on the server before the first datagram.
     pub fn side(&mut self, side: Side) -> Option<&mut Connection> {
         self.halves[side as usize]
             .connection
@@ -134,11 +135,11 @@ impl BackToBack {
             .map(|(_, connection)| connection)
     }
 
-    /// Runs until `more` is false; it may use the connections.
+    /// Runs as long as `more` returns true. `more` may use the connections.
     ///
     /// # Errors
     ///
-    /// If nothing is left to happen, or a connection is lost.
+    /// If no event is pending, or a connection is lost.
     pub fn run_while(&mut self, mut more: impl FnMut(&mut Self) -> bool) -> Result<(), SimError> {
         while more(self) {
             let Some(next) = self.step() else {
@@ -161,7 +162,7 @@ impl BackToBack {
         Ok(())
     }
 
-    /// Handles what is due on both sides; when the next thing is due.
+    /// Handles everything that is due on both sides. Returns when the next event is due.
     fn step(&mut self) -> Option<Instant> {
         self.deliver(Side::Client);
         self.deliver(Side::Server);

@@ -1,17 +1,17 @@
-//! What a network could do at best: the fluid bound. Rates and delays only; what a workload makes of it is with each workload.
+//! The fluid bound: the best result that any run on a network can reach. The workloads turn it into bounds of their metrics.
 //!
-//! In the fluid, the request takes the fastest way there, and from then on all links carry nothing
-//! but the answer at their full rate, each with its own propagation delay: nothing is lost, no
-//! window is too small, nobody waits, and a packet is delivered bit by bit. Headers are counted,
-//! and at their smallest: the link's own (IPv4 and UDP, 28 bytes), the short header with a
-//! connection ID of 8 bytes and a packet number of 1, the AEAD's tag of 16, and a STREAM frame that
-//! has no length and a stream ID of 1 byte, in datagrams that all have the largest size.
+//! The fluid model has no losses, no window limits and no waiting. The request takes the fastest
+//! path. From then on, every link carries the answer and nothing else, at its full rate and with
+//! its own propagation delay, and the receiver gets a packet bit by bit. Headers count with their
+//! smallest size: the link's own (IPv4 and UDP, 28 bytes), a short header with an 8-byte connection
+//! ID and a 1-byte packet number, the 16-byte AEAD tag, and a STREAM frame with a 1-byte stream ID
+//! and no length. All datagrams have the largest size.
 //!
-//! Hence no run can be faster, with three exceptions. Delay variation can make a packet earlier
-//! than the mean delay, which is what counts here. A trace's rate counts with its mean. And
-//! [`Bulk`](crate::workload::Bulk) with a warm-up, and the mean bitrate of
-//! [`Video`](crate::workload::Video), can be better by what they say. Of links that change, the
-//! highest rate and the smallest delay count; cross traffic does not.
+//! No run can therefore be faster, with three exceptions. The model uses the mean delay, and delay
+//! variation can make a packet arrive earlier. The model uses the mean rate of a trace.
+//! [`Bulk`](crate::workload::Bulk) with a warm-up and the mean bitrate of
+//! [`Video`](crate::workload::Video) can be better, as their documentation says. For a link that
+//! changes, the model uses the highest rate and the smallest delay. It ignores cross traffic.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,23 +19,24 @@ use std::time::Duration;
 use crate::LinkConfig;
 use crate::workload::Workload;
 
-/// Short header: flags, connection ID, packet number (RFC 9000 section 17.3.1); AEAD tag (RFC 9001
-/// section 5.3); STREAM frame: type, stream ID (RFC 9000 section 19.8).
+/// The bytes of QUIC per packet. Short header: flags, connection ID, packet number (RFC 9000
+/// section 17.3.1); AEAD tag (RFC 9001 section 5.3); STREAM frame: type, stream ID (RFC 9000
+/// section 19.8).
 const QUIC_OVERHEAD: f64 = (1 + 8 + 1) as f64 + 16.0 + (1 + 1) as f64;
 
-/// One direction of a path as the fluid sees it.
+/// One direction of a path in the fluid model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FluidLink {
-    /// Bit/s with all headers; may be infinite.
+    /// The rate in bit/s, headers included. May be infinite.
     pub rate: f64,
-    /// Propagation delay, seconds.
+    /// The propagation delay in seconds.
     pub delay: f64,
-    /// Bytes of headers per packet below QUIC's.
+    /// Header bytes per packet below QUIC.
     pub overhead: f64,
 }
 
 impl FluidLink {
-    /// At its highest rate and smallest delay.
+    /// Takes the highest rate and the smallest delay of a link.
     pub fn new(link: &LinkConfig) -> Self {
         let delays = link.changes.iter().filter_map(|change| change.delay);
         let delay = delays.fold(link.delay, Duration::min);
@@ -46,7 +47,7 @@ impl FluidLink {
         }
     }
 
-    /// Or with another rate (bit/s) and delay, where those are better: for links that change.
+    /// Uses this rate (bit/s) or delay instead if it is better, for links that change.
     #[must_use]
     pub fn or(mut self, rate: Option<u64>, delay: Option<Duration>) -> Self {
         if let Some(rate) = rate {
@@ -58,7 +59,7 @@ impl FluidLink {
         self
     }
 
-    /// Followed by another link.
+    /// This link followed by another one.
     #[must_use]
     pub fn then(self, next: &Self) -> Self {
         Self {
@@ -69,7 +70,7 @@ impl FluidLink {
     }
 }
 
-/// One path as the fluid sees it.
+/// One path in the fluid model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FluidPath {
     /// From the client to the server.
@@ -81,7 +82,7 @@ pub struct FluidPath {
 }
 
 impl FluidPath {
-    /// A path of these links, with datagrams of at most so many bytes of UDP payload.
+    /// A path over these links, whose datagrams have at most `mtu` bytes of UDP payload.
     pub fn new(up: &LinkConfig, down: &LinkConfig, mtu: u16) -> Self {
         Self {
             up: FluidLink::new(up),
@@ -90,7 +91,7 @@ impl FluidPath {
         }
     }
 
-    /// Stream bytes per second that come down.
+    /// Stream bytes per second from the server to the client.
     fn goodput(&self) -> f64 {
         let mtu = f64::from(self.mtu);
         let share = (mtu - QUIC_OVERHEAD).max(0.0) / (mtu + self.down.overhead);
@@ -98,9 +99,10 @@ impl FluidPath {
     }
 }
 
-/// Has the paths with these numbers lead through a shared link behind their own: its delay is
-/// added to each, and together they are no faster. The path with the smallest delay comes first,
-/// and the others add what is left of the rate, which is what the shared link delivers at best.
+/// Puts a shared link behind the paths with these numbers. Each path gets the delay of the shared
+/// link, and the sum of their rates is at most its rate. The path with the smallest delay gets its
+/// full rate first, then the others share what is left. This is the best that a shared link can
+/// deliver.
 pub fn share_link(paths: &mut [FluidPath], numbers: &[usize], up: &FluidLink, down: &FluidLink) {
     let mut numbers = numbers.to_vec();
     numbers.retain(|number| *number < paths.len());
@@ -111,15 +113,15 @@ pub fn share_link(paths: &mut [FluidPath], numbers: &[usize], up: &FluidLink, do
         path.up = path.up.then(up);
         path.down = path.down.then(down);
         path.down.rate = path.down.rate.min(left);
-        // Infinity less infinity is no number.
+        // Infinity minus infinity is not a number.
         if left.is_finite() {
             left -= path.down.rate;
         }
     }
 }
 
-/// The bound of the workload's primary metric, in its unit: no run's result is better. `None`
-/// without paths, and if no path carries anything.
+/// The bound of the workload's primary metric, in its unit: no run is better. `None` if there are
+/// no paths, or none of them carries data.
 ///
 /// ```
 /// use std::time::Duration;
@@ -138,7 +140,8 @@ pub fn fluid_bound(workload: &Workload, paths: &[FluidPath], seed: u64) -> Optio
         .copied()
 }
 
-/// The bounds of all of the workload's metrics that have one, by name, in their units.
+/// The bounds of the workload's metrics by name, in their units. Metrics without a bound are
+/// absent.
 pub fn fluid_bounds(
     workload: &Workload,
     paths: &[FluidPath],
@@ -153,10 +156,10 @@ pub fn fluid_bounds(
     bounds
 }
 
-/// All paths together. All times in seconds.
+/// All paths together, in seconds.
 #[derive(Debug)]
 pub(crate) struct Fluid {
-    /// Delay, and stream bytes per second; by ascending delay.
+    /// Delay, and stream bytes per second; sorted by delay.
     downs: Vec<(f64, f64)>,
     ups: Vec<FluidLink>,
 }
@@ -173,7 +176,7 @@ impl Fluid {
         }
     }
 
-    /// From the first byte of a request of so many bytes to its arrival.
+    /// The time from the first byte of a request of this size to its arrival.
     pub(crate) fn request(&self, bytes: usize) -> f64 {
         let times = self.ups.iter().map(|up| {
             let size = bytes as f64 + QUIC_OVERHEAD + up.overhead;
@@ -182,8 +185,8 @@ impl Fluid {
         times.fold(f64::INFINITY, f64::min)
     }
 
-    /// From when the server has them to the arrival of so many bytes: each path delivers from its
-    /// delay on at its rate.
+    /// The time until this many bytes arrive, counted from when the server has them. Each path
+    /// delivers at its rate after its delay.
     pub(crate) fn delivery(&self, bytes: f64) -> f64 {
         let (mut now, mut rate, mut left) = (0.0, 0.0, bytes);
         for &(delay, more) in &self.downs {
@@ -191,7 +194,7 @@ impl Fluid {
             if rate > 0.0 && until >= left {
                 break;
             }
-            // No rate until the first delay; 0 times infinity would be no number.
+            // There is no rate before the first delay, and zero times infinity is not a number.
             if rate > 0.0 {
                 left -= until;
             }
@@ -201,7 +204,7 @@ impl Fluid {
         now + left / rate
     }
 
-    /// Bytes that arrive so long after the server had them.
+    /// The bytes that arrive within this time after the server has them.
     pub(crate) fn delivered(&self, time: f64) -> f64 {
         let of = |&(delay, rate): &(f64, f64)| {
             let time: f64 = time - delay;
@@ -210,12 +213,12 @@ impl Fluid {
         self.downs.iter().map(of).sum()
     }
 
-    /// An object of so many bytes, from its request of so many bytes on.
+    /// The time from the request to the arrival of an object, given the sizes of both.
     pub(crate) fn object(&self, request: usize, bytes: u64) -> f64 {
         self.request(request) + self.delivery(bytes as f64)
     }
 
-    /// The completion times of objects that are asked for together, ascending: when `n` of them are
+    /// The completion times of objects that are requested together, ascending. When `n` of them are
     /// complete, at least the bytes of the `n` smallest have arrived.
     pub(crate) fn together(&self, request: usize, sizes: &[u64]) -> Vec<f64> {
         let mut sizes = sizes.to_vec();
@@ -239,7 +242,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// A path without headers below QUIC's of which a tenth is QUIC's headers: 0.9 of the rate.
+    /// A path without headers below QUIC. QUIC's headers take a tenth of the rate.
     fn path(rate: u64, up: u64, down: u64) -> FluidPath {
         let link = |delay| LinkConfig {
             overhead: 0,
@@ -266,7 +269,7 @@ mod tests {
 
     #[test]
     fn two_paths_by_hand() {
-        // Path 0 from 20 ms on 900 bytes per ms, path 1 from 50 ms on 90 bytes per ms.
+        // Path 0 delivers 900 bytes per ms from 20 ms on, path 1 90 bytes per ms from 50 ms on.
         let fluid = Fluid::new(&[path(800_000, 10, 50), path(8_000_000, 30, 20)]);
         // By 50 ms, path 1 alone has delivered 27,000.
         close(fluid.delivery(27_000.0), 0.050);

@@ -1,4 +1,4 @@
-//! What a simulated network is made of: addresses, links, settings, applications; does not run it.
+//! `NetworkBuilder`: the addresses, links, settings and applications of a simulated network.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,20 +20,20 @@ use crate::seeds::{self, MAX_HOPS};
 use crate::trace::Trace;
 use crate::{SimError, identity};
 
-/// The most addresses of a side: one byte tells them apart.
+/// The most addresses per side: one byte distinguishes them.
 const MAX_ADDRESSES: usize = 250;
-/// The most flows of cross traffic: two bytes of their addresses tell them apart.
+/// The most flows of cross traffic: two bytes of their addresses distinguish them.
 const MAX_CROSS: usize = 1 << 16;
 
-/// A path as it was asked for.
+/// A path as the caller configured it.
 struct Plan {
     client: usize,
     server: usize,
-    /// By sender.
+    /// Indexed by the sending side.
     chains: [Vec<Hop>; 2],
 }
 
-/// Makes a [`Network`].
+/// Configures and builds a [`Network`].
 pub struct NetworkBuilder {
     seed: u64,
     paths: Vec<Plan>,
@@ -77,8 +77,8 @@ impl NetworkBuilder {
         }
     }
 
-    /// Adds a path from a new client address to the server's first address, with these links
-    /// (client to server, server to client). The first path is that of the handshake.
+    /// Adds a path from a new client address to the server's first address. The links are those
+    /// from client to server and from server to client. The first path carries the handshake.
     #[must_use]
     pub fn path(self, up: LinkConfig, down: LinkConfig) -> Self {
         self.path_through([up], [down])
@@ -90,7 +90,7 @@ impl NetworkBuilder {
         self.path(link.clone(), link)
     }
 
-    /// Adds a path between the client's and the server's addresses with these numbers.
+    /// Adds a path between the client address and the server address with these numbers.
     #[must_use]
     pub fn path_between(
         self,
@@ -102,7 +102,7 @@ impl NetworkBuilder {
         self.path_between_through(client, server, [up], [down])
     }
 
-    /// Makes a link that paths may share, for [`path_through`](Self::path_through).
+    /// Creates a link that several paths can use: see [`path_through`](Self::path_through).
     ///
     /// ```
     /// use std::time::Duration;
@@ -123,9 +123,9 @@ impl NetworkBuilder {
         SharedLink(self.shared.len() - 1)
     }
 
-    /// Adds a path from a new client address to the server's first address. What the client sends
-    /// takes the first of these chains of links, and what the server sends takes the second, both in
-    /// the order in which they are given: delays add up, and the narrowest link rules.
+    /// Adds a path from a new client address to the server's first address that crosses several
+    /// links. The first chain carries what the client sends, the second what the server sends, each
+    /// in the given order. The delays of a chain add up, and its slowest link limits the rate.
     #[must_use]
     pub fn path_through(
         self,
@@ -136,8 +136,8 @@ impl NetworkBuilder {
         self.path_between_through(client.unwrap_or(0), 0, up, down)
     }
 
-    /// Adds a path between the client's and the server's addresses with these numbers: see
-    /// [`path_through`](Self::path_through).
+    /// Adds a path over chains of links between the client address and the server address with
+    /// these numbers: see [`path_through`](Self::path_through).
     #[must_use]
     pub fn path_between_through(
         mut self,
@@ -164,7 +164,7 @@ impl NetworkBuilder {
         self
     }
 
-    /// The transport's settings of both sides.
+    /// Sets the transport configuration of both sides.
     #[must_use]
     pub fn transport(mut self, config: TransportConfig) -> Self {
         self.client_transport = config.clone();
@@ -172,29 +172,29 @@ impl NetworkBuilder {
         self
     }
 
-    /// The transport's settings of the client.
+    /// Sets the transport configuration of the client.
     #[must_use]
     pub fn client_transport(mut self, config: TransportConfig) -> Self {
         self.client_transport = config;
         self
     }
 
-    /// The transport's settings of the server.
+    /// Sets the transport configuration of the server.
     #[must_use]
     pub fn server_transport(mut self, config: TransportConfig) -> Self {
         self.server_transport = config;
         self
     }
 
-    /// Another TLS configuration of the client than [`identity::client_tls`]. Sizes of handshake
-    /// messages may differ from run to run with it, and so may the trace.
+    /// Replaces the client's TLS configuration, [`identity::client_tls`]. With another one, the
+    /// sizes of handshake messages may differ from run to run, and so may the trace.
     #[must_use]
     pub fn client_tls(mut self, tls: Arc<rustls::ClientConfig>) -> Self {
         self.client_tls = Some(tls);
         self
     }
 
-    /// Another TLS configuration of the server than [`identity::server_tls`]: see
+    /// Replaces the server's TLS configuration, [`identity::server_tls`]: see
     /// [`client_tls`](Self::client_tls).
     #[must_use]
     pub fn server_tls(mut self, tls: Arc<rustls::ServerConfig>) -> Self {
@@ -202,97 +202,99 @@ impl NetworkBuilder {
         self
     }
 
-    /// Handshake and 1-RTT packets are not encrypted: a run takes less time, and is otherwise the
-    /// same. Packet sizes and AEAD limits are those of AES-128-GCM, so equal seeds have equal trace
-    /// hashes with and without.
+    /// Leaves Handshake and 1-RTT packets unencrypted. The run takes less time and is otherwise the
+    /// same: packet sizes and AEAD limits are those of AES-128-GCM, so the trace hash of a seed is
+    /// the same with and without encryption.
     ///
-    /// A packet still opens only with the keys, path and packet number that it was sealed with, and
-    /// unchanged if some link corrupts packets. TLS itself, Initial packets and Retry stay real. A
-    /// side with a TLS configuration of its own keeps that; both must have one then.
+    /// A packet still opens only with the keys, path and packet number that it was sealed with. If
+    /// a link corrupts packets, the packet must also be unchanged. TLS itself, Initial packets and
+    /// Retry packets are real. A side with its own TLS configuration keeps it; the other side must
+    /// then have its own, too.
     #[must_use]
     pub fn null_aead(mut self) -> Self {
         self.null_aead = true;
         self
     }
 
-    /// The client's application. Default [`Idle`].
+    /// Sets the client's application. Default: [`Idle`].
     #[must_use]
     pub fn client(mut self, app: impl App) -> Self {
         self.client_app = Box::new(app);
         self
     }
 
-    /// The server's application. Default [`Idle`].
+    /// Sets the server's application. Default: [`Idle`].
     #[must_use]
     pub fn server(mut self, app: impl App) -> Self {
         self.server_app = Box::new(app);
         self
     }
 
-    /// The client's application, of a type chosen at run time. Default [`Idle`].
+    /// Sets the client's application, of a type chosen at run time. Default: [`Idle`].
     #[must_use]
     pub fn client_boxed(mut self, app: Box<dyn App>) -> Self {
         self.client_app = app;
         self
     }
 
-    /// The server's application, of a type chosen at run time. Default [`Idle`].
+    /// Sets the server's application, of a type chosen at run time. Default: [`Idle`].
     #[must_use]
     pub fn server_boxed(mut self, app: Box<dyn App>) -> Self {
         self.server_app = app;
         self
     }
 
-    /// The client opens all paths, in their order, as soon as the protocol lets it.
+    /// The client opens all paths in order, as soon as the protocol allows it.
     #[must_use]
     pub fn open_all_paths(mut self) -> Self {
         self.open_all_paths = true;
         self
     }
 
-    /// How many datagrams a connection may hand out at once. Default 10.
+    /// Sets how many datagrams a connection may produce per transmit. Default: 10.
     #[must_use]
     pub fn max_datagrams(mut self, count: usize) -> Self {
         self.max_datagrams = count;
         self
     }
 
-    /// The interval of [`Network::received`]. Default 100 ms.
+    /// Sets the interval of [`Network::received`]. Default: 100 ms.
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// Keeps the trace's records, to find where two runs part. Costs memory per datagram.
+    /// Keeps the records of the trace, to find where two runs begin to differ. This costs memory
+    /// per datagram.
     #[must_use]
     pub fn keep_trace(mut self) -> Self {
         self.keep_trace = true;
         self
     }
 
-    /// Samples both sides' out-of-order queues: see
-    /// [`SideMeasurements::out_of_order`](crate::SideMeasurements::out_of_order). All else that
-    /// [`Network::measurements`] tells is there without. Changes nothing of the run.
+    /// Samples the out-of-order queues of both sides: see
+    /// [`SideMeasurements::out_of_order`](crate::SideMeasurements::out_of_order). The rest of
+    /// [`Network::measurements`] is always available. This does not change the run.
     #[must_use]
     pub fn measure(mut self) -> Self {
         self.measure = true;
         self
     }
 
-    /// Records what the paths do over time, thinned to this interval: see [`Network::timeline`].
-    /// Changes nothing of the run.
+    /// Records the state of the paths over time, at most once per interval: see
+    /// [`Network::timeline`]. This does not change the run.
     #[must_use]
     pub fn timeline(mut self, interval: Duration) -> Self {
         self.timeline = Some(interval);
         self
     }
 
-    /// Makes the network; the client's first datagram leaves at time 0, when it runs.
+    /// Builds the network. When it runs, the client's first datagram leaves at time 0.
     ///
     /// # Errors
     ///
-    /// If a setting cannot be.
+    /// If a setting is invalid.
     pub fn build(self) -> Result<Network, SimError> {
         let Some(first) = self.paths.first() else {
             return Err(SimError::NoPath);
@@ -330,7 +332,7 @@ impl NetworkBuilder {
             (None, None) => identity::server_tls()?,
         };
         let (seed, max_datagrams) = (self.seed, self.max_datagrams);
-        // Both ends of a flow, and the configuration with which its client connects.
+        // Both ends of a flow, and the configuration with which the flow's client connects.
         let flow = |flow, apps: [Box<dyn App>; 2], transports: [TransportConfig; 2]| {
             let [client_transport, server_transport] = transports.map(Arc::new);
             let mut client = ClientConfig::new(client_tls.clone())?;
@@ -408,7 +410,7 @@ impl NetworkBuilder {
     }
 }
 
-/// Lays the links: the shared ones first, by number, then each path's own.
+/// Creates the links: the shared ones first, by number, then those of each path.
 fn lay(
     seed: u64,
     shared: Vec<LinkConfig>,
@@ -478,7 +480,7 @@ pub(crate) const fn four_tuple(local: SocketAddr, remote: SocketAddr) -> mpquic_
     mpquic_proto::FourTuple { local, remote }
 }
 
-/// How many addresses there are; every number up to the largest must be used.
+/// Counts the addresses. Every number up to the largest must be used.
 fn addresses(
     numbers: impl Iterator<Item = usize>,
     what: &'static str,
@@ -496,7 +498,7 @@ fn addresses(
     }
 }
 
-/// Each in a network of its own, as interfaces are.
+/// Each address is in its own network, as the addresses of different interfaces are.
 fn client_address(number: usize) -> ClientAddress {
     let ip = Ipv4Addr::new(10, 0, number as u8, 2);
     let inside = SocketAddr::new(IpAddr::V4(ip), 50_000);
@@ -511,7 +513,7 @@ fn server_address(number: usize) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(ip), 4433)
 }
 
-/// The addresses of a flow of cross traffic, which are nobody else's.
+/// The addresses of a flow of cross traffic. No other flow has them.
 fn crossing(number: usize, path: usize) -> Crossing {
     let [.., high, low] = (number as u32).to_be_bytes();
     let address = |network, port| SocketAddr::from(([10, network, high, low], port));

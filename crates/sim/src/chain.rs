@@ -1,23 +1,23 @@
-//! What a direction of a path leads through: its own links and shared ones, in order; carries nothing.
+//! What a direction of a path crosses: its own links and shared ones, in order.
 
 use crate::link::LinkConfig;
 
-/// A link that several paths, or both directions of one, may lead through: see
+/// A link that several paths, or both directions of one path, can use: see
 /// [`NetworkBuilder::shared_link`](crate::NetworkBuilder::shared_link).
 ///
-/// It has one queue and one rate for all that passes, whichever way it goes; what it draws at random
-/// is drawn from one seed.
+/// It has one queue and one rate for all packets, whatever their direction, and one seed for all
+/// its random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SharedLink(pub(crate) usize);
 
 impl SharedLink {
-    /// Its number, in the order in which the builder made them.
+    /// The link's number, in the order in which the builder created the links.
     pub const fn number(self) -> usize {
         self.0
     }
 }
 
-/// One link on the way of a path's direction.
+/// One link in a direction of a path.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 #[allow(
@@ -25,9 +25,9 @@ impl SharedLink {
     reason = "a network has a few of them, and they are gone once it is built"
 )]
 pub enum Hop {
-    /// A link that nothing else leads through.
+    /// A link that only this direction of this path uses.
     Own(LinkConfig),
-    /// One that others may lead through, too.
+    /// A link that others may use, too.
     Shared(SharedLink),
 }
 

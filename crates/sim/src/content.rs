@@ -1,4 +1,4 @@
-//! Pseudo-random bytes that can be made and checked from any offset; the payload of the transfers.
+//! Pseudo-random content that can be generated and verified from any offset: the payload of the transfers.
 
 /// The odd constant of SplitMix64: 2^64 divided by the golden ratio.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -11,22 +11,22 @@ pub(crate) const fn word(seed: u64, index: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Words are counted over the offsets of a u64, eight to a word.
+/// The number of words: eight bytes each, over all offsets of a u64.
 const WORDS: u64 = u64::MAX / 8 + 1;
 
-/// How many bytes from `offset` on stand before the next whole word, at most `len`.
+/// How many bytes from `offset` on come before the next whole word, at most `len`.
 const fn before_word(offset: u64, len: usize) -> usize {
     let head = (offset.wrapping_neg() % 8) as usize;
     if head < len { head } else { len }
 }
 
-/// Bytes within one word, from this offset on.
+/// Bytes within one word, starting at this offset.
 fn part(seed: u64, offset: u64, len: usize) -> ([u8; 8], std::ops::Range<usize>) {
     let skip = (offset % 8) as usize;
     (word(seed, offset / 8).to_le_bytes(), skip..skip + len)
 }
 
-/// Writes the content with this seed, from this offset on, over `buffer`.
+/// Overwrites `buffer` with the content of this seed, starting at this offset.
 pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
     let (head, rest) = buffer.split_at_mut(before_word(offset, buffer.len()));
     let (bytes, range) = part(seed, offset, head.len());
@@ -41,7 +41,7 @@ pub fn fill(seed: u64, offset: u64, buffer: &mut [u8]) {
     tail.copy_from_slice(&bytes[range]);
 }
 
-/// Compares data with the content of this seed from this offset on.
+/// Compares data with the content of this seed, starting at this offset.
 ///
 /// # Errors
 ///

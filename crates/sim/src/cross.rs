@@ -1,4 +1,4 @@
-//! Cross traffic: what it is to be, its two applications, and what it achieved; moves no datagram.
+//! Cross traffic: its description, its two applications, and its results.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::app::{App, AppContext};
 use crate::link::nanos;
 use crate::{AppError, SimError};
 
-/// Bytes handed over at a time, to and from the transport.
+/// How many bytes the applications write and read at a time.
 const CHUNK: usize = 64 * 1024;
-/// What of its bulk a source keeps with the transport: more than the bandwidth-delay product of
-/// 200 Mbit/s and 300 ms, and less memory than the default.
+/// The send window of a source: more than the bandwidth-delay product of 200 Mbit/s and 300 ms, and
+/// less memory than the default.
 const SEND_WINDOW: u64 = 8 << 20;
-/// Never what holds a source back.
+/// Large enough never to limit a source.
 const RECEIVE_WINDOW: u64 = 16 << 20;
 
-/// A bulk transfer by somebody else: a connection of its own, of one path, with endpoints of its own,
-/// that sends as much as its congestion controller lets it through all links of a path.
+/// A competing bulk transfer: a connection of its own with its own endpoints, which sends as fast
+/// as its congestion controller allows over all links of one path.
 ///
-/// Its packets have the sizes that those of the connection under test may have, as both are on one
-/// network. Its acknowledgements come back through the path's other direction. It begins with a handshake, and
-/// ends by closing its connection: what its sender has in flight then still arrives.
+/// It uses the packet sizes of the connection under test, since both are on the same network. Its
+/// acknowledgements return through the path's other direction. It starts with a handshake and ends
+/// by closing its connection; data that is in flight then still arrives.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,23 +38,23 @@ const RECEIVE_WINDOW: u64 = 16 << 20;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrossTraffic {
-    /// The path whose links it takes, by number.
+    /// The number of the path whose links it uses.
     pub path: usize,
-    /// Which end of the path sends the bulk.
+    /// The end of the path that sends the data.
     pub from: Side,
-    /// The congestion controller of both its ends.
+    /// The congestion controller of both ends.
     pub control: CongestionControl,
-    /// When it begins.
+    /// The start time.
     pub start: Duration,
-    /// When it ends; `None` for never.
+    /// The end time; `None` if it never ends.
     pub stop: Option<Duration>,
-    /// It begins later than `start` by a time drawn from the network's seed, uniformly, less than
-    /// this. On links without chance, it is what makes one seed differ from another.
+    /// A random delay, uniform and less than this, is added to `start`. It is drawn from the
+    /// network's seed. On links without randomness, it is what makes seeds differ.
     pub phase: Duration,
 }
 
 impl CrossTraffic {
-    /// From the start to the end of the run, with a phase of 100 ms.
+    /// A flow from the start to the end of the run, with a phase of 100 ms.
     pub const fn new(path: usize, from: Side, control: CongestionControl) -> Self {
         Self {
             path,
@@ -66,7 +66,7 @@ impl CrossTraffic {
         }
     }
 
-    /// With these times of beginning and end.
+    /// Sets the start and end times.
     #[must_use]
     pub const fn between(mut self, start: Duration, stop: Duration) -> Self {
         self.start = start;
@@ -74,14 +74,15 @@ impl CrossTraffic {
         self
     }
 
-    /// With this phase.
+    /// Sets the phase.
     #[must_use]
     pub const fn with_phase(mut self, phase: Duration) -> Self {
         self.phase = phase;
         self
     }
 
-    /// Whether it can be, on a network of so many paths; `number` is its place among its likes.
+    /// Checks the flow against a network with this many paths. `number` is the flow's place among
+    /// all flows of cross traffic.
     pub(crate) fn validate(&self, number: usize, paths: usize) -> Result<(), SimError> {
         if self.path >= paths {
             return Err(SimError::Missing {
@@ -102,16 +103,16 @@ impl CrossTraffic {
         }
     }
 
-    /// When it begins, given a word drawn for it.
+    /// The start time, given a random word.
     pub(crate) fn begins(&self, word: u64) -> Duration {
         let delay = (u128::from(nanos(self.phase)) * u128::from(word)) >> 64;
-        // Less than the phase, which fits.
+        // This is less than the phase, which fits.
         self.start
             .saturating_add(Duration::from_nanos(delay as u64))
     }
 
-    /// Settings like those of the connection under test where they belong to the network (packet
-    /// sizes, initial RTT, ECN), and its own in all that makes it what it is.
+    /// The transport settings. Those that belong to the network (packet sizes, initial RTT, ECN)
+    /// are the same as for the connection under test; the others are the flow's own.
     pub(crate) fn transport(&self, under_test: &TransportConfig) -> TransportConfig {
         let mut transport = under_test.clone();
         transport
@@ -121,7 +122,7 @@ impl CrossTraffic {
             .stream_receive_window(RECEIVE_WINDOW)
             .receive_window(RECEIVE_WINDOW)
             .send_window(SEND_WINDOW)
-            // It outlasts any outage, as a new connection in its place would.
+            // The flow survives any outage. In a real network, a new connection would replace it.
             .max_idle_timeout(None)
             .keep_alive_interval(None)
             .observer(|_| None);
@@ -129,26 +130,26 @@ impl CrossTraffic {
     }
 }
 
-/// What became of one flow of cross traffic up to a time.
+/// The results of one flow of cross traffic up to a time.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CrossReport {
-    /// What it was to be.
+    /// The flow's description.
     pub traffic: CrossTraffic,
-    /// When it began, its phase included; `None` if it has not yet.
+    /// When it started, its phase included; `None` if it has not started yet.
     pub started: Option<Duration>,
-    /// When it was ended, if it was.
+    /// When it ended, if it has.
     pub stopped: Option<Duration>,
-    /// Bytes that its receiver has read in order: up to the end, if it was ended.
+    /// Bytes that the receiver has read in order, until the flow ended.
     pub delivered: u64,
-    /// The sender's figures.
+    /// The sender's statistics.
     pub sender: ConnectionStats,
-    /// When and why its connection was lost, if it was and nobody had ended it.
+    /// When and why the connection was lost, if it was lost before the flow ended.
     pub lost: Option<Duration>,
 }
 
 impl CrossReport {
-    /// Delivered bits per second from its beginning to its end, or to `now`; 0 before it began.
+    /// Delivered bits per second from its start to its end, or to `now`. 0 before the start.
     pub fn goodput(&self, now: Duration) -> f64 {
         let Some(started) = self.started else {
             return 0.0;
@@ -161,7 +162,7 @@ impl CrossReport {
     }
 }
 
-/// Sends zeros on one stream for as long as the connection lasts.
+/// Sends zeros on one stream as long as the connection lasts.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     stream: Option<StreamId>,
@@ -207,7 +208,7 @@ impl App for Source {
     }
 }
 
-/// Reads and drops what comes.
+/// Reads and discards all data.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sink;
 

@@ -1,4 +1,4 @@
-//! Why a simulation could not be set up, or ended badly.
+//! Why a simulation could not be set up, or why it failed.
 
 use std::time::Duration;
 
@@ -7,57 +7,57 @@ use thiserror::Error;
 
 use crate::link::LinkConfigError;
 
-/// Why a simulation could not be set up, or ended badly.
+/// Why a simulation could not be set up, or why it failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// A link cannot be.
+    /// The configuration of a link is invalid.
     #[error("path {path}: {source}")]
     Link {
-        /// Its path.
+        /// The link's path.
         path: usize,
-        /// Why.
+        /// What is invalid.
         source: LinkConfigError,
     },
-    /// A shared link cannot be.
+    /// The configuration of a shared link is invalid.
     #[error("shared link {link}: {source}")]
     SharedLink {
-        /// Its number.
+        /// The link's number.
         link: usize,
-        /// Why.
+        /// What is invalid.
         source: LinkConfigError,
     },
-    /// A direction of a path leads through no link, or through too many.
+    /// A direction of a path has no link, or too many.
     #[error("path {path}, {from:?} sending: {hops} links, expected 1 to {most}")]
     Chain {
         /// The path.
         path: usize,
-        /// Who sends in this direction.
+        /// The side that sends in this direction.
         from: Side,
-        /// How many links were given.
+        /// The number of links given.
         hops: usize,
-        /// How many there can be.
+        /// The largest number allowed.
         most: usize,
     },
-    /// A flow of cross traffic ends before it is certain to have begun.
+    /// A flow of cross traffic might end before it starts.
     #[error(
         "cross traffic {number} stops at {stop:?}, expected later than its start at {start:?} with \
          its phase of up to {phase:?}"
     )]
     CrossTraffic {
-        /// Which, in the order in which they were given.
+        /// The flow, in the order in which they were given.
         number: usize,
-        /// When it is to start.
+        /// The start time.
         start: Duration,
-        /// How much later it may start.
+        /// The largest random delay of the start.
         phase: Duration,
-        /// When it is to stop.
+        /// The end time.
         stop: Duration,
     },
     /// No path was given.
     #[error("a network needs at least one path")]
     NoPath,
-    /// A path, link or address with this number was named, and is not there.
+    /// A path, link or address with this number does not exist.
     #[error("there is no {what} {number}")]
     Missing {
         /// What it would be.
@@ -65,7 +65,7 @@ pub enum SimError {
         /// Its number.
         number: usize,
     },
-    /// Two paths join the same addresses, so that a datagram would not know its way.
+    /// Two paths join the same addresses. A datagram could not tell them apart.
     #[error(
         "path {path} joins client address {client} and server address {server}, as path {first} does"
     )]
@@ -74,115 +74,115 @@ pub enum SimError {
         path: usize,
         /// The earlier one.
         first: usize,
-        /// The client's address, by number.
+        /// The number of the client's address.
         client: usize,
-        /// The server's address, by number.
+        /// The number of the server's address.
         server: usize,
     },
-    /// More of something than there can be.
+    /// There are too many of something.
     #[error("{count} {what}, expected at most {most}")]
     TooMany {
         /// What there are too many of.
         what: &'static str,
-        /// How many were given.
+        /// The number given.
         count: usize,
-        /// How many there can be.
+        /// The largest number allowed.
         most: usize,
     },
-    /// The TLS settings were refused.
+    /// TLS refused its settings.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// The transport's settings were refused.
+    /// The transport refused its settings.
     #[error("configuration: {0}")]
     Config(#[from] ConfigError),
-    /// The client could not start.
+    /// The client could not connect.
     #[error("connect: {0}")]
     Connect(#[from] ConnectError),
-    /// The applications were not done at the time limit.
+    /// The applications were not complete at the time limit.
     #[error("not done at {limit:?}: {delivered} bytes delivered, the last at {last_delivery:?}")]
     TimeLimit {
         /// The limit.
         limit: Duration,
         /// Bytes that both applications have read.
         delivered: u64,
-        /// When either application read bytes last.
+        /// When either application last read data.
         last_delivery: Option<Duration>,
     },
-    /// Nothing is under way, no timer is set, and the applications are not done.
+    /// No datagram is in flight, no timer is set, and the applications are not complete.
     #[error("stuck at {at:?}: nothing is under way and no timer is set")]
     Stuck {
         /// When.
         at: Duration,
     },
-    /// Virtual time does not go on: endless work at one instant.
+    /// Virtual time does not advance: the work at one instant never ends.
     #[error("time stands still at {at:?}: endless work at one instant")]
     Livelock {
         /// When.
         at: Duration,
     },
-    /// The connection ended before the applications were done.
+    /// The connection ended before the applications were complete.
     #[error("{side:?}'s connection lost at {at:?}: {reason}")]
     ConnectionLost {
-        /// Which side noticed.
+        /// The side that noticed.
         side: Side,
         /// When.
         at: Duration,
         /// Why.
         reason: ConnectionError,
     },
-    /// An application found fault with what it was given.
+    /// An application received wrong data.
     #[error("{side:?}'s application at {at:?}: {source}")]
     Integrity {
-        /// Which application.
+        /// The side of the application.
         side: Side,
         /// When.
         at: Duration,
         /// The fault.
         source: AppError,
     },
-    /// A step hook found an invariant broken.
+    /// A step hook found a violated invariant.
     #[error("invariant broken at {at:?}: {message}")]
     Invariant {
         /// When.
         at: Duration,
-        /// The hook's words.
+        /// The message of the hook.
         message: String,
     },
-    /// A scripted action was refused.
+    /// The connection refused a scripted action.
     #[error("action \"{action}\" at {at:?}: {source}")]
     Action {
         /// When.
         at: Duration,
-        /// What.
+        /// The action.
         action: &'static str,
         /// Why.
         source: PathError,
     },
 }
 
-/// What an application found wrong.
+/// What an application found wrong with the data that it received.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AppError {
-    /// A byte differs from what was sent.
+    /// A byte differs from the one that was sent.
     #[error("{stream}: wrong byte at {offset}")]
     Mismatch {
         /// The stream.
         stream: StreamId,
-        /// Of the content.
+        /// The offset in the content.
         offset: u64,
     },
-    /// More or fewer bytes than announced.
+    /// The length of the data differs from the announced length.
     #[error("{stream}: {got} bytes where {expected} were announced")]
     Length {
         /// The stream.
         stream: StreamId,
-        /// Announced.
+        /// The announced length.
         expected: u64,
-        /// Received so far.
+        /// The length received so far.
         got: u64,
     },
-    /// The peer gave the stream up.
+    /// The peer reset the stream or stopped reading it.
     #[error("{stream}: given up by the peer with code {code}")]
     GivenUp {
         /// The stream.
@@ -190,13 +190,13 @@ pub enum AppError {
         /// The peer's code.
         code: VarInt,
     },
-    /// The transport says that a stream in use is closed.
+    /// The transport reports that a stream in use is closed.
     #[error("{stream}: closed while in use")]
     Closed {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer's application does not keep to the protocol.
+    /// The peer's application violates the protocol.
     #[error("{stream}: {message}")]
     Protocol {
         /// The stream.

@@ -1,4 +1,4 @@
-//! A queue of things to happen in virtual time, in a total order; runs nothing.
+//! A queue of events in virtual time, in a total order.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -25,13 +25,13 @@ impl<E> PartialOrd for Entry<E> {
 }
 
 impl<E> Ord for Entry<E> {
-    /// The other way round: `BinaryHeap` gives out its greatest.
+    /// Reversed, since `BinaryHeap` pops the greatest element.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }
 }
 
-/// Events by time; those of one time in the order in which they were put in.
+/// Events sorted by time. Simultaneous events run in insertion order.
 pub(crate) struct EventQueue<E> {
     heap: BinaryHeap<Entry<E>>,
     next: u64,

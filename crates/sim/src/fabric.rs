@@ -1,4 +1,4 @@
-//! What lies between the endpoints: addresses, links, and the record of each datagram. Knows no connection.
+//! Everything between the endpoints: addresses, links, and the record of each datagram.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::trace::{DatagramInfo, DatagramStep, Trace};
 /// A function that sees every datagram enter and leave its link.
 pub(crate) type DatagramHook = Box<dyn FnMut(&DatagramInfo)>;
 
-/// A datagram on its way.
+/// A datagram in flight.
 #[derive(Debug, Clone)]
 pub(crate) struct Datagram {
     bytes: BytesMut,
     ecn: Option<EcnCodepoint>,
-    /// As the receiver sees it.
+    /// The addresses as the receiver sees them.
     network_path: FourTuple,
     flow: usize,
     from: Side,
     sent: Duration,
     path: usize,
-    /// The place in the path's chain of the link that it is on.
+    /// The index in the path's chain of the link that the datagram is on.
     hop: usize,
-    /// What befell it on the links before.
+    /// What happened to it on the links before.
     fate: Fate,
 }
 
@@ -39,23 +39,24 @@ pub(crate) struct Arrived {
     pub(crate) bytes: BytesMut,
 }
 
-/// A client's address, and what it looks like from outside: another one after a rebinding of the
-/// NAT between (RFC 9000 section 9.3.3).
+/// A client's address, from inside and from outside. After a NAT rebinding, the outside address is
+/// a new one (RFC 9000 section 9.3.3).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress {
     pub(crate) inside: SocketAddr,
     pub(crate) outside: SocketAddr,
 }
 
-/// What joins a client's and a server's address.
+/// A client's and a server's address and the links between them.
 pub(crate) struct Path {
     pub(crate) client: usize,
     pub(crate) server: usize,
-    /// The numbers of the links that a datagram takes, in order, by sender: client's, server's.
+    /// The numbers of the links that a datagram crosses, in order. Indexed by the sender: client,
+    /// server.
     pub(crate) chains: [Vec<usize>; 2],
 }
 
-/// A link, and whether several paths may lead through it.
+/// A link, and whether several paths may use it.
 pub(crate) struct Line {
     pub(crate) link: Link<Datagram>,
     pub(crate) shared: bool,
@@ -67,7 +68,7 @@ impl Line {
     }
 }
 
-/// The one path of a flow of cross traffic, with addresses of its own.
+/// The path of a flow of cross traffic, which has its own addresses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Crossing {
     pub(crate) path: usize,
@@ -80,29 +81,30 @@ pub(crate) struct Fabric {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) paths: Vec<Path>,
     pub(crate) lines: Vec<Line>,
-    /// Outsides that clients' addresses had before, and the clients' numbers.
+    /// Earlier outside addresses of clients, and the clients' numbers.
     pub(crate) former: Vec<(SocketAddr, usize)>,
-    /// Of the flows from 1 on.
+    /// Those of the flows from 1 on.
     pub(crate) crossings: Vec<Crossing>,
-    /// When each link's next wake-up is due; there are so few that looking at all of them costs less
-    /// than keeping them in order. `Duration::MAX` for never.
+    /// When each link's next wake-up is due; `Duration::MAX` for never. There are so few links that
+    /// looking at all of them costs less than keeping them sorted.
     wakes: Vec<Duration>,
     pub(crate) trace: Trace,
     pub(crate) hooks: Vec<DatagramHook>,
-    /// Of the flow under test, by sender.
+    /// Data of the flow under test, indexed by the sender.
     pub(crate) received: [ByteSeries; 2],
     pub(crate) unroutable: u64,
 }
 
-/// The bit to flip in place of this one, so that equal seeds stay equal runs. The first byte's highest
-/// bit makes a long header of a short one (RFC 9000 section 17.2): what stands where its connection
-/// IDs' lengths would be is ciphertext, which TLS draws anew in each run, and with it the size of the
-/// Version Negotiation packet in answer. The fixed bit is flipped instead.
+/// The bit to flip in place of this one, so that runs with equal seeds stay equal. Flipping the
+/// highest bit of the first byte would turn a short header into a long one (RFC 9000 section 17.2).
+/// The bytes in the place of the connection ID lengths would then be ciphertext, which differs in
+/// each run because TLS draws new keys, and the size of the Version Negotiation packet in response
+/// would differ with them. The fixed bit is flipped instead.
 const fn replayable(bit: u64) -> u64 {
     if bit == 7 { 6 } else { bit }
 }
 
-/// The place of a side's things in an array of two.
+/// A side's index in arrays of two.
 pub(crate) const fn index(side: Side) -> usize {
     match side {
         Side::Client => 0,
@@ -140,15 +142,15 @@ impl Fabric {
         self.next_wake().map(|(at, _)| at)
     }
 
-    /// The next wake-up and its link; of two at one time, that of the lower number.
+    /// The next wake-up and its link. Of simultaneous ones, that of the link with the lower number.
     fn next_wake(&self) -> Option<(Duration, usize)> {
         let wakes = self.wakes.iter().enumerate();
         let (number, at) = wakes.min_by_key(|(_, at)| **at)?;
         (*at < Duration::MAX).then_some((*at, number))
     }
 
-    /// Sends what a connection or endpoint wrote: one datagram, or several of one size (the last
-    /// may be shorter).
+    /// Sends what a connection or endpoint wrote: one datagram, or several of one size, of which
+    /// the last may be shorter.
     pub(crate) fn send(
         &mut self,
         now: Duration,
@@ -197,7 +199,7 @@ impl Fabric {
         }
     }
 
-    /// Puts a datagram on the link that is next on its way; the link's wake-up is the caller's to plan.
+    /// Puts a datagram on the next link of its path. The caller must plan the link's wake-up.
     fn enter(&mut self, at: Duration, datagram: Datagram) {
         let number = self.paths[datagram.path].chains[index(datagram.from)][datagram.hop];
         let link = &mut self.lines[number].link;
@@ -206,7 +208,7 @@ impl Fabric {
         }
     }
 
-    /// The path for these addresses, and how the receiver sees them.
+    /// The path of these addresses, and the addresses as the receiver sees them.
     fn route(&self, flow: usize, from: Side, addresses: FourTuple) -> Option<(usize, FourTuple)> {
         if let Some(crossing) = flow.checked_sub(1) {
             let Crossing {
@@ -225,7 +227,8 @@ impl Fabric {
             return (addresses.remote == peer).then_some((path, seen));
         }
         let FourTuple { local, remote } = addresses;
-        // An unspecified local address leaves the choice to the system: the first that fits.
+        // An unspecified local address leaves the choice to the system, which takes the first that
+        // fits.
         let is_local = |address: SocketAddr| {
             address == local || (local.ip().is_unspecified() && address.port() == local.port())
         };
@@ -251,7 +254,7 @@ impl Fabric {
         })
     }
 
-    /// Lets the next due link work, if any is due by `now`; returns whether one was.
+    /// Lets the next due link work, if one is due by `now`. Returns whether one was.
     pub(crate) fn work(&mut self, now: Duration, arrived: &mut Vec<Arrived>) -> bool {
         let Some((_, number)) = self.next_wake().filter(|(at, _)| *at <= now) else {
             return false;
@@ -302,8 +305,8 @@ impl Fabric {
             .unwrap_or(Duration::MAX);
     }
 
-    /// The path that a side's connection means by these addresses, be it that it does not know of a
-    /// rebinding yet.
+    /// The path that a side's connection means by these addresses, even if the side does not know
+    /// of a rebinding yet.
     pub(crate) fn path_of(&self, side: Side, addresses: FourTuple) -> Option<usize> {
         if let Some((path, _)) = self.route(0, side, addresses) {
             return Some(path);
@@ -317,7 +320,8 @@ impl Fabric {
         })
     }
 
-    /// What waits or is being serialised on the links of a path's direction, bytes with overhead.
+    /// The bytes that wait or are being serialised on the links of a path's direction, overhead
+    /// included.
     pub(crate) fn queued_bytes(&self, path: usize, direction: usize) -> u64 {
         let chain = self.paths.get(path).map(|path| &path.chains[direction]);
         let links = chain.into_iter().flatten();
@@ -326,15 +330,15 @@ impl Fabric {
             .sum()
     }
 
-    /// The link that stands for a path's direction where one is to be named: the first that it shares
-    /// with nothing, or the first.
+    /// The link that represents a path's direction: the first link that no other path uses, or the
+    /// first one.
     pub(crate) fn own_link(&self, path: usize, direction: usize) -> Option<usize> {
         let chain = &self.paths.get(path)?.chains[direction];
         let own = chain.iter().find(|&&number| !self.lines[number].shared);
         own.or_else(|| chain.first()).copied()
     }
 
-    /// A datagram has left its last link, or was lost on its way.
+    /// A datagram has left its last link, or was lost on the way.
     fn left(&mut self, at: Duration, datagram: &Datagram, fate: Fate) {
         self.record(&DatagramInfo {
             at,

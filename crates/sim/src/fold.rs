@@ -1,7 +1,7 @@
-//! Folds words into 128 bits, fast: equal sequences give equal results, different ones different ones but for chance. No defence against anyone.
+//! A fast 128-bit hash of words. Different sequences give different results except by chance; it does not resist attacks.
 
-/// The construction of MurmurHash3's 128-bit variant for 64-bit machines, over words in place of
-/// bytes: two lanes that are multiplied, rotated and fed into each other.
+/// The construction of MurmurHash3's 128-bit variant for 64-bit machines, over words instead of
+/// bytes: two lanes are multiplied, rotated and mixed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fold {
     lanes: [u64; 2],
@@ -19,7 +19,7 @@ impl Fold {
         }
     }
 
-    /// Takes in a record.
+    /// Adds a record.
     #[inline]
     pub(crate) const fn add(&mut self, record: [u64; 8]) {
         let [mut a, mut b] = self.lanes;
@@ -38,7 +38,7 @@ impl Fold {
         self.count += 1;
     }
 
-    /// What has come out up to now.
+    /// The hash of everything added so far.
     pub(crate) const fn finish(&self) -> u128 {
         let [a, b] = self.lanes;
         let (a, b) = (a ^ self.count, b ^ self.count);
@@ -51,7 +51,7 @@ impl Fold {
     }
 }
 
-/// Each bit in changes half of the bits out.
+/// Each input bit changes half of the output bits.
 const fn avalanche(mut word: u64) -> u64 {
     word ^= word >> 33;
     word = word.wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -106,7 +106,7 @@ mod tests {
             .collect();
         results.sort_unstable();
         results.dedup();
-        // Even half of the result tells them apart.
+        // Half of the result is enough to distinguish them.
         assert_eq!(results.len(), 100_000);
     }
 }

@@ -1,4 +1,4 @@
-//! The simulator's fixed TLS identity and settings, chosen so that handshakes have the same size in every run. For tests only: the key is public.
+//! The simulator's fixed TLS identity and settings, chosen so that handshakes have the same size in every run. For tests only: the private key is public.
 
 use std::sync::Arc;
 
@@ -7,18 +7,19 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{self, cipher_suite, kx_group};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// Self-signed, Ed25519 (signatures have one size), 2020 to 2099: see `certs/README.md`.
+/// Self-signed, with Ed25519, whose signatures have a fixed size; valid from 2020 to 2099: see
+/// `certs/README.md`.
 const CERTIFICATE: &[u8] = include_bytes!("../certs/identity.cert.der");
 const KEY: &[u8] = include_bytes!("../certs/identity.key.der");
 
-/// The name that the simulator's certificate is for; it is for `server`, too.
+/// The server name in the simulator's certificate, which is also valid for `server`.
 pub const SERVER_NAME: &str = "localhost";
 
 /// The ALPN protocol of both sides.
 pub const ALPN: &[u8] = b"mpquic-sim";
 
-/// One key exchange group and one cipher suite: X25519 key shares have one size, and the suite
-/// decides on that of the Finished messages.
+/// Exactly one key exchange group and one cipher suite: X25519 key shares have a fixed size, and
+/// the suite determines the size of the Finished messages.
 fn provider(suite: SupportedCipherSuite) -> Arc<CryptoProvider> {
     Arc::new(CryptoProvider {
         cipher_suites: vec![suite],
@@ -27,13 +28,13 @@ fn provider(suite: SupportedCipherSuite) -> Arc<CryptoProvider> {
     })
 }
 
-/// The test certificate: what a client of [`server_tls`] must trust.
+/// The test certificate, which a client of [`server_tls`] must trust.
 pub fn certificate() -> CertificateDer<'static> {
     CertificateDer::from(CERTIFICATE)
 }
 
-/// TLS of a server with the test identity. No session tickets: they would differ in number and
-/// size with the time of day that they carry.
+/// The TLS configuration of a server with the test identity. It sends no session tickets, whose
+/// number and size would depend on the time of day.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ pub(crate) fn server_tls_with(
     Ok(Arc::new(tls))
 }
 
-/// TLS of a client that trusts the test certificate and nothing else.
+/// The TLS configuration of a client that trusts only the test certificate.
 ///
 /// # Errors
 ///
@@ -87,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a TLS handshake as QUIC does and returns how many bytes each side sent, per level.
+    /// Performs a TLS handshake as QUIC does. Returns how many bytes each side sent per level.
     fn flights(name: &str) -> Vec<usize> {
         let server_name = ServerName::try_from(name.to_owned()).unwrap();
         let mut client = quic::Connection::Client(
