@@ -4,7 +4,7 @@
 //! that can be chosen, configured or written anew ([`sched`]). Whoever knows quinn knows most of
 //! this crate; what is new:
 //!
-//! - An [`Endpoint`] has several local addresses, one socket each. A server may do with one
+//! - An [`Endpoint`] has several local addresses, one socket each. A server can use one
 //!   wildcard socket: its answers leave from the address that was asked.
 //! - [`Connection::open_path`], [`Path`], [`Connection::path_events`]; or a [`PathManager`] that
 //!   opens paths by itself.
@@ -107,6 +107,8 @@ mod endpoint;
 mod endpoint_driver;
 mod endpoint_shared;
 mod error;
+#[cfg(doctest)]
+mod guide;
 mod incoming;
 mod outbox;
 mod path;

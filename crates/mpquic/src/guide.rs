@@ -1,0 +1,13 @@
+//! The pages of `docs/guide` as doc tests, so that their code compiles; exists for `cargo test --doc` only.
+
+#[doc = include_str!("../../../docs/guide/from-quinn.md")]
+pub struct FromQuinn;
+
+#[doc = include_str!("../../../docs/guide/choosing-a-scheduler.md")]
+pub struct ChoosingAScheduler;
+
+#[doc = include_str!("../../../docs/guide/paths.md")]
+pub struct Paths;
+
+#[doc = include_str!("../../../docs/guide/deploying.md")]
+pub struct Deploying;
