@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use mpquic_sched::{
-    Acked, Context, Decision, PathIndex, PathView, QueueView, Registry, Scheduler, Sent,
+    Acked, Context, Decision, Dir, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, Side,
     StreamEvent, StreamEventKind, StreamId, StreamView,
 };
-use quinn_proto::{Dir, Side};
 use serde_json::{Value, json};
 
 const SCHEDULERS: &[&str] = &[

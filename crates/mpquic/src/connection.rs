@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use proto::sched::Learned;
+use mpquic_sched_core::Learned;
 use proto::{
     ConnectionError, ConnectionStats, Dir, FourTuple, PathError, PathId, Side, StreamId, VarInt,
 };

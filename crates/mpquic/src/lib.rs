@@ -142,5 +142,6 @@ pub use mpquic_proto::{
     StreamId, TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
     VarInt,
 };
-pub use mpquic_proto::{config, congestion, limits, sched};
+pub use mpquic_proto::{config, congestion, limits};
+pub use mpquic_sched as sched;
 pub use rustls;

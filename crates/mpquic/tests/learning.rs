@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Pair, client_config, run};
 use mpquic::sched::{Context, Decision, Learned, PathEvent, PathEventKind, PathKey, Scheduler};
-use mpquic::{Endpoint, TransportConfig, VarInt};
+use mpquic::{Endpoint, FourTuple, TransportConfig, VarInt};
 
 /// Notes the names of its paths.
 #[derive(Default)]
@@ -85,7 +85,11 @@ fn a_path_from_a_wildcard_socket_is_named_by_the_address_that_it_turned_out_to_h
         let local = client
             .local_ip()
             .unwrap_or_else(|| Ipv4Addr::UNSPECIFIED.into());
-        let expected = PathKey::of(local, pair.server_addr.ip());
+        let expected = FourTuple {
+            local: SocketAddr::new(local, 0),
+            remote: pair.server_addr,
+        }
+        .key();
         assert_eq!(*validated.lock().unwrap(), [Some(expected)]);
         if cfg!(target_os = "linux") {
             assert_eq!(local, Ipv4Addr::LOCALHOST);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quinn_proto::{ConnectionId, Side};
+use mpquic_sched_core::{ConnectionId, Side};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -218,7 +218,7 @@ mod tests {
 
 /// Typical payloads and headers, for the codec bench.
 pub mod samples {
-    use quinn_proto::{ConnectionId, StreamId, VarInt};
+    use mpquic_sched_core::{ConnectionId, StreamId, VarInt};
 
     use crate::PathId;
     use crate::frame::{Frame, FrameIter, encode_ack, encode_stream_header};

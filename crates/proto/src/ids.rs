@@ -1,34 +1,14 @@
-//! Identifiers that RFC 10069 adds to QUIC's vocabulary, and the handles of this crate; no state.
+//! The addresses of a network path and their name across connections, and the handles of this crate; no state.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::hash::Hasher;
+use std::net::{IpAddr, SocketAddr};
 
-use mpquic_sched::PathKey;
+use mpquic_sched_core::{EcnCodepoint, PathKey};
+use siphasher::sip::SipHasher24;
 
-/// A path ID (RFC 10069): the same in both directions, generated in ascending order, never reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct PathId(pub u32);
-
-impl PathId {
-    /// The path of the handshake.
-    pub const ZERO: Self = Self(0);
-    /// The largest path ID: the nonce has 32 bits for it (RFC 10069, nonce calculation).
-    pub const MAX: Self = Self(u32::MAX);
-
-    /// The path ID after this one, or `None` past the largest.
-    pub const fn next(self) -> Option<Self> {
-        match self.0.checked_add(1) {
-            Some(id) => Some(Self(id)),
-            None => None,
-        }
-    }
-}
-
-impl fmt::Display for PathId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+/// Any constant will do, and this one must never change: stored memories rest on it.
+const FIXED_KEY: [u8; 16] = *b"mpquic path key ";
 
 /// The addresses of a network path, as this endpoint sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,9 +30,44 @@ impl FourTuple {
                 || other.local.ip().is_unspecified())
     }
 
-    /// The name under which schedulers store what they learn of this network path.
-    pub(crate) fn key(&self) -> PathKey {
-        PathKey::of(self.local.ip(), self.remote.ip())
+    /// The name under which schedulers store what they learn of this network path: the same in every
+    /// connection, process, build and machine.
+    ///
+    /// SipHash-2-4 of the two IPs under a fixed, public key. An IPv4 address in IPv6's clothes
+    /// (`::ffff:192.0.2.1`) is the IPv4 address. A local IP that is not known (a wildcard socket on
+    /// a system that does not tell) counts as unspecified, of either family.
+    ///
+    /// ```
+    /// use mpquic_proto::FourTuple;
+    ///
+    /// let key = |local: &str, remote: &str| {
+    ///     let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
+    ///     FourTuple { local, remote }.key()
+    /// };
+    /// let wifi = key("10.0.0.2:4000", "192.0.2.1:443");
+    /// assert_eq!(wifi, key("[::ffff:10.0.0.2]:5000", "192.0.2.1:443"));
+    /// assert_eq!(key("0.0.0.0:1", "192.0.2.1:443"), key("[::]:1", "192.0.2.1:443"));
+    /// assert_ne!(wifi, key("192.0.2.1:443", "10.0.0.2:4000"));
+    /// assert_eq!(wifi.to_string(), "bade38ed6bb14a2a");
+    /// ```
+    pub fn key(&self) -> PathKey {
+        let mut hasher = SipHasher24::new_with_key(&FIXED_KEY);
+        for ip in [self.local.ip(), self.remote.ip()] {
+            // Byte by byte and with a length: the same on machines of either byte order, and no two
+            // pairs run into the same bytes.
+            match ip.to_canonical() {
+                ip if ip.is_unspecified() => hasher.write(&[0]),
+                IpAddr::V4(ip) => {
+                    hasher.write(&[4]);
+                    hasher.write(&ip.octets());
+                }
+                IpAddr::V6(ip) => {
+                    hasher.write(&[16]);
+                    hasher.write(&ip.octets());
+                }
+            }
+        }
+        PathKey::new(hasher.finish())
     }
 }
 
@@ -73,9 +88,42 @@ pub struct Transmit {
     /// From where to where. If the local IP is unspecified, the system chooses it.
     pub network_path: FourTuple,
     /// The mark for the IP header.
-    pub ecn: Option<quinn_proto::EcnCodepoint>,
+    pub ecn: Option<EcnCodepoint>,
     /// Bytes appended to the caller's buffer.
     pub size: usize,
     /// The size of each datagram but the last, which may be shorter; `None` for one datagram.
     pub segment_size: Option<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(local: &str, remote: &str) -> PathKey {
+        let address = |ip: &str| SocketAddr::new(ip.parse().unwrap(), 443);
+        let (local, remote) = (address(local), address(remote));
+        FourTuple { local, remote }.key()
+    }
+
+    #[test]
+    fn keys_differ_with_either_host_and_its_place() {
+        let hosts = ["10.0.0.2", "10.0.0.3", "2001:db8::1", "::1", "0.0.0.0"];
+        let mut keys = Vec::new();
+        for local in hosts {
+            for remote in hosts {
+                keys.push(key(local, remote));
+            }
+        }
+        let all = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), all);
+    }
+
+    #[test]
+    fn a_key_is_the_same_for_ever() {
+        // Stored memories are lost if one of these changes.
+        assert_eq!(key("::1", "::1").to_string(), "95430171cc08a7ca");
+        assert_eq!(key("::", "::1").to_string(), "87b73bbe96ffcbbe");
+    }
 }

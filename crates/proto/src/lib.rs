@@ -53,16 +53,16 @@ pub use endpoint::{
 pub use error::{
     ApplicationClose, ConnectionClose, ConnectionError, PathError, PathErrorCode, TransportError,
 };
-pub use ids::{ConnectionHandle, FourTuple, PathId, Transmit};
+pub use ids::{ConnectionHandle, FourTuple, Transmit};
 #[doc(hidden)]
 pub use inspect::CollectionSize;
-pub use mpquic_sched as sched;
-pub use mpquic_sched::{PathStatus, StreamHints};
+pub use mpquic_sched_core as sched;
+pub use mpquic_sched_core::{
+    ConnectionId, Dir, EcnCodepoint, PathId, PathStatus, Side, StreamHints, StreamId,
+    TransportErrorCode, VarInt,
+};
 pub use observe::{
     NumberSpace, Observer, ObserverFactory, PacketReceived, PacketSent, StreamPiece,
-};
-pub use quinn_proto::{
-    ConnectionId, Dir, EcnCodepoint, Side, StreamId, TransportErrorCode, VarInt,
 };
 pub use stats::{ConnectionStats, PathStats};
 pub use stream::{ClosedStream, FinishError, ReadError, StreamEvent, WriteError};

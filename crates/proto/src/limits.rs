@@ -46,7 +46,7 @@ pub const MAX_ISSUED_CIDS_PER_PATH: u64 = 5;
 pub const MAX_PENDING_PATH_RESPONSES: usize = 4;
 
 /// Paths open at a time, handshake path included: the scheduler contract's number of slots.
-pub const MAX_OPEN_PATHS: usize = mpquic_sched::MAX_PATHS;
+pub const MAX_OPEN_PATHS: usize = mpquic_sched_core::MAX_PATHS;
 
 /// Path IDs above the largest abandoned one for which connection IDs are issued ahead. Stops: a
 /// peer that raises MAX_PATH_ID to 2^32-1 to make us issue without end.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quinn_proto::{Side, StreamId};
+use mpquic_sched_core::{Side, StreamId};
 
 use crate::PathId;
 use crate::handshake::Level;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use mpquic_proto::sched::{
     Context, Decision, Learned, PathEvent, PathEventKind, PathKey, Scheduler,
 };
-use mpquic_proto::{PathErrorCode, PathId, Side, TransportConfig, VarInt};
+use mpquic_proto::{FourTuple, PathErrorCode, PathId, Side, TransportConfig, VarInt};
 use pair::{Pair, client_addr, server_addr, tuple};
 
 /// What a scheduler was told of paths, and whether it is gone.
@@ -79,7 +79,7 @@ fn connected() -> (Pair, [Arc<Mutex<Told>>; 2], PathId) {
 }
 
 fn key(local: SocketAddr, remote: SocketAddr) -> Option<PathKey> {
-    Some(PathKey::of(local.ip(), remote.ip()))
+    Some(FourTuple { local, remote }.key())
 }
 
 #[test]

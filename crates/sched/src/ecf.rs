@@ -195,11 +195,11 @@ mod tests {
 
     #[test]
     fn lost_data_is_in_the_backlog() {
-        let queue = QueueView {
-            unsent: 180_000,
-            retransmittable: 420_000,
-            ..QueueView::default()
-        };
+        let queue = changed!(
+            QueueView::default(),
+            unsent = 180_000,
+            retransmittable = 420_000
+        );
         assert_eq!(
             backlog(&Context::new(Instant::now(), &[], &queue, 0)),
             600_000

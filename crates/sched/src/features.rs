@@ -95,22 +95,22 @@ mod tests {
     }
 
     fn pair() -> [PathView; 2] {
-        let fast = PathView {
-            smoothed_rtt: ms(40),
-            latest_rtt: ms(50),
-            rtt_var: ms(5),
-            cwnd: 200_000,
-            in_flight: 100_000,
-            ..PathView::closed(PathIndex::new(0).unwrap())
-        };
-        let slow = PathView {
-            smoothed_rtt: ms(200),
-            latest_rtt: ms(100),
-            rtt_var: ms(20),
-            cwnd: 50_000,
-            in_flight: 20_000,
-            ..PathView::closed(PathIndex::new(1).unwrap())
-        };
+        let fast = changed!(
+            PathView::closed(PathIndex::new(0).unwrap()),
+            smoothed_rtt = ms(40),
+            latest_rtt = ms(50),
+            rtt_var = ms(5),
+            cwnd = 200_000,
+            in_flight = 100_000
+        );
+        let slow = changed!(
+            PathView::closed(PathIndex::new(1).unwrap()),
+            smoothed_rtt = ms(200),
+            latest_rtt = ms(100),
+            rtt_var = ms(20),
+            cwnd = 50_000,
+            in_flight = 20_000
+        );
         [fast, slow]
     }
 
@@ -152,11 +152,7 @@ mod tests {
 
     #[test]
     fn the_credit_may_be_limited_to_what_there_is_to_send() {
-        let mut queue = QueueView {
-            credit: 5_000,
-            unsent: 3_000,
-            ..QueueView::default()
-        };
+        let mut queue = changed!(QueueView::default(), credit = 5_000, unsent = 3_000);
         assert_eq!(
             [false, true].map(|backlog| credit(&queue, backlog)),
             [5_000, 3_000]

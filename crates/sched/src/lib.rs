@@ -1,4 +1,5 @@
-//! The packet scheduler contract of mpquic and its schedulers; knows nothing of packets' bytes, sockets or clocks.
+//! The packet schedulers of mpquic, their registry, their memory and their recorder; knows nothing of packets' bytes,
+//! sockets or clocks. The contract itself is `mpquic-sched-core`, all of which is here under the same names.
 //!
 //! A [`Scheduler`] is asked once per packet, with a [`Context`] that it borrows, and answers with
 //! a [`Decision`]. It is a plain state machine: time comes in as an argument and nothing in it
@@ -47,6 +48,10 @@
     )
 )]
 
+#[cfg(test)]
+#[macro_use]
+mod testing;
+
 mod arm;
 mod backup;
 mod binding;
@@ -55,24 +60,18 @@ mod blest_overflow;
 mod credit;
 mod daps;
 mod daps_gap;
-mod decision;
 mod ecf;
 mod ecf_a;
 mod ecf_nowait;
-mod event;
 mod features;
 mod gap;
-mod learned;
 mod linucb;
 pub mod memory;
-mod min_rtt;
 mod minrtt_ns3;
 #[cfg(feature = "neural")]
 pub mod neural;
 mod opportunity;
 mod pairs;
-mod path_key;
-mod path_set;
 mod patience;
 mod peek_frozen;
 mod peekaboo;
@@ -89,7 +88,6 @@ mod sticky;
 mod stms;
 mod stream_min_rtt;
 mod ucb;
-mod view;
 mod waiting;
 
 pub use arm::{Arm, Step};
@@ -99,25 +97,16 @@ pub use blest_overflow::{BlestOverflow, BlestOverflowConfig};
 pub use credit::Reward;
 pub use daps::{Daps, DapsConfig};
 pub use daps_gap::{DapsGap, DapsGapConfig};
-pub use decision::{Data, Decision, Scheduler};
 pub use ecf::{Ecf, EcfConfig};
 pub use ecf_a::{EcfA, EcfAConfig};
 pub use ecf_nowait::{EcfNoWait, EcfNoWaitConfig};
-pub use event::{
-    Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
-};
 pub use features::FeatureRtt;
-pub use learned::{Fallbacks, Learned, LearnedArm, LearnedGap, LearnedPair, LearnedPolicy};
 pub use linucb::{Linucb, LinucbConfig};
-pub use min_rtt::{MinRtt, MinRttConfig};
 pub use minrtt_ns3::{MinRttNs3, MinRttNs3Config};
-pub use path_key::PathKey;
-pub use path_set::{MAX_PATHS, PathIndex, PathSet};
 pub use peek_frozen::{PeekFrozen, PeekFrozenConfig};
 pub use peekaboo::{Peekaboo, PeekabooConfig, Tuning};
-pub use quinn_proto::StreamId;
 pub use redundant::{Redundant, RedundantConfig};
-pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError, SchedulerFactory};
+pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError};
 pub use round_robin::{RoundRobin, RoundRobinConfig};
 pub use rr_ns3::{RrNs3, RrNs3Config};
 pub use sa_ecf::{SaEcf, SaEcfConfig, StreamSharing};
@@ -125,6 +114,11 @@ pub use single_path::{SinglePath, SinglePathConfig};
 pub use stms::{Stms, StmsConfig};
 pub use stream_min_rtt::{StreamMinRtt, StreamMinRttConfig};
 pub use ucb::{Forgetting, Ucb, UcbConfig, UcbReward};
-pub use view::{
-    Context, MAX_STREAM_VIEWS, PathStatus, PathView, QueueView, RttHistory, StreamHead, StreamView,
+
+pub use mpquic_sched_core::{
+    Acked, ConnectionId, Context, Data, Decision, Dir, EcnCodepoint, Fallbacks, Learned,
+    LearnedArm, LearnedGap, LearnedPair, LearnedPolicy, Lost, MAX_PATHS, MAX_STREAM_VIEWS, MinRtt,
+    MinRttConfig, PathEvent, PathEventKind, PathId, PathIndex, PathKey, PathSet, PathStatus,
+    PathView, QueueView, RttHistory, Scheduler, SchedulerFactory, Sent, Side, StreamEvent,
+    StreamEventKind, StreamHead, StreamHints, StreamId, StreamView, TransportErrorCode, VarInt,
 };

@@ -88,7 +88,7 @@ impl<S: PairState> Pairs<S> {
                 self.open.remove(path);
                 return true;
             }
-            PathEventKind::Status(_) | PathEventKind::Suspect | PathEventKind::Recovered => {}
+            _ => {}
         }
         false
     }

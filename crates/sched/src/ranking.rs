@@ -1,6 +1,5 @@
 //! The order of paths that most rules start from: usable ones, fastest first; chooses for nobody.
 
-pub(crate) use crate::min_rtt::rank;
 use crate::{Context, PathView};
 
 /// Bytes of a full packet that are not stream data: short header with an 8-byte connection ID and a
@@ -35,13 +34,13 @@ pub(crate) struct Fastest<'a> {
 impl<'a> Fastest<'a> {
     /// `None` if no path is open.
     pub(crate) fn of(cx: &Context<'a>) -> Option<Self> {
-        let overall = usable(cx).min_by_key(|path| rank(path))?;
+        let overall = usable(cx).min_by_key(|path| path.rtt_rank())?;
         let sendable = if overall.can_send {
             Some(overall)
         } else {
             usable(cx)
                 .filter(|path| path.can_send)
-                .min_by_key(|path| rank(path))
+                .min_by_key(|path| path.rtt_rank())
         };
         Some(Self { overall, sendable })
     }
@@ -62,11 +61,13 @@ mod tests {
 
     #[test]
     fn the_fastest_with_room_and_without() {
-        let view = |slot, rtt, can_send| PathView {
-            open: true,
-            can_send,
-            smoothed_rtt: Duration::from_millis(rtt),
-            ..PathView::closed(PathIndex::new(slot).unwrap())
+        let view = |slot, rtt, can_send| {
+            changed!(
+                PathView::closed(PathIndex::new(slot).unwrap()),
+                open = true,
+                can_send = can_send,
+                smoothed_rtt = Duration::from_millis(rtt)
+            )
         };
         let queue = QueueView::default();
         let fastest = |paths: &[PathView]| {

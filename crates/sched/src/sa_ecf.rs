@@ -45,7 +45,7 @@ use crate::{
 ///     Context, Data, Decision, PathIndex, PathSet, PathView, QueueView, SaEcf, Scheduler,
 ///     StreamId, StreamView,
 /// };
-/// use quinn_proto::{Dir, Side};
+/// use mpquic_sched::{Dir, Side};
 ///
 /// let view = |slot, rtt_ms, window| {
 ///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
@@ -135,7 +135,7 @@ struct Flag {
 
 impl Default for StreamFlags {
     fn default() -> Self {
-        let stream = StreamId::new(quinn_proto::Side::Client, quinn_proto::Dir::Bi, 0);
+        let stream = StreamId::new(crate::Side::Client, crate::Dir::Bi, 0);
         Self([Flag { stream, pair: None }; FLAGS])
     }
 }

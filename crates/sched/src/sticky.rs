@@ -69,23 +69,23 @@ mod tests {
     }
 
     fn path(slot: usize, rtt: u64, full: bool) -> PathView {
-        PathView {
-            open: true,
-            can_send: !full,
-            smoothed_rtt: ms(rtt),
-            pto: ms(rtt + 40),
-            cwnd: 12_000,
-            in_flight: if full { 12_000 } else { 0 },
-            ..PathView::closed(PathIndex::new(slot).unwrap())
-        }
+        changed!(
+            PathView::closed(PathIndex::new(slot).unwrap()),
+            open = true,
+            can_send = !full,
+            smoothed_rtt = ms(rtt),
+            pto = ms(rtt + 40),
+            cwnd = 12_000,
+            in_flight = if full { 12_000 } else { 0 }
+        )
     }
 
     fn queue() -> QueueView {
-        QueueView {
-            unsent: 100_000,
-            window_left: 1_000_000,
-            ..QueueView::default()
-        }
+        changed!(
+            QueueView::default(),
+            unsent = 100_000,
+            window_left = 1_000_000
+        )
     }
 
     struct Asked {
@@ -156,15 +156,12 @@ mod tests {
     fn lost_data_does_not_end_a_wait() {
         let mut asked = Asked::new();
         let blocked = [path(0, 40, true), path(1, 50, false)];
-        let lost = QueueView {
-            retransmittable: 20_000,
-            ..queue()
-        };
+        let lost = changed!(queue(), retransmittable = 20_000);
         assert_eq!(asked.at(0, &blocked, &lost, Arm::Wt), (true, Some(1)));
         assert_eq!(asked.at(1, &blocked, &lost, Arm::Tx), (false, Some(1)));
         assert_eq!(asked.at(2, &blocked, &queue(), Arm::Tx), (false, None));
         // Nothing new for a while.
-        let nothing_new = QueueView { unsent: 0, ..lost };
+        let nothing_new = changed!(lost, unsent = 0);
         assert_eq!(
             asked.at(3, &blocked, &nothing_new, Arm::Tx),
             (false, Some(1))

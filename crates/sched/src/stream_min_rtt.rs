@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::binding::{Bound, BoundStreams, Choice, Paths};
-use crate::ranking::{rank, usable};
+use crate::ranking::usable;
 use crate::{
     Acked, Context, Decision, Lost, PathEvent, PathIndex, PathSet, PathView, Scheduler, Sent,
     StreamEvent, StreamView,
@@ -52,7 +52,7 @@ use crate::{
 /// let mut paths = [view(0, 40), view(1, 15)];
 /// let mut queue = QueueView::default();
 /// (queue.unsent, queue.window_left) = (20_000, 1_000_000);
-/// let id = |index| StreamId::from(quinn_proto::VarInt::from_u32(index));
+/// let id = |index| StreamId::from(mpquic_sched::VarInt::from_u32(index));
 /// let streams = [StreamView::new(id(0), 0, 10_000), StreamView::new(id(4), 0, 10_000)];
 ///
 /// let mut scheduler = StreamMinRtt::default();
@@ -128,7 +128,7 @@ impl Rule {
         };
         usable(cx)
             .filter(|path| paths.contains(path.index))
-            .min_by_key(|path| (load(path), rank(path)))
+            .min_by_key(|path| (load(path), path.rtt_rank()))
             .map(|path| path.index)
     }
 }

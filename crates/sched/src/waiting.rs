@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::min_rtt::rank;
 use crate::{Context, Data, Decision, MAX_PATHS, PathIndex, PathSet, PathView, StreamId};
 
 /// What a scheduler's rule says of new data, the fast path being full and the slow one not.
@@ -210,7 +209,7 @@ impl<'a> Choice<'a> {
                 (least, least_ready) = (u64::MAX, u64::MAX);
                 (fast, slow) = (None, None);
             }
-            let rank = rank(path);
+            let rank = path.rtt_rank();
             if rank < least {
                 least = rank;
                 fast = Some(path);
@@ -289,29 +288,25 @@ mod tests {
     }
 
     fn path(slot: usize, rtt: u64) -> PathView {
-        PathView {
-            open: true,
-            can_send: true,
-            smoothed_rtt: ms(rtt),
-            pto: ms(rtt + 40),
-            ..PathView::closed(PathIndex::new(slot).unwrap())
-        }
+        changed!(
+            PathView::closed(PathIndex::new(slot).unwrap()),
+            open = true,
+            can_send = true,
+            smoothed_rtt = ms(rtt),
+            pto = ms(rtt + 40)
+        )
     }
 
     fn full(slot: usize, rtt: u64) -> PathView {
-        PathView {
-            can_send: false,
-            in_flight: 12_000,
-            ..path(slot, rtt)
-        }
+        changed!(path(slot, rtt), can_send = false, in_flight = 12_000)
     }
 
     fn queue() -> QueueView {
-        QueueView {
-            unsent: 100_000,
-            window_left: 1_000_000,
-            ..QueueView::default()
-        }
+        changed!(
+            QueueView::default(),
+            unsent = 100_000,
+            window_left = 1_000_000
+        )
     }
 
     /// The kind of choice, with the slots of fast and slow.
@@ -327,18 +322,9 @@ mod tests {
     #[test]
     fn which_path_is_fast_and_which_is_slow() {
         let now = Instant::now();
-        let backup = |view| PathView {
-            status: PathStatus::Backup,
-            ..view
-        };
-        let suspect = |view| PathView {
-            suspect: true,
-            ..view
-        };
-        let idle = |view| PathView {
-            in_flight: 0,
-            ..view
-        };
+        let backup = |view: PathView| changed!(view, status = PathStatus::Backup);
+        let suspect = |view: PathView| changed!(view, suspect = true);
+        let idle = |view: PathView| changed!(view, in_flight = 0);
         let table: &[(&str, &[PathView], &str)] = &[
             ("no path", &[], "nothing"),
             ("all full", &[full(0, 10), full(1, 50)], "nothing"),
@@ -410,45 +396,27 @@ mod tests {
         let now = Instant::now();
         let paths = [full(0, 10), path(1, 50)];
         assert_eq!(choice(now, &paths, &queue()), "between 0 1");
-        let nothing = QueueView {
-            unsent: 0,
-            ..queue()
-        };
+        let nothing = changed!(queue(), unsent = 0);
         assert_eq!(choice(now, &paths, &nothing), "plain 1");
-        let control = QueueView {
-            control: true,
-            ..nothing.clone()
-        };
+        let control = changed!(nothing.clone(), control = true);
         assert_eq!(choice(now, &paths, &control), "between 0 1");
-        let lost = QueueView {
-            retransmittable: 1,
-            ..nothing
-        };
+        let lost = changed!(nothing, retransmittable = 1);
         assert_eq!(choice(now, &paths, &lost), "between 0 1");
-        let no_window = QueueView {
-            window_left: 0,
-            ..queue()
-        };
+        let no_window = changed!(queue(), window_left = 0);
         assert_eq!(choice(now, &paths, &no_window), "plain 1");
     }
 
     #[test]
     fn a_pacer_is_waited_for_while_the_packet_still_arrives_first() {
         let now = Instant::now();
-        let paced = |held| PathView {
-            next_release: Some(now + ms(held)),
-            ..full(0, 10)
-        };
+        let paced = |held| changed!(full(0, 10), next_release = Some(now + ms(held)));
         // Sent on the slow path now, it arrives after 50 / 2 = 25 ms; on the fast one after the
         // pacer's time and 10 / 2 = 5 ms: the pacer may take 20 ms.
         for (held, expected) in [(1, "paced 0 1"), (20, "paced 0 1"), (21, "between 0 1")] {
             let paths = [paced(held), path(1, 50)];
             assert_eq!(choice(now, &paths, &queue()), expected, "{held} ms");
         }
-        let nothing_in_flight = |held| PathView {
-            in_flight: 0,
-            ..paced(held)
-        };
+        let nothing_in_flight = |held| changed!(paced(held), in_flight = 0);
         for (held, expected) in [(20, "paced 0 1"), (21, "plain 1")] {
             let paths = [nothing_in_flight(held), path(1, 50)];
             assert_eq!(choice(now, &paths, &queue()), expected, "{held} ms, idle");
@@ -461,12 +429,14 @@ mod tests {
     fn a_path_that_carries_all_it_can_counts_as_full() {
         let now = Instant::now();
         // 1 MB/s * 10 ms = 10 kB; one more packet of 1200 bytes fits up to 8800.
-        let paced = |in_flight| PathView {
-            next_release: Some(now + ms(1)),
-            cwnd: 20_000,
-            pacing_rate: 1_000_000,
-            in_flight,
-            ..full(0, 10)
+        let paced = |in_flight| {
+            changed!(
+                full(0, 10),
+                next_release = Some(now + ms(1)),
+                cwnd = 20_000,
+                pacing_rate = 1_000_000,
+                in_flight = in_flight
+            )
         };
         for (in_flight, expected) in [(8_800, "paced 0 1"), (8_801, "between 0 1")] {
             let paths = [paced(in_flight), path(1, 50)];
@@ -519,34 +489,21 @@ mod tests {
 
     #[test]
     fn what_is_not_new_goes_where_it_arrives_first() {
-        let stream = |index| StreamId::new(quinn_proto::Side::Client, quinn_proto::Dir::Uni, index);
+        let stream = |index| StreamId::new(crate::Side::Client, crate::Dir::Uni, index);
         let (head, other) = (stream(0), stream(1));
         // 12 packets of 1200 bytes in flight, of which 5 fit into the window and 8 are too many for
         // another one: two thirds of an RTT until there is room, 2 · 6.67 + 10 = 23.3 ms.
-        let reduced = PathView {
-            in_flight: 14_400,
-            cwnd: 6000,
-            ..full(0, 10)
-        };
+        let reduced = changed!(full(0, 10), in_flight = 14_400, cwnd = 6000);
         let far = [reduced.clone(), path(1, 24)];
         let near = [reduced, path(1, 23)];
-        let both = QueueView {
-            retransmittable: 1,
-            head: Some(crate::StreamHead::new(head, 0, 1, None, None)),
-            ..queue()
-        };
-        let lost = QueueView {
-            unsent: 0,
-            ..both.clone()
-        };
-        let control = QueueView {
-            control: true,
-            ..both.clone()
-        };
-        let told = QueueView {
-            retransmittable: 0,
-            ..control.clone()
-        };
+        let both = changed!(
+            queue(),
+            retransmittable = 1,
+            head = Some(crate::StreamHead::new(head, 0, 1, None, None))
+        );
+        let lost = changed!(both.clone(), unsent = 0);
+        let control = changed!(both.clone(), control = true);
+        let told = changed!(control.clone(), retransmittable = 0);
         let plain = queue();
         let (wait, goes) = (Advice::Wait, Advice::Send);
         let (of_head, of_other) = (Advice::SendStream(head), Advice::SendStream(other));
@@ -629,18 +586,10 @@ mod tests {
     /// leaves a thirtieth of an RTT later: 2 · (6.67 + 0.33) + 10 = 24 ms.
     #[test]
     fn a_burst_of_lost_data_does_not_wait_for_a_small_window_alone() {
-        let reduced = PathView {
-            in_flight: 14_400,
-            cwnd: 6000,
-            ..full(0, 10)
-        };
+        let reduced = changed!(full(0, 10), in_flight = 14_400, cwnd = 6000);
         let paths = [reduced, path(1, 24)];
         for (lost, goes) in [(1390, false), (1410, true), (300_000, true)] {
-            let queue = QueueView {
-                unsent: 0,
-                retransmittable: lost,
-                ..queue()
-            };
+            let queue = changed!(queue(), unsent = 0, retransmittable = lost);
             let cx = Context::new(Instant::now(), &paths, &queue, 0);
             let decision = Waiting::default().decide(&cx, |_, _| Advice::Wait);
             let sent = matches!(decision, Decision::Send { path, .. } if path.get() == 1);

@@ -9,12 +9,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use mpquic_sched::VarInt;
 use mpquic_sched::{
     Acked, Context, Lost, MAX_STREAM_VIEWS, PathEvent, PathEventKind, PathIndex, PathStatus,
     PathView, QueueView, Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId,
     StreamView,
 };
-use quinn_proto::VarInt;
 use serde_json::{Value, json};
 
 thread_local! {

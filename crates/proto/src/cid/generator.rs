@@ -1,6 +1,6 @@
 //! Makes connection IDs: random bytes of one length; issues and remembers none.
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 use rand::Rng;
 use rand::rngs::StdRng;
 

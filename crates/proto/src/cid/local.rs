@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 use smallvec::SmallVec;
 
 use super::ResetToken;
@@ -262,8 +262,8 @@ impl LocalCids {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mpquic_sched_core::TransportErrorCode as Code;
     use proptest::prelude::*;
-    use quinn_proto::TransportErrorCode as Code;
 
     fn cid(n: u64) -> ConnectionId {
         ConnectionId::new(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes())

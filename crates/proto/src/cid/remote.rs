@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 use smallvec::SmallVec;
 
 use super::ResetToken;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use mpquic_sched_core::{ConnectionId, TransportErrorCode as Code};
 use proptest::prelude::*;
-use quinn_proto::{ConnectionId, TransportErrorCode as Code};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 use ring::hmac;
 
 /// Bytes of a stateless reset token (RFC 9000 section 10.3).

@@ -7,8 +7,9 @@ mod transport;
 
 pub use client::ClientConfig;
 pub use endpoint::EndpointConfig;
+pub use mpquic_sched_core::SchedulerFactory;
 pub use server::ServerConfig;
-pub use transport::{SchedulerFactory, TransportConfig};
+pub use transport::TransportConfig;
 
 use thiserror::Error;
 

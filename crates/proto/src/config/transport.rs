@@ -4,15 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_sched::Scheduler;
-use quinn_proto::Side;
+use mpquic_sched_core::{MinRtt, Scheduler, SchedulerFactory, Side};
 
 use super::ConfigError;
 use crate::congestion::{CongestionControl, InitialWindow};
 use crate::{Observer, ObserverFactory, limits};
-
-/// Makes a scheduler for each new connection.
-pub type SchedulerFactory = Arc<dyn Fn() -> Box<dyn Scheduler> + Send + Sync>;
 
 /// Settings of a connection's transport.
 ///
@@ -201,10 +197,10 @@ impl TransportConfig {
     ///
     /// ```
     /// use mpquic_proto::TransportConfig;
-    /// use mpquic_sched::RoundRobin;
+    /// use mpquic_sched_core::MinRtt;
     ///
     /// let mut config = TransportConfig::default();
-    /// config.scheduler(|| Box::new(RoundRobin::default()));
+    /// config.scheduler(|| Box::new(MinRtt::default()));
     /// ```
     pub fn scheduler(
         &mut self,
@@ -257,7 +253,7 @@ impl Default for TransportConfig {
             max_ack_delay: Duration::from_millis(25),
             congestion: CongestionControl::default(),
             initial_window: InitialWindow::default(),
-            scheduler: Arc::new(|| Box::new(mpquic_sched::MinRtt::default())),
+            scheduler: Arc::new(|| Box::new(MinRtt::default())),
             segmentation_offload: true,
             ecn: true,
             observer: None,

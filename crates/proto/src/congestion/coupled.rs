@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use mpquic_sched::PathIndex;
+use mpquic_sched_core::PathIndex;
 
 use super::hystart::{Growth, HyStart};
 use super::initial_window::minimum_window;

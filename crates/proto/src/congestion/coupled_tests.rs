@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched::PathIndex;
+use mpquic_sched_core::PathIndex;
 use proptest::prelude::*;
 
 use crate::congestion::tests::build;

@@ -18,7 +18,7 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 pub use initial_window::InitialWindow;
-use mpquic_sched::PathIndex;
+use mpquic_sched_core::PathIndex;
 use rand::rngs::StdRng;
 use thiserror::Error;
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::PathIndex;
+use mpquic_sched_core::PathIndex;
 
 use super::hystart::{Growth, HyStart};
 use super::initial_window::minimum_window;

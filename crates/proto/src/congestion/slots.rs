@@ -1,6 +1,6 @@
 //! One state per path slot; knows no algorithm.
 
-use mpquic_sched::{MAX_PATHS, PathIndex};
+use mpquic_sched_core::{MAX_PATHS, PathIndex};
 
 /// A fixed array of states.
 #[derive(Debug)]

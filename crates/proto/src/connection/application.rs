@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use mpquic_sched::StreamHints;
-use quinn_proto::{Dir, StreamId, VarInt};
+use mpquic_sched_core::{Dir, StreamHints, StreamId, VarInt};
 use rustls::pki_types::CertificateDer;
 
 use super::{CloseFrame, Connection};

@@ -80,7 +80,7 @@ impl Connection {
     pub(crate) fn on_retire_cid(
         &mut self,
         frame: &RetireConnectionId,
-        dcid: &quinn_proto::ConnectionId,
+        dcid: &mpquic_sched_core::ConnectionId,
     ) -> Result<(), TransportError> {
         let id = match self.path_of_frame(frame.path)? {
             PathState::BeyondLimit => return Err(beyond_limit()),
@@ -153,7 +153,7 @@ impl Connection {
 
     /// Tells the application, on clients, that a path can be opened now; once per path.
     pub(crate) fn announce_available(&mut self) {
-        if !self.confirmed || self.side == quinn_proto::Side::Server {
+        if !self.confirmed || self.side == mpquic_sched_core::Side::Server {
             return;
         }
         let Some(limits) = &mut self.path_limits else {

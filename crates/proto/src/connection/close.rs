@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::PathSet;
+use mpquic_sched_core::PathSet;
 
 use super::state::{CloseFrame, reason};
 use super::{Connection, Event};
@@ -75,7 +75,7 @@ impl Connection {
     }
 
     /// A packet came while closing: answer it, ever more rarely (RFC 9000 section 10.2.1).
-    pub(crate) fn on_received_while_closing(&mut self, path: mpquic_sched::PathIndex) {
+    pub(crate) fn on_received_while_closing(&mut self, path: mpquic_sched_core::PathIndex) {
         self.received_since_close += 1;
         if self.received_since_close.is_power_of_two() {
             self.close_due.insert(path);

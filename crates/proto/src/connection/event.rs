@@ -1,6 +1,6 @@
 //! What a connection tells its application; no state.
 
-use mpquic_sched::PathStatus;
+use mpquic_sched_core::PathStatus;
 
 use crate::{ConnectionError, PathErrorCode, PathId, StreamEvent};
 

@@ -3,9 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::{Acked, Lost, PathEventKind, PathIndex, PathSet};
-
-use quinn_proto::Side;
+use mpquic_sched_core::{Acked, Lost, PathEventKind, PathIndex, PathSet, Side};
 
 use super::Connection;
 use crate::congestion::{AckSummary, LostPacket};

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use quinn_proto::Side;
+use mpquic_sched_core::Side;
 
 use super::{Connection, Event};
 use crate::endpoint::EndpointEvent;

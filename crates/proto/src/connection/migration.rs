@@ -3,8 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::PathEventKind;
-use quinn_proto::Side;
+use mpquic_sched_core::{PathEventKind, Side};
 
 use super::{Connection, Event};
 use crate::path::{ChallengeTimeout, NetworkPath};

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quinn_proto::{ConnectionId, Side};
+use mpquic_sched_core::{ConnectionId, Side};
 use rand::rngs::StdRng;
 
 pub(crate) use cids::beyond_limit;
@@ -94,7 +94,7 @@ pub struct Connection {
     pub(crate) idle_since: Instant,
     pub(crate) eliciting_since_received: bool,
     /// CONNECTION_CLOSE is to be sent on the paths of these slots.
-    pub(crate) close_due: mpquic_sched::PathSet,
+    pub(crate) close_due: mpquic_sched_core::PathSet,
     pub(crate) received_since_close: u64,
     pub(crate) lost_reason: Option<ConnectionError>,
     pub(crate) events: VecDeque<Event>,
@@ -241,7 +241,7 @@ impl Connection {
             handshake_done_pending: false,
             idle_since: now,
             eliciting_since_received: false,
-            close_due: mpquic_sched::PathSet::EMPTY,
+            close_due: mpquic_sched_core::PathSet::EMPTY,
             received_since_close: 0,
             lost_reason: None,
             events: VecDeque::new(),
@@ -347,7 +347,7 @@ impl Connection {
     }
 
     /// What the scheduler has learned, on connections whose scheduler learns. Allocates.
-    pub fn learned(&self) -> Option<mpquic_sched::Learned> {
+    pub fn learned(&self) -> Option<mpquic_sched_core::Learned> {
         self.schedule.learned()
     }
 

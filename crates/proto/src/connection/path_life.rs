@@ -3,8 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched::{PathEventKind, PathIndex, PathStatus};
-use quinn_proto::Side;
+use mpquic_sched_core::{PathEventKind, PathIndex, PathStatus, Side};
 
 use super::{CloseFrame, Connection, Event};
 use crate::endpoint::EndpointEvent;
@@ -118,7 +117,7 @@ impl Connection {
         index: PathIndex,
         kind: PathEventKind,
     ) {
-        let mut event = mpquic_sched::PathEvent::new(index, id.0, now, kind);
+        let mut event = mpquic_sched_core::PathEvent::new(index, id.0, now, kind);
         event.key = self.paths.get(id).map(|path| path.network.tuple.key());
         self.schedule.views[index.get()].key = event.key;
         self.schedule.on_path(&event);
@@ -148,7 +147,7 @@ impl Connection {
         if last {
             // RFC 10069, path close: the only open path is gone.
             let close = CloseFrame::Transport(TransportError::new(
-                quinn_proto::TransportErrorCode::NO_ERROR,
+                mpquic_sched_core::TransportErrorCode::NO_ERROR,
                 "the last path was abandoned",
             ));
             self.start_closing(now, close, true);
@@ -174,7 +173,7 @@ impl Connection {
             Some(mut path) => {
                 let last = (path.network.tuple, self.stats_of(&path));
                 let kind = PathEventKind::Abandoned;
-                let event = mpquic_sched::PathEvent::new(path.index, id.0, now, kind)
+                let event = mpquic_sched_core::PathEvent::new(path.index, id.0, now, kind)
                     .with_key(path.network.tuple.key());
                 self.rehome(now, &mut path);
                 self.controller.remove_path(path.index);

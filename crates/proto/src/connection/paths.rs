@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched::{PathEventKind, PathStatus};
+use mpquic_sched_core::{PathEventKind, PathStatus};
 
 use super::Connection;
 use crate::path::Path;

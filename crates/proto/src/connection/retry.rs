@@ -2,7 +2,7 @@
 //! of the server's. Servers send none yet.
 
 use bytes::Bytes;
-use quinn_proto::{ConnectionId, Side};
+use mpquic_sched_core::{ConnectionId, Side};
 
 use super::Connection;
 use crate::PathId;

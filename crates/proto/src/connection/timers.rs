@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use quinn_proto::Side;
+use mpquic_sched_core::Side;
 
 use super::Connection;
 use crate::handshake::Level;

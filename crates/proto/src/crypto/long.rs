@@ -1,6 +1,6 @@
 //! Keys of packets with long headers: Initial keys (RFC 9001 section 5.2), sealing and opening; Handshake keys come from TLS.
 
-use quinn_proto::{ConnectionId, Side};
+use mpquic_sched_core::{ConnectionId, Side};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::quic::{DirectionalKeys, Keys, Version};
 

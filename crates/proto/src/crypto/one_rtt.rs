@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quinn_proto::TransportErrorCode;
+use mpquic_sched_core::TransportErrorCode;
 use rustls::quic::{HeaderProtectionKey, Keys, PacketKey, PacketKeySet, Secrets};
 
 use crate::packet::seal_packet;

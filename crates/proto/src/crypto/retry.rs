@@ -1,6 +1,6 @@
 //! The integrity tag of Retry packets (RFC 9001 section 5.8); tokens are the endpoint's.
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use crate::packet::TAG_LEN;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::BytesMut;
-use quinn_proto::{ConnectionId, EcnCodepoint};
+use mpquic_sched_core::{ConnectionId, EcnCodepoint};
 use thiserror::Error;
 
 use super::Incoming;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::BytesMut;
-use quinn_proto::{ConnectionId, EcnCodepoint};
+use mpquic_sched_core::{ConnectionId, EcnCodepoint};
 use slab::Slab;
 
 use super::ConnectionEvent;

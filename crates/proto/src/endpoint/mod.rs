@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::BytesMut;
-use quinn_proto::{ConnectionId, EcnCodepoint, TransportErrorCode};
+use mpquic_sched_core::{ConnectionId, EcnCodepoint, TransportErrorCode};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustls::pki_types::ServerName;

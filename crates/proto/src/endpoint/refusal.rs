@@ -1,6 +1,6 @@
 //! Refuses a connection without making one: an Initial packet with CONNECTION_CLOSE (RFC 9000 section 5.2.2).
 
-use quinn_proto::{ConnectionId, Side, TransportErrorCode};
+use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
 
 use crate::crypto::{initial_keys, seal_long};
 use crate::packet::{PacketType, VERSION_1, encode_long_header};

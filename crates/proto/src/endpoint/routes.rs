@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use siphasher::sip::SipHasher13;

@@ -1,7 +1,7 @@
 //! Why a connection ended, as the application sees it; ends none.
 
 use bytes::Bytes;
-use quinn_proto::{TransportErrorCode, VarInt};
+use mpquic_sched_core::{TransportErrorCode, VarInt};
 use thiserror::Error;
 
 use super::TransportError;

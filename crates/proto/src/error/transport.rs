@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use quinn_proto::TransportErrorCode as Code;
+use mpquic_sched_core::TransportErrorCode as Code;
 
 /// A connection error of the transport: what goes into CONNECTION_CLOSE.
 #[derive(Debug, Clone, PartialEq, Eq)]

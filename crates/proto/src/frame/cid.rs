@@ -1,6 +1,6 @@
 //! (PATH_)NEW_CONNECTION_ID and (PATH_)RETIRE_CONNECTION_ID (RFC 9000 sections 19.15 and 19.16, RFC 10069); keeps no IDs.
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 
 use super::decode::Malformed;
 use super::types;

@@ -1,8 +1,7 @@
 //! CONNECTION_CLOSE of the transport and of the application (RFC 9000 section 19.19); closes nothing.
 
 use bytes::Bytes;
-use quinn_proto::TransportErrorCode;
-use quinn_proto::coding::Codec;
+use mpquic_sched_core::{TransportErrorCode, coding::Codec};
 
 use super::decode::{Malformed, varint62};
 use super::types;

@@ -2,7 +2,7 @@
 
 use std::iter::FusedIterator;
 
-use quinn_proto::{StreamId, VarInt};
+use mpquic_sched_core::{StreamId, VarInt};
 
 use super::{
     AckFrame, Crypto, Frame, NewConnectionId, ResetStream, RetireConnectionId, StopSending, Stream,

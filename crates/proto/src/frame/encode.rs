@@ -1,6 +1,6 @@
 //! Type, size, encoding and place (RFC 9000 table 3) of every frame; appends only, knows no limit.
 
-use quinn_proto::Dir;
+use mpquic_sched_core::Dir;
 
 use super::{Frame, types};
 use crate::packet::PacketType;

@@ -1,6 +1,6 @@
 //! Decodes the frames of flow control (RFC 9000 sections 19.9 to 19.14); enforces no limit but the wire's.
 
-use quinn_proto::Dir;
+use mpquic_sched_core::Dir;
 
 use super::Frame;
 use super::decode::{Malformed, stream_id};

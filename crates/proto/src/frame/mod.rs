@@ -14,7 +14,7 @@ mod tests;
 pub(crate) mod types;
 pub(crate) mod writer;
 
-use quinn_proto::{Dir, StreamId};
+use mpquic_sched_core::{Dir, StreamId};
 
 pub(crate) use self::{
     ack::{AckFrame, EcnCounts, encode_ack},

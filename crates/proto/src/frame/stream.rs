@@ -1,6 +1,6 @@
 //! Frames that carry or end a byte stream: STREAM, CRYPTO, RESET_STREAM, STOP_SENDING (RFC 9000 sections 19.4 to 19.8); no stream state.
 
-use quinn_proto::{StreamId, VarInt};
+use mpquic_sched_core::{StreamId, VarInt};
 
 use super::decode::{Malformed, stream_id, varint62};
 use super::types;

@@ -1,9 +1,9 @@
 //! Every frame there and back, cut off everywhere, and in every kind of packet.
 
+use mpquic_sched_core::{ConnectionId, TransportErrorCode, VarInt};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::Union;
-use quinn_proto::{ConnectionId, TransportErrorCode, VarInt};
 
 use super::*;
 use crate::PathId;
@@ -11,7 +11,7 @@ use crate::packet::PacketType;
 use crate::packet::varint;
 
 fn code(x: u64) -> TransportErrorCode {
-    use quinn_proto::coding::Codec;
+    use mpquic_sched_core::coding::Codec;
     let mut buf = Vec::new();
     varint::put(&mut buf, x);
     TransportErrorCode::decode(&mut buf.as_slice()).unwrap()

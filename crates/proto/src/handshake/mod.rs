@@ -6,7 +6,7 @@ mod undecryptable;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quinn_proto::{ConnectionId, Side};
+use mpquic_sched_core::{ConnectionId, Side};
 use rustls::quic::{self, KeyChange, Version};
 
 pub(crate) use crypto_stream::CryptoStream;

@@ -1,7 +1,7 @@
 //! Packets that came before their keys (RFC 9001 section 5.7), bounded; decrypts nothing.
 
 use bytes::BytesMut;
-use quinn_proto::EcnCodepoint;
+use mpquic_sched_core::EcnCodepoint;
 
 use super::Level;
 use crate::{FourTuple, limits};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 use thiserror::Error;
 
 use super::varint::{Reader, UnexpectedEnd};

@@ -1,6 +1,6 @@
 //! Writes headers into a datagram; protects nothing (see `protection`).
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 
 #[cfg(test)]
 use super::LONG_TYPE_MASK;

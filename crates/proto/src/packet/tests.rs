@@ -1,8 +1,8 @@
 //! Headers there and back, cut off everywhere; packet numbers as in RFC 9000 appendix A.
 
+use mpquic_sched_core::{ConnectionId, Side};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use quinn_proto::{ConnectionId, Side};
 
 use super::decode::PacketDecodeError;
 use super::protection::protect_header;

@@ -9,7 +9,7 @@ mod validation;
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched::PathIndex;
+use mpquic_sched_core::PathIndex;
 
 pub(crate) use limit::PathLimits;
 pub(crate) use retired::RetiredPath;

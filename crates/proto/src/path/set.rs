@@ -1,7 +1,7 @@
 //! All paths of a connection: slots of open ones, abandoned ones on their way out, and the memory of
 //! which path IDs were ever used; sends and receives nothing.
 
-use mpquic_sched::{MAX_PATHS, PathIndex};
+use mpquic_sched_core::{MAX_PATHS, PathIndex};
 
 use super::{Path, RetiredPath, StatusState};
 use crate::number_set::NumberSet;

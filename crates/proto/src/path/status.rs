@@ -1,7 +1,7 @@
 //! PATH_STATUS_AVAILABLE and PATH_STATUS_BACKUP of one path (RFC 10069, path status management);
 //! does not choose paths.
 
-use mpquic_sched::PathStatus;
+use mpquic_sched_core::PathStatus;
 
 /// What each side wants of the path.
 #[derive(Debug, Default)]

@@ -1,7 +1,6 @@
 //! Frame to owner: one line per frame; holds no state and takes no decision of its own.
 
-use mpquic_sched::PathStatus;
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::{ConnectionId, PathStatus};
 
 use super::Arrival;
 use crate::connection::{CloseFrame, Connection, Event};
@@ -166,7 +165,7 @@ impl Connection {
             Frame::PathResponse(token) => self.on_path_response(now, id, token),
             Frame::HandshakeDone => self.on_handshake_done()?,
             Frame::NewToken(_) => {
-                if self.side == quinn_proto::Side::Server {
+                if self.side == mpquic_sched_core::Side::Server {
                     return Err(TransportError::protocol_violation(
                         "NEW_TOKEN from a client",
                     ));

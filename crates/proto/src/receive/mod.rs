@@ -8,7 +8,7 @@ mod violations;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use quinn_proto::{ConnectionId, EcnCodepoint, Side};
+use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
 
 use crate::cid::is_reset;
 use crate::connection::Connection;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quinn_proto::{ConnectionId, TransportErrorCode};
+use mpquic_sched_core::{ConnectionId, TransportErrorCode};
 
 use super::Arrival;
 use crate::frame::{Frame, FrameIter, NewConnectionId, RetireConnectionId};

@@ -1,6 +1,6 @@
 //! Whether a path carries ECN marks (RFC 9000 section 13.4.2 and appendix A.4); marks no packet itself.
 
-use quinn_proto::EcnCodepoint;
+use mpquic_sched_core::EcnCodepoint;
 
 use crate::frame::EcnCounts;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mpquic_sched_core::TransportErrorCode;
 use proptest::prelude::*;
-use quinn_proto::TransportErrorCode;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 

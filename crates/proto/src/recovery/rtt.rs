@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched::RttHistory;
+use mpquic_sched_core::RttHistory;
 
 use super::GRANULARITY;
 

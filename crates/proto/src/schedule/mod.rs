@@ -7,7 +7,7 @@ mod wait;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use mpquic_sched::{
+use mpquic_sched_core::{
     Acked, Context, Data, Decision, Learned, Lost, MAX_PATHS, MinRtt, PathEvent, PathIndex,
     PathSet, PathView, QueueView, Scheduler, Sent, StreamEvent, StreamView,
 };

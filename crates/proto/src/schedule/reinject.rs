@@ -1,6 +1,6 @@
 //! Finds the oldest stream data in flight on other paths that a path has not carried; writes nothing.
 
-use mpquic_sched::{MAX_PATHS, PathIndex};
+use mpquic_sched_core::{MAX_PATHS, PathIndex};
 use smallvec::SmallVec;
 
 use crate::path::Paths;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched::PathView;
+use mpquic_sched_core::PathView;
 
 use crate::congestion::Controller;
 use crate::path::Path;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quinn_proto::EcnCodepoint;
+use mpquic_sched_core::EcnCodepoint;
 
 use crate::frame::EcnCounts;
 use crate::recovery::later;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use mpquic_sched::PathIndex;
+use mpquic_sched_core::PathIndex;
 
 use super::{SentFrame, SentFrames};
 use crate::recovery::DeliverySnapshot;

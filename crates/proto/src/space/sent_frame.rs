@@ -1,7 +1,6 @@
 //! What a packet carried that must be sent again if it is lost; no decision on whether it still matters.
 
-use mpquic_sched::PathSet;
-use quinn_proto::{Dir, StreamId};
+use mpquic_sched_core::{Dir, PathSet, StreamId};
 use smallvec::SmallVec;
 
 use crate::PathId;

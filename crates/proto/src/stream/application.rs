@@ -1,8 +1,7 @@
 //! What the application does with streams: open, write, read, end, poll; sends nothing.
 
 use bytes::Bytes;
-use mpquic_sched::{StreamEventKind as Fact, StreamHints};
-use quinn_proto::{Dir, StreamId, VarInt};
+use mpquic_sched_core::{Dir, StreamEventKind as Fact, StreamHints, StreamId, VarInt};
 
 use super::pool::Pool;
 use super::recv::{Outcome, RecvStream};
@@ -284,7 +283,7 @@ impl Streams {
         self.sched_events.enabled = enabled;
     }
 
-    pub(crate) fn poll_sched_event(&mut self) -> Option<mpquic_sched::StreamEvent> {
+    pub(crate) fn poll_sched_event(&mut self) -> Option<mpquic_sched_core::StreamEvent> {
         self.sched_events.pop()
     }
 }

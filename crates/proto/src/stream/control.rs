@@ -1,6 +1,6 @@
 //! Frames of streams other than STREAM: which are due, and what their loss means; holds no limits.
 
-use quinn_proto::{Dir, StreamId};
+use mpquic_sched_core::{Dir, StreamId};
 
 use super::set::Streams;
 use crate::frame::writer::FrameWriter;

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mpquic_sched::StreamEventKind as Kind;
-use quinn_proto::StreamId;
+use mpquic_sched_core::{StreamEventKind as Kind, StreamId};
 
 /// Scheduler events kept; the oldest go first. The transport drains them before each decision, so
 /// that only an application that acts on thousands of streams at once can come near.
@@ -42,8 +41,8 @@ impl SchedEvents {
         self.queue.push_back((id, kind));
     }
 
-    pub(super) fn pop(&mut self) -> Option<mpquic_sched::StreamEvent> {
+    pub(super) fn pop(&mut self) -> Option<mpquic_sched_core::StreamEvent> {
         let (id, kind) = self.queue.pop_front()?;
-        Some(mpquic_sched::StreamEvent::new(id, kind))
+        Some(mpquic_sched_core::StreamEvent::new(id, kind))
     }
 }

@@ -1,6 +1,6 @@
 //! Where bytes in flight are, and what streams add up to; changes no stream.
 
-use mpquic_sched::{PathIndex, PathSet};
+use mpquic_sched_core::{PathIndex, PathSet};
 
 /// How often bytes are in flight, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Flight {
 }
 
 // Four bits a path must do for all slots.
-const _: () = assert!(mpquic_sched::MAX_PATHS <= 16);
+const _: () = assert!(mpquic_sched_core::MAX_PATHS <= 16);
 
 /// What a stream adds to the sums over all streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

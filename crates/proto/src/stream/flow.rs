@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use quinn_proto::VarInt;
+use mpquic_sched_core::VarInt;
 
 /// What a stream's window starts at, unless its maximum is smaller.
 pub(super) const INITIAL_STREAM_WINDOW: u64 = 1 << 20;

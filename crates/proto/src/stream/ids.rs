@@ -1,6 +1,6 @@
 //! Which stream IDs are open, used, or still to be had, per direction; holds no streams.
 
-use quinn_proto::StreamId;
+use mpquic_sched_core::StreamId;
 
 use super::range_map::RangeMap;
 
@@ -144,7 +144,7 @@ impl RemoteIds {
 
 #[cfg(test)]
 mod tests {
-    use quinn_proto::{Dir, Side};
+    use mpquic_sched_core::{Dir, Side};
 
     use super::*;
 

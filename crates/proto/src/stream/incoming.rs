@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quinn_proto::{Dir, StreamId, VarInt};
+use mpquic_sched_core::{Dir, StreamId, VarInt};
 
 use super::StreamEvent;
 use super::ids::{MAX_STREAMS, Use};

@@ -24,7 +24,7 @@ mod tests;
 
 pub(crate) use set::{PeerStreamParams, Streams};
 
-use quinn_proto::{Dir, StreamId, VarInt};
+use mpquic_sched_core::{Dir, StreamId, VarInt};
 use thiserror::Error;
 
 /// Something happened to a stream that the application wants to know.

@@ -1,7 +1,6 @@
 //! Filling packets with stream data, and the fate of what was sent; does not choose paths.
 
-use mpquic_sched::{Data, PathIndex, PathSet};
-use quinn_proto::StreamId;
+use mpquic_sched_core::{Data, PathIndex, PathSet, StreamId};
 use smallvec::SmallVec;
 
 use super::flight::AckedBytes;

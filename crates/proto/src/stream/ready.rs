@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mpquic_sched::MAX_STREAM_VIEWS;
-use quinn_proto::StreamId;
+use mpquic_sched_core::{MAX_STREAM_VIEWS, StreamId};
 
 /// Levels beyond this are removed once empty; below it they stay, with their memory.
 const KEEP_LEVELS: usize = 8;
@@ -94,7 +93,7 @@ impl ReadyQueue {
 
 #[cfg(test)]
 mod tests {
-    use quinn_proto::{Dir, Side};
+    use mpquic_sched_core::{Dir, Side};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quinn_proto::VarInt;
+use mpquic_sched_core::VarInt;
 
 use super::ReadError;
 use super::assembler::Assembler;

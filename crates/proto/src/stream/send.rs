@@ -5,13 +5,12 @@
 //!
 //! Every offset up to the end of what was written is in exactly one state:
 //! - acknowledged: below `base` or in `acked`;
-//! - unsent: at or above `frontier`, or in `holes` (left by [`mpquic_sched::Data::Ahead`]);
+//! - unsent: at or above `frontier`, or in `holes` (left by [`mpquic_sched_core::Data::Ahead`]);
 //! - to be sent again: in `queue`, lost or in flight only on paths in trouble;
 //! - in flight: in `copies`, or in none of the maps, which means in flight once, on one path that
 //!   is the only one that ever carried it. That common case thus costs nothing.
 
-use mpquic_sched::{PathIndex, PathSet, StreamHints};
-use quinn_proto::{StreamId, VarInt};
+use mpquic_sched_core::{PathIndex, PathSet, StreamHints, StreamId, VarInt};
 
 use super::flight::{AckedBytes, Flight, Tally};
 use super::pool::Pool;

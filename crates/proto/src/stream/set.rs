@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use mpquic_sched::{MAX_STREAM_VIEWS, PathSet, StreamEventKind as Fact, StreamHead, StreamView};
-use quinn_proto::{Dir, Side, StreamId};
+use mpquic_sched_core::{
+    Dir, MAX_STREAM_VIEWS, PathSet, Side, StreamEventKind as Fact, StreamHead, StreamId, StreamView,
+};
 
 use super::StreamEvent;
 use super::events::SchedEvents;

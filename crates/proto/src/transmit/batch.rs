@@ -3,8 +3,7 @@
 
 use std::collections::VecDeque;
 
-use mpquic_sched::PathIndex;
-use quinn_proto::EcnCodepoint;
+use mpquic_sched_core::{EcnCodepoint, PathIndex};
 use smallvec::SmallVec;
 
 use crate::PathId;

@@ -8,7 +8,7 @@ use crate::packet::{
 };
 use crate::space::SentFrames;
 use crate::{PathId, TransportError};
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 
 /// A packet whose header is written and whose payload is being written.
 pub(crate) struct PacketBuilder {

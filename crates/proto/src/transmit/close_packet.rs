@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use quinn_proto::TransportErrorCode;
+use mpquic_sched_core::TransportErrorCode;
 
 use super::{MIN_INITIAL_DATAGRAM, PacketBuilder, SealKeys, Written};
 use crate::connection::{CloseFrame, Connection};

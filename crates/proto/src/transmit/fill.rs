@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::{Data, PathIndex, PathStatus};
+use mpquic_sched_core::{Data, PathIndex, PathStatus};
 use smallvec::SmallVec;
 
 use crate::PathId;

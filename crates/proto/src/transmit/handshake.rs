@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quinn_proto::Side;
+use mpquic_sched_core::Side;
 
 use super::fill::write_ack;
 use super::{MIN_INITIAL_DATAGRAM, PacketBuilder, SealKeys, Written};
@@ -122,7 +122,7 @@ impl Connection {
         buf: &mut Vec<u8>,
         end: usize,
         pad_to: usize,
-        ecn: Option<quinn_proto::EcnCodepoint>,
+        ecn: Option<mpquic_sched_core::EcnCodepoint>,
     ) -> Option<()> {
         let slot = level as usize;
         let dcid = self.remote_cids.active(PathId::ZERO)?;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::{Data, PathIndex};
+use mpquic_sched_core::{Data, PathIndex};
 use smallvec::SmallVec;
 
 use super::{MIN_INITIAL_DATAGRAM, PacketOrigin, Written};

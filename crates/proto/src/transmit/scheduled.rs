@@ -3,8 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::{PathIndex, PathSet};
-use quinn_proto::EcnCodepoint;
+use mpquic_sched_core::{EcnCodepoint, PathIndex, PathSet};
 use smallvec::SmallVec;
 
 use super::{PacketBuilder, PacketOrigin, SealKeys, Written};

@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched::Sent;
-use quinn_proto::EcnCodepoint;
+use mpquic_sched_core::{EcnCodepoint, Sent};
 
 use super::Built;
 use crate::connection::Connection;

@@ -1,6 +1,6 @@
 //! Reads transport parameters and checks each by itself (RFC 9000 sections 7.4 and 18.2).
 
-use quinn_proto::{ConnectionId, Side};
+use mpquic_sched_core::{ConnectionId, Side};
 
 use super::{PreferredAddress, TransportParameters, id};
 use crate::TransportError;

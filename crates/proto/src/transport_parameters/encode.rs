@@ -1,6 +1,6 @@
 //! Writes transport parameters (RFC 9000 section 18); those that equal their default are left out.
 
-use quinn_proto::Side;
+use mpquic_sched_core::Side;
 use rand::{Rng, RngExt};
 
 use super::{

@@ -7,7 +7,7 @@ mod preferred_address;
 mod tests;
 mod validate;
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 
 pub(crate) use self::{
     encode::Grease, preferred_address::PreferredAddress, validate::ExpectedConnectionIds,

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 
 use crate::packet::MAX_CID_LEN;
 use crate::packet::varint::{Reader, UnexpectedEnd};

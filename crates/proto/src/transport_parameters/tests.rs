@@ -2,9 +2,9 @@
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 
+use mpquic_sched_core::{Side, TransportErrorCode};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use quinn_proto::{Side, TransportErrorCode};
 use rand::{SeedableRng, rngs::StdRng};
 
 use super::*;

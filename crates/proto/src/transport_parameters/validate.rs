@@ -1,6 +1,6 @@
 //! Checks transport parameters against the handshake that carried them (RFC 9000 section 7.3, RFC 10069).
 
-use quinn_proto::ConnectionId;
+use mpquic_sched_core::ConnectionId;
 
 use super::TransportParameters;
 use crate::TransportError;

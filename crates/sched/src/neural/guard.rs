@@ -83,6 +83,7 @@ mod tests {
             not_finite,
             out_of_range,
             unusable,
+            ..
         } = report.fallbacks;
         assert_eq!(
             (unanswered, not_finite, out_of_range, unusable),

@@ -26,11 +26,8 @@ use crate::{
     Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
     EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
     Peekaboo, PeekabooConfig, Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler,
-    SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
+    SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
 };
-
-/// Makes a scheduler for each new connection; cannot fail.
-pub type SchedulerFactory = Arc<dyn Fn() -> Box<dyn Scheduler> + Send + Sync>;
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
 

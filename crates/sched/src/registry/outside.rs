@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{InvalidConfig, SchedulerFactory};
+use super::InvalidConfig;
 use crate::memory::{Recall, Store};
 #[cfg(feature = "neural")]
 use crate::neural::{Dqn, Gaps, Sailfish};
 #[cfg(feature = "record")]
 use crate::record::{Recorder, Schema, Tape};
-use crate::{Linucb, Peekaboo, Scheduler};
+use crate::{Linucb, Peekaboo, Scheduler, SchedulerFactory};
 
 /// A memory and a recorder, if there are any.
 pub(super) struct Outside {

@@ -66,7 +66,7 @@ fn slot(index: usize) -> PathIndex {
 }
 
 fn stream(number: u32) -> StreamId {
-    quinn_proto::VarInt::from_u32(number).into()
+    mpquic_sched::VarInt::from_u32(number).into()
 }
 
 impl Fixture {

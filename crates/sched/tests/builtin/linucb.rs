@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use mpquic_sched::VarInt;
 use mpquic_sched::memory::Store;
 use mpquic_sched::{
     Acked, Arm, Context, Decision, FeatureRtt, Linucb, LinucbConfig, PathEvent, PathEventKind,
     PathIndex, PathKey, PathView, PeekFrozen, PeekFrozenConfig, QueueView, Registry, Reward,
     Scheduler, Sent, Step, StreamEvent, StreamEventKind, StreamHead, StreamId,
 };
-use quinn_proto::VarInt;
 use serde_json::json;
 
 const fn ms(millis: u64) -> Duration {

@@ -116,7 +116,7 @@ fn backup_uses_one_path() {
 
 /// An event that begins an opportunity, at the same time.
 fn event<S: Scheduler>(asked: &mut Asked<S>) {
-    let id = StreamId::from(quinn_proto::VarInt::from_u32(0));
+    let id = StreamId::from(mpquic_sched::VarInt::from_u32(0));
     let written = StreamEvent::new(id, StreamEventKind::Written(1));
     asked.scheduler.on_stream(&written);
 }

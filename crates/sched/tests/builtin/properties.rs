@@ -3,13 +3,13 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use mpquic_sched::VarInt;
 use mpquic_sched::{
     Acked, Context, Data, Decision, MAX_PATHS, MinRtt, PathIndex, PathStatus, PathView, QueueView,
     Registry, RoundRobin, SchedulerFactory, Sent, StreamId, StreamView,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
-use quinn_proto::VarInt;
 use serde_json::json;
 
 use crate::{PACKET, ask, loaded, path};

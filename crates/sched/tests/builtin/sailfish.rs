@@ -16,7 +16,7 @@ use crate::{Asked, loaded, unsent};
 const ROW: usize = Sailfish::STATE / Sailfish::OUTPUTS;
 
 fn id(index: u32) -> StreamId {
-    StreamId::from(quinn_proto::VarInt::from_u32(4 * index))
+    StreamId::from(mpquic_sched::VarInt::from_u32(4 * index))
 }
 
 fn stream(index: u32) -> StreamView {

@@ -8,7 +8,7 @@ use mpquic_sched::{
 use crate::{Asked, loaded, unsent};
 
 fn id(index: u32) -> StreamId {
-    StreamId::from(quinn_proto::VarInt::from_u32(4 * index))
+    StreamId::from(mpquic_sched::VarInt::from_u32(4 * index))
 }
 
 fn stream(index: u32) -> StreamView {

@@ -6,8 +6,8 @@ use mpquic_sched::{
     Context, Data, Decision, PathEvent, PathEventKind, PathIndex, PathView, QueueView, SaEcf,
     SaEcfConfig, Scheduler, StreamHead, StreamId, StreamSharing, StreamView,
 };
+use mpquic_sched::{Dir, Side};
 use proptest::prelude::*;
-use quinn_proto::{Dir, Side};
 
 /// RTTs of 40 and 200 ms, windows of 60 and 30 packets of 1000 bytes, the fast one full. ECF waits
 /// for less than 240000 bytes: (1 + 240/60) · 40 = 200. Once it waits, for less than 315000:

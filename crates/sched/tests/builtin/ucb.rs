@@ -34,7 +34,7 @@ fn arm(asked: &Asked<Ucb>, slot: usize) -> (u64, Option<f64>) {
 
 /// An event that begins an opportunity, and nothing else.
 fn event(asked: &mut Asked<Ucb>) {
-    let id = StreamId::from(quinn_proto::VarInt::from_u32(0));
+    let id = StreamId::from(mpquic_sched::VarInt::from_u32(0));
     let written = StreamEvent::new(id, StreamEventKind::Written(1));
     asked.scheduler.on_stream(&written);
 }

@@ -39,7 +39,7 @@ mod tests;
 
 use std::time::Instant;
 
-use mpquic_sched::PathIndex;
+use mpquic_sched_core::PathIndex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 

@@ -1,6 +1,6 @@
 //! Key updates: by either side, by both, reordered, duplicated, forged, and at the AEAD limits.
 
-use quinn_proto::TransportErrorCode;
+use mpquic_sched_core::TransportErrorCode;
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! The samples of RFC 9001 appendix A, and the nonce of RFC 10069.
 
-use quinn_proto::Side;
+use mpquic_sched_core::Side;
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::quic::Algorithm;
 

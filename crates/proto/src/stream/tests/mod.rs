@@ -8,8 +8,7 @@ mod states;
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched::{Data, PathIndex};
-use quinn_proto::{Dir, Side, StreamId, VarInt};
+use mpquic_sched_core::{Data, Dir, PathIndex, Side, StreamId, VarInt};
 
 use super::{PeerStreamParams, StreamEvent, Streams};
 use crate::frame::writer::{FrameWriter, Resent};

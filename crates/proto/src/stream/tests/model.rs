@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use mpquic_sched::PathSet;
+use mpquic_sched_core::PathSet;
 use proptest::prelude::*;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! What goes into a packet: frame sizes, order of streams, gaps, copies.
 
-use mpquic_sched::PathSet;
+use mpquic_sched_core::PathSet;
 
 use super::*;
 use crate::space::StreamRange;
@@ -102,7 +102,7 @@ fn views_list_streams_in_the_order_of_their_turns() {
         a.write(*id, &[1; 3000]).unwrap();
     }
     a.set_priority(ids[2], 1).unwrap();
-    let hints = mpquic_sched::StreamHints {
+    let hints = mpquic_sched_core::StreamHints {
         size: Some(9000),
         chunk: Some(4),
         ..Default::default()
@@ -113,7 +113,7 @@ fn views_list_streams_in_the_order_of_their_turns() {
         a.views(views);
         views
             .iter()
-            .map(|v: &mpquic_sched::StreamView| v.id)
+            .map(|v: &mpquic_sched_core::StreamView| v.id)
             .collect()
     };
     assert_eq!(listed(&a, &mut views), [ids[2], ids[0], ids[1]]);
@@ -136,11 +136,14 @@ fn views_list_streams_in_the_order_of_their_turns() {
     assert_eq!(listed(&a, &mut views), [ids[3], ids[0]]);
     assert_eq!((views[1].unsent, views[1].retransmittable), (0, view.sent));
     // However many there are, so many are listed.
-    for _ in 0..mpquic_sched::MAX_STREAM_VIEWS {
+    for _ in 0..mpquic_sched_core::MAX_STREAM_VIEWS {
         let id = a.open(Dir::Uni).unwrap();
         a.write(id, b"x").unwrap();
     }
-    assert_eq!(listed(&a, &mut views).len(), mpquic_sched::MAX_STREAM_VIEWS);
+    assert_eq!(
+        listed(&a, &mut views).len(),
+        mpquic_sched_core::MAX_STREAM_VIEWS
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use mpquic_bandit::Draw;
 use crate::gap::send;
 use crate::neural::Guard;
 use crate::patience::Patience;
-use crate::ranking::{Fastest, comes_back, rank, usable};
+use crate::ranking::{Fastest, comes_back, usable};
 use crate::{Context, Data, Decision, PathIndex, PathView};
 
 /// What a path without an RTT sample is taken to have, seconds: kInitialRtt of RFC 9002, section 6.2.2.
@@ -121,7 +121,7 @@ impl Actor {
     #[cold]
     fn another_first<'a>(&mut self, cx: &Context<'a>) -> Option<&'a PathView> {
         let stays = usable(cx).find(|path| Some(path.index) == self.first);
-        let first = stays.or_else(|| usable(cx).min_by_key(|path| rank(path)))?;
+        let first = stays.or_else(|| usable(cx).min_by_key(|path| path.rtt_rank()))?;
         self.first = Some(first.index);
         Some(first)
     }
@@ -179,7 +179,7 @@ impl Actor {
             }
         }
         chosen
-            .or_else(|| others.min_by_key(|path| (!comes_back(path), rank(path))))
+            .or_else(|| others.min_by_key(|path| (!comes_back(path), path.rtt_rank())))
             .unwrap_or(first)
     }
 

@@ -233,7 +233,7 @@ impl Chunks {
 mod tests {
     use std::time::Duration;
 
-    use quinn_proto::VarInt;
+    use crate::VarInt;
 
     use super::*;
     use crate::StreamHints;

@@ -1,7 +1,7 @@
 //! What the policy is shown of paths, windows and the chunk; looks at no stream and decides nothing.
 
 use crate::PathView;
-use crate::ranking::{rank, usable};
+use crate::ranking::usable;
 use crate::{Context, PathIndex};
 
 /// Elements of a state.
@@ -40,7 +40,7 @@ pub(super) struct Progress {
 
 /// The state, and which path is path 1 in it; `None` if no path is open.
 pub(super) fn observe(cx: &Context<'_>, chunk: Progress) -> Option<([f32; STATE], PathIndex)> {
-    let first = usable(cx).min_by_key(|path| rank(path))?;
+    let first = usable(cx).min_by_key(|path| path.rtt_rank())?;
     // Path 2 is all the others together: its windows in sum, its RTT that of a byte of a window.
     let (mut rtt, mut window, mut in_flight) = (0.0, 0.0, 0.0);
     for path in usable(cx).filter(|path| path.index != first.index) {
@@ -78,13 +78,13 @@ mod tests {
     use crate::{PathStatus, QueueView};
 
     fn path(slot: usize, rtt: u64, window: u64, in_flight: u64) -> PathView {
-        PathView {
-            open: true,
-            smoothed_rtt: Duration::from_millis(rtt),
-            cwnd: window,
-            in_flight,
-            ..PathView::closed(PathIndex::new(slot).unwrap())
-        }
+        changed!(
+            PathView::closed(PathIndex::new(slot).unwrap()),
+            open = true,
+            smoothed_rtt = Duration::from_millis(rtt),
+            cwnd = window,
+            in_flight = in_flight
+        )
     }
 
     const CHUNK: Progress = Progress {
@@ -94,10 +94,7 @@ mod tests {
     };
 
     fn state(paths: &[PathView], credit: u64) -> Option<([f32; STATE], usize)> {
-        let queue = QueueView {
-            credit,
-            ..QueueView::default()
-        };
+        let queue = changed!(QueueView::default(), credit = credit);
         let cx = Context::new(Instant::now(), paths, &queue, 0);
         observe(&cx, CHUNK).map(|(state, first)| (state, first.get()))
     }

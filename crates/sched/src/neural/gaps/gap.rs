@@ -60,12 +60,12 @@ mod tests {
     use crate::PathIndex;
 
     fn view(rtt: u64, window: u64) -> PathView {
-        PathView {
-            open: true,
-            smoothed_rtt: Duration::from_millis(rtt),
-            cwnd: window * 1200,
-            ..PathView::closed(PathIndex::new(0).unwrap())
-        }
+        changed!(
+            PathView::closed(PathIndex::new(0).unwrap()),
+            open = true,
+            smoothed_rtt = Duration::from_millis(rtt),
+            cwnd = window * 1200
+        )
     }
 
     #[test]

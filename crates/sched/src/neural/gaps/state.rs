@@ -107,12 +107,12 @@ mod tests {
     use crate::{PathStatus, QueueView};
 
     fn view(slot: usize) -> PathView {
-        PathView {
-            open: true,
-            smoothed_rtt: Duration::from_millis(10 * (slot as u64 + 1)),
-            cwnd: 12_000,
-            ..PathView::closed(PathIndex::new(slot).unwrap())
-        }
+        changed!(
+            PathView::closed(PathIndex::new(slot).unwrap()),
+            open = true,
+            smoothed_rtt = Duration::from_millis(10 * (slot as u64 + 1)),
+            cwnd = 12_000
+        )
     }
 
     fn filled(paths: &[PathView], queue: &QueueView) -> State {
@@ -133,13 +133,13 @@ mod tests {
         paths[1].status = PathStatus::Backup;
         paths[2].delivery_rate = 1_250_000;
         (paths[2].sent_packets, paths[2].lost_packets) = (200, 3);
-        let queue = QueueView {
-            window_left: 1_000_000,
-            in_flight: 500_000,
-            retransmittable: 200_000,
-            out_of_order: 300_000,
-            ..QueueView::default()
-        };
+        let queue = changed!(
+            QueueView::default(),
+            window_left = 1_000_000,
+            in_flight = 500_000,
+            retransmittable = 200_000,
+            out_of_order = 300_000
+        );
         let state = filled(&paths, &queue);
         assert_eq!(
             state.elements()[..WIDTH],

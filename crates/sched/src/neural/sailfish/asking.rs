@@ -7,7 +7,7 @@ use super::ledger::{Decided, Ledger};
 use super::state::{MOST_PATHS, STATE, State};
 use crate::binding::{Bound, Choice, Paths};
 use crate::neural::{Decider, Experience, Guard, Observer, Policy, Unanswered};
-use crate::ranking::{rank, usable};
+use crate::ranking::usable;
 use crate::{
     Context, LearnedArm, LearnedPolicy, MAX_PATHS, PathIndex, PathSet, StreamId, StreamView,
 };
@@ -250,7 +250,7 @@ fn seen() -> PathSet {
 fn fastest(cx: &Context<'_>, paths: PathSet) -> Option<PathIndex> {
     usable(cx)
         .filter(|path| paths.contains(path.index))
-        .min_by_key(|path| rank(path))
+        .min_by_key(|path| path.rtt_rank())
         .map(|path| path.index)
 }
 

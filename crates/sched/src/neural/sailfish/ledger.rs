@@ -163,7 +163,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use quinn_proto::VarInt;
+    use crate::VarInt;
 
     use super::*;
 

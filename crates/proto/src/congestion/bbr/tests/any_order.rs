@@ -1,6 +1,6 @@
 //! Whatever happens in whatever order: the window and the pace stay within bounds, and nothing panics.
 
-use mpquic_sched::PathIndex;
+use mpquic_sched_core::PathIndex;
 use proptest::prelude::*;
 
 use super::*;

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Serialize;
-
 use crate::PathIndex;
 
 /// What a scheduler that learns has learned so far, as
@@ -16,7 +14,7 @@ use crate::PathIndex;
 /// by their slots.
 ///
 /// ```
-/// use mpquic_sched::{Learned, LearnedPair, PathIndex};
+/// use mpquic_sched_core::{Learned, LearnedPair, PathIndex};
 ///
 /// let slot = |slot| PathIndex::new(slot).unwrap();
 /// let mut pair = LearnedPair::new(slot(0), slot(1));
@@ -31,10 +29,9 @@ use crate::PathIndex;
 ///     "mine, deployment\n  \
 ///      path 0 before path 1: 40 decisions, 12 waits, alpha 0.8, p_wt 0.9, q_wt 0.75",
 /// );
-/// assert_eq!(serde_json::to_value(&learned)?["pairs"][0]["alpha"], 0.8);
-/// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Learned {
     /// The scheduler's name, as the registry knows it.
@@ -58,7 +55,8 @@ pub struct Learned {
 }
 
 /// What was learned of waiting for `fast` rather than sending on `slow`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LearnedPair {
     /// The path that is waited for.
@@ -94,7 +92,8 @@ pub struct LearnedPair {
 }
 
 /// What was learned of a path that is an arm of a bandit.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LearnedArm {
     /// The path.
@@ -108,7 +107,8 @@ pub struct LearnedArm {
 }
 
 /// What was learned of how far ahead a path sends.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LearnedGap {
     /// The path.
@@ -122,7 +122,8 @@ pub struct LearnedGap {
 }
 
 /// A policy that a scheduler asks, and how often its answers could be followed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LearnedPolicy {
     /// What runs it.
@@ -135,7 +136,8 @@ pub struct LearnedPolicy {
 
 /// How often a policy's answer could not be followed, so that the scheduler did what
 /// [`MinRtt`](crate::MinRtt) does instead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Fallbacks {
     /// There was no answer: its engine failed, or the state held something that is no finite number.
@@ -178,7 +180,7 @@ impl Learned {
     /// The same text as [`Display`](fmt::Display) gives, with names for the paths.
     ///
     /// ```
-    /// use mpquic_sched::{Learned, LearnedArm, PathIndex};
+    /// use mpquic_sched_core::{Learned, LearnedArm, PathIndex};
     ///
     /// let mut learned = Learned::new("mine");
     /// learned.arms.push(LearnedArm::new(PathIndex::new(1).unwrap()));
@@ -435,6 +437,7 @@ mod tests {
         );
     }
 
+    #[cfg(feature = "serde")]
     #[test]
     fn json_has_null_for_what_is_not_known_and_for_what_is_no_number() {
         let slot = |slot| PathIndex::new(slot).unwrap();

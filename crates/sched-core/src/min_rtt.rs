@@ -2,20 +2,18 @@
 
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-
-use crate::{Context, Decision, PathView, Scheduler};
+use crate::{Context, Decision, Scheduler};
 
 /// Sends on the path with the smallest smoothed RTT that has room.
 ///
 /// **Rule.** Among the paths of [`Context::sendable`], the one with the smallest
-/// [`smoothed_rtt`](PathView::smoothed_rtt); of equals, the one with the lowest slot. A path
+/// [`smoothed_rtt`](crate::PathView::smoothed_rtt); of equals, the one with the lowest slot. A path
 /// without an RTT sample comes after every path with one; among such paths the one with the
 /// fewest packets sent goes first. No path has room: wait for the next event.
 ///
 /// **Pacing.** The kernel's scheduler tests the window alone, and pacing happens below it: what
 /// fits the fast path's window has been given to that path, however long the pacer takes over it.
-/// Here the pacer is part of [`can_send`](PathView::can_send), and falling through to a slower path
+/// Here the pacer is part of [`can_send`](crate::PathView::can_send), and falling through to a slower path
 /// whenever it holds for a millisecond would be a spill that the rule does not know. So if faster
 /// paths are held back by their pacers only, and their windows have room for all that is to be
 /// sent, it waits for the first of them. With more to send than that, the rest would go to the
@@ -30,7 +28,7 @@ use crate::{Context, Decision, PathView, Scheduler};
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use mpquic_sched::{Context, Decision, MinRtt, PathIndex, PathView, QueueView, Scheduler};
+/// use mpquic_sched_core::{Context, Decision, MinRtt, PathIndex, PathView, QueueView, Scheduler};
 ///
 /// let view = |slot, rtt| {
 ///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
@@ -53,8 +51,12 @@ use crate::{Context, Decision, PathView, Scheduler};
 pub struct MinRtt {}
 
 /// Settings of [`MinRtt`]: none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields)
+)]
 pub struct MinRttConfig {}
 
 impl MinRtt {
@@ -83,7 +85,11 @@ impl Scheduler for MinRtt {
                 paced = false;
             }
             paced |= path.next_release.is_some();
-            let rank = if path.can_send { rank(path) } else { u64::MAX };
+            let rank = if path.can_send {
+                path.rtt_rank()
+            } else {
+                u64::MAX
+            };
             if rank < best {
                 best = rank;
                 choice = Some(path);
@@ -108,7 +114,7 @@ fn awaited(cx: &Context<'_>, standing: u8, best: u64) -> Option<Instant> {
         let Some(opens) = path.next_release else {
             continue;
         };
-        if path.can_send || path.standing() != standing || rank(path) >= best {
+        if path.can_send || path.standing() != standing || path.rtt_rank() >= best {
             continue;
         }
         room = room.saturating_add(path.window_left());
@@ -118,19 +124,4 @@ fn awaited(cx: &Context<'_>, standing: u8, best: u64) -> Option<Instant> {
     let new = queue.unsent.min(queue.window_left);
     // One that should have opened by now is as good as blocked by something else.
     release.filter(|opens| *opens > cx.now && new.saturating_add(queue.retransmittable) <= room)
-}
-
-/// The order of choice as one number below `u64::MAX`: the smoothed RTT, seconds above
-/// nanoseconds, or, above all of these, the number of packets sent on a path without a sample.
-#[inline]
-pub(crate) fn rank(path: &PathView) -> u64 {
-    // Nanoseconds of a second fit in 30 bits, and 272 years of seconds in the 33 above. Packing
-    // costs less than multiplying.
-    let rtt = path.smoothed_rtt.as_secs() << 30 | u64::from(path.smoothed_rtt.subsec_nanos());
-    const UNTESTED: u64 = 1 << 63;
-    if rtt == 0 {
-        UNTESTED | path.sent_packets.min(UNTESTED - 2)
-    } else {
-        rtt
-    }
 }

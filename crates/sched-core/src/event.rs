@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use quinn_proto::StreamId;
+use crate::StreamId;
 
 use crate::{PathIndex, PathKey, PathStatus};
 
@@ -134,7 +134,7 @@ pub enum StreamEventKind {
 /// What an application may tell of a stream ahead of sending it.
 ///
 /// ```
-/// use mpquic_sched::StreamHints;
+/// use mpquic_sched_core::StreamHints;
 ///
 /// let hints = StreamHints { size: Some(4_000_000), chunk: Some(7), ..StreamHints::default() };
 /// assert!(hints.deadline.is_none());

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 /// The most paths that one connection can have open at a time.
 ///
 /// A path ID (RFC 10069) is never reused, a slot is: it stays with its path while that lives.
@@ -13,12 +11,13 @@ pub const MAX_PATHS: usize = 16;
 ///
 /// Stable while the path lives; given to another path only after
 /// [`PathEventKind::Abandoned`](crate::PathEventKind::Abandoned).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(transparent))]
 pub struct PathIndex(u8);
 
 impl PathIndex {
     /// The slot with this number, or `None` if it is not below [`MAX_PATHS`].
+    #[inline]
     pub const fn new(index: usize) -> Option<Self> {
         if index < MAX_PATHS {
             Some(Self(index as u8))
@@ -28,6 +27,7 @@ impl PathIndex {
     }
 
     /// The slot's number, below [`MAX_PATHS`].
+    #[inline]
     pub const fn get(self) -> usize {
         self.0 as usize
     }
@@ -48,46 +48,55 @@ impl PathSet {
     pub const EMPTY: Self = Self(0);
 
     /// The set of one path.
+    #[inline]
     pub const fn only(path: PathIndex) -> Self {
         Self(1 << path.0)
     }
 
     /// The set with bit i for slot i.
-    pub(crate) const fn from_bits(bits: u16) -> Self {
+    #[inline]
+    pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
     /// Bit i for slot i.
-    pub(crate) const fn bits(self) -> u16 {
+    #[inline]
+    pub const fn bits(self) -> u16 {
         self.0
     }
 
     /// Adds a path.
+    #[inline]
     pub const fn insert(&mut self, path: PathIndex) {
         self.0 |= 1 << path.0;
     }
 
     /// Takes a path out.
+    #[inline]
     pub const fn remove(&mut self, path: PathIndex) {
         self.0 &= !(1 << path.0);
     }
 
     /// Whether the path is in the set.
+    #[inline]
     pub const fn contains(self, path: PathIndex) -> bool {
         self.0 & (1 << path.0) != 0
     }
 
     /// Whether no path is in the set.
+    #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// How many paths are in the set.
+    #[inline]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
     /// The path with the lowest slot.
+    #[inline]
     pub const fn first(self) -> Option<PathIndex> {
         if self.0 == 0 {
             None
@@ -97,21 +106,25 @@ impl PathSet {
     }
 
     /// The paths in either set.
+    #[inline]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// The paths in both sets.
+    #[inline]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
     /// The paths in this set and not in the other.
+    #[inline]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
     /// The paths in the set, in ascending order of their slots.
+    #[inline]
     pub fn iter(self) -> impl Iterator<Item = PathIndex> {
         let mut rest = self;
         std::iter::from_fn(move || {

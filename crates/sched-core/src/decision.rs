@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quinn_proto::StreamId;
+use crate::StreamId;
 
 use crate::{Acked, Context, Learned, Lost, PathEvent, PathIndex, PathSet, Sent, StreamEvent};
 
@@ -19,7 +19,7 @@ use crate::{Acked, Context, Learned, Lost, PathEvent, PathIndex, PathSet, Sent, 
 /// Everything on the path with the lowest slot that has room:
 ///
 /// ```
-/// use mpquic_sched::{Context, Data, Decision, PathSet, Scheduler};
+/// use mpquic_sched_core::{Context, Data, Decision, PathSet, Scheduler};
 ///
 /// struct LowestSlot;
 ///
@@ -102,6 +102,7 @@ pub enum Decision {
 
 impl Decision {
     /// One packet of the transport's own choice on `path`, no copies.
+    #[inline]
     pub const fn send(path: PathIndex) -> Self {
         Self::Send {
             path,
@@ -144,6 +145,7 @@ pub enum Data {
 
 impl Data {
     /// Whether data in flight may be sent once more though nothing waits to be sent.
+    #[inline]
     pub const fn is_copy(self) -> bool {
         matches!(self, Self::Unacked | Self::Redundant)
     }
