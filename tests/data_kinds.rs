@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mpquic_proto::{PathErrorCode, PathId, PathStats, Side, StreamId, TransportConfig};
-use mpquic_sched::{Context, Data, Decision, PathEventKind, PathSet};
+use mpquic_sched::{Context, Data, Decision, PathSet, PathUpdateKind};
 use mpquic_sim::{
     Action, Job, LinkConfig, Network, QueueLimit, Report, TransferClient, TransferServer,
 };
@@ -539,10 +539,10 @@ fn a_path_in_trouble_is_suspect_and_its_data_goes_elsewhere_at_once() {
         let mut events = run.told.paths.iter();
         events.find(|event| event.path == slot(0) && event.kind == kind)
     };
-    let suspect = find(PathEventKind::Suspect)
+    let suspect = find(PathUpdateKind::Suspect)
         .expect("the path falls suspect")
         .now;
-    let recovered = find(PathEventKind::Recovered).expect("and recovers").now;
+    let recovered = find(PathUpdateKind::Recovered).expect("and recovers").now;
     assert!(suspect < recovered);
 
     // In flight on the dark path when it fell suspect: sent, and acknowledged later or never.

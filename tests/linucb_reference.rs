@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_proto::{CongestionControl, InitialWindow, TransportConfig};
 use mpquic_sched::{
-    Acked, Arm, Context, Decision, Linucb, LinucbConfig, Lost, PathEvent, PathIndex, PathView,
-    Reward, Scheduler, Sent, Step, StreamEvent,
+    Acked, Arm, Context, Decision, Linucb, LinucbConfig, Lost, PathIndex, PathUpdate, PathView,
+    Reward, Scheduler, Sent, Step, StreamUpdate,
 };
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
 
@@ -82,11 +82,11 @@ impl Scheduler for Recorder {
         self.inner.on_lost(event);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.inner.on_path(event);
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         self.inner.on_stream(event);
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use mpquic_sched::{
     Acked, Context, Decision, Dir, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, Side,
-    StreamEvent, StreamEventKind, StreamId, StreamView,
+    StreamId, StreamUpdate, StreamUpdateKind, StreamView,
 };
 use serde_json::{Value, json};
 
@@ -111,8 +111,8 @@ fn scheduler(name: &str) -> Box<dyn Scheduler> {
     if name == "dqn" {
         // A chunk without end, so that the action holds for as long as time stands still.
         let id = StreamId::new(Side::Server, Dir::Uni, 0);
-        let written = StreamEventKind::Written(1 << 60);
-        scheduler.on_stream(&StreamEvent::new(id, written));
+        let written = StreamUpdateKind::Written(1 << 60);
+        scheduler.on_stream(&StreamUpdate::new(id, written));
     }
     scheduler
 }
@@ -285,18 +285,18 @@ fn binding(c: &mut Criterion) {
                 number += 1;
                 // The new one goes first.
                 streams[0].id = id(7 + number);
-                scheduler.on_stream(&StreamEvent::new(
+                scheduler.on_stream(&StreamUpdate::new(
                     streams[0].id,
-                    StreamEventKind::Written(125_000),
+                    StreamUpdateKind::Written(125_000),
                 ));
                 let cx = Context::new(now, black_box(&paths), black_box(&queue), number)
                     .with_streams(black_box(&streams));
                 if let Decision::Send { path, .. } = scheduler.decide(&cx) {
                     scheduler.on_sent(&Sent::new(path, now, 1452, number, false, 1400));
                 }
-                scheduler.on_stream(&StreamEvent::new(
+                scheduler.on_stream(&StreamUpdate::new(
                     streams[0].id,
-                    StreamEventKind::FullyAcked,
+                    StreamUpdateKind::FullyAcked,
                 ));
             });
         });

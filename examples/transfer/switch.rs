@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use mpquic::sched::{
-    Acked, Context, Decision, Learned, Lost, PathEvent, PathEventKind, Scheduler, Sent,
-    StreamEvent, StreamEventKind,
+    Acked, Context, Decision, Learned, Lost, PathUpdate, PathUpdateKind, Scheduler, Sent,
+    StreamUpdate, StreamUpdateKind,
 };
 
 /// The way to replace a connection's scheduler from outside.
@@ -44,9 +44,9 @@ pub(crate) struct Switchable {
     current: Box<dyn Scheduler>,
     slot: Slot,
     /// What a new scheduler must be told of paths that are there already.
-    paths: Vec<PathEvent>,
+    paths: Vec<PathUpdate>,
     /// What it must be told of streams that are not over.
-    streams: Vec<StreamEvent>,
+    streams: Vec<StreamUpdate>,
 }
 
 impl Switchable {
@@ -91,16 +91,16 @@ impl Scheduler for Switchable {
         self.current().on_lost(event);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.current().on_path(event);
         // An event replaces the earlier one of its kind, so there are a few per path at most.
-        let over = event.kind == PathEventKind::Abandoned;
+        let over = event.kind == PathUpdateKind::Abandoned;
         let kind = std::mem::discriminant(&event.kind);
         self.paths.retain(|known| {
             known.path != event.path || !over && std::mem::discriminant(&known.kind) != kind
         });
         match event.kind {
-            PathEventKind::Opened | PathEventKind::Validated | PathEventKind::Status(_) => {
+            PathUpdateKind::Opened | PathUpdateKind::Validated | PathUpdateKind::Status(_) => {
                 self.paths.push(*event);
             }
             // Passing states: a path's view tells them, too.
@@ -108,11 +108,11 @@ impl Scheduler for Switchable {
         }
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         self.current().on_stream(event);
         match event.kind {
-            StreamEventKind::Opened => self.streams.push(*event),
-            StreamEventKind::FullyAcked | StreamEventKind::Reset => {
+            StreamUpdateKind::Opened => self.streams.push(*event),
+            StreamUpdateKind::FullyAcked | StreamUpdateKind::Reset => {
                 self.streams.retain(|known| known.id != event.id);
             }
             _ => {}
@@ -162,11 +162,11 @@ mod tests {
             Decision::Wait { until: None }
         }
 
-        fn on_path(&mut self, event: &PathEvent) {
+        fn on_path(&mut self, event: &PathUpdate) {
             self.note(format!("{} {:?}", event.path.get(), event.kind));
         }
 
-        fn on_stream(&mut self, event: &StreamEvent) {
+        fn on_stream(&mut self, event: &StreamUpdate) {
             self.note(format!("{} {:?}", event.id, event.kind));
         }
     }
@@ -175,29 +175,29 @@ mod tests {
     fn a_new_scheduler_hears_what_still_holds() {
         let now = Instant::now();
         let path = |slot: usize, kind| {
-            PathEvent::new(PathIndex::new(slot).unwrap(), slot as u32, now, kind)
+            PathUpdate::new(PathIndex::new(slot).unwrap(), slot as u32, now, kind)
         };
         let stream = |id: u64, kind| {
-            StreamEvent::new(StreamId::from(mpquic::VarInt::try_from(id).unwrap()), kind)
+            StreamUpdate::new(StreamId::from(mpquic::VarInt::try_from(id).unwrap()), kind)
         };
         let ((first, first_notes), (second, second_notes)) = (Spy::pair(), Spy::pair());
         let slot = Slot::default();
         let mut switch = Switchable::new(first, slot.clone());
         for event in [
-            path(0, PathEventKind::Opened),
-            path(0, PathEventKind::Validated),
-            path(1, PathEventKind::Opened),
-            path(0, PathEventKind::Status(PathStatus::Backup)),
-            path(0, PathEventKind::Suspect),
-            path(0, PathEventKind::Status(PathStatus::Available)),
-            path(1, PathEventKind::Abandoned),
-            path(2, PathEventKind::Opened),
+            path(0, PathUpdateKind::Opened),
+            path(0, PathUpdateKind::Validated),
+            path(1, PathUpdateKind::Opened),
+            path(0, PathUpdateKind::Status(PathStatus::Backup)),
+            path(0, PathUpdateKind::Suspect),
+            path(0, PathUpdateKind::Status(PathStatus::Available)),
+            path(1, PathUpdateKind::Abandoned),
+            path(2, PathUpdateKind::Opened),
         ] {
             switch.on_path(&event);
         }
-        switch.on_stream(&stream(0, StreamEventKind::Opened));
-        switch.on_stream(&stream(4, StreamEventKind::Opened));
-        switch.on_stream(&stream(0, StreamEventKind::FullyAcked));
+        switch.on_stream(&stream(0, StreamUpdateKind::Opened));
+        switch.on_stream(&stream(4, StreamUpdateKind::Opened));
+        switch.on_stream(&stream(0, StreamUpdateKind::FullyAcked));
         assert_eq!(first_notes.lock().unwrap().len(), 11);
 
         slot.put(second);

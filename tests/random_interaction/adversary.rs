@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_proto::{StreamId, VarInt};
 use mpquic_sched::{
-    Context, Data, Decision, PathIndex, PathSet, Scheduler, StreamEvent, StreamEventKind,
+    Context, Data, Decision, PathIndex, PathSet, Scheduler, StreamUpdate, StreamUpdateKind,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -69,8 +69,8 @@ impl Scheduler for Adversary {
         Decision::Send { path, data, copies }
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
-        if event.kind == StreamEventKind::Opened {
+    fn on_stream(&mut self, event: &StreamUpdate) {
+        if event.kind == StreamUpdateKind::Opened {
             self.streams.push(event.id);
         }
     }

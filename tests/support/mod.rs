@@ -13,7 +13,7 @@ use mpquic_proto::{
     Event, NumberSpace, Observer, PacketSent, PathId, Side, StreamPiece, TransportConfig,
 };
 use mpquic_sched::{
-    Acked, Context, Decision, Lost, PathEvent, PathIndex, Scheduler, Sent, StreamEvent,
+    Acked, Context, Decision, Lost, PathIndex, PathUpdate, Scheduler, Sent, StreamUpdate,
 };
 use mpquic_sim::{App, AppContext, AppError, TransferClient};
 
@@ -147,8 +147,8 @@ impl Observer for Recorder {
 pub(crate) struct Told {
     pub(crate) acked: Vec<Acked>,
     pub(crate) lost: Vec<Lost>,
-    pub(crate) paths: Vec<PathEvent>,
-    pub(crate) streams: Vec<StreamEvent>,
+    pub(crate) paths: Vec<PathUpdate>,
+    pub(crate) streams: Vec<StreamUpdate>,
     pub(crate) sent: Vec<Sent>,
 }
 
@@ -199,11 +199,11 @@ impl Scheduler for Script {
         self.told.lock().unwrap().lost.push(*event);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.told.lock().unwrap().paths.push(*event);
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         self.told.lock().unwrap().streams.push(*event);
     }
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use common::{Pair, client_config, run};
-use mpquic::sched::{Context, Decision, Learned, PathEvent, PathEventKind, PathKey, Scheduler};
+use mpquic::sched::{Context, Decision, Learned, PathKey, PathUpdate, PathUpdateKind, Scheduler};
 use mpquic::{Endpoint, FourTuple, TransportConfig, VarInt};
 
 /// Notes the names of its paths.
@@ -23,8 +23,8 @@ impl Scheduler for Names {
         }
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
-        if event.kind == PathEventKind::Validated {
+    fn on_path(&mut self, event: &PathUpdate) {
+        if event.kind == PathUpdateKind::Validated {
             self.validated.lock().unwrap().push(event.key);
         }
     }

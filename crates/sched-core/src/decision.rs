@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::StreamId;
 
-use crate::{Acked, Context, Learned, Lost, PathEvent, PathIndex, PathSet, Sent, StreamEvent};
+use crate::{Acked, Context, Learned, Lost, PathIndex, PathSet, PathUpdate, Sent, StreamUpdate};
 
 /// Decides, packet by packet, which path carries what.
 ///
@@ -49,10 +49,10 @@ pub trait Scheduler: Send {
     fn on_lost(&mut self, _event: &Lost) {}
 
     /// A path was opened, validated, changed status, fell into trouble, recovered, or ended.
-    fn on_path(&mut self, _event: &PathEvent) {}
+    fn on_path(&mut self, _event: &PathUpdate) {}
 
     /// A stream was opened, written, finished, fully acknowledged, reset, or hinted at.
-    fn on_stream(&mut self, _event: &StreamEvent) {}
+    fn on_stream(&mut self, _event: &StreamUpdate) {}
 
     /// Whether [`Context::streams`] is to be filled. Asked before each batch of packets; those who
     /// do not want it pay nothing for it.

@@ -65,7 +65,7 @@ pub struct Lost {
 /// Something happened to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct PathEvent {
+pub struct PathUpdate {
     /// The path's slot.
     pub path: PathIndex,
     /// The path ID on the wire.
@@ -73,11 +73,11 @@ pub struct PathEvent {
     /// When.
     pub now: Instant,
     /// What.
-    pub kind: PathEventKind,
+    pub kind: PathUpdateKind,
     /// The path's name across connections, by the hosts at its ends as they are known now.
     ///
-    /// To store what is learned under: the one of [`Validated`](PathEventKind::Validated) or of the
-    /// last [`Moved`](PathEventKind::Moved). At [`Opened`](PathEventKind::Opened), the local address
+    /// To store what is learned under: the one of [`Validated`](PathUpdateKind::Validated) or of the
+    /// last [`Moved`](PathUpdateKind::Moved). At [`Opened`](PathUpdateKind::Opened), the local address
     /// may not be known yet.
     pub key: Option<PathKey>,
 }
@@ -85,7 +85,7 @@ pub struct PathEvent {
 /// What happened to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum PathEventKind {
+pub enum PathUpdateKind {
     /// A slot was taken; the path cannot carry data yet.
     Opened,
     /// The peer's address is validated; data may go.
@@ -106,17 +106,17 @@ pub enum PathEventKind {
 /// Something happened to a stream that we send on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct StreamEvent {
+pub struct StreamUpdate {
     /// Which stream.
     pub id: StreamId,
     /// What.
-    pub kind: StreamEventKind,
+    pub kind: StreamUpdateKind,
 }
 
 /// What happened to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum StreamEventKind {
+pub enum StreamUpdateKind {
     /// It was opened, by us or by the peer.
     Opened,
     /// The application wrote so many bytes.
@@ -181,9 +181,9 @@ constructor!(
     Lost { path: PathIndex, now: Instant, sent: Instant, size: u16, decision: Option<u64> }
 );
 
-impl PathEvent {
+impl PathUpdate {
     /// The event of these parts, without a key; for transports, and for tests of schedulers.
-    pub const fn new(path: PathIndex, id: u32, now: Instant, kind: PathEventKind) -> Self {
+    pub const fn new(path: PathIndex, id: u32, now: Instant, kind: PathUpdateKind) -> Self {
         Self {
             path,
             id,
@@ -203,5 +203,5 @@ impl PathEvent {
 
 constructor!(
     /// The event of these parts; for transports, and for tests of schedulers.
-    StreamEvent { id: StreamId, kind: StreamEventKind }
+    StreamUpdate { id: StreamId, kind: StreamUpdateKind }
 );

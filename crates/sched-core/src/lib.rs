@@ -52,7 +52,7 @@ mod view;
 
 pub use decision::{Data, Decision, Scheduler};
 pub use event::{
-    Acked, Lost, PathEvent, PathEventKind, Sent, StreamEvent, StreamEventKind, StreamHints,
+    Acked, Lost, PathUpdate, PathUpdateKind, Sent, StreamHints, StreamUpdate, StreamUpdateKind,
 };
 pub use factory::SchedulerFactory;
 pub use learned::{Fallbacks, Learned, LearnedArm, LearnedGap, LearnedPair, LearnedPolicy};

@@ -5,7 +5,7 @@ use std::fmt;
 /// A name for the way between a local and a remote IP, the same in every connection, process, build
 /// and machine. What was learned of a path is stored under it.
 ///
-/// A transport gives it with [`PathEvent::key`](crate::PathEvent::key) and
+/// A transport gives it with [`PathUpdate::key`](crate::PathUpdate::key) and
 /// [`PathView::key`](crate::PathView::key).
 ///
 /// The transport of this project makes it of the two IPs. Ports do not count: a client has another

@@ -10,7 +10,7 @@ pub const MAX_PATHS: usize = 16;
 /// The slot of a live path: its place in [`Context::paths`](crate::Context::paths).
 ///
 /// Stable while the path lives; given to another path only after
-/// [`PathEventKind::Abandoned`](crate::PathEventKind::Abandoned).
+/// [`PathUpdateKind::Abandoned`](crate::PathUpdateKind::Abandoned).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(transparent))]
 pub struct PathIndex(u8);

@@ -2,8 +2,8 @@
 
 use crate::ranking::{Fastest, comes_back, usable};
 use crate::{
-    Context, Data, Decision, MAX_PATHS, PathEvent, PathEventKind, PathIndex, PathSet, Sent,
-    StreamEvent, StreamEventKind, StreamId, StreamView, gap,
+    Context, Data, Decision, MAX_PATHS, PathIndex, PathSet, PathUpdate, PathUpdateKind, Sent,
+    StreamId, StreamUpdate, StreamUpdateKind, StreamView, gap,
 };
 
 /// Streams that are bound at most. More than any peer allows at a time; a transport that failed to
@@ -245,8 +245,8 @@ impl BoundStreams {
     }
 
     /// Something happened to a path: nothing stays bound to one that ended.
-    pub(crate) fn on_path(&mut self, event: &PathEvent) {
-        if event.kind == PathEventKind::Abandoned {
+    pub(crate) fn on_path(&mut self, event: &PathUpdate) {
+        if event.kind == PathUpdateKind::Abandoned {
             // A slot's next path is another one.
             let bound = &mut self.bound;
             bound.bindings.retain(|binding| binding.path != event.path);
@@ -259,10 +259,10 @@ impl BoundStreams {
     }
 
     /// Something happened to a stream: one that is over is bound to nothing.
-    pub(crate) fn on_stream(&mut self, event: &StreamEvent) {
+    pub(crate) fn on_stream(&mut self, event: &StreamUpdate) {
         if matches!(
             event.kind,
-            StreamEventKind::FullyAcked | StreamEventKind::Reset
+            StreamUpdateKind::FullyAcked | StreamUpdateKind::Reset
         ) {
             self.bound.unbind(event.id);
         }

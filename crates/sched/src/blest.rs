@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::waiting::{Advice, Waiting, nanos};
 use crate::{
-    Context, Decision, InvalidConfig, MAX_PATHS, PathEvent, PathEventKind, PathSet, PathView,
+    Context, Decision, InvalidConfig, MAX_PATHS, PathSet, PathUpdate, PathUpdateKind, PathView,
     Scheduler,
 };
 
@@ -286,9 +286,9 @@ impl Scheduler for Blest {
         decision
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         // A slot's next path has RTTs of its own.
-        if event.kind == PathEventKind::Abandoned {
+        if event.kind == PathUpdateKind::Abandoned {
             self.extremes[event.path.get()] = Extremes::NONE;
             self.blockers.remove(event.path);
         }

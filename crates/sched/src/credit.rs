@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::features::{DIMENSIONS, Features, reference_time};
 use crate::waiting::nanos;
-use crate::{Acked, Arm, Context, PathIndex, PathView, Sent, StreamEvent, StreamEventKind};
+use crate::{Acked, Arm, Context, PathIndex, PathView, Sent, StreamUpdate, StreamUpdateKind};
 
 /// What a decision earns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -213,8 +213,8 @@ impl<M: Copy + Default> Credits<M> {
         }
     }
 
-    pub(crate) fn on_stream(&mut self, event: &StreamEvent) {
-        if event.kind == StreamEventKind::Reset {
+    pub(crate) fn on_stream(&mut self, event: &StreamUpdate) {
+        if event.kind == StreamUpdateKind::Reset {
             self.outstanding = f64::INFINITY;
             if let Some(ledger) = &mut self.ledger {
                 ledger.restart();

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::waiting::{Advice, PairFlags, Waiting, nanos};
-use crate::{Context, Decision, InvalidConfig, PathEvent, PathEventKind, PathView, Scheduler};
+use crate::{Context, Decision, InvalidConfig, PathUpdate, PathUpdateKind, PathView, Scheduler};
 
 /// Sends on the slower path only if what waits is thereby through sooner.
 ///
@@ -179,8 +179,8 @@ impl Scheduler for Ecf {
         })
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
-        if event.kind == PathEventKind::Abandoned {
+    fn on_path(&mut self, event: &PathUpdate) {
+        if event.kind == PathUpdateKind::Abandoned {
             self.flags.forget(event.path);
         }
     }

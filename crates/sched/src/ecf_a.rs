@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::ecf::backlog;
 use crate::waiting::{Advice, PairFlags, Waiting};
 use crate::{
-    Context, Decision, EcfConfig, InvalidConfig, PathEvent, PathEventKind, PathIndex, Scheduler,
+    Context, Decision, EcfConfig, InvalidConfig, PathIndex, PathUpdate, PathUpdateKind, Scheduler,
 };
 
 /// [`Ecf`](crate::Ecf) that is not always obeyed.
@@ -156,8 +156,8 @@ impl Scheduler for EcfA {
         decision
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
-        if event.kind == PathEventKind::Abandoned {
+    fn on_path(&mut self, event: &PathUpdate) {
+        if event.kind == PathUpdateKind::Abandoned {
             self.flags.forget(event.path);
         }
     }

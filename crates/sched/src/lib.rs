@@ -118,7 +118,7 @@ pub use ucb::{Forgetting, Ucb, UcbConfig, UcbReward};
 pub use mpquic_sched_core::{
     Acked, ConnectionId, Context, Data, Decision, Dir, EcnCodepoint, Fallbacks, Learned,
     LearnedArm, LearnedGap, LearnedPair, LearnedPolicy, Lost, MAX_PATHS, MAX_STREAM_VIEWS, MinRtt,
-    MinRttConfig, PathEvent, PathEventKind, PathId, PathIndex, PathKey, PathSet, PathStatus,
-    PathView, QueueView, RttHistory, Scheduler, SchedulerFactory, Sent, Side, StreamEvent,
-    StreamEventKind, StreamHead, StreamHints, StreamId, StreamView, TransportErrorCode, VarInt,
+    MinRttConfig, PathId, PathIndex, PathKey, PathSet, PathStatus, PathUpdate, PathUpdateKind,
+    PathView, QueueView, RttHistory, Scheduler, SchedulerFactory, Sent, Side, StreamHead,
+    StreamHints, StreamId, StreamUpdate, StreamUpdateKind, StreamView, TransportErrorCode, VarInt,
 };

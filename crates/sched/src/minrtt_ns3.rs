@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::opportunity::Opportunities;
-use crate::{Acked, Context, Decision, Lost, PathEvent, Scheduler, StreamEvent};
+use crate::{Acked, Context, Decision, Lost, PathUpdate, Scheduler, StreamUpdate};
 
 /// minRTT with a fault: the path with the smallest newest RTT gets every opportunity, full or not.
 ///
@@ -83,11 +83,11 @@ impl Scheduler for MinRttNs3 {
         self.opportunities.on_event();
     }
 
-    fn on_path(&mut self, _event: &PathEvent) {
+    fn on_path(&mut self, _event: &PathUpdate) {
         self.opportunities.on_event();
     }
 
-    fn on_stream(&mut self, _event: &StreamEvent) {
+    fn on_stream(&mut self, _event: &StreamUpdate) {
         self.opportunities.on_event();
     }
 }

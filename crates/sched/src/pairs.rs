@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::memory::Recall;
-use crate::{MAX_PATHS, PathEvent, PathEventKind, PathIndex, PathKey, PathSet};
+use crate::{MAX_PATHS, PathIndex, PathKey, PathSet, PathUpdate, PathUpdateKind};
 
 /// The state of one ordered pair (f, s).
 pub(crate) trait PairState {
@@ -73,17 +73,17 @@ impl<S: PairState> Pairs<S> {
 
     /// Takes note of what happened to a path; `make` makes a state. Whether what was learned of its
     /// pairs is gone, having ended or moved.
-    pub(crate) fn on_path(&mut self, event: &PathEvent, make: impl FnMut() -> S) -> bool {
+    pub(crate) fn on_path(&mut self, event: &PathUpdate, make: impl FnMut() -> S) -> bool {
         let path = event.path;
         match event.kind {
-            PathEventKind::Opened => self.open(path, make),
-            PathEventKind::Validated => self.know(path, event.key),
-            PathEventKind::Moved => {
+            PathUpdateKind::Opened => self.open(path, make),
+            PathUpdateKind::Validated => self.know(path, event.key),
+            PathUpdateKind::Moved => {
                 self.end(path);
                 self.know(path, event.key);
                 return true;
             }
-            PathEventKind::Abandoned => {
+            PathUpdateKind::Abandoned => {
                 self.end(path);
                 self.open.remove(path);
                 return true;
@@ -254,14 +254,14 @@ mod tests {
         PathIndex::new(index).unwrap()
     }
 
-    fn event(index: usize, kind: PathEventKind, key: u64) -> PathEvent {
-        PathEvent::new(slot(index), 0, Instant::now(), kind).with_key(PathKey::new(key))
+    fn event(index: usize, kind: PathUpdateKind, key: u64) -> PathUpdate {
+        PathUpdate::new(slot(index), 0, Instant::now(), kind).with_key(PathKey::new(key))
     }
 
     fn opened(memory: Recall, paths: usize) -> Pairs<Learned> {
         let mut pairs = Pairs::new(memory);
         for index in 0..paths {
-            for kind in [PathEventKind::Opened, PathEventKind::Validated] {
+            for kind in [PathUpdateKind::Opened, PathUpdateKind::Validated] {
                 pairs.on_path(&event(index, kind, 100 + index as u64), || Learned(99.0));
             }
         }
@@ -291,12 +291,12 @@ mod tests {
         let mut pairs = opened(Recall::none(), 3);
         pairs.get(slot(0), slot(1), never).0 = 4.0;
         pairs.get(slot(2), slot(1), never).0 = 6.0;
-        assert!(pairs.on_path(&event(0, PathEventKind::Abandoned, 100), never));
+        assert!(pairs.on_path(&event(0, PathUpdateKind::Abandoned, 100), never));
         assert!(pairs.started(slot(0), slot(1)).is_none());
         assert_eq!(pairs.started(slot(2), slot(1)), Some(&mut Learned(6.0)));
-        assert!(!pairs.on_path(&event(0, PathEventKind::Opened, 100), never));
+        assert!(!pairs.on_path(&event(0, PathUpdateKind::Opened, 100), never));
         assert_eq!(*pairs.get(slot(0), slot(1), never), Learned(6.0));
-        assert!(!pairs.on_path(&event(0, PathEventKind::Suspect, 100), never));
+        assert!(!pairs.on_path(&event(0, PathUpdateKind::Suspect, 100), never));
         assert!(pairs.started(slot(0), slot(1)).is_some());
     }
 
@@ -331,13 +331,13 @@ mod tests {
         assert!(pairs.started(slot(1), slot(0)).is_none());
         pairs.get(slot(0), slot(1), never).0 = 5.0;
         // It moves to where the third path was: what is known of (2, 1) is of (0, 1) now.
-        assert!(pairs.on_path(&event(0, PathEventKind::Moved, 102), never));
+        assert!(pairs.on_path(&event(0, PathUpdateKind::Moved, 102), never));
         assert_eq!(pairs.started(slot(0), slot(1)), Some(&mut Learned(6.0)));
         // And back.
-        assert!(pairs.on_path(&event(0, PathEventKind::Moved, 100), never));
+        assert!(pairs.on_path(&event(0, PathUpdateKind::Moved, 100), never));
         assert_eq!(pairs.started(slot(0), slot(1)), Some(&mut Learned(5.0)));
         pairs.get(slot(0), slot(1), never).0 = 7.0;
-        assert!(pairs.on_path(&event(1, PathEventKind::Abandoned, 101), never));
+        assert!(pairs.on_path(&event(1, PathUpdateKind::Abandoned, 101), never));
         assert_eq!(
             memory().recall(PathKey::new(100), PathKey::new(101)),
             Some(7.0)

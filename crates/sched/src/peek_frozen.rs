@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::linucb::check_probability;
 use crate::sticky::StickyWaiting;
 use crate::{
-    Arm, Context, Decision, FeatureRtt, InvalidConfig, PathEvent, PathEventKind, Scheduler,
+    Arm, Context, Decision, FeatureRtt, InvalidConfig, PathUpdate, PathUpdateKind, Scheduler,
 };
 
 /// Peekaboo as its public code has it, for the DQN paper's comparison: deployed, never learning.
@@ -139,8 +139,8 @@ impl Scheduler for PeekFrozen {
         })
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
-        if event.kind == PathEventKind::Abandoned {
+    fn on_path(&mut self, event: &PathUpdate) {
+        if event.kind == PathUpdateKind::Abandoned {
             self.wait.forget(event.path);
         }
     }

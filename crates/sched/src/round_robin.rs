@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Context, Decision, MAX_PATHS, PathEvent, PathEventKind, PathIndex, PathSet, Scheduler,
+    Context, Decision, MAX_PATHS, PathIndex, PathSet, PathUpdate, PathUpdateKind, Scheduler,
 };
 
 /// Sends on each path with room in turn.
@@ -126,9 +126,9 @@ impl Scheduler for RoundRobin {
         Decision::send(path)
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         // A slot's next path does not inherit the turns of the one before.
-        if event.kind == PathEventKind::Abandoned {
+        if event.kind == PathUpdateKind::Abandoned {
             self.begun.remove(event.path);
             self.spent.remove(event.path);
         }

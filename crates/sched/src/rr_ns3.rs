@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::opportunity::Opportunities;
-use crate::{Acked, Context, Decision, Lost, PathEvent, PathIndex, Scheduler, StreamEvent};
+use crate::{Acked, Context, Decision, Lost, PathIndex, PathUpdate, Scheduler, StreamUpdate};
 
 /// Round robin with a fault: the path whose turn it is gets the whole opportunity, and if it is
 /// full, nothing is sent although another one has room.
@@ -86,11 +86,11 @@ impl Scheduler for RrNs3 {
         self.opportunities.on_event();
     }
 
-    fn on_path(&mut self, _event: &PathEvent) {
+    fn on_path(&mut self, _event: &PathUpdate) {
         self.opportunities.on_event();
     }
 
-    fn on_stream(&mut self, _event: &StreamEvent) {
+    fn on_stream(&mut self, _event: &StreamUpdate) {
         self.opportunities.on_event();
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::ecf::backlog;
 use crate::waiting::{Advice, Waiting};
 use crate::{
-    Context, Decision, EcfConfig, InvalidConfig, PathEvent, PathEventKind, PathIndex, PathView,
+    Context, Decision, EcfConfig, InvalidConfig, PathIndex, PathUpdate, PathUpdateKind, PathView,
     Scheduler, StreamId, StreamView,
 };
 
@@ -267,8 +267,8 @@ impl Scheduler for SaEcf {
         decision
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
-        if event.kind == PathEventKind::Abandoned {
+    fn on_path(&mut self, event: &PathUpdate) {
+        if event.kind == PathUpdateKind::Abandoned {
             self.flags.forget(event.path);
         }
     }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::patience::Patience;
 use crate::ranking::{Fastest, payload};
 use crate::{
-    Acked, Context, Decision, MAX_PATHS, PathEvent, PathEventKind, PathIndex, PathView, Scheduler,
-    Sent, gap,
+    Acked, Context, Decision, MAX_PATHS, PathIndex, PathUpdate, PathUpdateKind, PathView,
+    Scheduler, Sent, gap,
 };
 
 /// The gain of the moving average of adjustments.
@@ -210,9 +210,9 @@ impl Scheduler for Stms {
         }
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         // A slot's next path has delays of its own.
-        if event.kind == PathEventKind::Abandoned {
+        if event.kind == PathUpdateKind::Abandoned {
             self.gaps[event.path.get()] = Gap::default();
         }
     }

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::binding::{Bound, BoundStreams, Choice, Paths};
 use crate::ranking::usable;
 use crate::{
-    Acked, Context, Decision, Lost, PathEvent, PathIndex, PathSet, PathView, Scheduler, Sent,
-    StreamEvent, StreamView,
+    Acked, Context, Decision, Lost, PathIndex, PathSet, PathUpdate, PathView, Scheduler, Sent,
+    StreamUpdate, StreamView,
 };
 
 /// Binds each stream to one path, when its first bytes are sent.
@@ -164,7 +164,7 @@ impl Scheduler for StreamMinRtt {
         self.streams.on_sent(event);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.streams.on_path(event);
     }
 
@@ -176,7 +176,7 @@ impl Scheduler for StreamMinRtt {
         self.streams.on_change();
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         self.streams.on_stream(event);
     }
 

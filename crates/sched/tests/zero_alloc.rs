@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::VarInt;
 use mpquic_sched::{
-    Acked, Context, Lost, MAX_STREAM_VIEWS, PathEvent, PathEventKind, PathIndex, PathStatus,
-    PathView, QueueView, Registry, Sent, StreamEvent, StreamEventKind, StreamHints, StreamId,
+    Acked, Context, Lost, MAX_STREAM_VIEWS, PathIndex, PathStatus, PathUpdate, PathUpdateKind,
+    PathView, QueueView, Registry, Sent, StreamHints, StreamId, StreamUpdate, StreamUpdateKind,
     StreamView,
 };
 use serde_json::{Value, json};
@@ -120,8 +120,8 @@ fn do_not_allocate(registry: &Registry) {
         let mut scheduler = registry.build(name, &config).expect("a good configuration");
         // Those that learn make room for what they learn of each two paths.
         for slot in &slots {
-            let opened = PathEventKind::Opened;
-            scheduler.on_path(&PathEvent::new(*slot, 0, start, opened));
+            let opened = PathUpdateKind::Opened;
+            scheduler.on_path(&PathUpdate::new(*slot, 0, start, opened));
         }
         let before = allocations();
         for number in 0..10_000_u64 {
@@ -162,31 +162,31 @@ fn do_not_allocate(registry: &Registry) {
             scheduler.on_lost(&Lost::new(slot, now, start, 1452, Some(number)));
             // Not at every turn: something is to be learned meanwhile.
             for kind in [
-                PathEventKind::Opened,
-                PathEventKind::Validated,
-                PathEventKind::Status(PathStatus::Backup),
-                PathEventKind::Suspect,
-                PathEventKind::Recovered,
-                PathEventKind::Abandoned,
+                PathUpdateKind::Opened,
+                PathUpdateKind::Validated,
+                PathUpdateKind::Status(PathStatus::Backup),
+                PathUpdateKind::Suspect,
+                PathUpdateKind::Recovered,
+                PathUpdateKind::Abandoned,
             ]
             .into_iter()
             .filter(|_| number % 501 == 0)
             {
-                scheduler.on_path(&PathEvent::new(slot, number as u32, now, kind));
+                scheduler.on_path(&PathUpdate::new(slot, number as u32, now, kind));
             }
             for kind in [
-                StreamEventKind::Opened,
-                StreamEventKind::Written(1400),
-                StreamEventKind::Hint(StreamHints::default()),
-                StreamEventKind::Finished,
-                StreamEventKind::FullyAcked,
-                StreamEventKind::Reset,
+                StreamUpdateKind::Opened,
+                StreamUpdateKind::Written(1400),
+                StreamUpdateKind::Hint(StreamHints::default()),
+                StreamUpdateKind::Finished,
+                StreamUpdateKind::FullyAcked,
+                StreamUpdateKind::Reset,
             ]
             .into_iter()
-            .filter(|kind| *kind != StreamEventKind::Reset || number % 501 == 0)
+            .filter(|kind| *kind != StreamUpdateKind::Reset || number % 501 == 0)
             {
                 let id = StreamId::from(VarInt::from_u32(number as u32));
-                scheduler.on_stream(&StreamEvent::new(id, kind));
+                scheduler.on_stream(&StreamUpdate::new(id, kind));
             }
             std::hint::black_box(scheduler.next_wakeup());
             scheduler.on_wakeup(&Context::new(now, &paths, &queue, number));
@@ -218,7 +218,12 @@ fn peekaboo_does_not_allocate_through_its_stages() {
         (view.open, view.cwnd, view.in_flight) = (true, 100_000, 100_000);
         view.smoothed_rtt = Duration::from_millis(20 + 30 * slot as u64);
         view.pto = view.smoothed_rtt * 3;
-        scheduler.on_path(&PathEvent::new(view.index, 0, start, PathEventKind::Opened));
+        scheduler.on_path(&PathUpdate::new(
+            view.index,
+            0,
+            start,
+            PathUpdateKind::Opened,
+        ));
         view
     });
     let mut queue = QueueView::default();
@@ -267,7 +272,12 @@ fn dqn_does_not_allocate_over_chunks() {
             (view.open, view.cwnd, view.in_flight) = (true, 100_000, 50_000);
             view.smoothed_rtt = Duration::from_millis(20 + 30 * slot as u64);
             view.pto = view.smoothed_rtt * 3;
-            scheduler.on_path(&PathEvent::new(view.index, 0, start, PathEventKind::Opened));
+            scheduler.on_path(&PathUpdate::new(
+                view.index,
+                0,
+                start,
+                PathUpdateKind::Opened,
+            ));
             view
         });
         let mut queue = QueueView::default();
@@ -277,7 +287,7 @@ fn dqn_does_not_allocate_over_chunks() {
             let now = start + Duration::from_millis(number);
             let tell = |scheduler: &mut dyn mpquic_sched::Scheduler, chunk: u64, kind| {
                 let id = StreamId::from(VarInt::from_u32(chunk as u32));
-                scheduler.on_stream(&StreamEvent::new(id, kind));
+                scheduler.on_stream(&StreamUpdate::new(id, kind));
             };
             if number % 200 == 0 {
                 let chunk = number / 200;
@@ -286,11 +296,11 @@ fn dqn_does_not_allocate_over_chunks() {
                     chunk: Some(chunk),
                     ..StreamHints::default()
                 };
-                tell(&mut *scheduler, chunk, StreamEventKind::Hint(hints));
-                tell(&mut *scheduler, chunk, StreamEventKind::Written(200_000));
-                tell(&mut *scheduler, 1 << 20, StreamEventKind::Written(2_000));
+                tell(&mut *scheduler, chunk, StreamUpdateKind::Hint(hints));
+                tell(&mut *scheduler, chunk, StreamUpdateKind::Written(200_000));
+                tell(&mut *scheduler, 1 << 20, StreamUpdateKind::Written(2_000));
                 if let Some(last) = chunk.checked_sub(100) {
-                    tell(&mut *scheduler, last, StreamEventKind::FullyAcked);
+                    tell(&mut *scheduler, last, StreamUpdateKind::FullyAcked);
                 }
             }
             for (slot, path) in paths.iter_mut().enumerate() {
@@ -335,7 +345,10 @@ fn sailfish_does_not_allocate_for_many_streams() {
     (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 1 << 20, 1 << 20);
     let id = |number: u64| StreamId::from(VarInt::from_u32(number as u32));
     for number in 0..1000 {
-        scheduler.on_stream(&StreamEvent::new(id(number), StreamEventKind::Written(900)));
+        scheduler.on_stream(&StreamUpdate::new(
+            id(number),
+            StreamUpdateKind::Written(900),
+        ));
     }
     let before = allocations();
     for number in 0..1000 {
@@ -345,7 +358,7 @@ fn sailfish_does_not_allocate_for_many_streams() {
         scheduler.on_sent(&Sent::new(paths[0].index, now, 1235, number, false, 900));
     }
     for number in 0..1000 {
-        scheduler.on_stream(&StreamEvent::new(id(number), StreamEventKind::FullyAcked));
+        scheduler.on_stream(&StreamUpdate::new(id(number), StreamUpdateKind::FullyAcked));
     }
     assert_eq!(allocations() - before, 0);
     let learned = scheduler.learned().unwrap();

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mpquic_proto::TransportConfig;
-use mpquic_sched::{Acked, Context, Decision, PathEvent, Registry, Scheduler, Sent};
+use mpquic_sched::{Acked, Context, Decision, PathUpdate, Registry, Scheduler, Sent};
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ impl Scheduler for Counting {
         self.inner.on_acked(event);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.inner.on_path(event);
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use mpquic_proto::{Side, TransportConfig};
 use mpquic_sched::memory::{Recall, Store};
 use mpquic_sched::{
-    Acked, Context, Decision, Learned, LearnedArm, MinRtt, NoConfig, PathEvent, PathEventKind,
-    PathIndex, PathKey, Registry, Scheduler,
+    Acked, Context, Decision, Learned, LearnedArm, MinRtt, NoConfig, PathIndex, PathKey,
+    PathUpdate, PathUpdateKind, Registry, Scheduler,
 };
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
 
@@ -45,8 +45,8 @@ impl Scheduler for Counting {
         }
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
-        if let (PathEventKind::Validated, Some(key)) = (event.kind, event.key) {
+    fn on_path(&mut self, event: &PathUpdate) {
+        if let (PathUpdateKind::Validated, Some(key)) = (event.kind, event.key) {
             let mut arm = LearnedArm::new(event.path);
             let known: Option<u64> = self.recall.recall_path(key);
             (arm.pulls, arm.recalled) = (known.unwrap_or(0), known.is_some());

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_proto::{CongestionControl, TransportConfig};
 use mpquic_sched::{
-    Acked, Context, Data, Decision, Lost, PathEvent, PathIndex, PathSet, Registry, Scheduler, Sent,
-    StreamEvent,
+    Acked, Context, Data, Decision, Lost, PathIndex, PathSet, PathUpdate, Registry, Scheduler,
+    Sent, StreamUpdate,
 };
 use mpquic_sim::{Action, LinkConfig, Network, Report, TransferClient, TransferServer};
 use serde_json::{Value, json};
@@ -76,11 +76,11 @@ impl Scheduler for Watched {
         self.inner.on_lost(event);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.inner.on_path(event);
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         self.inner.on_stream(event);
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::{Acked, Lost, PathEventKind, PathIndex, PathSet, Side};
+use mpquic_sched_core::{Acked, Lost, PathIndex, PathSet, PathUpdateKind, Side};
 
 use super::Connection;
 use crate::congestion::{AckSummary, LostPacket};
@@ -216,7 +216,7 @@ impl Connection {
             self.offer_stranded();
             self.events
                 .push_back(Event::Path(PathEvent::Recovered { id }));
-            self.tell_scheduler(now, id, index, PathEventKind::Recovered);
+            self.tell_scheduler(now, id, index, PathUpdateKind::Recovered);
         }
         self.detect_path_losses(now, id);
         self.finish_path_ack(now, id, newest_sent, outcome.rtt_sample);
@@ -554,7 +554,7 @@ impl Connection {
         }
         self.events
             .push_back(Event::Path(PathEvent::Suspect { id }));
-        self.tell_scheduler(now, id, index, PathEventKind::Suspect);
+        self.tell_scheduler(now, id, index, PathUpdateKind::Suspect);
     }
 
     /// A path can be used that could not before: what the others have in flight and cannot be

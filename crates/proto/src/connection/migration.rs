@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::{PathEventKind, Side};
+use mpquic_sched_core::{PathUpdateKind, Side};
 
 use super::{Connection, Event};
 use crate::path::{ChallengeTimeout, NetworkPath};
@@ -119,7 +119,7 @@ impl Connection {
         self.offer_stranded();
         if !opened {
             self.events.push_back(Event::Path(PathEvent::Opened { id }));
-            self.tell_scheduler(now, id, index, PathEventKind::Validated);
+            self.tell_scheduler(now, id, index, PathUpdateKind::Validated);
             return;
         }
         self.announce_move(now, id);
@@ -143,7 +143,7 @@ impl Connection {
         if let Some(path) = self.paths.get(id) {
             let (index, key) = (path.index, path.network.tuple.key());
             if self.schedule.views[index.get()].key != Some(key) {
-                self.tell_scheduler(now, id, index, PathEventKind::Moved);
+                self.tell_scheduler(now, id, index, PathUpdateKind::Moved);
             }
         }
         self.events.push_back(Event::Path(PathEvent::Moved { id }));

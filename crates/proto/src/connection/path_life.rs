@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{PathEventKind, PathIndex, PathStatus, Side};
+use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
 
 use super::{CloseFrame, Connection, Event};
 use crate::endpoint::EndpointEvent;
@@ -88,7 +88,7 @@ impl Connection {
         let path = Path::new(now, id, index, tuple, false, space, &self.config);
         self.paths.insert(path);
         self.limit_mtu(id);
-        self.tell_scheduler(now, id, index, PathEventKind::Opened);
+        self.tell_scheduler(now, id, index, PathUpdateKind::Opened);
         self.paths.get_mut(id)
     }
 
@@ -105,8 +105,8 @@ impl Connection {
 
     pub(crate) fn tell_scheduler_of_first_path(&mut self, now: Instant) {
         if let Some(index) = self.paths.get(PathId::ZERO).map(|path| path.index) {
-            self.tell_scheduler(now, PathId::ZERO, index, PathEventKind::Opened);
-            self.tell_scheduler(now, PathId::ZERO, index, PathEventKind::Validated);
+            self.tell_scheduler(now, PathId::ZERO, index, PathUpdateKind::Opened);
+            self.tell_scheduler(now, PathId::ZERO, index, PathUpdateKind::Validated);
         }
     }
 
@@ -115,9 +115,9 @@ impl Connection {
         now: Instant,
         id: PathId,
         index: PathIndex,
-        kind: PathEventKind,
+        kind: PathUpdateKind,
     ) {
-        let mut event = mpquic_sched_core::PathEvent::new(index, id.0, now, kind);
+        let mut event = mpquic_sched_core::PathUpdate::new(index, id.0, now, kind);
         event.key = self.paths.get(id).map(|path| path.network.tuple.key());
         self.schedule.views[index.get()].key = event.key;
         self.schedule.on_path(&event);
@@ -172,8 +172,8 @@ impl Connection {
         let (space, last) = match self.paths.take(id) {
             Some(mut path) => {
                 let last = (path.network.tuple, self.stats_of(&path));
-                let kind = PathEventKind::Abandoned;
-                let event = mpquic_sched_core::PathEvent::new(path.index, id.0, now, kind)
+                let kind = PathUpdateKind::Abandoned;
+                let event = mpquic_sched_core::PathUpdate::new(path.index, id.0, now, kind)
                     .with_key(path.network.tuple.key());
                 self.rehome(now, &mut path);
                 self.controller.remove_path(path.index);
@@ -249,7 +249,7 @@ impl Connection {
         };
         self.events
             .push_back(Event::Path(PathEvent::RemoteStatus { id, status }));
-        self.tell_scheduler(now, id, index, PathEventKind::Status(effective));
+        self.tell_scheduler(now, id, index, PathUpdateKind::Status(effective));
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{PathEventKind, PathStatus};
+use mpquic_sched_core::{PathStatus, PathUpdateKind};
 
 use super::Connection;
 use crate::path::Path;
@@ -56,7 +56,7 @@ impl Connection {
         path.status.set_local(status);
         let (index, now) = (path.index, path.last_activity);
         let effective = path.status.effective();
-        self.tell_scheduler(now, id, index, PathEventKind::Status(effective));
+        self.tell_scheduler(now, id, index, PathUpdateKind::Status(effective));
         Ok(())
     }
 

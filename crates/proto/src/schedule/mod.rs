@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{
-    Acked, Context, Data, Decision, Learned, Lost, MAX_PATHS, MinRtt, PathEvent, PathIndex,
-    PathSet, PathView, QueueView, Scheduler, Sent, StreamEvent, StreamView,
+    Acked, Context, Data, Decision, Learned, Lost, MAX_PATHS, MinRtt, PathIndex, PathSet,
+    PathUpdate, PathView, QueueView, Scheduler, Sent, StreamUpdate, StreamView,
 };
 use smallvec::SmallVec;
 
@@ -330,12 +330,12 @@ impl Schedule {
         self.scheduler.on_lost(event);
     }
 
-    pub(crate) fn on_path(&mut self, event: &PathEvent) {
+    pub(crate) fn on_path(&mut self, event: &PathUpdate) {
         self.planned = None;
         self.scheduler.on_path(event);
     }
 
-    pub(crate) fn on_stream(&mut self, event: &StreamEvent) {
+    pub(crate) fn on_stream(&mut self, event: &StreamUpdate) {
         self.scheduler.on_stream(event);
     }
 }

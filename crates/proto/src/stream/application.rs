@@ -1,7 +1,7 @@
 //! What the application does with streams: open, write, read, end, poll; sends nothing.
 
 use bytes::Bytes;
-use mpquic_sched_core::{Dir, StreamEventKind as Fact, StreamHints, StreamId, VarInt};
+use mpquic_sched_core::{Dir, StreamHints, StreamId, StreamUpdateKind as Fact, VarInt};
 
 use super::pool::Pool;
 use super::recv::{Outcome, RecvStream};
@@ -283,7 +283,7 @@ impl Streams {
         self.sched_events.enabled = enabled;
     }
 
-    pub(crate) fn poll_sched_event(&mut self) -> Option<mpquic_sched_core::StreamEvent> {
+    pub(crate) fn poll_sched_event(&mut self) -> Option<mpquic_sched_core::StreamUpdate> {
         self.sched_events.pop()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mpquic_sched_core::{StreamEventKind as Kind, StreamId};
+use mpquic_sched_core::{StreamId, StreamUpdateKind as Kind};
 
 /// Scheduler events kept; the oldest go first. The transport drains them before each decision, so
 /// that only an application that acts on thousands of streams at once can come near.
@@ -41,8 +41,8 @@ impl SchedEvents {
         self.queue.push_back((id, kind));
     }
 
-    pub(super) fn pop(&mut self) -> Option<mpquic_sched_core::StreamEvent> {
+    pub(super) fn pop(&mut self) -> Option<mpquic_sched_core::StreamUpdate> {
         let (id, kind) = self.queue.pop_front()?;
-        Some(mpquic_sched_core::StreamEvent::new(id, kind))
+        Some(mpquic_sched_core::StreamUpdate::new(id, kind))
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use mpquic_sched_core::{
-    Dir, MAX_STREAM_VIEWS, PathSet, Side, StreamEventKind as Fact, StreamHead, StreamId, StreamView,
+    Dir, MAX_STREAM_VIEWS, PathSet, Side, StreamHead, StreamId, StreamUpdateKind as Fact,
+    StreamView,
 };
 
 use super::StreamEvent;

@@ -10,8 +10,8 @@ use self::schedule::{Plan, Schedule};
 use crate::patience::Patience;
 use crate::ranking::{Fastest, payload, usable};
 use crate::{
-    Context, Data, Decision, InvalidConfig, MAX_PATHS, PathEvent, PathEventKind, PathIndex,
-    PathSet, PathView, Scheduler, Sent, gap,
+    Context, Data, Decision, InvalidConfig, MAX_PATHS, PathIndex, PathSet, PathUpdate,
+    PathUpdateKind, PathView, Scheduler, Sent, gap,
 };
 
 /// Makes a schedule for a period from delays and windows, and follows it.
@@ -231,9 +231,9 @@ impl Scheduler for Daps {
         }
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         // A slot's next path has a delay and a window of its own.
-        if event.kind == PathEventKind::Abandoned {
+        if event.kind == PathUpdateKind::Abandoned {
             self.schedule.remove(event.path);
             self.windows[event.path.get()] = Window::default();
         }

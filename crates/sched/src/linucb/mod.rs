@@ -19,7 +19,8 @@ use crate::memory::Recall;
 use crate::pairs::Pairs;
 use crate::sticky::StickyWaiting;
 use crate::{
-    Acked, Arm, Context, Decision, Learned, PathEvent, PathView, Scheduler, Sent, Step, StreamEvent,
+    Acked, Arm, Context, Decision, Learned, PathUpdate, PathView, Scheduler, Sent, Step,
+    StreamUpdate,
 };
 use model::Model;
 
@@ -259,7 +260,7 @@ impl Scheduler for Linucb {
         self.learn(event.now);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         let make = || Model::new(self.fresh.clone());
         if self.pairs.on_path(event, make) {
             self.credits.forget(event.path);
@@ -270,7 +271,7 @@ impl Scheduler for Linucb {
         }
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         self.credits.on_stream(event);
     }
 

@@ -41,7 +41,7 @@
 //! ```
 //! use mpquic_sched::memory::{Recall, Store};
 //! use mpquic_sched::{
-//!     Context, Decision, NoConfig, PathEvent, PathEventKind, PathKey, Registry, Scheduler,
+//!     Context, Decision, NoConfig, PathUpdate, PathUpdateKind, PathKey, Registry, Scheduler,
 //! };
 //!
 //! /// Counts the packets that a path has carried in its life, over all connections.
@@ -62,8 +62,8 @@
 //!         }
 //!     }
 //!
-//!     fn on_path(&mut self, event: &PathEvent) {
-//!         if event.kind == PathEventKind::Validated && self.path.is_none() {
+//!     fn on_path(&mut self, event: &PathUpdate) {
+//!         if event.kind == PathUpdateKind::Validated && self.path.is_none() {
 //!             self.path = event.key;
 //!             let known = event.key.and_then(|key| self.recall.recall_path(key));
 //!             self.packets = known.unwrap_or(0);

@@ -20,8 +20,8 @@ use crate::pairs::Pairs;
 use crate::sticky::StickyWaiting;
 use crate::waiting::nanos;
 use crate::{
-    Acked, Arm, Context, Decision, Learned, PathEvent, PathIndex, PathView, Scheduler, Sent, Step,
-    StreamEvent,
+    Acked, Arm, Context, Decision, Learned, PathIndex, PathUpdate, PathView, Scheduler, Sent, Step,
+    StreamUpdate,
 };
 use lesson::{Lesson, Mark};
 
@@ -322,7 +322,7 @@ impl Scheduler for Peekaboo {
         }
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         let make = || Lesson::new(self.fresh.clone(), &self.config);
         if self.pairs.on_path(event, make) {
             self.credits.forget(event.path);
@@ -335,7 +335,7 @@ impl Scheduler for Peekaboo {
         }
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         self.credits.on_stream(event);
     }
 

@@ -12,7 +12,7 @@ use super::tally::{Tally, add};
 #[cfg(feature = "neural")]
 use crate::neural::Experience;
 use crate::{
-    Acked, Context, Decision, Learned, Lost, PathEvent, Scheduler, Sent, Step, StreamEvent,
+    Acked, Context, Decision, Learned, Lost, PathUpdate, Scheduler, Sent, Step, StreamUpdate,
 };
 
 /// Writes down what one scheduler decides and earns.
@@ -208,12 +208,12 @@ impl<S: Scheduler> Scheduler for Recorded<S> {
         self.inner.on_lost(event);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.tally.us(event.now);
         self.inner.on_path(event);
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         self.inner.on_stream(event);
     }
 

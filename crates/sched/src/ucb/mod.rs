@@ -11,8 +11,8 @@ use self::pending::Pending;
 use crate::opportunity::Opportunities;
 use crate::ranking::{payload, usable};
 use crate::{
-    Acked, Context, Decision, Learned, LearnedArm, Lost, MAX_PATHS, PathEvent, PathEventKind,
-    PathIndex, PathSet, PathView, Scheduler, Sent, StreamEvent,
+    Acked, Context, Decision, Learned, LearnedArm, Lost, MAX_PATHS, PathIndex, PathSet, PathUpdate,
+    PathUpdateKind, PathView, Scheduler, Sent, StreamUpdate,
 };
 
 /// UCB1 over the paths, one choice per send opportunity.
@@ -259,14 +259,14 @@ impl Scheduler for Ucb {
         }
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.opportunities.on_event();
-        if event.kind == PathEventKind::Abandoned {
+        if event.kind == PathUpdateKind::Abandoned {
             self.rounds.forget(event.path);
         }
     }
 
-    fn on_stream(&mut self, _event: &StreamEvent) {
+    fn on_stream(&mut self, _event: &StreamUpdate) {
         self.opportunities.on_event();
     }
 

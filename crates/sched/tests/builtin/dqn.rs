@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use mpquic_sched::neural::{Dqn, DqnConfig, Experience, Policy, Run, Unanswered};
 use mpquic_sched::{
-    Acked, Data, Decision, Fallbacks, Learned, Lost, PathEvent, PathEventKind, PathIndex,
-    PathStatus, PathView, QueueView, Registry, Scheduler, StreamEvent, StreamEventKind,
-    StreamHints, StreamId,
+    Acked, Data, Decision, Fallbacks, Learned, Lost, PathIndex, PathStatus, PathUpdate,
+    PathUpdateKind, PathView, QueueView, Registry, Scheduler, StreamHints, StreamId, StreamUpdate,
+    StreamUpdateKind,
 };
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ impl Fixture {
         asked.scheduler = asked.scheduler.with_observer(Box::new(observer));
         let mut fixture = Self { asked, told };
         for path in 0..3 {
-            fixture.path(path, PathEventKind::Opened);
+            fixture.path(path, PathUpdateKind::Opened);
         }
         fixture
     }
@@ -139,18 +139,18 @@ impl Fixture {
             size: Some(packets * PACKET),
             ..StreamHints::default()
         };
-        self.stream(number, StreamEventKind::Opened);
-        self.stream(number, StreamEventKind::Hint(hints));
-        self.stream(number, StreamEventKind::Written(packets * PACKET));
+        self.stream(number, StreamUpdateKind::Opened);
+        self.stream(number, StreamUpdateKind::Hint(hints));
+        self.stream(number, StreamUpdateKind::Written(packets * PACKET));
     }
 
-    fn stream(&mut self, number: u32, kind: StreamEventKind) {
-        let event = StreamEvent::new(stream(number), kind);
+    fn stream(&mut self, number: u32, kind: StreamUpdateKind) {
+        let event = StreamUpdate::new(stream(number), kind);
         self.asked.scheduler.on_stream(&event);
     }
 
-    fn path(&mut self, path: usize, kind: PathEventKind) {
-        let event = PathEvent::new(slot(path), path as u32, self.asked.now, kind);
+    fn path(&mut self, path: usize, kind: PathUpdateKind) {
+        let event = PathUpdate::new(slot(path), path as u32, self.asked.now, kind);
         self.asked.scheduler.on_path(&event);
     }
 
@@ -501,7 +501,7 @@ fn decisions_and_what_they_earn() {
     // Sent at 290, acknowledged at 310: it arrived at 300, 290 ms after the chunk was asked for.
     f.at(310).acked(0, 101, 290, 98);
     assert_eq!(f.told(), []);
-    f.stream(0, StreamEventKind::FullyAcked);
+    f.stream(0, StreamUpdateKind::FullyAcked);
     let reward = (100.0 + (1000.0 - 290.0) * 0.12) / 100.0;
     assert_eq!(f.told(), [earned(1, 310, reward, true)]);
     // The next chunk has its first decision at its first packet.
@@ -511,7 +511,7 @@ fn decisions_and_what_they_earn() {
     assert_eq!(f.told(), [decided(2, 320, state(10.0, 10.0, 0.0))]);
     // Late beyond all measure, it earns nothing, and no less.
     f.at(20_000_000).acked(0, 102, 19_999_990, 10);
-    f.stream(1, StreamEventKind::FullyAcked);
+    f.stream(1, StreamUpdateKind::FullyAcked);
     assert_eq!(f.told(), [earned(2, 20_000_000, 0.0, true)]);
     assert_eq!(f.learned().dropped, 0);
 }
@@ -525,8 +525,8 @@ fn without_hints_what_is_queued_is_one_chunk() {
     let path = slot(0);
     let decision = f.asked.decide(&pair(true), &control, &[]);
     assert_eq!((decision, f.short()), (Decision::send(path), vec![]));
-    f.stream(7, StreamEventKind::Written(4 * PACKET));
-    f.stream(8, StreamEventKind::Written(6 * PACKET));
+    f.stream(7, StreamUpdateKind::Written(4 * PACKET));
+    f.stream(8, StreamUpdateKind::Written(6 * PACKET));
     for _ in 0..8 {
         assert_eq!(f.next(&pair(true), &much()), FAST);
     }
@@ -547,7 +547,7 @@ fn without_hints_what_is_queued_is_one_chunk() {
     let reward = (100.0 + (1000.0 - 70.0) * 0.012) / 100.0;
     assert_eq!(f.short(), [(1, 90, "ends", reward)]);
     // More is another chunk.
-    f.stream(7, StreamEventKind::Written(PACKET));
+    f.stream(7, StreamUpdateKind::Written(PACKET));
     assert_eq!(f.at(91).next(&pair(true), &much()), FAST);
     assert_eq!(f.short(), [(2, 91, "does", 6.0)]);
 }
@@ -555,9 +555,9 @@ fn without_hints_what_is_queued_is_one_chunk() {
 #[test]
 fn chunks_take_turns_in_the_order_of_their_hints() {
     let mut f = Fixture::new(6).with_chunk(1, 2);
-    f.asked.scheduler.on_stream(&StreamEvent::new(
+    f.asked.scheduler.on_stream(&StreamUpdate::new(
         stream(9),
-        StreamEventKind::Written(PACKET),
+        StreamUpdateKind::Written(PACKET),
     ));
     for _ in 0..100 {
         assert_eq!(f.next(&pair(true), &much()), FAST);
@@ -573,8 +573,8 @@ fn chunks_take_turns_in_the_order_of_their_hints() {
     f.at(40).acked(0, 0, 0, 103);
     assert_eq!(f.told().len(), 1, "what is of no chunk has arrived");
     // They end in any order, each with a reward of its own.
-    f.stream(1, StreamEventKind::FullyAcked);
-    f.stream(0, StreamEventKind::FullyAcked);
+    f.stream(1, StreamUpdateKind::FullyAcked);
+    f.stream(0, StreamUpdateKind::FullyAcked);
     let ended: Vec<_> = f.short().iter().map(|told| (told.0, told.2)).collect();
     assert_eq!(ended, [(1, "ends"), (0, "ends")]);
 }
@@ -583,15 +583,15 @@ fn chunks_take_turns_in_the_order_of_their_hints() {
 fn streams_that_are_reset_earn_nothing() {
     let mut f = Fixture::new(6);
     f.next(&pair(true), &much());
-    f.stream(0, StreamEventKind::Reset);
+    f.stream(0, StreamUpdateKind::Reset);
     f.at(60).next(&pair(true), &unsent(0));
     assert_eq!(f.short(), [(0, 0, "does", 6.0)]);
     assert_eq!(f.learned().dropped, 1);
     // The same of data without a chunk; what is left of it is known from the queue.
-    f.stream(7, StreamEventKind::Written(4 * PACKET));
-    f.stream(8, StreamEventKind::Written(4 * PACKET));
+    f.stream(7, StreamUpdateKind::Written(4 * PACKET));
+    f.stream(8, StreamUpdateKind::Written(4 * PACKET));
     f.next(&pair(true), &much());
-    f.stream(7, StreamEventKind::Reset);
+    f.stream(7, StreamUpdateKind::Reset);
     let mut queue = unsent(3 * PACKET);
     queue.in_flight = PACKET;
     f.at(120).next(&pair(true), &queue);

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use mpquic_sched::VarInt;
 use mpquic_sched::memory::Store;
 use mpquic_sched::{
-    Acked, Arm, Context, Decision, FeatureRtt, Linucb, LinucbConfig, PathEvent, PathEventKind,
-    PathIndex, PathKey, PathView, PeekFrozen, PeekFrozenConfig, QueueView, Registry, Reward,
-    Scheduler, Sent, Step, StreamEvent, StreamEventKind, StreamHead, StreamId,
+    Acked, Arm, Context, Decision, FeatureRtt, Linucb, LinucbConfig, PathIndex, PathKey,
+    PathUpdate, PathUpdateKind, PathView, PeekFrozen, PeekFrozenConfig, QueueView, Registry,
+    Reward, Scheduler, Sent, Step, StreamHead, StreamId, StreamUpdate, StreamUpdateKind,
 };
 use serde_json::json;
 
@@ -91,12 +91,12 @@ impl Connection {
     }
 
     fn open(&mut self, index: usize) {
-        self.path(index, PathEventKind::Opened);
-        self.path(index, PathEventKind::Validated);
+        self.path(index, PathUpdateKind::Opened);
+        self.path(index, PathUpdateKind::Validated);
     }
 
-    fn path(&mut self, index: usize, kind: PathEventKind) {
-        let event = PathEvent::new(slot(index), index as u32, self.start, kind);
+    fn path(&mut self, index: usize, kind: PathUpdateKind) {
+        let event = PathUpdate::new(slot(index), index as u32, self.start, kind);
         let key = PathKey::new(100 + index as u64);
         self.scheduler.on_path(&event.with_key(key));
     }
@@ -135,7 +135,7 @@ impl Connection {
 
     fn reset_a_stream(&mut self) {
         let id = StreamId::from(VarInt::from_u32(0));
-        let event = StreamEvent::new(id, StreamEventKind::Reset);
+        let event = StreamUpdate::new(id, StreamUpdateKind::Reset);
         self.scheduler.on_stream(&event);
     }
 
@@ -370,13 +370,13 @@ fn a_path_that_ends_takes_its_decisions_along() {
     for _ in 0..3 {
         assert_eq!(connection.next(0, &pair(false)), Some(1));
     }
-    connection.path(1, PathEventKind::Abandoned);
+    connection.path(1, PathUpdateKind::Abandoned);
     assert_eq!(connection.dropped(), 3);
     connection.acked(1000, 0, 0, 3000);
     assert_eq!(connection.settled(), []);
     assert!(connection.scheduler.learned().unwrap().pairs.is_empty());
     // Its slot is another path's, of which nothing is known.
-    connection.path(1, PathEventKind::Opened);
+    connection.path(1, PathUpdateKind::Opened);
     assert_eq!(connection.next(1000, &pair(false)), Some(1));
     connection.acked(1100, 1, 1000, 1000);
     connection.acked(2000, 1, 1000, 0);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::neural::{Experience, Gaps, GapsConfig, Policy, Run, Unanswered};
 use mpquic_sched::{
-    Acked, Context, Data, Decision, MinRtt, PathEvent, PathEventKind, PathIndex, PathView,
+    Acked, Context, Data, Decision, MinRtt, PathIndex, PathUpdate, PathUpdateKind, PathView,
     Registry, Scheduler,
 };
 use serde_json::json;
@@ -203,7 +203,7 @@ fn an_answer_changes_the_gaps_of_slower_paths_by_whole_packets() {
         ("custom", 3, 0)
     );
     // Another path in the slot starts anew.
-    let ended = PathEvent::new(slot(2), 2, gaps.asked.now, PathEventKind::Abandoned);
+    let ended = PathUpdate::new(slot(2), 2, gaps.asked.now, PathUpdateKind::Abandoned);
     gaps.asked.scheduler.on_path(&ended);
     assert_eq!(gaps.gap(&three(2)), 20.0);
 }

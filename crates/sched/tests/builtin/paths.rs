@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mpquic_sched::{
     Acked, Backup, BackupConfig, Data, MinRttNs3, PathIndex, PathStatus, PathView, Redundant,
-    RrNs3, Scheduler, StreamEvent, StreamEventKind, StreamId,
+    RrNs3, Scheduler, StreamId, StreamUpdate, StreamUpdateKind,
 };
 
 use crate::{Asked, full, loaded, path, unsent};
@@ -117,7 +117,7 @@ fn backup_uses_one_path() {
 /// An event that begins an opportunity, at the same time.
 fn event<S: Scheduler>(asked: &mut Asked<S>) {
     let id = StreamId::from(mpquic_sched::VarInt::from_u32(0));
-    let written = StreamEvent::new(id, StreamEventKind::Written(1));
+    let written = StreamUpdate::new(id, StreamUpdateKind::Written(1));
     asked.scheduler.on_stream(&written);
 }
 

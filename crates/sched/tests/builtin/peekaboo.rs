@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use mpquic_bandit::Draw;
 use mpquic_sched::memory::Store;
 use mpquic_sched::{
-    Acked, Context, Decision, LearnedPair, PathEvent, PathEventKind, PathIndex, PathKey, PathView,
-    Peekaboo, PeekabooConfig, QueueView, Registry, Scheduler, Sent, Step,
+    Acked, Context, Decision, LearnedPair, PathIndex, PathKey, PathUpdate, PathUpdateKind,
+    PathView, Peekaboo, PeekabooConfig, QueueView, Registry, Scheduler, Sent, Step,
 };
 use serde_json::{Value, json};
 
@@ -69,8 +69,8 @@ impl World {
     fn of(mut scheduler: Box<dyn Scheduler>, lines: [Line; 2]) -> Self {
         let start = Instant::now();
         for index in 0..2 {
-            for kind in [PathEventKind::Opened, PathEventKind::Validated] {
-                let event = PathEvent::new(slot(index), index as u32, start, kind);
+            for kind in [PathUpdateKind::Opened, PathUpdateKind::Validated] {
+                let event = PathUpdate::new(slot(index), index as u32, start, kind);
                 scheduler.on_path(&event.with_key(PathKey::new(7 + index as u64)));
             }
         }

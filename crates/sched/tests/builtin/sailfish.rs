@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use mpquic_sched::neural::{Experience, Policy, Rates, Run, Sailfish, SailfishConfig, Unanswered};
 use mpquic_sched::{
-    Acked, Context, Data, Decision, PathEvent, PathEventKind, PathView, Registry, Scheduler,
-    StreamEvent, StreamEventKind, StreamId, StreamView,
+    Acked, Context, Data, Decision, PathUpdate, PathUpdateKind, PathView, Registry, Scheduler,
+    StreamId, StreamUpdate, StreamUpdateKind, StreamView,
 };
 use serde_json::json;
 
@@ -128,11 +128,11 @@ fn ask(
     }
 }
 
-fn tell(asked: &mut Asked<Sailfish>, index: u32, kinds: &[StreamEventKind]) {
+fn tell(asked: &mut Asked<Sailfish>, index: u32, kinds: &[StreamUpdateKind]) {
     for &kind in kinds {
         asked
             .scheduler
-            .on_stream(&StreamEvent::new(id(index), kind));
+            .on_stream(&StreamUpdate::new(id(index), kind));
     }
 }
 
@@ -300,9 +300,12 @@ fn the_state_tells_of_rates_losses_and_what_is_bound() {
     tell(
         &mut asked,
         0,
-        &[StreamEventKind::Written(10_000), StreamEventKind::Finished],
+        &[
+            StreamUpdateKind::Written(10_000),
+            StreamUpdateKind::Finished,
+        ],
     );
-    tell(&mut asked, 1, &[StreamEventKind::Written(10_000)]);
+    tell(&mut asked, 1, &[StreamUpdateKind::Written(10_000)]);
     let streams = [stream(0), stream(1), hinted];
     // All want a path without room: all are asked about at once, each in the light of those before it.
     assert_eq!(ask(&mut asked, &paths, &streams), None);
@@ -340,7 +343,7 @@ fn a_stream_earns_by_its_path_and_by_its_time() {
     paths[1].lost_packets = 4;
     let streams: Vec<_> = (0..3).map(stream).collect();
     for index in 0..3 {
-        tell(&mut asked, index, &[StreamEventKind::Written(10_000)]);
+        tell(&mut asked, index, &[StreamUpdateKind::Written(10_000)]);
     }
     for (index, slot) in [(0, 0), (1, 1), (2, 0)] {
         asked.at(10 * index as u64);
@@ -348,12 +351,12 @@ fn a_stream_earns_by_its_path_and_by_its_time() {
         assert_eq!(ask(&mut asked, &paths, one), Some((slot, index as u64)));
     }
     acked(&mut asked, 500);
-    tell(&mut asked, 1, &[StreamEventKind::FullyAcked]);
+    tell(&mut asked, 1, &[StreamUpdateKind::FullyAcked]);
     // One that was reset earns nothing.
-    tell(&mut asked, 0, &[StreamEventKind::Reset]);
+    tell(&mut asked, 0, &[StreamUpdateKind::Reset]);
     acked(&mut asked, 2000);
-    tell(&mut asked, 2, &[StreamEventKind::FullyAcked]);
-    tell(&mut asked, 2, &[StreamEventKind::FullyAcked]);
+    tell(&mut asked, 2, &[StreamUpdateKind::FullyAcked]);
+    tell(&mut asked, 2, &[StreamUpdateKind::FullyAcked]);
     // All were written by the time of the first question: 500 ms and 2 s. The paths: -0.8 of round-trip times, -0.2
     // of losses, and the rate's 0 or 1.
     let rewards: Vec<_> = watched.lock().unwrap()[3..].to_vec();
@@ -372,27 +375,27 @@ fn a_stream_earns_by_its_path_and_by_its_time() {
 #[test]
 fn a_path_that_ends_gives_its_streams_to_the_fastest() {
     let (mut asked, watched) = asked(prefers(&[Some(2)]));
-    tell(&mut asked, 0, &[StreamEventKind::Written(10_000)]);
+    tell(&mut asked, 0, &[StreamUpdateKind::Written(10_000)]);
     assert_eq!(ask(&mut asked, &three(), &[stream(0)]), Some((2, 0)));
     // A detour, and back.
     let mut broken = three();
     broken[2].suspect = true;
     assert_eq!(ask(&mut asked, &broken, &[stream(0)]), Some((0, 0)));
     assert_eq!(ask(&mut asked, &three(), &[stream(0)]), Some((2, 0)));
-    let over = PathEvent::new(three()[2].index, 2, asked.now, PathEventKind::Abandoned);
+    let over = PathUpdate::new(three()[2].index, 2, asked.now, PathUpdateKind::Abandoned);
     asked.scheduler.on_path(&over);
     assert_eq!(ask(&mut asked, &both(), &[stream(0)]), Some((0, 0)));
     assert_eq!(ask(&mut asked, &three(), &[stream(0)]), Some((0, 0)));
     // It was asked about once, and earns what that decision does.
     acked(&mut asked, 100);
-    tell(&mut asked, 0, &[StreamEventKind::FullyAcked]);
+    tell(&mut asked, 0, &[StreamUpdateKind::FullyAcked]);
     let seen = watched.lock().unwrap().clone();
     assert!(
         matches!(seen[..], [Seen::Decided(0, ..), Seen::Rewarded(0, _, true)]),
         "{seen:?}"
     );
     // The slot's next path begins anew.
-    let opened = PathEvent::new(three()[2].index, 3, asked.now, PathEventKind::Opened);
+    let opened = PathUpdate::new(three()[2].index, 3, asked.now, PathUpdateKind::Opened);
     asked.scheduler.on_path(&opened);
     let arms = asked.scheduler.learned().unwrap().arms;
     assert_eq!(

@@ -1,8 +1,8 @@
 //! Stream-based minRTT: bindings worked out by hand.
 
 use mpquic_sched::{
-    Acked, Data, Decision, PathEvent, PathEventKind, PathStatus, PathView, QueueView, Scheduler,
-    StreamEvent, StreamEventKind, StreamId, StreamMinRtt, StreamMinRttConfig, StreamView,
+    Acked, Data, Decision, PathStatus, PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler,
+    StreamId, StreamMinRtt, StreamMinRttConfig, StreamUpdate, StreamUpdateKind, StreamView,
 };
 
 use crate::{Asked, loaded, unsent};
@@ -92,7 +92,7 @@ fn fewest_streams_come_first_in_the_variant() {
     }
     // Those that are over are not bound: stream 1 was on the slow path, stream 3 too.
     for index in [1, 3] {
-        let over = StreamEvent::new(id(index), StreamEventKind::FullyAcked);
+        let over = StreamUpdate::new(id(index), StreamUpdateKind::FullyAcked);
         asked.scheduler.on_stream(&over);
         asked.scheduler.on_stream(&over);
     }
@@ -118,7 +118,7 @@ fn what_was_lost_stays_on_its_path_and_goes_first() {
 
 #[test]
 fn a_path_that_fails_gives_its_streams_away() {
-    let over = |kind| PathEvent::new(both()[0].index, 0, fresh().now, kind);
+    let over = |kind| PathUpdate::new(both()[0].index, 0, fresh().now, kind);
     let status = |mut path: PathView| {
         path.status = PathStatus::Backup;
         path
@@ -150,7 +150,7 @@ fn a_path_that_fails_gives_its_streams_away() {
         // Back where it belongs.
         assert_eq!(ask(&mut asked, &well, &[stream(0)]), Some((0, 0)));
         // The end of the path is for good.
-        asked.scheduler.on_path(&over(PathEventKind::Abandoned));
+        asked.scheduler.on_path(&over(PathUpdateKind::Abandoned));
         assert_eq!(ask(&mut asked, &broken, &[stream(0)]), Some((1, 0)));
         assert_eq!(ask(&mut asked, &well, &[stream(0)]), Some((1, 0)));
     }
@@ -160,7 +160,7 @@ fn a_path_that_fails_gives_its_streams_away() {
     };
     let mut asked = Asked::new(StreamMinRtt::new(&config));
     assert_eq!(ask(&mut asked, &both(), &[stream(0)]), Some((0, 0)));
-    asked.scheduler.on_path(&over(PathEventKind::Abandoned));
+    asked.scheduler.on_path(&over(PathUpdateKind::Abandoned));
     assert_eq!(ask(&mut asked, &both(), &[stream(1)]), Some((0, 1)));
     assert_eq!(ask(&mut asked, &both(), &[stream(0)]), Some((1, 0)));
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Context, Data, Decision, PathEvent, PathEventKind, PathIndex, PathView, QueueView, SaEcf,
+    Context, Data, Decision, PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView, SaEcf,
     SaEcfConfig, Scheduler, StreamHead, StreamId, StreamSharing, StreamView,
 };
 use mpquic_sched::{Dir, Side};
@@ -132,7 +132,7 @@ fn each_stream_has_a_flag() {
     assert_eq!(ask(&mut scheduler, &[stream(0, 0, 314)]), None);
     // A slot's next path: another pair.
     let slot = PathIndex::new(1).unwrap();
-    let gone = PathEvent::new(slot, 1, Instant::now(), PathEventKind::Abandoned);
+    let gone = PathUpdate::new(slot, 1, Instant::now(), PathUpdateKind::Abandoned);
     scheduler.on_path(&gone);
     assert_eq!(ask(&mut scheduler, &[stream(0, 0, 314)]), Some(0));
     // The stream that falls on the same place takes it over.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Context, Decision, MinRtt, PathEvent, PathEventKind, PathIndex, PathStatus, PathView,
+    Context, Decision, MinRtt, PathIndex, PathStatus, PathUpdate, PathUpdateKind, PathView,
     QueueView, RoundRobin, RoundRobinConfig, Scheduler, SinglePath, SinglePathConfig,
 };
 
@@ -164,12 +164,12 @@ fn a_slots_next_path_starts_afresh() {
     let all = [path(0, 1), path(1, 1)];
     assert_eq!(ask(&mut scheduler, &all), Some(0));
     let slot = PathIndex::new(0).unwrap();
-    let event = |kind| PathEvent::new(slot, 0, Instant::now(), kind);
-    scheduler.on_path(&event(PathEventKind::Suspect));
+    let event = |kind| PathUpdate::new(slot, 0, Instant::now(), kind);
+    scheduler.on_path(&event(PathUpdateKind::Suspect));
     assert_eq!(ask(&mut scheduler, &all), Some(1));
     assert_eq!(ask(&mut scheduler, &all), Some(0));
-    scheduler.on_path(&event(PathEventKind::Abandoned));
-    scheduler.on_path(&event(PathEventKind::Opened));
+    scheduler.on_path(&event(PathUpdateKind::Abandoned));
+    scheduler.on_path(&event(PathUpdateKind::Opened));
     assert_eq!(ask(&mut scheduler, &all), Some(0));
 }
 

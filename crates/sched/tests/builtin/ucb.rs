@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mpquic_sched::{
-    Acked, Data, Decision, Learned, Lost, PathEvent, PathEventKind, PathIndex, PathView, Registry,
-    Scheduler, StreamEvent, StreamEventKind, StreamId, Ucb, UcbConfig,
+    Acked, Data, Decision, Learned, Lost, PathIndex, PathUpdate, PathUpdateKind, PathView,
+    Registry, Scheduler, StreamId, StreamUpdate, StreamUpdateKind, Ucb, UcbConfig,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ fn arm(asked: &Asked<Ucb>, slot: usize) -> (u64, Option<f64>) {
 /// An event that begins an opportunity, and nothing else.
 fn event(asked: &mut Asked<Ucb>) {
     let id = StreamId::from(mpquic_sched::VarInt::from_u32(0));
-    let written = StreamEvent::new(id, StreamEventKind::Written(1));
+    let written = StreamUpdate::new(id, StreamUpdateKind::Written(1));
     asked.scheduler.on_stream(&written);
 }
 
@@ -206,8 +206,8 @@ fn a_slots_next_path_starts_afresh() {
         lost(&mut ucb, 0, 0);
         let (path, now) = (PathIndex::new(0).unwrap(), ucb.now);
         let before = arm(&ucb, 1);
-        for kind in [PathEventKind::Abandoned, PathEventKind::Opened] {
-            ucb.scheduler.on_path(&PathEvent::new(path, 7, now, kind));
+        for kind in [PathUpdateKind::Abandoned, PathUpdateKind::Opened] {
+            ucb.scheduler.on_path(&PathUpdate::new(path, 7, now, kind));
         }
         assert_eq!(arm(&ucb, 0), (0, None), "{config}");
         assert_eq!(arm(&ucb, 1), before, "{config}");
@@ -292,11 +292,11 @@ fn late_rewards_are_those_of_the_packets() {
     assert_eq!(ucb.next(&paths, &queue), Some((0, Data::Next)));
     assert_eq!(arm(&ucb, 0), (2, Some(25_000.0)));
     // A path that goes away takes what it owed along.
-    let gone = PathEvent::new(
+    let gone = PathUpdate::new(
         PathIndex::new(0).unwrap(),
         0,
         ucb.now,
-        PathEventKind::Abandoned,
+        PathUpdateKind::Abandoned,
     );
     ucb.scheduler.on_path(&gone);
     assert_eq!(learned(&ucb).dropped, 1);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::{
     Blest, BlestConfig, BlestOverflow, Context, Data, Decision, Ecf, EcfA, EcfAConfig, EcfConfig,
-    EcfNoWait, MinRtt, PathEvent, PathEventKind, PathIndex, PathView, QueueView, Scheduler,
+    EcfNoWait, MinRtt, PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -140,7 +140,7 @@ fn ecf_keeps_a_flag_for_each_ordered_pair() {
     assert_eq!(decide(&mut ecf, now, &with_room(0, 0), &much), WAIT);
     // Another path in the slot has not been waited against.
     let slot = PathIndex::new(1).unwrap();
-    ecf.on_path(&PathEvent::new(slot, 1, now, PathEventKind::Abandoned));
+    ecf.on_path(&PathUpdate::new(slot, 1, now, PathUpdateKind::Abandoned));
     assert_eq!(decide(&mut ecf, now, &with_room(0, 0), &much), SLOW);
 }
 

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use mpquic_sched::memory::{Recall, Store};
 use mpquic_sched::{
-    Context, Decision, InvalidConfig, Learned, LearnedPair, PathEvent, PathEventKind, PathIndex,
-    PathKey, Registry, RegistryError, Scheduler,
+    Context, Decision, InvalidConfig, Learned, LearnedPair, PathIndex, PathKey, PathUpdate,
+    PathUpdateKind, Registry, RegistryError, Scheduler,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -62,9 +62,9 @@ impl Scheduler for Toy {
         Decision::Wait { until: None }
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         match (event.kind, event.key) {
-            (PathEventKind::Validated, Some(key)) => {
+            (PathUpdateKind::Validated, Some(key)) => {
                 let others: Vec<_> = self.keys.iter().map(|(path, key)| (*path, *key)).collect();
                 self.keys.insert(event.path, key);
                 for (other, other_key) in others {
@@ -79,7 +79,7 @@ impl Scheduler for Toy {
                     }
                 }
             }
-            (PathEventKind::Abandoned, _) => {
+            (PathUpdateKind::Abandoned, _) => {
                 self.deposit(Some(event.path));
                 self.keys.remove(&event.path);
                 self.pairs
@@ -134,8 +134,8 @@ fn connection(
     let now = Instant::now();
     for (slot, key) in keys.iter().enumerate() {
         let path = PathIndex::new(slot).unwrap();
-        for kind in [PathEventKind::Opened, PathEventKind::Validated] {
-            let event = PathEvent::new(path, slot as u32, now, kind);
+        for kind in [PathUpdateKind::Opened, PathUpdateKind::Validated] {
+            let event = PathUpdate::new(path, slot as u32, now, kind);
             scheduler.on_path(&event.with_key(PathKey::new(*key)));
         }
     }
@@ -186,16 +186,16 @@ fn a_path_that_ends_deposits_before_its_slot_is_given_away() {
     let mut scheduler = registry.build("toy", &json!({"step": 3})).unwrap();
     let now = Instant::now();
     let event = |slot: usize, id, kind, key| {
-        PathEvent::new(PathIndex::new(slot).unwrap(), id, now, kind).with_key(PathKey::new(key))
+        PathUpdate::new(PathIndex::new(slot).unwrap(), id, now, kind).with_key(PathKey::new(key))
     };
-    scheduler.on_path(&event(0, 0, PathEventKind::Validated, 1));
-    scheduler.on_path(&event(1, 1, PathEventKind::Validated, 2));
+    scheduler.on_path(&event(0, 0, PathUpdateKind::Validated, 1));
+    scheduler.on_path(&event(1, 1, PathUpdateKind::Validated, 2));
     let queue = mpquic_sched::QueueView::default();
     scheduler.decide(&Context::new(now, &[], &queue, 0));
     assert!(store.is_empty());
-    scheduler.on_path(&event(1, 1, PathEventKind::Abandoned, 2));
+    scheduler.on_path(&event(1, 1, PathUpdateKind::Abandoned, 2));
     assert_eq!(store.len(), 2);
-    scheduler.on_path(&event(1, 2, PathEventKind::Validated, 9));
+    scheduler.on_path(&event(1, 2, PathUpdateKind::Validated, 9));
     assert!(
         scheduler
             .learned()

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::record;
 use mpquic_sched::{
-    Acked, Context, Linucb, LinucbConfig, PathEvent, PathEventKind, PathIndex, PathView, Peekaboo,
-    PeekabooConfig, QueueView, Registry, Scheduler, Sent, Step,
+    Acked, Context, Linucb, LinucbConfig, PathIndex, PathUpdate, PathUpdateKind, PathView,
+    Peekaboo, PeekabooConfig, QueueView, Registry, Scheduler, Sent, Step,
 };
 use serde_json::{Value, json};
 
@@ -19,8 +19,8 @@ fn drive(scheduler: &mut dyn Scheduler, start: Instant) {
         (view.open, view.cwnd) = (true, 100_000);
         view.smoothed_rtt = Duration::from_millis(20 + 30 * slot as u64);
         view.pto = view.smoothed_rtt * 3;
-        let opened = PathEventKind::Opened;
-        scheduler.on_path(&PathEvent::new(view.index, 0, start, opened));
+        let opened = PathUpdateKind::Opened;
+        scheduler.on_path(&PathUpdate::new(view.index, 0, start, opened));
         view
     });
     let mut queue = QueueView::default();

@@ -9,7 +9,7 @@ use mpquic_sched::record::{
     RecorderConfig, Schema,
 };
 use mpquic_sched::{
-    Acked, Context, Decision, Lost, PathEvent, PathEventKind, PathIndex, Scheduler, Sent,
+    Acked, Context, Decision, Lost, PathIndex, PathUpdate, PathUpdateKind, Scheduler, Sent,
 };
 
 use super::{at, place, recorder, schema, tape};
@@ -115,8 +115,8 @@ fn the_outcome_tells_what_became_of_the_packets() {
     let source = recorder.source(&schema()).unwrap();
     let mut scheduler = source.record(|_tape| Idle);
     let (path, start) = (PathIndex::new(0).unwrap(), Instant::now());
-    let opened = PathEventKind::Opened;
-    scheduler.on_path(&PathEvent::new(path, 0, at(start, 10), opened));
+    let opened = PathUpdateKind::Opened;
+    scheduler.on_path(&PathUpdate::new(path, 0, at(start, 10), opened));
     scheduler.on_sent(&Sent::new(path, at(start, 20), 1400, 0, false, 1300));
     scheduler.on_sent(&Sent::new(path, at(start, 30), 1000, 1, true, 0));
     scheduler.on_acked(&Acked::new(

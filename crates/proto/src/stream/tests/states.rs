@@ -324,7 +324,7 @@ fn churn_leaves_nothing_behind() {
 
 #[test]
 fn scheduler_events_tell_the_story() {
-    use mpquic_sched_core::{StreamEventKind as Fact, StreamHints};
+    use mpquic_sched_core::{StreamHints, StreamUpdateKind as Fact};
     let (mut a, mut b) = pair(&TransportConfig::default());
     let silent = a.open(Dir::Uni).unwrap();
     a.write(silent, b"x").unwrap();

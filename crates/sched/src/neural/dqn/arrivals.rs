@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::{Acked, Lost, MAX_PATHS, PathEvent, PathEventKind, Sent};
+use crate::{Acked, Lost, MAX_PATHS, PathUpdate, PathUpdateKind, Sent};
 
 /// Packets of a path that are followed at a time; of more, the oldest count as lost. The reference follows 5000 in all.
 const PACKETS: usize = 4096;
@@ -86,11 +86,11 @@ impl Arrivals {
         }
     }
 
-    pub(super) fn on_path(&mut self, event: &PathEvent) {
+    pub(super) fn on_path(&mut self, event: &PathUpdate) {
         let path = &mut self.paths[event.path.get()];
         match event.kind {
-            PathEventKind::Opened if path.capacity() == 0 => path.reserve_exact(PACKETS),
-            PathEventKind::Abandoned => path.clear(),
+            PathUpdateKind::Opened if path.capacity() == 0 => path.reserve_exact(PACKETS),
+            PathUpdateKind::Abandoned => path.clear(),
             _ => {}
         }
     }
@@ -163,7 +163,7 @@ mod tests {
             let start = Instant::now();
             let mut arrivals = Arrivals::new(ms(50));
             for path in 0..2 {
-                let opened = PathEvent::new(slot(path), 0, start, PathEventKind::Opened);
+                let opened = PathUpdate::new(slot(path), 0, start, PathUpdateKind::Opened);
                 arrivals.on_path(&opened);
             }
             Self { arrivals, start }
@@ -236,7 +236,7 @@ mod tests {
         f.acked(0, 10, 0);
         assert_eq!(f.recent(0), 1);
         assert_eq!(f.arrivals.paths[0].capacity(), PACKETS);
-        let abandoned = PathEvent::new(slot(0), 0, f.start, PathEventKind::Abandoned);
+        let abandoned = PathUpdate::new(slot(0), 0, f.start, PathUpdateKind::Abandoned);
         f.arrivals.on_path(&abandoned);
         f.sent(0, 20_000);
         f.acked(0, 20_000, 0);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::state::Progress;
-use crate::{QueueView, StreamEvent, StreamEventKind, StreamId};
+use crate::{QueueView, StreamId, StreamUpdate, StreamUpdateKind};
 
 /// Chunks in transfer at a time; further ones count as data without a chunk. A player asks for one at a time.
 const CHUNKS: usize = 64;
@@ -170,17 +170,17 @@ impl Chunks {
     }
 
     /// Something happened to a stream. The chunk that ended by it, and whether all of it has arrived.
-    pub(super) fn on_stream(&mut self, event: &StreamEvent) -> Option<(Chunk, bool)> {
+    pub(super) fn on_stream(&mut self, event: &StreamUpdate) -> Option<(Chunk, bool)> {
         let place = self
             .chunks
             .iter()
             .position(|chunk| chunk.stream == Some(event.id));
         match (event.kind, place) {
-            (StreamEventKind::Hint(hints), Some(place)) => {
+            (StreamUpdateKind::Hint(hints), Some(place)) => {
                 let chunk = &mut self.chunks[place];
                 chunk.size = hints.size.or(chunk.size);
             }
-            (StreamEventKind::Hint(hints), None)
+            (StreamUpdateKind::Hint(hints), None)
                 if hints.chunk.is_some() && self.chunks.len() < CHUNKS =>
             {
                 self.chunks.push_back(Chunk {
@@ -190,7 +190,7 @@ impl Chunks {
                 });
                 (self.undated, self.changed) = (true, true);
             }
-            (StreamEventKind::Written(bytes), place) => {
+            (StreamUpdateKind::Written(bytes), place) => {
                 let chunk = match place {
                     Some(place) => &mut self.chunks[place],
                     None => &mut self.loose,
@@ -199,16 +199,16 @@ impl Chunks {
                 self.undated |= chunk.begun.is_none();
                 self.changed |= chunk.asked.is_none();
             }
-            (StreamEventKind::FullyAcked, Some(place)) => {
+            (StreamUpdateKind::FullyAcked, Some(place)) => {
                 self.give_back(place);
                 self.changed = true;
                 return self.chunks.remove(place).map(|chunk| (chunk, true));
             }
-            (StreamEventKind::Reset, Some(place)) => {
+            (StreamUpdateKind::Reset, Some(place)) => {
                 self.changed = true;
                 return self.chunks.remove(place).map(|chunk| (chunk, false));
             }
-            (StreamEventKind::Reset, None) => self.uncertain |= self.loose.written > 0,
+            (StreamUpdateKind::Reset, None) => self.uncertain |= self.loose.written > 0,
             _ => {}
         }
         None
@@ -238,13 +238,13 @@ mod tests {
     use super::*;
     use crate::StreamHints;
 
-    fn event(chunks: &mut Chunks, stream: u32, kind: StreamEventKind) -> Option<(Chunk, bool)> {
+    fn event(chunks: &mut Chunks, stream: u32, kind: StreamUpdateKind) -> Option<(Chunk, bool)> {
         let id = VarInt::from_u32(stream).into();
-        chunks.on_stream(&StreamEvent::new(id, kind))
+        chunks.on_stream(&StreamUpdate::new(id, kind))
     }
 
-    fn hint(chunk: Option<u64>, size: Option<u64>) -> StreamEventKind {
-        StreamEventKind::Hint(StreamHints {
+    fn hint(chunk: Option<u64>, size: Option<u64>) -> StreamUpdateKind {
+        StreamUpdateKind::Hint(StreamHints {
             chunk,
             size,
             ..StreamHints::default()
@@ -269,20 +269,20 @@ mod tests {
         let mut chunks = Chunks::default();
         assert_eq!(current(&mut chunks, start), None);
         event(&mut chunks, 0, hint(Some(1), Some(1000)));
-        event(&mut chunks, 0, StreamEventKind::Written(100));
+        event(&mut chunks, 0, StreamUpdateKind::Written(100));
         assert_eq!(current(&mut chunks, start), Some((1000, 1000, 0.0)));
         chunks.on_sent(100);
         chunks.on_contiguous(40);
         let later = start + Duration::from_millis(30);
         assert_eq!(current(&mut chunks, later), Some((900, 960, 30.0)));
         // More than was told.
-        event(&mut chunks, 0, StreamEventKind::Written(1100));
+        event(&mut chunks, 0, StreamUpdateKind::Written(1100));
         assert_eq!(current(&mut chunks, later), Some((1100, 1160, 30.0)));
         // Only what is written, where no size is told.
-        event(&mut chunks, 0, StreamEventKind::FullyAcked);
+        event(&mut chunks, 0, StreamUpdateKind::FullyAcked);
         event(&mut chunks, 4, hint(Some(2), None));
         assert_eq!(current(&mut chunks, later), None);
-        event(&mut chunks, 4, StreamEventKind::Written(7));
+        event(&mut chunks, 4, StreamUpdateKind::Written(7));
         assert_eq!(current(&mut chunks, later), Some((7, 7, 0.0)));
     }
 
@@ -297,14 +297,14 @@ mod tests {
         chunks.on_sent(600);
         chunks.on_contiguous(500);
         assert_eq!(current(&mut chunks, now), Some((400, 500, 0.0)));
-        let (second, arrived) = event(&mut chunks, 1, StreamEventKind::FullyAcked).unwrap();
+        let (second, arrived) = event(&mut chunks, 1, StreamUpdateKind::FullyAcked).unwrap();
         assert!(arrived && second.bytes() == 1000);
         // As much as there is to take back.
         assert_eq!(current(&mut chunks, now), Some((1000, 1000, 0.0)));
         // One that was reset takes nothing back.
         event(&mut chunks, 2, hint(Some(2), Some(1000)));
         chunks.on_sent(600);
-        let (_, arrived) = event(&mut chunks, 2, StreamEventKind::Reset).unwrap();
+        let (_, arrived) = event(&mut chunks, 2, StreamUpdateKind::Reset).unwrap();
         assert!(!arrived);
         assert_eq!(current(&mut chunks, now), Some((400, 1000, 0.0)));
     }
@@ -327,7 +327,7 @@ mod tests {
         event(
             &mut chunks,
             2 * CHUNKS as u32 - 1,
-            StreamEventKind::Written(10),
+            StreamUpdateKind::Written(10),
         );
         chunks.on_sent(10 * CHUNKS as u64 + 10);
         assert!(chunks.on_contiguous(10 * CHUNKS as u64 + 9).is_none());

@@ -16,7 +16,7 @@ use self::arrivals::Arrivals;
 use self::chunk::{Chunk, Chunks};
 use crate::neural::{Decider, Experience, Guard, Observer, Policy, Shipped};
 use crate::{
-    Acked, Context, Decision, Learned, Lost, PathEvent, PathIndex, Scheduler, Sent, StreamEvent,
+    Acked, Context, Decision, Learned, Lost, PathIndex, PathUpdate, Scheduler, Sent, StreamUpdate,
 };
 
 /// What rewards are divided by, so that values are of the order of 1 (ours).
@@ -322,11 +322,11 @@ impl Scheduler for Dqn {
         self.arrivals.on_lost(event);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.arrivals.on_path(event);
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         match self.chunks.on_stream(event) {
             Some((chunk, true)) => self.complete(&chunk),
             Some((chunk, false)) => self.dropped += u64::from(chunk.decided.is_some()),

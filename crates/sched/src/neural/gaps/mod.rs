@@ -15,8 +15,8 @@ use super::{Decider, Experience, Guard, Observer, Policy, Run, Shipped};
 use crate::patience::Patience;
 use crate::ranking::{Fastest, payload};
 use crate::{
-    Acked, Context, Data, Decision, Learned, LearnedGap, MAX_PATHS, PathEvent, PathEventKind,
-    PathIndex, Scheduler,
+    Acked, Context, Data, Decision, Learned, LearnedGap, MAX_PATHS, PathIndex, PathUpdate,
+    PathUpdateKind, Scheduler,
 };
 
 /// A change of a gap that the policy wants most, packets (ours).
@@ -300,9 +300,12 @@ impl Scheduler for Gaps {
         *packets = packets.saturating_add(1);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         // Another path's delays, or another network's: the gap says nothing of them.
-        if matches!(event.kind, PathEventKind::Abandoned | PathEventKind::Moved) {
+        if matches!(
+            event.kind,
+            PathUpdateKind::Abandoned | PathUpdateKind::Moved
+        ) {
             self.gaps[event.path.get()] = Gap::default();
             self.acknowledged[event.path.get()] = 0;
             self.state.forget(event.path);

@@ -12,8 +12,8 @@ use asking::Asking;
 use super::{Experience, Policy, Shipped};
 use crate::binding::BoundStreams;
 use crate::{
-    Acked, Context, Decision, Learned, Lost, PathEvent, PathEventKind, Scheduler, Sent,
-    StreamEvent, StreamEventKind,
+    Acked, Context, Decision, Learned, Lost, PathUpdate, PathUpdateKind, Scheduler, Sent,
+    StreamUpdate, StreamUpdateKind,
 };
 
 /// Binds each stream to one path, as its policy says when the stream is first scheduled.
@@ -115,12 +115,12 @@ impl Scheduler for Sailfish {
         self.streams.on_sent(event);
     }
 
-    fn on_path(&mut self, event: &PathEvent) {
+    fn on_path(&mut self, event: &PathUpdate) {
         self.asking.ledger.at(event.now);
         self.streams.on_path(event);
         match event.kind {
-            PathEventKind::Opened => self.asking.open(event.path),
-            PathEventKind::Moved | PathEventKind::Abandoned => self.asking.forget(event.path),
+            PathUpdateKind::Opened => self.asking.open(event.path),
+            PathUpdateKind::Moved | PathUpdateKind::Abandoned => self.asking.forget(event.path),
             _ => {}
         }
     }
@@ -135,14 +135,14 @@ impl Scheduler for Sailfish {
         self.streams.on_change();
     }
 
-    fn on_stream(&mut self, event: &StreamEvent) {
+    fn on_stream(&mut self, event: &StreamUpdate) {
         self.streams.on_stream(event);
         let ledger = &mut self.asking.ledger;
         match event.kind {
-            StreamEventKind::Written(bytes) => ledger.written(event.id, bytes),
-            StreamEventKind::Finished => ledger.finished(event.id),
-            StreamEventKind::FullyAcked => self.asking.pay(event.id),
-            StreamEventKind::Reset => self.asking.drop_stream(event.id),
+            StreamUpdateKind::Written(bytes) => ledger.written(event.id, bytes),
+            StreamUpdateKind::Finished => ledger.finished(event.id),
+            StreamUpdateKind::FullyAcked => self.asking.pay(event.id),
+            StreamUpdateKind::Reset => self.asking.drop_stream(event.id),
             _ => {}
         }
         self.streams.make_room(self.asking.ledger.len());
