@@ -7,7 +7,7 @@ use std::time::Duration;
 use mpquic_sched_core::{MinRtt, Scheduler, SchedulerFactory, Side};
 
 use super::ConfigError;
-use crate::congestion::{CongestionControl, InitialWindow};
+use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow};
 use crate::{Observer, ObserverFactory, limits};
 
 /// Settings of a connection's transport.
@@ -38,7 +38,7 @@ pub struct TransportConfig {
     pub(crate) initial_mtu: u16,
     pub(crate) max_mtu: u16,
     pub(crate) max_ack_delay: Duration,
-    pub(crate) congestion: CongestionControl,
+    pub(crate) congestion: Arc<dyn ControllerFactory>,
     pub(crate) initial_window: InitialWindow,
     pub(crate) scheduler: SchedulerFactory,
     pub(crate) segmentation_offload: bool,
@@ -161,9 +161,20 @@ impl TransportConfig {
         })
     }
 
-    /// The congestion controller. Default CUBIC.
-    pub fn congestion(&mut self, control: CongestionControl) -> &mut Self {
-        self.congestion = control;
+    /// The congestion controller: one of this crate by its name, or one of your own. Default CUBIC.
+    ///
+    /// ```
+    /// use mpquic_proto::{CongestionControl, TransportConfig};
+    ///
+    /// let mut config = TransportConfig::default();
+    /// config.congestion(CongestionControl::Bbr);
+    /// config.congestion("olia".parse::<CongestionControl>()?);
+    /// # Ok::<(), mpquic_proto::UnknownCongestionControl>(())
+    /// ```
+    ///
+    /// [`Controller`](crate::congestion::Controller) shows how to write one.
+    pub fn congestion(&mut self, factory: impl ControllerFactory) -> &mut Self {
+        self.congestion = Arc::new(factory);
         self
     }
 
@@ -251,7 +262,7 @@ impl Default for TransportConfig {
             initial_mtu: 1200,
             max_mtu: 1452,
             max_ack_delay: Duration::from_millis(25),
-            congestion: CongestionControl::default(),
+            congestion: Arc::new(CongestionControl::default()),
             initial_window: InitialWindow::default(),
             scheduler: Arc::new(|| Box::new(MinRtt::default())),
             segmentation_offload: true,
@@ -270,7 +281,7 @@ impl fmt::Debug for TransportConfig {
             .field("window_auto_tuning", &self.window_auto_tuning)
             .field("send_window", &self.send_window)
             .field("max_paths", &self.max_paths)
-            .field("congestion", &self.congestion)
+            .field("congestion", &self.congestion.label())
             .field("initial_window", &self.initial_window)
             .finish_non_exhaustive()
     }

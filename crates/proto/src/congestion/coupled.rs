@@ -9,7 +9,7 @@ use mpquic_sched_core::PathIndex;
 use super::hystart::{Growth, HyStart};
 use super::initial_window::minimum_window;
 use super::slots::Slots;
-use super::{Controller, InitialWindow, MAX_WINDOW};
+use super::{AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath};
 use crate::recovery::RttEstimator;
 
 /// A path on which nothing was acknowledged for so many probe timeouts is idle or broken: its window
@@ -178,23 +178,24 @@ impl<L> Coupled<L> {
 }
 
 impl<L: Law> Controller for Coupled<L> {
-    fn add_path(&mut self, path: PathIndex, _now: Instant, mtu: u16) {
-        self.paths.set(path, Some(Path::new(mtu, self.initial)));
+    fn add_path(&mut self, new: &NewPath) {
+        let state = Path::new(new.mtu, self.initial);
+        self.paths.set(new.path, Some(state));
     }
 
     fn remove_path(&mut self, path: PathIndex) {
         self.paths.set(path, None);
     }
 
-    fn on_ack(
-        &mut self,
-        path: PathIndex,
-        now: Instant,
-        sent: Instant,
-        bytes: u64,
-        app_limited: bool,
-        rtt: &RttEstimator,
-    ) {
+    fn on_packet_acked(&mut self, packet: &AckedPacket<'_>) {
+        let &AckedPacket {
+            path,
+            now,
+            sent,
+            size: bytes,
+            app_limited,
+            rtt,
+        } = packet;
         let Some(p) = self.paths.get_mut(path) else {
             return;
         };
@@ -227,15 +228,14 @@ impl<L: Law> Controller for Coupled<L> {
         }
     }
 
-    fn on_congestion_event(
-        &mut self,
-        path: PathIndex,
-        now: Instant,
-        sent: Instant,
-        persistent: bool,
-        _lost_bytes: u64,
-        _ecn: bool,
-    ) {
+    fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        let &CongestionEvent {
+            path,
+            now,
+            newest_sent: sent,
+            persistent,
+            ..
+        } = event;
         let part = match self.flows(path, now) {
             Some((own, all)) => L::decrease(&own, all),
             None => return,

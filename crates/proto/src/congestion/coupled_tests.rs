@@ -7,7 +7,9 @@ use mpquic_sched_core::PathIndex;
 use proptest::prelude::*;
 
 use crate::congestion::tests::build;
-use crate::congestion::{CongestionControl, Controller, InitialWindow};
+use crate::congestion::{
+    AckedPacket, CongestionControl, CongestionEvent, Controller, InitialWindow, NewPath,
+};
 use crate::recovery::RttEstimator;
 
 const MTU: u16 = 1000;
@@ -38,18 +40,24 @@ impl Run {
             rtts: Vec::new(),
         };
         for (i, &(window, rtt_ms)) in paths.iter().enumerate() {
-            run.cc.add_path(path(i), start, MTU);
+            run.cc.add_path(&NewPath::new(path(i), start, MTU));
             let mut rtt = RttEstimator::new(ms(333));
             (0..100).for_each(|_| rtt.update(run.now, ms(rtt_ms), Duration::ZERO));
             run.rtts.push(rtt);
             // Slow start to twice the window; on a lone path a loss halves that. The others have
             // not been heard of yet, so that they do not count.
             let missing = 2 * window * u64::from(MTU) - run.cc.window(path(i));
-            run.cc
-                .on_ack(path(i), run.now, run.now, missing, false, &run.rtts[i]);
+            run.cc.on_packet_acked(&AckedPacket::new(
+                path(i),
+                run.now,
+                run.now,
+                missing,
+                false,
+                &run.rtts[i],
+            ));
             run.now += ms(100_000);
             run.cc
-                .on_congestion_event(path(i), run.now, run.now, false, 1, false);
+                .on_congestion_event(&CongestionEvent::loss(path(i), run.now, run.now, 1, false));
             assert_eq!(run.window(i), window * u64::from(MTU));
         }
         run.now += ms(1);
@@ -61,8 +69,14 @@ impl Run {
 
     /// Something is acknowledged on the path, which changes nothing but that it counts.
     fn hear_of(&mut self, i: usize) {
-        self.cc
-            .on_ack(path(i), self.now, self.now, 1, true, &self.rtts[i]);
+        self.cc.on_packet_acked(&AckedPacket::new(
+            path(i),
+            self.now,
+            self.now,
+            1,
+            true,
+            &self.rtts[i],
+        ));
     }
 
     fn window(&self, i: usize) -> u64 {
@@ -70,8 +84,14 @@ impl Run {
     }
 
     fn ack(&mut self, i: usize, bytes: u64) {
-        self.cc
-            .on_ack(path(i), self.now, self.now, bytes, false, &self.rtts[i]);
+        self.cc.on_packet_acked(&AckedPacket::new(
+            path(i),
+            self.now,
+            self.now,
+            bytes,
+            false,
+            &self.rtts[i],
+        ));
     }
 
     /// So many windows' worth is acknowledged on each path, turn by turn, without time passing; the
@@ -91,8 +111,13 @@ impl Run {
 
     fn lose(&mut self, i: usize) {
         self.now += ms(1);
-        self.cc
-            .on_congestion_event(path(i), self.now, self.now, false, 1, false);
+        self.cc.on_congestion_event(&CongestionEvent::loss(
+            path(i),
+            self.now,
+            self.now,
+            1,
+            false,
+        ));
         self.now += ms(1);
     }
 }
@@ -174,8 +199,14 @@ fn balia_gives_up_more_on_the_slower_path() {
 fn olia_moves_window_without_a_loss() {
     let mut run = Run::new(CongestionControl::Olia, &[(10, 100), (20, 100)]);
     let heard = |run: &mut Run, i: usize, bytes| {
-        run.cc
-            .on_ack(path(i), run.now, run.now, bytes, true, &run.rtts[i]);
+        run.cc.on_packet_acked(&AckedPacket::new(
+            path(i),
+            run.now,
+            run.now,
+            bytes,
+            true,
+            &run.rtts[i],
+        ));
     };
     heard(&mut run, 1, 50_000_000);
     run.windows(16);
@@ -207,8 +238,14 @@ fn olia_takes_no_window_below_the_least() {
     run.lose(1);
     run.lose(0);
     run.lose(0);
-    run.cc
-        .on_ack(path(1), run.now, run.now, 50_000_000, true, &run.rtts[1]);
+    run.cc.on_packet_acked(&AckedPacket::new(
+        path(1),
+        run.now,
+        run.now,
+        50_000_000,
+        true,
+        &run.rtts[1],
+    ));
     for _ in 0..1000 {
         run.ack(0, 1000);
         assert!(run.window(0) >= 2000);
@@ -243,7 +280,9 @@ fn idle_and_broken_and_removed_paths_do_not_count() {
         removed.cc.remove_path(path(1));
         assert_eq!(growth_of_first(&mut removed), 8.0, "{kind}");
         let mut changed = both();
-        changed.cc.on_path_changed(path(1), changed.now, MTU);
+        changed
+            .cc
+            .on_path_changed(&NewPath::new(path(1), changed.now, MTU));
         assert_eq!(growth_of_first(&mut changed), 8.0, "{kind}");
     }
 }
@@ -253,7 +292,7 @@ fn idle_and_broken_and_removed_paths_do_not_count() {
 fn slow_start_is_not_coupled() {
     for kind in COUPLED {
         let mut run = Run::new(kind, &[(20, 100), (20, 100)]);
-        run.cc.on_path_changed(path(1), run.now, MTU);
+        run.cc.on_path_changed(&NewPath::new(path(1), run.now, MTU));
         let before = run.window(1);
         assert!(run.cc.in_slow_start(path(1)));
         run.ack(1, before);

@@ -7,8 +7,9 @@ use mpquic_sched_core::PathIndex;
 use super::hystart::{Growth, HyStart};
 use super::initial_window::minimum_window;
 use super::slots::Slots;
-use super::{Controller, InitialWindow, MAX_WINDOW};
-use crate::recovery::RttEstimator;
+use super::{
+    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, SpuriousLoss,
+};
 
 /// RFC 9438 section 5, in datagrams per second cubed.
 const C: f64 = 0.4;
@@ -171,23 +172,24 @@ impl Cubic {
 }
 
 impl Controller for Cubic {
-    fn add_path(&mut self, path: PathIndex, _now: Instant, mtu: u16) {
-        self.paths.set(path, Some(Path::new(mtu, self.initial)));
+    fn add_path(&mut self, new: &NewPath) {
+        let state = Path::new(new.mtu, self.initial);
+        self.paths.set(new.path, Some(state));
     }
 
     fn remove_path(&mut self, path: PathIndex) {
         self.paths.set(path, None);
     }
 
-    fn on_ack(
-        &mut self,
-        path: PathIndex,
-        now: Instant,
-        sent: Instant,
-        bytes: u64,
-        app_limited: bool,
-        rtt: &RttEstimator,
-    ) {
+    fn on_packet_acked(&mut self, packet: &AckedPacket<'_>) {
+        let &AckedPacket {
+            path,
+            now,
+            sent,
+            size: bytes,
+            app_limited,
+            rtt,
+        } = packet;
         let Some(p) = self.paths.get_mut(path) else {
             return;
         };
@@ -214,15 +216,15 @@ impl Controller for Cubic {
         p.window = p.window.min(MAX_WINDOW as f64);
     }
 
-    fn on_congestion_event(
-        &mut self,
-        path: PathIndex,
-        now: Instant,
-        sent: Instant,
-        persistent: bool,
-        lost_bytes: u64,
-        ecn: bool,
-    ) {
+    fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        let &CongestionEvent {
+            path,
+            now,
+            newest_sent: sent,
+            lost_bytes,
+            persistent,
+            ecn,
+        } = event;
         let Some(p) = self.paths.get_mut(path) else {
             return;
         };
@@ -244,15 +246,17 @@ impl Controller for Cubic {
         }
     }
 
-    fn on_spurious_loss(&mut self, path: PathIndex, _now: Instant, sent: Instant, bytes: u64) {
-        let Some(p) = self.paths.get_mut(path) else {
+    fn on_spurious_loss(&mut self, loss: &SpuriousLoss) {
+        let Some(p) = self.paths.get_mut(loss.path) else {
             return;
         };
-        let of_this_event = p.recovery_start.is_some_and(|start| sent <= start);
+        let of_this_event = p
+            .recovery_start
+            .is_some_and(|start| loss.newest_sent <= start);
         let Some(undo) = p.undo.as_mut().filter(|_| of_this_event) else {
             return;
         };
-        undo.missing = undo.missing.saturating_sub(bytes);
+        undo.missing = undo.missing.saturating_sub(loss.bytes);
         if undo.missing > 0 {
             return;
         }

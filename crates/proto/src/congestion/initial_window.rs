@@ -18,7 +18,7 @@ pub enum InitialWindow {
 
 impl InitialWindow {
     /// The window, bytes, of a path that takes datagrams of `mtu` bytes.
-    pub(crate) const fn bytes(self, mtu: u16) -> u64 {
+    pub const fn bytes(self, mtu: u16) -> u64 {
         let size = mtu as u64;
         let window = match self {
             Self::Rfc9002 => {
@@ -58,8 +58,8 @@ impl InitialWindow {
     }
 }
 
-/// kMinimumWindow (RFC 9002 section 7.2).
-pub(super) const fn minimum_window(mtu: u16) -> u64 {
+/// The smallest congestion window, bytes: two datagrams (RFC 9002 section 7.2).
+pub const fn minimum_window(mtu: u16) -> u64 {
     // A window of zero would divide by zero; no path has such an MTU.
     let window = 2 * mtu as u64;
     if window > 0 { window } else { 1 }

@@ -7,8 +7,7 @@ use mpquic_sched_core::PathIndex;
 use super::hystart::{Growth, HyStart};
 use super::initial_window::minimum_window;
 use super::slots::Slots;
-use super::{Controller, InitialWindow, MAX_WINDOW};
-use crate::recovery::RttEstimator;
+use super::{AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath};
 
 #[derive(Debug)]
 struct Path {
@@ -40,32 +39,32 @@ impl NewReno {
 }
 
 impl Controller for NewReno {
-    fn add_path(&mut self, path: PathIndex, _now: Instant, mtu: u16) {
+    fn add_path(&mut self, new: &NewPath) {
         let state = Path {
-            mtu,
-            window: self.initial.bytes(mtu),
+            mtu: new.mtu,
+            window: self.initial.bytes(new.mtu),
             ssthresh: u64::MAX,
             recovery_start: None,
             acked: 0,
             hystart: HyStart::default(),
             events: 0,
         };
-        self.paths.set(path, Some(state));
+        self.paths.set(new.path, Some(state));
     }
 
     fn remove_path(&mut self, path: PathIndex) {
         self.paths.set(path, None);
     }
 
-    fn on_ack(
-        &mut self,
-        path: PathIndex,
-        now: Instant,
-        sent: Instant,
-        bytes: u64,
-        app_limited: bool,
-        rtt: &RttEstimator,
-    ) {
+    fn on_packet_acked(&mut self, packet: &AckedPacket<'_>) {
+        let &AckedPacket {
+            path,
+            now,
+            sent,
+            size: bytes,
+            app_limited,
+            rtt,
+        } = packet;
         let Some(p) = self.paths.get_mut(path) else {
             return;
         };
@@ -92,15 +91,14 @@ impl Controller for NewReno {
         p.window = p.window.min(MAX_WINDOW);
     }
 
-    fn on_congestion_event(
-        &mut self,
-        path: PathIndex,
-        now: Instant,
-        sent: Instant,
-        persistent: bool,
-        _lost_bytes: u64,
-        _ecn: bool,
-    ) {
+    fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        let &CongestionEvent {
+            path,
+            now,
+            newest_sent: sent,
+            persistent,
+            ..
+        } = event;
         let Some(p) = self.paths.get_mut(path) else {
             return;
         };

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 use super::*;
 
@@ -14,7 +15,8 @@ const fn ms(ms: u64) -> Duration {
 }
 
 pub(super) fn build(kind: CongestionControl, initial: InitialWindow) -> Box<dyn Controller> {
-    kind.build(initial, &mut StdRng::seed_from_u64(1))
+    let mut rng = StdRng::seed_from_u64(1);
+    kind.build(&mut ControllerContext::new(initial, &mut rng))
 }
 
 struct Run {
@@ -29,7 +31,7 @@ impl Run {
         let now = Instant::now();
         let path = PathIndex::new(3).unwrap();
         let mut cc = build(kind, InitialWindow::default());
-        cc.add_path(path, now, MTU);
+        cc.add_path(&NewPath::new(path, now, MTU));
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, ms(rtt_ms), Duration::ZERO);
         Self { cc, path, now, rtt }
@@ -46,15 +48,17 @@ impl Run {
         let mut left = self.window();
         while left > 0 {
             let bytes = left.min(u64::from(MTU));
-            self.cc
-                .on_ack(self.path, self.now, sent, bytes, false, &self.rtt);
+            self.cc.on_packet_acked(&AckedPacket::new(
+                self.path, self.now, sent, bytes, false, &self.rtt,
+            ));
             left -= bytes;
         }
     }
 
     fn lose(&mut self, sent: Instant, persistent: bool) {
-        self.cc
-            .on_congestion_event(self.path, self.now, sent, persistent, 1200, false);
+        self.cc.on_congestion_event(&CongestionEvent::loss(
+            self.path, self.now, sent, 1200, persistent,
+        ));
     }
 }
 
@@ -90,12 +94,12 @@ fn the_initial_window_is_as_configured() {
     let path = PathIndex::new(0).unwrap();
     for kind in LOSS_BASED {
         let mut cc = build(kind, InitialWindow::Packets(32));
-        cc.add_path(path, now, 1200);
+        cc.add_path(&NewPath::new(path, now, 1200));
         assert_eq!(cc.window(path), 38_400, "{kind}");
         // RFC 9002 section 7.2: recalculated with the new size.
         cc.on_mtu_update(path, 1400);
         assert_eq!(cc.window(path), 44_800, "{kind}");
-        cc.on_congestion_event(path, now, now, false, 1400, false);
+        cc.on_congestion_event(&CongestionEvent::loss(path, now, now, 1400, false));
         let reduced = cc.window(path);
         cc.on_mtu_update(path, 1452);
         assert_eq!(cc.window(path), reduced, "{kind}");
@@ -124,7 +128,9 @@ fn slow_start_doubles_until_loss() {
         let after = run.window();
         run.lose(run.now, false);
         let rtt = run.rtt.clone();
-        run.cc.on_ack(run.path, run.now, run.now, 1200, false, &rtt);
+        run.cc.on_packet_acked(&AckedPacket::new(
+            run.path, run.now, run.now, 1200, false, &rtt,
+        ));
         assert_eq!(run.window(), after);
         assert_eq!(run.cc.congestion_events(run.path), 1);
     }
@@ -162,8 +168,14 @@ fn an_unused_window_does_not_grow() {
         let mut run = Run::new(kind, 50);
         let rtt = run.rtt.clone();
         for _ in 0..100 {
-            run.cc
-                .on_ack(run.path, run.now + ms(50), run.now, 1200, true, &rtt);
+            run.cc.on_packet_acked(&AckedPacket::new(
+                run.path,
+                run.now + ms(50),
+                run.now,
+                1200,
+                true,
+                &rtt,
+            ));
         }
         assert_eq!(run.window(), 12_000);
     }
@@ -176,18 +188,19 @@ fn paths_do_not_touch_each_other() {
         let other = PathIndex::new(0).unwrap();
         assert_eq!(run.cc.window(other), 0);
         run.lose(run.now, false);
-        run.cc.add_path(other, run.now, 1400);
+        run.cc.add_path(&NewPath::new(other, run.now, 1400));
         assert_eq!(run.cc.window(other), 14_000);
         run.cc.on_mtu_update(other, 9000);
         assert_eq!(run.cc.window(other), 18_000);
         run.cc.remove_path(other);
         run.cc
-            .on_congestion_event(other, run.now, run.now, true, 1, false);
+            .on_congestion_event(&CongestionEvent::loss(other, run.now, run.now, 1, true));
         assert_eq!(
             (run.cc.window(other), run.cc.in_slow_start(other)),
             (0, false)
         );
-        run.cc.on_path_changed(run.path, run.now, MTU);
+        run.cc
+            .on_path_changed(&NewPath::new(run.path, run.now, MTU));
         assert_eq!(
             (run.window(), run.cc.congestion_events(run.path)),
             (12_000, 0)
@@ -261,17 +274,20 @@ fn cubic_takes_back_what_a_spurious_loss_did() {
     run.lose(sent, false);
     run.lose(sent, false);
     assert!(run.window() < before);
-    run.cc.on_spurious_loss(run.path, run.now, sent, 1200);
+    run.cc
+        .on_spurious_loss(&SpuriousLoss::new(run.path, run.now, sent, 1200));
     assert!(run.window() < before, "half of it is still missing");
-    run.cc.on_spurious_loss(run.path, run.now, sent, 1200);
+    run.cc
+        .on_spurious_loss(&SpuriousLoss::new(run.path, run.now, sent, 1200));
     assert_eq!(run.window(), before);
     assert!(run.cc.in_slow_start(run.path));
     // A mark is no accident.
     run.lose(run.now, false);
     run.cc
-        .on_congestion_event(run.path, run.now, run.now, false, 0, true);
+        .on_congestion_event(&CongestionEvent::ecn(run.path, run.now, run.now));
     let reduced = run.window();
-    run.cc.on_spurious_loss(run.path, run.now, run.now, 1200);
+    run.cc
+        .on_spurious_loss(&SpuriousLoss::new(run.path, run.now, run.now, 1200));
     assert_eq!(run.window(), reduced);
 }
 
@@ -283,7 +299,9 @@ fn cubic_does_not_leap_after_idle_time() {
     run.now += ms(1);
     run.round();
     let rtt = run.rtt.clone();
-    run.cc.on_ack(run.path, run.now, run.now, 1200, true, &rtt);
+    run.cc.on_packet_acked(&AckedPacket::new(
+        run.path, run.now, run.now, 1200, true, &rtt,
+    ));
     let before = run.window();
     run.now += Duration::from_secs(60);
     run.round();
@@ -307,14 +325,14 @@ fn hystart_ends_slow_start_without_loss() {
                 let now = run.now + Duration::from_micros(i * 500);
                 run.rtt.update(now, ms(50 + queue), Duration::ZERO);
                 let rtt = run.rtt.clone();
-                run.cc.on_ack(
+                run.cc.on_packet_acked(&AckedPacket::new(
                     run.path,
                     now,
                     sent + Duration::from_micros(i * 500),
                     1200,
                     false,
                     &rtt,
-                );
+                ));
             }
         }
         assert!(
@@ -375,14 +393,14 @@ proptest! {
                 Op::Ack { back, bytes, app_limited, rtt } => {
                     let sent = before(back);
                     run.rtt.update(run.now, Duration::from_micros(rtt), Duration::ZERO);
-                    run.cc.on_ack(run.path, run.now, sent, bytes, app_limited, &run.rtt);
+                    run.cc.on_packet_acked(&AckedPacket::new(run.path, run.now, sent, bytes, app_limited, &run.rtt));
                 }
                 Op::Congestion { back, persistent, bytes, ecn } =>
-                    run.cc.on_congestion_event(run.path, run.now, before(back), persistent, bytes, ecn),
-                Op::Spurious { back, bytes } => run.cc.on_spurious_loss(run.path, run.now, before(back), bytes),
+                    run.cc.on_congestion_event(&CongestionEvent { path: run.path, now: run.now, newest_sent: before(back), lost_bytes: bytes, persistent, ecn }),
+                Op::Spurious { back, bytes } => run.cc.on_spurious_loss(&SpuriousLoss::new(run.path, run.now, before(back), bytes)),
                 Op::Mtu(new) => { mtu = new; run.cc.on_mtu_update(run.path, new); }
                 Op::Wait(us) => run.now += Duration::from_micros(us),
-                Op::Change => run.cc.on_path_changed(run.path, run.now, mtu),
+                Op::Change => run.cc.on_path_changed(&NewPath::new(run.path, run.now, mtu)),
             }
             let window = run.window();
             prop_assert!(window >= 2 * u64::from(mtu), "{} below two of {}", window, mtu);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use mpquic_sched_core::{Acked, Lost, PathIndex, PathSet, PathUpdateKind, Side};
 
 use super::Connection;
-use crate::congestion::{AckSummary, LostPacket};
+use crate::congestion::{AckSummary, AckedPacket, CongestionEvent, LostPacket, SpuriousLoss};
 use crate::frame::AckFrame;
 use crate::handshake::Level;
 use crate::path::{Path, PathState};
@@ -67,9 +67,14 @@ impl Connection {
         }
         for (_, packet) in acked.drain(..) {
             if packet.in_flight {
-                let bytes = packet.size.into();
-                self.controller
-                    .on_ack(index, now, packet.time_sent, bytes, true, &path.rtt);
+                self.controller.on_packet_acked(&AckedPacket {
+                    path: index,
+                    now,
+                    sent: packet.time_sent,
+                    size: packet.size.into(),
+                    app_limited: true,
+                    rtt: &path.rtt,
+                });
             }
             for frame in &packet.frames {
                 match *frame {
@@ -104,15 +109,14 @@ impl Connection {
                 }
             }
             if let Some(sent) = outcome.newest_sent {
-                let index = path.index;
-                self.controller.on_congestion_event(
-                    index,
+                self.controller.on_congestion_event(&CongestionEvent {
+                    path: path.index,
                     now,
-                    sent,
-                    outcome.persistent,
-                    outcome.bytes,
-                    false,
-                );
+                    newest_sent: sent,
+                    lost_bytes: outcome.bytes,
+                    persistent: outcome.persistent,
+                    ecn: false,
+                });
             }
         }
         self.lost_scratch = lost;
@@ -180,8 +184,12 @@ impl Connection {
         let index = path.index;
         path.counters.spurious_losses += u64::from(outcome.spurious);
         if let Some(sent) = outcome.spurious_sent {
-            self.controller
-                .on_spurious_loss(index, now, sent, outcome.spurious_bytes);
+            self.controller.on_spurious_loss(&SpuriousLoss {
+                path: index,
+                now,
+                newest_sent: sent,
+                bytes: outcome.spurious_bytes,
+            });
             path.delivery.on_spurious(outcome.spurious_bytes);
         }
         let Some(newest_sent) = outcome.newest_sent else {
@@ -200,8 +208,8 @@ impl Connection {
         if let Some(path) = self.paths.get_mut(id)
             && path.ecn.on_ack(outcome.ecn) > 0
         {
-            self.controller
-                .on_congestion_event(index, now, newest_sent, false, 0, true);
+            let marked = CongestionEvent::ecn(index, now, newest_sent);
+            self.controller.on_congestion_event(&marked);
         }
         let (nonce_path, pto) = (self.nonce_path(id), self.largest_pto());
         if let Some(keys) = &mut self.handshake.one_rtt {
@@ -240,6 +248,7 @@ impl Connection {
         };
         let in_flight = path.space.bytes_in_flight();
         let summary = AckSummary {
+            path: path.index,
             now,
             sample: &sample,
             newest_sent,
@@ -247,7 +256,7 @@ impl Connection {
             rtt: &path.rtt,
             in_flight,
         };
-        if self.controller.on_ack_end(path.index, &summary) {
+        if self.controller.on_ack_end(&summary) {
             path.delivery.on_app_limited(in_flight);
         }
     }
@@ -278,9 +287,14 @@ impl Connection {
             path.mtu.on_acked(packet.size);
         }
         if packet.in_flight {
-            let bytes = packet.size.into();
-            self.controller
-                .on_ack(index, now, packet.time_sent, bytes, app_limited, &path.rtt);
+            self.controller.on_packet_acked(&AckedPacket {
+                path: index,
+                now,
+                sent: packet.time_sent,
+                size: packet.size.into(),
+                app_limited,
+                rtt: &path.rtt,
+            });
         }
         let mut contiguous = 0;
         for frame in &packet.frames {
@@ -453,21 +467,29 @@ impl Connection {
             }
             if let Some(snapshot) = &packet.delivery {
                 let lost = LostPacket {
+                    path: index,
+                    now,
                     number: *number,
                     sent: packet.time_sent,
-                    size: packet.size,
+                    size: packet.size.into(),
                     tx_in_flight: snapshot.tx_in_flight,
                     lost: path.delivery.on_lost(packet.size, snapshot),
                     total_delivered: path.delivery.delivered(),
                     app_limited: snapshot.app_limited,
                 };
-                self.controller.on_lost(index, now, &lost);
+                self.controller.on_packet_lost(&lost);
             }
         }
         if let Some(sent) = outcome.newest_sent {
             let persistent = outcome.persistent;
-            self.controller
-                .on_congestion_event(index, now, sent, persistent, outcome.bytes, false);
+            self.controller.on_congestion_event(&CongestionEvent {
+                path: index,
+                now,
+                newest_sent: sent,
+                lost_bytes: outcome.bytes,
+                persistent,
+                ecn: false,
+            });
             if persistent {
                 // RFC 9002 section 5.2.
                 path.rtt.reset_min();

@@ -6,6 +6,7 @@ use std::time::Instant;
 use mpquic_sched_core::{PathUpdateKind, Side};
 
 use super::{Connection, Event};
+use crate::congestion::NewPath;
 use crate::path::{ChallengeTimeout, NetworkPath};
 use crate::receive::Arrival;
 use crate::{FourTuple, PathErrorCode, PathEvent, PathId};
@@ -137,7 +138,8 @@ impl Connection {
             // RFC 9000 section 9.4: but for a change of the port only.
             path.measure_anew(now, &self.config);
             let (index, mtu) = (path.index, path.mtu.current());
-            self.controller.on_path_changed(index, now, mtu);
+            let changed = NewPath::new(index, now, mtu);
+            self.controller.on_path_changed(&changed);
             self.limit_mtu(id);
         }
         if let Some(path) = self.paths.get(id) {

@@ -25,7 +25,7 @@ pub use event::{Event, PathEvent};
 pub(crate) use state::{CloseFrame, State};
 
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
-use crate::congestion::Controller;
+use crate::congestion::{Controller, ControllerContext, NewPath};
 use crate::datagram::Datagrams;
 use crate::endpoint::{ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, Level};
@@ -191,13 +191,14 @@ impl Connection {
         remote_cid: ConnectionId,
     ) -> Self {
         let mut paths = Paths::new();
-        let mut controller = config.congestion.build(config.initial_window, &mut rng);
+        let mut context = ControllerContext::new(config.initial_window, &mut rng);
+        let mut controller = config.congestion.build(&mut context);
         let mut levels = [None, None];
         for level in &mut levels {
             *level = Some(PacketSpace::new(&mut rng));
         }
         if let Some(index) = paths.free_slot() {
-            controller.add_path(index, now, config.initial_mtu);
+            controller.add_path(&NewPath::new(index, now, config.initial_mtu));
             // RFC 9000 section 8.1: a client needs no proof of the server's address, its Initial is one.
             let validated = side == Side::Client;
             let space = PacketSpace::new(&mut rng);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
 
 use super::{CloseFrame, Connection, Event};
+use crate::congestion::NewPath;
 use crate::endpoint::EndpointEvent;
 use crate::path::{Path, PathState, RetiredPath};
 use crate::space::PacketSpace;
@@ -82,8 +83,8 @@ impl Connection {
     fn add_path(&mut self, now: Instant, id: PathId, tuple: FourTuple) -> Option<&mut Path> {
         let index = self.paths.free_slot()?;
         let space = PacketSpace::new(&mut self.rng);
-        self.controller
-            .add_path(index, now, self.config.initial_mtu);
+        let new = NewPath::new(index, now, self.config.initial_mtu);
+        self.controller.add_path(&new);
         self.schedule.cursors.reset(index);
         let path = Path::new(now, id, index, tuple, false, space, &self.config);
         self.paths.insert(path);

@@ -19,28 +19,29 @@ pub(crate) struct DeliverySnapshot {
     pub(crate) app_limited: bool,
 }
 
-/// What an ACK frame tells of the path's delivery: of the newest packet among those that it newly
-/// acknowledged (section 4.1.2.1.3).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct RateSample {
+/// A sample of a path's delivery rate (draft-ietf-ccwg-bbr section 4.1). An ACK frame gives one,
+/// measured over the flight of the newest packet that it newly acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct RateSample {
     /// Bytes per second; 0 if the interval is too short to tell.
-    pub(crate) rate: f64,
-    /// Bytes delivered from when that packet left until now.
-    pub(crate) delivered: u64,
-    /// Bytes delivered before it left.
-    pub(crate) prior_delivered: u64,
-    /// Bytes in flight once it had left.
-    pub(crate) tx_in_flight: u64,
-    /// Bytes declared lost since it left.
-    pub(crate) lost: u64,
+    pub rate: f64,
+    /// Bytes delivered from when that packet was sent until now.
+    pub delivered: u64,
+    /// Bytes delivered before it was sent.
+    pub prior_delivered: u64,
+    /// Bytes in flight when it had been sent.
+    pub tx_in_flight: u64,
+    /// Bytes declared lost since it was sent.
+    pub lost: u64,
     /// Bytes that the frame newly acknowledged.
-    pub(crate) newly_acked: u64,
+    pub newly_acked: u64,
     /// Bytes declared lost since the sample before this one.
-    pub(crate) newly_lost: u64,
+    pub newly_lost: u64,
     /// Bytes delivered so far.
-    pub(crate) total_delivered: u64,
+    pub total_delivered: u64,
     /// Whether the sample was limited by what there was to send rather than by the path.
-    pub(crate) app_limited: bool,
+    pub app_limited: bool,
 }
 
 /// The estimator of one path.

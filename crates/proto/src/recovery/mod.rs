@@ -11,13 +11,14 @@ mod suspect;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot, RateSample};
+pub use delivery_rate::RateSample;
+pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot};
 pub(crate) use ecn::{EcnCounter, EcnReport, EcnValidator};
 pub(crate) use loss::{LossOutcome, LostNumbers};
 pub(crate) use pacing::{Pace, Pacer};
 pub(crate) use persistent::PersistentCongestion;
 pub(crate) use pto::{pto_duration, pto_time};
-pub(crate) use rtt::RttEstimator;
+pub use rtt::RttEstimator;
 pub(crate) use suspect::Suspect;
 
 /// kGranularity (RFC 9002 section 6.1.2).

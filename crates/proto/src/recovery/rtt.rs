@@ -6,9 +6,10 @@ use mpquic_sched_core::RttHistory;
 
 use super::GRANULARITY;
 
-/// Smoothed RTT, its variation, the minimum and the newest samples of one path.
+/// The round-trip time of one path (RFC 9002 section 5): smoothed RTT, its variation, the minimum and
+/// the newest samples.
 #[derive(Debug, Clone)]
-pub(crate) struct RttEstimator {
+pub struct RttEstimator {
     latest: Duration,
     min: Duration,
     smoothed: Duration,
@@ -18,8 +19,8 @@ pub(crate) struct RttEstimator {
 }
 
 impl RttEstimator {
-    /// No sample yet: RFC 9002 section 5.3, kInitialRtt.
-    pub(crate) const fn new(initial_rtt: Duration) -> Self {
+    /// No sample yet: all values rest on this initial RTT (RFC 9002 section 5.3).
+    pub const fn new(initial_rtt: Duration) -> Self {
         Self {
             latest: initial_rtt,
             min: initial_rtt,
@@ -32,7 +33,7 @@ impl RttEstimator {
 
     /// Takes in a sample (RFC 9002 section 5.3). Once the handshake is confirmed, the caller has
     /// limited `ack_delay` to the peer's max_ack_delay.
-    pub(crate) fn update(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
+    pub fn update(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
         self.latest = sample;
         self.history.push(sample);
         if self.first_sample.is_none() {
@@ -57,43 +58,43 @@ impl RttEstimator {
     }
 
     /// The newest sample; the initial RTT before the first.
-    pub(crate) const fn latest(&self) -> Duration {
+    pub const fn latest(&self) -> Duration {
         self.latest
     }
 
     /// The smallest sample; the initial RTT before the first.
-    pub(crate) const fn min(&self) -> Duration {
+    pub const fn min(&self) -> Duration {
         self.min
     }
 
-    /// smoothed_rtt.
-    pub(crate) const fn smoothed(&self) -> Duration {
+    /// The smoothed RTT (`smoothed_rtt` in RFC 9002); the initial RTT before the first sample.
+    pub const fn smoothed(&self) -> Duration {
         self.smoothed
     }
 
-    /// rttvar.
-    pub(crate) const fn var(&self) -> Duration {
+    /// The variation of the RTT (`rttvar` in RFC 9002).
+    pub const fn var(&self) -> Duration {
         self.var
     }
 
     /// When the first sample came.
-    pub(crate) const fn first_sample(&self) -> Option<Instant> {
+    pub const fn first_sample(&self) -> Option<Instant> {
         self.first_sample
     }
 
     /// Whether the values rest on a measurement.
-    pub(crate) const fn has_sample(&self) -> bool {
+    pub const fn has_sample(&self) -> bool {
         self.first_sample.is_some()
     }
 
     /// The newest samples.
-    pub(crate) const fn history(&self) -> &RttHistory {
+    pub const fn history(&self) -> &RttHistory {
         &self.history
     }
 
-    /// PTO without back-off (RFC 9002 section 6.2.1). `max_ack_delay` is zero for the Initial and
-    /// Handshake spaces.
-    pub(crate) fn pto_base(&self, max_ack_delay: Duration) -> Duration {
+    /// The probe timeout without back-off (RFC 9002 section 6.2.1). `max_ack_delay` is zero for the
+    /// Initial and Handshake spaces.
+    pub fn pto_base(&self, max_ack_delay: Duration) -> Duration {
         self.smoothed
             .saturating_add(self.var.saturating_mul(4).max(GRANULARITY))
             .saturating_add(max_ack_delay)

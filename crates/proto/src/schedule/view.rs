@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::PathView;
 
-use crate::congestion::Controller;
+use crate::congestion::{Controller, MAX_WINDOW};
 use crate::path::Path;
 use crate::recovery::Pace;
 
@@ -25,7 +25,7 @@ pub(crate) fn refresh(
     facts: PathFacts,
     now: Instant,
 ) {
-    let cwnd = controller.window(path.index);
+    let cwnd = controller.window(path.index).min(MAX_WINDOW);
     let mtu = path.mtu.current();
     let in_flight = path.space.bytes_in_flight();
     let pace = match controller.pacing_rate(path.index, &path.rtt) {

@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::handshake::Level;
 use crate::ids::Transmit;
 use crate::space::{SentFrame, SentPacket};
-use crate::{NumberSpace, PacketSent, PathId, TransportError};
+use crate::{NumberSpace, PacketSent, PathId, TransportError, congestion};
 
 /// Why a 1-RTT packet was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +148,12 @@ impl Connection {
                 self.controller.on_restart(path.index, now);
             }
             let after = before + u64::from(built.size);
-            self.controller.on_sent(path.index, now, built.size, after);
+            self.controller.on_packet_sent(&congestion::SentPacket {
+                path: path.index,
+                now,
+                size: built.size.into(),
+                in_flight: after,
+            });
         }
     }
 

@@ -155,11 +155,12 @@ impl Path {
     }
 
     /// HandleLostPacket().
-    pub(super) fn on_lost(&mut self, now: Instant, lost: &LostPacket, rng: &mut StdRng) {
+    pub(super) fn on_lost(&mut self, lost: &LostPacket, rng: &mut StdRng) {
+        let now = lost.now;
         self.delivered = lost.total_delivered;
         self.note_loss(now, lost.sent);
         if let Some(saved) = &mut self.undo.saved {
-            saved.missing += u64::from(lost.size);
+            saved.missing += lost.size;
             saved.first_sent = saved.first_sent.min(lost.sent);
         }
         if self
@@ -206,7 +207,7 @@ impl Path {
 
     /// InflightAtLoss(): how much was in flight when the losses crossed the threshold.
     fn inflight_at_loss(&self, lost: &LostPacket) -> u64 {
-        let size = u64::from(lost.size);
+        let size = lost.size;
         let before = lost.tx_in_flight.saturating_sub(size) as f64;
         let lost_before = lost.lost.saturating_sub(size) as f64;
         let threshold = self.loss_threshold(lost.tx_in_flight).min(0.5);
@@ -261,7 +262,7 @@ impl Path {
     }
 
     /// Lost packets turned up. Once all of an episode did, HandleSpuriousLossDetection().
-    pub(super) fn on_spurious_loss(&mut self, _now: Instant, sent: Instant, bytes: u64) {
+    pub(super) fn on_spurious_loss(&mut self, sent: Instant, bytes: u64) {
         let Some(saved) = &mut self.undo.saved else {
             return;
         };

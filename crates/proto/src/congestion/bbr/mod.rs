@@ -44,7 +44,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::slots::Slots;
-use super::{AckSummary, Controller, InitialWindow, LostPacket};
+use super::{
+    AckSummary, AckedPacket, CongestionEvent, Controller, InitialWindow, LostPacket, NewPath,
+    SentPacket, SpuriousLoss,
+};
 use crate::recovery::RttEstimator;
 use path::{Path, State};
 
@@ -57,78 +60,62 @@ pub(super) struct Bbr {
 }
 
 impl Bbr {
-    /// A controller without paths, with chance of its own drawn from the generator.
-    pub(super) fn new(initial: InitialWindow, rng: &mut StdRng) -> Self {
+    /// A controller without paths, with a random number generator of its own.
+    pub(super) fn new(initial: InitialWindow, seed: [u8; 32]) -> Self {
         Self {
             initial,
             paths: Slots::default(),
-            rng: StdRng::from_rng(rng),
+            rng: StdRng::from_seed(seed),
         }
     }
 }
 
 impl Controller for Bbr {
-    fn add_path(&mut self, path: PathIndex, now: Instant, mtu: u16) {
-        let state = Path::new(now, mtu, self.initial.bytes(mtu));
-        self.paths.set(path, Some(state));
+    fn add_path(&mut self, new: &NewPath) {
+        let state = Path::new(new.now, new.mtu, self.initial.bytes(new.mtu));
+        self.paths.set(new.path, Some(state));
     }
 
     fn remove_path(&mut self, path: PathIndex) {
         self.paths.set(path, None);
     }
 
-    fn on_sent(&mut self, path: PathIndex, _now: Instant, _bytes: u16, in_flight_after: u64) {
-        if let Some(p) = self.paths.get_mut(path) {
-            p.on_sent(in_flight_after);
+    fn on_packet_sent(&mut self, packet: &SentPacket) {
+        if let Some(p) = self.paths.get_mut(packet.path) {
+            p.on_sent(packet.in_flight);
         }
     }
 
-    fn on_ack(
-        &mut self,
-        _path: PathIndex,
-        _now: Instant,
-        _sent: Instant,
-        _bytes: u64,
-        _app_limited: bool,
-        _rtt: &RttEstimator,
-    ) {
+    fn on_packet_acked(&mut self, _packet: &AckedPacket<'_>) {
         // The model goes by whole ACK frames.
     }
 
-    fn on_lost(&mut self, path: PathIndex, now: Instant, lost: &LostPacket) {
-        if let Some(p) = self.paths.get_mut(path) {
-            p.on_lost(now, lost, &mut self.rng);
+    fn on_packet_lost(&mut self, packet: &LostPacket) {
+        if let Some(p) = self.paths.get_mut(packet.path) {
+            p.on_lost(packet, &mut self.rng);
         }
     }
 
-    fn on_congestion_event(
-        &mut self,
-        path: PathIndex,
-        now: Instant,
-        _sent: Instant,
-        persistent: bool,
-        _lost_bytes: u64,
-        ecn: bool,
-    ) {
-        let Some(p) = self.paths.get_mut(path) else {
+    fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        let Some(p) = self.paths.get_mut(event.path) else {
             return;
         };
-        if ecn {
+        if event.ecn {
             p.ce_marked = true;
         }
-        if persistent {
-            p.on_persistent_congestion(now);
+        if event.persistent {
+            p.on_persistent_congestion(event.now);
         }
     }
 
-    fn on_spurious_loss(&mut self, path: PathIndex, now: Instant, sent: Instant, bytes: u64) {
-        if let Some(p) = self.paths.get_mut(path) {
-            p.on_spurious_loss(now, sent, bytes);
+    fn on_spurious_loss(&mut self, loss: &SpuriousLoss) {
+        if let Some(p) = self.paths.get_mut(loss.path) {
+            p.on_spurious_loss(loss.newest_sent, loss.bytes);
         }
     }
 
-    fn on_ack_end(&mut self, path: PathIndex, ack: &AckSummary<'_>) -> bool {
-        match self.paths.get_mut(path) {
+    fn on_ack_end(&mut self, ack: &AckSummary<'_>) -> bool {
+        match self.paths.get_mut(ack.path) {
             Some(p) => p.on_ack(ack, &mut self.rng),
             None => false,
         }

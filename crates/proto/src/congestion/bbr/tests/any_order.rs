@@ -5,7 +5,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::congestion::tests::build;
-use crate::congestion::{CongestionControl, InitialWindow, MAX_WINDOW};
+use crate::congestion::{
+    CongestionControl, CongestionEvent, InitialWindow, MAX_WINDOW, NewPath, SentPacket,
+    SpuriousLoss,
+};
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -67,11 +70,11 @@ proptest! {
         let mut mtu = 1200;
         let mut rtt = RttEstimator::new(ms(333));
         let mut total = 0u64;
-        cc.add_path(path, now, mtu);
+        cc.add_path(&NewPath::new(path, now, mtu));
         for op in ops {
             let before = |back: u64| origin.max(now.checked_sub(Duration::from_micros(back)).unwrap_or(origin));
             match op {
-                Op::Sent(in_flight) => cc.on_sent(path, now, mtu, in_flight),
+                Op::Sent(in_flight) => cc.on_packet_sent(&SentPacket::new(path, now, mtu.into(), in_flight)),
                 Op::Ack { rate, numbers: [acked, delivered, prior, tx, lost, newly_lost, in_flight], rtt: took, app_limited } => {
                     total += acked;
                     let took = took.map(Duration::from_micros);
@@ -89,19 +92,19 @@ proptest! {
                         total_delivered: total,
                         app_limited,
                     };
-                    let ack = AckSummary { now, sample: &sample, newest_sent: before(prior), rtt_sample: took, rtt: &rtt, in_flight };
-                    cc.on_ack_end(path, &ack);
+                    let ack = AckSummary { path, now, sample: &sample, newest_sent: before(prior), rtt_sample: took, rtt: &rtt, in_flight };
+                    cc.on_ack_end(&ack);
                 }
                 Op::Lost { back, numbers: [number, tx_in_flight, lost], app_limited } => {
-                    let packet = LostPacket { number, sent: before(back), size: mtu, tx_in_flight, lost, total_delivered: total, app_limited };
-                    cc.on_lost(path, now, &packet);
+                    let packet = LostPacket { path, now, number, sent: before(back), size: mtu.into(), tx_in_flight, lost, total_delivered: total, app_limited };
+                    cc.on_packet_lost(&packet);
                 }
-                Op::Event { persistent, ecn } => cc.on_congestion_event(path, now, now, persistent, 1200, ecn),
-                Op::Spurious { back, bytes } => cc.on_spurious_loss(path, now, before(back), bytes),
+                Op::Event { persistent, ecn } => cc.on_congestion_event(&CongestionEvent { path, now, newest_sent: now, lost_bytes: 1200, persistent, ecn }),
+                Op::Spurious { back, bytes } => cc.on_spurious_loss(&SpuriousLoss::new(path, now, before(back), bytes)),
                 Op::Mtu(new) => { mtu = new; cc.on_mtu_update(path, new); }
                 Op::Wait(us) => now += Duration::from_micros(us),
                 Op::Restart => cc.on_restart(path, now),
-                Op::Change => cc.on_path_changed(path, now, mtu),
+                Op::Change => cc.on_path_changed(&NewPath::new(path, now, mtu)),
             }
             let window = cc.window(path);
             prop_assert!(window >= 2 * u64::from(mtu), "{} below two of {}", window, mtu);
@@ -119,20 +122,27 @@ fn paths_do_not_touch_each_other() {
     let now = Instant::now();
     let rtt = RttEstimator::new(ms(100));
     assert_eq!((cc.window(one), cc.pacing_rate(one, &rtt)), (0, None));
-    cc.add_path(one, now, 1200);
-    cc.add_path(other, now, 1200);
+    cc.add_path(&NewPath::new(one, now, 1200));
+    cc.add_path(&NewPath::new(other, now, 1200));
     assert_eq!(cc.window(one), 38_400);
     assert!(cc.in_slow_start(one));
     cc.on_mtu_update(one, 1400);
-    cc.on_congestion_event(one, now, now, true, 0, false);
+    cc.on_congestion_event(&CongestionEvent::loss(one, now, now, 0, true));
     assert_eq!((cc.window(one), cc.window(other)), (2800, 38_400));
     cc.remove_path(one);
     assert_eq!(
         (cc.window(one), cc.ssthresh(one), cc.in_slow_start(one)),
         (0, 0, false)
     );
-    cc.on_congestion_event(one, now, now, true, 0, true);
+    cc.on_congestion_event(&CongestionEvent {
+        path: one,
+        now,
+        newest_sent: now,
+        lost_bytes: 0,
+        persistent: true,
+        ecn: true,
+    });
     assert_eq!(cc.congestion_events(one), 0);
-    cc.add_path(one, now, 1200);
+    cc.add_path(&NewPath::new(one, now, 1200));
     assert_eq!(cc.window(one), 38_400);
 }

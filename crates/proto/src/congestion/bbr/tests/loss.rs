@@ -36,15 +36,17 @@ fn loss_in_a_probe_sets_the_bound() {
 fn loss_in_a_limited_probe_sets_no_bound() {
     let mut flow = Flow::in_up();
     let lost = LostPacket {
+        path: SLOT,
+        now: flow.now,
         number: 1,
         sent: flow.now - RTT,
-        size: MTU as u16,
+        size: MTU,
         tx_in_flight: BDP,
         lost: 5 * MTU,
         total_delivered: flow.delivered,
         app_limited: true,
     };
-    flow.path.on_lost(flow.now, &lost, &mut flow.rng);
+    flow.path.on_lost(&lost, &mut flow.rng);
     assert_eq!(flow.state(), State::Down);
     assert_eq!(flow.path.inflight_longterm, u64::MAX);
 }
@@ -168,7 +170,7 @@ fn marks_are_congestion() {
     assert_eq!(flow.state(), State::Down);
     assert_eq!(flow.path.inflight_longterm, 110_000);
     // Nothing takes a mark back.
-    flow.path.on_spurious_loss(flow.now, flow.now, 1 << 20);
+    flow.path.on_spurious_loss(flow.now, 1 << 20);
     assert_eq!(flow.state(), State::Down);
 }
 
@@ -205,12 +207,12 @@ fn a_spurious_loss_is_taken_back() {
     flow.ack(0.5 * RATE, FULL);
     assert!(flow.path.bw_shortterm <= RATE);
     assert!(flow.path.cwnd < window);
-    flow.path.on_spurious_loss(flow.now, sent, MTU);
+    flow.path.on_spurious_loss(sent, MTU);
     assert!(flow.path.cwnd < window, "one is still missing");
     // One that was lost before the episode counts for nothing.
-    flow.path.on_spurious_loss(flow.now, sent - ms(1), MTU);
+    flow.path.on_spurious_loss(sent - ms(1), MTU);
     assert!(flow.path.cwnd < window);
-    flow.path.on_spurious_loss(flow.now, sent, MTU);
+    flow.path.on_spurious_loss(sent, MTU);
     assert_eq!(flow.path.cwnd, window);
     assert_eq!(flow.path.bw_shortterm, f64::INFINITY);
     assert_eq!(flow.path.inflight_shortterm, u64::MAX);
@@ -225,7 +227,7 @@ fn a_state_left_for_a_spurious_loss_is_entered_again() {
         flow.lose(BDP, i * MTU, true);
     }
     assert_eq!(flow.state(), State::Down);
-    flow.path.on_spurious_loss(flow.now, sent, 3 * MTU);
+    flow.path.on_spurious_loss(sent, 3 * MTU);
     assert_eq!(flow.state(), State::Refill);
     assert_eq!(flow.path.inflight_longterm, u64::MAX);
 
@@ -242,7 +244,7 @@ fn a_state_left_for_a_spurious_loss_is_entered_again() {
         },
     );
     assert_eq!(flow.state(), State::Drain);
-    flow.path.on_spurious_loss(flow.now, sent, 12 * MTU);
+    flow.path.on_spurious_loss(sent, 12 * MTU);
     assert_eq!(flow.state(), State::Startup);
     assert!(!flow.path.pipe.reached);
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::super::{AckSummary, LostPacket};
+use super::super::{AckSummary, LostPacket, PathIndex};
 use super::path::{Path, State};
 use crate::recovery::{RateSample, RttEstimator};
 
@@ -20,6 +20,7 @@ const MTU: u64 = 1000;
 const RATE: f64 = 1e6;
 const RTT: Duration = ms(100);
 const BDP: u64 = 100_000;
+const SLOT: PathIndex = PathIndex::new(0).unwrap();
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -126,6 +127,7 @@ impl Flow {
         };
         self.lost_before = self.lost;
         let summary = AckSummary {
+            path: SLOT,
             now: self.now,
             sample: &sample,
             newest_sent: self.now - ack.rtt,
@@ -160,15 +162,17 @@ impl Flow {
         self.lost += MTU;
         self.next_number += if gap { 2 } else { 1 };
         let lost = LostPacket {
+            path: SLOT,
+            now: self.now,
             number: self.next_number,
             sent: self.now - RTT,
-            size: MTU as u16,
+            size: MTU,
             tx_in_flight,
             lost,
             total_delivered: self.delivered,
             app_limited: false,
         };
-        self.path.on_lost(self.now, &lost, &mut self.rng);
+        self.path.on_lost(&lost, &mut self.rng);
     }
 
     /// Packets with packets between them that are not lost.

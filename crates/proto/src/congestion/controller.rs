@@ -1,0 +1,225 @@
+//! The contract of a congestion controller, and how a connection gets one; implements none.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mpquic_sched_core::PathIndex;
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::{
+    AckSummary, AckedPacket, CongestionEvent, InitialWindow, LostPacket, NewPath, SentPacket,
+    SpuriousLoss,
+};
+use crate::recovery::RttEstimator;
+
+/// A congestion controller of a connection (RFC 9002 section 7).
+///
+/// One controller serves all paths of the connection, so that coupled algorithms need no other
+/// interface. A path is named by its slot, a [`PathIndex`]: use it as an index into an array of
+/// [`MAX_PATHS`](mpquic_sched_core::MAX_PATHS) states. Slots are used again after
+/// [`remove_path`](Self::remove_path).
+///
+/// For a slot without a path the window is 0, and events are ignored.
+///
+/// All methods run on the hot path: they should neither allocate nor block. The connection sends no
+/// packet that would put more than the window in flight, and it paces packets by the window or by
+/// [`pacing_rate`](Self::pacing_rate).
+///
+/// # Order of the calls
+///
+/// For an ACK frame: [`on_spurious_loss`](Self::on_spurious_loss), then
+/// [`on_packet_acked`](Self::on_packet_acked) for each newly acknowledged packet, then
+/// [`on_congestion_event`](Self::on_congestion_event) for ECN, then
+/// [`on_packet_lost`](Self::on_packet_lost) for each lost packet and `on_congestion_event` for all of
+/// them, and at last [`on_ack_end`](Self::on_ack_end).
+///
+/// # Example
+///
+/// A window of a fixed size, as satellite links with a reserved rate use it:
+///
+/// ```
+/// use mpquic_proto::TransportConfig;
+/// use mpquic_proto::congestion::{
+///     AckedPacket, CongestionEvent, Controller, ControllerContext, ControllerFactory, NewPath,
+///     PathIndex,
+/// };
+///
+/// #[derive(Clone, Copy)]
+/// struct FixedWindow(u64);
+///
+/// impl Controller for FixedWindow {
+///     fn add_path(&mut self, _path: &NewPath) {}
+///     fn remove_path(&mut self, _path: PathIndex) {}
+///     fn on_packet_acked(&mut self, _packet: &AckedPacket<'_>) {}
+///     fn on_congestion_event(&mut self, _event: &CongestionEvent) {}
+///     fn on_mtu_update(&mut self, _path: PathIndex, _mtu: u16) {}
+///     fn window(&self, _path: PathIndex) -> u64 {
+///         self.0
+///     }
+/// }
+///
+/// impl ControllerFactory for FixedWindow {
+///     fn build(&self, _context: &mut ControllerContext<'_>) -> Box<dyn Controller> {
+///         Box::new(*self)
+///     }
+/// }
+///
+/// let mut config = TransportConfig::default();
+/// config.congestion(FixedWindow(256 * 1024));
+/// ```
+pub trait Controller: Send {
+    /// A path begins. Its window is the initial one, see [`ControllerContext::initial_window`].
+    fn add_path(&mut self, path: &NewPath);
+
+    /// A path has ended.
+    fn remove_path(&mut self, path: PathIndex);
+
+    /// A path continues over other addresses, so that nothing is known of it any more (RFC 9000
+    /// section 9.4).
+    fn on_path_changed(&mut self, path: &NewPath) {
+        self.add_path(path);
+    }
+
+    /// A packet that counts as in flight was sent.
+    fn on_packet_sent(&mut self, _packet: &SentPacket) {}
+
+    /// A packet in flight was newly acknowledged. Called for each packet of an ACK frame.
+    fn on_packet_acked(&mut self, packet: &AckedPacket<'_>);
+
+    /// A packet in flight was declared lost. Called for each packet, before the
+    /// [`on_congestion_event`](Self::on_congestion_event) that stands for all of them.
+    fn on_packet_lost(&mut self, _packet: &LostPacket) {}
+
+    /// Packets were lost, or the peer reported new ECN-CE marks.
+    fn on_congestion_event(&mut self, event: &CongestionEvent);
+
+    /// Packets that were declared lost were acknowledged after all.
+    fn on_spurious_loss(&mut self, _loss: &SpuriousLoss) {}
+
+    /// An ACK frame was processed: its packets, and those that were declared lost because of it.
+    ///
+    /// Returns whether the controller itself holds sending back from now on, below what it takes the
+    /// path to carry, as BBR does in ProbeRTT. Delivery rates measured in that time count as
+    /// limited by the application.
+    fn on_ack_end(&mut self, _ack: &AckSummary<'_>) -> bool {
+        false
+    }
+
+    /// Sending resumes on a path after the application had nothing to send: nothing is in flight,
+    /// and the next packet is about to be sent.
+    fn on_restart(&mut self, _path: PathIndex, _now: Instant) {}
+
+    /// The rate to pace at, bytes per second. `None` lets the connection pace by window and RTT
+    /// (RFC 9002 section 7.7).
+    fn pacing_rate(&self, _path: PathIndex, _rtt: &RttEstimator) -> Option<f64> {
+        None
+    }
+
+    /// The largest UDP payload that the path takes has changed. The window must stay at or above
+    /// [`minimum_window`](super::minimum_window).
+    fn on_mtu_update(&mut self, path: PathIndex, mtu: u16);
+
+    /// The congestion window, bytes; at most [`MAX_WINDOW`](super::MAX_WINDOW).
+    fn window(&self, path: PathIndex) -> u64;
+
+    /// The slow start threshold, bytes; `u64::MAX` before the first congestion event. A controller
+    /// without slow start keeps the default, which is the window.
+    fn ssthresh(&self, path: PathIndex) -> u64 {
+        self.window(path)
+    }
+
+    /// Whether the window grows exponentially. Pacing is faster then.
+    fn in_slow_start(&self, path: PathIndex) -> bool {
+        self.window(path) < self.ssthresh(path)
+    }
+
+    /// How many congestion events reduced the window, for
+    /// [`PathStats::congestion_events`](crate::PathStats::congestion_events).
+    fn congestion_events(&self, _path: PathIndex) -> u64 {
+        0
+    }
+}
+
+/// Makes a congestion controller for each new connection.
+///
+/// [`CongestionControl`](super::CongestionControl) implements it for the controllers of this crate,
+/// and so does any function or closure with this signature:
+///
+/// ```
+/// use mpquic_proto::congestion::{CongestionControl, Controller, ControllerContext, ControllerFactory};
+/// use mpquic_proto::TransportConfig;
+///
+/// let mut config = TransportConfig::default();
+/// config.congestion(CongestionControl::Bbr);
+/// config.congestion(|context: &mut ControllerContext<'_>| -> Box<dyn Controller> {
+///     CongestionControl::Olia.build(context)
+/// });
+/// ```
+pub trait ControllerFactory: Send + Sync + 'static {
+    /// A controller without paths, for a new connection.
+    fn build(&self, context: &mut ControllerContext<'_>) -> Box<dyn Controller>;
+
+    /// A name for logs. The default is the name of the type.
+    fn label(&self) -> &str {
+        std::any::type_name::<Self>()
+    }
+}
+
+impl<F> ControllerFactory for F
+where
+    F: Fn(&mut ControllerContext<'_>) -> Box<dyn Controller> + Send + Sync + 'static,
+{
+    fn build(&self, context: &mut ControllerContext<'_>) -> Box<dyn Controller> {
+        self(context)
+    }
+}
+
+impl ControllerFactory for Arc<dyn ControllerFactory> {
+    fn build(&self, context: &mut ControllerContext<'_>) -> Box<dyn Controller> {
+        (**self).build(context)
+    }
+
+    fn label(&self) -> &str {
+        (**self).label()
+    }
+}
+
+/// What a connection gives to a [`ControllerFactory`].
+pub struct ControllerContext<'a> {
+    initial_window: InitialWindow,
+    rng: &'a mut StdRng,
+}
+
+impl<'a> ControllerContext<'a> {
+    pub(crate) const fn new(initial_window: InitialWindow, rng: &'a mut StdRng) -> Self {
+        Self {
+            initial_window,
+            rng,
+        }
+    }
+
+    /// The window with which each path begins, as set by
+    /// [`TransportConfig::initial_window`](crate::TransportConfig::initial_window).
+    pub const fn initial_window(&self) -> InitialWindow {
+        self.initial_window
+    }
+
+    /// A seed for a random number generator of the controller's own. Every call gives another one.
+    /// It comes from the seed of the endpoint, so that a simulation replays.
+    pub fn seed(&mut self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        seed
+    }
+}
+
+impl fmt::Debug for ControllerContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The generator is a secret.
+        f.debug_struct("ControllerContext")
+            .field("initial_window", &self.initial_window)
+            .finish_non_exhaustive()
+    }
+}
