@@ -1,4 +1,4 @@
-//! Packet protection that protects nothing, for speed: AES-128-GCM's sizes and limits without its work. Handshakes, and TLS itself, stay real.
+//! Packet protection without encryption, for speed. It has the sizes and limits of AES-128-GCM; the handshake and TLS itself are real.
 
 use std::sync::LazyLock;
 
@@ -8,28 +8,29 @@ use rustls::crypto::ring::cipher_suite;
 use rustls::quic::{Algorithm, HeaderProtectionKey, PacketKey, Tag};
 use rustls::{Error, SupportedCipherSuite, Tls13CipherSuite};
 
-/// AES-128-GCM's (RFC 9001 section 5.3).
+/// The tag length of AES-128-GCM (RFC 9001 section 5.3).
 const TAG_LEN: usize = 16;
-/// AES-128's key and header protection sample (RFC 9001 section 5.4.3).
+/// The length of AES-128's key and of the header protection sample (RFC 9001 section 5.4.3).
 const KEY_LEN: usize = 16;
 const SAMPLE_LEN: usize = 16;
-/// AES-128-GCM's (RFC 9001 section 6.6), so that keys are updated as often.
+/// The limit of AES-128-GCM (RFC 9001 section 6.6), so that keys are updated as often.
 const CONFIDENTIALITY_LIMIT: u64 = 1 << 23;
 const INTEGRITY_LIMIT: u64 = 1 << 52;
 /// The odd constant of SplitMix64.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How much of AES-128-GCM the null cipher keeps up.
+/// Which properties of AES-128-GCM the null cipher keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Integrity {
-    /// A packet opens under the key, path and packet number that it was sealed with. For links that
+    /// A packet opens only with the key, path and packet number that it was sealed with. For links
+    /// that do not corrupt packets.
     /// change no bit.
     Keys,
-    /// And only if no bit of it has changed: a check sum, where links corrupt packets.
+    /// In addition, a checksum detects changed bits. For links that corrupt packets.
     Bits,
 }
 
-/// The TLS 1.3 suite TLS_AES_128_GCM_SHA256 by name and for TLS, whose QUIC packets are in the
+/// The TLS 1.3 suite TLS_AES_128_GCM_SHA256, by name and for TLS, but its QUIC packets are in the
 /// clear: no encryption, no header protection (a mask of zeros), and a tag of 16 bytes.
 pub(crate) fn suite(integrity: Integrity) -> SupportedCipherSuite {
     static KEYS: LazyLock<Option<Tls13CipherSuite>> =
@@ -40,7 +41,7 @@ pub(crate) fn suite(integrity: Integrity) -> SupportedCipherSuite {
         Integrity::Keys => KEYS.as_ref(),
         Integrity::Bits => BITS.as_ref(),
     };
-    // The real suite is one of TLS 1.3; were it not, it would still work, only slower.
+    // The real suite is a TLS 1.3 suite. If it were not, everything would still work, only slower.
     suite.map_or(
         cipher_suite::TLS13_AES_128_GCM_SHA256,
         SupportedCipherSuite::Tls13,
@@ -102,8 +103,8 @@ impl HeaderProtectionKey for NullMask {
 }
 
 struct NullPacketKey {
-    /// Follows from the secret, so that a packet does not open with another phase's, direction's or
-    /// connection's keys.
+    /// Derived from the secret, so that a packet does not open with the keys of another phase,
+    /// direction or connection.
     id: u32,
     integrity: Integrity,
 }
@@ -122,8 +123,8 @@ impl NullPacketKey {
     }
 }
 
-/// Each step is a bijection of the sum for a given word and of the word for a given sum: a change
-/// within one word always shows.
+/// Each step is a bijection of the sum for a given word, and of the word for a given sum. The sum
+/// therefore detects every change within one word.
 fn check_sum(bytes: &[u8], start: u64) -> u64 {
     let step = |sum: u64, word: u64| (sum ^ word).wrapping_mul(GAMMA).rotate_left(29);
     let (words, rest) = bytes.as_chunks();
@@ -142,7 +143,7 @@ impl PacketKey for NullPacketKey {
         header: &[u8],
         payload: &mut [u8],
     ) -> Result<Tag, Error> {
-        // Without a path ID the nonce is that of path 0 (RFC 10069).
+        // Without a path ID, the nonce is that of path 0 (RFC 10069).
         self.encrypt_in_place_for_path(0, packet_number, header, payload)
     }
 

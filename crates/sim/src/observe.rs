@@ -1,10 +1,10 @@
-//! Meters over a run: stalls of the application, bytes per path over time; they watch, and change nothing.
+//! Meters of a run: stalls of the application, bytes per path over time.
 
 use std::time::Duration;
 
 use mpquic_proto::Connection;
 
-/// The longest time without newly delivered in-order bytes, from the first delivery on.
+/// The longest time without newly delivered in-order bytes, counted from the first delivery.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StallTracker {
     last: Option<Duration>,
@@ -28,7 +28,7 @@ impl StallTracker {
         self.last = Some(now);
     }
 
-    /// The longest stall, the one that lasts at `now` included, and when it began.
+    /// The longest stall and its start. A stall that continues at `now` counts.
     pub fn longest(&self, now: Duration) -> (Duration, Duration) {
         match self.last {
             Some(last) if now.saturating_sub(last) > self.longest => (now - last, last),
@@ -36,17 +36,18 @@ impl StallTracker {
         }
     }
 
-    /// When bytes were delivered last.
+    /// The time of the last delivery.
     pub const fn last_delivery(&self) -> Option<Duration> {
         self.last
     }
 }
 
-/// The most intervals that a series keeps: 27 minutes of 100 ms. Then they are joined in pairs.
+/// The most intervals that a series keeps: 27 minutes of 100 ms. Then pairs of intervals are
+/// merged.
 const MAX_INTERVALS: usize = 1 << 14;
 
-/// Bytes that arrived over each path, per interval of time. In a long run the intervals become
-/// longer, so that memory does not grow with time.
+/// Bytes that arrived over each path, per time interval. In a long run, the intervals grow, so that
+/// memory stays bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ByteSeries {
     interval: Duration,
@@ -79,7 +80,7 @@ impl ByteSeries {
         usize::try_from(at.as_nanos() / self.interval.as_nanos()).unwrap_or(usize::MAX)
     }
 
-    /// Makes the intervals twice as long.
+    /// Doubles the length of the intervals.
     fn join(&mut self) {
         self.interval *= 2;
         for series in &mut self.paths {
@@ -87,31 +88,31 @@ impl ByteSeries {
         }
     }
 
-    /// The length of an interval: what was asked for, or, after a long time, a multiple.
+    /// The length of an interval: the configured one, or a multiple of it in a long run.
     pub const fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// Bytes per interval of one path, up to the last one in which any arrived.
+    /// Bytes per interval on one path, up to the last interval with an arrival.
     pub fn path(&self, path: usize) -> &[u64] {
         self.paths.get(path).map_or(&[], Vec::as_slice)
     }
 
-    /// All bytes of one path.
+    /// All bytes on one path.
     pub fn total(&self, path: usize) -> u64 {
         self.path(path).iter().sum()
     }
 }
 
-/// What a step hook sees: both connections, between two events.
+/// What a step hook can inspect: both connections, between two events.
 pub struct StepView<'a> {
-    /// The time.
+    /// The virtual time.
     pub now: Duration,
     /// The client's connection.
     pub client: Option<&'a Connection>,
     /// The server's connection, once it has accepted one.
     pub server: Option<&'a Connection>,
-    /// When each wants [`Connection::handle_timeout`]: the client's, the server's.
+    /// When each connection needs [`Connection::handle_timeout`]: the client's, the server's.
     pub timers: [Option<Duration>; 2],
 }
 

@@ -1,4 +1,4 @@
-//! One endpoint with its connection and application: drives them in the order that the protocol asks for. Knows no links.
+//! One endpoint with its connection and application, driven in the order that the protocol requires.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::fabric::{Arrived, Fabric};
 use crate::measure::{OutOfOrderMeter, PathMeasurements, SideMeasurements};
 use crate::{AppError, SimError};
 
-/// How much work one call of [`Peer::drive`] may do: far beyond any congestion window, so that only
-/// a loop without end reaches it.
+/// The limit of work per call of [`Peer::drive`]: far above any congestion window, so that only an
+/// infinite loop reaches it.
 const MAX_WORK: usize = 1_000_000;
 
-/// A moment, in the simulation's and in the protocol's terms.
+/// A moment in virtual time and in the protocol's time.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) now: Duration,
@@ -30,21 +30,21 @@ pub(crate) struct Peer {
     pub(crate) connection: Option<(ConnectionHandle, Connection)>,
     pub(crate) app: Box<dyn App>,
     pub(crate) ledger: Ledger,
-    /// When the connection wants [`Connection::handle_timeout`].
+    /// When the connection needs [`Connection::handle_timeout`].
     pub(crate) timer: Option<Duration>,
     pub(crate) connected: Option<Duration>,
     pub(crate) confirmed: Option<Duration>,
     pub(crate) lost: Option<(Duration, ConnectionError)>,
     pub(crate) path_events: Vec<(Duration, PathEvent)>,
-    /// Paths that the client is to open as soon as the protocol lets it.
+    /// Paths that the client opens as soon as the protocol allows it.
     pub(crate) wanted_paths: Vec<FourTuple>,
     /// See [`AppContext::paths_expected`].
     pub(crate) paths_expected: usize,
-    /// What its path IDs that were abandoned came to, by the network's paths.
+    /// The measurements of abandoned path IDs, indexed by the network's paths.
     pub(crate) abandoned: Vec<PathMeasurements>,
-    /// If it is asked for.
+    /// `Some` if the run is measured.
     pub(crate) meter: Option<Box<OutOfOrderMeter>>,
-    /// Datagrams that no connection took, and connections that could not be accepted.
+    /// Datagrams that no connection accepted, plus connections that could not be accepted.
     pub(crate) refused: u64,
     max_datagrams: usize,
     buffer: Vec<u8>,
@@ -88,7 +88,7 @@ impl Peer {
         self.connection.as_mut().map(|(_, connection)| connection)
     }
 
-    /// When this side wants to be woken whatever arrives.
+    /// When this side must be woken even if no datagram arrives.
     pub(crate) fn next_time(&self) -> Option<Duration> {
         self.connection.as_ref()?;
         match (self.timer, self.app.next_wakeup()) {
@@ -97,7 +97,7 @@ impl Peer {
         }
     }
 
-    /// Takes in one datagram; what it leads to waits for [`drive`](Self::drive).
+    /// Receives one datagram. [`drive`](Self::drive) processes its effects.
     pub(crate) fn receive(&mut self, at: Moment, datagram: Arrived, fabric: &mut Fabric) {
         self.buffer.clear();
         let event = self.endpoint.handle(
@@ -145,7 +145,7 @@ impl Peer {
         }
     }
 
-    /// Fires what is due: the connection's timers and the application's.
+    /// Fires due timers: the connection's and the application's.
     pub(crate) fn handle_timeouts(&mut self, at: Moment) -> Result<(), SimError> {
         if self.timer.is_some_and(|timer| timer <= at.now)
             && let Some((_, connection)) = &mut self.connection
@@ -173,7 +173,7 @@ impl Peer {
         let mut event = self.poll(at, fabric);
         let mut more = self.connection.is_some();
         while more {
-            // The application first: what it writes goes out with what the protocol sends.
+            // The application first: what it writes leaves together with what the protocol sends.
             while let Some(happened) = event {
                 work += 1;
                 self.on_event(at, &happened)?;
@@ -188,8 +188,8 @@ impl Peer {
                     return Err(SimError::Livelock { at: at.now });
                 }
             }
-            // The protocol has just said that it has no more to send: without an event it still has
-            // none.
+            // The protocol has just reported that it has no more to send, and without an event this
+            // does not change.
             event = self.poll(at, fabric);
             more = event.is_some();
         }
@@ -203,7 +203,7 @@ impl Peer {
             .connection
             .as_mut()
             .and_then(|(_, connection)| connection.poll_timeout())
-            // Before the origin, or long ago: due at once.
+            // A timer before the origin, or in the past, is due at once.
             .map(|timer| timer.saturating_duration_since(origin));
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Peer {
         Some(event)
     }
 
-    /// Keeps the figures of a path ID whose state the connection is about to forget.
+    /// Keeps the measurements of a path ID whose state the connection will soon discard.
     fn on_abandoned(&mut self, id: PathId, fabric: &Fabric) {
         let Some((_, connection)) = &self.connection else {
             return;
@@ -242,7 +242,7 @@ impl Peer {
         self.abandoned[path].add_stats(&stats);
     }
 
-    /// What it has done and got up to now.
+    /// The measurements of this side so far.
     pub(crate) fn measurements(&self, fabric: &Fabric) -> SideMeasurements {
         let mut paths = self.abandoned.clone();
         paths.resize_with(fabric.paths.len(), PathMeasurements::default);
@@ -273,7 +273,7 @@ impl Peer {
         self.with_app(at, |app, cx| app.on_event(cx, event))
     }
 
-    /// Opens what it may; the rest waits for the next `Available`.
+    /// Opens the paths that can be opened. The others wait for the next `Available`.
     fn open_wanted_paths(&mut self, at: Moment) -> Result<(), SimError> {
         let Some((_, connection)) = &mut self.connection else {
             return Ok(());
@@ -322,7 +322,7 @@ impl Peer {
         })
     }
 
-    /// Sends one batch; `false` if there was none.
+    /// Sends one batch. Returns `false` if there was none.
     fn transmit(&mut self, at: Moment, fabric: &mut Fabric) -> bool {
         self.drain_endpoint_events();
         let Some((_, connection)) = &mut self.connection else {
@@ -330,8 +330,8 @@ impl Peer {
         };
         self.buffer.clear();
         let transmit = connection.poll_transmit(at.instant, self.max_datagrams, &mut self.buffer);
-        // The datagram may carry connection IDs issued just now: the endpoint must know them
-        // before the peer can use them.
+        // The datagram may carry new connection IDs. The endpoint must know them before the peer
+        // can use them.
         self.drain_endpoint_events();
         match transmit {
             Some(transmit) => {

@@ -1,4 +1,4 @@
-//! The link model in real time: a UDP relay on threads of its own. Knows nothing of QUIC; ECN marks do not pass it.
+//! The link model in real time: a UDP relay with its own threads. It does not pass on ECN marks.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,31 +11,31 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::link::{Exit, Fate, Link, LinkConfig, LinkConfigError, LinkStats, flip_bit};
 
-/// The most client addresses that one relay serves. Stops: a sender with many ports from using up
-/// threads and sockets; datagrams of further clients are dropped and counted.
+/// The most client addresses per relay. Without this limit, a sender with many ports could use up
+/// threads and sockets. The relay drops and counts datagrams of further clients.
 const MAX_CLIENTS: usize = 64;
-/// How often a thread that waits for datagrams looks whether it is to end.
+/// How often a thread that waits for datagrams checks whether it should stop.
 const STOP_CHECK: Duration = Duration::from_millis(20);
-/// Asked of the system for each socket, so that a burst survives until its thread runs.
+/// The buffer size requested for each socket, so that a burst survives until its thread runs.
 const SOCKET_BUFFER: usize = 4 << 20;
 /// The largest UDP payload.
 const MAX_DATAGRAM: usize = 65_535;
 
-/// A UDP relay that forwards between clients and one target through two modelled links, one for
-/// each direction, shared by all its clients. Several relays make several paths.
+/// A UDP relay between clients and one target. It forwards through two modelled links, one per
+/// direction, which all its clients share. Several relays make several paths.
 ///
-/// The target sees each client as a port of its own of the relay. Delivery times follow from the
-/// link model and the real clock; how late a datagram leaves beyond that is up to the system's
-/// scheduler, and does not add up: the model never waits for the sender.
+/// The target sees each client as a separate port of the relay. The link model and the real clock
+/// determine delivery times. The system's scheduler may delay a datagram further. These delays do
+/// not add up, because the model never waits for the sender.
 ///
-/// Ends when dropped.
+/// Dropping the relay stops it.
 pub struct Relay {
     shared: Arc<Shared>,
     address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a relay has done.
+/// The counters of a relay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayStats {
@@ -43,11 +43,11 @@ pub struct RelayStats {
     pub up: LinkStats,
     /// The link from the target to the clients.
     pub down: LinkStats,
-    /// Client addresses seen and served.
+    /// Client addresses served.
     pub clients: usize,
-    /// Datagrams from clients beyond the limit, or for which there was no socket.
+    /// Datagrams from clients beyond the limit, or for which no socket could be opened.
     pub refused: u64,
-    /// Datagrams that the system did not take.
+    /// Datagrams that the system did not accept.
     pub send_errors: u64,
 }
 
@@ -66,7 +66,7 @@ struct Client {
 struct State {
     up: Link<Parcel>,
     down: Link<Parcel>,
-    /// By number; the numbers of addresses stand in `numbers`.
+    /// Indexed by number; `numbers` maps addresses to numbers.
     clients: Vec<Client>,
     numbers: BTreeMap<SocketAddr, usize>,
     receivers: Vec<JoinHandle<()>>,
@@ -80,16 +80,17 @@ struct Shared {
     listen: UdpSocket,
     target: SocketAddr,
     state: Mutex<State>,
-    /// The links' next event may have moved, or the relay is to end.
+    /// Notified when the links' next event may have changed, or when the relay stops.
     changed: Condvar,
 }
 
 impl Relay {
-    /// A relay from `listen` (port 0 for any) to `target`, through these links.
+    /// Starts a relay from `listen` (port 0 for any) to `target` through these links.
     ///
     /// # Errors
     ///
-    /// If a socket or thread cannot be had, or (as `InvalidInput`) if a link cannot be.
+    /// If a socket or thread cannot be created, or (as `InvalidInput`) if the configuration of a
+    /// link is invalid.
     pub fn spawn(
         listen: SocketAddr,
         target: SocketAddr,
@@ -116,7 +117,7 @@ impl Relay {
             state: Mutex::new(state),
             changed: Condvar::new(),
         });
-        // From here on, dropping `relay` ends what was started.
+        // From here on, dropping `relay` stops what was started.
         let mut relay = Self {
             shared,
             address,
@@ -131,12 +132,12 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Where it listens.
+    /// The address on which the relay listens.
     pub const fn addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it has done up to now.
+    /// The counters so far.
     pub fn stats(&self) -> RelayStats {
         let state = self.shared.lock();
         RelayStats {
@@ -148,7 +149,7 @@ impl Relay {
         }
     }
 
-    /// Darkens or lights both links.
+    /// Takes both links up or down.
     pub fn set_up(&self, up: bool) {
         self.shared.change(|state, now| {
             state.up.set_up(now, up);
@@ -156,7 +157,7 @@ impl Relay {
         });
     }
 
-    /// Changes the rate of both links, bit/s; `None` serialises in no time.
+    /// Changes the rate of both links in bit/s. With `None`, serialisation takes no time.
     ///
     /// # Errors
     ///
@@ -172,7 +173,7 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// If it is beyond an hour.
+    /// If the delay is more than an hour.
     pub fn set_delay(&self, delay: Duration) -> Result<(), LinkConfigError> {
         self.shared.change(|state, now| {
             state.up.set_delay(now, delay)?;
@@ -184,7 +185,7 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// If it is no probability.
+    /// If it is not a probability.
     pub fn set_loss(&self, loss: f64) -> Result<(), LinkConfigError> {
         self.shared.change(|state, now| {
             state.up.set_loss(now, loss)?;
@@ -202,14 +203,14 @@ impl Drop for Relay {
         };
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..).chain(receivers) {
-            // A thread that panicked has nothing more to give, and a drop must not panic.
+            // A thread that panicked has no result, and a drop must not panic.
             let _ = thread.join();
         }
     }
 }
 
 impl Shared {
-    /// Nothing in here leaves the state half changed: after a panic it is still good.
+    /// No code here leaves the state half changed, so it is valid even after a panic.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -224,18 +225,19 @@ impl Shared {
         result
     }
 
-    /// Takes in datagrams of clients until the relay ends.
+    /// Receives datagrams from clients until the relay stops.
     fn listen(self: &Arc<Self>) {
         let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
             let received = self.listen.recv_from(&mut buffer);
-            // The clock after the wait and before the lock: that is when it came.
+            // The clock is read after the wait and before the lock: that is the time of arrival.
             let now = self.now();
             let mut state = self.lock();
             if state.stopping {
                 return;
             }
-            // A failed receive is a timeout or an ICMP error of an earlier send: neither is for us.
+            // A failed receive is a timeout or an ICMP error of an earlier send. Neither matters
+            // here.
             let Ok((size, from)) = received else {
                 continue;
             };
@@ -248,8 +250,8 @@ impl Shared {
         }
     }
 
-    /// Puts a parcel on a link and wakes the sending thread if it must now wake earlier. What the
-    /// link refuses, it counts.
+    /// Puts a parcel on a link, and wakes the sending thread if it must now wake earlier. The link
+    /// counts what it drops.
     fn put(&self, link: &mut Link<Parcel>, now: Duration, parcel: Parcel) {
         let before = link.next_event();
         let _ = link.enqueue(now, parcel.bytes.len(), parcel);
@@ -289,7 +291,7 @@ impl Shared {
         Ok(Arc::new(socket))
     }
 
-    /// Takes in the target's datagrams for one client until the relay ends.
+    /// Receives the target's datagrams for one client until the relay stops.
     fn receive(&self, client: usize, upstream: &UdpSocket) {
         let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
@@ -306,13 +308,13 @@ impl Shared {
         }
     }
 
-    /// Sends on what the links let out, when its time has come, until the relay ends.
+    /// Sends datagrams that leave the links at their time, until the relay stops.
     fn send(self: &Arc<Self>) {
         let mut due = Vec::new();
         let mut state = self.lock();
         while !state.stopping {
             let now = self.now();
-            // All whose time has come, so that a late wake-up costs delay and no rate.
+            // All that are due, so that a late wake-up costs delay but not throughput.
             while let Some(exit) = state.up.poll(now) {
                 if let Some(client) = state.clients.get(exit.payload.client) {
                     due.push((Some(Arc::clone(&client.upstream)), client.address, exit));
@@ -324,7 +326,7 @@ impl Shared {
                 }
             }
             if !due.is_empty() {
-                // Not under the lock: receiving must go on meanwhile.
+                // Without the lock: receiving must continue meanwhile.
                 drop(state);
                 let mut failed = 0;
                 for (upstream, address, exit) in due.drain(..) {
@@ -359,7 +361,7 @@ impl Shared {
     }
 }
 
-/// The bytes of a parcel that was not lost.
+/// The bytes of a parcel, unless it was lost.
 fn arrived(exit: Exit<Parcel>) -> Option<Vec<u8>> {
     let mut bytes = exit.payload.bytes;
     if let Fate::Corrupted { bit } = exit.fate {
@@ -374,7 +376,7 @@ fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
         Type::DGRAM,
         Some(Protocol::UDP),
     )?;
-    // The system may grant less; a burst may then be lost outside the model.
+    // The system may grant less. A burst may then be lost outside the model.
     let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
     let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
     socket.bind(&address.into())?;

@@ -1,4 +1,4 @@
-//! What can be made to happen at a given virtual time; the network does it.
+//! Actions that a network performs at a given virtual time.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use crate::Network;
 use crate::chain::SharedLink;
 use crate::link::{Link, LinkConfigError};
 
-/// Something to be done at a time: see [`Network::at`].
+/// An action for [`Network::at`].
 pub enum Action {
-    /// The client opens a path between these addresses, by number.
+    /// The client opens a path between the addresses with these numbers.
     OpenPath {
         /// The client's address.
         client: usize,
@@ -20,84 +20,84 @@ pub enum Action {
     },
     /// A side abandons a path.
     ClosePath {
-        /// Who.
+        /// The side.
         side: Side,
-        /// Which.
+        /// The path.
         id: PathId,
-        /// The code sent.
+        /// The error code to send.
         code: PathErrorCode,
     },
-    /// A side declares a path available or backup.
+    /// A side sets the status of a path to available or backup.
     SetPathStatus {
-        /// Who.
+        /// The side.
         side: Side,
-        /// Which.
+        /// The path.
         id: PathId,
-        /// As what.
+        /// The status.
         status: PathStatus,
     },
-    /// Both directions of a path's link, or one, go dark or light up.
+    /// Takes both directions of a path's link, or one of them, down or up.
     ///
-    /// Where a direction leads through several links, this and the next three actions change the
-    /// first that it shares with nothing, or the first of all if it shares them all.
+    /// If a direction has several links, this and the next three actions change the first link that
+    /// no other path uses, or the first one if all are shared.
     SetLinkUp {
-        /// The path, by number.
+        /// The number of the path.
         path: usize,
         /// Only the direction in which this side sends.
         from: Option<Side>,
-        /// Light or dark.
+        /// `false` takes the link down.
         up: bool,
     },
-    /// The rate of both directions of a path's link, or of one, changes.
+    /// Changes the rate of both directions of a path's link, or of one.
     SetLinkRate {
-        /// The path, by number.
+        /// The number of the path.
         path: usize,
         /// Only the direction in which this side sends.
         from: Option<Side>,
-        /// Bit/s; `None` serialises in no time.
+        /// Bit/s. With `None`, serialisation takes no time.
         rate: Option<u64>,
     },
-    /// The propagation delay of both directions of a path's link, or of one, changes.
+    /// Changes the propagation delay of both directions of a path's link, or of one.
     SetLinkDelay {
-        /// The path, by number.
+        /// The number of the path.
         path: usize,
         /// Only the direction in which this side sends.
         from: Option<Side>,
         /// The new delay.
         delay: Duration,
     },
-    /// The probability of loss of both directions of a path's link, or of one, changes.
+    /// Changes the probability of loss of both directions of a path's link, or of one.
     SetLinkLoss {
-        /// The path, by number.
+        /// The number of the path.
         path: usize,
         /// Only the direction in which this side sends.
         from: Option<Side>,
         /// The new probability.
         loss: f64,
     },
-    /// A shared link changes.
+    /// Changes a shared link.
     ChangeSharedLink {
         /// The link.
         link: SharedLink,
-        /// How.
+        /// The change.
         change: LinkAction,
     },
-    /// A NAT gives a client's address another outside: the server sees datagrams from it, and what
-    /// it sends to the old one leads nowhere.
+    /// A NAT rebinding: a client's address gets a new outside address. The server receives
+    /// datagrams from the new one, and datagrams to the old one are lost.
     Rebind {
-        /// The client's address.
+        /// The number of the client's address.
         client: usize,
-        /// Its new outside.
+        /// The new outside address.
         outside: SocketAddr,
     },
-    /// A side closes the connection, with this application code.
+    /// A side closes the connection with this application error code.
     Close {
-        /// Who.
+        /// The side.
         side: Side,
         /// The code.
         code: u32,
     },
-    /// Anything else.
+    /// Any other action.
     Call(Box<dyn FnOnce(&mut Network)>),
 }
 
@@ -105,13 +105,13 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum LinkAction {
-    /// It lights up (`true`) or goes dark.
+    /// Takes the link up (`true`) or down.
     Up(bool),
-    /// Its rate, bit/s; `None` serialises in no time.
+    /// The rate in bit/s. With `None`, serialisation takes no time.
     Rate(Option<u64>),
-    /// Its propagation delay.
+    /// The propagation delay.
     Delay(Duration),
-    /// Its probability of loss.
+    /// The probability of loss.
     Loss(f64),
 }
 
@@ -134,7 +134,7 @@ impl LinkAction {
 }
 
 impl Action {
-    /// Anything else.
+    /// An action that calls this function.
     pub fn call(f: impl FnOnce(&mut Network) + 'static) -> Self {
         Self::Call(Box::new(f))
     }

@@ -1,20 +1,20 @@
-//! Which part of a network's stream of random words feeds what, so that nothing that is added to a
-//! network changes what the rest of it draws; draws nothing.
+//! Assigns the words of a network's random stream. Adding something to a network does not change what the rest of it draws.
 
 use mpquic_proto::Side;
 
 use crate::content;
 use crate::fabric::index;
 
-/// Words 0 to 7 are the first flow's endpoints', then come the first links of each path's chains.
+/// Words 0 to 7 belong to the endpoints of the first flow. The first links of each path's chains
+/// follow.
 const FIRST_LINKS: u64 = 8;
-/// The further links of the chains.
+/// The other links of the chains.
 const FURTHER_LINKS: u64 = 1 << 32;
 const SHARED_LINKS: u64 = 2 << 32;
 /// The endpoints of cross traffic.
 const CROSS_ENDPOINTS: u64 = 3 << 32;
 const PHASES: u64 = 4 << 32;
-/// More links than that on the way of one direction are refused.
+/// The most links that one direction may have.
 pub(crate) const MAX_HOPS: usize = 16;
 
 /// The seed of a flow's endpoint; the flow under test is flow 0.
@@ -28,7 +28,7 @@ pub(crate) fn endpoint(seed: u64, flow: usize, side: Side) -> [u8; 32] {
     bytes
 }
 
-/// The seed of a path's own link.
+/// The seed of a link that belongs to one path.
 pub(crate) const fn link(seed: u64, path: usize, direction: usize, hop: usize) -> u64 {
     let place = match hop {
         0 => FIRST_LINKS + 2 * path as u64 + direction as u64,
@@ -42,7 +42,7 @@ pub(crate) const fn shared_link(seed: u64, number: usize) -> u64 {
     content::word(seed, SHARED_LINKS + number as u64)
 }
 
-/// The word that the phase of a flow of cross traffic is drawn from.
+/// The word that determines the phase of a flow of cross traffic.
 pub(crate) const fn phase(seed: u64, cross: usize) -> u64 {
     content::word(seed, PHASES + cross as u64)
 }

@@ -1,4 +1,4 @@
-//! What applications do with streams: write content as fast as it is taken, read and check it; knows no protocol on top.
+//! What applications do with streams: write content as fast as the transport accepts it, read it and verify it.
 
 use bytes::Bytes;
 use mpquic_proto::{FinishError, ReadError, StreamId, WriteError};
@@ -6,7 +6,7 @@ use mpquic_proto::{FinishError, ReadError, StreamId, WriteError};
 use crate::app::AppContext;
 use crate::{AppError, content};
 
-/// How much is written or read at a time.
+/// How many bytes are written or read at a time.
 const CHUNK: usize = 16 * 1024;
 
 /// Checks received content and its length.
@@ -57,13 +57,14 @@ impl Check {
     }
 }
 
-/// Writes content until it is all written (`true`) or the transport takes no more.
+/// Writes content until all is written (`true`) or the transport accepts no more.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     seed: u64,
     bytes: u64,
     made: u64,
-    /// Made and not taken yet: content is made once, however little the transport takes at a time.
+    /// Generated but not accepted yet. Content is generated once, however little the transport
+    /// accepts at a time.
     pending: Bytes,
 }
 
@@ -100,7 +101,7 @@ impl Source {
     }
 }
 
-/// Bytes taken, 0 if blocked.
+/// Returns the number of bytes accepted, 0 if blocked.
 pub(crate) fn write(
     cx: &mut AppContext<'_>,
     stream: StreamId,
@@ -118,7 +119,7 @@ fn taken(result: Result<usize, WriteError>, stream: StreamId) -> Result<usize, A
     }
 }
 
-/// Writes the front of a small buffer; `true` if all is written.
+/// Writes the front of a small buffer. Returns `true` if all is written.
 pub(crate) fn write_all(
     cx: &mut AppContext<'_>,
     stream: StreamId,
@@ -141,7 +142,7 @@ pub(crate) fn finish(cx: &mut AppContext<'_>, stream: StreamId) -> Result<(), Ap
     })
 }
 
-/// What a read gave.
+/// The result of a read.
 pub(crate) enum Read {
     Data(Bytes),
     End,

@@ -1,4 +1,4 @@
-//! What happened to each datagram and each delivered byte, folded into one hash: equal hashes, equal runs. Holds no payload.
+//! The trace of a run: a hash of what happened to each datagram and each delivered byte. Equal runs have equal hashes.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use mpquic_proto::{Side, StreamId};
 use crate::fold::Fold;
 use crate::link::{Fate, Loss, nanos};
 
-/// Something that happened to a datagram.
+/// An event of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramInfo {
-    /// When.
+    /// The time of the event.
     pub at: Duration,
     /// When it was sent.
     pub sent: Duration,
-    /// Whose it is: 0 is the connection under test, and cross traffic counts from 1.
+    /// The flow of the datagram: 0 is the connection under test, cross traffic counts from 1.
     pub flow: usize,
-    /// Who sent it.
+    /// The side that sent it.
     pub from: Side,
     /// The path's number in the order of [`NetworkBuilder::path`](crate::NetworkBuilder::path);
     /// `None` if no path joins its addresses.
@@ -30,45 +30,45 @@ pub struct DatagramInfo {
 /// What happened to a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatagramStep {
-    /// It set out on its path's first link.
+    /// It entered the first link of its path.
     Sent,
-    /// It left its path's last link, or was lost on its way.
+    /// It left the last link of its path, or was lost on the way.
     Left(Fate),
     /// No path joins its addresses.
     NoRoute,
 }
 
-/// The application took bytes of a stream, in order.
+/// The application read bytes of a stream, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// When.
+    /// The time of the read.
     pub at: Duration,
-    /// Of which connection: 0 is the one under test, and cross traffic counts from 1.
+    /// The flow: 0 is the connection under test, cross traffic counts from 1.
     pub flow: usize,
-    /// Whose application.
+    /// The side of the application.
     pub side: Side,
     /// The stream.
     pub stream: StreamId,
-    /// Of the first byte.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// How many bytes; 0 is the end of the stream.
+    /// The number of bytes; 0 is the end of the stream.
     pub len: usize,
 }
 
-/// One line of a trace.
+/// One record of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceRecord {
-    /// Of a datagram.
+    /// An event of a datagram.
     Datagram(DatagramInfo),
-    /// Of the application.
+    /// A read of the application.
     Delivery(Delivery),
 }
 
-/// Folds what happens into a hash, and keeps the records if asked to.
+/// Hashes the records of a run, and keeps them if requested.
 ///
-/// Not the bytes on the wire: TLS draws its randomness from the system, so that ciphertext differs
-/// between runs of one seed while times, sizes and fates do not.
+/// The hash does not cover the bytes on the wire. TLS takes its randomness from the system, so
+/// ciphertext differs between runs of one seed, while times, sizes and fates do not.
 pub(crate) struct Trace {
     fold: Fold,
     records: Option<Vec<TraceRecord>>,

@@ -1,4 +1,4 @@
-//! Ready-made applications: download, upload and echo of checked content, any number at once.
+//! Ready-made applications: any number of simultaneous downloads, uploads and echoes of verified content.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -10,35 +10,35 @@ use crate::AppError;
 use crate::app::{App, AppContext};
 use crate::stream_io::{Check, Read, Source, finish, read, write, write_all};
 
-/// The most that an echo holds back before it stops reading.
+/// The largest amount of data that an echo holds before it stops reading.
 const ECHO_BUFFER: usize = 64 * 1024;
 /// The longest request line.
 const MAX_REQUEST: usize = 64;
-/// The server's answer to a complete and correct upload.
+/// The server's response to a complete and correct upload.
 const UPLOAD_DONE: &[u8] = b"OK";
 
-/// What a client asks for: content of so many bytes, made from a seed, on a stream of its own.
+/// A client's task: content of a given size, generated from a seed, on a stream of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
-    /// The server sends, the client checks.
+    /// The server sends, the client verifies.
     Download {
-        /// How many.
+        /// The size.
         bytes: u64,
-        /// Of the content.
+        /// The seed of the content.
         seed: u64,
     },
-    /// The client sends, the server checks.
+    /// The client sends, the server verifies.
     Upload {
-        /// How many.
+        /// The size.
         bytes: u64,
-        /// Of the content.
+        /// The seed of the content.
         seed: u64,
     },
-    /// The client sends, the server returns it, the client checks.
+    /// The client sends, the server returns the data, the client verifies.
     Echo {
-        /// How many.
+        /// The size.
         bytes: u64,
-        /// Of the content.
+        /// The seed of the content.
         seed: u64,
     },
 }
@@ -70,7 +70,7 @@ impl Job {
     }
 }
 
-/// A job under way on the client.
+/// A job of the client in progress.
 #[derive(Debug)]
 struct ClientStream {
     number: usize,
@@ -78,7 +78,7 @@ struct ClientStream {
     source: Source,
     sent: bool,
     check: Check,
-    /// Uploads only: the answer so far.
+    /// Uploads only: the response so far.
     answer: Option<Vec<u8>>,
 }
 
@@ -111,7 +111,7 @@ impl ClientStream {
         Ok(())
     }
 
-    /// `true` at the end, all correct.
+    /// Returns `true` at the end of the stream if all was correct.
     fn read(&mut self, cx: &mut AppContext<'_>, stream: StreamId) -> Result<bool, AppError> {
         loop {
             match (read(cx, stream)?, &mut self.answer) {
@@ -133,7 +133,7 @@ impl ClientStream {
     }
 }
 
-/// Does jobs, all at once, and closes nothing when it is done.
+/// Runs all its jobs at the same time. Does not close the connection afterwards.
 #[derive(Debug, Default)]
 pub struct TransferClient {
     jobs: Vec<Job>,
@@ -154,22 +154,22 @@ impl TransferClient {
         }
     }
 
-    /// A client that downloads once.
+    /// A client with one download.
     pub fn download(bytes: u64) -> Self {
         Self::new([Job::Download { bytes, seed: 1 }])
     }
 
-    /// A client that uploads once.
+    /// A client with one upload.
     pub fn upload(bytes: u64) -> Self {
         Self::new([Job::Upload { bytes, seed: 2 }])
     }
 
-    /// A client that sends and has it sent back.
+    /// A client with one echo.
     pub fn echo(bytes: u64) -> Self {
         Self::new([Job::Echo { bytes, seed: 3 }])
     }
 
-    /// A client that downloads and uploads so many bytes at the same time.
+    /// A client that downloads and uploads this many bytes at the same time.
     pub fn both_directions(bytes: u64) -> Self {
         Self::new([
             Job::Download { bytes, seed: 4 },
@@ -177,7 +177,8 @@ impl TransferClient {
         ])
     }
 
-    /// When each job was done: received to its end and correct (an upload: confirmed).
+    /// When each job was complete: received to its end and correct, or (an upload) confirmed by the
+    /// server.
     pub fn completed(&self) -> &[Option<Duration>] {
         &self.completed
     }
@@ -236,13 +237,13 @@ impl App for TransferClient {
     }
 }
 
-/// A request under way on the server.
+/// A request on the server in progress.
 #[derive(Debug)]
 enum ServerStream {
     Request(Vec<u8>),
     Download(Source),
     Upload(Check),
-    /// Confirming an upload.
+    /// An upload is being confirmed.
     Confirm(Vec<u8>),
     Echo {
         held: VecDeque<Bytes>,
@@ -252,7 +253,7 @@ enum ServerStream {
 }
 
 impl ServerStream {
-    /// `true` when it is done.
+    /// Returns `true` when the request is complete.
     fn go_on(&mut self, cx: &mut AppContext<'_>, stream: StreamId) -> Result<bool, AppError> {
         loop {
             match self {
@@ -368,19 +369,19 @@ fn bad_request(stream: StreamId, line: &[u8]) -> AppError {
 #[derive(Debug, Default)]
 pub struct TransferServer {
     streams: BTreeMap<StreamId, ServerStream>,
-    /// Answered, but the client's end of stream was not read yet: a stream is over in both
-    /// directions only then (RFC 9000 section 3).
+    /// Answered, but the client's end of stream was not read yet. Only then is a stream closed in
+    /// both directions (RFC 9000 section 3).
     draining: BTreeSet<StreamId>,
     served: u64,
 }
 
 impl TransferServer {
-    /// A server with nothing to do yet.
+    /// A server without requests.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Requests answered to the end.
+    /// The number of completed requests.
     pub const fn served(&self) -> u64 {
         self.served
     }
@@ -421,7 +422,8 @@ impl App for TransferServer {
                 Ok(())
             }
             Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
-                // Not spoken here: refuse, so that it does not hold flow control credit.
+                // The server does not use unidirectional streams. It stops them, so that they do
+                // not use up flow control.
                 while let Some(id) = cx.connection.accept(Dir::Uni) {
                     let _ = cx.connection.stop(id, VarInt::from_u32(1));
                 }

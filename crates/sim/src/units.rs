@@ -1,8 +1,8 @@
-//! Sizes, rates, times and shares as people write them ("2 MB", "50 Mbit/s", "20 ms", "8 %"), read and shown; knows nothing of what they are for.
+//! Parses and formats sizes, rates, times and shares, such as "2 MB", "50 Mbit/s", "20 ms" and "8 %".
 //!
-//! A number without a unit is refused (except 0, which is the same in all): "50" is not a rate
-//! that two people read alike. Where a default unit is agreed on, `parse_or` takes it. In files,
-//! use the modules with `#[serde(with = "...")]`:
+//! A number without a unit is an error, because readers would disagree about its meaning. The
+//! exception is 0. If there is an agreed default unit, use `parse_or`. For files, use the modules
+//! with `#[serde(with = "...")]`:
 //!
 //! ```
 //! use std::time::Duration;
@@ -20,24 +20,24 @@
 
 use thiserror::Error;
 
-/// A unit, and how many base units it is.
+/// A unit and its size in base units.
 type Unit = (&'static str, f64);
 
-/// The largest number of base units, 2^50: up to here, rounding brings back every integer. A
-/// petabyte, a petabit per second, and thirteen days.
+/// The largest number of base units, 2^50. Up to here, rounding restores every integer. This is a
+/// petabyte, a petabit per second, or thirteen days.
 const MAX: f64 = 1_125_899_906_842_624.0;
 
-/// A quantity that could not be read: what it was, what was wrong, what was expected.
+/// Why a quantity could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{quantity} \"{value}\": {problem}, expected {expected}")]
 pub struct UnitError {
     /// "size", "rate", "time" or "share".
     pub quantity: &'static str,
-    /// What was given.
+    /// The text.
     pub value: String,
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub problem: UnitProblem,
-    /// What would have been right.
+    /// What a valid text looks like.
     pub expected: &'static str,
 }
 
@@ -45,27 +45,27 @@ pub struct UnitError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnitProblem {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("nothing there")]
     Empty,
-    /// It does not start with a number.
+    /// The text does not start with a number.
     #[error("not a number")]
     NotANumber,
-    /// A number without a unit.
+    /// The number has no unit.
     #[error("no unit")]
     NoUnit,
-    /// A unit that is not one of this quantity's.
+    /// The unit does not belong to this quantity.
     #[error("unknown unit \"{0}\"")]
     UnknownUnit(String),
-    /// Below zero.
+    /// The number is negative.
     #[error("negative")]
     Negative,
-    /// Beyond what can be represented.
+    /// The number is too large to represent.
     #[error("too large")]
     TooLarge,
 }
 
-/// What one quantity is made of.
+/// The definition of one quantity.
 struct Quantity {
     name: &'static str,
     units: &'static [Unit],
@@ -73,7 +73,7 @@ struct Quantity {
 }
 
 impl Quantity {
-    /// Base units, rounded by the caller.
+    /// Returns base units. The caller rounds.
     fn parse(&self, text: &str, default: Option<&str>) -> Result<f64, UnitError> {
         let fail = |problem| UnitError {
             quantity: self.name,
@@ -94,7 +94,7 @@ impl Quantity {
             .parse()
             .map_err(|_| fail(UnitProblem::NotANumber))?;
         let unit = match (unit.trim_start(), default) {
-            // The same in all units.
+            // Zero is the same in all units.
             ("", None) if number == 0.0 => return Ok(0.0),
             ("", None) => return Err(fail(UnitProblem::NoUnit)),
             ("", Some(default)) => default,
@@ -114,7 +114,7 @@ impl Quantity {
     }
 }
 
-/// The largest unit in which the value has at most three decimals, so that what is shown is exact.
+/// Uses the largest unit in which the value has at most three decimals, so that the text is exact.
 fn show(value: u64, units: &[(&str, u64)]) -> String {
     for &(name, unit) in units {
         let thousandths = u128::from(value) * 1000;
@@ -129,7 +129,7 @@ fn show(value: u64, units: &[(&str, u64)]) -> String {
         let digits = format!("{rest:03}");
         return format!("{whole}.{} {name}", digits.trim_end_matches('0'));
     }
-    // No unit is that small: zero.
+    // No unit is small enough: the value is zero.
     units
         .last()
         .map_or_else(String::new, |(name, _)| format!("{value} {name}"))
@@ -146,25 +146,25 @@ macro_rules! quantity {
 
             use super::{$quantity, UnitError};
 
-            /// Reads a number with a unit.
+            /// Parses a number with a unit.
             ///
             /// # Errors
             ///
-            /// What is wrong, and what was expected.
+            /// What is wrong, and what a valid text looks like.
             pub fn parse(text: &str) -> Result<$type, UnitError> {
                 $quantity.parse(text, None).map($from)
             }
 
-            /// Reads a number with a unit, or one without as if it had this one.
+            /// Parses a number with a unit. A number without a unit has this one.
             ///
             /// # Errors
             ///
-            /// What is wrong, and what was expected.
+            /// What is wrong, and what a valid text looks like.
             pub fn parse_or(text: &str, unit: &str) -> Result<$type, UnitError> {
                 $quantity.parse(text, Some(unit)).map($from)
             }
 
-            /// As [`parse`] reads it, exact.
+            /// Formats the value exactly, in the form that [`parse`] reads.
             pub fn show(value: $type) -> String {
                 let show: fn($type) -> String = $show;
                 show(value)
@@ -174,7 +174,7 @@ macro_rules! quantity {
             ///
             /// # Errors
             ///
-            /// The serializer's.
+            /// The error of the serializer.
             pub fn serialize<S: Serializer>(value: &$type, s: S) -> Result<S::Ok, S::Error> {
                 s.serialize_str(&show(*value))
             }
@@ -183,7 +183,7 @@ macro_rules! quantity {
             ///
             /// # Errors
             ///
-            /// As of [`parse`].
+            /// See [`parse`].
             pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<$type, D::Error> {
                 struct Text;
                 impl Visitor<'_> for Text {
@@ -214,8 +214,8 @@ macro_rules! quantity {
                 d.deserialize_any(Text)
             }
 
-            /// The same for an `Option`, with `default` and
-            /// `skip_serializing_if = "Option::is_none"`: a key that is there has a value.
+            /// The same for an `Option`, with `default` and `skip_serializing_if =
+            /// "Option::is_none"`. A key that is present must have a value.
             pub mod optional {
                 use super::{Deserializer, Serializer};
 
@@ -223,7 +223,7 @@ macro_rules! quantity {
                 ///
                 /// # Errors
                 ///
-                /// The serializer's.
+                /// The error of the serializer.
                 pub fn serialize<S: Serializer>(
                     value: &Option<$type>,
                     s: S,
@@ -238,7 +238,7 @@ macro_rules! quantity {
                 ///
                 /// # Errors
                 ///
-                /// As of [`parse`](super::parse).
+                /// See [`parse`](super::parse).
                 pub fn deserialize<'de, D: Deserializer<'de>>(
                     d: D,
                 ) -> Result<Option<$type>, D::Error> {
@@ -257,7 +257,7 @@ macro_rules! quantity {
                 ///
                 /// # Errors
                 ///
-                /// The serializer's.
+                /// The error of the serializer.
                 pub fn serialize<S: Serializer>(
                     values: &[$type],
                     s: S,
@@ -273,7 +273,7 @@ macro_rules! quantity {
                 ///
                 /// # Errors
                 ///
-                /// As of [`parse`](super::parse).
+                /// See [`parse`](super::parse).
                 pub fn deserialize<'de, D: Deserializer<'de>>(
                     d: D,
                 ) -> Result<Vec<$type>, D::Error> {
@@ -346,14 +346,14 @@ const SHARE: Quantity = Quantity {
 };
 
 quantity! {
-    /// Bytes.
+    /// Sizes in bytes.
     size: u64, SIZE, |bytes: f64| bytes.round() as u64, |bytes| {
         super::show(bytes, &[("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000), ("B", 1)])
     }
 }
 
 quantity! {
-    /// Bits per second.
+    /// Rates in bits per second.
     rate: u64, RATE, |bits: f64| bits.round() as u64, |bits| {
         super::show(
             bits,
@@ -363,7 +363,7 @@ quantity! {
 }
 
 quantity! {
-    /// Times.
+    /// Durations.
     time: std::time::Duration, TIME, |nanos: f64| std::time::Duration::from_nanos(nanos.round() as u64), |time| {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         super::show(nanos, &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)])
@@ -371,9 +371,9 @@ quantity! {
 }
 
 quantity! {
-    /// Shares as fractions: "8 %" is 0.08. Not limited to 100 %.
+    /// Shares as fractions: "8 %" is 0.08. They may exceed 100 %.
     share: f64, SHARE, |percent: f64| percent / 100.0, |share| {
-        // Twelve digits are more than anyone writes, and hide the multiplication's rounding.
+        // Twelve digits are enough for every input, and hide the rounding of the multiplication.
         let percent = (share * 100.0 * 1e10).round() / 1e10;
         format!("{percent} %")
     }

@@ -1,4 +1,4 @@
-//! Loss in bursts: the Gilbert–Elliott chain, its settings and its state; knows no packets.
+//! Loss in bursts: the settings and the state of a Gilbert–Elliott chain.
 
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::validate::{LinkConfigError, out_of_range, probability};
 
-/// A Gilbert–Elliott chain: a good and a bad state, each with its probability of loss, and a chance
-/// to change between them after each packet (Elliott, Bell System Technical Journal 42, 1963).
+/// A Gilbert–Elliott chain: a good and a bad state, each with a probability of loss. After each
+/// packet, the chain may change its state (Elliott, Bell System Technical Journal 42, 1963).
 ///
-/// In files either by its four numbers or, for a chain that loses nothing in the good and all in the
-/// bad state, by `mean_loss` and `mean_burst`.
+/// Files give either its four numbers, or `mean_loss` and `mean_burst` for a chain that loses
+/// nothing in the good state and everything in the bad state.
 ///
 /// ```
 /// use mpquic_sim::GilbertElliott;
@@ -23,18 +23,19 @@ use super::validate::{LinkConfigError, out_of_range, probability};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Keys")]
 pub struct GilbertElliott {
-    /// Probability per packet that the good state turns bad.
+    /// The probability per packet to change from the good to the bad state.
     pub p: f64,
-    /// Probability per packet that the bad state turns good.
+    /// The probability per packet to change from the bad to the good state.
     pub r: f64,
-    /// Probability of loss in the good state (1 - k of the literature).
+    /// The probability of loss in the good state (1 - k in the literature).
     pub loss_good: f64,
-    /// Probability of loss in the bad state (1 - h of the literature).
+    /// The probability of loss in the bad state (1 - h in the literature).
     pub loss_bad: f64,
 }
 
 impl GilbertElliott {
-    /// The chain that loses nothing in the good and all in the bad state (Gilbert 1960 with h = 0).
+    /// A chain that loses nothing in the good state and everything in the bad state (Gilbert 1960
+    /// with h = 0).
     pub const fn new(p: f64, r: f64) -> Self {
         Self {
             p,
@@ -44,20 +45,20 @@ impl GilbertElliott {
         }
     }
 
-    /// The chain of [`new`](Self::new) with this mean loss, in which `mean_burst` packets in a row
-    /// are lost on average.
+    /// The chain of [`new`](Self::new) with this mean loss, which loses `mean_burst` consecutive
+    /// packets on average.
     ///
     /// # Errors
     ///
-    /// If a burst is shorter than a packet, or losses are so many that they cannot come in bursts so
-    /// short: `mean_loss` can be `mean_burst / (mean_burst + 1)` at most.
+    /// If a burst is shorter than one packet, or the mean loss is above `mean_burst / (mean_burst +
+    /// 1)`, where bursts this short cannot cause so much loss.
     pub fn from_mean(mean_loss: f64, mean_burst: f64) -> Result<Self, LinkConfigError> {
         if !mean_burst.is_finite() || mean_burst < 1.0 {
             let field = "gilbert_elliott.mean_burst";
             return Err(out_of_range(field, mean_burst, "1 packet at least"));
         }
         let most = mean_burst / (mean_burst + 1.0);
-        // Not a comparison of `>`: that lets NaN pass.
+        // Not a comparison with `>`, which NaN would pass.
         if !(0.0..=most).contains(&mean_loss) {
             return Err(out_of_range(
                 "gilbert_elliott.mean_loss",
@@ -66,12 +67,12 @@ impl GilbertElliott {
             ));
         }
         let r = 1.0 / mean_burst;
-        // pi_bad = p / (p + r), solved for p. Rounding must not make a probability above one of it.
+        // pi_bad = p / (p + r), solved for p. Rounding must not push the probability above one.
         let p = (r * mean_loss / (1.0 - mean_loss)).min(1.0);
         Ok(Self::new(p, r))
     }
 
-    /// The share of packets that find the bad state.
+    /// The share of packets that meet the bad state.
     pub fn bad_share(&self) -> f64 {
         if self.p > 0.0 {
             self.p / (self.p + self.r)
@@ -80,13 +81,14 @@ impl GilbertElliott {
         }
     }
 
-    /// The share of packets lost.
+    /// The share of packets that are lost.
     pub fn mean_loss(&self) -> f64 {
         let bad = self.bad_share();
         bad * self.loss_bad + (1.0 - bad) * self.loss_good
     }
 
-    /// How many packets in a row find the bad state, on average; infinite if there is no way out.
+    /// How many consecutive packets meet the bad state, on average. Infinite if the chain never
+    /// leaves it.
     pub fn mean_burst(&self) -> f64 {
         1.0 / self.r
     }
@@ -104,7 +106,7 @@ impl GilbertElliott {
     }
 }
 
-/// What a file may say.
+/// The keys that a file may have.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
@@ -151,20 +153,20 @@ impl TryFrom<Keys> for GilbertElliott {
     }
 }
 
-/// A chain at work.
+/// A chain and its current state.
 pub(super) struct Bursts {
     chain: GilbertElliott,
     bad: bool,
 }
 
 impl Bursts {
-    /// In its stationary state, so that the first packets are as good or bad as any.
+    /// Starts in the stationary state, so that the first packets have the same loss as all others.
     pub(super) fn new(chain: GilbertElliott, rng: &mut StdRng) -> Self {
         let bad = rng.random_bool(chain.bad_share());
         Self { chain, bad }
     }
 
-    /// Other numbers; the state stays.
+    /// Changes the chain. The state stays.
     pub(super) const fn set(&mut self, chain: GilbertElliott) {
         self.chain = chain;
     }
@@ -182,7 +184,7 @@ impl Bursts {
     }
 }
 
-/// Draws only where there is a choice.
+/// Draws a random number only if the outcome is open.
 fn draw(rng: &mut StdRng, probability: f64) -> bool {
     if probability >= 1.0 {
         true

@@ -1,4 +1,4 @@
-//! Mahimahi packet-delivery traces: the file format, and when a packet gets through; no queue, no link.
+//! Mahimahi packet-delivery traces: the file format, and when a packet is delivered.
 
 use std::fmt;
 use std::fs::File;
@@ -12,26 +12,26 @@ use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// Bytes of one delivery opportunity.
+/// The bytes of one delivery opportunity.
 pub(super) const OPPORTUNITY: u64 = 1500;
-/// The latest timestamp: 24 days. Keeps nanoseconds of many rounds within a u64.
+/// The latest timestamp: 24 days. This keeps the nanoseconds of many rounds within a u64.
 const MAX_MILLIS: u64 = 1 << 31;
-/// The most distinct timestamps: 64 MiB of memory.
+/// The most distinct timestamps, which take 64 MiB of memory.
 const MAX_RUNS: usize = 8 << 20;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// When a link delivers, in the format of Mahimahi (Netravali et al., USENIX ATC 2015, section 3):
-/// each line is an opportunity to deliver 1500 bytes, given by its time in whole milliseconds from
-/// the start; times do not fall, a time may stand on several lines, and after the last the trace
-/// starts over.
+/// When a link delivers packets, in the format of Mahimahi (Netravali et al., USENIX ATC 2015,
+/// section 3). Each line is an opportunity to deliver 1500 bytes. It has the time in whole
+/// milliseconds since the start. Times do not decrease, and several lines may have the same time.
+/// After the last line, the trace starts again.
 ///
-/// As in Mahimahi's link shell, packets share an opportunity, and a packet may need several; an
-/// opportunity is lost if nothing waits when it comes. Bytes count with the link's
-/// [`overhead`](super::LinkConfig::overhead).
+/// As in Mahimahi's link shell, packets share an opportunity, and a packet may need several. An
+/// opportunity is lost if no packet waits when it comes. The link's
+/// [`overhead`](super::LinkConfig::overhead) counts.
 ///
-/// In files of settings, a list of times: `trace = [0, 5, 5, 12]`; for one of Mahimahi's files, see
-/// [`LinkConfig::trace_file`](super::LinkConfig::trace_file). Clones share memory, which grows with
-/// the number of distinct times.
+/// Settings in files have a list of times, `trace = [0, 5, 5, 12]`, or name a Mahimahi file with
+/// [`LinkConfig::trace_file`](super::LinkConfig::trace_file). Clones share their memory, which
+/// grows with the number of distinct times.
 ///
 /// ```
 /// use mpquic_sim::MahimahiTrace;
@@ -46,65 +46,65 @@ pub struct MahimahiTrace {
     opportunities: u64,
 }
 
-/// Opportunities of one millisecond.
+/// The opportunities within one millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     millis: u32,
     count: u32,
 }
 
-/// A trace that is none.
+/// Why a trace is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TraceError {
     /// The file could not be read.
     #[error("trace file {path}: {message}")]
     Read {
-        /// Which.
+        /// The file.
         path: String,
-        /// The system's words.
+        /// The system's error message.
         message: String,
     },
-    /// A line is no number of milliseconds.
+    /// A line is not a number of milliseconds.
     #[error("trace line {line}: `{text}` is not a whole number of milliseconds")]
     NotANumber {
-        /// From 1.
+        /// The line number, from 1.
         line: usize,
-        /// The line, or its beginning.
+        /// The line, or the start of it.
         text: String,
     },
-    /// A time is earlier than the one before.
+    /// A time is earlier than the one before it.
     #[error(
         "trace line {line}: {millis} ms comes after {before} ms, expected times that never fall"
     )]
     Backwards {
-        /// From 1.
+        /// The line number, from 1.
         line: usize,
         /// The time.
         millis: u64,
         /// The time before it.
         before: u64,
     },
-    /// A time is too late.
+    /// A time is too large.
     #[error("trace line {line}: {millis} ms, expected at most {MAX_MILLIS} ms")]
     TooLate {
-        /// From 1.
+        /// The line number, from 1.
         line: usize,
         /// The time.
         millis: u64,
     },
-    /// There are too many times.
+    /// There are too many distinct times.
     #[error("trace line {line}: more than {MAX_RUNS} different times")]
     TooLong {
-        /// From 1.
+        /// The line number, from 1.
         line: usize,
     },
-    /// There is no line, or only the time 0, so that a round would take no time.
+    /// There is no line, or only the time 0. A round would take no time.
     #[error("a trace needs a time above 0 ms on its last line")]
     NoTime,
 }
 
-/// Takes times in, one after the other.
+/// Reads the times one after the other.
 #[derive(Default)]
 struct Reader {
     runs: Vec<Run>,
@@ -128,8 +128,8 @@ impl Reader {
                     before: last.millis.into(),
                 });
             }
-            // The count is as bounded as the number of lines that a file can have; were it not, the
-            // trace would be slower than its file.
+            // The number of lines limits the count. If the count did saturate, the trace would only
+            // be slower than its file.
             Some(last) if at == last.millis => last.count = last.count.saturating_add(1),
             _ if full => return Err(TraceError::TooLong { line }),
             _ => self.runs.push(Run {
@@ -152,11 +152,11 @@ impl Reader {
 }
 
 impl MahimahiTrace {
-    /// Reads one of Mahimahi's files.
+    /// Reads a Mahimahi trace file.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and where.
+    /// If the file cannot be read or is not a trace.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
         let failed = |error: std::io::Error| TraceError::Read {
             path: path.display().to_string(),
@@ -171,11 +171,11 @@ impl MahimahiTrace {
         reader.finish()
     }
 
-    /// The trace with opportunities at these milliseconds.
+    /// A trace with opportunities at these milliseconds.
     ///
     /// # Errors
     ///
-    /// What is wrong with them; lines are counted from 1.
+    /// If they do not form a trace. Lines are counted from 1.
     pub fn from_millis(times: impl IntoIterator<Item = u64>) -> Result<Self, TraceError> {
         let mut reader = Reader::default();
         for millis in times {
@@ -184,17 +184,17 @@ impl MahimahiTrace {
         reader.finish()
     }
 
-    /// Opportunities of one round.
+    /// The number of opportunities in one round.
     pub const fn opportunities(&self) -> u64 {
         self.opportunities
     }
 
-    /// How long one round takes, milliseconds.
+    /// The duration of one round in milliseconds.
     pub fn period_millis(&self) -> u64 {
         self.runs.last().map_or(0, |last| last.millis.into())
     }
 
-    /// What a busy link delivers on average, bit/s.
+    /// The mean rate in bit/s of a link that always has packets to deliver.
     pub fn mean_rate(&self) -> u64 {
         let bits = u128::from(self.opportunities) * u128::from(OPPORTUNITY) * 8;
         let rate = bits * 1000 / u128::from(self.period_millis().max(1));
@@ -223,7 +223,7 @@ impl FromStr for MahimahiTrace {
     }
 }
 
-/// Short: a trace has many lines.
+/// Short, since a trace has many lines.
 impl fmt::Debug for MahimahiTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MahimahiTrace")
@@ -270,16 +270,16 @@ impl<'de> Deserialize<'de> for MahimahiTrace {
     }
 }
 
-/// Where a busy link stands in its trace.
+/// The current position of a busy link in its trace.
 #[derive(Debug)]
 pub(super) struct Cursor {
     trace: MahimahiTrace,
-    /// The run of the next unused opportunity, and how many of it are used.
+    /// The run of the next unused opportunity, and how many opportunities of it are used.
     index: usize,
     used: u32,
-    /// When the current round began, ns.
+    /// When the current round started, in ns.
     base: u64,
-    /// Bytes left of the opportunity used last, for what waits at that time.
+    /// Bytes left in the last opportunity, for packets that wait at that time.
     left: u64,
 }
 
@@ -294,13 +294,13 @@ impl Cursor {
         }
     }
 
-    /// The link was idle up to `now` (ns): the opportunities up to then are gone.
+    /// Drops the opportunities up to `now` (ns), since the link was idle.
     pub(super) fn seek(&mut self, now: u64) {
         let period = self.trace.period_millis() * NANOS_PER_MILLI;
-        // `Reader` refuses a period of 0; were it not so, a division must still not panic.
+        // `Reader` rejects a period of 0. If it did not, this division still must not panic.
         self.base = now - now % period.max(1);
         let offset = now - self.base;
-        // The last run's time is the period, which is above every offset.
+        // The time of the last run is the period, which is above every offset.
         self.index = self
             .trace
             .runs
@@ -309,7 +309,7 @@ impl Cursor {
         self.left = 0;
     }
 
-    /// When (ns) so many bytes, at the front since `now`, are delivered.
+    /// When (ns) a packet of this size is delivered that has been at the front since `now`.
     pub(super) fn serve(&mut self, now: u64, bytes: u64) -> u64 {
         if bytes <= self.left {
             self.left -= bytes;

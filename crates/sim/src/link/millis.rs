@@ -1,4 +1,4 @@
-//! Durations in files as milliseconds with a fraction, the unit of the papers' tables; nothing else.
+//! Durations in files as milliseconds with a fraction, the unit of the papers' tables.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D
 }
 
 fn duration<E: Error>(millis: f64) -> Result<Duration, E> {
-    // 1e12 ms are 1e18 ns, which fit a u64.
+    // 1e12 ms are 1e18 ns, which fit in a u64.
     if !(0.0..=1e12).contains(&millis) {
         return Err(E::custom(format_args!(
             "{millis} is not a time: expected milliseconds from 0 to 1e12"
@@ -23,7 +23,7 @@ fn duration<E: Error>(millis: f64) -> Result<Duration, E> {
     Ok(Duration::from_nanos((millis * 1e6).round() as u64))
 }
 
-/// The same for a time that may be left out.
+/// The same for an optional time.
 pub(super) mod option {
     use super::*;
 

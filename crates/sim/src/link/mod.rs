@@ -1,4 +1,4 @@
-//! One direction of a link: queue, serialisation, propagation, impairments. Pure: time comes in, packets come out.
+//! One direction of a link: queue, serialisation, propagation, impairments. It has no clock and does no I/O.
 
 mod config;
 mod gilbert_elliott;
@@ -27,14 +27,15 @@ use gilbert_elliott::Bursts;
 use service::Service;
 use timeline::{Due, Timeline};
 
-/// What became of a packet that left a link.
+/// What happened to a packet that left a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It arrived.
     Delivered,
     /// It arrived, as the second copy.
     Duplicate,
-    /// It arrived with this bit (counted from the first byte's lowest) flipped; see [`flip_bit`].
+    /// It arrived with this bit flipped, counted from the lowest bit of the first byte; see
+    /// [`flip_bit`].
     Corrupted {
         /// The bit.
         bit: u64,
@@ -44,7 +45,7 @@ pub enum Fate {
 }
 
 impl Fate {
-    /// Whether the other end gets it.
+    /// Whether the packet reaches the other end.
     pub const fn arrives(self) -> bool {
         !matches!(self, Self::Lost(_))
     }
@@ -53,26 +54,26 @@ impl Fate {
 /// Why a packet was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// No room in the queue.
+    /// The queue was full.
     Queue,
-    /// By chance.
+    /// Random loss.
     Random,
-    /// The link was dark.
+    /// The link was down.
     Outage,
 }
 
-/// A packet that leaves a link, arriving or lost.
+/// A packet that leaves a link, delivered or lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exit<T> {
-    /// What was put in.
+    /// The payload given to [`Link::enqueue`].
     pub payload: T,
-    /// Its size as it was put in.
+    /// The size given to [`Link::enqueue`].
     pub size: usize,
-    /// When it was put in.
+    /// When the packet entered the link.
     pub entered: Duration,
-    /// When it arrived or was lost.
+    /// When the packet arrived or was lost.
     pub at: Duration,
-    /// What became of it.
+    /// What happened to it.
     pub fate: Fate,
 }
 
@@ -84,11 +85,11 @@ struct Waiting<T> {
 
 /// One direction of a link. All times count from the start of the run.
 ///
-/// The order of things: a packet finds the link dark (lost), or the queue full (lost), or waits
-/// for those before it, is serialised at the link's rate (or by its trace), may be lost by chance,
-/// and arrives after the propagation delay. When the link goes dark, what waits or is being serialised is lost; what
-/// was serialised before is already on its way and arrives. Packets keep their order unless
-/// [`LinkConfig::reordering`] says otherwise.
+/// A packet goes through these steps. It is lost if the link is down or the queue is full. It waits
+/// for the packets before it. It is serialised at the link's rate or according to its trace. It may
+/// be lost at random. It arrives after the propagation delay. When the link goes down, packets that
+/// wait or are being serialised are lost; packets that are serialised already still arrive. Packets
+/// stay in order unless [`LinkConfig::reordering`] is set.
 ///
 /// ```
 /// use std::time::Duration;
@@ -106,29 +107,29 @@ pub struct Link<T> {
     config: LinkConfig,
     limit: QueueLimit,
     rng: StdRng,
-    /// The latest time seen: time never runs backwards in here.
+    /// The latest time seen. Time never decreases here.
     now: u64,
     switched_off: bool,
     timeline: Timeline,
     dark_until: u64,
     bursts: Option<Bursts>,
-    /// The front is being serialised, the rest waits.
+    /// The front is being serialised, the others wait.
     queue: VecDeque<Waiting<T>>,
     queue_bytes: u64,
     service: Service,
-    /// Ordered by time, ties by entry.
+    /// Sorted by time. Simultaneous exits stay in insertion order.
     wire: VecDeque<Exit<T>>,
-    /// The latest arrival of a packet that keeps its order.
+    /// The latest arrival of a packet that stays in order.
     last_arrival: u64,
     stats: LinkStats,
 }
 
 impl<T: Clone> Link<T> {
-    /// An idle link. The same seed makes the same choices.
+    /// An idle link. The same seed gives the same random choices.
     ///
     /// # Errors
     ///
-    /// If the configuration cannot be.
+    /// If the configuration is invalid.
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, LinkConfigError> {
         config.validate()?;
         let mut rng = StdRng::seed_from_u64(seed);
@@ -153,11 +154,11 @@ impl<T: Clone> Link<T> {
         })
     }
 
-    /// Puts a packet in. A time before the latest one seen counts as that.
+    /// Adds a packet. A time before the latest one seen counts as the latest one.
     ///
     /// # Errors
     ///
-    /// The packet and the reason, if it was lost at the entrance.
+    /// The packet and the reason, if it is lost on entry.
     pub fn enqueue(&mut self, now: Duration, size: usize, payload: T) -> Result<(), (T, Loss)> {
         self.advance(now);
         self.stats.packets_in += 1;
@@ -171,7 +172,7 @@ impl<T: Clone> Link<T> {
         if !idle {
             let (packets, waiting) = self.waiting();
             let fits = match self.limit {
-                // `queue_limit` has worked out `Auto`; were it not so, nothing would be dropped.
+                // `queue_limit` has resolved `Auto`. If it had not, nothing would be dropped.
                 QueueLimit::Auto => true,
                 QueueLimit::Packets(limit) => packets < limit,
                 QueueLimit::Bytes(limit) => waiting.saturating_add(bytes) <= limit,
@@ -189,7 +190,7 @@ impl<T: Clone> Link<T> {
         });
         if idle {
             self.service.begin_busy_period(self.now, bytes);
-            // Without a rate it is through at once.
+            // Without a rate, serialisation is complete at once.
             self.advance(now);
         } else {
             let (packets, waiting) = self.waiting();
@@ -199,7 +200,7 @@ impl<T: Clone> Link<T> {
         Ok(())
     }
 
-    /// Takes out the next packet that has arrived or was lost by `now`.
+    /// Removes and returns the next packet that has arrived or was lost by `now`.
     pub fn poll(&mut self, now: Duration) -> Option<Exit<T>> {
         self.advance(now);
         if nanos(self.wire.front()?.at) > self.now {
@@ -213,7 +214,7 @@ impl<T: Clone> Link<T> {
         Some(exit)
     }
 
-    /// When to call [`poll`](Self::poll) next: something happens then, but perhaps nothing comes out.
+    /// When to call [`poll`](Self::poll) next. A packet may or may not leave the link then.
     pub fn next_event(&self) -> Option<Duration> {
         let exit = self.wire.front().map(|exit| exit.at);
         let service = match self.queue.is_empty() {
@@ -227,7 +228,7 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Switches the link off or on; scheduled outages hold beside it.
+    /// Takes the link down or up. Planned outages still apply.
     pub fn set_up(&mut self, now: Duration, up: bool) {
         self.advance(now);
         self.switched_off = !up;
@@ -236,8 +237,8 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Changes the rate; what is being serialised goes on at the new one. The queue's limit stays.
-    /// It holds from now on: rate steps and a trace are over, scheduled changes are not.
+    /// Changes the rate. The packet that is being serialised continues at the new rate. The queue
+    /// limit stays. The new rate replaces rate steps and a trace; planned changes still apply.
     ///
     /// # Errors
     ///
@@ -251,12 +252,12 @@ impl<T: Clone> Link<T> {
         Ok(())
     }
 
-    /// Changes the propagation delay of packets that are not on their way yet. Order is kept: after
-    /// a decrease, packets arrive no earlier than those before them.
+    /// Changes the propagation delay of packets that are not propagating yet. Packets stay in
+    /// order: after a decrease, packets arrive no earlier than those before them.
     ///
     /// # Errors
     ///
-    /// If it is beyond an hour.
+    /// If the delay is more than an hour.
     pub fn set_delay(&mut self, now: Duration, delay: Duration) -> Result<(), LinkConfigError> {
         validate::delay("delay_ms", delay)?;
         self.advance(now);
@@ -268,7 +269,7 @@ impl<T: Clone> Link<T> {
     ///
     /// # Errors
     ///
-    /// If it is beyond an hour.
+    /// If it is more than an hour.
     pub fn set_delay_sd(&mut self, now: Duration, sd: Duration) -> Result<(), LinkConfigError> {
         validate::delay("delay_sd_ms", sd)?;
         self.advance(now);
@@ -280,7 +281,7 @@ impl<T: Clone> Link<T> {
     ///
     /// # Errors
     ///
-    /// If it is no probability.
+    /// If it is not a probability.
     pub fn set_loss(&mut self, now: Duration, loss: f64) -> Result<(), LinkConfigError> {
         validate::probability("loss", loss)?;
         self.advance(now);
@@ -288,36 +289,35 @@ impl<T: Clone> Link<T> {
         Ok(())
     }
 
-    /// Whether what enters now is lost: as of the latest time seen.
+    /// Whether a packet that enters at the latest time seen is lost because the link is down.
     pub fn is_dark(&self) -> bool {
         self.switched_off || self.now < self.dark_until
     }
 
-    /// Packets inside that are not lost.
+    /// The number of packets on the link that are not lost.
     pub fn in_transit(&self) -> u64 {
         let wire = self.wire.iter().filter(|exit| exit.fate.arrives()).count();
         (self.queue.len() + wire) as u64
     }
 
-    /// Bytes inside, with overhead, that are not serialised yet: those that wait, and the packet that
-    /// is being serialised. As of the latest time seen.
+    /// The bytes, overhead included, that wait or are being serialised at the latest time seen.
     pub const fn queued_bytes(&self) -> u64 {
         self.queue_bytes
     }
 
-    /// The counters.
+    /// The counters of the link.
     pub const fn stats(&self) -> &LinkStats {
         &self.stats
     }
 
-    /// The settings, as changed.
+    /// The current settings.
     pub const fn config(&self) -> &LinkConfig {
         &self.config
     }
 
-    /// Lets departures and what is scheduled up to `now` happen, in the order of their times.
+    /// Processes departures and planned events up to `now`, in the order of their times.
     fn advance(&mut self, now: Duration) {
-        // Never for ever: that is what an idle link's departure is.
+        // `u64::MAX` stands for never: it is the departure time of an idle link.
         let target = nanos(now).min(u64::MAX - 1).max(self.now);
         loop {
             let departs = match self.queue.is_empty() {
@@ -325,7 +325,8 @@ impl<T: Clone> Link<T> {
                 false => self.service.departs(),
             };
             let due = self.timeline.next();
-            // Serialised in the last instant before the dark: it is through.
+            // A packet whose serialisation ends at the instant when the link goes down gets
+            // through.
             if departs <= target && departs <= due {
                 self.depart(departs);
             } else if due <= target {
@@ -337,7 +338,7 @@ impl<T: Clone> Link<T> {
         self.now = target;
     }
 
-    /// Something scheduled happens.
+    /// Applies a planned event.
     fn on_due(&mut self, at: u64, target: u64) {
         let idle_until = self.queue.is_empty().then_some(target);
         match self.timeline.take(idle_until) {
@@ -380,7 +381,7 @@ impl<T: Clone> Link<T> {
         self.config.trace = None;
     }
 
-    /// The front is serialised.
+    /// The serialisation of the front packet is complete.
     fn depart(&mut self, departed: u64) {
         let Some(packet) = self.queue.pop_front() else {
             return;
@@ -437,7 +438,7 @@ impl<T: Clone> Link<T> {
         if copy {
             self.stats.duplicated += 1;
             self.on_wire(exit.clone());
-            // A copy of a packet whose bit is flipped has it flipped, too.
+            // The copy of a packet with a flipped bit has the same bit flipped.
             let fate = match fate {
                 Fate::Delivered => Fate::Duplicate,
                 other => other,
@@ -449,7 +450,7 @@ impl<T: Clone> Link<T> {
     }
 
     fn on_wire(&mut self, exit: Exit<T>) {
-        // Nearly always the end: only losses and reordered packets are out of order.
+        // Nearly always at the end: only losses and reordered packets are out of order.
         if self.wire.back().is_none_or(|last| last.at <= exit.at) {
             self.wire.push_back(exit);
             return;
@@ -475,7 +476,7 @@ impl<T: Clone> Link<T> {
         }
     }
 
-    /// Packets and bytes that wait, without the one being serialised.
+    /// The packets and bytes that wait, without the one that is being serialised.
     fn waiting(&self) -> (u64, u64) {
         match self.queue.front() {
             Some(front) => (
@@ -490,7 +491,7 @@ impl<T: Clone> Link<T> {
         size as u64 + u64::from(self.config.overhead)
     }
 
-    /// Whether the packet that departs is lost. The chain moves on with each packet, lost or not.
+    /// Whether the departing packet is lost. The chain advances with each packet, lost or not.
     fn lose(&mut self) -> bool {
         let burst = match &mut self.bursts {
             Some(bursts) => bursts.lose(&mut self.rng),
@@ -499,7 +500,8 @@ impl<T: Clone> Link<T> {
         self.chance(self.config.loss) || burst
     }
 
-    /// Draws only where there is a choice, so that clean links are fast.
+    /// Draws a random number only if the outcome is open, which keeps links without impairments
+    /// fast.
     fn chance(&mut self, probability: f64) -> bool {
         probability > 0.0 && self.rng.random_bool(probability.min(1.0))
     }
@@ -523,7 +525,8 @@ impl<T: Clone> Link<T> {
     }
 }
 
-/// Flips one bit of a packet, as [`Fate::Corrupted`] says; does nothing beyond its end.
+/// Flips one bit of a packet, as in [`Fate::Corrupted`]. Does nothing if the packet has no such
+/// bit.
 pub fn flip_bit(packet: &mut [u8], bit: u64) {
     let byte = usize::try_from(bit / 8)
         .ok()
@@ -533,7 +536,7 @@ pub fn flip_bit(packet: &mut [u8], bit: u64) {
     }
 }
 
-/// Nanoseconds of a time, at most 584 years.
+/// A time in nanoseconds, at most 584 years.
 pub(crate) fn nanos(time: Duration) -> u64 {
     // Not `as_nanos`, whose u128 costs several times as much.
     time.as_secs()

@@ -1,23 +1,23 @@
-//! How long the packet at the front of a link takes: at a rate, or by a trace's opportunities; keeps no queue.
+//! How long the packet at the front of a link takes, at a rate or according to a trace.
 
 use super::mahimahi::{Cursor, MahimahiTrace};
 
-/// Bit-nanoseconds per bit: work is kept in bit·ns so that dividing by the rate gives nanoseconds.
+/// Bit-nanoseconds per bit. Work is in bit·ns, so that division by the rate gives nanoseconds.
 const NANOS: u128 = 1_000_000_000;
 
-/// The server of a queue. Times are ns from the start of the run.
+/// Serves the queue of a link. Times are in ns from the start of the run.
 pub(super) struct Service {
-    /// Bit/s; `None` serves in no time, 0 not at all.
+    /// Bit/s. `None` serves in no time; 0 does not serve.
     rate: Option<u64>,
-    /// Takes the place of the rate.
+    /// Replaces the rate.
     trace: Option<Cursor>,
-    /// When the front's service began.
+    /// When the service of the front packet started.
     began: u64,
-    /// The front's work in bit·ns that was left at `since`.
+    /// The work in bit·ns that was left for the front packet at `since`.
     work: u128,
     since: u64,
-    /// When the front is through, in whole ns, and the rest of the division in bit·ns: without it,
-    /// rounding would add up over a busy period.
+    /// When the front packet departs, in whole ns, and the remainder of that division in bit·ns.
+    /// Without the remainder, rounding errors would add up over a busy period.
     departs: u64,
     carry: u128,
 }
@@ -35,17 +35,17 @@ impl Service {
         }
     }
 
-    /// When the front is through; `u64::MAX` for never at this rate.
+    /// When the front packet departs; `u64::MAX` if it never does at this rate.
     pub(super) const fn departs(&self) -> u64 {
         self.departs
     }
 
-    /// When the front's service began.
+    /// When the service of the front packet started.
     pub(super) const fn began(&self) -> u64 {
         self.began
     }
 
-    /// A packet of so many bytes comes to an idle link.
+    /// A packet of this size arrives at an idle link.
     pub(super) fn begin_busy_period(&mut self, now: u64, bytes: u64) {
         self.carry = 0;
         if let Some(cursor) = &mut self.trace {
@@ -54,7 +54,7 @@ impl Service {
         self.begin(now, bytes);
     }
 
-    /// A packet of so many bytes comes to the front as the one before departs.
+    /// A packet of this size moves to the front because the one before it departs.
     pub(super) fn begin(&mut self, now: u64, bytes: u64) {
         self.began = now;
         if let Some(cursor) = &mut self.trace {
@@ -66,10 +66,10 @@ impl Service {
         self.plan();
     }
 
-    /// The rate changes at `now`; `front` is the size of what is being served, if anything is.
+    /// Changes the rate at `now`. `front` is the size of the packet that is being served, if any.
     pub(super) fn set_rate(&mut self, now: u64, rate: Option<u64>, front: Option<u64>) {
         if self.trace.take().is_some() {
-            // What an opportunity took of the front cannot be divided: it starts over.
+            // The part that an opportunity has served cannot be converted. The packet starts again.
             self.carry = 0;
             self.work = u128::from(front.unwrap_or(0)) * 8 * NANOS;
         } else {
@@ -90,7 +90,7 @@ impl Service {
                 self.carry = 0;
             }
             Some(rate) => {
-                // A u128 division costs several times that of a u64.
+                // A u128 division costs several times as much as a u64 division.
                 let (time, carry) = match u64::try_from(self.work) {
                     Ok(work) => (work / rate, u128::from(work % rate)),
                     Err(_) => {

@@ -1,13 +1,13 @@
-//! What is to happen to a link and when: outages, rate steps, changes, in the order of their times; does nothing itself.
+//! The planned events of a link in the order of their times: outages, rate steps, changes.
 
 use std::collections::VecDeque;
 
 use super::config::{LinkConfig, PlannedChange};
 use super::nanos;
 
-/// Something that is due.
+/// An event that is due.
 pub(super) enum Due {
-    /// Dark until then, ns.
+    /// An outage until this time, in ns.
     Outage(u64),
     /// A new rate, bit/s.
     Rate(u64),
@@ -15,22 +15,22 @@ pub(super) enum Due {
     Change(PlannedChange),
 }
 
-/// All that is planned, as times in ns from the start of the run.
+/// All planned events, with times in ns from the start of the run.
 pub(super) struct Timeline {
-    /// As (from, to).
+    /// As (start, end).
     outages: VecDeque<(u64, u64)>,
     changes: VecDeque<(u64, PlannedChange)>,
     steps: Option<Steps>,
-    /// The earliest of them; `u64::MAX` for none.
+    /// The time of the earliest event; `u64::MAX` for none.
     next: u64,
 }
 
-/// Rates in their order, over and over if there is a period.
+/// Rates in order, repeated if there is a period.
 struct Steps {
-    /// As (from, bit/s).
+    /// As (start, bit/s).
     list: Box<[(u64, u64)]>,
     period: Option<u64>,
-    /// The next one, in the round that began at `base`.
+    /// The next step, in the round that started at `base`.
     index: usize,
     base: u64,
 }
@@ -51,7 +51,7 @@ impl Timeline {
             .iter()
             .map(|change| (nanos(change.at), *change))
             .collect();
-        // Stable: of two changes at one time, the later in the list holds.
+        // A stable sort: of two simultaneous changes, the later one in the list applies last.
         changes.sort_by_key(|change| change.0);
         let list: Box<[_]> = config
             .rate_steps
@@ -73,19 +73,19 @@ impl Timeline {
         this
     }
 
-    /// When something is due next; `u64::MAX` for never.
+    /// When the next event is due; `u64::MAX` for never.
     pub(super) const fn next(&self) -> u64 {
         self.next
     }
 
-    /// No more rate steps.
+    /// Removes the rate steps.
     pub(super) fn end_steps(&mut self) {
         self.steps = None;
         self.find_next();
     }
 
-    /// Takes out what is due next, at the time of [`next`](Self::next). If the link is idle up to
-    /// `idle_until`, whole rounds of rate steps up to then are left out.
+    /// Removes and returns the next event, at the time that [`next`](Self::next) gives. If the link
+    /// is idle until `idle_until`, this skips whole rounds of rate steps up to then.
     pub(super) fn take(&mut self, idle_until: Option<u64>) -> Option<Due> {
         let due = self.take_one(idle_until);
         self.find_next();
@@ -131,7 +131,7 @@ impl Steps {
             .map_or(u64::MAX, |step| self.base.saturating_add(step.0))
     }
 
-    /// The rate of the next step, which is over.
+    /// Removes the next step and returns its rate.
     fn take(&mut self) -> u64 {
         let rate = self.list.get(self.index).map_or(0, |step| step.1);
         self.index += 1;
@@ -142,7 +142,8 @@ impl Steps {
         rate
     }
 
-    /// Rounds that are over before `target` change nothing: each ends with the rate it began with.
+    /// Skips rounds that end before `target`. They change nothing: each ends with the rate with
+    /// which it started.
     fn skip_rounds(&mut self, target: u64) {
         if let (Some(period), Some(over)) = (self.period, target.checked_sub(self.next())) {
             self.base += over / period * period;

@@ -1,4 +1,4 @@
-//! Whether a link can be: the checks of its settings, and what is said of those that fail.
+//! The checks of a link's settings, and their errors.
 
 use std::time::Duration;
 
@@ -6,35 +6,35 @@ use thiserror::Error;
 
 use super::config::{LinkConfig, PlannedChange};
 
-/// The largest propagation delay, and the largest spread of it: an hour. Keeps sums of times far
-/// from overflow.
+/// The largest propagation delay and the largest standard deviation of it: an hour. This keeps sums
+/// of times far from overflow.
 const MAX_DELAY: Duration = Duration::from_secs(3600);
-/// The shortest round of rate steps: a busy link does some work for each step.
+/// The shortest round of rate steps. A busy link does some work per step.
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 
-/// A link that cannot be.
+/// Why the settings of a link are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LinkConfigError {
     /// A number is outside its range.
     #[error("link setting `{field}` is {value}, expected {expected}")]
     OutOfRange {
-        /// The setting, as files call it.
+        /// The setting, by its name in files.
         field: String,
-        /// What it was set to.
+        /// Its value.
         value: String,
-        /// What would have been right.
+        /// The valid values.
         expected: &'static str,
     },
     /// Two settings exclude each other.
     #[error("link settings `{first}` and `{second}` exclude each other")]
     Conflict {
-        /// The one.
+        /// The first setting.
         first: String,
-        /// The other.
+        /// The other setting.
         second: &'static str,
     },
-    /// The trace was not read.
+    /// The trace file was not loaded.
     #[error("link setting `trace_file` names {path}, which was not loaded")]
     TraceNotLoaded {
         /// The file.
@@ -43,9 +43,9 @@ pub enum LinkConfigError {
     /// Two outages overlap.
     #[error("the outages at {first:?} and at {second:?} overlap: make them one")]
     OverlappingOutages {
-        /// When the first starts.
+        /// The start of the first outage.
         first: Duration,
-        /// When the second starts.
+        /// The start of the second outage.
         second: Duration,
     },
 }
@@ -86,11 +86,11 @@ pub(super) fn delay(field: &str, value: Duration) -> Result<(), LinkConfigError>
 }
 
 impl LinkConfig {
-    /// Whether it can be.
+    /// Checks the settings.
     ///
     /// # Errors
     ///
-    /// The first setting that cannot.
+    /// The first invalid setting.
     pub fn validate(&self) -> Result<(), LinkConfigError> {
         rate("rate", self.rate)?;
         for (field, value) in [
@@ -169,7 +169,7 @@ impl LinkConfig {
             let value = period.as_secs_f64() * 1e3;
             return Err(out_of_range("rate_period_ms", value, expected));
         }
-        // Packets that wait for ever are no link; an outage says that they are lost.
+        // A link on which packets wait for ever is invalid. An outage states that they are lost.
         let dead = match self.rate_period {
             Some(_) => self.rate_steps.iter().all(|step| step.rate == 0),
             None => last.rate == 0,

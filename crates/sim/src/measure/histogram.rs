@@ -1,21 +1,21 @@
-//! A histogram of bounded memory over whole numbers, with weights; knows nothing of what they mean.
+//! A histogram of weighted integers with bounded memory.
 
 use serde::{Deserialize, Serialize};
 
-/// Bits of a value that its bucket tells.
+/// The bits of a value that its bucket preserves.
 const PRECISION: u32 = 7;
-/// Buckets of one power of two.
+/// Buckets per power of two.
 const PER_OCTAVE: u64 = 1 << PRECISION;
 
-/// What a histogram says of the values in it.
+/// A summary of the values in a histogram.
 ///
-/// The mean and the greatest value are exact. Quantiles are exact up to 255, and above within 0.4 %:
-/// values are kept in buckets whose width is at most 1/128 of what is in them, and a quantile is the
-/// middle of the bucket that it falls into.
+/// The mean and the greatest value are exact. Quantiles are exact up to 255 and within 0.4 % above.
+/// The width of a bucket is at most 1/128 of its values, and a quantile is the middle of its
+/// bucket.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Distribution {
-    /// How many values there were, or how much they weighed.
+    /// The number of values, or the sum of their weights.
     pub weight: u64,
     /// Their mean.
     pub mean: f64,
@@ -29,19 +29,20 @@ pub struct Distribution {
     pub max: u64,
 }
 
-/// Weights by value. Takes 1 KiB, and as much for each power of two above 2^7 up to the greatest
-/// value.
+/// Weights by value. It takes 1 KiB, and the same for each power of two above 2^7 up to the
+/// greatest value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Histogram {
-    /// By bucket, as far as any is filled.
+    /// Indexed by bucket, up to the last bucket in use.
     weights: Vec<u64>,
     weight: u64,
-    /// Values times weights.
+    /// The sum of values times weights.
     sum: u128,
     max: u64,
 }
 
-/// The bucket of a value: the value itself up to twice the first octave, then ever wider ones.
+/// The bucket of a value. Up to twice the first octave, that is the value itself; later buckets are
+/// ever wider.
 const fn bucket(value: u64) -> usize {
     let shift = (u64::BITS - 1 - (value | PER_OCTAVE).leading_zeros()) - PRECISION;
     (shift as u64 * PER_OCTAVE + (value >> shift)) as usize
@@ -62,7 +63,7 @@ impl Histogram {
     pub(crate) fn add(&mut self, value: u64, weight: u64) {
         let bucket = bucket(value);
         if self.weights.len() <= bucket {
-            // A whole octave at a time.
+            // Grows by a whole octave at a time.
             let octaves = bucket as u64 / PER_OCTAVE + 1;
             self.weights.resize((octaves * PER_OCTAVE) as usize, 0);
         }
@@ -86,7 +87,7 @@ impl Histogram {
         }
     }
 
-    /// The smallest value that so large a part of the weight does not exceed (nearest rank).
+    /// The smallest value that is not exceeded by this part of the weight (nearest rank).
     fn quantile(&self, part: f64) -> u64 {
         let rank = (part * self.weight as f64).ceil() as u64;
         let mut below = 0;

@@ -1,4 +1,4 @@
-//! What a run comes to: exact figures of each side and path, and time lines; asks the parts, changes nothing.
+//! The measurements of a run: exact figures per side and path, and time lines.
 
 mod histogram;
 mod out_of_order;
@@ -17,7 +17,7 @@ pub use series::Series;
 pub(crate) use timeline::Recorder;
 pub use timeline::{PathTimeline, SideTimeline, Timeline};
 
-/// What both sides did and got, as [`Network::measurements`](crate::Network::measurements) gives it.
+/// The measurements of both sides: see [`Network::measurements`](crate::Network::measurements).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Measurements {
@@ -28,7 +28,7 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// One of them.
+    /// The measurements of one side.
     pub const fn side(&self, side: Side) -> &SideMeasurements {
         match side {
             Side::Client => &self.client,
@@ -37,23 +37,24 @@ impl Measurements {
     }
 }
 
-/// What one side did and got.
+/// The measurements of one side.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SideMeasurements {
-    /// Its out-of-order queue as a receiver, if
-    /// [`NetworkBuilder::measure`](crate::NetworkBuilder::measure) asked for it.
+    /// The side's out-of-order queue as a receiver, if
+    /// [`NetworkBuilder::measure`](crate::NetworkBuilder::measure) was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_of_order: Option<OutOfOrder>,
-    /// By the network's paths. One that was abandoned and opened again counts as one.
+    /// Indexed by the network's paths. A path that was abandoned and opened again is one path.
     pub paths: Vec<PathMeasurements>,
-    /// Times its scheduler was asked.
+    /// How often the scheduler was asked.
     pub decisions: u64,
-    /// Times its scheduler answered "wait", asked for data that there was not, or had nothing to send.
+    /// How often the scheduler answered "wait", asked for data that does not exist, or had nothing
+    /// to send.
     pub waits: u64,
-    /// Times its wait was overridden.
+    /// How often a wait was overridden.
     pub overridden_waits: u64,
-    /// Time during which data waited to be sent, a path could have sent it, and its scheduler's last
+    /// The time during which data waited, a path could have sent it, and the scheduler's last
     /// answer was "wait". In files: `wait_time_s`.
     #[serde(rename = "wait_time_s", with = "seconds")]
     pub wait_time: Duration,
@@ -77,7 +78,7 @@ impl SideMeasurements {
         }
     }
 
-    /// All paths together.
+    /// The sum over all paths.
     pub fn total(&self) -> PathMeasurements {
         let mut total = PathMeasurements::default();
         for path in &self.paths {
@@ -88,7 +89,7 @@ impl SideMeasurements {
     }
 }
 
-/// What one side did and got on one path. Bytes of datagrams are those of UDP payload.
+/// The measurements of one side on one path. Bytes of datagrams are UDP payload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PathMeasurements {
@@ -96,26 +97,26 @@ pub struct PathMeasurements {
     pub sent_packets: u64,
     /// Datagram bytes sent.
     pub sent_bytes: u64,
-    /// Stream bytes sent, those sent again included.
+    /// Stream bytes sent, retransmissions included.
     pub sent_stream_bytes: u64,
     /// Datagram bytes received.
     pub received_bytes: u64,
-    /// Of the datagram bytes received on all paths, the part that came on this one; 0 to 1.
+    /// This path's share of the datagram bytes received on all paths; 0 to 1.
     pub received_share: f64,
     /// Stream bytes received, duplicates included.
     pub received_stream_bytes: u64,
-    /// Stream bytes sent again because they were taken for lost.
+    /// Stream bytes sent again because they were declared lost.
     pub retransmitted_bytes: u64,
-    /// Stream bytes of copies that the scheduler asked for together with the original.
+    /// Stream bytes of copies that the scheduler requested together with the original.
     pub duplicated_bytes: u64,
-    /// Stream bytes sent again while in flight elsewhere, because the scheduler asked for data not yet
-    /// acknowledged.
+    /// Stream bytes sent again while in flight on another path, because the scheduler requested
+    /// unacknowledged data.
     pub reinjected_bytes: u64,
     /// Packets sent and declared lost.
     pub lost_packets: u64,
-    /// Of these, acknowledged after all.
+    /// Packets among these that were acknowledged later.
     pub spurious_losses: u64,
-    /// Times that the congestion window gave way to loss or ECN.
+    /// How often loss or ECN reduced the congestion window.
     pub congestion_events: u64,
 }
 
@@ -134,7 +135,7 @@ impl PathMeasurements {
         self.congestion_events += other.congestion_events;
     }
 
-    /// Adds what a path ID of the connection came to.
+    /// Adds the statistics of one path ID of the connection.
     pub(crate) fn add_stats(&mut self, stats: &PathStats) {
         self.add(&Self {
             sent_packets: stats.sent_packets,

@@ -1,4 +1,4 @@
-//! Samples a receiver's out-of-order queue, at each arrival of stream data and over time; holds no data.
+//! Samples a receiver's out-of-order queue, at each arrival of stream data and over time.
 
 use std::time::Duration;
 
@@ -8,14 +8,16 @@ use serde::{Deserialize, Serialize};
 use super::histogram::{Distribution, Histogram};
 use crate::link::nanos;
 
-/// The receiver's out-of-order queue: bytes received beyond the first gap of their stream, summed over
-/// streams.
+/// The receiver's out-of-order queue: the bytes received beyond the first gap of their stream,
+/// summed over all streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OutOfOrder {
-    /// Bytes right after each arrival of a datagram with stream data; weighs the number of arrivals.
+    /// The bytes after each arrival of a datagram with stream data. The weight is the number of
+    /// arrivals.
     pub by_arrival: Distribution,
-    /// Bytes over the time from the first of these arrivals to the last; weighs nanoseconds.
+    /// The bytes over the time from the first of these arrivals to the last. The weight is in
+    /// nanoseconds.
     pub by_time: Distribution,
 }
 
@@ -23,14 +25,14 @@ pub struct OutOfOrder {
 pub(crate) struct OutOfOrderMeter {
     by_arrival: Histogram,
     by_time: Histogram,
-    /// Stream bytes received up to the last look.
+    /// Stream bytes received up to the last sample.
     received: u64,
-    /// The last value, and since when it has been that.
+    /// The last value and its start time.
     current: Option<(u64, Duration)>,
 }
 
 impl OutOfOrderMeter {
-    /// A datagram was taken in, or the application may have given up a stream.
+    /// Samples after a datagram was received, or after the application may have stopped a stream.
     pub(crate) fn look(&mut self, now: Duration, connection: &Connection) {
         let stats = connection.stats();
         self.note(now, stats.received_stream_bytes, stats.out_of_order);
@@ -69,7 +71,7 @@ mod tests {
         assert_eq!(meter.figures(), OutOfOrder::default());
         // Nothing has arrived yet.
         meter.note(ms(1), 0, 0);
-        // In order; a gap for 10 ms; a duplicate in it; closed; nothing for 70 ms.
+        // In order; a gap for 10 ms; a duplicate in it; the gap closed; nothing for 70 ms.
         for (at, received, bytes) in [
             (10, 100, 0),
             (20, 200, 100),
@@ -78,11 +80,11 @@ mod tests {
             (100, 400, 0),
         ] {
             meter.note(ms(at), received, bytes);
-            // Looked at again without an arrival.
+            // Sampled again without an arrival.
             meter.note(ms(at), received, bytes);
             meter.note(ms(at + 1), received, bytes);
         }
-        // After the last arrival: the application gave up a stream; this does not count.
+        // After the last arrival, the application stops a stream. This does not count.
         meter.note(ms(500), 400, 0);
         let OutOfOrder {
             by_arrival,

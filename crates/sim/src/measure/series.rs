@@ -1,26 +1,28 @@
-//! A value over time, kept to so many points per time: the least, the greatest and the last of each interval; does not know what is measured.
+//! A value over time, reduced to the least, the greatest and the last value of each interval.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A value over time, thinned to intervals: one point for each interval in which it changed, as
-/// columns. Between points it keeps its last value, and before the first there was none.
+/// A value over time, thinned to intervals. Each interval in which the value changed is one point;
+/// the points are stored as columns. The value stays the same between points. It does not exist
+/// before the first point.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Series {
-    /// Of each point, the number of its interval: its time, divided by the interval and rounded down.
+    /// For each point, the number of its interval: the time divided by the interval length, rounded
+    /// down.
     pub slot: Vec<u32>,
-    /// The least value in the interval, the one that it began with included.
+    /// The least value in the interval, including the value at its start.
     pub min: Vec<u64>,
-    /// The greatest value, likewise.
+    /// The greatest value in the interval, including the value at its start.
     pub max: Vec<u64>,
     /// The value at the interval's end.
     pub last: Vec<u64>,
 }
 
 impl Series {
-    /// The value is this from now on. Times must not fall.
+    /// Sets the value from this time on. Times must not decrease.
     pub(crate) fn set(&mut self, at: Duration, interval: Duration, value: u64) {
         let before = self.last.last().copied();
         if before == Some(value) {
@@ -48,13 +50,13 @@ impl Series {
         self.last.push(value);
     }
 
-    /// The value at the end of the interval of this number, if it had one.
+    /// The value at the end of the interval with this number, if it exists.
     pub fn at(&self, slot: u32) -> Option<u64> {
         let next = self.slot.partition_point(|other| *other <= slot);
         next.checked_sub(1).map(|point| self.last[point])
     }
 
-    /// The greatest value of all, if there was any.
+    /// The greatest value of all, if any exists.
     pub fn greatest(&self) -> Option<u64> {
         self.max.iter().max().copied()
     }

@@ -1,4 +1,4 @@
-//! What paths, queues and receivers did over time, for plots; recorded as it changes, and changes nothing.
+//! Records what paths, queues and receivers do over time, for plots. Does not change the run.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use super::series::Series;
 use crate::fabric::{Fabric, index};
 
-/// What both sides' paths did over time.
+/// The state of both sides' paths over time.
 ///
-/// Looked at after each event that could have changed a value, so that nothing between two events is
-/// missed, and thinned to an interval.
+/// The simulator samples after each event that could have changed a value, so it misses no change,
+/// and thins the samples to an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Timeline {
-    /// The length of an interval, seconds.
+    /// The length of an interval in seconds.
     pub interval_s: f64,
-    /// When the run ended, seconds.
+    /// The end of the run in seconds.
     pub end_s: f64,
     /// The client.
     pub client: SideTimeline,
@@ -25,28 +25,28 @@ pub struct Timeline {
     pub server: SideTimeline,
 }
 
-/// What one side did over time.
+/// The state of one side over time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SideTimeline {
-    /// Bytes that it has received beyond the first gap of their stream, over all streams.
+    /// Bytes received beyond the first gap of their stream, summed over all streams.
     pub out_of_order: Series,
-    /// By the network's paths.
+    /// Indexed by the network's paths.
     pub paths: Vec<PathTimeline>,
 }
 
-/// What one side did on one of the network's paths over time. Zeros after the path was abandoned.
+/// The state of one side on one path over time. All values are zero after the path is abandoned.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PathTimeline {
-    /// Congestion window, bytes.
+    /// The congestion window in bytes.
     pub cwnd: Series,
-    /// Smoothed RTT, microseconds; from the first sample on.
+    /// The smoothed RTT in microseconds, from the first sample on.
     pub smoothed_rtt_us: Series,
-    /// Bytes in flight.
+    /// The bytes in flight.
     pub in_flight: Series,
-    /// Bytes that wait or are being serialised on the links in the direction in which it sends, with
-    /// the links' overhead: of all that passes there. Nearly all of it is at the bottleneck.
+    /// The bytes, overhead included, that wait or are being serialised on the links in this side's
+    /// sending direction. All traffic counts. Nearly all of it is at the bottleneck.
     pub queue: Series,
 }
 
@@ -54,8 +54,7 @@ pub struct PathTimeline {
 pub(crate) struct Recorder {
     interval: Duration,
     sides: [SideTimeline; 2],
-    /// Which of the network's paths each path ID goes over, by side: later changes of addresses do not
-    /// confuse it.
+    /// The path that each path ID uses, by side. Later address changes do not affect it.
     known: [Vec<(PathId, usize)>; 2],
 }
 
@@ -72,7 +71,7 @@ impl Recorder {
         }
     }
 
-    /// A side's connection may have changed.
+    /// Samples a side's connection, which may have changed.
     pub(crate) fn look_at_peer(
         &mut self,
         now: Duration,
@@ -105,7 +104,7 @@ impl Recorder {
             }
             path.in_flight.set(now, interval, stats.in_flight);
         }
-        // Those that are gone, unless another path ID goes over the same path of the network.
+        // Path IDs that are gone, unless another path ID uses the same path.
         known.retain(|(id, _)| connection.path_stats(*id).is_ok());
         for (number, path) in timeline.paths.iter_mut().enumerate() {
             let gone = !path.cwnd.slot.is_empty() && known.iter().all(|(_, path)| *path != number);
@@ -117,7 +116,7 @@ impl Recorder {
         }
     }
 
-    /// The links' queues may have changed.
+    /// Samples the queues of the links.
     pub(crate) fn look_at_queues(&mut self, now: Duration, fabric: &Fabric) {
         for (direction, side) in self.sides.iter_mut().enumerate() {
             for (number, path) in side.paths.iter_mut().enumerate() {

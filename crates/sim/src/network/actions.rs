@@ -1,4 +1,4 @@
-//! What scripted actions do to a network, at the time they are planned for.
+//! Performs scripted actions on a network.
 
 use bytes::Bytes;
 use mpquic_proto::{PathError, Side, VarInt};
@@ -76,7 +76,7 @@ impl Network {
         }
     }
 
-    /// Changes the links that stand for a path, in the direction in which a side sends, or in both.
+    /// Changes the links that represent a path, in the direction in which a side sends, or in both.
     fn change_links(
         &mut self,
         path: usize,
@@ -101,7 +101,7 @@ impl Network {
 
     fn change_shared_link(&mut self, link: SharedLink, change: LinkAction) -> Result<(), SimError> {
         let link = link.number();
-        // The builder puts the shared links first.
+        // The builder creates the shared links first.
         if !self.fabric.lines.get(link).is_some_and(|line| line.shared) {
             return Err(SimError::Missing {
                 what: "shared link",

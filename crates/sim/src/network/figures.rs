@@ -1,4 +1,4 @@
-//! What can be known of a network and its run from outside; changes nothing.
+//! Read access to a network and the results of its run.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -18,72 +18,75 @@ use crate::peer::Peer;
 use crate::trace::TraceRecord;
 use crate::{Delivery, SimError};
 
-/// How a run went.
+/// The results of a run.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Report {
-    /// When both applications were done.
+    /// When both applications were complete.
     pub completed: Duration,
-    /// When the client knew that the handshake was complete.
+    /// When the handshake was complete at the client.
     pub connected: Option<Duration>,
-    /// Equal for equal runs.
+    /// The same for equal runs.
     pub trace_hash: u128,
-    /// The client's figures.
+    /// The client's statistics.
     pub client: ConnectionStats,
-    /// The server's figures.
+    /// The server's statistics.
     pub server: ConnectionStats,
-    /// Each path's links: client to server, server to client; see [`Network::link_stats`].
+    /// The links of each path: client to server, server to client; see [`Network::link_stats`].
     pub links: Vec<[LinkStats; 2]>,
     /// The shared links, by number.
     pub shared_links: Vec<LinkStats>,
-    /// Each flow of cross traffic.
+    /// The flows of cross traffic.
     pub cross: Vec<CrossReport>,
-    /// Bytes that the applications read from streams: the client's, the server's.
+    /// Bytes that the applications have read from streams: the client's, the server's.
     pub delivered: [u64; 2],
-    /// The longest time without newly delivered bytes, from the first on: at the client, at the
-    /// server. Waiting for nothing counts, too.
+    /// The longest time without newly delivered bytes, counted from the first delivery: at the
+    /// client, at the server. Times without outstanding data count, too.
     pub longest_stall: [Duration; 2],
 }
 
 impl Network {
-    /// The virtual time.
+    /// The virtual time since the start of the run.
     pub const fn now(&self) -> Duration {
         self.now
     }
 
-    /// The virtual time as the protocol wants it.
+    /// The virtual time as an [`Instant`], which the protocol's functions take.
     pub fn instant(&self) -> Instant {
-        // Beyond what the platform's clock can express, time stands still; nothing gets there.
+        // No run reaches times that the platform's clock cannot express. If one did, time would
+        // stop.
         self.origin.checked_add(self.now).unwrap_or(self.origin)
     }
 
-    /// A side's connection; the server has one once a client's first datagram came.
+    /// A side's connection. The server has one after the client's first datagram has arrived.
     pub fn connection(&self, side: Side) -> Option<&Connection> {
         self.peer(side).connection()
     }
 
-    /// A side's connection, for [`Action::call`](crate::Action::call); what it makes it do happens at the next step.
+    /// A side's mutable connection, for [`Action::call`](crate::Action::call). The next step
+    /// processes what the call caused.
     pub fn connection_mut(&mut self, side: Side) -> Option<&mut Connection> {
         self.peer_mut(side).connection_mut()
     }
 
-    /// A side's application, if it is of this type.
+    /// A side's application, if it has this type.
     pub fn app<A: App>(&self, side: Side) -> Option<&A> {
         let app: &dyn Any = self.peer(side).app.as_ref();
         app.downcast_ref()
     }
 
-    /// A side's application, if it is of this type.
+    /// A side's mutable application, if it has this type.
     pub fn app_mut<A: App>(&mut self, side: Side) -> Option<&mut A> {
         let app: &mut dyn Any = self.peer_mut(side).app.as_mut();
         app.downcast_mut()
     }
 
-    /// The addresses of a path as the client sees them, by number.
+    /// The addresses of a path as the client sees them, given the numbers of the client's and the
+    /// server's address.
     ///
     /// # Errors
     ///
-    /// If there are none with these numbers.
+    /// If there is no address with one of these numbers.
     pub fn four_tuple(&self, client: usize, server: usize) -> Result<FourTuple, SimError> {
         let local = self.client_address(client).ok_or(SimError::Missing {
             what: "client address",
@@ -96,7 +99,7 @@ impl Network {
         Ok(four_tuple(local, remote))
     }
 
-    /// One of the client's addresses.
+    /// The client's address with this number.
     pub fn client_address(&self, number: usize) -> Option<SocketAddr> {
         self.fabric
             .clients
@@ -104,12 +107,12 @@ impl Network {
             .map(|address| address.inside)
     }
 
-    /// One of the server's addresses.
+    /// The server's address with this number.
     pub fn server_address(&self, number: usize) -> Option<SocketAddr> {
         self.fabric.servers.get(number).copied()
     }
 
-    /// What happened to a side's paths, and when.
+    /// The path events of a side, with their times.
     pub fn path_events(&self, side: Side) -> &[(Duration, PathEvent)] {
         &self.peer(side).path_events
     }
@@ -125,30 +128,30 @@ impl Network {
         self.peer(side).lost.as_ref()
     }
 
-    /// Datagrams that reached a side's endpoint and that its connection did not take, and
-    /// connections that it did not accept.
+    /// How many datagrams reached a side's endpoint without being accepted by a connection, plus
+    /// how many connections the side did not accept.
     pub fn refused(&self, side: Side) -> u64 {
         self.peer(side).refused
     }
 
-    /// Datagrams that no link joins to their address.
+    /// How many datagrams had addresses that no path joins.
     pub const fn unroutable(&self) -> u64 {
         self.fabric.unroutable
     }
 
-    /// How a side's application was supplied.
+    /// The stalls of a side's application.
     pub fn stalls(&self, side: Side) -> StallTracker {
         self.peer(side).ledger.stalls
     }
 
-    /// Bytes that came to a side over each path, over time.
+    /// Bytes received by a side over each path, over time.
     pub fn received(&self, side: Side) -> &ByteSeries {
-        // The series are kept by sender.
+        // The series are indexed by the sender.
         &self.fabric.received[1 - index(side)]
     }
 
-    /// Each path's links: client to server, server to client. Where a direction leads through
-    /// several, the first that it shares with nothing, or the first of all if it shares them all.
+    /// The links of each path: client to server, server to client. For a direction with several
+    /// links, this is the first link that no other path uses, or the first one if all are shared.
     pub fn link_stats(&self) -> Vec<[LinkStats; 2]> {
         let stats = |path, direction| {
             let link = self.fabric.own_link(path, direction);
@@ -161,29 +164,29 @@ impl Network {
             .collect()
     }
 
-    /// Each shared link, by number.
+    /// The shared links, by number.
     pub fn shared_link_stats(&self) -> Vec<LinkStats> {
         let shared = self.fabric.lines.iter().filter(|line| line.shared);
         shared.map(|line| *line.link.stats()).collect()
     }
 
-    /// What each flow of cross traffic has achieved up to now.
+    /// The results so far of each flow of cross traffic.
     pub fn cross_traffic(&self) -> Vec<CrossReport> {
         self.flows[1..].iter().filter_map(Flow::report).collect()
     }
 
-    /// A hash of all that happened: the time, path, size and fate of every datagram, and every
-    /// read of the applications. Not of the bytes on the wire, which TLS randomises.
+    /// A hash of the run: the time, path, size and fate of every datagram, and every read of the
+    /// applications. It does not cover the bytes on the wire, which TLS randomises.
     pub fn trace_hash(&self) -> u128 {
         self.fabric.trace.hash()
     }
 
-    /// What the hash was made of, if [`keep_trace`](crate::NetworkBuilder::keep_trace) was asked for.
+    /// The records behind the hash, if [`keep_trace`](crate::NetworkBuilder::keep_trace) was set.
     pub fn trace(&self) -> &[TraceRecord] {
         self.fabric.trace.records()
     }
 
-    /// What both sides of the connection under test have done and got up to now.
+    /// The measurements so far of both sides of the connection under test.
     pub fn measurements(&self) -> Measurements {
         let [client, server] = self.flows[0].peers.each_ref();
         Measurements {
@@ -192,13 +195,13 @@ impl Network {
         }
     }
 
-    /// What its paths did over time, if [`timeline`](crate::NetworkBuilder::timeline) was asked for.
+    /// The state of the paths over time, if [`timeline`](crate::NetworkBuilder::timeline) was set.
     pub fn timeline(&self) -> Option<Timeline> {
         let recorder = self.recorder.as_ref()?;
         Some(recorder.timeline(self.now))
     }
 
-    /// How it has gone up to now.
+    /// The results so far.
     pub fn report(&self) -> Report {
         let stats = |peer: &Peer| peer.connection().map(Connection::stats).unwrap_or_default();
         let peers = self.flows[0].peers.each_ref();
@@ -216,7 +219,7 @@ impl Network {
         }
     }
 
-    /// The reads in the trace of one side, if records were kept.
+    /// The reads of one side in the trace, if the records were kept.
     pub fn deliveries(&self, side: Side) -> impl Iterator<Item = &Delivery> {
         self.trace().iter().filter_map(move |record| match record {
             TraceRecord::Delivery(delivery) if (delivery.flow, delivery.side) == (0, side) => {

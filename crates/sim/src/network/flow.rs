@@ -1,4 +1,4 @@
-//! Two peers that talk to each other over the network's links: those under test, or cross traffic; does not drive them.
+//! Two peers and their connection over the network: the connection under test, or cross traffic.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,20 @@ use crate::peer::{Moment, Peer};
 
 /// A client and a server of one connection.
 pub(crate) struct Flow {
-    /// The client, the server.
+    /// The client and the server.
     pub(crate) peers: [Peer; 2],
     cross: Option<Cross>,
 }
 
-/// What makes a flow cross traffic.
+/// The part of a flow that only cross traffic has.
 struct Cross {
     traffic: CrossTraffic,
-    /// Until it begins.
+    /// `Some` until the flow starts.
     config: Option<ClientConfig>,
     addresses: FourTuple,
     started: Option<Duration>,
     stopped: Option<Duration>,
-    /// What had been delivered when it was stopped.
+    /// Bytes delivered until the flow was stopped.
     delivered: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ impl Flow {
         Self { peers, cross: None }
     }
 
-    /// Cross traffic, which is still to begin.
+    /// A flow of cross traffic, which has not started yet.
     pub(crate) fn cross(
         peers: [Peer; 2],
         traffic: CrossTraffic,
@@ -71,7 +71,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Cross traffic begins.
+    /// Starts cross traffic.
     pub(super) fn begin(&mut self, at: Moment) -> Result<(), SimError> {
         let Some(cross) = &mut self.cross else {
             return Ok(());
@@ -84,13 +84,13 @@ impl Flow {
         self.connect(at.instant, config, addresses)
     }
 
-    /// Cross traffic ends: whoever sends closes the connection. Which side is to be driven.
+    /// Ends cross traffic: the sender closes the connection. Returns the side that must be driven.
     pub(super) fn end(&mut self, at: Moment) -> Option<Side> {
         let cross = self.cross.as_mut()?;
         cross.stopped = Some(at.now);
         let from = cross.traffic.from;
         cross.delivered = Some(self.peers[index(!from)].ledger.delivered);
-        // A server that has not heard of the connection yet cannot end it.
+        // A server that has not heard of the connection yet cannot close it.
         let closer = match self.peers[index(from)].connection() {
             Some(_) => from,
             None => Side::Client,
@@ -100,7 +100,7 @@ impl Flow {
         Some(closer)
     }
 
-    /// When one of the peers wants to be woken.
+    /// When one of the peers must be woken.
     pub(super) fn next_time(&self) -> Option<Duration> {
         match self.peers.each_ref().map(Peer::next_time) {
             [Some(a), Some(b)] => Some(a.min(b)),
@@ -108,7 +108,7 @@ impl Flow {
         }
     }
 
-    /// What cross traffic has achieved; `None` of the flow under test.
+    /// The results of cross traffic; `None` for the flow under test.
     pub(super) fn report(&self) -> Option<CrossReport> {
         let cross = self.cross.as_ref()?;
         let sender = &self.peers[index(cross.traffic.from)];

@@ -1,4 +1,4 @@
-//! A network in virtual time: one client, one server, the paths between them, and what is to happen when.
+//! A network in virtual time: one client, one server, the paths between them, and the events to come.
 
 mod actions;
 mod figures;
@@ -21,60 +21,62 @@ use crate::peer::{Moment, Peer};
 use crate::script::Action;
 use crate::trace::DatagramInfo;
 
-/// How many steps may fall on one instant: more than any burst of datagrams and timers.
+/// The most steps at one instant: more than any burst of datagrams and timers causes.
 const MAX_STEPS_PER_INSTANT: u32 = 1_000_000;
 
-/// A function that looks at both connections between events; an error ends the run.
+/// A function that inspects both connections between events. An error ends the run.
 type StepHook = Box<dyn FnMut(&StepView<'_>) -> Result<(), String>>;
 
-/// A client, a server, the paths between them and the cross traffic on these, in virtual time.
+/// A client, a server, the paths between them and the cross traffic on these paths, in virtual
+/// time.
 ///
-/// The order of things is total: scripted actions before link events before timers of the same
-/// time, the connection under test before cross traffic, the client before the server, links by
-/// number, and otherwise as planned. With the TLS settings of
-/// [`identity`](crate::identity), the same seed gives the same [`trace_hash`](Self::trace_hash).
+/// Events have a total order. Of simultaneous events, scripted actions run first, then link events,
+/// then timers. The connection under test comes before cross traffic, the client before the server,
+/// and links come by number. All other simultaneous events run in insertion order. With the TLS
+/// settings of [`identity`](crate::identity), the same seed gives the same
+/// [`trace_hash`](Self::trace_hash).
 pub struct Network {
     origin: Instant,
     now: Duration,
     steps_at_now: u32,
     fabric: Fabric,
-    /// The first is the one under test, the others are cross traffic.
+    /// The first flow is the one under test, the others are cross traffic.
     flows: Vec<Flow>,
     script: EventQueue<Scripted>,
     hooks: Vec<StepHook>,
     started: bool,
     recorder: Option<Box<Recorder>>,
-    // Used again by each step.
+    // Reused by each step.
     arrived: Vec<Arrived>,
     receivers: Vec<(usize, Side)>,
 }
 
-/// What is planned for a time.
+/// A planned event.
 enum Scripted {
     Action(Action),
-    /// A flow of cross traffic, by its place among the flows.
+    /// A flow of cross traffic, by its index among the flows.
     Begin(usize),
     End(usize),
 }
 
-/// What a step found to do.
+/// The work that a step found.
 #[derive(PartialEq, Eq)]
 enum Step {
     Done,
-    /// Nothing until the limit.
+    /// Nothing before the limit.
     Later,
     /// Nothing at all.
     Nothing,
 }
 
 impl Network {
-    /// Begins to describe a network in which all that is random follows from `seed`.
+    /// Starts to configure a network. All randomness follows from `seed`.
     pub fn builder(seed: u64) -> NetworkBuilder {
         NetworkBuilder::new(seed)
     }
 
-    /// The first of the flows connects at once, with this configuration; the others begin and end
-    /// at these times.
+    /// Connects the first flow at once, with this configuration. The others start and end at these
+    /// times.
     pub(crate) fn start(
         flows: Vec<Flow>,
         fabric: Fabric,
@@ -111,20 +113,20 @@ impl Network {
         Ok(this)
     }
 
-    /// Plans an action. A time that is over counts as now.
+    /// Plans an action. A time in the past counts as now.
     pub fn at(&mut self, time: Duration, action: Action) -> &mut Self {
         self.script
             .push(time.max(self.now), Scripted::Action(action));
         self
     }
 
-    /// Has a function see every datagram enter and leave its link.
+    /// Calls `hook` for every datagram that enters or leaves a link.
     pub fn on_datagram(&mut self, hook: impl FnMut(&DatagramInfo) + 'static) -> &mut Self {
         self.fabric.hooks.push(Box::new(hook));
         self
     }
 
-    /// Has a function look at both connections after each step; its error ends the run.
+    /// Calls `hook` after each step with both connections. An error ends the run.
     pub fn on_step(
         &mut self,
         hook: impl FnMut(&StepView<'_>) -> Result<(), String> + 'static,
@@ -137,23 +139,23 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// What went wrong; a lost connection is not an error here.
+    /// If the run fails. A lost connection is not an error here.
     pub fn run_until(&mut self, time: Duration) -> Result<(), SimError> {
         while self.step(time)? == Step::Done {}
         self.now = self.now.max(time);
         Ok(())
     }
 
-    /// Runs until both applications are done.
+    /// Runs until both applications are complete.
     ///
     /// # Errors
     ///
-    /// If they are not done at the limit or never will be, or if something went wrong.
+    /// If they are not complete at the limit, if they can no longer complete, or if the run fails.
     pub fn run_to_completion(&mut self, limit: Duration) -> Result<Report, SimError> {
         loop {
             let step = self.step(limit)?;
             let peers = &self.flows[0].peers;
-            // Both: a server is done before it was asked anything.
+            // Both must be: a server is complete before the client asks for anything.
             if peers.iter().all(|peer| peer.app.is_complete()) {
                 return Ok(self.report());
             }
@@ -183,11 +185,11 @@ impl Network {
         }
     }
 
-    /// Runs until both connections are over and forgotten. Close one first.
+    /// Runs until both connections have ended and their state is gone. Close one of them first.
     ///
     /// # Errors
     ///
-    /// If they are not at the limit or never will be, or if something went wrong.
+    /// If they have not ended at the limit, if they can no longer end, or if the run fails.
     pub fn run_until_drained(&mut self, limit: Duration) -> Result<Report, SimError> {
         loop {
             let step = self.step(limit)?;
@@ -226,7 +228,7 @@ impl Network {
             self.now = self.now.max(limit);
             return Ok(Step::Later);
         }
-        // A timer may be set in the past; time stays where it is then.
+        // A timer may be set to the past. The time then stays the same.
         if next > self.now {
             self.now = next;
             self.steps_at_now = 0;
@@ -248,7 +250,7 @@ impl Network {
         self.call_hooks().map(|()| Step::Done)
     }
 
-    /// Does what was planned for now.
+    /// Performs a planned event that is due.
     fn perform(&mut self, scripted: Scripted) -> Result<(), SimError> {
         let at = self.moment();
         match scripted {
@@ -268,7 +270,7 @@ impl Network {
         }
     }
 
-    /// Lets one link work and hands over what came out.
+    /// Lets one link work, and delivers the packets that leave it.
     fn work(&mut self) -> Result<(), SimError> {
         let at = self.moment();
         self.receivers.clear();
@@ -283,11 +285,12 @@ impl Network {
                 self.receivers.push((flow, side));
             }
             self.flows[flow].peers[index(side)].receive(at, datagram, &mut self.fabric);
-            // Before it answers: what was acknowledged is not in flight, and nothing new is yet.
+            // Before the peer answers: acknowledged data is not in flight any more, and no new data
+            // is yet.
             self.record(flow, side);
         }
         self.arrived = arrived;
-        // What arrived together is answered together.
+        // A peer answers all datagrams of the same instant together.
         for place in 0..self.receivers.len() {
             let (flow, side) = self.receivers[place];
             self.drive(flow, side)?;
@@ -316,7 +319,7 @@ impl Network {
         Ok(())
     }
 
-    /// Has the time line see what may have changed.
+    /// Lets the time line sample what may have changed.
     fn record(&mut self, flow: usize, side: Side) {
         let Some(recorder) = &mut self.recorder else {
             return;

@@ -1,19 +1,20 @@
-//! The player of DASH-like video: its buffer, and the rule that chooses each chunk's bitrate; pure, it knows no connection.
+//! The player of DASH-like video: its buffer, and the rule that chooses each chunk's bitrate. It is independent of the network.
 //!
-//! Rules and constants are those of the player in Lee and Yoo's work on a learned scheduler
-//! (AStream, changed by them), as far as their paper and scripts tell.
+//! The rules and constants are those of the player in Lee and Yoo's work on a learned scheduler (a
+//! modified AStream), as far as their paper and scripts describe them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Chunks over which the rate is averaged.
+/// The number of chunks in the average rate.
 const HISTORY: usize = 20;
 
-/// Chooses the bitrate of each chunk of video by the rate at which the last 20 came in.
+/// Chooses the bitrate of each video chunk from the download rate of the last 20 chunks.
 ///
-/// **Rule.** The rate is the sum of the last 20 chunks' nominal bits by the sum of their times. Above
-/// 1.5 times the current bitrate: one step up. If 0.9 of it are below the current bitrate: the
-/// highest bitrate of which 1.5 times are below it, or the lowest. Else: no change.
+/// **Rule.** The rate is the sum of the nominal bits of the last 20 chunks, divided by the sum of
+/// their download times. If the rate is above 1.5 times the current bitrate, take the next higher
+/// bitrate. If 0.9 times the rate is below the current bitrate, take the highest bitrate of which
+/// 1.5 times is below the rate, or the lowest one. Otherwise keep the bitrate.
 ///
 /// **Source.** Lee and Yoo 2022, section 5.5.
 ///
@@ -30,14 +31,15 @@ const HISTORY: usize = 20;
 pub struct RateRule {
     /// Bit/s, ascending.
     encodings: Vec<u64>,
-    /// Index of the encoding of the last chunk.
+    /// The index of the encoding of the last chunk.
     current: usize,
-    /// Nominal bits and download time (s) of the last chunks.
+    /// The nominal bits and the download time (s) of the last chunks.
     history: VecDeque<(f64, f64)>,
 }
 
 impl RateRule {
-    /// A rule that chooses among these bitrates (bit/s), in any order; from none of them, always 0.
+    /// A rule that chooses among these bitrates (bit/s, in any order). Without bitrates, it always
+    /// chooses 0.
     pub fn new(encodings: &[u64]) -> Self {
         let mut encodings = encodings.to_vec();
         encodings.sort_unstable();
@@ -48,12 +50,13 @@ impl RateRule {
         }
     }
 
-    /// The bitrate of the next chunk, bit/s: the lowest at first.
+    /// The bitrate of the next chunk in bit/s. The first chunk has the lowest one.
     pub fn bitrate(&self) -> u64 {
         self.encodings.get(self.current).copied().unwrap_or(0)
     }
 
-    /// A chunk of the current bitrate and this length took so long; both in seconds.
+    /// A chunk of the current bitrate and this length has arrived; the download took this long.
+    /// Both are in seconds.
     pub fn on_chunk(&mut self, length: f64, took: f64) {
         if self.history.len() == HISTORY {
             self.history.pop_front();
@@ -74,10 +77,10 @@ impl RateRule {
     }
 }
 
-/// Plays chunks in order, each for its length; stalls when there is none.
+/// Plays chunks in order, each for its length, and stalls when it has none.
 ///
-/// One chunk is enough to start, and to go on after a stall. Times are those of any clock that does
-/// not go back, counted from any moment.
+/// It needs one chunk to start, and one to continue after a stall. Any clock that does not go
+/// backwards will do, with any origin.
 ///
 /// ```
 /// use std::time::Duration;
@@ -94,11 +97,11 @@ impl RateRule {
 #[derive(Debug, Clone)]
 pub struct Player {
     length: Duration,
-    /// Chunks that wait to be played.
+    /// Chunks that wait for playback.
     waiting: u64,
-    /// When the chunk that is played now is over.
+    /// When the current chunk ends.
     playing_until: Option<Duration>,
-    /// Since when there was nothing to play: from the start, or in a stall.
+    /// Since when there is nothing to play: since the start, or since a stall began.
     dry_since: Option<Duration>,
     started: bool,
     startup: Duration,
@@ -107,7 +110,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// A player of chunks of this length that wants to begin at `now`.
+    /// A player of chunks of this length. Its startup delay counts from `now`.
     pub const fn new(length: Duration, now: Duration) -> Self {
         Self {
             length,
@@ -121,7 +124,7 @@ impl Player {
         }
     }
 
-    /// Plays up to `now`.
+    /// Plays until `now`.
     pub fn advance(&mut self, now: Duration) {
         while let Some(end) = self.playing_until
             && end <= now
@@ -136,14 +139,14 @@ impl Player {
         }
     }
 
-    /// One more chunk is there.
+    /// Adds one chunk.
     pub fn on_chunk(&mut self, now: Duration) {
         self.advance(now);
         let Some(since) = self.dry_since.take() else {
             self.waiting += 1;
             return;
         };
-        // One buffered chunk is enough to start, and to go on.
+        // One buffered chunk is enough to start, and to continue.
         self.playing_until = Some(now + self.length);
         let dry = now - since;
         if !self.started {
@@ -155,12 +158,12 @@ impl Player {
         }
     }
 
-    /// Chunks buffered and not begun.
+    /// The number of buffered chunks that have not started.
     pub const fn buffered(&self) -> u64 {
         self.waiting
     }
 
-    /// How long it can go on with what it has, as of `now`.
+    /// How long the buffered video lasts, at `now`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -183,17 +186,17 @@ impl Player {
         all.saturating_sub(now)
     }
 
-    /// When the chunk that plays ends, and the next one is taken from the buffer; `None` if none plays.
+    /// When the current chunk ends and the next one starts; `None` while nothing plays.
     pub const fn next_change(&self) -> Option<Duration> {
         self.playing_until
     }
 
-    /// From the start to the first picture; zero before it.
+    /// The time from the start to the first picture; zero before it.
     pub const fn startup(&self) -> Duration {
         self.startup
     }
 
-    /// How often there was nothing to play, and for how long in all; only what is over.
+    /// The number of stalls and their total duration. Only stalls that are over count.
     pub const fn stalls(&self) -> (u64, Duration) {
         (self.stalls, self.stalled)
     }
@@ -205,7 +208,7 @@ mod tests {
 
     const MBIT: u64 = 1_000_000;
 
-    /// The bitrates chosen on a link of this rate in Mbit/s, in Mbit/s.
+    /// The bitrates (Mbit/s) chosen on a link of this rate (Mbit/s).
     fn choices(rate: f64, count: usize) -> Vec<u64> {
         let mut rule = RateRule::new(&[10 * MBIT, MBIT, 5 * MBIT]);
         (0..count)
@@ -221,12 +224,14 @@ mod tests {
     fn bitrates_by_hand() {
         // Not above 1.5 times 1.
         assert_eq!(choices(1.5, 4), [1, 1, 1, 1]);
-        // Above it; 0.9 * 3 is below 5, and of 1.5 * 1, 1.5 * 5, 1.5 * 10 only the first is below 3.
+        // Above it. 0.9 * 3 is below 5. Of 1.5 * 1, 1.5 * 5 and 1.5 * 10, only the first is below
+        // 3.
         assert_eq!(choices(3.0, 5), [1, 5, 1, 5, 1]);
-        // 0.9 * 6 = 5.4 is not below 5, and 6 is not above 7.5: what the paper's minRTT shows.
+        // 0.9 * 6 = 5.4 is not below 5, and 6 is not above 7.5. The paper's minRTT behaves like
+        // this.
         assert_eq!(choices(6.0, 4), [1, 5, 5, 5]);
-        // Above 7.5, but 0.9 * 8 is below 10, and 1.5 * 5 is below 8: an even alternation, as the
-        // paper's ECF shows with a mean of 7.5.
+        // Above 7.5, but 0.9 * 8 is below 10, and 1.5 * 5 is below 8: the bitrate alternates
+        // evenly, as it does with the paper's ECF, whose mean is 7.5.
         assert_eq!(choices(8.0, 6), [1, 5, 10, 5, 10, 5]);
         // 0.9 * 12 is above 10.
         assert_eq!(choices(12.0, 4), [1, 5, 10, 10]);
@@ -235,7 +240,7 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_last_twenty_chunks() {
         let mut rule = RateRule::new(&[MBIT, 5 * MBIT]);
-        // Ten times slower than the bitrate: stays at the lowest.
+        // Ten times slower than the bitrate: the lowest bitrate stays.
         for _ in 0..20 {
             rule.on_chunk(1.0, 10.0);
         }
@@ -256,7 +261,7 @@ mod tests {
     fn a_player_starts_stalls_and_goes_on() {
         let ms = Duration::from_millis;
         let mut player = Player::new(ms(1000), ms(0));
-        // Starts with one chunk at 400 ms; the next two wait.
+        // Starts with one chunk at 400 ms. The next two wait.
         player.on_chunk(ms(400));
         player.on_chunk(ms(500));
         player.on_chunk(ms(600));
@@ -270,10 +275,10 @@ mod tests {
             (player.buffered(), player.next_change()),
             (1, Some(ms(2400)))
         );
-        // All played at 3400 ms; the next comes at 3650 ms: one stall of 250 ms.
+        // Playback ends at 3400 ms and the next chunk comes at 3650 ms: one stall of 250 ms.
         player.on_chunk(ms(3650));
         assert_eq!(player.stalls(), (1, ms(250)));
-        // A chunk that comes as the last one ends is in time.
+        // A chunk that comes when the last one ends is in time.
         player.on_chunk(ms(4650));
         assert_eq!(player.stalls(), (1, ms(250)));
         assert_eq!(player.next_change(), Some(ms(5650)));

@@ -1,4 +1,4 @@
-//! A download without end, looked at for a time: goodput, after a warm-up if asked for.
+//! An endless download, measured for a given time: the goodput, optionally after a warm-up.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,17 +15,18 @@ use crate::app::{App, AppContext};
 use crate::bound::Fluid;
 use crate::{AppError, Network, units};
 
-/// A download without end, looked at for a time.
+/// An endless download, measured for a given time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bulk {
-    /// For how long, from the request on. In files a text such as "20 s".
+    /// The duration of the run from the request on. In files: a text such as "20 s".
     #[serde(with = "units::time")]
     pub duration: Duration,
-    /// How much of that is not looked at, from the request on. In files a text such as "2 s".
+    /// How much of this is not measured, from the request on. In files: a text such as "2 s".
     #[serde(default, with = "units::time")]
     pub warm_up: Duration,
-    /// Whether to ask only once all paths are in use (default: when the handshake is complete).
+    /// Whether the client waits with its request until all paths are in use. By default, it waits
+    /// only for the handshake.
     #[serde(default)]
     pub warm: bool,
 }
@@ -124,7 +125,7 @@ impl Kind for Bulk {
         let mut result = WorkloadResult::new(goodput);
         result.set("goodput", goodput);
         result.set("received", bytes / 1e6);
-        // Nothing came: it took longer than we looked.
+        // Nothing arrived: the first byte took longer than the run.
         let first_byte = client.first_byte.unwrap_or(self.duration);
         result.set("first_byte", first_byte.as_secs_f64());
         let rate = |bytes: &u64| *bytes as f64 * 8.0 / 1e6 / INTERVAL.as_secs_f64();
@@ -133,8 +134,8 @@ impl Kind for Bulk {
         Ok(result)
     }
 
-    /// After a warm-up, a run can be better by the bytes that were there when it ended and not yet
-    /// deliverable in order.
+    /// After a warm-up, a run can be better than this bound by the bytes that arrived before the
+    /// end of the warm-up but could not be delivered in order yet.
     fn bounds(&self, fluid: &Fluid, _seed: u64) -> Vec<(&'static str, f64)> {
         let request = fluid.request(self.request(0).line().len());
         let by = |time: Duration| fluid.delivered(time.as_secs_f64() - request);
@@ -156,11 +157,11 @@ struct BulkClient {
     start: Start,
     downloads: Downloads,
     requested: Option<Duration>,
-    /// After the request.
+    /// Counted from the request.
     first_byte: Option<Duration>,
-    /// Bytes delivered by the end of the warm-up.
+    /// Bytes delivered at the end of the warm-up.
     at_warm_up: Option<u64>,
-    /// Bytes delivered by the end.
+    /// Bytes delivered at the end.
     at_end: Option<u64>,
     /// Bytes delivered in each second after the request.
     intervals: Vec<u64>,
@@ -175,7 +176,7 @@ impl BulkClient {
         self.downloads.start(cx, 0, self.request)
     }
 
-    /// The next time at which to look.
+    /// The next time at which to measure.
     fn mark(&self) -> Option<Duration> {
         match (self.requested?, self.at_warm_up, self.at_end) {
             (requested, None, _) => Some(requested + self.warm_up),

@@ -1,4 +1,4 @@
-//! The client's side of requests for objects: asks, reads, checks every byte, notes the times; when to ask for what is the caller's business.
+//! The client's side of requests for objects: requests them, reads them, verifies every byte, and records the times.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::AppError;
 use crate::app::AppContext;
 use crate::stream_io::{Check, Read, finish, read, write_all};
 
-/// When what happened to one object. All in virtual time.
+/// The times of one object, in virtual time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// When the application wanted it: the request's first byte, unless the peer's limit of
-    /// streams held it back.
+    /// When the application wanted the object. This is the time of the request's first byte, unless
+    /// the peer's stream limit delayed it.
     pub(crate) requested: Duration,
     /// When the first bytes were delivered.
     pub(crate) first_byte: Duration,
@@ -23,19 +23,19 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// From the request's first byte to the last byte delivered in order.
+    /// The time from the request's first byte to the last byte delivered in order.
     pub(crate) fn completion(&self) -> Duration {
         self.completed - self.requested
     }
 }
 
-/// Progress of an object, known by the caller's number for it.
+/// The progress of an object, which has the number that the caller gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     FirstBytes {
         number: usize,
     },
-    /// All of it was delivered, in order and correct.
+    /// The whole object was delivered in order and was correct.
     Done {
         number: usize,
         times: Times,
@@ -54,19 +54,19 @@ struct Download {
     done: bool,
 }
 
-/// Objects asked for and not yet complete.
+/// The objects that are requested and not complete.
 #[derive(Debug, Default)]
 pub(crate) struct Downloads {
     streams: BTreeMap<StreamId, Download>,
-    /// Held back by the peer's limit of streams.
+    /// Delayed by the peer's stream limit.
     held_back: VecDeque<Download>,
-    /// Of all objects.
+    /// The sum over all objects.
     received: u64,
     progress: VecDeque<Progress>,
 }
 
 impl Downloads {
-    /// Asks for an object.
+    /// Requests an object.
     pub(crate) fn start(
         &mut self,
         cx: &mut AppContext<'_>,
@@ -98,17 +98,17 @@ impl Downloads {
         Ok(())
     }
 
-    /// Bytes delivered in order, of all objects.
+    /// Bytes delivered in order, summed over all objects.
     pub(crate) const fn received(&self) -> u64 {
         self.received
     }
 
-    /// Whether nothing is asked for that was not received to its end.
+    /// Whether all requested objects are complete.
     pub(crate) fn is_idle(&self) -> bool {
         self.streams.is_empty() && self.held_back.is_empty()
     }
 
-    /// What has happened, oldest first.
+    /// The next event, oldest first.
     pub(crate) fn poll(&mut self) -> Option<Progress> {
         self.progress.pop_front()
     }
@@ -159,7 +159,8 @@ impl Downloads {
         if ended {
             download.check.end(id)?;
         }
-        // The end of the stream may come later than the last byte; the object is complete then.
+        // The end of the stream may come after the last byte. The object is complete with the last
+        // byte.
         if !download.done && (ended || download.check.received() == download.bytes) {
             download.done = true;
             let times = Times {

@@ -1,14 +1,15 @@
-//! Mean, quantiles and counts of one run's times; statistics over runs are elsewhere.
+//! Mean, quantiles and counts of the times of one run.
 
 use std::time::Duration;
 
-/// The arithmetic mean; NaN of nothing.
+/// The arithmetic mean; NaN if there are no values.
 pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The quantile at `share` (0 to 1), linear between the two nearest order statistics (type 7 of
-/// Hyndman and Fan 1996, which most software computes); NaN of nothing.
+/// The quantile at `share` (0 to 1), with linear interpolation between the two nearest order
+/// statistics (type 7 of Hyndman and Fan 1996, the default of most software). NaN if there are no
+/// values.
 pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -37,7 +38,7 @@ mod tests {
         assert_eq!(quantile(&values, 0.5), 2.5);
         assert_eq!(quantile(&values, 0.0), 1.0);
         assert_eq!(quantile(&values, 1.0), 4.0);
-        // Place 0.9 * 3 = 2.7: between 3 and 4.
+        // Position 0.9 * 3 = 2.7: between 3 and 4.
         assert!((quantile(&values, 0.9) - 3.7).abs() < 1e-12);
         assert_eq!(quantile(&[7.0], 0.99), 7.0);
         assert!(quantile(&[], 0.5).is_nan() && mean(&[]).is_nan());

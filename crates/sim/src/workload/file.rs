@@ -1,4 +1,4 @@
-//! One download: a file of a given size; nothing comes before or after it.
+//! The workload `file`: one download of a given size.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,10 +19,11 @@ use crate::{AppError, Network, units};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Bytes. In files a text such as "2 MB".
+    /// The size in bytes. In files: a text such as "2 MB".
     #[serde(with = "units::size")]
     pub size: u64,
-    /// Whether to ask only once all paths are in use (default: when the handshake is complete).
+    /// Whether the client waits with its request until all paths are in use. By default, it waits
+    /// only for the handshake.
     #[serde(default)]
     pub warm: bool,
 }
@@ -37,7 +38,7 @@ const METRICS: &[Metric] = &[
 ];
 
 impl File {
-    /// A download of so many bytes, begun when the handshake is complete.
+    /// A download of this size that starts when the handshake is complete.
     pub const fn new(size: u64) -> Self {
         Self { size, warm: false }
     }

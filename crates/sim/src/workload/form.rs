@@ -1,4 +1,4 @@
-//! The short forms of workloads, "file:2MB": takes them apart and names what is wrong; what the parts mean is each workload's business.
+//! Parses the short forms of workloads, such as "file:2MB", into parts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::WorkloadError;
 use crate::units::{self, UnitError};
 
-/// The parts of a short form behind its kind: some in order, then settings by name.
+/// The parts of a short form after its kind: first those in order, then settings by name.
 pub(super) struct Parts<'a> {
     whole: &'a str,
     rest: Vec<&'a str>,
@@ -36,12 +36,12 @@ impl<'a> Parts<'a> {
         (kind, parts)
     }
 
-    /// What a right form looks like, for the messages.
+    /// Sets the example of a valid form for error messages.
     pub(super) fn form(&mut self, form: &'static str) {
         self.form = form;
     }
 
-    /// The next part, if there is one.
+    /// The next part, if any.
     pub(super) fn next(&mut self) -> Option<&'a str> {
         (!self.rest.is_empty()).then(|| self.rest.remove(0))
     }
@@ -78,7 +78,7 @@ impl<'a> Parts<'a> {
         self.unit(units::time::parse(text))
     }
 
-    /// The next part, if there is one, as a time.
+    /// The next part as a time, if there is a part.
     pub(super) fn optional_time(&mut self) -> Result<Option<Duration>, WorkloadError> {
         match self.next() {
             Some(text) => self.unit(units::time::parse(text)).map(Some),
@@ -91,7 +91,7 @@ impl<'a> Parts<'a> {
         self.parse_number(part, text)
     }
 
-    /// The value of a setting by name, if it is there.
+    /// The value of a named setting, if present.
     fn named(&mut self, name: &str) -> Option<&'a str> {
         let at = self.named.iter().position(|(other, _)| *other == name)?;
         Some(self.named.remove(at).1)
@@ -132,7 +132,7 @@ impl<'a> Parts<'a> {
         self.rest.first() == Some(&word)
     }
 
-    /// Whether this word is the next part; takes it then.
+    /// Whether the next part is this word. If so, this consumes it.
     pub(super) fn flag(&mut self, word: &str) -> bool {
         let found = self.next_is(word);
         if found {
@@ -141,7 +141,7 @@ impl<'a> Parts<'a> {
         found
     }
 
-    /// Everything must have been taken.
+    /// Checks that all parts were consumed.
     pub(super) fn end(mut self) -> Result<(), WorkloadError> {
         let named = self.named.first().map(|(name, _)| *name);
         match self.next().or(named) {
@@ -155,22 +155,22 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// A size as short forms have it: without a space.
+/// A size in short forms: without a space.
 pub(super) fn size(bytes: u64) -> String {
     units::size::show(bytes).replace(' ', "")
 }
 
-/// A rate as short forms have it: without a space.
+/// A rate in short forms: without a space.
 pub(super) fn rate(bits: u64) -> String {
     units::rate::show(bits).replace(' ', "")
 }
 
-/// A time as short forms have it: without a space.
+/// A time in short forms: without a space.
 pub(super) fn time(time: Duration) -> String {
     units::time::show(time).replace(' ', "")
 }
 
-/// A share as short forms have it: without a space.
+/// A share in short forms: without a space.
 pub(super) fn share(share: f64) -> String {
     units::share::show(share).replace(' ', "")
 }
@@ -180,7 +180,7 @@ pub(super) fn warm(f: &mut fmt::Formatter<'_>, warm: bool) -> fmt::Result {
     f.write_str(if warm { ":warm" } else { "" })
 }
 
-/// A setting by name, if it is not what it is by default.
+/// A named setting, unless it has its default value.
 pub(super) fn named<T: PartialEq>(
     f: &mut fmt::Formatter<'_>,
     name: &str,

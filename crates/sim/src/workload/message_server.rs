@@ -1,4 +1,4 @@
-//! The server of real-time messages: makes each at its time, and writes it as soon as the transport takes it; what they are for is the client's business.
+//! The server of real-time messages: creates each at its time, and writes it as soon as the transport accepts it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,28 +11,29 @@ use crate::app::{App, AppContext};
 use crate::stream_io::{Read, finish, read, write_all};
 use crate::{AppError, content};
 
-/// Bytes at a message's start: its number, and when it was made (virtual time in nanoseconds).
+/// Bytes at the start of a message: its number, and its creation time (virtual time in
+/// nanoseconds).
 pub(super) const HEADER: usize = 16;
 
 /// The longest request line.
 const MAX_REQUEST: usize = 128;
 
-/// How messages are put on streams.
+/// How messages are placed on streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// All one after the other on the request's stream: each waits for those before it.
+    /// All messages on the stream of the request. Each waits for those before it.
     #[default]
     OneStream,
-    /// Each on a unidirectional stream of its own, with its deadline, size and number as hints.
+    /// Each message on its own unidirectional stream, with its deadline, size and number as hints.
     PerMessage,
 }
 
-/// What the client asks for.
+/// The client's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MessageRequest {
     pub(super) layout: Layout,
-    /// Of each message, its header included.
+    /// The size of each message, header included.
     pub(super) bytes: u64,
     pub(super) count: u64,
     pub(super) interval: Duration,
@@ -80,7 +81,7 @@ impl MessageRequest {
         })
     }
 
-    /// Of what a message holds behind its header.
+    /// The seed of a message's content after the header.
     pub(super) const fn content_seed(&self, number: u64) -> u64 {
         content::word(self.seed, number)
     }
@@ -102,19 +103,18 @@ pub struct MessageServer {
     asked: Option<StreamId>,
     line: Vec<u8>,
     request: Option<MessageRequest>,
-    /// When the first message was made.
+    /// When the first message was created.
     began: Duration,
     made: u64,
-    /// Messages made that the transport has not taken, with their number and time: they wait for
-    /// room on their stream, or for a stream.
+    /// Messages, with their number and time, that wait for room on their stream or for a stream.
     waiting: VecDeque<(u64, Duration, Vec<u8>)>,
-    /// Messages taken in part, by stream.
+    /// Messages that the transport has accepted in part, by stream.
     partial: BTreeMap<StreamId, Vec<u8>>,
     finished: bool,
 }
 
 impl MessageServer {
-    /// A server with nothing to do yet.
+    /// A server that waits for a request.
     pub fn new() -> Self {
         Self::default()
     }
@@ -155,7 +155,7 @@ impl MessageServer {
         }
     }
 
-    /// Makes what is due, and writes what the transport takes.
+    /// Creates the messages that are due, and writes what the transport accepts.
     fn make(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
         while let (Some(request), Some(at)) = (self.request, self.next_message())
             && at <= cx.now()

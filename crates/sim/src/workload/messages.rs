@@ -1,4 +1,4 @@
-//! Real-time messages, each due a short time after it was made: how many are in time, and how late the others are. Made in `message_server`.
+//! The workload `messages`: real-time messages with deadlines. It measures how many are in time, and how late the others are.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,46 +17,48 @@ use crate::bound::Fluid;
 use crate::stream_io::{Read, finish, read, write_all};
 use crate::{AppError, Network, content, units};
 
-/// Real-time messages of one size, made at regular intervals by the server.
+/// Real-time messages of one size, which the server creates at regular intervals.
 ///
-/// As in Peekaboo's evaluation, a message is a number of packets of 1000 bytes, 8 for 2 Mbit/s and
-/// 4 for 1 Mbit/s, one each 33 ms, due 33 ms after it was made; one in time has lateness 0. All go
-/// on one stream, as that evaluation's application writes them, so that a message waits for those
-/// before it; or each on a stream of its own that says its deadline to the transport.
+/// As in Peekaboo's evaluation, a message consists of packets of 1000 bytes: 8 for 2 Mbit/s and 4
+/// for 1 Mbit/s. There is one message each 33 ms, and its deadline is 33 ms later. A message in
+/// time has lateness 0. All messages use one stream, as in that evaluation, so each waits for those
+/// before it. Alternatively, each message has its own stream, and the transport knows its deadline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Messages {
-    /// Nominal rate, bit/s; rounded to whole packets a message. In files a text such as
-    /// "2 Mbit/s".
+    /// The nominal rate in bit/s, rounded to whole packets per message. In files: a text such as "2
+    /// Mbit/s".
     #[serde(with = "units::rate")]
     pub rate: u64,
-    /// Bytes in all, rounded up to whole messages; this or `duration`. In files a text.
+    /// The total size in bytes, rounded up to whole messages; set this or `duration`. In files: a
+    /// text.
     #[serde(
         default,
         with = "units::size::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub total: Option<u64>,
-    /// For how long messages are made; this or `total`. In files a text.
+    /// How long messages are created; set this or `total`. In files: a text.
     #[serde(
         default,
         with = "units::time::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub duration: Option<Duration>,
-    /// From one message to the next. In files a text; default "33 ms".
+    /// The time between messages. In files: a text; default: "33 ms".
     #[serde(default = "frame", with = "units::time")]
     pub interval: Duration,
-    /// From when a message is made to when it is due. In files a text; default "33 ms".
+    /// The time from a message's creation to its deadline. In files: a text; default: "33 ms".
     #[serde(default = "frame", with = "units::time")]
     pub deadline: Duration,
-    /// What messages consist of, bytes. In files a text; default "1 kB".
+    /// The size of the packets that make up a message, in bytes. In files: a text; default: "1 kB".
     #[serde(default = "kilobyte", with = "units::size")]
     pub packet: u64,
-    /// How they are put on streams. Default one for all.
+    /// How messages are placed on streams. Default: one stream for all.
     #[serde(default)]
     pub layout: Layout,
-    /// Whether to ask only once all paths are in use (default: when the handshake is complete).
+    /// Whether the client waits with its request until all paths are in use. By default, it waits
+    /// only for the handshake.
     #[serde(default)]
     pub warm: bool,
 }
@@ -108,14 +110,14 @@ impl Messages {
         })
     }
 
-    /// Bytes of each message: whole packets, at least one.
+    /// The size of each message: whole packets, at least one.
     pub fn message_bytes(&self) -> u64 {
         let bytes = self.rate as f64 / 8.0 * self.interval.as_secs_f64();
         let packets = (bytes / self.packet.max(1) as f64).round().max(1.0) as u64;
         packets.saturating_mul(self.packet)
     }
 
-    /// How many messages.
+    /// The number of messages.
     pub fn count(&self) -> u64 {
         let by_time = |time: Duration| time.as_nanos() / self.interval.as_nanos().max(1);
         let by_bytes = |bytes: u64| bytes.div_ceil(self.message_bytes().max(1));
@@ -231,10 +233,11 @@ impl Kind for Messages {
         Ok(result)
     }
 
-    /// On one stream, a message is not there before those made up to so long before it: they take
-    /// the time of all their bytes from when the first of them was made. On streams of their own,
-    /// each takes at least the time that it takes alone, and no more can be in time than fit between
-    /// the first one's making and the last one's deadline.
+    /// On one stream, a message does not arrive before the messages created earlier. Together, they
+    /// take at least the time of all their bytes, counted from the creation of the first of them.
+    /// On separate streams, each message takes at least the time that it would take alone. No more
+    /// messages can be in time than fit between the creation of the first one and the deadline of
+    /// the last one.
     fn bounds(&self, fluid: &Fluid, _seed: u64) -> Vec<(&'static str, f64)> {
         let (bytes, count) = (self.message_bytes() as f64, self.count());
         let (interval, deadline) = (self.interval.as_secs_f64(), self.deadline.as_secs_f64());
@@ -273,11 +276,11 @@ struct MessageClient {
     /// The stream of the request, and of all messages with [`Layout::OneStream`].
     asked: Option<StreamId>,
     to_send: Vec<u8>,
-    /// What came of messages that are not complete, by stream.
+    /// The received parts of incomplete messages, by stream.
     partial: BTreeMap<StreamId, Vec<u8>>,
-    /// Expected next, with [`Layout::OneStream`].
+    /// The next expected number, with [`Layout::OneStream`].
     next_number: u64,
-    /// From making to delivery, by number.
+    /// The time from creation to delivery, by message number.
     delays: BTreeMap<u64, Duration>,
     /// The request's stream was read to its end.
     ended: bool,
@@ -425,7 +428,7 @@ mod tests {
         assert_eq!((one.message_bytes(), one.count()), (4000, 5000));
         // 10 s / 33 ms = 303.03.
         assert_eq!(messages("messages:2Mbit/s:10s").count(), 303);
-        // Never less than a packet.
+        // Never less than one packet.
         assert_eq!(messages("messages:1kbit/s:10s").message_bytes(), 1000);
     }
 }

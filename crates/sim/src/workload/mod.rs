@@ -1,8 +1,8 @@
-//! What is done over a simulated connection and how it is measured: the workloads, their names in files and on command lines, their metrics. Networks and statistics over runs are elsewhere.
+//! The workloads: what the applications do over a simulated connection, their names in files and on command lines, and their metrics.
 //!
-//! In all of them the server sends, and a request travels on a bidirectional stream of its own. A
-//! completion time is from the request's first byte to the last byte delivered in order to the
-//! application. All content is checked, byte by byte.
+//! In all workloads, the server sends, and each request uses its own bidirectional stream. A
+//! completion time counts from the request's first byte to the last byte delivered in order to the
+//! application. All content is verified byte by byte.
 //!
 //! | short form | what |
 //! |---|---|
@@ -14,8 +14,9 @@
 //! | `repeat:2MB:3000s`, `repeat:2MB:3000s:60s` | downloads back to back, counted in windows |
 //! | `video:300`, `video:300:5Mbit/s` | DASH-like video of several encodings, or of one |
 //!
-//! With `:warm` behind these, the client begins once all paths are in use, and not when the
-//! handshake is complete. Further settings follow by name, as in `messages:2Mbit/s:20MB:deadline=50ms`.
+//! With `:warm` after these forms, the client starts when all paths are in use. Otherwise it starts
+//! when the handshake is complete. Other settings follow by name, as in
+//! `messages:2Mbit/s:20MB:deadline=50ms`.
 
 mod abr;
 mod bulk;
@@ -60,7 +61,7 @@ pub use repeat::Repeat;
 pub use requests::Requests;
 pub use video::Video;
 
-/// What is done over the connection.
+/// What the applications do over the connection.
 ///
 /// ```
 /// use mpquic_sim::workload::Workload;
@@ -75,20 +76,20 @@ pub use video::Video;
 /// # Ok::<(), mpquic_sim::workload::WorkloadError>(())
 /// ```
 ///
-/// In files it is either such a text, or a table with the key `kind` and one workload's fields.
+/// Files have such a text, or a table with the key `kind` and the fields of one workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Workload {
     /// One download.
     File(File),
-    /// A download without end, looked at for a time.
+    /// An endless download, measured for a given time.
     Bulk(Bulk),
     /// Real-time messages.
     Messages(Messages),
     /// One load of a web page.
     Page(Page),
-    /// Requests and answers.
+    /// Requests and responses.
     Requests(Requests),
     /// Downloads back to back.
     Repeat(Repeat),
@@ -96,7 +97,7 @@ pub enum Workload {
     Video(Video),
 }
 
-/// The kinds, for messages.
+/// The kinds, for error messages.
 const KINDS: &str = "file, bulk, messages, page, requests, repeat, video";
 
 impl Workload {
@@ -112,36 +113,36 @@ impl Workload {
         }
     }
 
-    /// The client's application; what is random in the workload follows from the seed.
+    /// The client's application. The seed determines all randomness in the workload.
     pub fn client(&self, seed: u64) -> Box<dyn App> {
         self.kind().client(seed)
     }
 
-    /// The server's application, which goes with the client's of the same seed.
+    /// The server's application, for a client with the same seed.
     pub fn server(&self, seed: u64) -> Box<dyn App> {
         self.kind().server(seed)
     }
 
-    /// How long a run may take, in virtual time. Generous: to be over it is a failure.
+    /// The limit of a run in virtual time. It is generous: a run that exceeds it has failed.
     pub fn time_limit(&self) -> Duration {
         self.kind().time_limit()
     }
 
-    /// The metric that the workload is about.
+    /// The main metric of the workload.
     pub fn primary(&self) -> Metric {
         self.kind().primary()
     }
 
-    /// All metrics of its [`result`](Self::result), the primary one among them.
+    /// All metrics in its [`result`](Self::result), including the primary one.
     pub fn metrics(&self) -> &'static [Metric] {
         self.kind().metrics()
     }
 
-    /// How it went, once its [`client`](Self::client) is complete.
+    /// The result, after the [`client`](Self::client) is complete.
     ///
     /// # Errors
     ///
-    /// If it is not, or if the network's client runs something else.
+    /// If the client is not complete, or runs another workload.
     pub fn result(&self, network: &Network) -> Result<WorkloadResult, ResultError> {
         self.kind().result(network)
     }
@@ -151,11 +152,11 @@ impl Workload {
         self.kind().bounds(fluid, seed).into_iter().collect()
     }
 
-    /// Whether it can be.
+    /// Checks the settings.
     ///
     /// # Errors
     ///
-    /// The first setting that cannot.
+    /// The first invalid setting.
     pub fn validate(&self) -> Result<(), WorkloadError> {
         self.kind().validate()
     }
@@ -187,7 +188,7 @@ impl FromStr for Workload {
     }
 }
 
-/// The short form; it is read back as the same workload.
+/// The short form. Parsing it gives the same workload.
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -202,7 +203,7 @@ impl fmt::Display for Workload {
     }
 }
 
-/// The table form, with the same tag as [`Workload`] is written with.
+/// The table form, with the same tag as in the serialised [`Workload`].
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Table {
@@ -254,7 +255,7 @@ impl<'de> Deserialize<'de> for Workload {
     }
 }
 
-/// What each workload can do.
+/// What each workload implements.
 trait Kind {
     fn client(&self, seed: u64) -> Box<dyn App>;
 
@@ -272,18 +273,18 @@ trait Kind {
 
     fn result(&self, network: &Network) -> Result<WorkloadResult, ResultError>;
 
-    /// What no run is better than, by metric, for those metrics that have such a bound.
+    /// The bounds that no run can exceed, for the metrics that have one.
     fn bounds(&self, fluid: &Fluid, seed: u64) -> Vec<(&'static str, f64)>;
 }
 
-/// What a figure is called, its unit, and which way is better.
+/// A metric: its name, its unit, and which direction is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Metric {
-    /// Its key in [`WorkloadResult::values`].
+    /// The key in [`WorkloadResult::values`].
     pub name: &'static str,
-    /// Of the value: "s", "Mbit/s", "%", or "" for a number.
+    /// The unit of the value: "s", "Mbit/s", "%", or "" for a number.
     pub unit: &'static str,
-    /// Which way is better.
+    /// Which direction is better.
     pub better: Better,
 }
 
@@ -299,24 +300,24 @@ impl Metric {
     }
 }
 
-/// Which way a metric is better.
+/// Which direction of a metric is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// The smaller, the better.
+    /// Smaller values are better.
     Lower,
-    /// The larger, the better.
+    /// Larger values are better.
     Higher,
 }
 
-/// How one run went.
+/// The result of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkloadResult {
     /// The value of [`Workload::primary`].
     pub primary: f64,
     /// The values of [`Workload::metrics`], by name.
     pub values: BTreeMap<&'static str, f64>,
-    /// What the values were made of: the times of single chunks, streams, messages.
+    /// The values behind them: the times of single chunks, streams, messages.
     pub series: BTreeMap<&'static str, Vec<f64>>,
 }
 
@@ -338,7 +339,7 @@ impl WorkloadResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ResultError {
-    /// The network's client does not run this workload.
+    /// The network's client runs another workload.
     #[error("the network's client does not run this workload")]
     OtherApp,
     /// The workload is not complete.
@@ -346,24 +347,24 @@ pub enum ResultError {
     Incomplete,
 }
 
-/// A workload that cannot be.
+/// Why a workload is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// No such kind.
+    /// The kind does not exist.
     #[error("unknown workload \"{kind}\", expected one of {known}")]
     UnknownKind {
-        /// What was given.
+        /// The kind given.
         kind: String,
-        /// The kinds there are.
+        /// The kinds that exist.
         known: &'static str,
     },
-    /// A quantity cannot be read.
+    /// A quantity could not be parsed.
     #[error("workload \"{workload}\": {source}")]
     Unit {
         /// The short form.
         workload: String,
-        /// What is wrong.
+        /// What is wrong with it.
         source: UnitError,
     },
     /// A part is not a number.
@@ -371,9 +372,9 @@ pub enum WorkloadError {
     Number {
         /// The short form.
         workload: String,
-        /// What it would be.
+        /// The meaning of the part.
         part: &'static str,
-        /// What it is.
+        /// The text of the part.
         value: String,
     },
     /// A part is missing.
@@ -381,29 +382,29 @@ pub enum WorkloadError {
     Missing {
         /// The short form.
         workload: String,
-        /// What should be there.
+        /// The meaning of the missing part.
         part: &'static str,
-        /// What a right form looks like.
+        /// What a valid form looks like.
         form: &'static str,
     },
-    /// A part that has no meaning here.
+    /// There is a part too many.
     #[error("workload \"{workload}\": \"{part}\" has no meaning there, expected {form}")]
     Surplus {
         /// The short form.
         workload: String,
         /// The part.
         part: String,
-        /// What a right form looks like.
+        /// What a valid form looks like.
         form: &'static str,
     },
-    /// A setting is not what it can be.
+    /// A setting is outside its range.
     #[error("workload setting `{setting}` is {value}, expected {expected}")]
     OutOfRange {
         /// The setting.
         setting: &'static str,
-        /// What it was set to.
+        /// Its value.
         value: String,
-        /// What would have been right.
+        /// The valid values.
         expected: String,
     },
 }
@@ -434,15 +435,15 @@ fn out_of_range(
     }
 }
 
-/// What any run may take beside its workload.
+/// The time that any run may take in addition to its workload.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Longer than any run; keeps sums of times far from overflow.
+/// Longer than any run. It keeps sums of times far from overflow.
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// The time that so many bytes may take: ten minutes, and what 50 kbit/s take. The papers' worst
-/// links lose 3 % of 2 Mbit/s and have 200 ms of RTT, where a loss-based controller gets several
-/// times that.
+/// The time that this many bytes may take: ten minutes, plus their time at 50 kbit/s. The papers'
+/// worst links have 2 Mbit/s, 3 % loss and an RTT of 200 ms, where a loss-based controller achieves
+/// several times that rate.
 fn completion_limit(bytes: u64) -> Duration {
     let time = Duration::from_secs(bytes.saturating_mul(8) / 50_000);
     time.min(CENTURY) + PATIENCE

@@ -1,4 +1,4 @@
-//! Objects asked for by request lines on bidirectional streams, HTTP-like: the request, and the server that answers it; what is asked for and when is the client's business.
+//! HTTP-like objects: the request line on a bidirectional stream, and the server that answers it.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::stream_io::{Read, Source, finish, read};
 /// The longest request line.
 const MAX_REQUEST: usize = 128;
 
-/// A request for an object: content of so many bytes, made from a seed.
+/// A request for an object: content of a given size, generated from a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// `None`: without end, until the connection ends.
+    /// `None`: endless, until the connection ends.
     pub(crate) bytes: Option<u64>,
     pub(crate) seed: u64,
-    /// Of the answer's stream: the server is to set it, as with RFC 9218.
+    /// The priority that the server sets on the response's stream, similar to RFC 9218.
     pub(crate) priority: i32,
     /// The number of a media segment.
     pub(crate) chunk: Option<u64>,
@@ -36,7 +36,7 @@ impl Request {
     pub(crate) fn line(&self) -> Vec<u8> {
         let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         let (bytes, chunk) = (number(self.bytes), number(self.chunk));
-        // The seed's length must not depend on the seed: a request takes as long as any other.
+        // The length must not depend on the seed, so that every request takes the same time.
         format!("GET {bytes} {:016x} {} {chunk}\n", self.seed, self.priority).into_bytes()
     }
 
@@ -63,13 +63,14 @@ enum Answer {
     /// Its request so far.
     Asked(Vec<u8>),
     Sending(Source),
-    /// Sent, but the client's end of stream was not read yet: a stream is over in both directions
-    /// only then (RFC 9000 section 3).
+    /// Sent, but the client's end of stream was not read yet. Only then is a stream closed in both
+    /// directions (RFC 9000 section 3).
     Sent,
 }
 
-/// Answers requests for objects, all at once, as fast as the transport takes them; gives each
-/// answer's stream the priority asked for, and tells the transport its size and chunk number.
+/// Answers all requests for objects at the same time, as fast as the transport accepts the data. It
+/// sets the requested priority on each response's stream, and tells the transport the size and
+/// chunk number.
 #[derive(Debug, Default)]
 pub struct ObjectServer {
     streams: BTreeMap<StreamId, Answer>,
@@ -77,12 +78,12 @@ pub struct ObjectServer {
 }
 
 impl ObjectServer {
-    /// A server with nothing to do yet.
+    /// A server without requests.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Objects written to their end.
+    /// The number of objects sent completely.
     pub const fn served(&self) -> u64 {
         self.served
     }
@@ -150,7 +151,7 @@ fn bad_request(stream: StreamId, line: &[u8]) -> AppError {
     }
 }
 
-/// Refuses a stream that the protocol has no use for, so that it holds no flow control credit.
+/// Stops a stream that the protocol does not use, so that it does not use up flow control.
 pub(crate) fn refuse_uni(cx: &mut AppContext<'_>) {
     while let Some(id) = cx.connection.accept(Dir::Uni) {
         let _ = cx.connection.stop(id, VarInt::from_u32(1));

@@ -1,4 +1,4 @@
-//! Loading a web page over a new connection: in two waves, as SAILfish's client does, or with the page's dependencies. Graphs and replay are in modules of their own.
+//! The workload `page`: loads a web page over a new connection, in two waves as SAILfish's client does, or by the page's dependencies.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,35 +18,36 @@ use crate::app::{App, AppContext};
 use crate::bound::Fluid;
 use crate::{AppError, Network, content};
 
-/// One load of a recorded page. The sizes of its objects are assumed, not recorded: the figures
-/// compare schedulers with each other, not with the thesis that the pages are from.
+/// One load of a recorded page. The sizes of its objects are assumptions, not recordings: the
+/// results compare schedulers with each other, not with the thesis that the pages come from.
 ///
-/// The weights that the thesis' client gives its HTTP/2 streams become stream priorities. The
-/// transport's are strict (a stream of lower priority gets what the others leave), where HTTP/2's
-/// are shares; equals take turns in both.
+/// The weights that the thesis' client gives its HTTP/2 streams become stream priorities. Our
+/// transport's priorities are strict: a stream of lower priority gets what the others leave.
+/// HTTP/2's weights are shares. With both, streams of equal priority take turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
-    /// Which: google, twitter, facebook, youtube, renren, dropbox, alipay or aws.amazon.
+    /// The page: google, twitter, facebook, youtube, renren, dropbox, alipay or aws.amazon.
     pub site: String,
-    /// When objects are asked for. Default `two_wave`.
+    /// When objects are requested. Default: `two_wave`.
     #[serde(default)]
     pub mode: Mode,
-    /// Whether to ask only once all paths are in use (default: when the handshake is complete).
+    /// Whether the client waits with its requests until all paths are in use. By default, it waits
+    /// only for the handshake.
     #[serde(default)]
     pub warm: bool,
 }
 
-/// When objects are asked for.
+/// When objects are requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// CSS, JavaScript and others (fonts) at once; HTML, pictures and octet streams when all CSS
-    /// and JavaScript are complete. Dependencies and computations are ignored: the Firefox mode
-    /// of SAILfish's client, with which the thesis' figures were made.
+    /// and JavaScript files are complete. This ignores dependencies and computations. It is the
+    /// Firefox mode of SAILfish's client, which the thesis used for its figures.
     #[default]
     TwoWave,
-    /// As the recorded dependencies say, computations included.
+    /// According to the recorded dependencies, computations included.
     Full,
 }
 
@@ -169,7 +170,7 @@ impl Kind for Page {
             let which = page.objects.iter().filter(|object| which(object));
             which.map(|object| object.bytes).collect()
         };
-        // All are asked for at the start or later.
+        // All are requested at the start or later.
         let volume = fluid.object(request, sizes(|_| true).iter().sum());
         let first_byte = fluid.object(request, 1);
         let (streams, way) = match self.mode {
@@ -219,10 +220,10 @@ struct PageClient {
     start: Start,
     downloads: Downloads,
     began: Option<Duration>,
-    /// Of [`Mode::Full`].
+    /// For [`Mode::Full`].
     replay: Replay,
     times: Vec<Option<Times>>,
-    /// Asked for, in [`Mode::TwoWave`].
+    /// Whether the second wave of [`Mode::TwoWave`] was requested.
     second_wave: bool,
     end: Option<Duration>,
 }
@@ -243,7 +244,7 @@ impl PageClient {
         Ok(())
     }
 
-    /// Asks for what it is time for.
+    /// Requests the objects that are due.
     fn go_on(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
         if self.end.is_some() {
             return Ok(());
@@ -313,8 +314,8 @@ impl App for PageClient {
         Ok(())
     }
 
-    /// Computations that are under way when all objects are there are not waited for: when they
-    /// will be complete is known.
+    /// Does not wait for computations that still run when all objects are complete: their end is
+    /// known.
     fn is_complete(&self) -> bool {
         self.end.is_some() && self.downloads.is_idle()
     }

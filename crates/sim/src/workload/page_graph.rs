@@ -1,7 +1,7 @@
-//! The recorded web pages: their objects, sizes, weights and dependencies, out of `data/web_graphs.json`; loads no page.
+//! The recorded web pages from `data/web_graphs.json`: their objects, sizes, weights and dependencies.
 //!
-//! Where the graphs are from, and what in them was recorded and what is assumed (the sizes), says
-//! the file's `_note`.
+//! The file's `_note` says where the graphs come from, what was recorded, and what is assumed (the
+//! sizes).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -11,12 +11,12 @@ use serde::Deserialize;
 
 const GRAPHS: &str = include_str!("../../data/web_graphs.json");
 
-/// The page of this name.
+/// The page with this name.
 pub(crate) fn page(name: &str) -> Option<&'static PageGraph> {
     pages().get(name)
 }
 
-/// The names of all pages, for messages.
+/// The names of all pages, for error messages.
 pub(super) fn names() -> String {
     let names: Vec<_> = pages().keys().map(String::as_str).collect();
     names.join(", ")
@@ -24,15 +24,15 @@ pub(super) fn names() -> String {
 
 fn pages() -> &'static BTreeMap<String, PageGraph> {
     static PAGES: OnceLock<BTreeMap<String, PageGraph>> = OnceLock::new();
-    // A test sees that the file, which is part of the program, is right.
+    // A test ensures that the file, which is part of the program, is valid.
     PAGES.get_or_init(|| parse(GRAPHS).unwrap_or_default())
 }
 
-/// A page as it is loaded.
+/// A page as a graph of activities.
 #[derive(Debug, Default)]
 pub(crate) struct PageGraph {
     pub(crate) objects: Vec<Object>,
-    /// Downloads (in the order of the objects), then computations.
+    /// Downloads (in the order of the objects), followed by computations.
     pub(crate) activities: Vec<Activity>,
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct PageGraph {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Object {
     pub(crate) bytes: u64,
-    /// The weight that the Firefox of SAILfish's client gives it.
+    /// The weight that the Firefox mode of SAILfish's client gives it.
     pub(crate) weight: i32,
-    /// Asked for in the first wave of that client's Firefox mode; in the second if not.
+    /// Whether that mode requests it in its first wave. If not, it does so in the second.
     pub(crate) first_wave: bool,
-    /// CSS or JavaScript, for which the second wave waits.
+    /// CSS or JavaScript; the second wave waits for these.
     pub(crate) blocking: bool,
 }
 
@@ -52,25 +52,25 @@ pub(crate) struct Object {
 #[derive(Debug)]
 pub(crate) struct Activity {
     pub(crate) work: Work,
-    /// It starts when all of these hold.
+    /// It starts when all these conditions hold.
     pub(crate) after: Vec<After>,
 }
 
 /// What an activity does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// The object with this index.
+    /// Downloads the object with this index.
     Download(usize),
     Compute(Duration),
 }
 
-/// What an activity waits for, with the other activity's index.
+/// What an activity waits for, with the index of the other activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
     Completion(usize),
-    /// Of a download.
+    /// The first bytes of a download.
     FirstBytes(usize),
-    /// And so much time.
+    /// The start of the activity, plus this time.
     Start(usize, Duration),
 }
 
@@ -107,7 +107,7 @@ struct Computation {
     depends_on: Vec<Dependency>,
 }
 
-/// The object, its activity, and the time: -1 for the activity's completion, else milliseconds
+/// The object, its activity, and the time: -1 for the activity's completion, otherwise milliseconds
 /// after its start.
 type Dependency = (String, String, f64);
 
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_eight_pages_are_those_of_the_thesis() {
-        // Table 5.1's numbers of objects, and the file's own totals of assumed bytes.
+        // The numbers of objects in table 5.1, and the file's own totals of assumed bytes.
         for (name, objects, bytes) in [
             ("google", 6, 133_391),
             ("twitter", 10, 434_837),
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(page.objects.len(), objects, "{name}");
             let total: u64 = page.objects.iter().map(|object| object.bytes).sum();
             assert_eq!(total, bytes, "{name}");
-            // One root that waits for nothing; everything else waits for something.
+            // One root waits for nothing. Everything else waits for something.
             let roots = page.activities.iter().filter(|one| one.after.is_empty());
             assert_eq!(roots.count(), 1, "{name}");
         }

@@ -1,4 +1,4 @@
-//! Downloads of one size, back to back for a time, as over a network that changes under way: completion times, and how many completed in each window of time.
+//! The workload `repeat`: downloads of one size, back to back for a given time. It measures completion times and the completions per time window.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,21 +16,23 @@ use crate::app::{App, AppContext};
 use crate::bound::Fluid;
 use crate::{AppError, Network, content, units};
 
-/// Downloads of one size, back to back over one connection. None begins after the end; the one
-/// that has begun by then is completed.
+/// Downloads of one size, back to back over one connection. None starts after the end. The last one
+/// that has started is completed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Repeat {
-    /// Of each download, bytes. In files a text such as "2 MB".
+    /// The size of each download in bytes. In files: a text such as "2 MB".
     #[serde(with = "units::size")]
     pub size: u64,
-    /// From the first request to the end. In files a text such as "3000 s".
+    /// The time from the first request to the end. In files: a text such as "3000 s".
     #[serde(with = "units::time")]
     pub duration: Duration,
-    /// Length of the windows in which completions are counted. In files a text; default "60 s".
+    /// The length of the windows in which completions are counted. In files: a text; default: "60
+    /// s".
     #[serde(default = "minute", with = "units::time")]
     pub window: Duration,
-    /// Whether to ask only once all paths are in use (default: when the handshake is complete).
+    /// Whether the client waits with its first request until all paths are in use. By default, it
+    /// waits only for the handshake.
     #[serde(default)]
     pub warm: bool,
 }
@@ -120,7 +122,7 @@ impl Kind for Repeat {
             return Err(ResultError::Incomplete);
         };
         let completions = seconds(client.times.iter().map(Times::completion));
-        // The last window may be shorter; a completion after the end falls into none.
+        // The last window may be shorter. A completion after the end belongs to no window.
         let windows = self.duration.as_nanos().div_ceil(self.window.as_nanos());
         let mut counts = vec![0.0; usize::try_from(windows).unwrap_or(usize::MAX).min(1 << 20)];
         for times in &client.times {
@@ -149,7 +151,7 @@ impl Kind for Repeat {
         let request = Request::new(self.size, 0).line().len();
         let completion = fluid.object(request, self.size);
         let (duration, window) = (self.duration.as_secs_f64(), self.window.as_secs_f64());
-        // All that begin before the end; of those, the last may complete after it.
+        // All downloads that start before the end count. The last of them may complete later.
         let begun = (duration / completion).ceil();
         vec![
             ("completion_p50", completion),

@@ -1,10 +1,10 @@
-//! Replays a page's dependencies: says which object to ask for when, and when all is over; downloads nothing itself.
+//! Replays a page's dependencies: says which object to request when, and when the page is complete.
 
 use std::time::Duration;
 
 use super::page_graph::{After, PageGraph, Work};
 
-/// When what happened to an activity.
+/// The times of an activity.
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
     started: Option<Duration>,
@@ -13,8 +13,8 @@ struct State {
     completed: Option<Duration>,
 }
 
-/// A page under way: when an activity starts or completes, every activity starts for which all
-/// that it waits for holds; computations take their time, and run side by side.
+/// A page in progress. An activity starts when everything that it waits for has happened.
+/// Computations take their time and run in parallel.
 #[derive(Debug)]
 pub(crate) struct Replay {
     page: &'static PageGraph,
@@ -29,7 +29,7 @@ impl Replay {
         }
     }
 
-    /// When an activity may start, if that is known.
+    /// When an activity may start, if this is known.
     fn ready(&self, activity: usize) -> Option<Duration> {
         let after = &self.page.activities[activity].after;
         after.iter().try_fold(Duration::ZERO, |latest, after| {
@@ -43,10 +43,10 @@ impl Replay {
         })
     }
 
-    /// Lets pass what happens up to `now`, without downloads: returns the objects to ask for.
+    /// Advances to `now`, without downloads. Returns the objects to request.
     pub(crate) fn advance(&mut self, now: Duration) -> Vec<usize> {
         let mut asked = Vec::new();
-        // What starts may let others start.
+        // An activity that starts may allow others to start.
         let mut again = true;
         while again {
             again = false;
@@ -73,13 +73,13 @@ impl Replay {
         asked
     }
 
-    /// The next time at which something starts that waits for no download.
+    /// The next time at which an activity starts that does not wait for a download.
     pub(crate) fn next_start(&self) -> Option<Duration> {
         let waiting = (0..self.states.len()).filter(|i| self.states[*i].started.is_none());
         waiting.filter_map(|activity| self.ready(activity)).min()
     }
 
-    /// An object's first bytes are there.
+    /// The first bytes of an object have arrived.
     pub(crate) fn on_first_bytes(&mut self, object: usize, now: Duration) {
         // Downloads come first, in the order of the objects.
         self.states[object].first_bytes = Some(now);
@@ -92,15 +92,15 @@ impl Replay {
         state.completed = Some(now);
     }
 
-    /// The last completion, once everything is complete or known to be at a later time.
+    /// The last completion, if everything is complete or its completion time is known.
     pub(crate) fn end(&self) -> Option<Duration> {
         self.states
             .iter()
             .try_fold(Duration::ZERO, |end, state| Some(end.max(state.completed?)))
     }
 
-    /// The end of the page if the object with this index and size has its first bytes and is
-    /// complete so long after it was asked for: (first bytes, complete).
+    /// The end of the page if the object with this index and size takes these times after its
+    /// request: (first bytes, complete).
     pub(crate) fn end_with(
         page: &'static PageGraph,
         mut download: impl FnMut(usize) -> (Duration, Duration),
@@ -147,7 +147,7 @@ mod tests {
         let mut replay = Replay::new(google);
         assert_eq!(replay.advance(micros(0)), [0]);
         assert_eq!(replay.next_start(), None);
-        // The root's computation starts with its first bytes at 100 ms. The picture is asked for
+        // The root's computation starts with its first bytes at 100 ms. The picture is requested
         // 150.9 ms later, the first script after 151.5 ms, ...
         replay.on_first_bytes(0, micros(100_000));
         assert_eq!(replay.advance(micros(100_000)).len(), 0);
@@ -169,7 +169,7 @@ mod tests {
             let page = page(name).unwrap();
             let instant = Replay::end_with(page, |_| (micros(0), micros(0))).unwrap();
             let slow = Replay::end_with(page, |_| (micros(50_000), micros(200_000))).unwrap();
-            // What is left without a network is computation and waiting.
+            // What remains without a network is computation and waiting.
             assert!(instant > Duration::ZERO, "{name}");
             assert!(slow >= instant + micros(50_000), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Request and response, over and over: the latency of each; what is in the responses does not matter.
+//! The workload `requests`: repeated requests and responses. It measures the latency of each.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,23 +17,24 @@ use crate::app::{App, AppContext};
 use crate::bound::Fluid;
 use crate::{AppError, Network, content, units};
 
-/// So many requests for answers of one size.
+/// Requests for responses of one size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
-    /// How many.
+    /// The number of requests.
     pub count: u64,
-    /// Of each answer, bytes. In files a text such as "64 kB".
+    /// The size of each response in bytes. In files: a text such as "64 kB".
     #[serde(with = "units::size")]
     pub size: u64,
-    /// From the end of an answer to the next request; must be less than the transport's idle
-    /// timeout. In files a text such as "20 ms". Default 0.
+    /// The time from the end of a response to the next request. It must be less than the
+    /// transport's idle timeout. In files: a text such as "20 ms". Default: 0.
     #[serde(default, with = "units::time")]
     pub think: Duration,
-    /// How many users ask, each on its own and all over the one connection. Default 1.
+    /// The number of users, each with its own requests over the one connection. Default: 1.
     #[serde(default = "one")]
     pub parallel: u64,
-    /// Whether to ask only once all paths are in use (default: when the handshake is complete).
+    /// Whether the client waits with its first request until all paths are in use. By default, it
+    /// waits only for the handshake.
     #[serde(default)]
     pub warm: bool,
 }
@@ -141,7 +142,7 @@ impl Kind for Requests {
     fn bounds(&self, fluid: &Fluid, _seed: u64) -> Vec<(&'static str, f64)> {
         let request = Request::new(self.size, 0).line().len();
         let latency = fluid.object(request, self.size);
-        // The user who asks most often, and all bytes.
+        // The user with the most requests, and all bytes.
         let turns = self.count.div_ceil(self.parallel.max(1)) as f64;
         let one_user = turns * latency + (turns - 1.0) * self.think.as_secs_f64();
         let all = fluid.object(request, self.size.saturating_mul(self.count));
@@ -161,11 +162,11 @@ struct RequestsClient {
     start: Start,
     downloads: Downloads,
     asked: u64,
-    /// When users have thought enough, with the number of the request that they thought after.
+    /// When users have finished thinking, with the number of the request before.
     due: BTreeSet<(Duration, usize)>,
     began: Option<Duration>,
     ended: Option<Duration>,
-    /// Seconds, in the order of the answers.
+    /// Seconds, in the order of the responses.
     latencies: Vec<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! When a client's work begins: right after the handshake, or once all paths are in use; what begins is not its business.
+//! When a client's work starts: right after the handshake, or when all paths are in use.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,20 +7,22 @@ use mpquic_proto::{Event, PathEvent, PathId};
 
 use crate::app::AppContext;
 
-/// Says once, when to begin.
+/// Reports once when to start.
 ///
-/// Cold, that is when the handshake is complete, as with the papers' clients, which make a new
-/// connection and ask at once: further paths are opened and validated while data flows already.
+/// A cold start is when the handshake is complete. The papers' clients do the same: they make a new
+/// connection and send their request at once, while further paths are still being opened and
+/// validated.
 ///
-/// Warm, it is when the client has validated all paths that it was told to open (one that cannot
-/// be opened is not waited for) and the longest RTT among them has passed once more. By then the
-/// server has validated them, too: the answer to its own challenge left the client when the
-/// client's validation was over (RFC 9000 section 8.2), and is there half an RTT later.
+/// A warm start is when the client has validated all paths that it was told to open, and the
+/// longest RTT among them has passed once more. It does not wait for paths that cannot be opened.
+/// By then, the server has validated the paths, too. The response to the server's challenge left
+/// the client before the client's own validation was over (RFC 9000 section 8.2), and arrives half
+/// an RTT later.
 #[derive(Debug, Default)]
 pub(crate) struct Start {
     warm: bool,
     begun: bool,
-    /// Paths that were validated or given up.
+    /// Paths that were validated or have failed.
     settled: BTreeSet<PathId>,
     at: Option<Duration>,
 }
@@ -33,7 +35,7 @@ impl Start {
         }
     }
 
-    /// Whether to begin now.
+    /// Whether to start now.
     pub(crate) fn on_event(&mut self, cx: &AppContext<'_>, event: &Event) -> bool {
         if self.begun {
             return false;
@@ -62,7 +64,7 @@ impl Start {
         self.at
     }
 
-    /// Whether to begin now.
+    /// Whether to start now.
     pub(crate) fn on_wakeup(&mut self, now: Duration) -> bool {
         if self.at.is_none_or(|at| at > now) {
             return false;

@@ -1,4 +1,4 @@
-//! Video in chunks, DASH-like: one chunk after the other at bitrates that the client's rule chooses; the rule and the player are in `abr`.
+//! The workload `video`: DASH-like video, one chunk after the other. The rule for bitrates and the player are in `abr`.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,33 +19,34 @@ use crate::{AppError, Network, content, units};
 
 /// Video in chunks, requested one after the other over one connection.
 ///
-/// Playback starts with one chunk. The next chunk is requested when one is complete, unless more
-/// than [`buffer`](Self::buffer) chunks wait to be played: then when that is no longer so. The
-/// server tells the transport each chunk's number and size.
+/// Playback starts with the first chunk. When a chunk is complete, the client requests the next
+/// one. If more than [`buffer`](Self::buffer) chunks wait for playback, it first waits until this
+/// is no longer so. The server tells the transport each chunk's number and size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Video {
-    /// How many.
+    /// The number of chunks.
     #[serde(default = "chunks")]
     pub chunks: u64,
-    /// Playing time of each. In files a text; default "1 s".
+    /// The playing time of each chunk. In files: a text; default: "1 s".
     #[serde(default = "second", with = "units::time")]
     pub chunk: Duration,
-    /// Bitrates to choose from, bit/s. In files a list of texts; default 1, 5 and 10 Mbit/s.
+    /// The available bitrates in bit/s. In files: a list of texts; default: 1, 5 and 10 Mbit/s.
     #[serde(default = "encodings", with = "units::rate::list")]
     pub encodings: Vec<u64>,
-    /// Standard deviation of chunk sizes around the nominal one, as a share of it. In files a text
-    /// such as "10 %". Default 10 % with a single encoding, else 0.
+    /// The standard deviation of chunk sizes, as a share of the nominal size. In files: a text such
+    /// as "10 %". Default: 10 % with a single encoding, otherwise 0.
     #[serde(
         default,
         with = "units::share::optional",
         skip_serializing_if = "Option::is_none"
     )]
     pub variation: Option<f64>,
-    /// The most chunks that may wait to be played at a request. Default 2.
+    /// The most chunks that may wait for playback when the client sends a request. Default: 2.
     #[serde(default = "two")]
     pub buffer: u64,
-    /// Whether to ask only once all paths are in use (default: when the handshake is complete).
+    /// Whether the client waits with its first request until all paths are in use. By default, it
+    /// waits only for the handshake.
     #[serde(default)]
     pub warm: bool,
 }
@@ -99,7 +100,7 @@ const METRICS: &[Metric] = &[
     Metric::lower("stall_time", "s"),
     Metric::lower("startup", "s"),
 ];
-/// The metrics over the chunks from a sixth, two sixths, ... on; named after 300 chunks.
+/// The metrics over the chunks from one sixth, two sixths, ... on. The names assume 300 chunks.
 const FROM: [&str; 6] = [
     "bitrate",
     "bitrate_50",
@@ -109,7 +110,8 @@ const FROM: [&str; 6] = [
     "bitrate_250",
 ];
 
-/// The smallest chunk, as a share of the nominal size: the normal distribution has no end.
+/// The smallest chunk, as a share of the nominal size. Without this limit, the normal distribution
+/// could give any size.
 const MIN_SHARE: f64 = 0.1;
 
 impl Video {
@@ -137,8 +139,8 @@ impl Video {
         self.variation.unwrap_or(default)
     }
 
-    /// Bytes of a chunk of this bitrate (bit/s); how much it is off the nominal size depends on
-    /// the seed and its number, not on the bitrate.
+    /// The size of a chunk of this bitrate (bit/s). The deviation from the nominal size depends on
+    /// the seed and the chunk's number, not on the bitrate.
     fn chunk_bytes(&self, seed: u64, number: u64, bitrate: u64) -> u64 {
         let nominal = bitrate as f64 / 8.0 * self.chunk.as_secs_f64();
         let share = 1.0 + self.variation() * normal(seed, number);
@@ -153,12 +155,12 @@ impl Video {
         }
     }
 
-    /// The first chunk of each range of [`FROM`]: 0, 50, ... 250 of 300.
+    /// The first chunk of each range in [`FROM`]: 0, 50, ... 250 of 300.
     fn ranges(&self) -> [usize; 6] {
         [0, 1, 2, 3, 4, 5].map(|sixth| (self.chunks * sixth / 6) as usize)
     }
 
-    /// Enters the mean bitrates (Mbit/s) and the chunk times (s).
+    /// Reports the mean bitrates (Mbit/s) and the chunk times (s).
     fn figures(&self, bitrates: &[f64], times: &[f64], mut set: impl FnMut(&'static str, f64)) {
         for (name, from) in FROM.into_iter().zip(self.ranges()) {
             set(name, mean(bitrates.get(from..).unwrap_or(&[])));
@@ -171,8 +173,8 @@ impl Video {
     }
 }
 
-/// Standard normal, near enough: the sum of twelve uniform variates less six, as the links draw
-/// theirs; never further than six standard deviations off.
+/// A good approximation of a standard normal variate: the sum of twelve uniform variates minus six,
+/// as for the links. Never more than six standard deviations from zero.
 fn normal(seed: u64, number: u64) -> f64 {
     let uniform = |i| content::word(seed, number * 12 + i) as f64 / 2_f64.powi(64);
     (0..12).map(uniform).sum::<f64>() - 6.0
@@ -226,14 +228,14 @@ impl Kind for Video {
     }
 
     fn time_limit(&self) -> Duration {
-        // Each chunk at the lowest bitrate may take a hundred times as long as it plays.
+        // A chunk of the lowest bitrate may take a hundred times its playing time.
         let play = self.chunk.as_secs_f64() * self.chunks as f64 * 100.0;
         let play = Duration::try_from_secs_f64(play).unwrap_or(super::CENTURY);
         play.min(super::CENTURY) + super::PATIENCE
     }
 
     fn primary(&self) -> Metric {
-        // With one encoding, the bitrate is given.
+        // With one encoding, the bitrate is fixed.
         if self.encodings.len() == 1 {
             CHUNK_TIME
         } else {
@@ -270,10 +272,10 @@ impl Kind for Video {
         Ok(result)
     }
 
-    /// What this player would do over the fluid. With several encodings only the bitrates are
-    /// bounds, a lower bitrate having shorter chunks; and as the rule goes up and down between two
-    /// encodings at many rates, a run that is at the upper one when the fluid is at the lower one
-    /// can be better by what that makes of a mean over its chunks.
+    /// The result of this player over the fluid model. With several encodings, only the bitrates
+    /// are bounds, because chunks of a lower bitrate are smaller. The rule alternates between two
+    /// encodings at many rates. A run can use the higher one when the fluid model uses the lower
+    /// one, and can therefore exceed the bound by the effect on the mean over its chunks.
     fn bounds(&self, fluid: &Fluid, seed: u64) -> Vec<(&'static str, f64)> {
         let mut rule = RateRule::new(&self.encodings);
         let (mut bitrates, mut times) = (Vec::new(), Vec::new());
@@ -305,7 +307,7 @@ struct VideoClient {
     rule: RateRule,
     player: Option<Player>,
     asked: u64,
-    /// For the buffer to become emptier.
+    /// Waiting for the buffer to drain.
     waits: bool,
     /// Bit/s, by chunk.
     bitrates: Vec<u64>,
@@ -314,7 +316,7 @@ struct VideoClient {
 }
 
 impl VideoClient {
-    /// Asks for the next chunk if it is time to.
+    /// Requests the next chunk if it is due.
     fn go_on(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
         let player = self
             .player
