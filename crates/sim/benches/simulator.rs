@@ -1,13 +1,14 @@
-//! How many seconds of a loaded network one second of one core simulates, with null and with real packet protection.
+//! How many seconds of a loaded network one core simulates per second, with null and with real packet protection.
 //!
-//! Two paths of 50 Mbit/s with 20 ms and 2 Mbit/s with 100 ms one way, a download that keeps both
-//! busy, minRTT, CUBIC. Counts the time that the thread ran, where the system tells it, so that other
-//! processes do not count.
+//! The network has two paths: 50 Mbit/s with 20 ms, and 2 Mbit/s with 100 ms one way. A download
+//! with minRTT and CUBIC keeps both busy. The bench counts the CPU time of its thread, if the
+//! system reports it, so that other processes do not matter.
 //!
-//! `cargo bench -p mpquic-sim --bench simulator -- [SECONDS [null|real|measured|short]]`: simulated
-//! seconds per run, and only one of the four. `measured` is null and samples the out-of-order queues,
-//! as the lab does. `short` is that, too: downloads of 2 MB over two paths of "medium" dynamicity
-//! (Peekaboo's figure 2c) with OLIA, and how many of them one core makes per second.
+//! `cargo bench -p mpquic-sim --bench simulator -- [SECONDS [null|real|measured|short]]` sets the
+//! simulated seconds per run, and selects one of the four cases. `measured` is `null` with samples
+//! of the out-of-order queues, as the lab takes them. `short` is `measured` with downloads of 2 MB
+//! over two paths of "medium" dynamicity (Peekaboo, figure 2c) with OLIA. It reports how many of
+//! these downloads one core simulates per second.
 
 #![allow(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
@@ -77,7 +78,7 @@ fn short(origin: Instant) {
     );
 }
 
-/// How long this thread has run, or, where that is not known, the time.
+/// The CPU time of this thread, or the elapsed time if the former is unknown.
 fn spent(origin: Instant) -> Duration {
     std::fs::read_to_string("/proc/thread-self/schedstat")
         .ok()

@@ -1,4 +1,4 @@
-//! The lab's command line; all of it is in the library.
+//! The `mpquic-lab` binary. The library has its code.
 
 use std::process::ExitCode;
 

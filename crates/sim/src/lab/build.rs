@@ -1,10 +1,10 @@
-//! Tells one build of the program from another, so that results of different code are not mixed; knows no version control.
+//! A fingerprint of the program, so that results of different builds are not mixed.
 
 use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
-/// A hash of the running program's file; the version alone if it cannot be read.
+/// A hash of the running program's file; only the version if the file cannot be read.
 pub(crate) fn fingerprint() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let bytes = std::env::current_exe().and_then(std::fs::read);

@@ -118,7 +118,7 @@ struct RunArguments {
     fresh: bool,
 }
 
-/// How a command ended, if not well.
+/// Why a command failed.
 enum Failure {
     /// A run failed, or a file could not be read or written.
     Run(String),
@@ -142,7 +142,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Does what a command line says; the exit status.
+/// Executes a command line. Returns the exit status.
 pub fn main(
     arguments: impl IntoIterator<Item = OsString>,
     out: &mut dyn Write,
@@ -151,7 +151,7 @@ pub fn main(
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are no errors, and go where they can be piped from.
+            // Help and version are not errors. They go to standard output, for pipes.
             let _ = if error.use_stderr() {
                 write!(err, "{}", error.render())
             } else {
@@ -289,7 +289,7 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
     failures(&board)
 }
 
-/// The path itself, or where to find now what an old name meant; a note says so.
+/// Returns the path, or its new path if it has an old name. Prints a note in the second case.
 fn follow_renaming<'a>(path: &'a Path, err: &mut dyn Write) -> io::Result<Cow<'a, Path>> {
     let Some(new) = renamed::new_path(path) else {
         return Ok(Cow::Borrowed(path));
@@ -366,7 +366,7 @@ fn list(folder: &Path, out: &mut dyn Write) -> Result<(), Failure> {
         let entries =
             std::fs::read_dir(&folder).map_err(|error| cannot("read", &folder, &error))?;
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            // A link could lead into a circle.
+            // A link could lead into a loop.
             if path.is_dir() && !path.is_symlink() {
                 folders.push(path);
             } else if path.extension().is_some_and(|end| end == "toml") {

@@ -1,4 +1,4 @@
-//! Says of two schedulers, or of two results of one, whether there is a difference and how large; holds the papers' statements against that.
+//! Compares two schedulers, or two results of one scheduler: whether there is a difference, and how large. Checks the papers' statements.
 
 use serde::Serialize;
 
@@ -10,28 +10,28 @@ use super::summary::{BOOTSTRAP_SEED, Board, Group};
 use super::text::significant;
 use crate::workload::Better;
 
-/// By how many percent two may differ and still be called similar: ours; what a reader cannot
-/// tell apart in a bar chart.
+/// Up to this difference in percent, two schedulers count as similar. This is our choice: a reader
+/// of a bar chart sees no difference.
 const SIMILAR_PERCENT: f64 = 10.0;
 
-/// Two series of values from the same seeds: `a` against `b`.
+/// A comparison of two series of values with the same seeds: `a` against `b`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     /// The name of the first.
     pub a: String,
-    /// The name of the second, which is the reference.
+    /// The name of the second, the reference.
     pub b: String,
-    /// What is compared.
+    /// The metric.
     pub metric: MetricInfo,
-    /// Of the pairs.
+    /// The median of `a` over the pairs.
     pub median_a: f64,
-    /// Of the pairs.
+    /// The median of `b` over the pairs.
     pub median_b: f64,
-    /// The differences, `a` less `b`, in the metric's unit.
+    /// The differences `a - b` in the metric's unit.
     pub paired: Paired,
 }
 
-/// What came out for one of two.
+/// The outcome of a comparison for the first of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
@@ -39,18 +39,18 @@ pub enum Finding {
     Better,
     /// The first is worse.
     Worse,
-    /// The first is lower, where neither way is better.
+    /// The first is lower; neither direction is better.
     Lower,
-    /// The first is higher, where neither way is better.
+    /// The first is higher; neither direction is better.
     Higher,
-    /// No difference can be called.
+    /// There is no significant difference.
     NoDifference,
-    /// There are too few pairs to tell.
+    /// There are too few pairs.
     TooFew,
 }
 
 impl Comparison {
-    /// Of two schedulers in a group.
+    /// Compares two schedulers in a group.
     pub fn of_schedulers(
         board: &Board<'_>,
         group: &Group<'_>,
@@ -65,7 +65,7 @@ impl Comparison {
         )
     }
 
-    /// Of two cells, each with its board and a name for sentences.
+    /// Compares two cells. Each has its board and a name for sentences.
     pub fn of_cells(
         a: (&Board<'_>, &CellId, &str),
         b: (&Board<'_>, &CellId, &str),
@@ -92,7 +92,7 @@ impl Comparison {
         }
     }
 
-    /// What came out for `a`.
+    /// The outcome for `a`.
     pub const fn finding(&self) -> Finding {
         match (self.paired.verdict, self.metric.better) {
             (Verdict::TooFew, _) => Finding::TooFew,
@@ -108,7 +108,7 @@ impl Comparison {
         }
     }
 
-    /// The difference and its interval in percent of the reference's median; `None` where that is 0.
+    /// The difference and its interval in percent of the reference's median; `None` if that is 0.
     pub fn percent(&self) -> Option<[f64; 3]> {
         if self.median_b == 0.0 || !self.median_b.is_finite() {
             return None;
@@ -117,8 +117,8 @@ impl Comparison {
         Some([self.paired.difference, low, high].map(|value| 100.0 * value / self.median_b))
     }
 
-    /// By how many percent `a` is better than the reference, whichever way the metric goes; `None`
-    /// where neither way is better, and where the reference is 0.
+    /// By how many percent `a` is better than the reference, in the metric's better direction.
+    /// `None` if neither direction is better, or the reference is 0.
     pub fn gain(&self) -> Option<f64> {
         let [percent, ..] = self.percent()?;
         match self.metric.better? {
@@ -127,7 +127,7 @@ impl Comparison {
         }
     }
 
-    /// The difference and its interval, short: `-17.2 % (-19.5 to -15)`.
+    /// The difference and its interval in short form: `-17.2 % (-19.5 to -15)`.
     pub fn short(&self) -> String {
         let show = |value: f64| {
             let text = significant(value, 3);
@@ -150,7 +150,7 @@ impl Comparison {
         }
     }
 
-    /// What came out, in a sentence.
+    /// The outcome in a sentence.
     pub fn sentence(&self) -> String {
         let (a, b, metric) = (&self.a, &self.b, &self.metric.name);
         let pairs = self.paired.pairs;
@@ -170,22 +170,22 @@ impl Comparison {
     }
 }
 
-/// What became of a paper's statement about two schedulers on one group.
+/// Whether a paper's statement about two schedulers holds in one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It comes out.
+    /// The statement holds.
     Holds,
-    /// No difference can be called.
+    /// There is no significant difference.
     NoDifference,
-    /// The opposite comes out, or similar ones differ.
+    /// The opposite holds, or schedulers that should be similar differ.
     Reversed,
-    /// There are too few pairs to tell.
+    /// There are too few pairs.
     TooFew,
 }
 
 impl Outcome {
-    /// In a word or two.
+    /// The outcome in a word or two.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -196,28 +196,28 @@ impl Outcome {
     }
 }
 
-/// A paper's statement held against the results.
+/// A paper's statement and its check against the results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checked<'a> {
     /// The statement.
     pub claim: &'a Claim,
-    /// Each pair of schedulers on each group that it speaks of.
+    /// All pairs of schedulers in all groups that the statement is about.
     pub cases: Vec<Case>,
 }
 
-/// One pair on one group.
+/// One pair in one group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
     /// The group's title.
     pub group: String,
-    /// What came out.
+    /// The comparison.
     pub comparison: Comparison,
-    /// Whether that is what the paper says.
+    /// Whether the statement holds in this case.
     pub outcome: Outcome,
 }
 
 impl Checked<'_> {
-    /// How many cases came out in each way.
+    /// The number of cases with this outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
         self.cases
             .iter()
@@ -225,7 +225,7 @@ impl Checked<'_> {
             .count()
     }
 
-    /// The gains of all cases, percent.
+    /// The gains of all cases in percent.
     pub fn gains(&self) -> Vec<f64> {
         self.cases
             .iter()
@@ -233,7 +233,7 @@ impl Checked<'_> {
             .collect()
     }
 
-    /// What came out, in a sentence.
+    /// The outcome in a sentence.
     pub fn sentence(&self) -> String {
         let all = self.cases.len();
         let mut text = match &*self.cases {
@@ -267,7 +267,7 @@ impl Checked<'_> {
     }
 }
 
-/// Holds all statements of the experiment against the results.
+/// Checks all statements of the experiment against the results.
 pub fn check_claims<'a>(board: &Board<'a>) -> Vec<Checked<'a>> {
     let claims = board.heading.claims.iter();
     claims.map(|claim| check(board, claim)).collect()
@@ -298,7 +298,8 @@ fn check<'a>(board: &Board<'a>, claim: &'a Claim) -> Checked<'a> {
                     }
                     _ => Outcome::Reversed,
                 },
-                // Of two that are neither good nor bad, the "better" is the one with more.
+                // If neither direction is better, the "better" scheduler is the one with the higher
+                // value.
                 (Finding::Better | Finding::Higher, false) => Outcome::Holds,
                 (Finding::NoDifference, false) => Outcome::NoDifference,
                 (Finding::Worse | Finding::Lower, false) => Outcome::Reversed,
@@ -376,7 +377,7 @@ mod tests {
             comparison(&[(1.0, 1.0); 10], better).sentence(),
             "ecf and rr: no difference in completion: 0 % (0 to 0), 10 paired seeds"
         );
-        // Percent of nothing is nothing.
+        // There is no percentage of zero.
         assert_eq!(
             comparison(&[(0.5, 0.0); 10], better).sentence(),
             "ecf is worse than rr in completion: +0.5 s (+0.5 to +0.5), 10 paired seeds"

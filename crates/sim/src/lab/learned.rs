@@ -1,14 +1,14 @@
-//! What a run's scheduler has learned, as figures beside those of the transport; learns nothing.
+//! What a run's scheduler has learned, as metrics.
 
 use mpquic_sched::{Learned, LearnedGap, LearnedPair};
 
 use super::metrics::MetricInfo;
 
-/// Figures of schedulers that learn, and their units. Those of pairs are of the pair with the most
-/// decisions: of two paths, the one that counts. Neither way is better.
+/// The metrics of learning schedulers, and their units. Those of pairs are for the pair with the
+/// most decisions: with two paths, only one pair matters. Neither direction is better.
 const FIGURES: &[(&str, &str)] = &[
     ("training_runs", ""),
-    // Of the pair,
+    // Of the pair.
     ("learned_decisions", ""),
     ("learned_waits", ""),
     ("learned_settled", ""),
@@ -22,24 +22,24 @@ const FIGURES: &[(&str, &str)] = &[
     ("learned_q_wt", ""),
     ("learned_e", ""),
     ("learned_f", ""),
-    // of all slower paths, on average over their packets,
+    // Of all slower paths, as the mean over their packets.
     ("learned_gap", "packets"),
-    // and of the scheduler.
+    // Of the scheduler.
     ("learned_pulls", ""),
     ("learned_refused", ""),
     ("learned_dropped", ""),
-    // Of those that ask a policy.
+    // Of schedulers that ask a policy.
     ("policy_decisions", ""),
     ("policy_fallbacks", ""),
 ];
 
-/// All metrics of schedulers that learn.
+/// All metrics of learning schedulers.
 pub(crate) fn all() -> impl Iterator<Item = MetricInfo> {
     let all = FIGURES.iter();
     all.map(|&(name, unit)| MetricInfo::new(name, unit, None))
 }
 
-/// What a scheduler's report comes to, after so many training runs.
+/// The metrics from a scheduler's report after this many training runs.
 pub(crate) fn figures(learned: &Learned, training_runs: u32) -> Vec<(String, f64)> {
     let mut figures = vec![
         ("training_runs", f64::from(training_runs)),
@@ -60,7 +60,7 @@ pub(crate) fn figures(learned: &Learned, training_runs: u32) -> Vec<(String, f64
         let sum: f64 = learned.gaps.iter().map(left_out).sum();
         figures.push(("learned_gap", sum / sent as f64));
     }
-    // The first of equals.
+    // The first of several pairs with the same number.
     let most = learned.pairs.iter().rev();
     if let Some(pair) = most.max_by_key(|pair| pair.decisions) {
         let stage = pair.stage.as_ref().or(learned.stage.as_ref());

@@ -1,4 +1,4 @@
-//! Results as a section of a Markdown page: what was run, verdicts, tables network by network or set by set; measures and compares nothing itself.
+//! Formats results as a section of a Markdown page: what was run, verdicts, tables per network or per set.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use super::summary::{Board, Group, Summary};
 use super::text::significant;
 use crate::workload::Better;
 
-/// The gain from which on the papers count networks, percent.
+/// The gain, in percent, from which the papers count networks.
 const LARGE_GAIN: f64 = 20.0;
 
 /// The section of one experiment.
@@ -37,7 +37,7 @@ pub(crate) fn section(board: &Board<'_>) -> String {
         if !paragraph.is_empty() {
             let mut letters = paragraph.chars();
             let first: String = letters.next().into_iter().collect();
-            // A title's second half begins small.
+            // The second half of a title starts with a small letter.
             let first = if lead.is_empty() {
                 first.to_uppercase()
             } else {
@@ -53,7 +53,7 @@ pub(crate) fn section(board: &Board<'_>) -> String {
     text
 }
 
-/// Seeds, training, parts that were left out, runs that failed.
+/// Seeds, training, parts that were not run, and failed runs.
 fn facts(board: &Board<'_>) -> String {
     let heading = board.heading;
     let mut counts = BTreeSet::new();
@@ -131,7 +131,7 @@ fn verdicts(board: &Board<'_>) -> String {
     text + "\n"
 }
 
-/// Whether a group's set is small enough to be shown network by network.
+/// Whether a group's set is small enough for one row per network.
 fn is_single(heading: &Heading, group: &Group<'_>) -> bool {
     let networks = heading.networks.iter();
     networks
@@ -140,12 +140,12 @@ fn is_single(heading: &Heading, group: &Group<'_>) -> bool {
         <= MAX_SINGLE
 }
 
-/// Whether a column would say the same in each row.
+/// Whether the columns for workload and congestion control would differ between rows.
 fn columns(heading: &Heading) -> (bool, bool) {
     (heading.workloads.len() > 1, heading.congestion.len() > 1)
 }
 
-/// A group's names, as the first cells of its rows.
+/// A group's names, which are the first cells of its rows.
 fn names(heading: &Heading, group: &Group<'_>) -> Vec<String> {
     let (workload, controller) = columns(heading);
     let mut names = vec![group.network.name.clone()];
@@ -175,7 +175,7 @@ fn table(heads: &[String], rows: &[Vec<String>]) -> String {
     text + "\n"
 }
 
-/// A number with so many digits, zeros behind included: columns of figures are of one precision.
+/// A number with this many digits, including trailing zeros, so that a column has one precision.
 fn figure(value: f64, digits: i32) -> String {
     if value == 0.0 {
         return "0".into();
@@ -188,7 +188,7 @@ fn show(value: Option<f64>, digits: i32) -> String {
     value.map_or_else(|| "-".into(), |value| figure(value, digits))
 }
 
-/// Of the networks of small sets: one table per metric, and one more per family of schedulers.
+/// Tables of small sets: one per metric, and one more per family of schedulers.
 fn single_tables(board: &Board<'_>) -> String {
     let heading = board.heading;
     let mut groups = board.groups();
@@ -214,7 +214,8 @@ fn single_tables(board: &Board<'_>) -> String {
                     && summary.scheduler == label
             })
         };
-        // Not all have been run, and what learners have the others have not.
+        // Leaves out schedulers that were not run, and those without a metric that only learners
+        // have.
         let columns: Vec<_> = alone
             .iter()
             .filter(|spec| {
@@ -262,7 +263,7 @@ fn single_tables(board: &Board<'_>) -> String {
     text
 }
 
-/// The schedulers on their own, and the families of the others.
+/// The schedulers without a family, and the families.
 fn families(heading: &Heading) -> (Vec<&SchedulerSpec>, Vec<Vec<&SchedulerSpec>>) {
     let mut alone = Vec::new();
     let mut families: Vec<Vec<&SchedulerSpec>> = Vec::new();
@@ -370,7 +371,7 @@ fn plain_cell(summary: &Summary) -> String {
     cell
 }
 
-/// Of sets of many networks: a line per scheduler.
+/// Tables of sets of many networks: one row per scheduler.
 fn set_table(board: &Board<'_>) -> String {
     let heading = board.heading;
     let large = |set: &str| {

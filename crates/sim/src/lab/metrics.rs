@@ -1,4 +1,4 @@
-//! The names, units and directions of what runs are measured by, beyond what the workload itself measures.
+//! The names, units and directions of metrics, except those that only a workload has.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use super::learned;
 use crate::Measurements;
 use crate::workload::{Better, Metric};
 
-/// A metric as results carry it.
+/// A metric in results.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetricInfo {
-    /// Its key in the values.
+    /// The key in the values.
     pub name: String,
-    /// Its unit; empty for a number.
+    /// The unit; empty for a plain number.
     pub unit: String,
-    /// Which way is better; `None` of what is neither.
+    /// Which direction is better; `None` if neither is.
     pub better: Option<Better>,
 }
 
@@ -42,16 +42,16 @@ impl From<&Metric> for MetricInfo {
 
 const LOWER: Option<Better> = Some(Better::Lower);
 
-/// Metrics of the transport, which every workload has. The data's receiver is the client, its sender
-/// the server.
+/// Metrics of the transport, which every workload has. The client receives the data, the server
+/// sends it.
 const TRANSPORT: &[(&str, &str, Option<Better>)] = &[
-    // The out-of-order queue, sampled at each arrival,
+    // The out-of-order queue, sampled at each arrival.
     ("oqs_mean", "kB", LOWER),
     ("oqs_p50", "kB", LOWER),
     ("oqs_p95", "kB", LOWER),
     ("oqs_p99", "kB", LOWER),
     ("oqs_max", "kB", LOWER),
-    // and over time.
+    // The same over time.
     ("oqs_time_mean", "kB", LOWER),
     ("retransmitted", "kB", LOWER),
     ("duplicated", "kB", None),
@@ -70,7 +70,7 @@ const OF_PATHS: &[(&str, &str, Option<Better>)] = &[
     ("lost", "%", LOWER),
 ];
 
-/// What the transport's metrics come to in a run that ended at a time.
+/// The values of the transport's metrics in a run that ended at `end`.
 pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<String, f64> {
     let mut values = BTreeMap::new();
     let mut set = |name: &str, value: f64| {
@@ -110,7 +110,7 @@ pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<S
     values
 }
 
-/// A metric by name: the workload's, the transport's, a path's, a learner's.
+/// Finds a metric by name: of the workload, the transport, a path, or a learning scheduler.
 pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo> {
     if let Some(metric) = of_workload.iter().find(|metric| metric.name == name) {
         return Some(metric.clone());

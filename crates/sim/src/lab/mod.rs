@@ -1,4 +1,4 @@
-//! The lab: experiments over simulated networks as files, run in parallel and taken up again, with statistics, comparisons and reports. The rooms below do not know each other's insides.
+//! The lab: runs experiment files over simulated networks, in parallel and resumable, with statistics, comparisons and reports.
 
 mod build;
 pub mod cli;

@@ -1,4 +1,4 @@
-//! A network of an experiment, every value fixed: paths, shared links, cross traffic, windows; the parser makes it, `setup` builds it.
+//! A network of an experiment with fixed values: paths, shared links, cross traffic, windows. The parser creates it, `setup` builds it.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use crate::lab::text::significant;
 use crate::units::size;
 use crate::{CrossTraffic, LinkConfig, QueueLimit};
 
-/// A value that sets a network apart from its siblings in a grid or a sample.
+/// A value in which a network differs from the others of its grid or sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// What it is: the key and the path's number, as `rate1`.
+    /// The key with the path's number, such as `rate1`.
     pub name: String,
-    /// The value as written.
+    /// The value as the file has it.
     pub value: String,
-    /// Whether it was drawn from a box and is no step of a grid.
+    /// Whether the value was sampled. If not, it is a step of a grid.
     pub drawn: bool,
 }
 
@@ -39,49 +39,50 @@ impl Parameter {
 /// One network of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NetworkSpec {
-    /// Unique in its experiment: the set's name, and what sets it apart from its siblings.
+    /// A unique name in the experiment: the name of the set, and the values in which this network
+    /// differs.
     pub name: String,
-    /// The description that it came from.
+    /// The description that the network comes from.
     pub set: String,
-    /// What sets it apart, in the order of the grid.
+    /// The values in which it differs, in the order of the grid.
     pub parameters: Vec<Parameter>,
-    /// The paths, the handshake's first.
+    /// The paths. The first one carries the handshake.
     pub paths: Vec<PathSpec>,
-    /// Links that several paths lead through.
+    /// Links that several paths use.
     pub shared: Vec<SharedSpec>,
     /// Competing connections.
     #[serde(serialize_with = "in_words")]
     pub cross_traffic: Vec<CrossTraffic>,
     /// The receive window of the connection and of each stream, bytes.
     pub receive_window: u64,
-    /// The most bytes written and not acknowledged, bytes.
+    /// The most bytes that may be written and unacknowledged.
     pub send_window: u64,
-    /// The initial congestion window, packets.
+    /// The initial congestion window in packets.
     pub initial_window: u32,
     /// UDP payload bytes per datagram.
     pub mtu: u16,
-    /// Labels of the only schedulers to run here; empty: all.
+    /// The labels of the schedulers that run here; empty: all.
     pub schedulers: Vec<String>,
 }
 
-/// A path: its links, client to server and server to client.
+/// A path: its links from client to server and from server to client.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PathSpec {
     /// From the client to the server.
     pub up: LinkConfig,
     /// From the server to the client.
     pub down: LinkConfig,
-    /// The shared link that both directions lead through as well, by name.
+    /// The name of the shared link that both directions use in addition.
     pub through: Option<String>,
 }
 
-/// A link that several paths lead through, between their own links and the server; one of the same
-/// kind in each direction.
+/// A link that several paths use, between their own links and the server. Each direction has its
+/// own copy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SharedSpec {
     /// Its name in the paths' `through`.
     pub name: String,
-    /// One direction of it.
+    /// The link in one direction.
     pub link: LinkConfig,
 }
 
@@ -97,7 +98,8 @@ impl PathSpec {
     fn describe(&self) -> String {
         let mut text = describe(&self.down);
         if self.up != self.down {
-            // Losses on the data direction alone are the usual difference, and not worth a line.
+            // Losses in the data direction only are the usual case. They are not worth an extra
+            // text.
             let mut alike = self.up.clone();
             alike.loss = self.down.loss;
             alike.gilbert_elliott = self.down.gilbert_elliott;
@@ -115,7 +117,7 @@ impl PathSpec {
     }
 }
 
-/// A rate to a few digits: those of drawn networks have more than anyone reads.
+/// A rate with few digits. The rates of sampled networks have more digits than a reader needs.
 fn short_rate(bits: u64) -> String {
     format!("{} Mbit/s", significant(bits as f64 / 1e6, 4))
 }
@@ -152,7 +154,7 @@ fn describe(link: &LinkConfig) -> String {
     text
 }
 
-/// Fingerprints need all of it, and nobody reads it back.
+/// For fingerprints, which need all fields. Nothing parses this text.
 fn in_words<S: serde::Serializer>(flows: &[CrossTraffic], s: S) -> Result<S::Ok, S::Error> {
     s.collect_seq(flows.iter().map(|flow| format!("{flow:?}")))
 }

@@ -1,14 +1,15 @@
-//! Tells a scheduler whose configuration says `rates = "oracle"` the rates of the links that it will run over; builds neither.
+//! Replaces `rates = "oracle"` in a scheduler's configuration by the rates of the network's links.
 
 use serde_json::Value;
 
 use super::network::NetworkSpec;
 
-/// What a link without a rate counts as, Mbit/s: more than any of an experiment's.
+/// The rate in Mbit/s of a link without a rate: more than any link in the experiments has.
 const UNLIMITED: f64 = 1e5;
 
-/// The rate of each path from the server to the client, the handshake's path first, Mbit/s: the smaller one of the
-/// path's own link and of the shared link that it leads through. Of rates that change the highest, of traces the mean.
+/// The rate of each path from the server to the client in Mbit/s, that of the handshake's path
+/// first. It is the smaller rate of the path's own link and its shared link. For rates that change,
+/// the highest rate counts; for traces, the mean.
 pub(crate) fn rates(network: &NetworkSpec) -> Vec<f64> {
     let paths = network.paths.iter().map(|path| {
         let through = network
@@ -25,7 +26,7 @@ pub(crate) fn rates(network: &NetworkSpec) -> Vec<f64> {
     paths.collect()
 }
 
-/// The configuration with the rates in the place of `"oracle"`, if it says so.
+/// The configuration with the rates in the place of `"oracle"`, if it has that value.
 pub(crate) fn told(config: &Value, rates: impl FnOnce() -> Vec<f64>) -> Value {
     let mut config = config.clone();
     if let Some(told) = config.get_mut("rates")

@@ -1,4 +1,4 @@
-//! Results as text for terminals, and as CSV for other programs; JSON lines are the store's.
+//! Formats results as text for terminals and as CSV for other programs.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,7 +13,7 @@ use super::statistics;
 use super::summary::{Board, Group, Summary};
 use super::text::{Align, significant, table};
 
-/// More rows than this are boiled down to one per set of networks.
+/// Above this number of rows, the table has one row per set of networks.
 const MAX_ROWS: usize = 80;
 
 /// The table for the terminal.
@@ -92,7 +92,7 @@ fn group_table(board: &Board<'_>, group: &Group<'_>, summaries: &[Summary]) -> S
             let (a, b) = (&row.scheduler, &heading.baseline);
             verdict(&Comparison::of_schedulers(board, group, metric, a, b))
         });
-        // Of the other metrics, the medians.
+        // The medians of the other metrics.
         line.extend(others.iter().map(|other| {
             let same = |one: &&&Summary| one.metric == other.name && one.scheduler == row.scheduler;
             show(all.iter().find(same).and_then(|one| one.median))
@@ -111,7 +111,7 @@ fn group_table(board: &Board<'_>, group: &Group<'_>, summaries: &[Summary]) -> S
     )
 }
 
-/// A metric's name with its unit, if it has one.
+/// A metric's name with its unit, if any.
 pub(crate) fn with_unit(metric: &MetricInfo) -> String {
     match &*metric.unit {
         "" => metric.name.clone(),
@@ -130,7 +130,7 @@ fn verdict(comparison: &Comparison) -> String {
     }
 }
 
-/// What a scheduler comes to over all networks of a set, against the baseline.
+/// The results of a scheduler over all networks of a set, against the baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SetLine {
     pub(crate) set: String,
@@ -140,14 +140,14 @@ pub(crate) struct SetLine {
     pub(crate) metric: String,
     /// Networks with results of both.
     pub(crate) networks: usize,
-    /// The median over networks of the medians over seeds.
+    /// The median over the networks of the median over the seeds.
     pub(crate) median: f64,
     pub(crate) better: usize,
     pub(crate) worse: usize,
     pub(crate) same: usize,
-    /// Too few seeds to tell, or neither way is better.
+    /// Too few seeds, or neither direction is better.
     pub(crate) unknown: usize,
-    /// Percent by which it is better than the baseline, per network.
+    /// The gain over the baseline in percent, per network.
     pub(crate) gains: Vec<f64>,
 }
 
@@ -212,15 +212,15 @@ pub(crate) fn set_lines(board: &Board<'_>, against: &str) -> Vec<SetLine> {
     lines
 }
 
-/// One group of an overview: a cell per scheduler of the experiment.
+/// One group of an overview, with a cell for each scheduler of the experiment.
 pub(crate) struct OverviewRow<'a> {
     pub(crate) group: Group<'a>,
     pub(crate) metric: MetricInfo,
-    /// The median, and what came out against the baseline; nothing without runs.
+    /// The median, and the finding against the baseline; `None` without runs.
     pub(crate) cells: Vec<Option<(f64, Option<Finding>)>>,
 }
 
-/// The headline of every group in a line.
+/// The headline metric of every group in one row.
 pub(crate) fn overview<'a>(board: &Board<'a>) -> Vec<OverviewRow<'a>> {
     let heading = board.heading;
     let groups = board.groups();
@@ -322,18 +322,19 @@ fn set_table(board: &Board<'_>) -> String {
     )
 }
 
-/// The name of the metric that a run's workload is about.
+/// The name of the primary metric of a run's workload.
 fn primary(board: &Board<'_>, record: &Record) -> String {
     let mut workloads = board.heading.workloads.iter();
     let workload = workloads.find(|workload| workload.name == record.workload);
     workload.map_or_else(String::new, |workload| workload.primary.clone())
 }
 
-/// Writes `summary.csv` (a line per cell and metric) and `runs.csv` (a line per run) into a folder.
+/// Writes `summary.csv` (one line per cell and metric) and `runs.csv` (one line per run) into a
+/// folder.
 ///
 /// # Errors
 ///
-/// The system's.
+/// If a file cannot be written.
 pub fn write_csv(board: &Board<'_>, folder: &Path) -> io::Result<()> {
     let mut file = csv::Writer::from_path(folder.join("summary.csv"))?;
     file.write_record([

@@ -1,12 +1,12 @@
-//! Patterns for choosing runs by name: part of the name, or a small regular expression; no groups, no captures.
+//! Patterns that select runs by name: a part of the name, or a small regular expression without groups.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Part of a name, or a small regular expression: `. * + ? [..] ^ $` and, at the outermost level
-/// only, `|`; `\` before a sign means the sign.
+/// A part of a name, or a small regular expression: `. * + ? [..] ^ $` and, at the top level only,
+/// `|`. `\` before a character means the character itself.
 ///
 /// ```
 /// use mpquic_sim::lab::Pattern;
@@ -39,7 +39,7 @@ struct Alternative {
     pieces: Vec<Piece>,
 }
 
-/// One sign, and how often it may come.
+/// One symbol, and how often it may occur.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Piece {
     sign: Sign,
@@ -51,7 +51,7 @@ struct Piece {
 enum Sign {
     Any,
     Exactly(char),
-    /// Whether it must not be one of these ranges.
+    /// Ranges of characters, and whether the class is negated.
     Class(bool, Vec<(char, char)>),
 }
 
@@ -68,7 +68,7 @@ impl Sign {
 }
 
 impl Pattern {
-    /// Whether it occurs in a name. An empty pattern occurs in all.
+    /// Whether the pattern occurs in a name. An empty pattern occurs in every name.
     pub fn matches(&self, name: &str) -> bool {
         let name: Vec<_> = name.chars().collect();
         self.alternatives.iter().any(|alternative| {
@@ -83,7 +83,7 @@ impl Pattern {
     }
 }
 
-/// Backtracks: patterns and names are short.
+/// Backtracking is fast enough, since patterns and names are short.
 fn matches_here(pieces: &[Piece], name: &[char], to_end: bool) -> bool {
     let Some((piece, rest)) = pieces.split_first() else {
         return !to_end || name.is_empty();

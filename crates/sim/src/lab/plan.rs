@@ -1,4 +1,4 @@
-//! All runs of an experiment, in a fixed order, each with a name and a fingerprint of everything that decides its result; runs none.
+//! All runs of an experiment in a fixed order. Each has a name and a fingerprint of everything that determines its result.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -12,10 +12,10 @@ use super::experiment::{Experiment, SchedulerSpec};
 use super::network::NetworkSpec;
 use crate::workload::Workload;
 
-/// Counts changes of what a run measures or how: results of another number are not taken up again.
+/// The version of what a run measures and how. Results with another version are not resumed.
 pub(crate) const FORMAT: u32 = 1;
 
-/// The names that tell runs of different seeds apart from all others.
+/// The names of a cell: of all runs that differ only in their seeds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CellId {
     /// The network's name.
@@ -28,7 +28,7 @@ pub struct CellId {
     pub scheduler: String,
 }
 
-/// As `--only` sees it.
+/// The form that `--only` matches.
 impl fmt::Display for CellId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -41,18 +41,18 @@ impl fmt::Display for CellId {
     }
 }
 
-/// Runs that differ in their seeds only.
+/// Runs that differ only in their seeds.
 #[derive(Debug, Clone)]
 pub struct Cell<'a> {
     /// Its names.
     pub id: CellId,
-    /// A hash of all that decides its results, but for the seed and the code.
+    /// A hash of everything that determines the results, except the seed and the code.
     pub fingerprint: String,
     pub(crate) network: &'a NetworkSpec,
     pub(crate) workload: &'a Workload,
     pub(crate) congestion: CongestionControl,
     pub(crate) scheduler: &'a SchedulerSpec,
-    /// What the scheduler is trained with, if it is.
+    /// The workload of the training runs, if there are any.
     pub(crate) training_workload: &'a Workload,
     pub(crate) real_aead: bool,
 }
@@ -60,14 +60,14 @@ pub struct Cell<'a> {
 /// The cells of an experiment, and their seeds.
 #[derive(Debug, Clone)]
 pub struct Plan<'a> {
-    /// In the order of the file: networks, then workloads, congestion controls, schedulers.
+    /// In the order of the file: networks, then workloads, congestion controls and schedulers.
     pub cells: Vec<Cell<'a>>,
-    /// The same for every cell.
+    /// The same for all cells.
     pub seeds: Vec<u64>,
 }
 
 impl<'a> Plan<'a> {
-    /// All cells of an experiment that a pattern matches.
+    /// All cells of an experiment that match a pattern.
     pub fn new(experiment: &'a Experiment, only: Option<&Pattern>) -> Self {
         let mut cells = Vec::new();
         for network in &experiment.networks {
@@ -116,21 +116,21 @@ impl<'a> Plan<'a> {
         Self { cells, seeds }
     }
 
-    /// How many runs there are.
+    /// The number of runs.
     pub fn len(&self) -> usize {
         self.cells.len() * self.seeds.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no runs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Cell<'_> {
-    /// The seed of the network's randomness, of the endpoints and of the workload: it depends on
-    /// the network, the workload and the run's seed, and not on scheduler or congestion control, so
-    /// that those meet the same randomness.
+    /// The seed of the network's randomness, of the endpoints and of the workload. It depends on
+    /// the network, the workload and the run's seed, but not on the scheduler or the congestion
+    /// control, so that all of these meet the same randomness.
     pub(crate) fn network_seed(&self, seed: u64) -> u64 {
         let mut hasher = SipHasher13::new();
         hasher.write(self.id.network.as_bytes());
@@ -140,8 +140,8 @@ impl Cell<'_> {
         hasher.finish128().h1
     }
 
-    /// The same of a training run before it, the first being number 0: as independent of scheduler
-    /// and congestion control, and of no run that is measured.
+    /// The seed of a training run before it; the first one is number 0. It does not depend on the
+    /// scheduler or the congestion control either, and differs from those of all measured runs.
     pub(crate) fn training_seed(&self, seed: u64, number: u32) -> u64 {
         let mut hasher = SipHasher13::new();
         hasher.write(b"training");
@@ -175,7 +175,7 @@ fn fingerprint(cell: &Cell<'_>) -> String {
         real_aead: cell.real_aead,
         training: (spec.training > 0).then_some((spec.training, cell.training_workload)),
     };
-    // All of these are plain data, which cannot fail.
+    // All of this is plain data, whose serialisation cannot fail.
     let bytes = serde_json::to_vec(&all).unwrap_or_default();
     let mut hasher = SipHasher13::new();
     hasher.write(&bytes);
@@ -199,7 +199,8 @@ mod tests {
     fn a_plan_is_everything_crossed_with_everything() {
         let experiment = experiment(TEXT);
         let plan = Plan::new(&experiment, None);
-        // One network with two schedulers and two with one, times workloads and congestion controls.
+        // One network with two schedulers and two networks with one, times workloads and congestion
+        // controls.
         assert_eq!(plan.cells.len(), (2 + 2) * 2 * 2);
         assert_eq!(plan.seeds, [5, 6, 7]);
         assert_eq!(plan.len(), 48);
@@ -241,7 +242,7 @@ mod tests {
                 .replace("count = 3", "count = 9"),
         );
         assert_eq!(fingerprints(&same), all);
-        // Only the first network's.
+        // Only those of the first network.
         let other = fingerprints(&experiment(&TEXT.replace("20ms", "21ms")));
         assert!(all[..8].iter().zip(&other).all(|(a, b)| a != b));
         assert_eq!(all[8..], other[8..]);

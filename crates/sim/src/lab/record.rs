@@ -1,4 +1,4 @@
-//! What is written of an experiment and of each of its runs: the lines of a results file; neither reads nor writes files.
+//! The lines of a results file: the experiment and its runs.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use super::metrics::{self, MetricInfo};
 use super::network::Parameter;
 use super::plan::{CellId, FORMAT};
 
-/// The first line: the experiment, as far as tables and reports need it.
+/// The first line: the parts of the experiment that tables and reports need.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heading {
-    /// The version of the lines.
+    /// The version of the format.
     pub format: u32,
-    /// A fingerprint of the program that made the results.
+    /// The fingerprint of the program that made the results.
     pub build: String,
-    /// See [`Experiment`], and so on.
+    /// See [`Experiment`], also for the fields that follow.
     pub name: String,
-    /// One line.
+    /// The title, one line.
     pub title: String,
-    /// What it is about.
+    /// What the experiment is about.
     pub about: String,
-    /// Where it comes from.
+    /// Where the experiment comes from.
     pub source: String,
-    /// What should come out.
+    /// The expected result.
     pub expect: String,
     /// The seeds.
     pub seeds: Seeds,
@@ -36,47 +36,47 @@ pub struct Heading {
     pub congestion: Vec<String>,
     /// The schedulers.
     pub schedulers: Vec<SchedulerSpec>,
-    /// The short form of what schedulers that learn are trained with; empty: what is measured.
+    /// The short form of the training workload; empty: the measured workload.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub training_workload: String,
-    /// The label of the one to compare with.
+    /// The label of the scheduler that the others are compared with.
     pub baseline: String,
-    /// The metrics to show, the headline's first; empty: the workload's primary one.
+    /// The metrics to show, the headline first; empty: the workload's primary metric.
     pub metrics: Vec<String>,
-    /// The papers' numbers.
+    /// The numbers of the papers.
     pub paper: Vec<PaperNumber>,
-    /// The papers' statements.
+    /// The statements of the papers.
     pub claims: Vec<Claim>,
-    /// The runs whose time lines were kept.
+    /// The runs with time lines.
     pub timeline: Option<TimelineSpec>,
 }
 
-/// A network as far as reports need it.
+/// The parts of a network that reports need.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkInfo {
     /// Its name.
     pub name: String,
-    /// The description that it came from.
+    /// The description that the network comes from.
     pub set: String,
-    /// What sets it apart from its siblings.
+    /// The values in which it differs from the others of its set.
     pub parameters: Vec<Parameter>,
     /// Its paths in words.
     pub description: String,
 }
 
-/// A workload as far as reports need it.
+/// The parts of a workload that reports need.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadInfo {
     /// Its short form.
     pub name: String,
-    /// The name of the metric that it is about.
+    /// The name of its primary metric.
     pub primary: String,
     /// All its metrics.
     pub metrics: Vec<MetricInfo>,
 }
 
 impl Heading {
-    /// Of an experiment.
+    /// The heading of an experiment.
     pub fn new(experiment: &Experiment, build: &str) -> Self {
         let networks = experiment.networks.iter().map(|network| NetworkInfo {
             name: network.name.clone(),
@@ -118,7 +118,7 @@ impl Heading {
         }
     }
 
-    /// The metrics to show of a workload, the headline's first.
+    /// The metrics to show for a workload, the headline first.
     pub fn metrics_of(&self, workload: &WorkloadInfo) -> Vec<MetricInfo> {
         let mut names: Vec<_> = self.metrics.iter().map(String::as_str).collect();
         if !names.contains(&workload.primary.as_str()) {
@@ -146,13 +146,13 @@ pub struct Record {
     pub scheduler: String,
     /// The seed.
     pub seed: u64,
-    /// What came out.
+    /// The result.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
 impl Record {
-    /// The names of its cell.
+    /// The names of the run's cell.
     pub fn id(&self) -> CellId {
         CellId {
             network: self.network.clone(),
@@ -162,7 +162,7 @@ impl Record {
         }
     }
 
-    /// What was measured, if it did not fail.
+    /// The measurements, unless the run failed.
     pub const fn measured(&self) -> Option<&Measured> {
         match &self.outcome {
             Outcome::Done(measured) => Some(measured),
@@ -171,32 +171,32 @@ impl Record {
     }
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Outcome {
-    /// Well.
+    /// The run succeeded.
     Done(Measured),
-    /// Not at all.
+    /// The run failed.
     Failed {
         /// Why.
         error: String,
     },
 }
 
-/// What was measured of a run.
+/// The measurements of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// The workload's primary metric.
     pub value: f64,
-    /// What metrics could be at best, by name: the fluid bounds.
+    /// The fluid bounds of metrics, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bounds: BTreeMap<String, f64>,
-    /// All metrics by name.
+    /// All metrics, by name.
     pub values: BTreeMap<String, f64>,
-    /// What they were made of.
+    /// The values behind the metrics.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub series: BTreeMap<String, Vec<f64>>,
-    /// Of the whole run, hexadecimal.
+    /// The hash of the whole run, hexadecimal.
     pub trace_hash: String,
 }

@@ -1,10 +1,10 @@
-//! The names that experiment files had before they moved into folders by paper, which still work in this release.
+//! The names that experiment files had before they moved into folders by paper. They still work in this release.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-/// Old and new names, without the ending `.toml`. Remove this table, and with it this module, in the
-/// release after 0.1.
+/// Old and new names, without the ending `.toml`. Remove this table and this module in the release
+/// after 0.1.
 const RENAMED: [(&str, &str); 28] = [
     ("pb_f2", "peekaboo/fig02_dynamicity"),
     ("pb_f5a", "peekaboo/fig05a_loss"),
@@ -36,8 +36,8 @@ const RENAMED: [(&str, &str); 28] = [
     ("ga_held", "ours/held_out_gaps"),
 ];
 
-/// Where to find what a path with an old name means: an experiment file, or a folder or file of its
-/// results. `None` if the path needs no translation, which includes every path that exists.
+/// The new path of an experiment file, or of a folder or file of results, whose path has an old
+/// name. `None` if there is nothing to translate. A path that exists is never translated.
 pub(crate) fn new_path(path: &Path) -> Option<PathBuf> {
     if path.exists() {
         return None;
@@ -103,7 +103,7 @@ mod tests {
         ] {
             assert_eq!(new_path(&experiments().join(name)), None, "{name}");
         }
-        // `long` is an old name, but nothing is where its new name leads.
+        // `long` is an old name, but its new path does not exist.
         assert_eq!(new_path(Path::new("no/such/long/results.jsonl")), None);
         assert_eq!(new_path(Path::new("")), None);
     }

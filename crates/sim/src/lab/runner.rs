@@ -1,4 +1,4 @@
-//! Runs what is missing of a plan on several threads; which thread runs what changes no result.
+//! Runs the missing runs of a plan on several threads. The threads do not influence the results.
 
 use std::io;
 use std::sync::Mutex;
@@ -11,30 +11,30 @@ use super::record::Record;
 use super::scenario;
 use super::store::Store;
 
-/// How to run.
+/// How to execute a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// Threads; 0: as many as there are cores.
+    /// The number of threads; 0: one per core.
     pub jobs: usize,
-    /// Whether to show progress on standard error, if that is a terminal.
+    /// Whether to show progress on standard error, if it is a terminal.
     pub progress: bool,
 }
 
-/// What there was to do.
+/// What was executed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Runs made.
+    /// The number of runs.
     pub ran: usize,
-    /// Those of them that failed.
+    /// The number of failed runs.
     pub failed: usize,
 }
 
-/// Runs all of a plan that `has` does not have, in the plan's order, and hands each record to `take`
-/// as it ends, in whatever order that is.
+/// Executes all runs of a plan that `has` does not have, in the plan's order. Passes each record to
+/// `take` when its run ends, in any order.
 ///
 /// # Errors
 ///
-/// The first error of `take` ends it; so does one of making threads.
+/// The first error of `take`, or an error from starting the threads.
 pub fn run(
     plan: &Plan<'_>,
     options: Options,
@@ -55,7 +55,7 @@ pub fn run(
     let next = AtomicUsize::new(0);
     let sink = Mutex::new((take, Done::default(), None));
     pool.broadcast(|_| {
-        // In order, one at a time: long runs do not wait behind each other.
+        // In order, one at a time, so that long runs do not wait behind each other.
         while let Some((cell, seed)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
             let record = scenario::run(cell, *seed);
             let failed = record.measured().is_none();
@@ -78,11 +78,11 @@ pub fn run(
     }
 }
 
-/// Runs what is missing and stores it.
+/// Executes the missing runs and stores them.
 ///
 /// # Errors
 ///
-/// As of [`run`].
+/// See [`run`].
 pub fn run_into(store: &mut Store, plan: &Plan<'_>, options: Options) -> io::Result<Done> {
     let there: std::collections::BTreeSet<_> = plan
         .cells

@@ -1,9 +1,9 @@
-//! Points in a box, spread out or drawn at random, the same for the same seed everywhere; does not know what the dimensions are.
+//! Points in a unit cube, evenly spread or random. The same seed gives the same points on every platform.
 
 use crate::content;
 
-/// A stream of pseudo-random numbers made of the content generator: integer arithmetic up to the last step,
-/// so that it is the same on every platform.
+/// Pseudo-random numbers from the content generator. They use integer arithmetic up to the last
+/// step, so that they are the same on every platform.
 #[derive(Debug, Clone)]
 pub(crate) struct Draws {
     seed: u64,
@@ -21,28 +21,28 @@ impl Draws {
         word
     }
 
-    /// Uniform in [0, 1).
+    /// A uniform number in [0, 1).
     pub(crate) fn unit(&mut self) -> f64 {
         (self.word() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Uniform among 0..n, for n below 2^32: the bias is below 2^-32.
+    /// A uniform number in 0..n, for n below 2^32. The bias is below 2^-32.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         let product = u128::from(self.word()) * n as u128;
         (product >> 64) as usize
     }
 }
 
-/// How points are chosen.
+/// How points are selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// Spread evenly: Wootton, Sergent, Phan-Tan-Luu's choice among random candidates.
+    /// Evenly spread: the selection of Wootton, Sergent and Phan-Tan-Luu among random candidates.
     Wsp,
     /// Independent and uniform.
     Uniform,
 }
 
-/// So many points in the unit cube of so many dimensions.
+/// This many points in the unit cube with this many dimensions.
 pub(crate) fn points(method: Method, count: usize, dimensions: usize, seed: u64) -> Vec<Vec<f64>> {
     match method {
         Method::Uniform => uniform(count, dimensions, seed),
@@ -56,15 +56,17 @@ fn uniform(count: usize, dimensions: usize, seed: u64) -> Vec<Vec<f64>> {
     (0..count).map(|_| point()).collect()
 }
 
-/// Candidates per point: enough that the gaps between those chosen are even.
+/// Candidates per point: enough for even gaps between the selected ones.
 const CANDIDATES: usize = 20;
 
-/// Bisects the smallest distance so that about `count` candidates survive, and keeps the first `count`.
+/// Bisects the smallest distance until about `count` candidates survive, and keeps the first
+/// `count`.
 fn wsp(count: usize, dimensions: usize, seed: u64) -> Vec<Vec<f64>> {
     let candidates = uniform(count * CANDIDATES, dimensions, seed);
     let (mut low, mut high) = (0.0, dimensions as f64);
     let mut best = survivors(&candidates, low);
-    // 30 halvings of a squared distance of at most `dimensions`: finer than candidates lie apart.
+    // 30 halvings of a squared distance of at most `dimensions` are finer than the distances
+    // between candidates.
     for _ in 0..30 {
         let middle = f64::midpoint(low, high);
         let chosen = survivors(&candidates, middle);
@@ -79,8 +81,8 @@ fn wsp(count: usize, dimensions: usize, seed: u64) -> Vec<Vec<f64>> {
     best.into_iter().map(|at| candidates[at].clone()).collect()
 }
 
-/// Starts at the candidate nearest to the middle; drops all within the distance; goes on at the
-/// nearest that is left.
+/// Starts at the candidate nearest to the middle, drops all others within the distance, and
+/// continues at the nearest one that is left.
 fn survivors(candidates: &[Vec<f64>], squared_distance: f64) -> Vec<usize> {
     let between =
         |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum() };
@@ -144,7 +146,7 @@ mod tests {
         for _ in 0..10_000 {
             counts[draws.below(5)] += 1;
         }
-        // Each is binomial with mean 2000 and deviation 40.
+        // Each is binomial with mean 2000 and standard deviation 40.
         assert!(
             counts.iter().all(|count| (1800..2200).contains(count)),
             "{counts:?}"

@@ -1,4 +1,4 @@
-//! Runs one cell with one seed and writes down what came out; does not know of other runs.
+//! Executes one run: a cell with a seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -10,9 +10,9 @@ use super::record::{Measured, Outcome, Record};
 use super::{learned, metrics, setup, training};
 use crate::{Network, Timeline};
 
-/// Runs a cell with a seed. A run that fails, or panics, is a record as well.
+/// Executes a cell with a seed. A run that fails or panics gives a record, too.
 pub(crate) fn run(cell: &Cell<'_>, seed: u64) -> Record {
-    // Nothing of the run outlives a panic.
+    // No state of the run is used after a panic.
     let outcome = match catch_unwind(AssertUnwindSafe(|| measure(cell, seed))) {
         Ok(Ok(measured)) => Outcome::Done(measured),
         Ok(Err(error)) => Outcome::Failed { error },
@@ -73,8 +73,8 @@ fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
     })
 }
 
-/// The network of a measured run, its scheduler trained if it is to be; with the number of training
-/// runs.
+/// The network of a measured run, with a trained scheduler if it has training runs, and the number
+/// of training runs.
 fn prepared(
     cell: &Cell<'_>,
     seed: u64,
@@ -91,8 +91,8 @@ fn prepared(
     Ok((network.map_err(|error| error.to_string())?, trained.runs))
 }
 
-/// Runs a cell with a seed once more and keeps its time lines, thinned to an interval; with the
-/// trace hash, which must be that of the run without.
+/// Executes a run again and returns its time lines, thinned to an interval. Also returns the trace
+/// hash, which must be that of the run without time lines.
 pub(crate) fn time_lines(
     cell: &Cell<'_>,
     seed: u64,

@@ -1,4 +1,4 @@
-//! Builds the simulated network of one run out of its description; the only place of the lab that knows how the simulator is put together.
+//! Builds the simulated network of one run from its description.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::plan::Cell;
 use crate::workload::Workload;
 use crate::{FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, fluid_bounds, share_link};
 
-/// Why a run could not begin.
+/// Why a run could not start.
 #[derive(Debug, Error)]
 pub(crate) enum SetupError {
     #[error(transparent)]
@@ -26,8 +26,8 @@ pub(crate) enum SetupError {
     Scheduler(#[from] RegistryError),
 }
 
-/// The network of one run of a cell, at time 0: what it carries, the seed of all its randomness, and
-/// who makes its schedulers are the caller's.
+/// The network of one run of a cell at time 0. The caller chooses the workload, the seed of all
+/// randomness, and the registry of schedulers.
 pub(crate) fn network(
     cell: &Cell<'_>,
     workload: &Workload,
@@ -50,7 +50,7 @@ pub(crate) fn network(
     if !cell.real_aead {
         builder = builder.null_aead();
     }
-    // A shared link has one queue whichever way packets go: take one per direction.
+    // A shared link has one queue for both directions: take one link per direction.
     let shared: Vec<_> = spec
         .shared
         .iter()
@@ -77,8 +77,8 @@ pub(crate) fn network(
     Ok(builder.build()?)
 }
 
-/// A scheduler as configured, told the network's rates if it asks for an oracle, and with the run's seed where it takes
-/// one and was not given any.
+/// A scheduler as configured. It gets the network's rates if it asks for an oracle, and the run's
+/// seed if it takes a seed and has none.
 fn scheduler(
     registry: &Registry,
     spec: &SchedulerSpec,
@@ -101,7 +101,7 @@ fn scheduler(
     registry.factory(name, config)
 }
 
-/// What the metrics of a run could be at best.
+/// The bounds of a run's metrics.
 pub(crate) fn bounds(cell: &Cell<'_>, seed: u64) -> BTreeMap<&'static str, f64> {
     let spec = cell.network;
     let mut paths: Vec<_> = spec
@@ -128,13 +128,13 @@ fn transport(
     transport
         .receive_window(spec.receive_window)
         .stream_receive_window(spec.receive_window)
-        // The papers state a window, not a policy.
+        // The papers give a window size, not an auto-tuning policy.
         .window_auto_tuning(false)
         .send_window(spec.send_window)
         .congestion(congestion)
         .initial_window(InitialWindow::Packets(spec.initial_window))?
         .scheduler(move || factory())
-        // As the papers' stacks, which do not search for a larger size.
+        // As in the papers' stacks, which do not search for a larger size.
         .initial_mtu(spec.mtu)?
         .max_mtu(spec.mtu)?;
     Ok(transport)
@@ -157,7 +157,7 @@ mod tests {
         experiment.unwrap().networks.remove(0)
     }
 
-    /// Takes nothing but the rates of its network.
+    /// Takes only the rates of its network.
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Rates {

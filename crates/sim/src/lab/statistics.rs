@@ -1,33 +1,35 @@
-//! Statistics over seeds: quantiles, bootstrap intervals, paired differences; knows numbers, not what they measure.
+//! Statistics over seeds: quantiles, bootstrap intervals, paired differences.
 
 use super::sampling::Draws;
 
-/// Resamples of a bootstrap: the ends of a 95 % interval vary by less than a percent of its width.
+/// Resamples per bootstrap. With this number, the ends of a 95 % interval vary by less than one
+/// percent of its width.
 const RESAMPLES: usize = 2000;
 
-/// Below six pairs no difference can be called at 5 %: even if all pairs point one way, chance
-/// does that in 2 of 2^5 cases (the sign test).
+/// With fewer than six pairs, no difference is significant at 5 %: even if all pairs agree, this
+/// happens by chance in 2 of 2^5 cases (sign test).
 pub const MIN_PAIRS: usize = 6;
 
-/// The arithmetic mean; not a number of nothing.
+/// The arithmetic mean; NaN if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The middle value, or the mean of the two middle ones; not a number of nothing.
+/// The middle value, or the mean of the two middle values; NaN if there are no values.
 pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value below which a share `q` of the values lies, interpolated linearly between the two
-/// nearest (type 7 of Hyndman and Fan 1996, the default of R and NumPy); not a number of nothing.
+/// The value below which a share `q` of the values lies, with linear interpolation between the two
+/// nearest ones (type 7 of Hyndman and Fan 1996, the default of R and NumPy). NaN if there are no
+/// values.
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     quantile_of_sorted(&sorted, q)
 }
 
-/// As [`quantile`], of values in ascending order.
+/// The same as [`quantile`] for values in ascending order.
 pub fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else {
         return f64::NAN;
@@ -35,14 +37,15 @@ pub fn quantile_of_sorted(sorted: &[f64], q: f64) -> f64 {
     let at = q.clamp(0.0, 1.0) * last as f64;
     let (below, above) = (at.floor() as usize, at.ceil() as usize);
     let (low, high) = (sorted[below], sorted[above]);
-    // Equal values must not differ by rounding.
+    // Interpolation between equal values must not change them by rounding.
     if low == high {
         return low;
     }
     low + (high - low) * (at - below as f64)
 }
 
-/// The 95 % percentile bootstrap interval of the median; the same for the same values in any order.
+/// The 95 % percentile bootstrap interval of the median. It does not depend on the order of the
+/// values.
 pub fn median_interval(values: &[f64], seed: u64) -> [f64; 2] {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -68,7 +71,7 @@ pub fn median_interval(values: &[f64], seed: u64) -> [f64; 2] {
     [0.025, 0.975].map(|q| quantile_of_sorted(&medians, q))
 }
 
-/// The median of a resample, given how often each of the sorted values is in it.
+/// The median of a resample, given how often it contains each of the sorted values.
 fn median_of_counts(sorted: &[f64], counts: &[u32]) -> f64 {
     let n = sorted.len() as u32;
     let (lower, upper) = ((n - 1) / 2, n / 2);
@@ -86,7 +89,7 @@ fn median_of_counts(sorted: &[f64], counts: &[u32]) -> f64 {
     f64::NAN
 }
 
-/// What pairs say of a difference.
+/// What paired values say about a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The interval lies below zero.
@@ -102,18 +105,18 @@ pub enum Verdict {
 /// The difference between two series of values from the same seeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Paired {
-    /// How many pairs there are.
+    /// The number of pairs.
     pub pairs: usize,
-    /// The median of the first's value less the second's.
+    /// The median of the first value minus the second.
     pub difference: f64,
-    /// Its 95 % bootstrap interval.
+    /// The 95 % bootstrap interval of this median.
     pub interval: [f64; 2],
-    /// Whether there is a difference.
+    /// Whether there is a significant difference.
     pub verdict: Verdict,
 }
 
 impl Paired {
-    /// Compares pairs of values: the first less the second.
+    /// Compares pairs of values: the first minus the second.
     pub fn new(pairs: &[(f64, f64)], seed: u64) -> Self {
         let differences: Vec<_> = pairs.iter().map(|(a, b)| a - b).collect();
         let interval = median_interval(&differences, seed);
@@ -135,22 +138,22 @@ impl Paired {
     }
 }
 
-/// The five numbers of a box plot: the whiskers reach to the furthest values within 1.5 times the
-/// height of the box (Tukey 1977), and what lies beyond is drawn one by one.
+/// The numbers of a box plot. The whiskers reach to the furthest values within 1.5 times the height
+/// of the box (Tukey 1977). Values beyond are drawn as points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BoxPlot {
-    /// The lower whisker's end.
+    /// The end of the lower whisker.
     pub low: f64,
-    /// The first quartile, the median, the third quartile.
+    /// The first quartile, the median and the third quartile.
     pub quartiles: [f64; 3],
-    /// The upper whisker's end.
+    /// The end of the upper whisker.
     pub high: f64,
-    /// What lies beyond the whiskers.
+    /// The values beyond the whiskers.
     pub outliers: Vec<f64>,
 }
 
 impl BoxPlot {
-    /// Of values; `None` of nothing.
+    /// The box plot of these values; `None` if there are none.
     pub fn new(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -203,8 +206,8 @@ mod tests {
 
     #[test]
     fn intervals_have_the_ends_that_theory_gives() {
-        // For 1..=99 the bootstrap median lies at or below value k with the probability that a
-        // binomial variable (99, k/99) is 50 or more: 2.5 % at k = 40, 97.5 % at k = 60.
+        // For 1..=99, the bootstrap median is at or below the value k with the probability that a
+        // binomial variable (99, k/99) is at least 50: 2.5 % at k = 40, 97.5 % at k = 60.
         let values: Vec<_> = (1..=99).map(f64::from).collect();
         let [low, high] = median_interval(&values, 1);
         assert!((39.0..=41.0).contains(&low), "{low}");
@@ -217,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_difference_is_called_when_the_paired_interval_excludes_zero() {
-        // Seeds differ much more than the two do: only pairs can tell.
+        // The seeds differ much more than the two series do. Only pairs show the difference.
         let faster: Vec<_> = (0..20)
             .map(|n| (f64::from(n), f64::from(n) + 0.5))
             .collect();

@@ -1,4 +1,4 @@
-//! The results file: a heading and one JSON line per run, written as runs end, taken up again after an interruption; computes nothing.
+//! The results file: a heading and one JSON line per run. Runs are stored when they end, and an interrupted experiment can resume.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use super::record::{Heading, Record};
 /// The name of the results file in its folder.
 pub const FILE: &str = "results.jsonl";
 
-/// Results, as a file has them.
+/// The contents of a results file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {
     /// The experiment.
@@ -26,27 +26,27 @@ pub struct Results {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Not at all.
+    /// The file could not be read.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
-    /// A line is not what it should be.
+    /// A line is not valid.
     #[error("{}:{line}: {fault}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// From 1 on.
+        /// The line number, from 1.
         line: usize,
         /// What is wrong.
         fault: String,
     },
 }
 
-/// The file that a name stands for: itself, or the results in the folder.
+/// The results file for a path: the file itself, or the one in the folder.
 pub fn results_file(path: &Path) -> PathBuf {
     if path.is_dir() {
         path.join(FILE)
@@ -56,11 +56,11 @@ pub fn results_file(path: &Path) -> PathBuf {
 }
 
 impl Results {
-    /// Reads a results file, or that of a folder. A last line that was cut off is left out.
+    /// Reads a results file, given the file or its folder. Ignores an incomplete last line.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is not a results file.
+    /// If the file cannot be read or is not a results file.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let path = results_file(path);
         let io = |source| ReadError::Io {
@@ -89,14 +89,14 @@ impl Results {
     }
 }
 
-/// What was found where results are to go.
+/// What the folder for results contained.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// Runs taken up again.
+    /// Runs that are kept.
     pub kept: usize,
-    /// Runs of an experiment that has changed since, left out.
+    /// Runs that are dropped, because the experiment has changed since.
     pub outdated: usize,
-    /// Results of another program, moved here.
+    /// Where the results of another program were moved.
     pub set_aside: Option<PathBuf>,
 }
 
@@ -105,18 +105,18 @@ pub struct Found {
 pub struct Store {
     path: PathBuf,
     heading: String,
-    /// By cell and seed.
+    /// Keyed by cell and seed.
     lines: BTreeMap<(String, u64), String>,
     file: File,
 }
 
 impl Store {
-    /// Opens the results file in a folder and takes up what is there: results of the same program
-    /// for cells of the plan, which is that of the whole experiment.
+    /// Opens the results file in a folder. Keeps the runs of the same program for cells of the
+    /// plan, which must be the plan of the whole experiment.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// If the file cannot be read or written.
     pub fn open(
         folder: &Path,
         heading: &Heading,
@@ -134,7 +134,7 @@ impl Store {
                     for (record, line) in old {
                         if !cells.contains(&*record.cell) {
                             found.outdated += 1;
-                        // A run that failed is tried again.
+                        // A failed run is repeated.
                         } else if record.measured().is_some() {
                             lines.insert((record.cell, record.seed), line);
                         }
@@ -159,29 +159,29 @@ impl Store {
         Ok((store, found))
     }
 
-    /// Whether a run is there.
+    /// Whether the results contain a run.
     pub fn has(&self, cell: &str, seed: u64) -> bool {
         self.lines.contains_key(&(cell.to_owned(), seed))
     }
 
-    /// Adds a run, at once.
+    /// Appends a run to the file.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// If the file cannot be written.
     pub fn append(&mut self, record: &Record) -> io::Result<()> {
         let line = serde_json::to_string(record)?;
-        // One write per line: an interruption leaves at most the last one cut off.
+        // One write per line: an interruption leaves at most the last line incomplete.
         self.file.write_all(format!("{line}\n").as_bytes())?;
         self.lines.insert((record.cell.clone(), record.seed), line);
         Ok(())
     }
 
-    /// Puts the runs into the order of the plan, whichever ended first.
+    /// Sorts the runs into the order of the plan.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// If the file cannot be written.
     pub fn finish(self, whole: &Plan<'_>) -> io::Result<PathBuf> {
         let mut left = self.lines;
         let mut sorted = Vec::new();
@@ -196,7 +196,7 @@ impl Store {
     }
 }
 
-/// The lines of a results file with their records, if the same program made them.
+/// The lines of a results file with their records, if the same program wrote them.
 fn old_lines(path: &Path, heading: &Heading) -> io::Result<Option<Vec<(Record, String)>>> {
     let mut lines = BufReader::new(File::open(path)?).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
@@ -208,7 +208,7 @@ fn old_lines(path: &Path, heading: &Heading) -> io::Result<Option<Vec<(Record, S
     let mut old = Vec::new();
     for line in lines {
         let line = line?;
-        // What was cut off runs again.
+        // A run whose line is incomplete is repeated.
         if let Ok(record) = serde_json::from_str(&line) {
             old.push((record, line));
         }
@@ -216,7 +216,7 @@ fn old_lines(path: &Path, heading: &Heading) -> io::Result<Option<Vec<(Record, S
     Ok(Some(old))
 }
 
-/// Writes a whole results file beside the old one, puts it in its place and stays at its end.
+/// Writes a new results file, replaces the old one with it, and opens it for appending.
 fn write<'a>(
     path: &Path,
     heading: &str,

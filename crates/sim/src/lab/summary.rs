@@ -1,4 +1,4 @@
-//! Sorts runs into cells and boils each cell down to its figures; compares nothing.
+//! Groups runs into cells and summarises each cell.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher as _;
@@ -13,11 +13,11 @@ use super::record::{Heading, NetworkInfo, Record, WorkloadInfo};
 use super::statistics;
 use super::store::Results;
 
-/// The seed of all bootstraps: ours, any would do.
+/// The seed of all bootstraps. Any number would do.
 pub(crate) const BOOTSTRAP_SEED: u64 = 1;
 
-/// What is compared with each other: one network, workload and congestion control, with all its
-/// schedulers.
+/// The results that are compared with each other: one network, workload and congestion control,
+/// with all its schedulers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Group<'a> {
     /// The network.
@@ -29,7 +29,7 @@ pub struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// One of its cells.
+    /// The group's cell for this scheduler.
     pub fn cell(&self, scheduler: &str) -> CellId {
         CellId {
             network: self.network.name.clone(),
@@ -39,7 +39,7 @@ impl Group<'_> {
         }
     }
 
-    /// Its names, without those that all groups have in common.
+    /// The group's names, without those that are the same in all groups.
     pub fn title(&self, heading: &Heading) -> String {
         let mut title = self.network.name.clone();
         if heading.workloads.len() > 1 {
@@ -52,22 +52,22 @@ impl Group<'_> {
     }
 }
 
-/// Runs by cell.
+/// The runs of an experiment, by cell.
 #[derive(Debug)]
 pub struct Board<'a> {
     /// The experiment.
     pub heading: &'a Heading,
-    /// In ascending order of seeds.
+    /// Sorted by seed.
     cells: BTreeMap<CellId, Vec<&'a Record>>,
 }
 
 impl<'a> Board<'a> {
-    /// Of all results.
+    /// The board of all results.
     pub fn new(results: &'a Results) -> Self {
         Self::of(results, |_| true)
     }
 
-    /// Of the results that `wanted` wants.
+    /// The board of the results for which `wanted` returns true.
     pub fn of(results: &'a Results, wanted: impl Fn(&Record) -> bool) -> Self {
         let mut cells: BTreeMap<CellId, Vec<&Record>> = BTreeMap::new();
         for record in results.records.iter().filter(|record| wanted(record)) {
@@ -82,14 +82,14 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// How many different seeds there are results of.
+    /// The number of different seeds in the results.
     pub fn seeds(&self) -> usize {
         let records = self.cells.values().flatten();
         let seeds: BTreeSet<_> = records.map(|record| record.seed).collect();
         seeds.len()
     }
 
-    /// The groups that have results, in the order of the experiment.
+    /// The groups with results, in the order of the experiment.
     pub fn groups(&self) -> Vec<Group<'a>> {
         let heading = self.heading;
         let mut groups = Vec::new();
@@ -110,7 +110,7 @@ impl<'a> Board<'a> {
         groups
     }
 
-    /// The labels of a group's schedulers that have results, in the order of the experiment.
+    /// The labels of a group's schedulers with results, in the order of the experiment.
     pub fn schedulers(&self, group: &Group<'_>) -> Vec<&'a str> {
         let labels = self.heading.schedulers.iter().map(|spec| &*spec.label);
         labels
@@ -123,7 +123,7 @@ impl<'a> Board<'a> {
         self.cells.get(cell).map_or(&[], Vec::as_slice)
     }
 
-    /// A metric's values of a cell, with their seeds; runs that failed have none.
+    /// The values of a metric in a cell, with their seeds. Failed runs have no value.
     pub fn values(&self, cell: &CellId, metric: &str) -> Vec<(u64, f64)> {
         let records = self.records(cell).iter();
         records
@@ -131,13 +131,13 @@ impl<'a> Board<'a> {
             .collect()
     }
 
-    /// As [`values`](Self::values), without the seeds.
+    /// The same as [`values`](Self::values) without the seeds.
     pub fn plain_values(&self, cell: &CellId, metric: &str) -> Vec<f64> {
         let values = self.values(cell, metric).into_iter();
         values.map(|(_, value)| value).collect()
     }
 
-    /// All failed runs: their cell, seed and fault.
+    /// All failed runs: cell, seed and error.
     pub fn failures(&self) -> impl Iterator<Item = (&CellId, u64, &str)> {
         self.cells.iter().flat_map(|(id, records)| {
             records
@@ -149,8 +149,8 @@ impl<'a> Board<'a> {
         })
     }
 
-    /// The figures of all cells, in the order of the experiment, for each cell the workload's metrics
-    /// that are to be shown.
+    /// The summaries of all cells, in the order of the experiment, for the workload's metrics to
+    /// show.
     pub fn summaries(&self, headline_only: bool) -> Vec<Summary> {
         let mut wanted = Vec::new();
         for group in self.groups() {
@@ -203,7 +203,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// What a paper gives for a cell.
+    /// A paper's number for a cell.
     pub(crate) fn paper(
         &self,
         group: &Group<'_>,
@@ -212,7 +212,7 @@ impl<'a> Board<'a> {
     ) -> Option<PaperValue> {
         let number = self.heading.paper.iter().find(|number| {
             let of = if number.metric.is_empty() {
-                // The headline.
+                // The headline metric.
                 self.heading
                     .metrics_of(group.workload)
                     .first()
@@ -230,10 +230,10 @@ impl<'a> Board<'a> {
 }
 
 impl super::experiment::Selector {
-    /// Whether it selects a group.
+    /// Whether the selector matches a group.
     pub fn selects(&self, group: &Group<'_>) -> bool {
         let matches = |pattern: &str, name: &str| {
-            // Checked when the experiment was read.
+            // The pattern was checked when the experiment was read.
             pattern
                 .parse::<super::Pattern>()
                 .is_ok_and(|pattern| pattern.matches(name))
@@ -244,12 +244,12 @@ impl super::experiment::Selector {
     }
 }
 
-/// JSON has no word for what is not a number.
+/// JSON cannot represent NaN or infinity.
 fn known(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// One hash of all runs of a cell, whatever the order in which they ended.
+/// One hash over all runs of a cell. It does not depend on the order in which they ended.
 fn combined_hash(records: &[&Record]) -> String {
     let mut hasher = SipHasher13::new();
     for record in records {
@@ -262,7 +262,7 @@ fn combined_hash(records: &[&Record]) -> String {
     format!("{:016x}{:016x}", hash.h1, hash.h2)
 }
 
-/// The figures of a cell over its seeds.
+/// The summary of a cell over its seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     /// The network's name.
@@ -273,7 +273,7 @@ pub struct Summary {
     pub scheduler: String,
     /// The congestion control's name.
     pub congestion: String,
-    /// What is measured.
+    /// The metric.
     pub metric: String,
     /// Its unit.
     pub unit: String,
@@ -285,15 +285,16 @@ pub struct Summary {
     pub p95: Option<f64>,
     /// The 95 % bootstrap interval of the median.
     pub ci95: [Option<f64>; 2],
-    /// The median of value over fluid bound; at least 1 where less is better, at most 1 where more is.
+    /// The median of value divided by fluid bound. At least 1 if less is better, at most 1 if more
+    /// is better.
     pub bound_ratio: Option<f64>,
-    /// Runs that ended well.
+    /// The number of runs that succeeded.
     pub seeds: usize,
-    /// Runs that did not.
+    /// The number of runs that failed.
     pub failed: usize,
-    /// Over all its runs.
+    /// A hash over all its runs.
     pub trace_hash: String,
-    /// What a paper gives.
+    /// The number of a paper.
     pub paper: Option<PaperValue>,
 }
 
@@ -302,6 +303,6 @@ pub struct Summary {
 pub struct PaperValue {
     /// The number.
     pub value: f64,
-    /// Where it stands.
+    /// Where the paper gives it.
     pub source: String,
 }

@@ -1,6 +1,6 @@
-//! Numbers and tables as text for people; knows no units and no results.
+//! Formats numbers and tables as text.
 
-/// A number with so many significant digits and no zeros behind.
+/// A number with this many significant digits, without trailing zeros.
 pub(crate) fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 {
         return "0".into();
@@ -25,7 +25,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Rows under their heads, each column as wide as it must be.
+/// Rows under their heads. Each column is as wide as its widest cell.
 pub(crate) fn table(heads: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));

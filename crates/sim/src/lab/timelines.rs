@@ -1,4 +1,4 @@
-//! Keeps the time lines of the runs that an experiment names, beside its results; draws nothing.
+//! Stores the time lines of the runs that an experiment names, in the folder of its results.
 
 use std::fs;
 use std::io;
@@ -14,9 +14,9 @@ use super::scenario;
 use super::store::Results;
 use crate::Timeline;
 
-/// The name of the file in the results' folder.
+/// The name of the file in the folder.
 const FILE: &str = "timelines.jsonl";
-/// More are left out: a report has to stay readable, and of a size that a browser takes.
+/// The most runs with time lines, so that the report stays readable and small enough for a browser.
 const MAX_RUNS: usize = 60;
 
 /// The time lines of one run.
@@ -32,7 +32,7 @@ pub(crate) struct RunTimeline {
     pub(crate) timeline: Timeline,
 }
 
-/// Whether a cell is one of those that were named.
+/// Whether the specification names a cell.
 fn named(spec: &TimelineSpec, cell: &Cell<'_>) -> bool {
     let network = &cell.id.network;
     let networks = spec
@@ -44,12 +44,12 @@ fn named(spec: &TimelineSpec, cell: &Cell<'_>) -> bool {
         && (spec.schedulers.is_empty() || spec.schedulers.contains(&cell.id.scheduler))
 }
 
-/// Runs what an experiment names once more, watched, and writes its time lines. The results must have
-/// the same runs: they tell whether watching changed something.
+/// Repeats the named runs with recording, and writes their time lines. Compares their hashes with
+/// the results, which shows whether recording changed a run.
 ///
 /// # Errors
 ///
-/// The system's, and a run that comes out differently.
+/// If a file cannot be written, or if a run gives another result.
 pub(crate) fn keep(
     folder: &Path,
     spec: &TimelineSpec,
@@ -89,11 +89,11 @@ pub(crate) fn keep(
     fs::write(folder.join(FILE), lines)
 }
 
-/// The time lines beside results; none if there is no such file.
+/// The time lines in a folder of results; none if there is no such file.
 ///
 /// # Errors
 ///
-/// The system's, and lines that are no time lines.
+/// If the file cannot be read, or a line is not a time line.
 pub(crate) fn read(folder: &Path) -> io::Result<Vec<RunTimeline>> {
     match fs::read_to_string(folder.join(FILE)) {
         Ok(text) => text

@@ -1,4 +1,4 @@
-//! Lets a scheduler that learns gather experience on a cell's network before the run that is measured; measures nothing.
+//! Training runs: a learning scheduler gathers experience on a cell's network before the measured run.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use mpquic_sched::memory::Store;
 use super::plan::Cell;
 use super::setup;
 
-/// How long a connection stays open once its application is done, as one does whose application may
-/// ask for more: long enough for all to be acknowledged, so that what the last decisions brought
-/// is known.
+/// How long a connection stays open after its application is complete. A real application might
+/// request more. It is long enough for all acknowledgements, so that the rewards of the last
+/// decisions are known.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What makes the schedulers of the measured run, with the memory of the runs before it.
+/// Makes the schedulers of the measured run, with the memory of the training runs.
 pub(crate) struct Trained {
     pub(crate) registry: Registry,
-    /// How many runs there were.
+    /// The number of training runs.
     pub(crate) runs: u32,
 }
 
-/// Runs a cell's training runs one after the other, each a connection of its own over the same
-/// network with another seed, the memory of its schedulers carried over from the one before.
+/// Executes a cell's training runs one after the other. Each is a connection of its own over the
+/// same network with another seed. The schedulers' memory passes from each run to the next.
 ///
 /// # Errors
 ///
-/// If one of them fails: which, and why. If the memory does not take what was learned.
+/// If a training run fails, or if the memory refuses what was learned.
 pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
     let memory = Store::new();
     let registry = Registry::new().with_memory(memory.clone());
@@ -42,11 +42,12 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
         network
             .run_until(done.completed + LINGER)
             .map_err(|error| fault(&error))?;
-        // Its connections end here, and leave what they have learned to the memory.
+        // The connections end here, and their schedulers store what they have learned in the
+        // memory.
         drop(network);
     }
     if memory.refused() > 0 {
-        // What was not kept was not learned from: such a run would pass for a trained one.
+        // What the memory refused is lost. The run would wrongly count as trained.
         let refused = memory.refused();
         return Err(format!("training: the memory refused {refused} deposits"));
     }

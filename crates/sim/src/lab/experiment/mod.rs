@@ -1,4 +1,4 @@
-//! An experiment: networks x workloads x schedulers x congestion controls x seeds, as its file says; reads and checks it, runs nothing.
+//! An experiment file: networks x workloads x schedulers x congestion controls x seeds, parsed and checked.
 
 mod network;
 mod parse;
@@ -17,23 +17,23 @@ pub use reader::FileError;
 use crate::lab::network::{NetworkSpec, Parameter};
 use crate::workload::Workload;
 
-/// A scheduler with a configuration, under the name by which results call it.
+/// A scheduler with its configuration and its label in the results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SchedulerSpec {
-    /// Unique in the experiment; the name unless the file gives another.
+    /// Unique in the experiment. The scheduler's name unless the file gives another label.
     pub label: String,
-    /// In the registry.
+    /// The name in the registry.
     pub name: String,
-    /// For the registry.
+    /// The configuration for the registry.
     pub config: serde_json::Value,
-    /// How many runs it learns in before each that is measured; 0 for those that do not learn.
+    /// The number of training runs before each measured run; 0 for schedulers that do not learn.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub training: u32,
-    /// The label of the entry that it came from with others, which differ in `parameters`; empty if
-    /// it is on its own.
+    /// The label of the entry with `vary` that this scheduler comes from; empty if there is none.
+    /// The members of a family differ in `parameters`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub family: String,
-    /// What sets it apart from the others of its family.
+    /// The values in which it differs from the others of its family.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<Parameter>,
 }
@@ -46,23 +46,23 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Which seeds: `first`, `first + 1`, and so on.
+/// The seeds `first`, `first + 1`, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seeds {
     /// The first.
     pub first: u64,
-    /// How many.
+    /// The number of seeds.
     pub count: u64,
 }
 
-/// Which cells something is said of. What is empty matches all; otherwise a pattern as of `--only`.
+/// Selects cells. An empty field matches everything; otherwise it is a pattern as for `--only`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selector {
-    /// Of the network's name.
+    /// A pattern for the network's name.
     pub network: String,
-    /// Of the workload's name.
+    /// A pattern for the workload's name.
     pub workload: String,
-    /// Of the congestion control's name.
+    /// A pattern for the congestion control's name.
     pub congestion: String,
 }
 
@@ -73,95 +73,95 @@ pub struct PaperNumber {
     pub cells: Selector,
     /// The scheduler's label.
     pub scheduler: String,
-    /// The metric; the headline's if the file names none.
+    /// The metric; empty: the headline's.
     pub metric: String,
     /// The number, in the metric's unit.
     pub value: f64,
-    /// Where it stands.
+    /// Where the paper gives it.
     pub source: String,
 }
 
-/// Something that a paper says of schedulers, to be held against the results.
+/// A paper's statement about schedulers, which is checked against the results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The paper's statement in short.
+    /// The statement in short.
     pub text: String,
-    /// Where it stands.
+    /// Where the paper makes it.
     pub source: String,
     /// The cells.
     pub cells: Selector,
-    /// The metric; the headline's if the file names none.
+    /// The metric; empty: the headline's.
     pub metric: String,
-    /// Labels of those that are said to be better,
+    /// The labels of the schedulers that should be better.
     pub better: Vec<String>,
-    /// than these.
+    /// The labels of the schedulers that should be worse than those.
     pub worse: Vec<String>,
-    /// Labels of those that are said to be equal.
+    /// The labels of the schedulers that should be similar.
     pub similar: Vec<String>,
-    /// By how many percent, if the paper says so.
+    /// The difference in percent, if the paper gives one.
     pub by_percent: Option<f64>,
 }
 
-/// Of which runs time lines are kept.
+/// The runs whose time lines are recorded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimelineSpec {
     /// The seed.
     pub seed: u64,
-    /// Patterns of networks; empty: all.
+    /// Patterns of network names; empty: all networks.
     pub networks: Vec<String>,
-    /// Labels of schedulers; empty: all.
+    /// Labels of schedulers; empty: all schedulers.
     pub schedulers: Vec<String>,
-    /// The thinning interval, milliseconds.
+    /// The thinning interval in milliseconds.
     pub interval_ms: f64,
 }
 
-/// An experiment, read and checked.
+/// An experiment, parsed and checked.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// The file's path below the folder `experiments`, with slashes and without its ending. For a
     /// file elsewhere, its name without the ending.
     pub name: String,
-    /// One line.
+    /// The title, one line.
     pub title: String,
-    /// What it is about, and what was chosen where the source is silent.
+    /// What the experiment is about, and our choices where the source gives no details.
     pub about: String,
     /// The paper and its figure or table.
     pub source: String,
-    /// What should come out, in words.
+    /// The expected result in words.
     pub expect: String,
-    /// The seeds; the same for every scheduler.
+    /// The seeds, the same for every scheduler.
     pub seeds: Seeds,
-    /// All networks, made out of the descriptions.
+    /// All networks, made from the descriptions.
     pub networks: Vec<NetworkSpec>,
-    /// What is carried over them.
+    /// The workloads.
     pub workloads: Vec<Workload>,
-    /// Who decides.
+    /// The schedulers.
     pub schedulers: Vec<SchedulerSpec>,
-    /// What schedulers that learn are trained with; nothing: the workload that is measured.
+    /// The training workload; `None`: the measured workload.
     pub training_workload: Option<Workload>,
-    /// What bounds the windows.
+    /// The congestion controls.
     pub congestion: Vec<CongestionControl>,
     /// The label of the scheduler that the others are compared with.
     pub baseline: String,
-    /// The metrics of tables and plots, the headline's first; empty: the workload's primary.
+    /// The metrics of tables and plots, the headline first; empty: the workload's primary metric.
     pub metrics: Vec<String>,
-    /// What the papers give.
+    /// The numbers of the papers.
     pub paper: Vec<PaperNumber>,
-    /// What the papers say.
+    /// The statements of the papers.
     pub claims: Vec<Claim>,
-    /// Time lines to keep.
+    /// The time lines to record.
     pub timeline: Option<TimelineSpec>,
-    /// Whether packets are really encrypted.
+    /// Whether packets are encrypted.
     pub real_aead: bool,
 }
 
 impl Experiment {
-    /// Reads an experiment from a file's text. `file` is what errors call it; traces are looked up
-    /// beside it.
+    /// Parses the text of an experiment file. `file` is the name in error messages; paths of traces
+    /// are relative to its folder.
     ///
     /// # Errors
     ///
-    /// The first fault.
+    /// The first error in the text.
     pub fn parse(file: &str, text: &str) -> Result<Self, FileError> {
         parse::experiment(file, text)
     }
@@ -170,7 +170,7 @@ impl Experiment {
     ///
     /// # Errors
     ///
-    /// The first fault; that it cannot be read counts as one.
+    /// If the file cannot be read, or the first error in it.
     pub fn load(path: &std::path::Path) -> Result<Self, FileError> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -184,12 +184,12 @@ impl Experiment {
         }
     }
 
-    /// The experiment that a command line describes: one network, a line like
-    /// `50Mbit 20ms 0% | 2Mbit 100ms 1.5%`.
+    /// The experiment with one network that a command line describes, such as `50Mbit 20ms 0% |
+    /// 2Mbit 100ms 1.5%`.
     ///
     /// # Errors
     ///
-    /// The first fault.
+    /// The first error.
     pub fn of_one_network(
         network: &str,
         workload: &str,

@@ -1,4 +1,4 @@
-//! Reads a network's description and makes all networks that it stands for; paths are read next door.
+//! Parses the description of a network, which may stand for several networks.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::lab::network::{NetworkSpec, SharedSpec};
 
 const WINDOW: &str = "a size from 1 kB to 1 GB, as \"6MB\"";
 
-/// What the file says for all networks.
+/// The parts of the file that apply to all networks.
 #[derive(Default)]
 pub(super) struct Shared<'a> {
     /// `[class.NAME]`
@@ -21,11 +21,11 @@ pub(super) struct Shared<'a> {
     pub(super) defaults: Option<Item<'a>>,
     /// `[defaults.path]`
     pub(super) path_defaults: Option<Node>,
-    /// Labels, to check `schedulers` of a network.
+    /// Labels, to check the `schedulers` of a network.
     pub(super) labels: Vec<String>,
 }
 
-/// All networks of one `[[network]]`.
+/// All networks of one `[[network]]` table.
 pub(super) fn read(item: &Item<'_>, shared: &Shared<'_>) -> Result<Vec<NetworkSpec>, FileError> {
     let table = item.table("a [[network]] table")?;
     let name = table.require("name", "a name for results to call it by")?;
@@ -73,7 +73,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         Some(item) => Some(item.table("a table of settings of all networks")?),
         None => None,
     };
-    // The network's own, or the file's default.
+    // The network's own setting, or the default in the file.
     let setting = |key| {
         let default = defaults.as_ref().and_then(|table| table.get(key));
         table.get(key).or(default)

@@ -1,4 +1,4 @@
-//! Reads an experiment's top level: what is run, against whom, with which seeds, and what the papers say; networks are read next door.
+//! Parses the top level of an experiment file: workloads, schedulers, seeds, and the papers' statements.
 
 use std::path::{Component, Path};
 
@@ -109,14 +109,13 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
     })
 }
 
-/// What results call an experiment: its path below the nearest folder called `experiments`, with
-/// slashes and without the ending. For a file elsewhere, the name of the file alone.
+/// The name of an experiment in results: its path below the nearest folder called `experiments`,
+/// with slashes and without the ending. For a file elsewhere, only the name of the file.
 fn name_of(file: &str) -> String {
     let stem = Path::new(file).with_extension("");
     let mut parts = Vec::new();
     for part in stem.components().rev() {
-        // The name becomes a folder for results. With `..` it could lead out of the folder of all
-        // results.
+        // The name is also a folder for results. `..` could lead out of the folder of all results.
         let Component::Normal(part) = part else { break };
         if part == "experiments" && !parts.is_empty() {
             parts.reverse();
@@ -127,7 +126,7 @@ fn name_of(file: &str) -> String {
     parts.into_iter().next().unwrap_or_else(|| file.to_owned())
 }
 
-/// The command line's `--network`, as if it were a file.
+/// The command line's `--network`, as if it were in a file.
 pub(super) fn one_network(
     network: &str,
     workload: &str,
@@ -239,7 +238,7 @@ fn list<'a>(table: &Table<'a>, key: &'static str) -> Vec<Item<'a>> {
     table.get(key).map_or_else(Vec::new, |item| item.list())
 }
 
-/// The elements of a list that may not be empty.
+/// The elements of a list that must not be empty.
 pub(super) fn some<'a>(item: &Item<'a>) -> Result<Vec<Item<'a>>, FileError> {
     let list = item.list();
     if list.is_empty() {

@@ -1,4 +1,4 @@
-//! Reads a path's table, every value fixed, into its two directions; classes and defaults are mixed in here, grids are not known here.
+//! Parses a path's table with fixed values into its two directions, with its class and the defaults.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const RATE: &str = "a rate, as 50 (Mbit/s) or \"50Mbit\"";
 const DELAY: &str = "a time, as 20 (ms) or \"20ms\"";
 const QUEUE: &str = "\"auto\", a number of packets of 1 and up, or bytes as \"64kB\"";
 
-/// Which directions lose packets.
+/// The directions that lose packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LossDirection {
     Both,
@@ -19,16 +19,16 @@ pub(super) enum LossDirection {
     Data,
 }
 
-/// What holds for a path unless it says otherwise.
+/// The settings that apply to a path unless it overrides them.
 pub(super) struct Surroundings<'a> {
     pub(super) classes: &'a [(String, Node)],
     pub(super) defaults: Option<&'a Node>,
     pub(super) loss: LossDirection,
-    /// Where traces are looked up.
+    /// The folder for relative paths of traces.
     pub(super) folder: &'a Path,
 }
 
-/// The paths of a network: a list of tables, or one line as the command line takes it.
+/// The paths of a network: a list of tables, or one line as on the command line.
 pub(super) fn listed(item: &Item<'_>) -> Result<Node, FileError> {
     const WHAT: &str = "a list of paths, as [{ rate = 50, owd = 20 }, { rate = 2, owd = 100, loss = 1.5 }], or \"50Mbit 20ms | 2Mbit 100ms 1.5%\"";
     let line = item.node.line;
@@ -122,7 +122,7 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
         })
         .transpose()?;
     table.finish()?;
-    // Half of the RTT, as each direction's share of its variation.
+    // Half of the base RTT: the variation of each direction is relative to it.
     let mean = (up.owd.unwrap_or_default() + down.owd.unwrap_or_default()) / 2;
     let [up, down] = halves.map(|half| half.build(mean));
     for link in [&up, &down] {
@@ -132,7 +132,7 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
     Ok(PathSpec { up, down, through })
 }
 
-/// A shared link, alike in both directions.
+/// A shared link, which is the same in both directions.
 pub(super) fn read_shared(table: &Table<'_>, folder: &Path) -> Result<LinkConfig, FileError> {
     let settings = Settings::read(table, folder)?;
     if settings.rate.is_none() && settings.trace.is_none() {
@@ -152,7 +152,7 @@ fn has(item: &Item<'_>, key: &str) -> bool {
     }
 }
 
-/// The path's own keys, then its class's, then the defaults'.
+/// The path's own keys first, then those of its class, then the defaults.
 fn merge(item: &Item<'_>, around: &Surroundings<'_>) -> Result<Node, FileError> {
     let Value::Table(own) = &item.node.value else {
         return Err(item.expected("a path's table, as { rate = 50, owd = 20 }"));
@@ -188,13 +188,13 @@ fn merge(item: &Item<'_>, around: &Surroundings<'_>) -> Result<Node, FileError> 
     })
 }
 
-/// What is said of a direction, in the papers' units.
+/// The settings of a direction in the units of the papers.
 #[derive(Debug, Clone, Default)]
 struct Settings {
     /// Bit/s.
     rate: Option<u64>,
     owd: Option<Duration>,
-    /// Of the base RTT.
+    /// A share of the base RTT.
     jitter: Option<f64>,
     loss: Option<f64>,
     bursts: Option<GilbertElliott>,
@@ -267,7 +267,7 @@ impl Settings {
         })
     }
 
-    /// What `other` says holds; what it does not say stays.
+    /// Replaces the settings that `other` has.
     fn amend(&mut self, other: Self) {
         self.rate = other.rate.or(self.rate);
         self.owd = other.owd.or(self.owd);
@@ -288,11 +288,11 @@ impl Settings {
         }
     }
 
-    /// `mean`: half of the base RTT of the path.
+    /// `mean` is half of the path's base RTT.
     fn build(self, mean: Duration) -> LinkConfig {
         let jitter = self.jitter.unwrap_or(0.0);
         let mut link = LinkConfig {
-            // A trace stands in place of a rate.
+            // A trace replaces the rate.
             rate: self.rate.filter(|_| self.trace.is_none()),
             trace: self.trace,
             delay: self.owd.unwrap_or_default(),
@@ -309,7 +309,7 @@ impl Settings {
         if let Some(delay) = self.reordering_delay {
             link.reordering_delay = delay;
         }
-        // The variation is relative to the delay: a step of either changes what it comes to.
+        // The variation is relative to the delay, so a step of either one changes the product.
         let (mut mean, mut jitter) = (mean, jitter);
         for step in self.steps {
             mean = step.owd.unwrap_or(mean);
@@ -327,8 +327,8 @@ impl Settings {
     }
 }
 
-/// The scenarios' convention: a share of the base RTT as the RTT's standard deviation, split so that
-/// the variances of both directions add up to it.
+/// The convention of the papers: a share of the base RTT as the standard deviation of the RTT. It
+/// is split so that the variances of both directions add up to it.
 fn deviation(jitter: f64, mean: Duration) -> Duration {
     mean.mul_f64(jitter * std::f64::consts::SQRT_2)
 }

@@ -1,4 +1,4 @@
-//! A TOML file as a tree that remembers its lines, and tables that tell which of their keys nobody asked for; does not know what the keys mean.
+//! A TOML file as a tree with line numbers, and tables that detect unknown keys.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -10,14 +10,14 @@ use toml::de::{DeTable, DeValue};
 use crate::lab::text::significant;
 use crate::units::{UnitError, rate, share, size, time};
 
-/// What is wrong with an experiment file: one line with the place, the key and what would be right.
+/// An error in an experiment file: one line with the place, the key, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
-    /// The file as the caller named it.
+    /// The file, by the name that the caller gave.
     pub file: String,
-    /// The line, from 1 on; 0 of what has no lines.
+    /// The line, from 1; 0 if there are no lines.
     pub line: usize,
-    /// The key with the tables around it, as `network[1].paths[2].rate`; empty for the file itself.
+    /// The key with its tables, such as `network[1].paths[2].rate`; empty for the file itself.
     pub key: String,
     /// What was found and what was expected.
     pub message: String,
@@ -26,7 +26,7 @@ pub struct FileError {
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
-        // What has no lines, as the command line, is line 0.
+        // The command line has no lines: line 0.
         if self.line > 0 {
             write!(f, ":{}", self.line)?;
         }
@@ -40,14 +40,14 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// A value and the line on which it stands.
+/// A value and its line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
     pub(crate) line: usize,
     pub(crate) value: Value,
 }
 
-/// A TOML value; numbers keep how they were written.
+/// A TOML value. Numbers keep their original text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Text(String),
@@ -59,7 +59,7 @@ pub(crate) enum Value {
 }
 
 impl Node {
-    /// The tree of a file.
+    /// Parses a file into a tree.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl Node {
                 file: file.to_owned(),
                 line: error.span().map_or(1, |span| lines.of(span.start)),
                 key: String::new(),
-                // Some messages go on over several lines.
+                // Some messages have several lines.
                 message: error.message().replace('\n', ", "),
             }),
         }
@@ -83,14 +83,14 @@ impl Node {
 
     fn entries(table: DeTable<'_>, lines: &Lines) -> Vec<(String, Self)> {
         let mut entries: Vec<_> = table.into_iter().collect();
-        // The map is sorted by name; experiments keep the order in which they were written.
+        // The map is sorted by name. Experiments keep the order of the file.
         entries.sort_by_key(|(key, _)| key.span().start);
         entries
             .into_iter()
             .map(|(key, value)| {
                 let line = lines.of(key.span().start);
                 let mut node = Self::new(value, lines);
-                // A table's own span may begin at its header or at its first key.
+                // The span of a table may start at its header or at its first key.
                 if !matches!(node.value, Value::Table(_) | Value::List(_)) {
                     node.line = line;
                 }
@@ -124,13 +124,13 @@ impl Node {
         Self { line, value }
     }
 
-    /// A number that no file contains.
+    /// A number that is not in a file.
     pub(crate) fn number(line: usize, number: f64) -> Self {
         let value = Value::Number(number, significant(number, 6));
         Self { line, value }
     }
 
-    /// How it was written, for names.
+    /// The original text, for names.
     pub(crate) fn label(&self) -> String {
         match &self.value {
             Value::Text(text) | Value::Number(_, text) => text.replace(['/', ','], "-"),
@@ -140,7 +140,7 @@ impl Node {
         }
     }
 
-    /// What it is, for messages.
+    /// A description for error messages.
     pub(crate) fn show(&self) -> String {
         match &self.value {
             Value::Text(text) => format!("\"{text}\""),
@@ -151,7 +151,7 @@ impl Node {
         }
     }
 
-    /// As JSON, for what others read with serde.
+    /// The value as JSON, for parsers that use serde.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match &self.value {
@@ -170,7 +170,7 @@ impl Node {
     }
 }
 
-/// Where lines begin.
+/// The offsets at which lines start.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -184,7 +184,7 @@ impl Lines {
     }
 }
 
-/// A value with the key that led to it.
+/// A value with its key.
 #[derive(Debug, Clone)]
 pub(crate) struct Item<'a> {
     pub(crate) file: &'a str,
@@ -210,7 +210,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The usual fault: this was found, that was expected.
+    /// The usual error: what was found and what was expected.
     pub(crate) fn expected(&self, what: &str) -> FileError {
         self.error(format!("found {}, expected {what}", self.node.show()))
     }
@@ -222,14 +222,14 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// A number with its unit, or one without it in the unit that `parse` fills in.
+    /// A number with a unit. `parse` supplies the unit if it is missing.
     fn quantity<T>(
         &self,
         what: &str,
         parse: impl Fn(&str) -> Result<T, UnitError>,
     ) -> Result<T, FileError> {
         let parsed = match &self.node.value {
-            // Through its value, since units know no exponents.
+            // Formatted from its value, since the units module does not parse exponents.
             Value::Number(number, _) => parse(&number.to_string()),
             Value::Text(text) => parse(text),
             _ => return Err(self.expected(what)),
@@ -237,7 +237,7 @@ impl<'a> Item<'a> {
         parsed.map_err(|fault| self.error(format!("{fault}, as {what}")))
     }
 
-    /// Bit/s; without a unit, Mbit/s.
+    /// A rate in bit/s. Without a unit: Mbit/s.
     pub(crate) fn rate(&self) -> Result<u64, FileError> {
         const WHAT: &str = "50 (Mbit/s) or \"50Mbit/s\"";
         let rate = self.quantity(WHAT, |text| rate::parse_or(text, "Mbit/s"))?;
@@ -247,7 +247,7 @@ impl<'a> Item<'a> {
         Ok(rate)
     }
 
-    /// Up to an hour; without a unit, milliseconds.
+    /// A time up to one hour. Without a unit: milliseconds.
     pub(crate) fn time(&self) -> Result<Duration, FileError> {
         const WHAT: &str = "20 (ms) or \"20ms\"";
         let time = self.quantity(WHAT, |text| time::parse_or(text, "ms"))?;
@@ -257,7 +257,7 @@ impl<'a> Item<'a> {
         Ok(time)
     }
 
-    /// As a fraction from 0 to 1; percent with and without the sign.
+    /// A fraction from 0 to 1, given in percent with or without the sign.
     pub(crate) fn share(&self) -> Result<f64, FileError> {
         const WHAT: &str = "1.5 (percent) or \"1.5%\"";
         let share = self.quantity(WHAT, |text| share::parse_or(text, "%"))?;
@@ -267,12 +267,12 @@ impl<'a> Item<'a> {
         Ok(share)
     }
 
-    /// Bytes; the unit is needed.
+    /// A size in bytes, which needs a unit.
     pub(crate) fn size(&self) -> Result<u64, FileError> {
         self.quantity("\"6MB\"", size::parse)
     }
 
-    /// A whole number within bounds.
+    /// An integer within bounds.
     pub(crate) fn integer(&self, low: u64, high: u64, what: &str) -> Result<u64, FileError> {
         match self.node.value {
             Value::Number(number, _)
@@ -292,7 +292,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The elements of a list, or the thing itself if it is not one.
+    /// The elements of a list, or the value itself if it is not a list.
     pub(crate) fn list(&self) -> Vec<Self> {
         match &self.node.value {
             Value::List(list) => list
@@ -308,7 +308,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Strings, or one.
+    /// A list of strings, or one string.
     pub(crate) fn texts(&self, what: &str) -> Result<Vec<String>, FileError> {
         let texts = self.list().into_iter();
         texts
@@ -328,7 +328,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// A table being read. [`finish`](Self::finish) finds the keys that nobody asked for.
+/// A table that is being read. [`finish`](Self::finish) detects the keys that were not read.
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
     pub(crate) item: Item<'a>,
@@ -380,7 +380,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// No key may be there that was not asked for.
+    /// Checks that every key was read.
     pub(crate) fn finish(self) -> Result<(), FileError> {
         let asked = self.asked.borrow();
         match self.all().find(|(key, _)| !asked.contains(key)) {

@@ -1,4 +1,4 @@
-//! Reads an experiment's schedulers: names, configurations, families over a setting, and how long they learn before they are measured; runs none.
+//! Parses an experiment's schedulers: names, configurations, families over a setting, and training.
 
 use mpquic_sched::Registry;
 
@@ -10,20 +10,21 @@ use crate::lab::network::Parameter;
 use crate::lab::oracle;
 use crate::workload::Workload;
 
-/// More than any scheduler needs; stops a slip.
+/// The most training runs: more than any scheduler needs. The limit catches typing errors.
 const MAX_TRAINING: u64 = 1000;
-/// More than anyone can read; the same.
+/// The largest family: more than a reader can follow. The limit catches typing errors.
 const MAX_FAMILY: usize = 1000;
 const RUNS: &str = "a number of runs from 0 to 1000";
 const WHAT: &str =
     "a scheduler's name, or { name = .., config = { .. }, label = .., train = .., vary = { .. } }";
 
-/// What `[train]` says.
+/// The table `[train]`.
 #[derive(Debug, Default)]
 pub(super) struct Training {
-    /// Before each measured run, of those that learn and do not say otherwise.
+    /// The training runs before each measured run, for learning schedulers without a number of
+    /// their own.
     pub(super) runs: u32,
-    /// Nothing: what is measured.
+    /// `None`: the measured workload.
     pub(super) workload: Option<Workload>,
 }
 
@@ -43,17 +44,20 @@ fn runs(item: &Item<'_>) -> Result<u32, FileError> {
     u32::try_from(runs).map_err(|_| item.expected(RUNS))
 }
 
-/// All schedulers; those that learn are trained for `runs` unless their entry says otherwise.
+/// Parses all schedulers. Learning schedulers get `runs` training runs unless their entry overrides
+/// it.
 pub(super) fn read(item: &Item<'_>, runs: u32) -> Result<Vec<SchedulerSpec>, FileError> {
     let registry = Registry::new();
     let mut specs: Vec<SchedulerSpec> = Vec::new();
     for item in some(item)? {
         for mut spec in entry(&item)? {
-            // Which rates it is told, each network says; here it is enough that it takes some.
+            // The rates come from each network. Here it only matters whether the scheduler accepts
+            // rates.
             let config = oracle::told(&spec.spec.config, || vec![1.0]);
             let scheduler = registry.build(&spec.spec.name, &config);
             let scheduler = scheduler.map_err(|fault| item.error(fault.to_string()))?;
-            // A policy was trained before: its scheduler tells of it, and takes nothing from one run to the next.
+            // A policy was trained in advance. Its scheduler reports it, and keeps nothing from one
+            // run to the next.
             let learned = scheduler.learned();
             let learns = learned.is_some_and(|learned| learned.policy.is_none());
             spec.spec.training = match &spec.train {
@@ -81,13 +85,13 @@ pub(super) fn read(item: &Item<'_>, runs: u32) -> Result<Vec<SchedulerSpec>, Fil
     Ok(specs)
 }
 
-/// A scheduler, with what its entry says of training.
+/// A scheduler, with its entry's training setting.
 struct Entry<'a> {
     spec: SchedulerSpec,
     train: Option<(u32, Item<'a>)>,
 }
 
-/// The schedulers that one entry stands for.
+/// The schedulers of one entry.
 fn entry<'a>(item: &Item<'a>) -> Result<Vec<Entry<'a>>, FileError> {
     let spec = |name: &str, label: String, config, parameters: Vec<Parameter>| SchedulerSpec {
         label,
@@ -157,11 +161,11 @@ fn entry<'a>(item: &Item<'a>) -> Result<Vec<Entry<'a>>, FileError> {
     Ok(entries.collect())
 }
 
-/// Puts a value wherever a configuration says `"$name"`; in how many places that is.
+/// Puts a value wherever a configuration has `"$name"`. Returns the number of places.
 fn put(config: &mut Node, name: &str, value: &Node) -> usize {
     match &mut config.value {
         Value::Text(text) if text.strip_prefix('$') == Some(name) => {
-            // The steps of a range as they are written, not as they add up in binary.
+            // The steps of a range have their decimal text, not the sum of binary fractions.
             config.value = match &value.value {
                 Value::Number(number, text) => {
                     Value::Number(text.parse().unwrap_or(*number), text.clone())

@@ -1,4 +1,4 @@
-//! Tests of the experiment files' language: what is wrong is said in one line, what is right becomes the networks that it should.
+//! Tests of the experiment file format: errors take one line, and valid descriptions give the right networks.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::QueueLimit;
 use crate::lab::network::Parameter;
 
-/// A right file, with something in place of its network's paths, and something behind.
+/// A valid file with these paths of its network, and with more text at its end.
 fn file(paths: &str, more: &str) -> String {
     format!(
         "title = \"a test\"\n\
@@ -263,11 +263,11 @@ fn bare_numbers_are_in_the_papers_units() {
     let down = &network.paths[0].down;
     assert_eq!(down.rate, Some(50_000_000));
     assert_eq!(down.delay, Duration::from_millis(20));
-    // 10 % of 40 ms, over both directions: 4 ms / sqrt 2.
+    // 10 % of 40 ms over both directions: 4 ms / sqrt 2.
     assert_eq!(down.delay_sd.as_micros(), 2828);
     assert_eq!(down.loss, 0.015);
     assert_eq!(down.queue, QueueLimit::Packets(7));
-    // Losses hit data only unless the file says otherwise.
+    // By default, only data is lost.
     assert_eq!(network.paths[0].up.loss, 0.0);
     assert_eq!(
         (network.receive_window, network.initial_window, network.mtu),
@@ -392,7 +392,7 @@ fn paths_are_repeated_to_their_count() {
         .iter()
         .map(|path| path.down.rate.unwrap() / 1_000_000);
     assert_eq!(rates.collect::<Vec<_>>(), [50, 20, 50, 20, 50]);
-    // Each is drawn on its own, and the same for every count.
+    // Each path is sampled on its own, and is the same for every count.
     assert_ne!(counted[8].paths[0], counted[8].paths[2]);
     assert_eq!(counted[0].paths[0], counted[8].paths[0]);
 }

@@ -1,4 +1,4 @@
-//! Makes networks out of a description with gaps: grids over lists, points drawn from boxes, values redrawn over time; does not know what the values mean.
+//! Makes networks from a description with variable values: grids over lists, sampled points, values that are redrawn over time.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::reader::{FileError, Item, Node, Table, Value};
 use crate::lab::network::Parameter;
 use crate::lab::sampling::{self, Method};
 
-/// Keys whose lists are lists, not values to go through.
+/// The keys whose value is a list and not a grid.
 const LISTS: [&str; 8] = [
     "outages",
     "steps",
@@ -17,14 +17,14 @@ const LISTS: [&str; 8] = [
     "vary",
     "sample",
 ];
-/// Keys of a network that say how to make it and are no part of it.
+/// The keys of a network's table that describe how to make networks.
 const RECIPE: [&str; 4] = ["vary", "sample", "redraw", "path_count"];
-/// More than anyone can run; stops a slip in a grid.
+/// The most networks: more than anyone can run. The limit catches typing errors.
 const MAX_NETWORKS: usize = 100_000;
 
-/// A network with every value fixed.
+/// A network with fixed values.
 pub(super) struct Concrete {
-    /// What sets it apart from its siblings; empty if it has none.
+    /// The values in which it differs from the others; empty if it is the only one.
     pub(super) suffix: String,
     pub(super) parameters: Vec<Parameter>,
     pub(super) node: Node,
@@ -36,7 +36,7 @@ enum Place {
     Index(usize),
 }
 
-/// A value that is not fixed, and where it belongs.
+/// A value that varies, and its place.
 struct Variable {
     name: String,
     places: Vec<Vec<Place>>,
@@ -56,7 +56,7 @@ impl Variable {
 
 enum Values {
     Grid(Vec<Node>),
-    /// Line, smallest, largest.
+    /// Line, minimum, maximum.
     Box(usize, f64, f64),
 }
 
@@ -66,7 +66,7 @@ struct Sample {
     method: Method,
 }
 
-/// All networks that one description stands for, in the order of the grid, its last variable fastest.
+/// All networks of one description in the order of the grid. The last variable changes fastest.
 pub(super) fn expand(item: &Item<'_>) -> Result<Vec<Concrete>, FileError> {
     let table = item.table("a network's table")?;
     let sample = read_sample(&table)?;
@@ -127,7 +127,7 @@ pub(super) fn expand(item: &Item<'_>) -> Result<Vec<Concrete>, FileError> {
         Some(sample) => {
             let points = match &redraw {
                 None => sample.points,
-                // One state per interval, the first at the start.
+                // One state per interval; the first one starts at 0.
                 Some((every, until)) => (until.as_secs_f64() / every.as_secs_f64()).ceil() as usize,
             };
             sampling::points(sample.method, points.max(1), boxes.len(), sample.seed)
@@ -212,7 +212,7 @@ fn finish(mut node: Node, suffix: String, parameters: Vec<Parameter>) -> Concret
     }
 }
 
-/// A point of a box, rounded so that its name says all of it.
+/// A value within a box, rounded so that the network's name shows it completely.
 fn at(variable: &Variable, unit: f64) -> Node {
     match variable.values {
         Values::Box(line, low, high) => {
@@ -247,7 +247,7 @@ fn set(node: &mut Node, place: &[Place], new: &Node) {
     }
 }
 
-/// The first point at the start, each other as a step of its paths.
+/// The first point applies from the start. Each other point becomes a step of its paths.
 fn redraw_over_time(
     node: &mut Node,
     boxes: &[&Variable],
@@ -269,7 +269,8 @@ fn redraw_over_time(
     }
 }
 
-/// Adds a value to the step with this number of the path at `place`; the step is made if it is new.
+/// Adds a value to the step with this number of the path at `place`, and creates the step if it
+/// does not exist.
 fn add_step(node: &mut Node, place: &[Place], number: usize, every: Duration, value: &Node) {
     let [Place::Key(_), Place::Index(path), Place::Key(key)] = place else {
         return;
@@ -310,7 +311,7 @@ fn add_step(node: &mut Node, place: &[Place], number: usize, every: Duration, va
     }
 }
 
-/// Collects the values that are not fixed.
+/// Collects the values that vary.
 fn find(
     item: &Item<'_>,
     place: &mut Vec<Place>,
@@ -398,7 +399,7 @@ fn values(item: &Item<'_>) -> Result<Values, FileError> {
     if width <= 0.0 || last < first {
         return Err(item.error("expected `step` above 0 and `to` not below `from`"));
     }
-    // Half a step of room for what decimal fractions lose in binary.
+    // Half a step of tolerance for the rounding of decimal fractions.
     let count = ((last - first) / width + 0.5).floor();
     if count >= MAX_NETWORKS as f64 {
         return Err(step.error(format!("gives more than {MAX_NETWORKS} values")));
@@ -427,7 +428,7 @@ fn read_vary(table: &Table<'_>) -> Result<Vec<Variable>, FileError> {
         .collect()
 }
 
-/// The lists of a `vary` that is no network's, each with its name.
+/// The lists of a `vary` that does not belong to a network, each with its name.
 pub(super) fn lists(item: &Item<'_>) -> Result<Vec<(String, Vec<Node>)>, FileError> {
     let mut lists = Vec::new();
     for (name, item) in item
@@ -513,7 +514,7 @@ fn path_counts(table: &Table<'_>) -> Result<Option<Vec<usize>>, FileError> {
     counts.collect::<Result<Vec<_>, _>>().map(Some)
 }
 
-/// Repeats the paths in turn until there are so many.
+/// Repeats the paths in turn until there are `count` of them.
 fn repeat_paths(node: &mut Node, count: usize) {
     let Value::Table(entries) = &mut node.value else {
         return;

@@ -1,4 +1,4 @@
-//! The report's tables and distributions, network by network.
+//! The tables and distributions of the report, per network.
 
 use std::fmt::Write as _;
 
@@ -17,10 +17,10 @@ fn show(value: Option<f64>) -> String {
     value.map_or_else(|| "\u{2013}".into(), |value| significant(value, 4))
 }
 
-/// More groups than this are shown on demand.
+/// Above this number of groups, each group is collapsed.
 const MAX_OPEN: usize = 24;
 
-/// Whether there are so many groups that each is shown on demand only.
+/// Whether there are so many groups that each is collapsed.
 fn crowded(board: &Board<'_>) -> bool {
     let groups = board.groups();
     groups
@@ -30,7 +30,7 @@ fn crowded(board: &Board<'_>) -> bool {
         > MAX_OPEN
 }
 
-/// The beginning and the end of a group's part.
+/// The start and the end of a group's part.
 fn card(board: &Board<'_>, group: &Group<'_>) -> (String, &'static str) {
     let title = escape(&group.title(board.heading));
     let facts = format!(
@@ -47,7 +47,7 @@ fn card(board: &Board<'_>, group: &Group<'_>) -> (String, &'static str) {
     (begin, "</div>\n")
 }
 
-/// The headline of every group in a line, if there are several.
+/// The headline metric of every group in one row, if there are several groups.
 fn overview_table(board: &Board<'_>) -> String {
     let rows = overview(board);
     if rows.len() < 2 {
@@ -101,7 +101,7 @@ fn overview_table(board: &Board<'_>) -> String {
     text
 }
 
-/// Tables: of each network for small sets, of each set otherwise.
+/// Tables: per network for small sets, per set otherwise.
 pub(super) fn tables(board: &Board<'_>) -> String {
     let mut text = overview_table(board);
     if board.groups().iter().any(|group| !is_single(board, group)) {
@@ -139,7 +139,7 @@ pub(super) fn tables(board: &Board<'_>) -> String {
     text
 }
 
-/// Whether a group's network belongs to a set that is shown network by network.
+/// Whether a group's network belongs to a set that is shown per network.
 pub(super) fn is_single(board: &Board<'_>, group: &Group<'_>) -> bool {
     let networks = &board.heading.networks;
     let siblings = networks
@@ -282,7 +282,7 @@ fn set_table(board: &Board<'_>) -> String {
     text + "</table></div>\n"
 }
 
-/// Boxes and distribution functions of each group of a small set.
+/// Box plots and distribution functions of each group in a small set.
 pub(super) fn distributions(board: &Board<'_>) -> String {
     let mut text = String::new();
     for group in board.groups() {
@@ -302,7 +302,7 @@ pub(super) fn distributions(board: &Board<'_>) -> String {
                 paper: paper(board, &group, label, &metric),
             })
             .collect();
-        // One value per scheduler has no distribution.
+        // With one value per scheduler, there is no distribution.
         if series.iter().all(|series| series.values.len() < 2) {
             continue;
         }

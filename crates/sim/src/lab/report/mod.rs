@@ -1,4 +1,4 @@
-//! The HTML report of results: one file that needs no other, nor a network, light or dark as the reader's system is.
+//! The HTML report of results: one self-contained file that works offline and follows the light or dark scheme of the reader's system.
 
 mod cells;
 mod over_time;
@@ -18,10 +18,10 @@ use super::summary::Board;
 use super::timelines;
 use svg::escape;
 
-/// Sets of more networks than this are shown as a whole, not network by network.
+/// Sets with more networks than this are shown as a whole, not per network.
 pub(super) const MAX_SINGLE: usize = 12;
 
-/// The report. Time lines are looked up in the results' folder.
+/// The report. Time lines are read from the results' folder.
 pub(crate) fn html(board: &Board<'_>, folder: &Path) -> io::Result<String> {
     let heading = board.heading;
     let time_lines = over_time::section(&timelines::read(folder)?);
@@ -81,7 +81,7 @@ pub(crate) fn html(board: &Board<'_>, folder: &Path) -> io::Result<String> {
     page += &key(board);
     page += "</header>\n";
     for (id, name, body) in &sections {
-        // Where lines have no names beside them.
+        // For lines without names beside them.
         let key = match *id {
             "networks" | "settings" | "plots" => key(board),
             _ => String::new(),
@@ -131,7 +131,7 @@ fn key(board: &Board<'_>) -> String {
     text + "</div>\n"
 }
 
-/// The number that a scheduler's colour has.
+/// The number of a scheduler's colour.
 fn colour(board: &Board<'_>, label: &str) -> usize {
     let specs = &board.heading.schedulers;
     specs
@@ -160,7 +160,7 @@ fn claims(board: &Board<'_>) -> String {
 
 fn claim(checked: &Checked<'_>) -> String {
     let mut text = "<div class=\"card\">\n".to_owned();
-    // The badge of a statement about many is that of most of them.
+    // A statement about many cases gets the badge of the most frequent outcome.
     let outcomes = [
         Outcome::Holds,
         Outcome::NoDifference,
@@ -168,7 +168,7 @@ fn claim(checked: &Checked<'_>) -> String {
         Outcome::TooFew,
     ];
     let most = outcomes.into_iter().max_by_key(|outcome| {
-        // On a tie, the one that says less for the paper.
+        // On a tie, the outcome that supports the paper less.
         (checked.count(*outcome), *outcome)
     });
     let all_agree = most.is_some_and(|most| checked.count(most) == checked.cases.len());

@@ -1,4 +1,4 @@
-//! The report's time lines: windows, RTTs and queues of the paths and the receiver's out-of-order queue, run by run.
+//! The time lines of the report, per run: windows, RTTs and queues of the paths, and the receiver's out-of-order queue.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::svg::escape;
 use crate::Series;
 use crate::lab::timelines::RunTimeline;
 
-/// The section; empty without time lines.
+/// The section; empty if there are no time lines.
 pub(super) fn section(runs: &[RunTimeline]) -> String {
     let mut text = String::new();
     let mut last = String::new();
@@ -26,7 +26,7 @@ pub(super) fn section(runs: &[RunTimeline]) -> String {
             );
             last = group;
         }
-        // One axis for all that stand side by side.
+        // Plots that stand side by side share an axis.
         let same = |other: &&RunTimeline| {
             (&other.network, &other.workload, &other.congestion)
                 == (&run.network, &run.workload, &run.congestion)
@@ -57,7 +57,7 @@ fn path_key(paths: usize) -> String {
     paths.collect::<Vec<_>>().join(" ")
 }
 
-/// The sender is the server, the receiver the client.
+/// The server sends, the client receives.
 fn panels(run: &RunTimeline) -> Vec<Panel> {
     let timeline = &run.timeline;
     let interval = timeline.interval_s;
@@ -97,7 +97,7 @@ fn panels(run: &RunTimeline) -> Vec<Panel> {
     ]
 }
 
-/// A series as points, held to the end of the run; with its peaks within intervals or without.
+/// A series as points until the end of the run, with or without the peaks within intervals.
 fn points(series: &Series, interval: f64, end: f64, scale: f64, peaks: bool) -> Vec<(f64, f64)> {
     let mut points = Vec::with_capacity(series.slot.len() + 1);
     for (at, slot) in series.slot.iter().enumerate() {

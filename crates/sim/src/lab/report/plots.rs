@@ -1,20 +1,20 @@
-//! The kinds of plots: distributions, boxes, lines over a parameter, heat maps, time lines; each takes numbers and names, and looks up nothing.
+//! The kinds of plots: distributions, boxes, lines over a parameter, heat maps, time lines. They take numbers and names.
 
 use super::svg::{Anchor, LINE, Scale, Svg, tick_label, width_of};
 use crate::lab::statistics::BoxPlot;
 use crate::lab::text::significant;
 
-/// A named series of values; the number chooses its colour.
+/// A named series of values. The number selects its colour.
 #[derive(Debug, Clone)]
 pub(super) struct Series {
     pub(super) name: String,
     pub(super) colour: usize,
     pub(super) values: Vec<f64>,
-    /// A paper's number.
+    /// A number from a paper.
     pub(super) paper: Option<f64>,
 }
 
-/// The colours of the style sheet go round.
+/// The colours of the style sheet repeat.
 fn class(colour: usize) -> String {
     format!("c{}", colour % 12)
 }
@@ -62,7 +62,7 @@ pub(super) fn ecdf(series: &[Series], label: &str, zero: bool) -> String {
     svg.finish(&format!("distribution of {label}"))
 }
 
-/// Boxes, one under the other, with every value behind them.
+/// Box plots, one below the other, with every value behind them.
 pub(super) fn boxes(series: &[Series], label: &str) -> String {
     let row = 26.0;
     let widest = series
@@ -137,7 +137,7 @@ pub(super) fn boxes(series: &[Series], label: &str) -> String {
     svg.finish(&format!("box plots of {label}"))
 }
 
-/// A line over a parameter: its points are (value of the parameter, value, low, high).
+/// A line over a parameter. Its points are (parameter value, value, low, high).
 #[derive(Debug, Clone)]
 pub(super) struct Trend {
     pub(super) name: String,
@@ -166,7 +166,7 @@ pub(super) fn trends(trends: &[Trend], parameter: &str, label: &str) -> String {
     svg.x_axis(&x, top, bottom, 6);
     for (number, trend) in trends.iter().enumerate() {
         let colour = class(trend.colour);
-        // Side by side, or intervals would hide each other.
+        // Shifted sideways, so that intervals do not hide each other.
         let shift = 2.0 * (number as f64 - (trends.len() as f64 - 1.0) / 2.0);
         let line: Vec<_> = trend
             .points
@@ -204,12 +204,12 @@ pub(super) fn trends(trends: &[Trend], parameter: &str, label: &str) -> String {
     svg.finish(&format!("{label} over {parameter}"))
 }
 
-/// What a heat map's colours say.
+/// The meaning of a heat map's colours.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Colours {
-    /// Percent of gain: losses and gains in two colours.
+    /// The gain in percent, with different colours for gains and losses.
     Gain,
-    /// Values from the lowest to the highest of all maps side by side.
+    /// Values between the lowest and the highest of all maps that stand side by side.
     Between(f64, f64),
 }
 
@@ -222,14 +222,14 @@ pub(super) struct HeatMap {
     pub(super) axes: [String; 2],
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<String>,
-    /// With what hovering over it says.
+    /// Each value with its tooltip.
     pub(super) values: Vec<Vec<Option<(f64, String)>>>,
 }
 
-/// Gains are coloured up to this; what is beyond has the same colour.
+/// The gain with the strongest colour. Larger gains have the same colour.
 const FULL_COLOUR: f64 = 50.0;
 
-/// Gains in blue, losses in orange, white in the middle: told apart by the colour-blind, too.
+/// Blue for gains, orange for losses, white in between: colour-blind readers can distinguish these.
 fn gain_colour(percent: f64) -> (String, bool) {
     let share = (percent / FULL_COLOUR).clamp(-1.0, 1.0);
     let end = if share < 0.0 {
@@ -237,7 +237,7 @@ fn gain_colour(percent: f64) -> (String, bool) {
     } else {
         [0.0, 84.0, 158.0]
     };
-    // The square root spreads small gains.
+    // The square root makes small gains easier to distinguish.
     let depth = share.abs().sqrt();
     let mixed = end.map(|end| 250.0 + (end - 250.0) * depth);
     let [r, g, b] = mixed.map(|part| part.round() as u8);
@@ -256,7 +256,7 @@ fn value_colour(value: f64, low: f64, high: f64) -> (String, bool) {
     (format!("#{r:02x}{g:02x}{b:02x}"), depth > 0.55)
 }
 
-/// Draws it.
+/// Draws the map.
 pub(super) fn heat_map(map: &HeatMap) -> String {
     let (cell_width, cell_height) = (40.0, 22.0);
     let widest = map.rows.iter().map(|row| width_of(row)).fold(0.0, f64::max);
@@ -267,7 +267,7 @@ pub(super) fn heat_map(map: &HeatMap) -> String {
     let mut svg = Svg::new(width, bottom + 2.0 * LINE + 6.0);
     svg.text("name", Anchor::Start, 2.0, LINE, &map.title);
     for (at, row) in map.values.iter().enumerate() {
-        // The lowest at the bottom, as on any axis.
+        // The lowest value is at the bottom, as on any axis.
         let y = bottom - cell_height * (at as f64 + 1.0);
         svg.text("tick", Anchor::End, left - 4.0, y + 15.0, &map.rows[at]);
         for (column, value) in row.iter().enumerate() {
@@ -282,7 +282,7 @@ pub(super) fn heat_map(map: &HeatMap) -> String {
             svg.tile(&fill, x, y, cell_width - 1.0, cell_height - 1.0, title);
             let class = if deep { "on-dark" } else { "on-light" };
             let text = match map.colours {
-                // Hundredths of a percent are noise.
+                // More digits would be noise.
                 Colours::Gain => significant((value * 10.0).round() / 10.0, 2),
                 Colours::Between(..) => significant(*value, 3),
             };
@@ -303,7 +303,7 @@ pub(super) fn heat_map(map: &HeatMap) -> String {
     );
     svg.text("label", Anchor::Start, 2.0, top + (bottom - top) / 2.0, "");
     svg.text("tick", Anchor::End, left - 4.0, top - 1.0, &map.axes[1]);
-    // Maps side by side are of one size.
+    // Maps that stand side by side have the same size.
     svg.finish_at_most(&map.title, 1.0)
 }
 

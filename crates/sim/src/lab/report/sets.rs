@@ -1,4 +1,4 @@
-//! The report's plots over the networks of a set: gains over random networks, lines over one parameter, heat maps over two.
+//! The plots of the report over the networks of a set: gains over sampled networks, lines over one parameter, heat maps over two.
 
 use std::fmt::Write as _;
 
@@ -13,13 +13,13 @@ use crate::lab::statistics;
 use crate::lab::summary::{BOOTSTRAP_SEED, Board, Group};
 use crate::lab::text::significant;
 
-/// The networks that one description made, with one workload and congestion control.
+/// The networks of one description, with one workload and congestion control.
 struct Set<'a> {
     groups: Vec<Group<'a>>,
     metric: MetricInfo,
-    /// The grid's parameters, and their values in the order of the grid.
+    /// The grid's parameters with their values, in the order of the grid.
     grid: Vec<(&'a str, Vec<&'a str>)>,
-    /// Whether other parameters were drawn.
+    /// Whether other parameters were sampled.
     drawn: bool,
 }
 
@@ -113,7 +113,7 @@ fn value<'a>(network: &'a NetworkInfo, name: &str) -> Option<&'a str> {
     Some(&parameter.value)
 }
 
-/// The labels of all schedulers that have results in a set.
+/// The labels of all schedulers with results in a set.
 fn labels<'a>(board: &Board<'a>, set: &Set<'_>) -> Vec<&'a str> {
     let all = board.heading.schedulers.iter().map(|spec| &*spec.label);
     all.filter(|label| {
@@ -130,7 +130,7 @@ fn trend_plot(
     values: &[&str],
     metric: &MetricInfo,
 ) -> String {
-    // What is no number stands at its place in the order.
+    // A value that is not a number is placed by its position in the list.
     let number = |at: usize, value: &str| value.parse().unwrap_or(at as f64);
     let trends: Vec<_> = labels(board, set)
         .into_iter()
@@ -150,7 +150,7 @@ fn trend_plot(
                         statistics::median(values),
                         statistics::median_interval(values, BOOTSTRAP_SEED),
                     ),
-                    // Several: that over the networks.
+                    // Several networks: the interval over the networks.
                     networks => {
                         let medians = networks.iter().map(|values| statistics::median(values));
                         let medians: Vec<_> = medians.collect();
@@ -173,7 +173,7 @@ fn trend_plot(
     plots::trends(&trends, name, &label)
 }
 
-/// How much better each scheduler is than the baseline, over all networks of the set.
+/// The gain of each scheduler over the baseline, for all networks of the set.
 fn gain_plot(board: &Board<'_>, set: &Set<'_>) -> String {
     let baseline = &board.heading.baseline;
     let mut lines = String::new();
@@ -218,11 +218,11 @@ fn gain_plot(board: &Board<'_>, set: &Set<'_>) -> String {
     )
 }
 
-/// The gain of each scheduler over the two parameters with the most values; one map per combination of
-/// the others.
+/// The gain of each scheduler over the two parameters with the most values. There is one map per
+/// combination of the others.
 fn heat_maps(board: &Board<'_>, set: &Set<'_>) -> String {
     let mut order: Vec<_> = (0..set.grid.len()).collect();
-    // Stable: among equals, the file's order.
+    // A stable sort: parameters with equally many values keep the order of the file.
     order.sort_by_key(|&at| std::cmp::Reverse(set.grid[at].1.len()));
     let (mut x, mut y) = (order[0], order[1]);
     if x > y {
@@ -248,7 +248,7 @@ fn heat_maps(board: &Board<'_>, set: &Set<'_>) -> String {
             .collect();
     }
     let mut text = String::new();
-    // With facets there would be too many maps.
+    // With more parameters, there would be too many maps.
     if others.is_empty() {
         text += &value_maps(board, set, [x, y]);
     }
@@ -351,7 +351,7 @@ fn heat_map(
     facet: &[(&str, &str)],
 ) -> HeatMap {
     let cell = |column: &str, row: &str| {
-        // Networks that were drawn share a cell: the median of their gains.
+        // Sampled networks share a cell, which shows the median of their gains.
         let mut gains = Vec::new();
         let mut sentence = String::new();
         for group in &set.groups {

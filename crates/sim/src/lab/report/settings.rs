@@ -1,4 +1,4 @@
-//! The report's plots over a scheduler's setting: a family's members as a line, the schedulers without the setting level beside it.
+//! The plots of the report over a scheduler's setting: a family as a line, and other schedulers as level lines.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::lab::output::with_unit;
 use crate::lab::statistics;
 use crate::lab::summary::{BOOTSTRAP_SEED, Board, Group};
 
-/// All plots over settings: of each network of small sets, for each family that differs in one setting.
+/// The plots of all networks in small sets, for each family that differs in one setting.
 pub(super) fn section(board: &Board<'_>) -> String {
     let specs = &board.heading.schedulers;
     let mut families: Vec<&str> = Vec::new();
@@ -62,7 +62,7 @@ fn plot(
     };
     let points = members.iter().enumerate().filter_map(|(at, spec)| {
         let [median, low, high] = figures(&spec.label)?;
-        // What is no number stands at its place in the order.
+        // A value that is not a number is placed by its position in the list.
         let value = spec.parameters.first()?.value.parse().unwrap_or(at as f64);
         Some([value, median, low, high])
     });

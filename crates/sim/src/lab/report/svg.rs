@@ -1,17 +1,17 @@
-//! Draws axes, lines and labels as inline SVG whose colours the page's style sheet gives; knows no experiments.
+//! Draws axes, lines and labels as inline SVG. The page's style sheet sets the colours.
 //!
-//! Own and small rather than a plotting library's: colours must follow the page's light or dark
-//! scheme, which needs classes in place of fixed colours, and marks want titles to hover over.
+//! This is a small module of our own instead of a plotting library. Colours must follow the page's
+//! light or dark scheme, which needs classes instead of fixed colours, and marks need tooltips.
 
 use std::fmt::Write as _;
 
 use crate::lab::text::significant;
 
-/// Height of a text line, and the width of a letter of the tick labels, in SVG units.
+/// The height of a text line, and the width of a letter in tick labels, in SVG units.
 pub(super) const LINE: f64 = 14.0;
 const LETTER: f64 = 6.2;
 
-/// Text safe between tags and in attributes.
+/// Escapes text for use between tags and in attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -26,12 +26,12 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
-/// How wide a label will be, about.
+/// The approximate width of a label.
 pub(super) fn width_of(label: &str) -> f64 {
     label.chars().count() as f64 * LETTER
 }
 
-/// Where values lie on an axis.
+/// The position of values on an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scale {
     low: f64,
@@ -43,8 +43,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// An axis for values from `from` to `to` (SVG units): with some room around them, logarithmic if they
-    /// are positive and span more than a factor of 30.
+    /// An axis for these values from `from` to `to` (SVG units), with some margin. It is
+    /// logarithmic if the values are positive and span more than a factor of 30.
     pub(super) fn around(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| value.is_finite()) {
@@ -64,7 +64,7 @@ impl Scale {
                 log: true,
             };
         }
-        // A span that is a small part of the values is shown as it is; else the axis begins at 0.
+        // If the values vary little, the axis shows their range; otherwise it starts at 0.
         if low > 0.0 && low < 0.5 * high {
             low = 0.0;
         }
@@ -101,7 +101,7 @@ impl Scale {
         (self.low..=self.high).contains(&value)
     }
 
-    /// Round values to label, about so many.
+    /// Round values for tick labels, about this many.
     pub(super) fn ticks(&self, about: usize) -> Vec<f64> {
         if self.log {
             return self.log_ticks(about);
@@ -131,11 +131,11 @@ impl Scale {
     }
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is not below a value.
+/// The smallest of 1, 2 and 5 times a power of ten that is at least `value`.
 fn nice(value: f64) -> f64 {
     let power = 10_f64.powf(value.log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
-    // Rounding must not push a value that is a step already to the next.
+    // Rounding must not move a value that is already a step to the next one.
     steps
         .into_iter()
         .find(|step| *step >= value * 0.999_999)
@@ -150,7 +150,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A drawing under way.
+/// A drawing in progress.
 #[derive(Debug)]
 pub(super) struct Svg {
     width: f64,
@@ -167,12 +167,13 @@ impl Svg {
         }
     }
 
-    /// The element, with a text for those who do not see it; it grows by a quarter where there is room.
+    /// The SVG element, with a text for screen readers. It grows by up to a quarter if there is
+    /// room.
     pub(super) fn finish(self, label: &str) -> String {
         self.finish_at_most(label, 1.25)
     }
 
-    /// The element; it grows to so many times its size where there is room.
+    /// The SVG element. It grows up to this factor if there is room.
     pub(super) fn finish_at_most(self, label: &str, growth: f64) -> String {
         format!(
             "<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-label=\"{}\" style=\"max-width:{:.0}px\">{}</svg>\n",
@@ -209,7 +210,7 @@ impl Svg {
         );
     }
 
-    /// A rectangle of a fixed colour, which no scheme changes.
+    /// A rectangle with a fixed colour that does not depend on the scheme.
     pub(super) fn tile(
         &mut self,
         fill: &str,
@@ -234,7 +235,7 @@ impl Svg {
         );
     }
 
-    /// A diamond: the papers' numbers.
+    /// A diamond, which marks a paper's number.
     pub(super) fn diamond(&mut self, class: &str, x: f64, y: f64, title: &str) {
         let _ = write!(
             self.body,
@@ -260,7 +261,7 @@ impl Svg {
         );
     }
 
-    /// A line through points; with steps, it keeps each height until the next point.
+    /// A line through points. With `steps`, it keeps each height until the next point.
     pub(super) fn polyline(
         &mut self,
         class: &str,
@@ -310,7 +311,7 @@ impl Svg {
     }
 }
 
-/// A value beside its tick.
+/// The label of a tick.
 pub(super) fn tick_label(value: f64) -> String {
     let size = value.abs();
     if size >= 1e6 {

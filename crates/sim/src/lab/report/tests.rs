@@ -1,4 +1,4 @@
-//! Tests of the report as a whole: it is well-formed, needs nothing from outside, and says what came out.
+//! Tests of the whole report: it is well-formed and self-contained, and shows the results.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::lab::plan::Plan;
 use crate::lab::record::{Heading, Measured, Outcome as Run, Record};
 use crate::lab::store::Results;
 
-/// Results of an experiment, the value of each run given by a function of its cell and seed.
+/// The results of an experiment whose values are a function of cell and seed.
 fn results(text: &str, value: impl Fn(&str, &str, u64) -> Option<f64>) -> Results {
     let experiment = Experiment::parse("test.toml", text).unwrap();
     let plan = Plan::new(&experiment, None);
@@ -51,7 +51,7 @@ fn render(results: &Results) -> String {
     html(&Board::new(results), Path::new("")).unwrap()
 }
 
-/// Every tag is closed, in the right order.
+/// Every tag must be closed in the right order.
 fn check_tags(html: &str) {
     let mut open: Vec<&str> = Vec::new();
     let mut rest = html;
@@ -173,7 +173,7 @@ fn families_become_lines_over_their_setting() {
     ] {
         assert!(html.contains(part), "{part}");
     }
-    // The only scheduler without the setting, level from end to end.
+    // The only scheduler without the setting is level from end to end.
     assert_eq!(html.matches("minrtt: 6.045 at p ").count(), 2);
     assert_eq!(html.matches("ecf_a: ").count(), 3);
 }
