@@ -1,5 +1,6 @@
-//! BBRv3 over modelled links: what it gets out of clean, lossy, jittery, shallow and changing paths,
-//! beside other flows, and over two unequal paths; the steps of the algorithm are tested elsewhere.
+//! Tests of BBRv3 over modelled links: throughput on clean, lossy, jittery, shallow and changing paths, beside other flows, and over two unequal paths.
+//!
+//! The steps of the algorithm have unit tests of their own.
 
 use std::thread;
 use std::time::Duration;
@@ -20,7 +21,8 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// 50 Mbit/s and an RTT of 40 ms: a pipe of 250 kB, and a queue as long.
+/// 50 Mbit/s and an RTT of 40 ms: a bandwidth-delay product of 250 kB, and a queue of the same
+/// size.
 fn fast() -> LinkConfig {
     LinkConfig::new(50_000_000, ms(20))
 }
@@ -42,13 +44,13 @@ fn builder(seed: u64, links: impl IntoIterator<Item = LinkConfig>) -> NetworkBui
         .fold(builder, NetworkBuilder::symmetric_path)
 }
 
-/// A server that sends without end.
+/// A server that sends endlessly.
 fn bulk(builder: NetworkBuilder) -> Network {
     let client = TransferClient::download(1 << 40);
     builder.client(client).build().unwrap()
 }
 
-/// Stream bytes that the client reads between two times, as Mbit/s.
+/// The goodput at the client between two times, in Mbit/s.
 fn goodput(network: &mut Network, from: Duration, to: Duration) -> f64 {
     network.run_until(from).unwrap();
     let before = network.report().delivered[0];
@@ -57,7 +59,7 @@ fn goodput(network: &mut Network, from: Duration, to: Duration) -> f64 {
     bytes as f64 * 8.0 / MEGABIT / (to - from).as_secs_f64()
 }
 
-/// One run for each seed, on all cores; the results by seed.
+/// One run per seed, on all cores. The results are in the order of the seeds.
 fn for_seeds<T: Send>(seeds: u64, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let threads: Vec<_> = (0..seeds)
@@ -78,12 +80,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The whole of ten seconds, handshake and Startup included, and a queue that is mostly empty.
+/// Ten full seconds, handshake and Startup included, with a queue that is mostly empty.
 #[test]
 fn a_clean_link_is_filled_and_its_queue_is_not() {
     let mut network = bulk(builder(1, [fast()]));
     let mut queued = Vec::new();
-    // From when Startup and Drain are over.
+    // After Startup and Drain.
     for tenth in 10..100 {
         network.run_until(ms(100 * tenth)).unwrap();
         let server = network.connection(Side::Server).unwrap();
@@ -91,16 +93,16 @@ fn a_clean_link_is_filled_and_its_queue_is_not() {
     }
     let rate = network.report().delivered[0] as f64 * 8.0 / MEGABIT / 9.9;
     assert!(rate >= 0.9 * 50.0, "{rate} Mbit/s");
-    // A full queue is another 40 ms.
+    // A full queue adds 40 ms.
     let empty = queued.iter().filter(|rtt| **rtt < ms(45)).count();
     assert!(empty * 10 >= queued.len() * 8, "{queued:?}");
-    // The probes come near it, and do not reach it.
+    // The probes come close to a full queue, but do not reach it.
     assert!(queued.iter().all(|rtt| *rtt < ms(79)), "{queued:?}");
-    // Startup may overflow the queue by a little, and nothing does after it.
+    // Startup may overflow the queue a little. Nothing overflows it later.
     assert!(network.report().links[0][1].dropped_queue <= 20);
 }
 
-/// Where a loss-based controller gets a twentieth of the rate.
+/// On this link, a loss-based controller gets a twentieth of the rate.
 #[test]
 fn random_loss_does_not_slow_it_down() {
     for (loss, least) in [(0.005, 0.86), (0.02, 0.8), (0.03, 0.75)] {
@@ -136,7 +138,7 @@ fn a_long_thin_path_is_filled() {
     assert!(rate >= 0.87 * 2.0, "{rate} Mbit/s");
 }
 
-/// Packets that the queue drops after Startup are few, and so is what is not used.
+/// After Startup, the queue drops few packets, and little of the rate stays unused.
 #[test]
 fn a_shallow_queue_is_respected() {
     for (packets, least) in [(10, 0.7), (20, 0.8), (40, 0.88)] {
@@ -156,8 +158,8 @@ fn a_shallow_queue_is_respected() {
     }
 }
 
-/// Down: the queue fills, loss tells, and two cycles later the maximum is forgotten. Up: the next
-/// probe finds it.
+/// When the rate falls, the queue fills, losses follow, and two cycles later the old maximum
+/// expires. When the rate rises, the next probe finds it.
 #[test]
 fn it_follows_the_rate_down_and_up() {
     let mut network = bulk(builder(1, [fast()]));
@@ -176,8 +178,8 @@ fn it_follows_the_rate_down_and_up() {
     }
 }
 
-/// A path that becomes longer: for a while the window is too small, until the old minimum is ten
-/// seconds old.
+/// A path becomes longer. The window is too small until the old minimum RTT expires after ten
+/// seconds.
 #[test]
 fn it_follows_the_delay_up() {
     let mut network = bulk(builder(1, [fast()]));
@@ -191,7 +193,7 @@ fn it_follows_the_delay_up() {
     assert!(used >= 0.85, "{used}");
 }
 
-/// Nothing gets through for two seconds: all in flight is lost.
+/// Nothing arrives for two seconds: everything in flight is lost.
 #[test]
 fn it_is_back_soon_after_an_outage() {
     let link = fast().with_outage(secs(3), secs(2));
@@ -200,7 +202,7 @@ fn it_is_back_soon_after_an_outage() {
     assert!(used >= 0.8, "{used}");
 }
 
-/// What a flow and another one beside it get of a link, from the tenth second on, as parts of it.
+/// The shares of a link that a flow and a competing flow get, from the tenth second on.
 fn beside(seed: u64, other: CongestionControl, queue: QueueLimit) -> [f64; 2] {
     let cross = CrossTraffic::new(0, Side::Server, other);
     let builder = builder(seed, [fast().with_queue(queue)]).cross_traffic(cross);
@@ -227,7 +229,7 @@ fn two_flows_share_a_link() {
     }
 }
 
-/// Nobody is driven out, whoever came first.
+/// Neither flow starves, whichever started first.
 #[test]
 fn it_lives_beside_loss_based_flows() {
     for other in [CongestionControl::NewReno, CongestionControl::Cubic] {
@@ -242,7 +244,8 @@ fn it_lives_beside_loss_based_flows() {
     }
 }
 
-/// The slow path and the fast one of "Peekaboo" (Wu et al., 2020): RTT variation in %, loss.
+/// The slow and the fast path of Peekaboo (Wu et al., 2020), given the RTT variation in percent and
+/// the loss.
 fn peekaboo(variation: f64, loss: f64) -> [LinkConfig; 2] {
     let slow = LinkConfig::new(2_000_000, ms(100));
     [
@@ -251,8 +254,8 @@ fn peekaboo(variation: f64, loss: f64) -> [LinkConfig; 2] {
     ]
 }
 
-/// From the request on, relative to both links' full rates from the first instant, each after its
-/// delay.
+/// The download time divided by its bound: both links at full rate from the first instant, each
+/// after its delay.
 fn download_ratio(seed: u64, links: [LinkConfig; 2], bytes: u64, initial: InitialWindow) -> f64 {
     let mut transport = transport();
     transport.initial_window(initial).unwrap();
@@ -279,7 +282,7 @@ fn download_ratio(seed: u64, links: [LinkConfig; 2], bytes: u64, initial: Initia
     (report.completed - report.connected.unwrap()).as_secs_f64() / bound
 }
 
-/// CUBIC takes fifteen to twenty times the bound on the second of these.
+/// On the second of these networks, CUBIC takes fifteen to twenty times the bound.
 #[test]
 fn two_unequal_lossy_paths_are_near_the_bound() {
     for (variation, loss, most) in [(0.0, 0.0, 1.2), (8.0, 0.015, 1.25), (16.0, 0.03, 1.45)] {

@@ -1,5 +1,4 @@
-//! Congestion control over modelled links against what theory and RFCs say of it: the square-root
-//! law, the saw-tooth, fairness at a shared bottleneck.
+//! Tests of congestion control over modelled links against theory and RFCs: the square-root law, the saw-tooth, fairness at a shared bottleneck.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,10 +11,10 @@ use mpquic_sim::{
     TransferServer,
 };
 
-/// Every datagram of the bulk has this size.
+/// The size of every datagram of the bulk transfer.
 const MTU: u64 = 1200;
-/// What of it is stream data: not the short header (1 + 8 + 2), the STREAM frame's (about 11) and the
-/// tag (16).
+/// The stream data in it: without the short header (1 + 8 + 2), the header of the STREAM frame
+/// (about 11) and the tag (16).
 const MSS: f64 = 1162.0;
 
 const fn ms(millis: u64) -> Duration {
@@ -26,7 +25,7 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A server that sends without end, as fast as the controller lets it.
+/// A server that sends endlessly, as fast as the controller allows.
 fn bulk(builder: NetworkBuilder, control: CongestionControl) -> Network {
     let mut transport = TransportConfig::default();
     transport
@@ -49,13 +48,13 @@ fn mean(values: &[f64]) -> f64 {
 
 /// Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion avoidance
 /// algorithm" (1997): goodput = MSS / RTT * C / sqrt(p). C is sqrt(3/2) if the window grows by one
-/// MSS per RTT; it would be sqrt(3/4) for a receiver that acknowledges every other packet and a sender
-/// that counts acknowledgements. Our receiver does, but our sender counts bytes (RFC 9002 section
-/// 7.3.3), so that the former holds.
+/// MSS per RTT. It is sqrt(3/4) if the receiver acknowledges every other packet and the sender
+/// counts acknowledgements. Our receiver does so, but our sender counts bytes (RFC 9002 section
+/// 7.3.3), so sqrt(3/2) applies.
 ///
-/// The law knows no recovery period, in which the window does not grow, and no second loss in it: at
-/// 1 %, with windows of a dozen packets, a model of RFC 9002's rules alone, without timers and
-/// delayed acknowledgements, comes to 0.90 of the law; at 0.1 %, to 1.01.
+/// The law ignores the recovery period, in which the window does not grow and a second loss has no
+/// effect. At 1 % loss, where the window is a dozen packets, a model of only RFC 9002's rules,
+/// without timers and delayed acknowledgements, reaches 0.90 of the law; at 0.1 %, it reaches 1.01.
 #[test]
 fn new_reno_follows_the_square_root_law() {
     let rtt = ms(100);
@@ -63,12 +62,12 @@ fn new_reno_follows_the_square_root_law() {
         let law = MSS / rtt.as_secs_f64() * (1.5_f64 / loss).sqrt();
         let ratios: Vec<_> = (0..seeds)
             .map(|seed| {
-                // Fast enough that nothing queues; acknowledgements are not lost.
+                // Fast enough that nothing queues. Acknowledgements are not lost.
                 let link = LinkConfig::new(1_000_000_000, rtt / 2);
                 let lossy = link.clone().with_loss(loss);
                 let network = Network::builder(seed).path(link, lossy);
                 let mut network = bulk(network, CongestionControl::NewReno);
-                // Some losses after slow start, it is forgotten.
+                // The first losses end slow start. After 20 s, it has no more effect.
                 network.run_until(secs(20)).unwrap();
                 let before = network.report().delivered[0];
                 network.run_until(secs(20) + lasting).unwrap();
@@ -82,7 +81,7 @@ fn new_reno_follows_the_square_root_law() {
     }
 }
 
-/// A change of the window, and what the connection said of itself then.
+/// A change of the window, with the connection's statistics at that time.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     at: Duration,
@@ -91,14 +90,14 @@ struct Change {
     rtt: Duration,
 }
 
-/// RFC 9002 section 7.3: a loss halves the window, and it stays so for the recovery period; then it
-/// grows by one datagram per window acknowledged, that is, per RTT. On a clean link, only an
-/// overflow of the queue is a loss, so that the window turns at what link and queue hold.
+/// RFC 9002 section 7.3: a loss halves the window, which stays the same during the recovery period.
+/// Then it grows by one datagram per acknowledged window, which is per RTT. On a clean link, only a
+/// queue overflow causes loss, so the window's peak is what link and queue hold.
 #[test]
 fn new_reno_draws_a_saw_tooth() {
     // 1228 bytes with headers take 0.9824 ms. Without a queue, a packet and its acknowledgement
-    // take 51 ms: 51.9 packets. Fifty more wait. The news of an overflow takes one RTT, in which the
-    // window grows by one more.
+    // take 51 ms, which is 51.9 packets. Fifty more wait in the queue. The sender learns of an
+    // overflow one RTT later, and the window grows by one more datagram until then.
     let slot = Duration::from_nanos(982_400);
     let base_rtt = ms(50) + slot;
     let queue = 50;
@@ -134,7 +133,7 @@ fn new_reno_draws_a_saw_tooth() {
     });
     network.run_until(secs(60)).unwrap();
 
-    // From the first overflow on; what came before was slow start.
+    // From the first overflow on. Slow start came before.
     let changes = changes.borrow();
     let first = changes
         .iter()
@@ -148,7 +147,8 @@ fn new_reno_draws_a_saw_tooth() {
         let rtt = after.rtt.as_secs_f64();
         if after.events > before.events {
             assert_eq!(after.events, before.events + 1);
-            // The acknowledgement that shows the loss may have been the last for a datagram of growth.
+            // The acknowledgement that reveals the loss may also complete a window and add a
+            // datagram.
             let halves = [before.window / 2, (before.window + MTU) / 2];
             assert!(halves.contains(&after.window), "{before:?} {after:?}");
             turns.push(before);
@@ -158,7 +158,8 @@ fn new_reno_draws_a_saw_tooth() {
         assert_eq!(after.window, before.window + MTU, "at {:?}", after.at);
         since_turn += 1;
         if since_turn == 1 {
-            // The recovery period, one RTT (still that of the full queue), and one to grow in.
+            // The recovery period is one RTT (still that of the full queue), and one more RTT
+            // passes before the window grows.
             assert!(
                 (1.5 * rtt..4.0 * rtt).contains(&took),
                 "{took} s at {:?}",
@@ -185,8 +186,8 @@ fn new_reno_draws_a_saw_tooth() {
             "turned at {packets}, not at {turn}"
         );
     }
-    // Each tooth lasts one RTT per datagram from half the turn on, the RTT being that of the window
-    // then, and the recovery.
+    // A tooth lasts one RTT per datagram from half the peak on, plus the recovery. The RTT is the
+    // one at the current window.
     let teeth = turns
         .windows(2)
         .map(|pair| (pair[1].at - pair[0].at).as_secs_f64());
@@ -198,20 +199,21 @@ fn new_reno_draws_a_saw_tooth() {
         (0.93..1.07).contains(&(mean / expected)),
         "{mean} s, not {expected}"
     );
-    // A queue of one bandwidth-delay product: the link is never without work but after the halving.
+    // With a queue of one bandwidth-delay product, the link is idle only after a halving.
     let goodput = network.report().delivered[0] as f64 / 60.0 / (MSS / slot.as_secs_f64());
     assert!((0.95..1.0).contains(&goodput), "{goodput}");
 }
 
-/// Goodput of a connection with two paths through one bottleneck over that of a NewReno flow there.
+/// The goodput of a connection with two paths through one bottleneck, divided by that of a
+/// competing NewReno flow.
 fn share_against_new_reno(control: CongestionControl, seed: u64) -> f64 {
     let mut builder = Network::builder(seed);
     // 10 Mbit/s, an RTT of 50 ms, and a queue of one bandwidth-delay product.
     let neck = LinkConfig::new(10_000_000, ms(5)).with_queue(QueueLimit::Packets(50));
     let neck = builder.shared_link(neck);
     let mut access = LinkConfig::new(100_000_000, ms(10));
-    // Delays that vary a little: on exact ones, drop-tail queues prefer whose packets come in phase
-    // (Floyd and Jacobson, "On traffic phase effects", 1992).
+    // The delays vary a little. With exact delays, drop-tail queues prefer flows whose packets
+    // arrive in phase (Floyd and Jacobson, "On traffic phase effects", 1992).
     access.delay_sd = ms(1);
     for _ in 0..2 {
         builder = builder.path_through([access.clone()], [Hop::Own(access.clone()), neck.into()]);
@@ -237,7 +239,7 @@ fn share_against_new_reno(control: CongestionControl, seed: u64) -> f64 {
     let before = delivered(secs(10));
     let after = delivered(secs(70));
     let [own, other] = [0, 1].map(|i| after[i] - before[i]);
-    // All of the bottleneck is used: nobody is fair by being timid.
+    // The bottleneck is fully used: the result is not fair just because the flows send little.
     let used = (own + other) * 8.0 / 60.0 / 10e6;
     assert!(
         (0.9..1.0).contains(&used),
@@ -246,9 +248,9 @@ fn share_against_new_reno(control: CongestionControl, seed: u64) -> f64 {
     own / other
 }
 
-/// RFC 6356 section 2, goal 2: no more than a lone flow would take on any of the paths, so that a
-/// connection with two paths through a bottleneck gets what one flow gets. Without coupling, it gets
-/// twice that.
+/// RFC 6356 section 2, goal 2: a connection takes no more than a single flow would take on any of
+/// its paths. With two paths through one bottleneck, it gets what one flow gets. Without coupling,
+/// it gets twice as much.
 #[test]
 fn coupled_paths_are_fair_to_new_reno_at_a_shared_bottleneck() {
     let shares = |control| {
@@ -277,14 +279,14 @@ fn coupled_paths_are_fair_to_new_reno_at_a_shared_bottleneck() {
         if *control == CongestionControl::NewReno {
             assert!((1.7..2.3).contains(mean), "{control}: {shares:?}");
         } else {
-            // And not so timid as to lose what one path would have got.
+            // It also gets at least about what one path would have got.
             assert!((0.8..1.15).contains(mean), "{control}: {shares:?}");
         }
     }
 }
 
-/// The path that is left grows as a lone flow soon after the other one died: the window that the dead
-/// one still has counts for nothing.
+/// When one path dies, the window of the other soon grows like that of a single flow: the window of
+/// the dead path no longer counts.
 #[test]
 fn a_dead_path_does_not_hold_back_the_other() {
     for control in [
@@ -316,7 +318,7 @@ fn a_dead_path_does_not_hold_back_the_other() {
             let rtts = (until - from).as_secs_f64() / rtt.as_secs_f64();
             (after.cwnd as f64 - before.cwnd as f64) / MTU as f64 / rtts
         };
-        // Two equal paths: a quarter of a datagram each.
+        // Two equal paths grow by a quarter of a datagram each.
         let (coupled, alone) = (growth(secs(15), secs(17)), growth(secs(21), secs(23)));
         println!("{control}: {coupled:.3}, then {alone:.3} datagrams per RTT");
         assert!((0.2..0.3).contains(&coupled), "{control}: {coupled}");

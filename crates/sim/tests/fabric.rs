@@ -1,4 +1,4 @@
-//! What lies between the peers: chains of links, shared links, cross traffic.
+//! Tests of everything between the peers: chains of links, shared links, cross traffic.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn transport(control: CongestionControl) -> TransportConfig {
     transport
 }
 
-/// Bit/s of received UDP payload over each path, to the client.
+/// The rate of UDP payload that the client receives over each path, in bit/s.
 fn rates(network: &Network, paths: usize, over: Duration) -> Vec<f64> {
     let received = network.received(Side::Client);
     (0..paths)
@@ -64,8 +64,8 @@ fn delays_of_a_chain_add_up_and_the_narrowest_link_rules() {
     assert!((expected..1.1 * expected).contains(&took), "{took}");
 }
 
-/// Two paths of different delay through one link get its rate and no more; with links of their own,
-/// twice that.
+/// Two paths of different delay through one link get its rate together. With links of their own,
+/// they get twice as much.
 #[test]
 fn paths_through_one_bottleneck_share_it() {
     let rate = 10_000_000;
@@ -98,12 +98,12 @@ fn paths_through_one_bottleneck_share_it() {
     let together = run(true);
     let sum: f64 = together.iter().sum();
     assert!((0.85 * rate..rate).contains(&sum), "{together:?}");
-    // Uncoupled controllers: each path has a share of it.
+    // Uncoupled controllers: each path has a share of the bottleneck.
     assert!(together.iter().all(|r| *r > 0.2 * rate), "{together:?}");
 }
 
-/// A direction of a chain has its links in the order given, and each path's own actions reach its own
-/// link while a shared one is changed by name.
+/// The links of a chain have the given order. A path's actions change its own link; a shared link
+/// is changed by name.
 #[test]
 fn actions_reach_own_links_by_path_and_shared_ones_by_name() {
     let build = || {
@@ -165,8 +165,8 @@ fn bottleneck() -> LinkConfig {
     LinkConfig::new(10_000_000, ms(20)).with_queue(QueueLimit::Packets(50))
 }
 
-/// A flow of the same controller over the same link: about half each while it lasts, and all of it
-/// after.
+/// With a flow of the same controller on the same link, each gets about half of it. After that flow
+/// ends, the connection gets all of it.
 #[test]
 fn cross_traffic_takes_its_share_and_stops() {
     for from in [Side::Server, Side::Client] {
@@ -215,8 +215,8 @@ fn cross_traffic_takes_its_share_and_stops() {
     }
 }
 
-/// Several flows at once, in both directions, on several paths, of both controllers; what happens to
-/// them is part of the trace.
+/// Several flows at once, in both directions, on several paths, with both controllers. The trace
+/// includes them.
 #[test]
 fn cross_traffic_is_part_of_the_run() {
     let run = |seed, count: usize| {
@@ -259,7 +259,8 @@ fn cross_traffic_is_part_of_the_run() {
     );
 }
 
-/// Dark for a minute, twice as long as a connection's default patience: it goes on where it was.
+/// The link is down for a minute, twice as long as a connection's default idle timeout. The flow
+/// continues afterwards.
 #[test]
 fn cross_traffic_survives_an_outage() {
     let dark = bottleneck().with_outage(secs(5), secs(60));

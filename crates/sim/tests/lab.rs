@@ -1,4 +1,4 @@
-//! Tests of the lab's command line from outside: results do not depend on threads or interruptions, and exit statuses mean what they say.
+//! Tests of the lab's command line: results do not depend on threads or interruptions, and exit statuses have their documented meaning.
 #![cfg(feature = "lab")]
 
 use std::fs;
@@ -22,7 +22,7 @@ name = "grid"
 paths = [{ rate = [2, 20], owd = 10 }, { rate = 5, owd = 20, jitter = 10 }]
 "#;
 
-/// A folder of its own for a test, empty.
+/// An empty folder for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("lab")
@@ -43,7 +43,7 @@ fn lab(arguments: &[&str]) -> (u8, String, String) {
     (code, text(out), text(err))
 }
 
-/// The same, for an experiment in a folder.
+/// Runs the experiment in a folder.
 fn run(folder: &Path, more: &[&str]) -> (u8, String, String) {
     let file = folder.join("test.toml");
     if !file.exists() {
@@ -80,7 +80,7 @@ fn an_interrupted_run_goes_on_where_it_was() {
     let folder = folder("interrupted");
     run(&folder, &["--seeds", "2"]);
     let whole = results(&folder);
-    // Ten whole lines, and an eleventh that was being written.
+    // Ten complete lines, and an incomplete eleventh one.
     let ends: Vec<_> = whole.match_indices('\n').map(|(at, _)| at).collect();
     fs::write(folder.join("results.jsonl"), &whole[..ends[10] + 50]).unwrap();
     let (code, _, err) = run(&folder, &["--seeds", "2"]);
@@ -129,7 +129,7 @@ fn runs_of_other_settings_or_builds_are_not_taken_up() {
     assert!(err.contains("results of another build are now in"), "{err}");
     let previous = fs::read_to_string(folder.join("results.previous.jsonl")).unwrap();
     assert_eq!(previous, text);
-    // The same code in truth: no difference, and too few seeds to call one.
+    // The code is the same, so there is no difference, and there are too few seeds to show one.
     let old = folder.join("results.previous.jsonl").display().to_string();
     let new = folder.display().to_string();
     let (code, out, _) = lab(&["compare", &old, &new]);
@@ -215,7 +215,7 @@ fn two_schedulers_are_compared_seed_by_seed() {
 #[test]
 fn exit_statuses_tell_wrong_input_from_failed_runs() {
     let folder = folder("exit");
-    // Nothing ever arrives: the run fails, and says how.
+    // No packet ever arrives: the run fails and reports why.
     let dead = [
         "run",
         "--network",
@@ -290,8 +290,8 @@ fn reports_are_made_from_results_alone() {
     assert_eq!(fs::read_to_string(other).unwrap(), first);
 }
 
-/// A scheduler that learns, trained and cold. Losses keep the fast path's window small and the run long:
-/// rewards become known while it lasts.
+/// A learning scheduler, trained and cold. Losses keep the fast path's window small and the run
+/// long, so that rewards become known during the run.
 const LEARNING: &str = r#"
 title = "A test"
 workloads = ["file:2MB"]
@@ -313,7 +313,7 @@ name = "uneven"
 paths = [{ rate = 50, owd = 20, loss = 1 }, { rate = 2, owd = 100 }]
 "#;
 
-/// The runs of a scheduler: the figures of each, by name.
+/// The metrics of each run of a scheduler.
 fn figures(folder: &Path, scheduler: &str) -> Vec<serde_json::Value> {
     let lines = results(folder);
     let records = lines
@@ -331,7 +331,7 @@ fn learners_begin_the_measured_run_with_what_they_learned_before() {
     let (one, two) = (folder("training-one"), folder("training-two"));
     for (folder, jobs) in [(&one, "1"), (&two, "2")] {
         fs::write(folder.join("test.toml"), LEARNING).unwrap();
-        // With time lines, which make a run once more and compare.
+        // With time lines, which repeat a run and compare the results.
         let (code, _, err) = run(folder, &["--jobs", jobs]);
         assert_eq!((code, &*err), (0, ""));
     }
@@ -347,7 +347,7 @@ fn learners_begin_the_measured_run_with_what_they_learned_before() {
             let [decisions, settled] =
                 ["learned_decisions", "learned_settled"].map(|key| values[key].as_f64().unwrap());
             assert!(decisions > 0.0, "{values}");
-            // What is settled counts over all connections, what is decided in this one.
+            // `learned_settled` counts over all connections, `learned_decisions` only in this one.
             assert_eq!(settled > decisions, runs > 0, "{values}");
         }
     }
@@ -364,7 +364,7 @@ fn learners_begin_the_measured_run_with_what_they_learned_before() {
     assert_ne!(completions("linucb"), completions("cold"));
     assert_ne!(completions("linucb"), completions("long"));
 
-    // Training elsewhere changes nothing of those who are not trained.
+    // Another training workload does not change the results of untrained schedulers.
     fs::write(
         two.join("test.toml"),
         LEARNING.replace("runs = 2", "runs = 2\nworkload = \"file:1MB\""),
@@ -379,7 +379,7 @@ fn learners_begin_the_measured_run_with_what_they_learned_before() {
     );
     assert_ne!(figures(&one, "linucb"), figures(&two, "linucb"));
     let page = lab(&["table", "--markdown", &two.display().to_string()]).1;
-    // Those who do not learn have no column.
+    // Schedulers that do not learn have no column.
     assert!(
         page.contains("\nlearned decisions, median:\n\n| network | `linucb` | `cold` | `long` |\n"),
         "{page}"
@@ -450,7 +450,7 @@ fn results_are_printed_again_and_as_sections_of_a_page() {
     ] {
         assert!(one.contains(part), "{part}\nin\n{one}");
     }
-    // Each row of a table has as many cells as its head.
+    // Each row of a table has as many cells as the head.
     for lines in one.split("\n\n").filter(|part| part.starts_with('|')) {
         let cells = |line: &str| line.matches('|').count();
         let head = lines.lines().next().map(cells);
@@ -487,7 +487,7 @@ fn the_old_name_of_an_experiment_still_works_and_is_noted() {
     assert_eq!((code, &*err), (0, ""));
     assert_eq!(run(&old), (0, by_new, note));
 
-    // So do the commands that read results.
+    // The commands that read results accept old names, too.
     let old = folder.join("pb_f2").display().to_string();
     let note = format!("note: {old} is now {out}; the next release will not know the old name\n");
     for command in ["table", "report"] {
@@ -498,7 +498,7 @@ fn the_old_name_of_an_experiment_still_works_and_is_noted() {
     let (code, _, err) = lab(&["compare", "turns", "minrtt", &old]);
     assert_eq!((code, err), (0, note));
 
-    // A file that has an old name keeps it.
+    // A file that exists under an old name is used.
     let old = experiments.join("pb_f2.toml");
     fs::write(&old, EXPERIMENT).unwrap();
     let (code, _, err) = run(&old.display().to_string());
@@ -510,7 +510,8 @@ fn every_experiment_file_of_the_project_loads() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
     let folder = folder.display().to_string();
     let (code, out, err) = lab(&["list", &folder]);
-    // Those that ask a network are there if they were built; if not, that is what is said of their files.
+    // Files with schedulers that ask a network load only if these were built. If not, the error
+    // says so.
     let built = cfg!(feature = "neural");
     assert_eq!(code, if built { 0 } else { 2 }, "{err}");
     let missing = "is not in this program, which was built without the feature `neural`";
@@ -518,7 +519,7 @@ fn every_experiment_file_of_the_project_loads() {
         err.lines().all(|line| !built && line.contains(missing)),
         "{err}"
     );
-    // A line of heads, and the scenarios.
+    // A head line, then the experiments.
     for (file, networks) in [
         ("quick", 3),
         ("peekaboo/fig02_dynamicity", 3),

@@ -1,4 +1,4 @@
-//! What runs are measured by, against accounts that are kept otherwise.
+//! Tests of the measurements against independent accounts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -22,10 +22,10 @@ const fn ms(millis: u64) -> Duration {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A packet with stream data: when, on which path, which bytes.
+/// A packet with stream data: its time, its path and its bytes.
 type Sent = (Instant, PathId, Vec<(StreamId, u64, u64)>);
 
-/// What the server sent.
+/// Records what the server sends.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Vec<Sent>>>);
 
@@ -48,7 +48,7 @@ impl Observer for Recorder {
     }
 }
 
-/// Packets on the two paths by turns, as long as both have room.
+/// Alternates between the two paths, as long as both have room.
 #[derive(Default)]
 struct Alternate(usize);
 
@@ -67,7 +67,7 @@ fn scheduler<S: Scheduler + Default + 'static>(transport: &mut TransportConfig) 
     transport.scheduler(|| Box::new(S::default()));
 }
 
-/// A client that begins when both paths are there.
+/// A client that starts when both paths are open.
 struct Later(Option<Duration>, TransferClient);
 
 fn later(jobs: impl IntoIterator<Item = Job>) -> Later {
@@ -109,8 +109,8 @@ fn two_paths(seed: u64, [fast, slow]: [LinkConfig; 2], server: TransportConfig) 
         .open_all_paths()
 }
 
-/// Links without a rate: each packet arrives just its path's delay after it was sent, so that the
-/// out-of-order queue after each arrival follows from what was sent when.
+/// On links without a rate, each packet arrives exactly one path delay after it was sent. The
+/// out-of-order queue after each arrival therefore follows from what was sent when.
 #[test]
 fn the_out_of_order_queue_is_that_of_a_plain_account() {
     let delays = [Duration::from_micros(10_000), Duration::from_micros(37_123)];
@@ -155,7 +155,7 @@ fn the_out_of_order_queue_is_that_of_a_plain_account() {
     }
 
     let measured = network.measurements();
-    // Both requests came in one packet.
+    // Both requests were in one packet.
     let requests = measured.server.out_of_order.unwrap().by_arrival;
     assert_eq!((requests.weight, requests.max), (1, 0));
     let got = measured.client.out_of_order.unwrap();
@@ -192,7 +192,7 @@ fn the_out_of_order_queue_is_that_of_a_plain_account() {
     assert_eq!(drawn.last.last(), Some(&0));
 }
 
-/// What a scheduler says of the time in which it held data back.
+/// How often and for how long a scheduler held data back.
 type Account = Arc<Mutex<(u64, Duration)>>;
 
 /// Waits for 10 ms before each packet.
@@ -245,7 +245,7 @@ fn wait_time_is_what_a_scheduler_makes_data_wait() {
     let report = network.run_to_completion(LIMIT).unwrap();
     let measured = network.measurements();
     let (packets, waited) = *account.lock().unwrap();
-    // Some 145 packets, each 10 ms after the one before.
+    // About 145 packets, each 10 ms after the one before.
     assert!(packets > 135, "{packets}");
     assert_eq!(measured.server.wait_time, waited);
     assert!(waited >= ms(10) * packets as u32 && waited < report.completed);
@@ -254,7 +254,7 @@ fn wait_time_is_what_a_scheduler_makes_data_wait() {
     assert_eq!(measured.client.wait_time, Duration::ZERO);
 }
 
-/// Everything on all paths, as soon as all can.
+/// Sends everything on all paths, as soon as all have room.
 #[derive(Default)]
 struct Redundant;
 
@@ -272,7 +272,7 @@ impl Scheduler for Redundant {
     }
 }
 
-/// In turns, and what the other path has in flight once there is nothing else.
+/// Alternates between the paths. Without new data, it sends what the other path has in flight.
 #[derive(Default)]
 struct Reinject(Alternate);
 
@@ -292,7 +292,7 @@ impl Scheduler for Reinject {
     }
 }
 
-/// A download of a megabyte by a scheduler over links with this probability of loss.
+/// A download of a megabyte with a scheduler, over links with this probability of loss.
 fn download<S: Scheduler + Default + 'static>(loss: f64) -> (Network, Measurements) {
     let mut transport = TransportConfig::default();
     scheduler::<S>(&mut transport);
@@ -310,7 +310,7 @@ fn download<S: Scheduler + Default + 'static>(loss: f64) -> (Network, Measuremen
     (network, measured)
 }
 
-/// Each stream byte that is sent is sent for the first time, or for one of three reasons again.
+/// Each stream byte is sent for the first time, or again for one of three reasons.
 #[test]
 fn every_byte_sent_has_its_reason() {
     let again = |measured: &Measurements| {
@@ -349,7 +349,7 @@ fn every_byte_sent_has_its_reason() {
     assert!(duplicated > MEGABYTE / 3, "{twice:?}");
     assert_eq!(twice.server.paths[1].duplicated_bytes, duplicated);
     assert!(twice.server.wait_time > ms(100));
-    // Some copies are still on their way when all is there.
+    // Some copies are still in flight when the download is complete.
     let received = twice.client.total().received_stream_bytes;
     assert!((MEGABYTE + duplicated / 2..=MEGABYTE + duplicated).contains(&received));
 
@@ -383,8 +383,8 @@ fn shares_and_counts_are_those_of_the_wire() {
     }
 }
 
-/// A path that is abandoned and opened again, and one that moved to another address, are counted where
-/// they belong.
+/// A path that is abandoned and opened again, and a path that moves to another address, each count
+/// for the right path.
 #[test]
 fn abandoned_and_moved_paths_are_counted() {
     let links = [10, 20].map(|delay| LinkConfig::new(10_000_000, ms(delay)));
@@ -416,8 +416,8 @@ fn abandoned_and_moved_paths_are_counted() {
     assert!(cwnd(40) > 10_000 && cwnd(180) > 10_000);
 }
 
-/// Bulk over one path with a queue of 50 packets: the time lines' extremes are those of the link's and
-/// the connection's own figures.
+/// Bulk data over one path with a queue of 50 packets: the extremes of the time lines agree with
+/// the statistics of the link and the connection.
 #[test]
 fn time_lines_agree_with_what_links_and_paths_say() {
     let link = LinkConfig::new(10_000_000, ms(20)).with_queue(QueueLimit::Packets(50));
@@ -434,7 +434,7 @@ fn time_lines_agree_with_what_links_and_paths_say() {
     assert_eq!((timeline.interval_s, timeline.end_s), (0.05, 10.0));
     let down = network.link_stats()[0][1];
     let path = &timeline.server.paths[0];
-    // The queue counts the packet in service, too.
+    // The queue includes the packet that is being serialised.
     let most = path.queue.greatest().unwrap();
     let waited = down.max_queue_bytes;
     assert!((waited + 1200..=waited + 1480).contains(&most), "{most}");
@@ -444,13 +444,13 @@ fn time_lines_agree_with_what_links_and_paths_say() {
     assert_eq!(path.in_flight.last.last(), Some(&stats.in_flight));
     let rtt = stats.rtt.as_micros() as u64;
     assert_eq!(path.smoothed_rtt_us.last.last(), Some(&rtt));
-    // Before the first sample there is none.
+    // There is no value before the first sample.
     assert!(path.smoothed_rtt_us.greatest().unwrap() < 150_000);
-    // It stays within the window, but for what was in flight when the window gave way.
+    // It stays within the window, except for data that was in flight when the window was reduced.
     let greatest = |series: &Series| series.greatest().unwrap();
     assert!(greatest(&path.in_flight) <= greatest(&path.cwnd));
     assert!(greatest(&path.cwnd) > 100_000);
-    // No more points than intervals, and a queue that was empty at first.
+    // There are no more points than intervals, and the queue is empty at first.
     for series in [&path.cwnd, &path.queue, &path.in_flight] {
         assert!(series.slot.len() <= 200 && series.slot.is_sorted());
     }
@@ -465,7 +465,7 @@ fn time_lines_agree_with_what_links_and_paths_say() {
     );
 }
 
-/// To be watched changes nothing; and what was seen is the same each time.
+/// Measuring does not change the run, and gives the same result each time.
 #[test]
 fn measuring_changes_nothing() {
     let run = |watched: bool| {

@@ -1,11 +1,11 @@
-//! The memory of a run does not grow with its time. Alone in its process, whose memory it reads.
+//! The memory of a simulation does not grow with its virtual time. This test is alone in its process because it measures the process's memory.
 #![cfg(target_os = "linux")]
 
 use std::time::Duration;
 
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
 
-/// Of this process, resident.
+/// The resident memory of this process.
 fn kilobytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -31,7 +31,7 @@ fn memory_is_flat_over_simulated_time() {
     let after = kilobytes();
     let packets = network.report().server.sent_datagrams;
     assert!(packets > 50_000, "{packets}");
-    // 16 bytes a packet would be more.
+    // 16 bytes per packet would be more than this.
     assert!(
         after.saturating_sub(before) * 1024 < packets * 16,
         "{before} kB, then {after} kB after {packets} datagrams"

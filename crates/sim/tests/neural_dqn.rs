@@ -1,5 +1,4 @@
-//! The chunk scheduler end to end: over one path and more, with losses and deaths, each chunk arrives and ends its
-//! episode, whatever the policy says.
+//! Tests of the chunk scheduler end to end: with one or more paths, with losses and dead paths, each chunk arrives and ends its episode, whatever the policy answers.
 #![cfg(feature = "neural")]
 
 use std::sync::{Arc, Mutex};
@@ -15,7 +14,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The same action for ever.
+/// A policy that always takes the same action.
 struct Always([f32; Dqn::OUTPUTS]);
 
 impl Policy for Always {
@@ -25,11 +24,11 @@ impl Policy for Always {
     }
 }
 
-/// What the server's scheduler experienced.
+/// What happened in the server's scheduler.
 #[derive(Debug, Default, Clone, PartialEq)]
 struct Seen {
     decided: Vec<(u64, Instant)>,
-    /// Number, reward, whether the chunk ended by it.
+    /// Number, reward, and whether it ends the chunk.
     rewarded: Vec<(u64, f32, bool)>,
 }
 
@@ -52,7 +51,7 @@ impl Seen {
     }
 }
 
-/// Who decides.
+/// The policy.
 #[derive(Debug, Clone, Copy)]
 enum Who {
     Action(usize),
@@ -114,7 +113,7 @@ fn network<S: Scheduler + 'static>(
     links.iter().fold(builder, add).build().unwrap()
 }
 
-/// Runs it to its end; one path may go dead for good.
+/// Runs the download to its end. One path may die.
 fn run(
     links: &[LinkConfig],
     form: &str,
@@ -150,10 +149,11 @@ fn chunks_arrive_over_any_number_of_lossy_paths() {
         for who in Who::all() {
             let (report, seen) = run(&lossy(paths), "video:5:5Mbit/s", 1, who, None);
             assert_eq!(report.server.overridden_waits, 0, "{paths} {who:?}");
-            // Whether the last acknowledgement is still seen is as may be.
+            // The last acknowledgement may or may not be seen.
             assert!(seen.ended() >= CHUNKS - 1, "{paths} {who:?} {seen:?}");
-            // Each decision is told once, in order. Each but the last one earns once: at the next decision, or when
-            // its chunk is complete, which may be after the first decisions on the next chunk.
+            // Each decision is reported once, in order. All but the last one earn one reward each:
+            // at the next decision, or when their chunk is complete, which may be after the first
+            // decisions on the next chunk.
             let numbers: Vec<_> = seen.decided.iter().map(|(number, _)| *number).collect();
             let expected: Vec<_> = (0..numbers.len() as u64).collect();
             assert_eq!(numbers, expected);
@@ -170,7 +170,7 @@ fn chunks_arrive_over_any_number_of_lossy_paths() {
     }
 }
 
-/// Decisions of a chunk are 50 ms apart or more, and few of them are much further.
+/// Decisions on a chunk are at least 50 ms apart, and few are much further apart.
 #[test]
 fn decisions_come_every_50_ms() {
     let links = [
@@ -194,7 +194,7 @@ fn decisions_come_every_50_ms() {
     assert!(timely * 10 >= apart.len() * 9, "{apart:?}");
 }
 
-/// The fast one or the slow one, in the middle of a chunk.
+/// The fast or the slow path dies in the middle of a chunk.
 #[test]
 fn a_path_that_dies_holds_nothing_up() {
     for who in Who::all() {
@@ -202,14 +202,14 @@ fn a_path_that_dies_holds_nothing_up() {
             let dies = Some((ms(300), dead));
             let (report, seen) = run(&lossy(paths), "video:5:5Mbit/s", 2, who, dies);
             assert!(seen.ended() >= CHUNKS - 1, "{dead} {who:?} {seen:?}");
-            // 3.1 MB over 15 Mbit/s at 2 % loss, and a timeout or two.
+            // 3.1 MB over 15 Mbit/s at 2 % loss, plus a timeout or two.
             let limit = Duration::from_secs(30);
             assert!(report.completed < limit, "{dead} {who:?} {report:?}");
         }
     }
 }
 
-/// A download that nobody calls a chunk is one.
+/// A download without chunk hints is one chunk.
 #[test]
 fn a_plain_download_is_one_chunk() {
     for who in Who::all() {
@@ -228,7 +228,7 @@ fn equal_seeds_give_equal_runs() {
     };
     assert_eq!(run(1, 1), run(1, 1));
     assert_ne!(run(1, 1), run(1, 2));
-    // The same with the policy that comes with the crate.
+    // The same with the policy in the crate.
     let shipped = || {
         let workload: Workload = "video:3:5Mbit/s".parse().unwrap();
         let factory = Registry::new()

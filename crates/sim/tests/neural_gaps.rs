@@ -1,4 +1,4 @@
-//! GAPS end to end: transfers arrive over any number of paths, runs repeat, and gaps keep data in order.
+//! Tests of GAPS end to end: transfers complete over any number of paths, runs repeat exactly, and gaps keep data in order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Always the same change for each path.
+/// A policy that always makes the same change for each path.
 struct Always([f32; Gaps::OUTPUTS]);
 
 impl Policy for Always {
@@ -35,7 +35,7 @@ fn asking(policy: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Sched
     Arc::new(move || Box::new(Gaps::new(&GapsConfig::default(), policy())))
 }
 
-/// Both sides with this scheduler over these links, the first of them the handshake's.
+/// Both sides have this scheduler. The first link carries the handshake.
 fn network(seed: u64, links: &[LinkConfig], scheduler: &SchedulerFactory) -> NetworkBuilder {
     let mut transport = TransportConfig::default();
     let scheduler = Arc::clone(scheduler);
@@ -75,7 +75,7 @@ fn slow() -> LinkConfig {
     LinkConfig::new(10_000_000, ms(70))
 }
 
-/// Five paths that have little in common.
+/// Five very different paths.
 fn five() -> Vec<LinkConfig> {
     [(50, 20), (10, 70), (20, 40), (5, 120), (30, 15)]
         .map(|(rate, delay)| LinkConfig::new(rate * 1_000_000, ms(delay)))
@@ -99,7 +99,7 @@ fn transfers_arrive_over_any_number_of_paths() {
                 let links: Vec<_> = five().into_iter().take(count).collect();
                 let links: Vec<_> = links.into_iter().map(|link| link.with_loss(loss)).collect();
                 let (report, _) = download(count as u64, &links, 2 * MEGABYTE, scheduler);
-                // Where nothing is lost, every wait ends by itself.
+                // Without losses, every wait ends by itself.
                 let overridden = report.server.overridden_waits;
                 assert!(
                     loss > 0.0 || overridden == 0,
@@ -193,7 +193,8 @@ fn the_same_seed_is_the_same_run() {
     );
 }
 
-/// Bytes that the receiver held back for data before them, on average over its arrivals, and the download's time.
+/// The bytes that the receiver held for missing earlier data, as the mean over its arrivals, and
+/// the download's time.
 fn held_back(links: &[LinkConfig], scheduler: &SchedulerFactory) -> (f64, Duration) {
     let (mut held, mut time) = (0.0, Duration::ZERO);
     for seed in 0..4 {
@@ -204,7 +205,7 @@ fn held_back(links: &[LinkConfig], scheduler: &SchedulerFactory) -> (f64, Durati
     (held, time)
 }
 
-/// Without a policy's help, where it starts keeps data in better order than no gap at all.
+/// The initial gaps, without a policy's corrections, keep data in better order than no gaps.
 #[test]
 fn gaps_that_nobody_corrects_are_better_than_none() {
     let links = [fast(), slow()];
@@ -218,7 +219,7 @@ fn gaps_that_nobody_corrects_are_better_than_none() {
         time_of_kept < time_of_none * 11 / 10,
         "{time_of_kept:?} {time_of_none:?}"
     );
-    // What ships for now is no worse: untrained, it changes next to nothing.
+    // The shipped model is no worse.
     let (shipped, _) = held_back(&links, &registered("gaps", &json!({})));
     println!("shipped {shipped:.0} bytes");
     assert!(shipped < none * 0.95, "{shipped} {none}");
@@ -237,7 +238,8 @@ fn a_search_over_fixed_gaps_finds_a_least_queue() {
     assert!(least.0 > 0.0 && least.1 < tried[0].1 * 0.8, "{tried:?}");
 }
 
-/// An observer hears of rewards that are what the receiver really held back, later by the way of an acknowledgement.
+/// An observer sees rewards that match what the receiver held back, one acknowledgement delay
+/// later.
 #[test]
 fn rewards_tell_of_the_receivers_queue() {
     let rewards = Arc::new(Mutex::new(Vec::new()));
@@ -283,7 +285,7 @@ fn rewards_tell_of_the_receivers_queue() {
     assert!((0.5..2.0).contains(&(told / measured)), "{told} {measured}");
 }
 
-/// As an experiment file searches for the gap that suits a network best.
+/// An experiment file can search for the gap that suits a network best.
 #[cfg(feature = "lab")]
 #[test]
 fn an_experiment_varies_a_fixed_gap() {

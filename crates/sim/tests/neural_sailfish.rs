@@ -1,5 +1,4 @@
-//! SAILfish end to end: pages complete over any number of paths, whatever is lost and whichever path dies, and each
-//! stream earns its reward.
+//! Tests of SAILfish end to end: pages complete over any number of paths, with losses and dead paths, and each stream earns its reward.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,7 +39,7 @@ fn network(
     links.iter().fold(builder, add).build().unwrap()
 }
 
-/// Loads a page; what it took, what the server's scheduler has to tell, and the trace.
+/// Loads a page. Returns its time, the report of the server's scheduler, and the trace hash.
 fn load(
     links: &[LinkConfig],
     page: &str,
@@ -78,7 +77,8 @@ fn pages_complete_over_one_two_and_three_lossy_paths() {
                 assert_eq!(streams(&learned), 0, "{learned}");
                 continue;
             }
-            // Those that began before there was a choice, and those whose path ended, were not asked about.
+            // The policy was not asked about streams that started before there was a choice, or
+            // whose path had ended.
             assert!(policy.decisions <= objects as u64, "{learned}");
             assert!(policy.decisions > 1, "{learned}");
             assert!(streams(&learned) >= policy.decisions, "{learned}");
@@ -129,7 +129,7 @@ fn equal_seeds_are_equal_runs() {
     assert_eq!((&one.0, one.2), (&other.0, other.2));
     assert_eq!(one.1, other.1);
     assert_ne!(one.2, run(8, &config).2);
-    // The policy's draws are the scheduler's own.
+    // The policy's random numbers come from the scheduler's own seed.
     assert_ne!(one.2, run(7, &json!({"seed": 6})).2);
 }
 
@@ -137,7 +137,7 @@ fn equal_seeds_are_equal_runs() {
 struct Told {
     /// Actions, by their decisions' numbers.
     decided: Vec<f32>,
-    /// Decision, reward, whether an episode ends.
+    /// Decision, reward, and whether it ends an episode.
     rewarded: Vec<(u64, f32, bool)>,
 }
 
@@ -187,7 +187,7 @@ fn each_stream_of_a_page_earns_once() {
     let add = |builder: NetworkBuilder, link: &LinkConfig| builder.symmetric_path(link.clone());
     let mut network = links.iter().fold(builder, add).build().unwrap();
     let done = network.run_to_completion(workload.time_limit()).unwrap();
-    // Until all is acknowledged.
+    // Until everything is acknowledged.
     network.run_until(done.completed + ms(1000)).unwrap();
 
     let told = told.lock().unwrap();
@@ -196,11 +196,12 @@ fn each_stream_of_a_page_earns_once() {
     let mut numbers: Vec<_> = told.rewarded.iter().map(|rewarded| rewarded.0).collect();
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(0..35), "{told:?}");
-    // The page ends with the last one. None earns more than a path of the links' rate without any delay.
+    // The page ends with the last stream. No stream earns more than on a path with the links' rate
+    // and no delay.
     assert!(told.rewarded[34].2 && !told.rewarded[0].2, "{told:?}");
     let most = (38.0 - 1.0) / 99.0;
     assert!(told.rewarded.iter().all(|rewarded| rewarded.1 < most));
-    // The streams' times are those that the client saw, but for half a round trip each way.
+    // The streams' times are those that the client measured, minus half an RTT in each direction.
     let took = &workload.result(&network).unwrap().series["stream"];
     let longest = took
         .iter()

@@ -11,7 +11,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// With real and with null packet protection, the same hash; the real one's trace to compare.
+/// Compares the hashes with real and with null packet protection.
 fn same_run(name: &str, build: impl Fn() -> NetworkBuilder) {
     let run = |builder: NetworkBuilder| {
         let mut network = builder.keep_trace().build().unwrap();
@@ -76,8 +76,8 @@ fn hostile_links_are_as_hostile_to_null_packet_protection() {
 
 #[test]
 fn it_is_in_force() {
-    // A configuration of one's own on one side leaves that side with the real suite: both then have
-    // packets that the other cannot open, and the handshake does not end.
+    // A side with its own TLS configuration keeps the real suite. Neither side can then open the
+    // other's packets, and the handshake does not complete.
     let mut network = Network::builder(1)
         .symmetric_path(LinkConfig::new(10_000_000, ms(10)))
         .null_aead()

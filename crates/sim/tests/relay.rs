@@ -1,5 +1,4 @@
-//! The relay between plain UDP sockets. Times are bounded from below only: a loaded machine may be
-//! late, it may never be early.
+//! Tests of the relay between plain UDP sockets. They only have lower bounds on times: a loaded machine may be late, but never early.
 #![allow(
     clippy::disallowed_methods,
     reason = "the relay lives in real time, and so do its tests"
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sim::{LinkConfig, MahimahiTrace, QueueLimit, Relay};
 
-/// Long enough for any machine; reached only by failure.
+/// Long enough for any machine. Only a failed test waits this long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn loopback() -> SocketAddr {
@@ -124,7 +123,7 @@ fn nothing_is_faster_than_the_rate() {
 
 #[test]
 fn nothing_is_faster_than_the_trace() {
-    // An opportunity each 2 ms, for one full packet: 1472 bytes and the headers.
+    // An opportunity every 2 ms for one full packet: 1472 bytes and the headers.
     let trace = MahimahiTrace::from_millis([2]).unwrap();
     let up = LinkConfig::from_trace(trace, Duration::ZERO);
     let (target, relay, client) = setup(up, LinkConfig::default());
@@ -134,7 +133,7 @@ fn nothing_is_faster_than_the_trace() {
     }
     for number in 0..50 {
         assert_eq!(receive_number(&target).0, number);
-        // The first comes at any time, each further one 2 ms after the one before.
+        // The first packet comes at any time, each further one at least 2 ms after the one before.
         assert!(began.elapsed() >= number * Duration::from_millis(2));
     }
     assert_eq!(relay.stats().up.delivered, 50);
@@ -145,7 +144,7 @@ fn a_dark_relay_loses_all_and_works_again_when_lit() {
     let (target, relay, client) = setup(LinkConfig::default(), LinkConfig::default());
     relay.set_up(false);
     client.send(&datagram(1, 100)).unwrap();
-    // Until the relay has taken it, lighting it would let it through.
+    // If the link came up before the relay has read the datagram, the datagram would get through.
     let began = Instant::now();
     while relay.stats().up.packets_in < 1 {
         assert!(began.elapsed() < PATIENCE);

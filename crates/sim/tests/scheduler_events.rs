@@ -1,4 +1,4 @@
-//! What a scheduler is told of data: each byte once as new, and once as contiguous, whatever was lost or copied.
+//! What a scheduler is told about data: it sees each byte once as new and once as contiguous, despite losses and copies.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -67,14 +67,14 @@ fn bytes_are_new_once_and_contiguous_once() {
             .build()
             .unwrap();
         let done = network.run_to_completion(Duration::from_secs(60)).unwrap();
-        // Until all is acknowledged.
+        // Until everything is acknowledged.
         network
             .run_until(done.completed + Duration::from_secs(5))
             .unwrap();
         let told = *told.lock().unwrap();
         assert!(told.retransmissions > 0, "{name}: {told:?}");
         assert_eq!(told.contiguous, BYTES, "{name}: {told:?}");
-        // A loss probe, which is not scheduled, may carry new data.
+        // A loss probe is not scheduled, but may carry new data.
         let unscheduled = BYTES.checked_sub(told.new_bytes);
         assert!(
             unscheduled.is_some_and(|bytes| bytes < 20_000),

@@ -1,5 +1,4 @@
-//! A scheduler that learns, over simulated networks: a connection begins with what the one before it
-//! over the same paths has learned, from memory or from a file, and afresh if the file is refused.
+//! A learning scheduler over simulated networks. A connection starts with what an earlier one learned over the same paths, from memory or from a file. It starts afresh if the file is invalid.
 
 use std::fs;
 use std::time::Duration;
@@ -69,7 +68,8 @@ impl Drop for Counting {
     }
 }
 
-/// A download of 500 kB over so many paths: what the server's scheduler had learned by the end.
+/// A download of 500 kB over this many paths. Returns what the server's scheduler had learned at
+/// the end.
 fn download(store: &Store, paths: usize) -> Vec<LearnedArm> {
     let mut registry = Registry::empty().with_memory(store.clone());
     registry
@@ -107,7 +107,7 @@ fn the_second_connection_begins_where_the_first_one_ended() {
     assert_eq!(recalled(&first), [false, false]);
     assert!(first.iter().all(|arm| arm.pulls > 50), "{first:?}");
     assert_eq!(store.len(), 2);
-    // A path more, of which nothing is known.
+    // One more path, about which nothing is known.
     let second = download(&store, 3);
     assert_eq!(recalled(&second), [true, true, false]);
     for (before, after) in first.iter().zip(&second) {
@@ -137,7 +137,7 @@ fn what_was_learned_survives_a_restart_but_not_a_corrupt_file() {
     );
     let fresh = Store::new();
     assert_eq!(recalled(&download(&fresh, 2)), [false, false]);
-    // And is well again with the next save.
+    // The next save replaces the invalid file.
     fresh.save(&file).unwrap();
     assert_eq!(Store::load(&file).unwrap().len(), 2);
 }

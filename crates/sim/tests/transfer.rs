@@ -1,4 +1,4 @@
-//! Whole transfers between real endpoints over modelled paths.
+//! Complete transfers between real endpoints over modelled paths.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The papers' slow and fast path, both a little lossy.
+/// The slow and the fast path of the papers, both with some loss.
 fn two_paths(seed: u64) -> NetworkBuilder {
     Network::builder(seed)
         .symmetric_path(LinkConfig::new(2_000_000, ms(100)).with_loss(0.005))
@@ -64,7 +64,7 @@ fn the_same_seed_is_the_same_run_and_another_is_not() {
         (network.trace_hash(), network.trace().to_vec())
     };
     let ((first, records), (again, others)) = (run(3), run(3));
-    // Where they part says more than that they do.
+    // The first difference is a better message than the fact that they differ.
     let parted = records.iter().zip(&others).find(|(a, b)| a != b);
     assert_eq!(parted, None);
     assert_eq!(first, again);

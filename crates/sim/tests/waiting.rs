@@ -1,4 +1,4 @@
-//! Schedulers that wait, end to end: they finish, they do wait, and they are never stuck.
+//! Tests of schedulers that wait, end to end: downloads complete, the schedulers do wait, and they never get stuck.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What a scheduler was asked and said, new data and room given.
+/// What a scheduler was asked and answered.
 #[derive(Debug, Default, Clone)]
 struct Seen {
     asked: u64,
     waits: u64,
-    /// Waits without a time to be asked again.
+    /// Waits without a deadline.
     endless: u64,
     sent: [u64; 2],
-    /// From the first wait since a packet left to the next packet, at most.
+    /// The longest time from the first wait after a packet to the next packet.
     longest_wait: Duration,
     waiting_since: Option<Instant>,
     blocked_by: PathSet,
@@ -96,9 +96,9 @@ struct Download<'a> {
     config: Value,
     links: [LinkConfig; 2],
     bytes: u64,
-    /// The client's receive windows, bytes.
+    /// The client's receive windows in bytes.
     window: u64,
-    /// When the first path goes dead for good.
+    /// When the first path dies.
     dies: Option<Duration>,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Download<'a> {
     }
 }
 
-/// 50 Mbit/s and 20 ms one way, 2 Mbit/s and 100 ms: the papers' pair, without dynamicity.
+/// 50 Mbit/s with 20 ms one way, and 2 Mbit/s with 100 ms: the papers' pair without dynamicity.
 fn clean() -> [LinkConfig; 2] {
     [
         LinkConfig::new(50_000_000, ms(20)),
@@ -177,7 +177,7 @@ fn all() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Those that learn when to wait, which take longer over it, and the one that draws lots.
+/// Schedulers that learn when to wait, and the one that waits at random.
 fn learners() -> Vec<(&'static str, Value)> {
     vec![
         ("linucb", json!({})),
@@ -190,8 +190,8 @@ fn learners() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The 2 MB are through over the fast path before a packet of the end would be over the slow one:
-/// waiting, the download is as fast as if there were no slow path. Without the floor it is not.
+/// All 2 MB arrive over the fast path before a last packet could arrive over the slow one. With
+/// waiting, the download is as fast as without the slow path. Without the floor, it is not.
 #[test]
 fn ecf_loses_nothing_to_the_slow_path() {
     let mut unfloored_in_all = Duration::ZERO;
@@ -225,7 +225,7 @@ fn ecf_loses_nothing_to_the_slow_path() {
     assert!(unfloored_in_all > ecf_in_all + 24 * ms(20));
 }
 
-/// On paths that are much alike nobody waits for long: two together are faster than one.
+/// On similar paths, no scheduler waits for long: two paths together are faster than one.
 #[test]
 fn similar_paths_are_both_used() {
     let links = || {
@@ -252,11 +252,11 @@ fn similar_paths_are_both_used() {
 }
 
 /// Networks with losses and jitter, small and large windows, the fast path first or second: all
-/// are done in time, and no wait lasts.
+/// downloads complete in time, and no wait is long.
 #[test]
 fn never_stuck() {
     for seed in 0..24_u64 {
-        // Any mix will do, as long as it is the same each time.
+        // An arbitrary but fixed mix.
         let part = |n: u64, below: u64| (seed * 7919 + n * 104_729) % 1009 * below / 1009;
         let loss = |n| part(n, 30) as f64 / 1000.0;
         let slow = LinkConfig::new(2_000_000 + part(1, 8_000_000), ms(60 + part(2, 60)))
@@ -280,7 +280,7 @@ fn never_stuck() {
             let (report, seen) = download.run();
             assert!(report.completed < Duration::from_secs(15), "{name} {seed}");
             assert_eq!(seen.endless, 0, "{name} {seed}");
-            // The longest probe timeout is that of a fast path whose queue is full.
+            // The longest probe timeout is that of a fast path with a full queue.
             assert!(seen.longest_wait < ms(500), "{name} {seed} {seen:?}");
             assert_eq!(report.server.overridden_waits, 0, "{name} {seed}");
         }
@@ -319,7 +319,8 @@ fn draws_follow_the_seed() {
     assert!(hashes.len() > 1);
 }
 
-/// What raises BLEST's lambda: the receive window is used up, and the slow path has the oldest data.
+/// What raises BLEST's lambda: the receive window is exhausted while the slow path has the oldest
+/// data.
 #[test]
 fn a_blocked_sender_is_told_by_which_path() {
     let [first, second] = [0, 1].map(|slot| PathIndex::new(slot).unwrap());

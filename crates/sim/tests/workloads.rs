@@ -1,4 +1,4 @@
-//! The workloads end to end over modelled paths: that they complete, are checked, and are measured as they say.
+//! Tests of the workloads end to end over modelled paths: they complete, their content is verified, and their metrics are right.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Peekaboo's two paths, the slow one that of the handshake.
+/// Peekaboo's two paths. The slow one carries the handshake.
 fn two_paths() -> [LinkConfig; 2] {
     [
         LinkConfig::new(2_000_000, ms(100)),
@@ -27,17 +27,17 @@ fn network(links: &[LinkConfig], workload: &Workload, seed: u64) -> Network {
     links.iter().fold(builder, add).build().unwrap()
 }
 
-/// Runs a workload over links without delay variation; no figure may be better than its bound.
+/// Runs a workload over links without delay variation. No metric may be better than its bound.
 fn run_on(links: &[LinkConfig], workload: &Workload, seed: u64) -> (Network, WorkloadResult) {
     let mut network = network(links, workload, seed);
     network.run_to_completion(workload.time_limit()).unwrap();
     let result = workload.result(&network).unwrap();
-    // The largest size that the transport's search for the path MTU ends at.
+    // The largest size that the transport's path MTU discovery reaches.
     let path = |link| FluidPath::new(link, link, 1452);
     let paths: Vec<_> = links.iter().map(path).collect();
     let bounds = fluid_bounds(workload, &paths, seed);
-    // The bitrates of a player that adapts are those of the same player over the fluid, and no bound:
-    // a step up that a slower network delays may be followed by fewer steps down.
+    // The bitrates of an adaptive player in the fluid model are no bounds: a step up that a slower
+    // network delays may be followed by fewer steps down.
     let adapts = matches!(workload, Workload::Video(video) if video.encodings.len() > 1);
     for metric in workload.metrics() {
         let value = result.values[metric.name];
@@ -68,7 +68,7 @@ fn run(form: &str, seed: u64) -> (Network, WorkloadResult) {
 #[test]
 fn a_file_comes_and_is_timed_from_its_request() {
     let (network, result) = run("file:200kB", 1);
-    // The handshake takes two times 100 ms, the request 100 ms, the data 20 ms at least.
+    // The handshake takes 2 * 100 ms, the request 100 ms, the data at least 20 ms.
     let connected = network.report().connected.unwrap().as_secs_f64();
     assert!((0.2..0.3).contains(&connected), "{connected}");
     let completion = result.values["completion"];
@@ -82,7 +82,7 @@ fn a_warm_file_waits_for_all_paths_on_both_sides() {
     let (network, _) = run("file:200kB:warm", 1);
     let received = network.received(mpquic_proto::Side::Client);
     assert!(received.total(1) > received.total(0));
-    // Cold, the first window goes over the slow path, which alone is open then.
+    // With a cold start, the first window uses the slow path, the only open one.
     let cold = run("file:200kB", 1).1.primary;
     let warm = run("file:200kB:warm", 1).1.primary;
     assert!(warm < cold, "{warm} {cold}");
@@ -107,7 +107,7 @@ fn bulk_counts_what_came_in_its_time() {
     assert!((result.primary - received * 8.0 / 3.0).abs() < 1e-9);
     let seconds = &result.series["goodput_per_second"];
     assert_eq!(seconds.len(), 4);
-    // The warm-up's second is in the series, and not in the figure.
+    // The second of the warm-up is in the series, but not in the metric.
     let after: f64 = seconds[1..].iter().sum::<f64>() / 3.0;
     assert!((after - result.primary).abs() < 1e-6, "{seconds:?}");
     assert!(network.now() >= Duration::from_secs(4));
@@ -123,7 +123,7 @@ fn requests_follow_each_other() {
     assert!(result.values["latency_p99"] >= result.primary);
     let thoughtful = run("requests:20:10kB:500ms:warm", 1).0.now();
     let hasty = run("requests:20:10kB:warm", 1).0.now();
-    // Nobody thinks after the last answer.
+    // There is no think time after the last response.
     let thinking = thoughtful.saturating_sub(hasty).as_secs_f64();
     assert!((9.0..10.0).contains(&thinking), "{thinking}");
     let four = run("requests:20:10kB:warm:parallel=4", 1).1.values["rate"];
@@ -153,8 +153,7 @@ fn a_fast_network_carries_the_highest_bitrate_and_the_player_waits() {
     assert_eq!(bitrates[..3], [1.0, 5.0, 10.0]);
     assert_eq!(result.values["bitrate_50"], 10.0);
     assert_eq!(result.values["stalls"], 0.0);
-    // 30 s of video, of which at most three chunks are buffered and one is played at the last
-    // request.
+    // 30 s of video. At the last request, at most three chunks are buffered and one plays.
     assert!(network.now() > Duration::from_secs(26), "{result:?}");
     assert!(network.now() < Duration::from_secs(31));
 }
@@ -166,7 +165,8 @@ fn a_slow_network_carries_the_lowest_bitrate_and_stalls() {
     assert_eq!(result.values["bitrate"], 1.0);
     assert!(result.values["stalls"] >= 10.0, "{result:?}");
     let total: f64 = result.series["chunk_time"].iter().sum();
-    // What was not played while downloading was waited for: all but the last chunk's second.
+    // What did not play during the download was a stall or startup: all but the last chunk's
+    // second.
     let waited = result.values["stall_time"] + result.values["startup"];
     assert!((total - 11.0 - waited).abs() < 1e-6, "{result:?}");
 }
@@ -201,7 +201,7 @@ fn messages_over_a_slow_network_are_late_and_none_is_missing() {
         let late = &result.series["lateness"];
         assert_eq!(late.len(), 13);
         assert!(result.primary < 20.0, "{form}: {result:?}");
-        // 104 kB take 0.83 s at least, and the last of them was made after 0.396 s.
+        // 104 kB take at least 0.83 s, and the last message was created after 0.396 s.
         let longest = late.iter().fold(0.0_f64, |a, b| a.max(*b));
         assert!((0.43..1.5).contains(&longest), "{form}: {result:?}");
         for (delay, late) in result.series["delay"].iter().zip(late) {
