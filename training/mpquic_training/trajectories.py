@@ -1,6 +1,6 @@
 """Reads what the recorder of mpquic wrote (crates/sched/src/record) into arrays; trains nothing.
 
-The file is believed nothing: lengths and checksums are checked, what a crash cut off is left out and told, and
+The file is untrusted input: lengths and checksums are checked, what a crash cut off is left out and told, and
 anything that no recorder writes is an error that names its place.
 """
 

@@ -40,3 +40,8 @@ pub use thompson::LinThompson;
 #[cfg(feature = "serde")]
 pub use ucb::BadSnapshot;
 pub use ucb::{DiscountedUcb, SlidingWindowUcb, Ucb1};
+
+/// The README, whose example is compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

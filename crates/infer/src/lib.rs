@@ -38,3 +38,8 @@ pub use engine::{Engine, Prefer, Vectors};
 pub use load::{Limits, LoadError};
 pub use plan::Unplanned;
 pub use policy::{Options, Policy, RunError};
+
+/// The README, whose example is compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

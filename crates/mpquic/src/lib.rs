@@ -44,7 +44,7 @@
 //!
 //! # Schedulers that learn
 //!
-//! They learn anew with each connection, unless they have a memory. One
+//! They start from nothing with each connection, unless they have a memory. One
 //! [`Store`](sched::memory::Store) per process, shared by all connections, lets a connection begin with
 //! what the last one over the same paths learned; a file carries it over a restart:
 //!

@@ -71,7 +71,7 @@ pub struct LearnedPair {
     pub waits: u64,
     /// How many decisions' rewards are known, those of earlier connections included.
     pub settled: u64,
-    /// How often it began to learn anew because what it had learned no longer held.
+    /// How often it relearned because its reward had drifted.
     pub relearned: u64,
     /// Whether it began with what an earlier connection had learned.
     pub recalled: bool,

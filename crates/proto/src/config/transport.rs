@@ -233,8 +233,8 @@ impl TransportConfig {
         self
     }
 
-    /// Has every connection seen by an observer of its own, where the factory gives one. Default
-    /// none, which costs nothing.
+    /// Attaches an observer to every connection for which the factory returns one. Default none, which
+    /// costs nothing.
     pub fn observer(
         &mut self,
         factory: impl Fn(Side) -> Option<Box<dyn Observer>> + Send + Sync + 'static,

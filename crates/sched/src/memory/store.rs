@@ -19,7 +19,7 @@ use crate::PathKey;
 ///
 /// What a peer can do to it: each pair of addresses has entries of its own, so that a peer spoils
 /// what is remembered of itself. One that comes from many addresses (or, if you let it configure
-/// schedulers, with many configurations) can push out what is known of others; they learn anew.
+/// schedulers, with many configurations) can push out what is known of others, which are then learned again.
 #[derive(Clone)]
 pub struct Store(Arc<Mutex<Entries>>);
 
@@ -71,7 +71,7 @@ impl Store {
     /// Reads the memory that [`save`](Self::save) wrote, with the default capacity. A file that does
     /// not exist is an empty memory: that of a first start.
     ///
-    /// The file is believed nothing: it is read up to a bound, and what is in it is checked here as
+    /// The file is untrusted input: it is read up to a bound, and what is in it is checked here as
     /// far as it is the same for all schedulers, and by each scheduler when it recalls its own (see
     /// [`refused`](Self::refused)). Whoever can write it can make schedulers begin with any state
     /// that they could have learned by themselves, and no more.

@@ -65,7 +65,7 @@ pub struct PeekabooConfig {
     pub window: u32,
     /// In deployment, every how manyth decision is judged, 1 to 1024. Default 8 (ours).
     pub judge_every: u32,
-    /// Whether to learn anew when q has changed. Default true.
+    /// Whether to relearn when q has changed. Default true.
     pub relearn: bool,
     /// By how much q must have changed for that, 0 to 1. Default 0.175.
     pub threshold: f64,
@@ -165,7 +165,7 @@ impl PeekabooConfig {
         }
     }
 
-    /// Whether to learn anew rather than to forget.
+    /// Whether to relearn rather than to forget.
     pub(super) fn learns_anew(&self) -> bool {
         self.relearn && self.discount >= 1.0
     }

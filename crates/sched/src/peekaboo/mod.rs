@@ -26,7 +26,7 @@ use crate::{
 use lesson::{Lesson, Mark};
 
 /// The complete Peekaboo: [`Linucb`](crate::Linucb) that tunes its own α, finds out how often it is
-/// right, obeys itself no more than that warrants, and learns anew when it no longer holds.
+/// right, follows its own advice no more often than that, and relearns when its reward drifts.
 ///
 /// **Rule.** Of each two paths, the faster one `f` full and the slower one `s` not, the choice is as
 /// in [`Linucb`](crate::Linucb): `tx`, send a packet on `s`, or `wt`, wait until `f` has room; same
