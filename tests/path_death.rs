@@ -72,6 +72,11 @@ fn the_first_path_to_return_carries_what_both_had_in_flight() {
 
 /// The peer has not heard that a path was abandoned and goes on to probe it: answers must not be
 /// stateless resets, by which it would give up the connection (RFC 10069, path close).
+//= specs/rfc10069-draft.md#path-close
+//= type=test
+//# Therefore, knowledge of the connection IDs issued to the peer and of the state of the number
+//# space associated to the path SHOULD be retained for 3 PTO after the PATH_ABANDON frame has been
+//# received.
 #[test]
 fn an_abandoned_path_is_kept_until_the_peer_knows() {
     let mut network = download(1, 20_000_000);
@@ -186,6 +191,10 @@ fn a_suspect_path_with_nothing_in_flight_is_probed() {
 }
 
 /// The only path goes dark with data in flight; a path that is opened then carries it.
+//= specs/rfc10069-draft.md#ack-after-abandon
+//= type=test
+//# When an endpoint finally deletes all state associated with the path, the packets sent over the
+//# path and not yet acknowledged MUST be considered lost.
 #[test]
 fn a_new_path_carries_what_the_only_one_had_in_flight() {
     let mut network = Network::builder(1)

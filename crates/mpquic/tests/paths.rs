@@ -36,6 +36,14 @@ async fn transfer(from: &Connection, to: &Connection, len: usize) {
     tokio::join!(send, receive);
 }
 
+//= specs/rfc10069-draft.md#path-close
+//= type=test
+//# An endpoint that wants to abandon a path MUST explicitly close the path by sending a
+//# PATH_ABANDON frame (see {{path-abandon-frame}}).
+//= specs/rfc10069-draft.md#path-close
+//= type=test
+//# After a path is abandoned, the path ID MUST NOT be reused for new paths, as the path ID is part
+//# of the nonce calculation {{nonce}}.
 #[test]
 fn a_second_path_is_opened_used_and_closed() {
     run(async {
@@ -122,6 +130,10 @@ fn what_cannot_be_opened_says_why() {
     });
 }
 
+//= specs/rfc10069-draft.md#connection-lifecycle-and-packet-protection
+//= type=test
+//# If either of the endpoints does not advertise the initial_max_path_id transport parameter, then
+//# both endpoints MUST NOT use any frame or mechanism defined in this document.
 #[test]
 fn without_the_extension_there_is_one_path() {
     run(async {

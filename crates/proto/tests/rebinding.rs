@@ -79,6 +79,15 @@ fn the_server_follows_a_nat_to_a_new_port() {
     assert!(pair.s().rtt(PathId::ZERO).unwrap() < 3 * rtt);
 }
 
+//= specs/rfc10069-draft.md#relation-to-probing-and-migration
+//= type=test
+//# This MUST be treated as path migration, as specified in {{Section 9.3 of QUIC-TRANSPORT}}, with
+//# the constraint that all connection IDs used during path migration MUST be associated with the
+//# current path ID of the path being migrated.
+//= specs/rfc10069-draft.md#rotating-and-retiring-connection-ids
+//= type=test
+//# For the extension specified in this document, endpoints MUST only rotate to another connection
+//# ID associated with the same path ID.
 #[test]
 fn each_path_moves_by_itself_and_stays_what_it_is() {
     let mut pair = connected();

@@ -10,6 +10,11 @@ use crate::packet::MAX_CID_LEN;
 /// (RFC 9000 section 10.3.2).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CidGenerator {
+    //= specs/rfc9000.txt#section-10.3.2
+    //= type=implication
+    //# An endpoint that uses this design MUST either use the same connection ID length for all
+    //# connections or encode the length of the connection ID such that it can be recovered without
+    //# state.
     len: usize,
 }
 
@@ -29,6 +34,10 @@ impl CidGenerator {
     /// A fresh ID. It carries no information that links it to others (RFC 9000 section 5.1).
     pub(crate) fn generate(self, rng: &mut StdRng) -> ConnectionId {
         let mut bytes = [0; MAX_CID_LEN];
+        //= specs/rfc9000.txt#section-5.1
+        //# Connection IDs MUST NOT contain any information that can be used by an external observer
+        //# (that is, one that does not cooperate with the issuer) to correlate them with other
+        //# connection IDs for the same connection.
         rng.fill_bytes(&mut bytes[..self.len]);
         ConnectionId::new(&bytes[..self.len])
     }

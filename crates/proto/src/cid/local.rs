@@ -80,6 +80,8 @@ impl LocalCids {
     /// How many more to issue for a path, given the peer's active_connection_id_limit, which
     /// counts per path ID (RFC 10069).
     pub(crate) fn needed(&self, path: PathId, peer_limit: u64) -> usize {
+        //= specs/rfc9000.txt#section-5.1.1
+        //# An endpoint MUST NOT provide more connection IDs than the peer's limit.
         let limit = peer_limit.min(limits::MAX_ISSUED_CIDS_PER_PATH) as usize;
         match self.paths.get(&path) {
             None => limit,
@@ -92,6 +94,8 @@ impl LocalCids {
     pub(crate) fn issue(&mut self, path: PathId, id: ConnectionId, token: ResetToken) -> u64 {
         let state = self.paths.entry(path).or_default();
         let sequence = state.next;
+        //= specs/rfc9000.txt#section-5.1.1
+        //# The sequence number on each newly issued connection ID MUST increase by 1.
         state.next += 1;
         state.active.push(Issued {
             sequence,
@@ -143,7 +147,10 @@ impl LocalCids {
         sequence: u64,
         packet_dcid: &ConnectionId,
     ) -> Result<Option<ConnectionId>, TransportError> {
-        // RFC 9000 section 19.16: greater than any previously sent.
+        //= specs/rfc9000.txt#section-19.16
+        //# Receipt of a RETIRE_CONNECTION_ID frame containing a sequence number greater than any
+        //# previously sent to the peer MUST be treated as a connection error of type
+        //# PROTOCOL_VIOLATION.
         let state = self
             .paths
             .get_mut(&path)
@@ -168,6 +175,10 @@ impl LocalCids {
     /// The path is being abandoned: nothing more is issued or announced for it, but packets under
     /// way are still recognised (RFC 10069: for 3 PTO).
     pub(crate) fn stop_issuing(&mut self, path: PathId) {
+        //= specs/rfc10069-draft.md#path-close
+        //# Therefore, knowledge of the connection IDs issued to the peer and of the state of the
+        //# number space associated to the path SHOULD be retained for 3 PTO after the PATH_ABANDON
+        //# frame has been received.
         self.paths.entry(path).or_default().stopped = true;
         self.unqueue(path);
     }
@@ -206,6 +217,9 @@ impl LocalCids {
                 continue;
             };
             if let Some(issued) = state.active.iter().find(|i| i.sequence == sequence) {
+                //= specs/rfc10069-draft.md#consume-retire-cid
+                //# Endpoints SHOULD also use PATH_NEW_CONNECTION_ID and PATH_RETIRE_CONNECTION_ID
+                //# for the initial path with path ID 0.
                 let frame = Frame::NewConnectionId(NewConnectionId {
                     path: multipath.then_some(path.0.into()),
                     sequence,
@@ -282,6 +296,9 @@ mod tests {
             .collect()
     }
 
+    //= specs/rfc9000.txt#section-5.1.1
+    //= type=test
+    //# An endpoint MUST NOT provide more connection IDs than the peer's limit.
     #[test]
     fn issues_up_to_the_lower_limit_per_path() {
         let mut cids = LocalCids::new(cid(0));
@@ -296,6 +313,26 @@ mod tests {
         assert_eq!(cids.lookup(&cid(2)), None);
     }
 
+    //= specs/rfc10069-draft.md#consume-retire-cid
+    //= type=test
+    //# Endpoints SHOULD also use PATH_NEW_CONNECTION_ID and PATH_RETIRE_CONNECTION_ID for the
+    //# initial path with path ID 0.
+    #[test]
+    fn frames_name_path_zero_too_with_multipath() {
+        for (multipath, ty) in [(false, &[0x18][..]), (true, &[0x7e, 0x78, 0])] {
+            let mut cids = LocalCids::new(cid(0));
+            cids.issue(PathId::ZERO, cid(1), [1; 16]);
+            let mut buf = Vec::new();
+            cids.fill(&mut FrameWriter::new(&mut buf, 1200), multipath);
+            assert!(buf.starts_with(ty), "{buf:x?}");
+        }
+    }
+
+    //= specs/rfc9000.txt#section-19.16
+    //= type=test
+    //# Receipt of a RETIRE_CONNECTION_ID frame containing a sequence number greater than any
+    //# previously sent to the peer MUST be treated as a connection error of type
+    //# PROTOCOL_VIOLATION.
     #[test]
     fn retirement_rules() {
         let mut cids = LocalCids::new(cid(0));
@@ -347,6 +384,10 @@ mod tests {
     }
 
     /// The peer retires at will; we replace. State stays flat over any churn.
+    //= specs/rfc10069-draft.md#rotating-and-retiring-connection-ids
+    //= type=test
+    //# As such, when receiving a PATH_RETIRE_CONNECTION_ID frame, an endpoint SHOULD provide new
+    //# connection IDs for that path, if still open, using PATH_NEW_CONNECTION_ID frames.
     #[test]
     fn retire_flood_is_bounded() {
         let mut cids = LocalCids::new(cid(0));

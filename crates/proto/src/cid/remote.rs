@@ -141,6 +141,9 @@ impl RemoteCids {
     }
 
     /// Tokens of all IDs in use: for [`is_reset`](super::is_reset).
+    //= specs/rfc9000.txt#section-10.3.1
+    //# An endpoint MUST NOT check for any stateless reset tokens associated with connection IDs it
+    //# has not used or for connection IDs that have been retired.
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &ResetToken> {
         self.paths
             .values()
@@ -171,11 +174,18 @@ impl RemoteCids {
         token: ResetToken,
     ) -> Result<OnNew, TransportError> {
         if retire_prior_to > sequence || id.is_empty() {
-            // RFC 9000 section 19.15.
+            //= specs/rfc9000.txt#section-19.15
+            //# Receiving a value in the Retire Prior To field that is greater than that in the
+            //# Sequence Number field MUST be treated as a connection error of type
+            //# FRAME_ENCODING_ERROR.
             return Err(TransportError::frame_encoding(
                 "connection ID of length 0, or Retire Prior To above its own sequence number",
             ));
         }
+        //= specs/rfc9000.txt#section-19.15
+        //# An endpoint that is sending packets with a zero-length Destination Connection ID MUST
+        //# treat receipt of a NEW_CONNECTION_ID frame as a connection error of type
+        //# PROTOCOL_VIOLATION.
         if self.zero_length {
             return Err(TransportError::protocol_violation(
                 "issues connection IDs, having chosen a zero-length one",
@@ -185,7 +195,13 @@ impl RemoteCids {
         let state = self.paths.entry(path).or_default();
         state.next = state.next.max(sequence.saturating_add(1));
 
-        // RFC 9000 section 5.1.2: first retire, then add.
+        //= specs/rfc9000.txt#section-5.1.2
+        //# Upon receipt of an increased Retire Prior To field, the peer MUST stop using the
+        //# corresponding connection IDs and retire them with RETIRE_CONNECTION_ID frames before
+        //# adding the newly provided connection ID to the set of active connection IDs.
+        //= specs/rfc9000.txt#section-19.15
+        //# A receiver MUST ignore any Retire Prior To fields that do not increase the largest
+        //# received Retire Prior To value.
         let retired_token = (retire_prior_to > state.retire_prior_to)
             .then(|| state.raise_retire_prior_to(retire_prior_to, path, &mut self.to_send))
             .flatten();
@@ -193,7 +209,12 @@ impl RemoteCids {
         let mut stored = false;
         if !known {
             if sequence < state.retire_prior_to {
-                // Section 19.15: it came late, but must be retired.
+                //= specs/rfc9000.txt#section-19.15
+                //# An endpoint that receives a NEW_CONNECTION_ID frame with a sequence number
+                //# smaller than the Retire Prior To field of a previously received
+                //# NEW_CONNECTION_ID frame MUST send a corresponding RETIRE_CONNECTION_ID frame
+                //# that retires the newly received connection ID, unless it has already done so for
+                //# that sequence number.
                 state.retire(sequence, path, &mut self.to_send);
             } else {
                 let at = state.unused.partition_point(|h| h.sequence < sequence);
@@ -207,6 +228,11 @@ impl RemoteCids {
             }
         }
         let held = state.unused.len() + usize::from(state.active.is_some());
+        //= specs/rfc9000.txt#section-5.1.1
+        //# After processing a NEW_CONNECTION_ID frame and adding and retiring active connection
+        //# IDs, if the number of active connection IDs exceeds the value advertised in its
+        //# active_connection_id_limit transport parameter, an endpoint MUST close the connection
+        //# with an error of type CONNECTION_ID_LIMIT_ERROR.
         if held > limits::ACTIVE_CONNECTION_ID_LIMIT as usize {
             return Err(TransportError::connection_id_limit(
                 "more connection IDs than the active_connection_id_limit",
@@ -215,7 +241,9 @@ impl RemoteCids {
         if self.to_send.len() + self.in_flight.len() > limits::MAX_PENDING_RETIRE
             || state.retired.ranges() > MAX_RETIRED_RANGES
         {
-            // Section 5.1.2: too many retired IDs that the peer does not acknowledge.
+            //= specs/rfc9000.txt#section-5.1.2
+            //# An endpoint SHOULD limit the number of connection IDs it has retired locally for
+            //# which RETIRE_CONNECTION_ID frames have not yet been acknowledged.
             return Err(TransportError::connection_id_limit(
                 "too many connection IDs to retire",
             ));
@@ -248,6 +276,9 @@ impl RemoteCids {
 
     /// Changes to another ID of the same path (RFC 9000 section 9.5) and retires the one in use.
     /// `None`, and no change, if there is no other.
+    //= specs/rfc10069-draft.md#rotating-and-retiring-connection-ids
+    //# For the extension specified in this document, endpoints MUST only rotate to another
+    //# connection ID associated with the same path ID.
     pub(crate) fn rotate(&mut self, path: PathId) -> Option<Rotation> {
         let state = self.paths.get_mut(&path)?;
         if !state.in_use || state.unused.is_empty() {
@@ -262,6 +293,10 @@ impl RemoteCids {
 
     /// The path is abandoned: all its IDs count as retired immediately, without RETIRE frames
     /// (RFC 10069). Returns the token that the endpoint is to forget.
+    //= specs/rfc10069-draft.md#path-close
+    //# Endpoints that send a PATH_ABANDON frame MUST treat all connection IDs received from the
+    //# peer for the path ID indicated in the PATH_ABANDON as immediately retired, and subsequently
+    //# cannot send any packet on that path anymore.
     pub(crate) fn abandon(&mut self, path: PathId) -> Option<ResetToken> {
         self.to_send.retain(|&(of, _)| of != path);
         self.in_flight.retain(|&(of, _)| of != path);
@@ -277,6 +312,9 @@ impl RemoteCids {
     /// more, so any packet may carry them (RFC 9000 section 19.16).
     pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
         while let Some(&(path, sequence)) = self.to_send.first() {
+            //= specs/rfc10069-draft.md#consume-retire-cid
+            //# Endpoints SHOULD also use PATH_NEW_CONNECTION_ID and PATH_RETIRE_CONNECTION_ID for
+            //# the initial path with path ID 0.
             let frame = Frame::RetireConnectionId(RetireConnectionId {
                 path: multipath.then_some(path.0.into()),
                 sequence,
@@ -328,6 +366,9 @@ impl RemoteCids {
                 let same_id = held.id == *id;
                 let same_token = held.token.as_ref() == Some(token);
                 if same_number && same_id && (same_token || held.token.is_none()) {
+                    //= specs/rfc9000.txt#section-19.15
+                    //# Receipt of the same frame multiple times MUST NOT be treated as a connection
+                    //# error.
                     repeated = true;
                 } else if same_number || same_id || same_token {
                     return Err(TransportError::protocol_violation(

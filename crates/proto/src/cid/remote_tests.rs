@@ -52,6 +52,9 @@ fn retired(cids: &mut RemoteCids) -> Vec<(u32, u64)> {
         .collect()
 }
 
+//= specs/rfc9000.txt#section-19.15
+//= type=test
+//# Receipt of the same frame multiple times MUST NOT be treated as a connection error.
 #[test]
 fn repetitions_are_ignored_and_contradictions_are_not() {
     let mut cids = RemoteCids::new(cid(0));
@@ -93,6 +96,12 @@ fn malformed() {
     assert_eq!(cids.next_expected(P0), 1 << 62);
 }
 
+//= specs/rfc9000.txt#section-5.1.1
+//= type=test
+//# After processing a NEW_CONNECTION_ID frame and adding and retiring active connection IDs, if the
+//# number of active connection IDs exceeds the value advertised in its active_connection_id_limit
+//# transport parameter, an endpoint MUST close the connection with an error of type
+//# CONNECTION_ID_LIMIT_ERROR.
 #[test]
 fn limit_counts_per_path_and_after_retiring() {
     let mut cids = RemoteCids::new(cid(0));
@@ -113,6 +122,11 @@ fn limit_counts_per_path_and_after_retiring() {
     );
 }
 
+//= specs/rfc9000.txt#section-5.1.2
+//= type=test
+//# Upon receipt of an increased Retire Prior To field, the peer MUST stop using the corresponding
+//# connection IDs and retire them with RETIRE_CONNECTION_ID frames before adding the newly provided
+//# connection ID to the set of active connection IDs.
 #[test]
 fn retire_prior_to_rotates_and_late_ids_are_retired() {
     let mut cids = RemoteCids::new(cid(0));
@@ -127,6 +141,16 @@ fn retire_prior_to_rotates_and_late_ids_are_retired() {
     );
     assert!(!cids.set_reset_token(token(0)));
     assert_eq!(cids.tokens().collect::<Vec<_>>(), [&token(3)]);
+    //= specs/rfc9000.txt#section-19.15
+    //= type=test
+    //# A receiver MUST ignore any Retire Prior To fields that do not increase the largest received
+    //# Retire Prior To value.
+    //= specs/rfc9000.txt#section-19.15
+    //= type=test
+    //# An endpoint that receives a NEW_CONNECTION_ID frame with a sequence number smaller than the
+    //# Retire Prior To field of a previously received NEW_CONNECTION_ID frame MUST send a
+    //# corresponding RETIRE_CONNECTION_ID frame that retires the newly received connection ID,
+    //# unless it has already done so for that sequence number.
     // Lower Retire Prior To has no effect; IDs below it are retired once.
     assert_eq!(new(&mut cids, P0, 2, 1), Ok(OnNew::Ignored));
     assert_eq!(new(&mut cids, P0, 2, 1), Ok(OnNew::Ignored));
@@ -144,6 +168,10 @@ fn retire_prior_to_rotates_and_late_ids_are_retired() {
     assert!(!cids.can_send());
 }
 
+//= specs/rfc10069-draft.md#rotating-and-retiring-connection-ids
+//= type=test
+//# For the extension specified in this document, endpoints MUST only rotate to another connection
+//# ID associated with the same path ID.
 #[test]
 fn rotation_runs_out_without_harm() {
     let mut cids = RemoteCids::new(cid(0));
@@ -197,6 +225,11 @@ fn blocked_until_the_next_id() {
     );
 }
 
+//= specs/rfc10069-draft.md#path-close
+//= type=test
+//# Endpoints that send a PATH_ABANDON frame MUST treat all connection IDs received from the peer
+//# for the path ID indicated in the PATH_ABANDON as immediately retired, and subsequently cannot
+//# send any packet on that path anymore.
 #[test]
 fn abandoning_forgets_everything_of_the_path() {
     let mut cids = RemoteCids::new(cid(0));
@@ -219,6 +252,10 @@ fn abandoning_forgets_everything_of_the_path() {
 }
 
 /// CVE-2024-22189: Retire Prior To rises with each frame, and nothing is acknowledged.
+//= specs/rfc9000.txt#section-5.1.2
+//= type=test
+//# An endpoint SHOULD limit the number of connection IDs it has retired locally for which
+//# RETIRE_CONNECTION_ID frames have not yet been acknowledged.
 #[test]
 fn retire_flood_hits_the_cap() {
     for send in [false, true] {

@@ -27,6 +27,10 @@ impl ResetKey {
 
     /// The token of a connection ID that this endpoint chose.
     pub(crate) fn token(&self, id: &ConnectionId) -> ResetToken {
+        //= specs/rfc9000.txt#section-10.3.2
+        //# The stateless reset token MUST be difficult to guess.
+        //= specs/rfc9000.txt#section-10.3.2
+        //# The same stateless reset token MUST NOT be used for multiple connection IDs.
         let tag = hmac::sign(&self.0, id);
         let mut token = [0; TOKEN_LEN];
         token.copy_from_slice(&tag.as_ref()[..TOKEN_LEN]);
@@ -51,7 +55,10 @@ pub(crate) fn is_reset<'a>(
     };
     let mut found = false;
     for token in tokens {
-        // Every byte of every token is looked at, whatever the outcome so far.
+        //= specs/rfc9000.txt#section-10.3.1
+        //# When comparing a datagram to stateless reset token values, endpoints MUST perform the
+        //# comparison without leaking information about the value of the token.
+        // So every byte of every token is looked at, whatever the outcome so far.
         let difference = token
             .iter()
             .zip(tail)
@@ -71,6 +78,9 @@ pub(crate) fn tail(datagram: &[u8]) -> Option<&ResetToken> {
 mod tests {
     use super::*;
 
+    //= specs/rfc9000.txt#section-10.3.2
+    //= type=test
+    //# The same stateless reset token MUST NOT be used for multiple connection IDs.
     #[test]
     fn tokens_depend_on_key_and_id() {
         let (a, b) = (ResetKey::new(&[1; 32]), ResetKey::new(&[2; 32]));

@@ -16,6 +16,10 @@ impl EndpointConfig {
     /// production; in a simulation, the same seed gives the same run.
     pub const fn new(seed: [u8; 32]) -> Self {
         Self {
+            //= specs/rfc10069-draft.md#nego
+            //= type=implication
+            //# When advertising the initial_max_path_id transport parameter, endpoints MUST use
+            //# Source and Destination Connection IDs with non-zero lengths.
             cid_len: 8,
             max_udp_payload_size: 65527,
             seed,

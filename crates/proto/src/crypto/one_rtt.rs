@@ -65,6 +65,9 @@ pub(crate) struct OneRttKeys {
     current: PacketKeySet,
     /// Made ahead, so that an update costs nothing when it arrives: the time that a packet takes
     /// must not tell its key phase (RFC 9001 section 6.3).
+    //= specs/rfc9001.txt#section-6.3
+    //# For this reason, endpoints MUST be able to retain two sets of packet protection keys for
+    //# receiving packets: the current and the next.
     next: PacketKeySet,
     previous: Option<Previous>,
     secrets: Secrets,
@@ -159,6 +162,9 @@ impl OneRttKeys {
         path: Option<PathId>,
         pn: u64,
     ) -> Result<(), TransportError> {
+        //= specs/rfc9001.txt#section-6.6
+        //# If the total number of encrypted packets with the same key exceeds the confidentiality
+        //# limit for the selected AEAD, the endpoint MUST stop using those keys.
         if self.sealed >= self.confidentiality_limit {
             return Err(aead_limit_reached("too many packets with the same keys"));
         }
@@ -171,6 +177,8 @@ impl OneRttKeys {
             };
             tag.map_err(|_| TransportError::internal("packet too long to encrypt"))
         })?;
+        //= specs/rfc9001.txt#section-6.6
+        //# Endpoints MUST count the number of encrypted packets for each set of keys.
         self.sealed += 1;
         if !self.acked {
             self.sent.note(path, pn);
@@ -202,7 +210,9 @@ impl OneRttKeys {
                 return Err(self.on_failure());
             };
             if let Some(previous) = &mut self.previous {
-                // RFC 9001 section 6.5: old keys live three PTOs from the first packet with new ones.
+                //= specs/rfc9001.txt#section-6.5
+                //# An endpoint SHOULD retain old read keys for no more than three times the PTO
+                //# after having received a packet protected using the new keys.
                 previous.expires.get_or_insert(now + 3 * pto);
                 self.received.note(path, pn);
             }
@@ -244,6 +254,9 @@ impl OneRttKeys {
         now: Instant,
         pto: Duration,
     ) -> Result<Opened, OpenError> {
+        //= specs/rfc9001.txt#section-5.5
+        //# Similarly, a packet that appears to trigger a key update but cannot be unprotected
+        //# successfully MUST be discarded.
         let Some(payload_len) = decrypt(self.next.remote.as_ref(), path, pn, header, payload)
         else {
             return Err(self.on_failure());
@@ -256,6 +269,9 @@ impl OneRttKeys {
                 "keys updated again before the last update was acknowledged",
             )));
         }
+        //= specs/rfc9001.txt#section-6.2
+        //# The endpoint MUST update its send keys to the corresponding key phase in response, as
+        //# described in Section 6.1.
         self.roll(Some(now + 3 * pto));
         self.received.note(path, pn);
         Ok(Opened {
@@ -284,8 +300,15 @@ impl OneRttKeys {
 
     #[cold]
     fn on_failure(&mut self) -> OpenError {
+        //= specs/rfc9001.txt#section-6.6
+        //# In addition to counting packets sent, endpoints MUST count the number of received
+        //# packets that fail authentication during the lifetime of a connection.
         self.failed += 1;
-        // RFC 9001 section 6.6: counted over the connection, whichever the keys.
+        //= specs/rfc9001.txt#section-6.6
+        //# If the total number of received packets that fail authentication within the connection,
+        //# across all keys, exceeds the integrity limit for the selected AEAD, the endpoint MUST
+        //# immediately close the connection with a connection error of type AEAD_LIMIT_REACHED and
+        //# not process any more packets.
         if self.failed > self.integrity_limit {
             return OpenError::Transport(aead_limit_reached("too many packets were not authentic"));
         }
@@ -301,6 +324,11 @@ impl OneRttKeys {
         self.acked = true;
         self.sent.0.clear();
         // RFC 10069: three times the largest PTO between the confirmation of an update and the next.
+        //= specs/rfc10069-draft.md#multipath-key-update
+        //# When this specification is used, endpoints SHOULD wait for at least three times the
+        //# largest Probe Timeout (PTO) (see {{Section 6.2 of QUIC-RECOVERY}}) among all the paths
+        //# before initiating a new key update after receiving an acknowledgment that confirms the
+        //# receipt of the previous key update.
         self.update_from = Some(if self.updates == 0 {
             now
         } else {
@@ -311,6 +339,9 @@ impl OneRttKeys {
     /// Whether the current keys have sealed enough packets that they should be updated soon.
     #[inline]
     pub(crate) const fn update_due(&self) -> bool {
+        //= specs/rfc9001.txt#section-6.6
+        //# Endpoints MUST initiate a key update before sending more protected packets than the
+        //# confidentiality limit for the selected AEAD permits.
         self.sealed >= self.confidentiality_limit / 2
     }
 
@@ -318,10 +349,16 @@ impl OneRttKeys {
     /// current phase was acknowledged, after an update three PTOs ago. The caller must know that the
     /// handshake is confirmed.
     pub(crate) fn initiate_update(&mut self, now: Instant) -> bool {
+        //= specs/rfc9001.txt#section-6.1
+        //# An endpoint MUST NOT initiate a subsequent key update unless it has received an
+        //# acknowledgment for a packet that was sent protected with keys from the current key
+        //# phase.
         if !self.acked || self.update_from.is_none_or(|from| now < from) {
             return false;
         }
-        // RFC 9001 section 6.1: the old keys stay until a packet with the new ones has come.
+        //= specs/rfc9001.txt#section-6.1
+        //# An endpoint MUST retain old keys until it has successfully unprotected a packet sent
+        //# using the new keys.
         self.roll(None);
         true
     }

@@ -170,7 +170,10 @@ impl Datagrams {
     /// DATAGRAM (RFC 9221 section 4). True if none waited before: the application is to be told.
     pub(crate) fn on_datagram(&mut self, data: &[u8]) -> Result<bool, TransportError> {
         let Some(limit) = self.recv_limit else {
-            // RFC 9221 section 3.
+            //= specs/rfc9221.txt#section-3
+            //# An endpoint that receives a DATAGRAM frame when it has not indicated support via the
+            //# transport parameter MUST terminate the connection with an error of type
+            //# PROTOCOL_VIOLATION.
             return Err(
                 TransportError::protocol_violation("datagrams are turned off")
                     .in_frame(types::DATAGRAM),

@@ -120,6 +120,9 @@ impl Endpoint {
 
         // RFC 9000 section 10.3.1: any datagram that belongs nowhere, whatever its header. The
         // connection finds the token at its end, as it cannot decrypt it either.
+        //= specs/rfc9000.txt#section-10.3
+        //# However, endpoints MUST treat any packet ending in a valid stateless reset token as a
+        //# Stateless Reset, as other QUIC versions might allow the use of a long header.
         let token = cid::tail(&datagram);
         if let Some(handle) = token.and_then(|token| self.routes.reset(network_path.remote, token))
         {
@@ -139,7 +142,9 @@ impl Endpoint {
                     DatagramEvent::Response(answer_to(network_path, buf.len() - start))
                 })
             }
-            // Version negotiation, of no connection of ours. Never answered (section 6.1).
+            //= specs/rfc9000.txt#section-6.1
+            //# An endpoint MUST NOT send a Version Negotiation packet in response to receiving a
+            //# Version Negotiation packet.
             Invariant::Long { version: 0, .. } => None,
             Invariant::Long {
                 version: VERSION_1,
@@ -157,10 +162,19 @@ impl Endpoint {
             Invariant::Long { dcid, scid, .. } => {
                 // Section 5.2.2: only servers, and only if it could have begun a connection. The
                 // packet's version may have longer connection IDs than ours.
+                //= specs/rfc9000.txt#section-5.2.2
+                //# Servers MUST drop smaller packets that specify unsupported versions.
                 if self.server.is_none() || datagram.len() < MIN_INITIAL_SIZE {
                     return None;
                 }
                 let start = buf.len();
+                //= specs/rfc9000.txt#section-5.2.2
+                //# If a server receives a packet that indicates an unsupported version and if the
+                //# packet is large enough to initiate a new connection for any supported version,
+                //# the server SHOULD send a Version Negotiation packet as described in Section 6.1.
+                //= specs/rfc9000.txt#section-17.2.1
+                //# Version- specific rules for the connection ID therefore MUST NOT influence a
+                //# decision about whether to send a Version Negotiation packet.
                 negotiation::write(buf, &mut self.rng, dcid, scid);
                 let answer = answer_to(network_path, buf.len() - start);
                 Some(DatagramEvent::Response(answer))
@@ -272,6 +286,9 @@ impl Endpoint {
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Transmit {
         self.forget(&incoming);
         let own = self.generator.generate(&mut self.rng);
+        //= specs/rfc9000.txt#section-5.2.2
+        //# If a server refuses to accept a new connection, it SHOULD send an Initial packet
+        //# containing a CONNECTION_CLOSE frame with error code CONNECTION_REFUSED.
         let size = refusal::write(buf, &incoming.dcid, &incoming.scid, &own);
         // It cannot fail: the packet is short. If it did, there is just no answer.
         answer_to(incoming.network_path, size.unwrap_or(0))
@@ -363,6 +380,9 @@ impl Endpoint {
         scid: &[u8],
     ) -> Option<Incoming> {
         let server = self.server.as_ref()?;
+        //= specs/rfc9000.txt#section-14.1
+        //# A server MUST discard an Initial packet that is carried in a UDP datagram with a payload
+        //# that is smaller than the smallest allowed maximum datagram size of 1200 bytes.
         let valid = datagram.len() >= MIN_INITIAL_SIZE
             && (MIN_INITIAL_DCID..=MAX_CID_LEN).contains(&dcid.len())
             && scid.len() <= MAX_CID_LEN;

@@ -15,6 +15,12 @@ pub(super) fn write(buf: &mut Vec<u8>, rng: &mut StdRng, dcid: &[u8], scid: &[u8
     if rng.random() {
         versions.reverse();
     }
+    //= specs/rfc9000.txt#section-17.2.1
+    //# The server MUST include the value from the Source Connection ID field of the packet it
+    //# receives in the Destination Connection ID field.
+    //= specs/rfc9000.txt#section-17.2.1
+    //# The value for Source Connection ID MUST be copied from the Destination Connection ID of the
+    //# received packet, which is initially randomly selected by a client.
     encode_version_negotiation(buf, scid, dcid, &versions, random);
 }
 
@@ -33,9 +39,25 @@ mod tests {
                 &[1; 255],
                 &[2; 3],
             );
+            //= specs/rfc9000.txt#section-17.2.1
+            //= type=test
+            //# Where QUIC might be multiplexed with other protocols (see [RFC7983]), servers SHOULD
+            //# set the most significant bit of this field (0x40) to 1 so that Version Negotiation
+            //# packets appear to have the Fixed Bit field.
             assert_eq!(buf[0] & 0xc0, 0xc0);
+            //= specs/rfc9000.txt#section-17.2.1
+            //= type=test
+            //# The Version field of a Version Negotiation packet MUST be set to 0x00000000.
             assert_eq!(buf[1..5], [0; 4]);
+            //= specs/rfc9000.txt#section-17.2.1
+            //= type=test
+            //# The server MUST include the value from the Source Connection ID field of the packet
+            //# it receives in the Destination Connection ID field.
             assert_eq!(buf[5..9], [3, 2, 2, 2]);
+            //= specs/rfc9000.txt#section-17.2.1
+            //= type=test
+            //# The value for Source Connection ID MUST be copied from the Destination Connection ID
+            //# of the received packet, which is initially randomly selected by a client.
             assert_eq!((buf[9], &buf[10..265]), (255, &[1; 255][..]));
             let mut versions: Vec<_> = buf[265..]
                 .chunks(4)

@@ -61,17 +61,27 @@ impl ResetRate {
 /// Whether a packet of this size may be answered at all: the answer must be smaller (RFC 9000
 /// section 10.3.3), so that two endpoints that reset each other come to an end.
 pub(super) const fn answers(trigger: usize) -> bool {
+    //= specs/rfc9000.txt#section-10.3.3
+    //# An endpoint MUST ensure that every Stateless Reset that it sends is smaller than the packet
+    //# that triggered it, unless it maintains state sufficient to prevent looping.
     trigger > MIN_SIZE
 }
 
 /// Appends a reset, smaller than the packet that it answers. Only if [`answers`] says so.
 pub(super) fn write(buf: &mut Vec<u8>, rng: &mut StdRng, token: &ResetToken, trigger: usize) {
+    //= specs/rfc9000.txt#section-10.3
+    //# An endpoint MUST NOT send a Stateless Reset that is three times or more larger than the
+    //# packet it receives to avoid being used for amplification.
     let largest = MAX_SIZE.min(trigger.saturating_sub(1)).max(MIN_SIZE);
     let size = rng.random_range(MIN_SIZE..=largest);
     let start = buf.len();
     buf.resize(start + size - TOKEN_LEN, 0);
+    //= specs/rfc9000.txt#section-10.3
+    //# The remainder of the first byte and an arbitrary number of bytes following it are set to
+    //# values that SHOULD be indistinguishable from random.
     rng.fill_bytes(&mut buf[start..]);
-    // A short header with the fixed bit set.
+    //= specs/rfc9000.txt#section-10.3
+    //# Endpoints MUST send Stateless Resets formatted as a packet with a short header.
     buf[start] = FIXED_BIT | buf[start] & 0x3f;
     buf.extend_from_slice(token);
 }
@@ -89,12 +99,23 @@ mod tests {
             let mut buf = vec![9; 3];
             write(&mut buf, &mut rng, &[7; 16], trigger);
             let reset = &buf[3..];
+            //= specs/rfc9000.txt#section-10.3
+            //= type=test
+            //# An endpoint MUST NOT send a Stateless Reset that is three times or more larger than
+            //# the packet it receives to avoid being used for amplification.
             assert!(reset.len() < trigger && (MIN_SIZE..=MAX_SIZE).contains(&reset.len()));
+            //= specs/rfc9000.txt#section-10.3
+            //= type=test
+            //# Endpoints MUST send Stateless Resets formatted as a packet with a short header.
             assert_eq!(reset[0] & 0xc0, 0x40);
             assert_eq!(reset[reset.len() - 16..], [7; 16]);
         }
     }
 
+    //= specs/rfc9000.txt#section-10.3.3
+    //= type=test
+    //# An endpoint MUST ensure that every Stateless Reset that it sends is smaller than the packet
+    //# that triggered it, unless it maintains state sufficient to prevent looping.
     #[test]
     fn a_loop_ends() {
         let mut rng = StdRng::seed_from_u64(1);

@@ -182,6 +182,10 @@ fn drained_connections_leave_nothing() {
     assert_eq!(bench.target(&short(&cid(50), 30)), Some(b));
 }
 
+//= specs/rfc9000.txt#section-10.3
+//= type=test
+//# However, endpoints MUST treat any packet ending in a valid stateless reset token as a Stateless
+//# Reset, as other QUIC versions might allow the use of a long header.
 #[test]
 fn stateless_resets_reach_the_connection() {
     let mut bench = Bench::client();
@@ -240,6 +244,11 @@ fn two_endpoints_that_reset_each_other_stop() {
     }
 }
 
+//= specs/rfc9000.txt#section-5.2.2
+//= type=test
+//# If a server receives a packet that indicates an unsupported version and if the packet is large
+//# enough to initiate a new connection for any supported version, the server SHOULD send a Version
+//# Negotiation packet as described in Section 6.1.
 #[test]
 fn version_negotiation() {
     let mut bench = Bench::server();
@@ -353,6 +362,10 @@ fn saturation_drops_initials_and_recovers() {
     assert!(bench.incoming(&initial(201)).is_none());
 }
 
+//= specs/rfc9000.txt#section-5.2.2
+//= type=test
+//# If a server refuses to accept a new connection, it SHOULD send an Initial packet containing a
+//# CONNECTION_CLOSE frame with error code CONNECTION_REFUSED.
 #[test]
 fn refusal_answers_the_client() {
     let mut bench = Bench::server();

@@ -98,6 +98,9 @@ impl<'a> AckFrame<'a> {
         if count > (r.remaining() / 2) as u64 {
             return Err(Malformed("more ACK ranges than bytes"));
         }
+        //= specs/rfc9000.txt#section-19.3.1
+        //# If any computed packet number is negative, an endpoint MUST generate a connection error
+        //# of type FRAME_ENCODING_ERROR.
         let mut low = largest
             .checked_sub(first)
             .ok_or(Malformed("ACK range below zero"))?;

@@ -23,10 +23,16 @@ impl NewConnectionId {
         let path = if path { Some(r.varint()?) } else { None };
         let sequence = r.varint()?;
         let retire_prior_to = r.varint()?;
+        //= specs/rfc9000.txt#section-19.15
+        //# Receiving a value in the Retire Prior To field that is greater than that in the Sequence
+        //# Number field MUST be treated as a connection error of type FRAME_ENCODING_ERROR.
         if retire_prior_to > sequence {
             return Err(Malformed("Retire Prior To above the sequence number"));
         }
         let len = usize::from(r.u8()?);
+        //= specs/rfc9000.txt#section-19.15
+        //# Values less than 1 and greater than 20 are invalid and MUST be treated as a connection
+        //# error of type FRAME_ENCODING_ERROR.
         if !(1..=MAX_CID_LEN).contains(&len) {
             return Err(Malformed("connection ID not of 1 to 20 bytes"));
         }

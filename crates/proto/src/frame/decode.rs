@@ -63,7 +63,9 @@ impl<'a> FrameIter<'a> {
             .rest
             .varint()
             .map_err(|UnexpectedEnd| TransportError::frame_encoding("frame type cut off"))?;
-        // RFC 9000 section 12.4: a frame type MUST use the shortest encoding.
+        //= specs/rfc9000.txt#section-12.4
+        //# To ensure simple and efficient implementations of frame parsing, a frame type MUST use
+        //# the shortest possible encoding.
         if before - self.rest.remaining() != varint::size(ty) {
             return Err(TransportError::protocol_violation(
                 "frame type not in its shortest encoding",
@@ -95,7 +97,9 @@ impl<'a> FrameIter<'a> {
             types::STOP_SENDING => Frame::StopSending(StopSending::decode(r)?),
             types::CRYPTO => Frame::Crypto(Crypto::decode(r)?),
             types::NEW_TOKEN => match r.varint_bytes()? {
-                // RFC 9000 section 19.7.
+                //= specs/rfc9000.txt#section-19.7
+                //# A client MUST treat receipt of a NEW_TOKEN frame with an empty Token field as a
+                //# connection error of type FRAME_ENCODING_ERROR.
                 [] => return Err(Malformed("empty token")),
                 token => Frame::NewToken(token),
             },
@@ -118,7 +122,9 @@ impl<'a> FrameIter<'a> {
                 Frame::RetireConnectionId(RetireConnectionId::decode(true, r)?)
             }
             types::MAX_PATH_ID..=types::PATH_CIDS_BLOCKED => path_limit::decode(ty, r)?,
-            // RFC 9000 section 12.4: an unknown type is a FRAME_ENCODING_ERROR.
+            //= specs/rfc9000.txt#section-12.4
+            //# An endpoint MUST treat the receipt of a frame of unknown type as a connection error
+            //# of type FRAME_ENCODING_ERROR.
             _ => return Err(Malformed("unknown frame type")),
         })
     }

@@ -43,6 +43,12 @@ const fn dir(ty: u64) -> Dir {
 
 fn stream_count(r: &mut Reader<'_>) -> Result<u64, Malformed> {
     match r.varint()? {
+        //= specs/rfc9000.txt#section-19.11
+        //# Receipt of a frame that permits opening of a stream larger than this limit MUST be
+        //# treated as a connection error of type FRAME_ENCODING_ERROR.
+        //= specs/rfc9000.txt#section-19.14
+        //# Receipt of a frame that encodes a larger stream ID MUST be treated as a connection error
+        //# of type STREAM_LIMIT_ERROR or FRAME_ENCODING_ERROR.
         count if count > MAX_STREAM_COUNT => Err(Malformed("stream count above 2^60")),
         count => Ok(count),
     }

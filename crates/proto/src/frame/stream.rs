@@ -29,7 +29,9 @@ impl<'a> Stream<'a> {
         } else {
             r.take_rest()
         };
-        // RFC 9000 section 19.8: the end of a stream fits 62 bits.
+        //= specs/rfc9000.txt#section-19.8
+        //# Receipt of a frame that exceeds this limit MUST be treated as a connection error of type
+        //# FRAME_ENCODING_ERROR or FLOW_CONTROL_ERROR.
         if offset + data.len() as u64 > varint::MAX {
             return Err(Malformed("stream data beyond 2^62-1"));
         }
@@ -101,6 +103,9 @@ impl<'a> Crypto<'a> {
     pub(super) fn decode(r: &mut Reader<'a>) -> Result<Self, Malformed> {
         let offset = r.varint()?;
         let data = r.varint_bytes()?;
+        //= specs/rfc9000.txt#section-19.6
+        //# Receipt of a frame that exceeds this limit MUST be treated as a connection error of type
+        //# FRAME_ENCODING_ERROR or CRYPTO_BUFFER_EXCEEDED.
         if offset + data.len() as u64 > varint::MAX {
             return Err(Malformed("crypto data beyond 2^62-1"));
         }

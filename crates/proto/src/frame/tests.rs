@@ -373,6 +373,10 @@ fn ack_claiming_2_to_60_ranges_is_rejected_at_once() {
     }
 }
 
+//= specs/rfc9000.txt#section-19.3.1
+//= type=test
+//# If any computed packet number is negative, an endpoint MUST generate a connection error of type
+//# FRAME_ENCODING_ERROR.
 #[test]
 fn ack_ranges_below_zero_are_rejected() {
     for fields in [
@@ -395,6 +399,10 @@ fn ack_ranges_below_zero_are_rejected() {
     assert_eq!(ack.blocks.iter().collect::<Vec<_>>(), [5..=5, 0..=0]);
 }
 
+//= specs/rfc9000.txt#section-12.4
+//= type=test
+//# To ensure simple and efficient implementations of frame parsing, a frame type MUST use the
+//# shortest possible encoding.
 #[test]
 fn frame_type_must_be_in_its_shortest_encoding() {
     for bytes in [
@@ -416,6 +424,10 @@ fn frame_type_must_be_in_its_shortest_encoding() {
     assert_eq!(max_path_id, Some(Ok(Frame::MaxPathId(5))));
 }
 
+//= specs/rfc9000.txt#section-12.4
+//= type=test
+//# An endpoint MUST treat the receipt of a frame of unknown type as a connection error of type
+//# FRAME_ENCODING_ERROR.
 #[test]
 fn unknown_types_are_rejected() {
     for ty in [
@@ -442,14 +454,33 @@ fn unknown_types_are_rejected() {
 fn values_out_of_bounds_are_rejected() {
     let above = MAX_STREAM_COUNT + 1;
     for fields in [
+        //= specs/rfc9000.txt#section-19.11
+        //= type=test
+        //# Receipt of a frame that permits opening of a stream larger than this limit MUST be
+        //# treated as a connection error of type FRAME_ENCODING_ERROR.
         &[types::MAX_STREAMS_BIDI, above][..],
         &[types::MAX_STREAMS_UNI, above],
+        //= specs/rfc9000.txt#section-19.14
+        //= type=test
+        //# Receipt of a frame that encodes a larger stream ID MUST be treated as a connection error
+        //# of type STREAM_LIMIT_ERROR or FRAME_ENCODING_ERROR.
         &[types::STREAMS_BLOCKED_BIDI, above],
         &[types::STREAMS_BLOCKED_UNI, above],
-        // An empty token.
+        //= specs/rfc9000.txt#section-19.7
+        //= type=test
+        //# A client MUST treat receipt of a NEW_TOKEN frame with an empty Token field as a
+        //# connection error of type FRAME_ENCODING_ERROR.
         &[types::NEW_TOKEN, 0],
         // The end of the data is beyond 2^62-1 (here the length, 1, and the byte, 7).
+        //= specs/rfc9000.txt#section-19.6
+        //= type=test
+        //# Receipt of a frame that exceeds this limit MUST be treated as a connection error of type
+        //# FRAME_ENCODING_ERROR or CRYPTO_BUFFER_EXCEEDED.
         &[types::CRYPTO, varint::MAX, 1, 7],
+        //= specs/rfc9000.txt#section-19.8
+        //= type=test
+        //# Receipt of a frame that exceeds this limit MUST be treated as a connection error of type
+        //# FRAME_ENCODING_ERROR or FLOW_CONTROL_ERROR.
         &[0x0e, 0, varint::MAX, 1, 7],
         &[0x0c, 0, varint::MAX, 7],
         // Length fields beyond the end.
@@ -466,6 +497,14 @@ fn values_out_of_bounds_are_rejected() {
             "{fields:x?}"
         );
     }
+    //= specs/rfc9000.txt#section-19.15
+    //= type=test
+    //# Receiving a value in the Retire Prior To field that is greater than that in the Sequence
+    //# Number field MUST be treated as a connection error of type FRAME_ENCODING_ERROR.
+    //= specs/rfc9000.txt#section-19.15
+    //= type=test
+    //# Values less than 1 and greater than 20 are invalid and MUST be treated as a connection error
+    //# of type FRAME_ENCODING_ERROR.
     for (sequence, prior, len) in [(0, 1, 8u8), (5, 5, 0), (5, 5, 21), (5, 5, 255)] {
         for head in [
             &[types::NEW_CONNECTION_ID][..],

@@ -87,7 +87,12 @@ impl CryptoStream {
     /// Takes in a CRYPTO frame.
     pub(crate) fn on_frame(&mut self, offset: u64, data: &[u8]) -> Result<(), TransportError> {
         let end = offset + data.len() as u64;
-        // RFC 9000 section 7.5: at least 4096 bytes must be buffered; we take more.
+        //= specs/rfc9000.txt#section-7.5
+        //# Implementations MUST support buffering at least 4096 bytes of data received in
+        //# out-of-order CRYPTO frames.
+        //= specs/rfc9000.txt#section-7.5
+        //# If an endpoint does not expand its buffer, it MUST close the connection with a
+        //# CRYPTO_BUFFER_EXCEEDED error code.
         if end > self.read + limits::MAX_CRYPTO_BUFFER {
             return Err(TransportError::crypto_buffer_exceeded(
                 "CRYPTO data too far ahead",
@@ -173,6 +178,10 @@ mod tests {
         assert!(read(&mut stream).is_empty());
     }
 
+    //= specs/rfc9000.txt#section-7.5
+    //= type=test
+    //# If an endpoint does not expand its buffer, it MUST close the connection with a
+    //# CRYPTO_BUFFER_EXCEEDED error code.
     #[test]
     fn caps_hold() {
         let mut stream = CryptoStream::default();

@@ -61,7 +61,9 @@ pub(crate) fn parse_invariant(
         return Ok(Invariant::Short { first, dcid });
     }
     let version = r.u32()?;
-    // Version-specific limits on the lengths must not matter here (RFC 9000 section 17.2.1).
+    //= specs/rfc9000.txt#section-17.2
+    //# In order to properly form a Version Negotiation packet, servers SHOULD be able to read
+    //# longer connection IDs from other QUIC versions.
     let dcid_len = r.u8()?;
     let dcid = r.bytes(dcid_len.into())?;
     let scid_len = r.u8()?;
@@ -126,6 +128,9 @@ impl ProtectedPacket {
 }
 
 fn cid(bytes: &[u8]) -> Result<ConnectionId, PacketDecodeError> {
+    //= specs/rfc9000.txt#section-17.2
+    //# Endpoints that receive a version 1 long header with a value larger than 20 MUST drop the
+    //# packet.
     if bytes.len() > MAX_CID_LEN {
         return Err(PacketDecodeError::ConnectionIdTooLong(bytes.len()));
     }
@@ -145,6 +150,9 @@ pub(crate) fn decode_next(
             dcid,
             scid,
         } => (first, version, dcid, scid),
+        //= specs/rfc9000.txt#section-17.3.1
+        //# Packets containing a zero value for this bit are not valid packets in this version and
+        //# MUST be discarded.
         Invariant::Short { first, .. } if first & FIXED_BIT == 0 => {
             return Err(PacketDecodeError::FixedBit);
         }
@@ -173,6 +181,9 @@ pub(crate) fn decode_next(
     if version != VERSION_1 {
         return Err(PacketDecodeError::UnsupportedVersion(version));
     }
+    //= specs/rfc9000.txt#section-17.2
+    //# Packets containing a zero value for this bit are not valid packets in this version and MUST
+    //# be discarded.
     if first & FIXED_BIT == 0 {
         return Err(PacketDecodeError::FixedBit);
     }
@@ -188,6 +199,8 @@ pub(crate) fn decode_next(
             let Some(tag_at) = len.checked_sub(TAG_LEN).filter(|&tag_at| tag_at >= at) else {
                 return Err(PacketDecodeError::Truncated);
             };
+            //= specs/rfc9000.txt#section-17.2.5.2
+            //# A client MUST discard a Retry packet with a zero-length Retry Token field.
             if tag_at == at {
                 return Err(PacketDecodeError::EmptyRetryToken);
             }

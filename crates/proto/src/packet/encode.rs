@@ -99,6 +99,8 @@ pub(crate) fn encode_short_header(
 ) -> usize {
     debug_assert!((1..=4).contains(&pn_len));
     let phase = if key_phase { KEY_PHASE_BIT } else { 0 };
+    //= specs/rfc9000.txt#section-17.3.1
+    //# The value included prior to protection MUST be set to 0.
     buf.push(FIXED_BIT | phase | (pn_len.clamp(1, 4) - 1) as u8);
     buf.extend_from_slice(dcid);
     let pn_offset = buf.len();
@@ -134,8 +136,13 @@ pub(crate) fn encode_version_negotiation(
     random: u8,
 ) {
     debug_assert!(dcid.len() <= 255 && scid.len() <= 255);
-    // The fixed bit is not required here, but lets QUIC be told from other protocols on the port.
+    //= specs/rfc9000.txt#section-17.2.1
+    //# Where QUIC might be multiplexed with other protocols (see [RFC7983]), servers SHOULD set the
+    //# most significant bit of this field (0x40) to 1 so that Version Negotiation packets appear to
+    //# have the Fixed Bit field.
     buf.push(LONG_HEADER_FORM | FIXED_BIT | random);
+    //= specs/rfc9000.txt#section-17.2.1
+    //# The Version field of a Version Negotiation packet MUST be set to 0x00000000.
     buf.extend_from_slice(&0u32.to_be_bytes());
     put_cid(buf, &dcid[..dcid.len().min(255)]);
     put_cid(buf, &scid[..scid.len().min(255)]);

@@ -4,6 +4,10 @@
 /// to the largest acknowledged one.
 #[inline]
 pub(crate) const fn pn_len(pn: u64, largest_acked: Option<u64>) -> usize {
+    //= specs/rfc9000.txt#section-17.1
+    //# After an acknowledgment is received for a packet number space, the sender MUST use a packet
+    //# number size able to represent more than twice as large a range as the difference between the
+    //# largest acknowledged packet number and the packet number being sent.
     let unacked = match largest_acked {
         Some(acked) => pn.saturating_sub(acked),
         None => pn.saturating_add(1),

@@ -18,6 +18,8 @@ fn split<'a>(
     hp: &dyn HeaderProtectionKey,
 ) -> Option<Parts<'a>> {
     let (header, tail) = packet.split_at_mut_checked(pn_offset.checked_add(SAMPLE_OFFSET)?)?;
+    //= specs/rfc9001.txt#section-5.4.2
+    //# An endpoint MUST discard packets that are not long enough to contain a complete sample.
     let sample = tail.get(..hp.sample_len())?;
     let (first, rest) = header.split_first_mut()?;
     let pn = rest.get_mut(pn_offset.checked_sub(1)?..)?;

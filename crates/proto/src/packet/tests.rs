@@ -12,6 +12,11 @@ use crate::crypto::{initial_keys, open_long, seal_long};
 const CID_LEN: usize = 8;
 
 /// RFC 9000 appendix A.2.
+//= specs/rfc9000.txt#section-17.1
+//= type=test
+//# After an acknowledgment is received for a packet number space, the sender MUST use a packet
+//# number size able to represent more than twice as large a range as the difference between the
+//# largest acknowledged packet number and the packet number being sent.
 #[test]
 fn sample_packet_number_lengths() {
     assert_eq!(pn_len(0xac5c02, Some(0xabe8b3)), 2);
@@ -321,6 +326,10 @@ fn malformed_headers() {
 }
 
 /// An endpoint must be able to answer versions whose connection IDs are longer than ours.
+//= specs/rfc9000.txt#section-17.2
+//= type=test
+//# In order to properly form a Version Negotiation packet, servers SHOULD be able to read longer
+//# connection IDs from other QUIC versions.
 #[test]
 fn invariants_of_unknown_versions() {
     let mut buf = vec![0x80, 0xfa, 0xce, 0xb0, 0x0c, 255];

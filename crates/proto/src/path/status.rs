@@ -32,6 +32,10 @@ impl StatusState {
     /// We prefer this from now on; the peer is told, also if nothing changed since it last was.
     pub(crate) fn set_local(&mut self, status: PathStatus) {
         self.local = status;
+        //= specs/rfc10069-draft.md#path-backup-available-frame
+        //# The sequence number space is common to the two frame types, and monotonically increasing
+        //# values MUST be used when sending PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP frames for
+        //# a given path ID.
         self.local_seq = Some(self.local_seq.map_or(0, |seq| seq + 1));
         self.pending = true;
     }
@@ -49,6 +53,10 @@ impl StatusState {
 
     /// Repeated only if it is still the newest (RFC 10069, PATH_STATUS frames).
     pub(crate) fn on_lost(&mut self, seq: u64) {
+        //= specs/rfc10069-draft.md#path-backup-available-frame
+        //# If a packet containing a PATH_STATUS_BACKUP or PATH_STATUS_AVAILABLE frame is considered
+        //# lost, the peer SHOULD resend the frame only if it contains the last status sent for that
+        //# path -- as indicated by the sequence number.
         if self.local_seq == Some(seq) {
             self.pending = true;
         }
@@ -57,6 +65,11 @@ impl StatusState {
     /// The peer's frame; true if it changes anything. Frames that are not newer than one seen
     /// before are ignored.
     pub(crate) fn on_remote(&mut self, status: PathStatus, seq: u64) -> bool {
+        //= specs/rfc10069-draft.md#path-backup-available-frame
+        //# A peer MUST ignore an incoming PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP frame if it
+        //# previously received another PATH_STATUS_BACKUP frame or PATH_STATUS_AVAILABLE frame for
+        //# the same path ID with a Path Status sequence number equal to or higher than the Path
+        //# Status sequence number of the incoming frame.
         if self.remote_seq.is_some_and(|newest| newest >= seq) {
             return false;
         }
@@ -69,6 +82,12 @@ impl StatusState {
 mod tests {
     use super::*;
 
+    //= specs/rfc10069-draft.md#path-backup-available-frame
+    //= type=test
+    //# A peer MUST ignore an incoming PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP frame if it
+    //# previously received another PATH_STATUS_BACKUP frame or PATH_STATUS_AVAILABLE frame for the
+    //# same path ID with a Path Status sequence number equal to or higher than the Path Status
+    //# sequence number of the incoming frame.
     #[test]
     fn the_highest_sequence_number_wins() {
         let mut state = StatusState::default();
@@ -80,6 +99,16 @@ mod tests {
         assert_eq!(state.effective(), PathStatus::Available);
     }
 
+    //= specs/rfc10069-draft.md#path-backup-available-frame
+    //= type=test
+    //# The sequence number space is common to the two frame types, and monotonically increasing
+    //# values MUST be used when sending PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP frames for a
+    //# given path ID.
+    //= specs/rfc10069-draft.md#path-backup-available-frame
+    //= type=test
+    //# If a packet containing a PATH_STATUS_BACKUP or PATH_STATUS_AVAILABLE frame is considered
+    //# lost, the peer SHOULD resend the frame only if it contains the last status sent for that
+    //# path -- as indicated by the sequence number.
     #[test]
     fn only_the_newest_is_repeated() {
         let mut state = StatusState::default();

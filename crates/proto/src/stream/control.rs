@@ -46,6 +46,9 @@ impl Streams {
             w.put(&Frame::MaxData(self.window.announce()));
             w.record(SentFrame::MaxData);
         }
+        //= specs/rfc9000.txt#section-19.12
+        //# A sender SHOULD send a DATA_BLOCKED frame (type=0x14) when it wishes to send data but is
+        //# unable to do so due to connection-level flow control; see Section 4.
         if self.is_data_blocked_due() && w.remaining() >= SIZE {
             self.told_blocked_at = Some(self.max_data);
             let offset = self.max_data;
@@ -60,6 +63,10 @@ impl Streams {
                 w.record(SentFrame::MaxStreams(dir));
             }
             let ids = &mut self.local[dir as usize];
+            //= specs/rfc9000.txt#section-19.14
+            //# A sender SHOULD send a STREAMS_BLOCKED frame (type=0x16 or 0x17) when it wishes to
+            //# open a stream but is unable to do so due to the maximum stream limit set by its
+            //# peer; see Section 19.11.
             if ids.is_blocked_due() && w.remaining() >= SIZE {
                 ids.told_blocked_at = Some(ids.limit);
                 let limit = ids.limit;
@@ -86,6 +93,9 @@ impl Streams {
                     w.record(SentFrame::ResetStream(id));
                 }
                 stream.pending.reset = false;
+                //= specs/rfc9000.txt#section-19.13
+                //# A sender SHOULD send a STREAM_DATA_BLOCKED frame (type=0x15) when it wishes to
+                //# send data but is unable to do so due to stream-level flow control.
                 if stream.pending.blocked && stream.is_open() && stream.credit_left() == 0 {
                     let offset = stream.credit();
                     if !w.put(&Frame::StreamDataBlocked { id, offset }) {
@@ -112,7 +122,9 @@ impl Streams {
                     w.record(SentFrame::StopSending(id));
                 }
                 stream.pending.stop_sending = false;
-                // RFC 9000 section 3.2: no credit is due once the final size is known.
+                //= specs/rfc9000.txt#section-13.3
+                //# An endpoint SHOULD stop sending MAX_STREAM_DATA frames when the receiving part
+                //# of the stream enters a "Size Known" or "Reset Recvd" state.
                 if stream.pending.max_stream_data && stream.wants_more() {
                     // The largest of this frame: a limit must not be announced and not written.
                     if w.remaining() < 1 + 8 + 8 {

@@ -18,6 +18,17 @@ impl Streams {
         let dir = id.dir();
         if id.initiator() == self.side {
             if id.index() >= self.local[dir as usize].next {
+                //= specs/rfc9000.txt#section-19.5
+                //# Receiving a STOP_SENDING frame for a locally initiated stream that has not yet
+                //# been created MUST be treated as a connection error of type STREAM_STATE_ERROR.
+                //= specs/rfc9000.txt#section-19.10
+                //# Receiving a MAX_STREAM_DATA frame for a locally initiated stream that has not
+                //# yet been created MUST be treated as a connection error of type
+                //# STREAM_STATE_ERROR.
+                //= specs/rfc9000.txt#section-19.8
+                //# An endpoint MUST terminate the connection with error STREAM_STATE_ERROR if it
+                //# receives a STREAM frame for a locally initiated stream that has not yet been
+                //# created, or for a send-only stream.
                 return Err(TransportError::stream_state("not opened yet").in_frame(frame));
             }
             return Ok(());
@@ -32,6 +43,10 @@ impl Streams {
                     self.events.push_back(StreamEvent::Opened { dir });
                 }
             }
+            //= specs/rfc9000.txt#section-4.6
+            //# An endpoint that receives a frame with a stream ID exceeding the limit it has sent
+            //# MUST treat this as a connection error of type STREAM_LIMIT_ERROR; see Section 11 for
+            //# details on error handling.
             Use::Forbidden => {
                 return Err(
                     TransportError::stream_limit("a stream beyond the limit").in_frame(frame)
@@ -44,6 +59,12 @@ impl Streams {
     /// A frame about data that the peer sends.
     fn on_named_by_sender(&mut self, id: StreamId, frame: u64) -> Result<(), TransportError> {
         if id.dir() == Dir::Uni && id.initiator() == self.side {
+            //= specs/rfc9000.txt#section-19.4
+            //# An endpoint that receives a RESET_STREAM frame for a send-only stream MUST terminate
+            //# the connection with error STREAM_STATE_ERROR.
+            //= specs/rfc9000.txt#section-19.13
+            //# An endpoint that receives a STREAM_DATA_BLOCKED frame for a send-only stream MUST
+            //# terminate the connection with error STREAM_STATE_ERROR.
             return Err(TransportError::stream_state("a send-only stream").in_frame(frame));
         }
         self.on_named(id, frame)
@@ -52,6 +73,12 @@ impl Streams {
     /// A frame about data that the peer receives.
     fn on_named_by_receiver(&mut self, id: StreamId, frame: u64) -> Result<(), TransportError> {
         if id.dir() == Dir::Uni && id.initiator() != self.side {
+            //= specs/rfc9000.txt#section-19.5
+            //# An endpoint that receives a STOP_SENDING frame for a receive-only stream MUST
+            //# terminate the connection with error STREAM_STATE_ERROR.
+            //= specs/rfc9000.txt#section-19.10
+            //# An endpoint that receives a MAX_STREAM_DATA frame for a receive-only stream MUST
+            //# terminate the connection with error STREAM_STATE_ERROR.
             return Err(TransportError::stream_state("a receive-only stream").in_frame(frame));
         }
         self.on_named(id, frame)
@@ -144,6 +171,12 @@ impl Streams {
         stream.stopped = Some(code);
         // After finish() the application has nothing left to do with the stream.
         stream.stop_noticed = !stream.is_open();
+        //= specs/rfc9000.txt#section-3.5
+        //# An endpoint that receives a STOP_SENDING frame MUST send a RESET_STREAM frame if the
+        //# stream is in the "Ready" or "Send" state.
+        //= specs/rfc9000.txt#section-3.5
+        //# An endpoint SHOULD copy the error code from the STOP_SENDING frame to the RESET_STREAM
+        //# frame it sends, but it can use any application error code.
         self.reset_send(id, code);
         self.events.push_back(StreamEvent::Stopped {
             id,
@@ -154,6 +187,9 @@ impl Streams {
 
     /// MAX_DATA (section 19.9).
     pub(crate) fn on_max_data(&mut self, limit: u64) {
+        //= specs/rfc9000.txt#section-4.1
+        //# A sender MUST ignore any MAX_STREAM_DATA or MAX_DATA frames that do not increase flow
+        //# control limits.
         self.max_data = self.max_data.max(limit);
     }
 
@@ -192,6 +228,8 @@ impl Streams {
 
     pub(super) fn raise_stream_limit(&mut self, dir: Dir, limit: u64) {
         let ids = &mut self.local[dir as usize];
+        //= specs/rfc9000.txt#section-4.6
+        //# MAX_STREAMS frames that do not increase the stream limit MUST be ignored.
         if limit > ids.limit {
             ids.limit = limit;
             if std::mem::take(&mut ids.wanted) {

@@ -102,6 +102,13 @@ impl RecvStream {
         connection_left: u64,
         frame: u64,
     ) -> Result<u64, TransportError> {
+        //= specs/rfc9000.txt#section-4.5
+        //# A receiver SHOULD treat receipt of data at or beyond the final size as an error of type
+        //# FINAL_SIZE_ERROR, even after a stream is closed.
+        //= specs/rfc9000.txt#section-4.5
+        //# If a RESET_STREAM or STREAM frame is received indicating a change in the final size for
+        //# the stream, an endpoint SHOULD respond with an error of type FINAL_SIZE_ERROR; see
+        //# Section 11 for details on error handling.
         if let Some(size) = self.final_size
             && (end > size || (is_final && end != size))
         {
@@ -112,10 +119,17 @@ impl RecvStream {
                 TransportError::final_size("the final size is below data received").in_frame(frame),
             );
         }
+        //= specs/rfc9000.txt#section-19.10
+        //# An endpoint MUST terminate a connection with an error of type FLOW_CONTROL_ERROR if it
+        //# receives more data than the largest maximum stream data that it has sent for the
+        //# affected stream.
         if end > self.window.limit() {
             return Err(TransportError::flow_control("beyond the stream's limit").in_frame(frame));
         }
         let rise = end.saturating_sub(self.highest);
+        //= specs/rfc9000.txt#section-19.9
+        //# An endpoint MUST terminate a connection with an error of type FLOW_CONTROL_ERROR if it
+        //# receives more data than the maximum data value that it has sent.
         if rise > connection_left {
             return Err(
                 TransportError::flow_control("beyond the connection's limit").in_frame(frame),

@@ -199,6 +199,9 @@ impl SendStream {
 
     /// MAX_STREAM_DATA; limits never fall (RFC 9000 section 4.1). True if it rose.
     pub(super) fn raise_credit(&mut self, limit: u64) -> bool {
+        //= specs/rfc9000.txt#section-4.1
+        //# A sender MUST ignore any MAX_STREAM_DATA or MAX_DATA frames that do not increase flow
+        //# control limits.
         let rises = limit > self.credit;
         self.credit = self.credit.max(limit);
         rises

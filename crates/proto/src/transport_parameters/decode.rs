@@ -30,6 +30,9 @@ fn checked(
     if valid(x) {
         Ok(x)
     } else {
+        //= specs/rfc9000.txt#section-7.4
+        //# An endpoint MUST treat receipt of a transport parameter with an invalid value as a
+        //# connection error of type TRANSPORT_PARAMETER_ERROR.
         Err(invalid(reason))
     }
 }
@@ -100,6 +103,9 @@ impl TransportParameters {
             let (Ok(id), Ok(value)) = (r.varint(), r.varint_bytes()) else {
                 return Err(invalid("truncated"));
             };
+            //= specs/rfc9000.txt#section-7.4
+            //# An endpoint SHOULD treat receipt of duplicate transport parameters as a connection
+            //# error of type TRANSPORT_PARAMETER_ERROR.
             if !seen.insert(id) {
                 return Err(invalid("sent twice"));
             }
@@ -119,6 +125,9 @@ impl TransportParameters {
             | id::RETRY_SOURCE_CONNECTION_ID
                 if sender == Side::Client =>
             {
+                //= specs/rfc9000.txt#section-18.2
+                //# A server MUST treat receipt of any of these transport parameters as a connection
+                //# error of type TRANSPORT_PARAMETER_ERROR.
                 return Err(invalid("a server's parameter from a client"));
             }
             id::ORIGINAL_DESTINATION_CONNECTION_ID => {
@@ -160,6 +169,9 @@ impl TransportParameters {
                     _ => return Err(invalid("malformed preferred_address")),
                 };
             }
+            //= specs/rfc9000.txt#section-18.2
+            //# An endpoint that receives a value less than 2 MUST close the connection with an
+            //# error of type TRANSPORT_PARAMETER_ERROR.
             id::ACTIVE_CONNECTION_ID_LIMIT => {
                 self.active_connection_id_limit =
                     checked(value, |x| x >= 2, "active_connection_id_limit below 2")?;
@@ -176,6 +188,10 @@ impl TransportParameters {
             }
             id::INITIAL_MAX_PATH_ID => {
                 let x = int(value)?;
+                //= specs/rfc10069-draft.md#nego
+                //# If an initial_max_path_id transport parameter value higher than 2<sup>32</sup>-1
+                //# is received, the receiver MUST close the connection with an error of type
+                //# TRANSPORT_PARAMETER_ERROR.
                 let x = u32::try_from(x);
                 self.initial_max_path_id =
                     Some(x.map_err(|_| invalid("initial_max_path_id above 2^32-1"))?);

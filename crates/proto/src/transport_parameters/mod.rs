@@ -75,6 +75,10 @@ pub(crate) struct TransportParameters {
     /// `None` if datagrams are not accepted (RFC 9221 section 3: also what 0 means).
     pub(crate) max_datagram_frame_size: Option<u64>,
     /// `None` if the sender does not speak RFC 10069. Never remembered for 0-RTT.
+    //= specs/rfc10069-draft.md#nego
+    //= type=implication
+    //# This value MUST NOT exceed 2<sup>32</sup>-1, the maximum allowed value for the path ID due
+    //# to restrictions on the nonce calculation (see {{nonce}}).
     pub(crate) initial_max_path_id: Option<u32>,
     /// A parameter that nobody knows (RFC 9000 section 18.1); only ever sent.
     pub(crate) grease: Option<Grease>,

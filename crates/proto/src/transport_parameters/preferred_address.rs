@@ -39,7 +39,9 @@ impl PreferredAddress {
         let ipv4 = SocketAddrV4::new(Ipv4Addr::from(r.array::<4>()?), r.u16()?);
         let ipv6 = SocketAddrV6::new(Ipv6Addr::from(r.array::<16>()?), r.u16()?, 0, 0);
         let len = usize::from(r.u8()?);
-        // RFC 9000 section 18.2: a zero-length connection ID is not allowed here.
+        //= specs/rfc9000.txt#section-18.2
+        //# A client MUST treat a violation of these requirements as a connection error of type
+        //# TRANSPORT_PARAMETER_ERROR.
         if !(1..=MAX_CID_LEN).contains(&len) {
             return Err(UnexpectedEnd);
         }

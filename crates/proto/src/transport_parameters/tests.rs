@@ -210,10 +210,18 @@ fn nothing_means_the_defaults_of_the_rfc() {
     assert!(encode(&params, Side::Server).is_empty());
 }
 
+//= specs/rfc9000.txt#section-7.4
+//= type=test
+//# An endpoint MUST treat receipt of a transport parameter with an invalid value as a connection
+//# error of type TRANSPORT_PARAMETER_ERROR.
 #[test]
 fn bounds() {
     for (id, largest_bad, smallest_good) in [
         (id::MAX_UDP_PAYLOAD_SIZE, 1199, 1200),
+        //= specs/rfc9000.txt#section-18.2
+        //= type=test
+        //# An endpoint that receives a value less than 2 MUST close the connection with an error of
+        //# type TRANSPORT_PARAMETER_ERROR.
         (id::ACTIVE_CONNECTION_ID_LIMIT, 1, 2),
     ] {
         assert_refused(&integer(id, largest_bad));
@@ -224,6 +232,11 @@ fn bounds() {
         (id::INITIAL_MAX_STREAMS_UNI, 1 << 60),
         (id::ACK_DELAY_EXPONENT, 20),
         (id::MAX_ACK_DELAY, (1 << 14) - 1),
+        //= specs/rfc10069-draft.md#nego
+        //= type=test
+        //# If an initial_max_path_id transport parameter value higher than 2<sup>32</sup>-1 is
+        //# received, the receiver MUST close the connection with an error of type
+        //# TRANSPORT_PARAMETER_ERROR.
         (id::INITIAL_MAX_PATH_ID, u32::MAX.into()),
     ] {
         TransportParameters::decode(Side::Client, &integer(id, largest_good)).unwrap();
@@ -268,6 +281,10 @@ fn datagrams_of_size_0_are_none() {
     assert_eq!(params.max_datagram_frame_size, None);
 }
 
+//= specs/rfc9000.txt#section-7.4
+//= type=test
+//# An endpoint SHOULD treat receipt of duplicate transport parameters as a connection error of type
+//# TRANSPORT_PARAMETER_ERROR.
 #[test]
 fn duplicates_are_refused() {
     for id in (0..=0x10).chain([0x20, 0x3e, 0x3f, 0x40, 0x1234_5678, varint::MAX]) {
@@ -291,6 +308,10 @@ fn duplicates_are_refused() {
     }
 }
 
+//= specs/rfc9000.txt#section-18.2
+//= type=test
+//# A server MUST treat receipt of any of these transport parameters as a connection error of type
+//# TRANSPORT_PARAMETER_ERROR.
 #[test]
 fn a_client_may_not_send_what_is_the_servers() {
     let mut address = vec![0; 42];
@@ -331,7 +352,14 @@ fn validate(
     params.validate(&expected)
 }
 
-/// RFC 9000 section 7.3.
+//= specs/rfc9000.txt#section-7.3
+//= type=test
+//# Endpoints MUST validate that received transport parameters match received connection ID values.
+//= specs/rfc9000.txt#section-7.3
+//= type=test
+//# An endpoint MUST treat the absence of the initial_source_connection_id transport parameter from
+//# either endpoint or the absence of the original_destination_connection_id transport parameter
+//# from the server as a connection error of type TRANSPORT_PARAMETER_ERROR.
 #[test]
 fn connection_ids_of_the_handshake() {
     const ERROR: TransportErrorCode = TransportErrorCode::TRANSPORT_PARAMETER_ERROR;
@@ -374,6 +402,11 @@ fn zero_length_connection_ids() {
         e.initial_source = empty;
     };
     // RFC 10069.
+    //= specs/rfc10069-draft.md#nego
+    //= type=test
+    //# If an initial_max_path_id transport parameter is received and the carrying packet contains a
+    //# zero-length connection ID, the receiver MUST treat this as a connection error of type
+    //# PROTOCOL_VIOLATION and close the connection.
     let error = validate(zero_length).unwrap_err();
     assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
     validate(|p, e| {
@@ -381,7 +414,10 @@ fn zero_length_connection_ids() {
         p.initial_max_path_id = None;
     })
     .unwrap();
-    // RFC 9000 section 18.2.
+    //= specs/rfc9000.txt#section-18.2
+    //= type=test
+    //# A client MUST treat a violation of these requirements as a connection error of type
+    //# TRANSPORT_PARAMETER_ERROR.
     let error = validate(|p, e| {
         zero_length(p, e);
         p.initial_max_path_id = None;

@@ -42,17 +42,31 @@ impl TransportParameters {
                 expected.retry_source,
             ),
         ] {
+            //= specs/rfc9000.txt#section-7.3
+            //# Endpoints MUST validate that received transport parameters match received connection
+            //# ID values.
+            //= specs/rfc9000.txt#section-7.3
+            //# An endpoint MUST treat the absence of the initial_source_connection_id transport
+            //# parameter from either endpoint or the absence of the
+            //# original_destination_connection_id transport parameter from the server as a
+            //# connection error of type TRANSPORT_PARAMETER_ERROR.
             if is != should {
                 return Err(TransportError::transport_parameter(name));
             }
         }
         if expected.initial_source.is_empty() {
             if self.preferred_address.is_some() {
-                // RFC 9000 section 18.2.
+                //= specs/rfc9000.txt#section-18.2
+                //# A client MUST treat a violation of these requirements as a connection error of
+                //# type TRANSPORT_PARAMETER_ERROR.
                 return Err(TransportError::transport_parameter(
                     "preferred_address with a zero-length connection ID",
                 ));
             }
+            //= specs/rfc10069-draft.md#nego
+            //# If an initial_max_path_id transport parameter is received and the carrying packet
+            //# contains a zero-length connection ID, the receiver MUST treat this as a connection
+            //# error of type PROTOCOL_VIOLATION and close the connection.
             if self.initial_max_path_id.is_some() {
                 return Err(TransportError::protocol_violation(
                     "initial_max_path_id with a zero-length connection ID",

@@ -69,6 +69,10 @@ fn every_corrupted_byte_is_noticed() {
     assert_eq!(open(&mut server, Some(1), 5, &packet, now), Ok(false));
 }
 
+//= specs/rfc9001.txt#section-6.1
+//= type=test
+//# An endpoint MUST NOT initiate a subsequent key update unless it has received an acknowledgment
+//# for a packet that was sent protected with keys from the current key phase.
 #[test]
 fn an_update_needs_an_acknowledgment() {
     let (mut client, mut server, now) = confirmed();
@@ -89,6 +93,10 @@ fn update_by_one_side() {
     exchange(&mut client, &mut server, 0, now);
     assert!(client.initiate_update(now));
     assert!(client.phase());
+    //= specs/rfc9001.txt#section-6.1
+    //= type=test
+    //# An endpoint MUST retain old keys until it has successfully unprotected a packet sent using
+    //# the new keys.
     // The server's old packets still arrive, on any path, for as long as it has not answered.
     let old = seal(&mut server, Some(2), 0);
     let late = now + 100 * PTO;
@@ -97,6 +105,10 @@ fn update_by_one_side() {
 
     let new = seal(&mut client, Some(0), 1);
     assert_eq!(open(&mut server, Some(0), 1, &new, now), Ok(true));
+    //= specs/rfc9001.txt#section-6.2
+    //= type=test
+    //# The endpoint MUST update its send keys to the corresponding key phase in response, as
+    //# described in Section 6.1.
     assert!(server.phase());
     assert_eq!((server.updates(), client.updates()), (1, 1));
 
@@ -107,6 +119,12 @@ fn update_by_one_side() {
 
     // Not again before three PTOs after the acknowledgment.
     client.on_acked(Some(PathId(0)), 1, now, PTO);
+    //= specs/rfc10069-draft.md#multipath-key-update
+    //= type=test
+    //# When this specification is used, endpoints SHOULD wait for at least three times the largest
+    //# Probe Timeout (PTO) (see {{Section 6.2 of QUIC-RECOVERY}}) among all the paths before
+    //# initiating a new key update after receiving an acknowledgment that confirms the receipt of
+    //# the previous key update.
     assert!(!client.initiate_update(now + 3 * PTO - Duration::from_nanos(1)));
     assert!(client.initiate_update(now + 3 * PTO));
     assert!(!client.phase());
@@ -133,6 +151,10 @@ fn duplicates_of_the_new_phase_update_once() {
     assert_eq!((updates, server.updates()), (1, 1));
 }
 
+//= specs/rfc9001.txt#section-6.5
+//= type=test
+//# An endpoint SHOULD retain old read keys for no more than three times the PTO after having
+//# received a packet protected using the new keys.
 #[test]
 fn old_packets_are_opened_for_three_ptos() {
     let (mut client, mut server, now) = confirmed();
@@ -241,6 +263,10 @@ fn an_unconfirmed_second_update_is_an_error() {
 }
 
 /// A flipped key phase bit must neither update nor cost the connection.
+//= specs/rfc9001.txt#section-5.5
+//= type=test
+//# Similarly, a packet that appears to trigger a key update but cannot be unprotected successfully
+//# MUST be discarded.
 #[test]
 fn a_forged_key_phase_changes_nothing() {
     let (mut client, mut server, now) = confirmed();
@@ -259,6 +285,13 @@ fn a_forged_key_phase_changes_nothing() {
 }
 
 /// RFC 10069: the limit is on packets of all paths together.
+//= specs/rfc9001.txt#section-6.6
+//= type=test
+//# If the total number of encrypted packets with the same key exceeds the confidentiality limit for
+//# the selected AEAD, the endpoint MUST stop using those keys.
+//= specs/rfc9001.txt#section-6.6
+//= type=test
+//# Endpoints MUST count the number of encrypted packets for each set of keys.
 #[test]
 fn sealed_packets_count_over_all_paths() {
     let (mut client, mut server, now) = confirmed();
@@ -283,6 +316,12 @@ fn sealed_packets_count_over_all_paths() {
 }
 
 /// RFC 9001 section 6.6: failures count over the connection, not per key.
+//= specs/rfc9001.txt#section-6.6
+//= type=test
+//# If the total number of received packets that fail authentication within the connection, across
+//# all keys, exceeds the integrity limit for the selected AEAD, the endpoint MUST immediately close
+//# the connection with a connection error of type AEAD_LIMIT_REACHED and not process any more
+//# packets.
 #[test]
 fn forged_packets_count_over_all_paths_and_keys() {
     let (mut client, mut server, now) = confirmed();

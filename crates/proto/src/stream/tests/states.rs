@@ -17,6 +17,15 @@ fn stream(
     s.on_stream(now(), RTT, id, offset, fin, data)
 }
 
+//= specs/rfc9000.txt#section-4.5
+//= type=test
+//# A receiver SHOULD treat receipt of data at or beyond the final size as an error of type
+//# FINAL_SIZE_ERROR, even after a stream is closed.
+//= specs/rfc9000.txt#section-4.5
+//= type=test
+//# If a RESET_STREAM or STREAM frame is received indicating a change in the final size for the
+//# stream, an endpoint SHOULD respond with an error of type FINAL_SIZE_ERROR; see Section 11 for
+//# details on error handling.
 #[test]
 fn final_sizes_are_held_to() {
     let id = client_stream(Dir::Uni, 0);
@@ -49,10 +58,19 @@ fn limits_are_held_to() {
     config.stream_receive_window(1000).receive_window(1500);
     let (a, b) = (client_stream(Dir::Uni, 0), client_stream(Dir::Bi, 0));
     let error = TransportErrorCode::FLOW_CONTROL_ERROR;
+    //= specs/rfc9000.txt#section-19.10
+    //= type=test
+    //# An endpoint MUST terminate a connection with an error of type FLOW_CONTROL_ERROR if it
+    //# receives more data than the largest maximum stream data that it has sent for the affected
+    //# stream.
     fails(stream(&mut server(&config), a, 1000, false, b"x"), error);
     fails(server(&config).on_reset_stream(a, code(0), 1001), error);
     let mut s = server(&config);
     stream(&mut s, a, 999, false, b"x").unwrap();
+    //= specs/rfc9000.txt#section-19.9
+    //= type=test
+    //# An endpoint MUST terminate a connection with an error of type FLOW_CONTROL_ERROR if it
+    //# receives more data than the maximum data value that it has sent.
     fails(stream(&mut s, b, 500, false, b"x"), error);
     fails(s.on_reset_stream(b, code(0), 501), error);
     // A reset gives all of its share back to the connection, not to the stream.
@@ -75,6 +93,14 @@ fn limits_are_held_to() {
     );
 }
 
+//= specs/rfc9000.txt#section-19.4
+//= type=test
+//# An endpoint that receives a RESET_STREAM frame for a send-only stream MUST terminate the
+//# connection with error STREAM_STATE_ERROR.
+//= specs/rfc9000.txt#section-19.13
+//= type=test
+//# An endpoint that receives a STREAM_DATA_BLOCKED frame for a send-only stream MUST terminate the
+//# connection with error STREAM_STATE_ERROR.
 #[test]
 fn streams_that_cannot_be() {
     let error = TransportErrorCode::STREAM_STATE_ERROR;
@@ -83,15 +109,41 @@ fn streams_that_cannot_be() {
     fails(stream(&mut s, ours, 0, false, b"x"), error);
     fails(s.on_reset_stream(ours, code(0), 0), error);
     fails(s.on_stream_data_blocked(ours), error);
+    //= specs/rfc9000.txt#section-19.5
+    //= type=test
+    //# An endpoint that receives a STOP_SENDING frame for a receive-only stream MUST terminate the
+    //# connection with error STREAM_STATE_ERROR.
+    //= specs/rfc9000.txt#section-19.10
+    //= type=test
+    //# An endpoint that receives a MAX_STREAM_DATA frame for a receive-only stream MUST terminate
+    //# the connection with error STREAM_STATE_ERROR.
     let theirs = client_stream(Dir::Uni, 0);
     fails(s.on_stop_sending(theirs, code(0)), error);
     fails(s.on_max_stream_data(theirs, 0), error);
     for dir in [Dir::Uni, Dir::Bi] {
+        //= specs/rfc9000.txt#section-19.5
+        //= type=test
+        //# Receiving a STOP_SENDING frame for a locally initiated stream that has not yet been
+        //# created MUST be treated as a connection error of type STREAM_STATE_ERROR.
+        //= specs/rfc9000.txt#section-19.10
+        //= type=test
+        //# Receiving a MAX_STREAM_DATA frame for a locally initiated stream that has not yet been
+        //# created MUST be treated as a connection error of type STREAM_STATE_ERROR.
+        //= specs/rfc9000.txt#section-19.8
+        //= type=test
+        //# An endpoint MUST terminate the connection with error STREAM_STATE_ERROR if it receives a
+        //# STREAM frame for a locally initiated stream that has not yet been created, or for a
+        //# send-only stream.
         let unopened = StreamId::new(Side::Server, dir, 5);
         fails(s.on_stop_sending(unopened, code(0)), error);
         fails(s.on_max_stream_data(unopened, 1), error);
         fails(stream(&mut s, unopened, 0, false, b"x"), error);
     }
+    //= specs/rfc9000.txt#section-4.6
+    //= type=test
+    //# An endpoint that receives a frame with a stream ID exceeding the limit it has sent MUST
+    //# treat this as a connection error of type STREAM_LIMIT_ERROR; see Section 11 for details on
+    //# error handling.
     let error = TransportErrorCode::STREAM_LIMIT_ERROR;
     for dir in [Dir::Uni, Dir::Bi] {
         let beyond = client_stream(dir, 128);
@@ -150,6 +202,10 @@ fn reset_reaches_the_reader() {
     b.write(id, b"still here").unwrap();
 }
 
+//= specs/rfc9000.txt#section-3.5
+//= type=test
+//# An endpoint that receives a STOP_SENDING frame MUST send a RESET_STREAM frame if the stream is
+//# in the "Ready" or "Send" state.
 #[test]
 fn stop_sending_is_answered_by_a_reset() {
     let (mut a, mut b) = pair(&TransportConfig::default());

@@ -1,0 +1,306 @@
+//! The life of paths as RFC 10069 has it: opened, proven, abandoned, and the end of a connection of several.
+
+mod pair;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mpquic_proto::{
+    Dir, Event, PathErrorCode, PathEvent, PathId, StreamId, TransportConfig, VarInt,
+};
+use pair::{Pair, client_addr, tuple};
+
+const SECOND: PathId = PathId(1);
+
+fn connected() -> Pair {
+    let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
+    pair.connect();
+    pair
+}
+
+fn open_second(pair: &mut Pair) {
+    let now = pair.now;
+    assert_eq!(pair.c().open_path(now, tuple(1)), Ok(SECOND));
+}
+
+fn two_paths() -> Pair {
+    let mut pair = connected();
+    open_second(&mut pair);
+    assert!(pair.run_until(Duration::from_secs(5), |pair| {
+        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
+    }));
+    pair
+}
+
+/// Whether the datagram travels between the client's second address and the server.
+fn is_second(from_client: bool, tuple: &mpquic_proto::FourTuple) -> bool {
+    let client = if from_client {
+        tuple.local
+    } else {
+        tuple.remote
+    };
+    client == client_addr(1)
+}
+
+/// Both sides write as much as they can for so long.
+fn both_write(pair: &mut Pair, time: Duration) {
+    let up = pair.c().open(Dir::Uni).unwrap();
+    let down = pair.s().open(Dir::Uni).unwrap();
+    let data = vec![7; 65536];
+    let mut buf = vec![0; 65536];
+    let mut read = |connection: &mut mpquic_proto::Connection, id: StreamId| {
+        connection.accept(Dir::Uni);
+        while let Ok(Some(_)) = connection.read(id, &mut buf) {}
+    };
+    pair.run_until(time, |pair| {
+        while pair.c().write(up, &data).is_ok() {}
+        while pair.s().write(down, &data).is_ok() {}
+        read(pair.s(), up);
+        read(pair.c(), down);
+        false
+    });
+}
+
+fn abandoned(by_peer: bool) -> Event {
+    Event::Path(PathEvent::Abandoned {
+        id: SECOND,
+        error_code: PathErrorCode::PATH_UNSTABLE_OR_POOR,
+        by_peer,
+    })
+}
+
+//= specs/rfc10069-draft.md#path-initiation
+//= type=test
+//# A client that wants to use a new path MUST validate the peer's address as described in {{Section
+//# 8.2 of QUIC-TRANSPORT}}, unless it has previously validated the 4-tuple used for that path.
+#[test]
+fn a_client_sends_no_data_on_a_path_that_is_not_proven() {
+    let mut pair = connected();
+    pair.filter = Box::new(|from_client, tuple, _| from_client || !is_second(from_client, tuple));
+    open_second(&mut pair);
+    both_write(&mut pair, Duration::from_secs(2));
+    let sent = pair.c().path_stats(SECOND).unwrap();
+    assert!(
+        sent.sent_datagrams > 1 && sent.sent_stream_bytes == 0,
+        "{sent:?}"
+    );
+    assert!(pair.c().path_stats(PathId::ZERO).unwrap().sent_stream_bytes > 0);
+}
+
+//= specs/rfc10069-draft.md#path-initiation
+//= type=test
+//# After receiving packets from the client on a new path, if the server decides to use the new
+//# path, the server MUST validate the peer's address before sending any data as described in
+//# ({{Section 8.2 of QUIC-TRANSPORT}}), unless it has previously validated the 4-tuple used for
+//# that path.
+#[test]
+fn a_server_sends_no_data_on_a_path_that_is_not_proven() {
+    let mut pair = connected();
+    let mut first = true;
+    pair.filter = Box::new(move |from_client, tuple, _| {
+        !(from_client && is_second(from_client, tuple)) || std::mem::take(&mut first)
+    });
+    open_second(&mut pair);
+    both_write(&mut pair, Duration::from_secs(2));
+    let sent = pair.s().path_stats(SECOND).unwrap();
+    assert!(
+        sent.sent_datagrams > 0 && sent.sent_stream_bytes == 0,
+        "{sent:?}"
+    );
+    assert!(pair.s().path_stats(PathId::ZERO).unwrap().sent_stream_bytes > 0);
+}
+
+/// The way back of the second path is closed: an answer that came on the first would prove it.
+//= specs/rfc10069-draft.md#path-initiation
+//= type=test
+//# If an endpoint sends a PATH_RESPONSE ({{Section 19.18 of QUIC-TRANSPORT}}), it MUST be sent on
+//# the same path as used by the packet that contained the PATH_CHALLENGE frame ({{Section 19.17 of
+//# QUIC-TRANSPORT}}), using a connection ID associated with the same path ID.
+#[test]
+fn a_challenge_is_answered_on_its_own_path() {
+    let mut pair = connected();
+    pair.filter = Box::new(|from_client, tuple, _| from_client || !is_second(from_client, tuple));
+    open_second(&mut pair);
+    let gone = pair.run_until(Duration::from_secs(25), |pair| {
+        assert!(!pair.c().is_path_validated(SECOND));
+        pair.client.events.contains(&abandoned(false))
+    });
+    assert!(gone);
+}
+
+//= specs/rfc10069-draft.md#path-initiation
+//= type=test
+//# If validation fails, the client MUST NOT use the path and can remove any status associated to
+//# the path initiation attempt.
+//= specs/rfc10069-draft.md#path-initiation
+//= type=test
+//# As the used path ID is consumed either way, the endpoint MUST explicitly close the path, as
+//# specified in {{path-close}}.
+#[test]
+fn a_path_that_cannot_be_proven_is_abandoned() {
+    let mut pair = connected();
+    pair.filter = Box::new(|from_client, tuple, _| !is_second(from_client, tuple));
+    open_second(&mut pair);
+    assert!(pair.run_until(Duration::from_secs(25), |pair| {
+        pair.server.events.contains(&abandoned(true))
+    }));
+    assert!(pair.client.events.contains(&abandoned(false)));
+    assert_eq!(pair.c().paths().collect::<Vec<_>>(), [PathId::ZERO]);
+}
+
+//= specs/rfc10069-draft.md#path-initiation
+//= type=test
+//# Each endpoint MUST also validate that a minimum QUIC packet MTU of 1200 bytes is supported on
+//# the path.
+#[test]
+fn a_path_too_narrow_for_quic_is_not_proven() {
+    let mut pair = connected();
+    pair.filter =
+        Box::new(|from_client, tuple, data| !is_second(from_client, tuple) || data.len() < 1200);
+    open_second(&mut pair);
+    assert!(pair.run_until(Duration::from_secs(25), |pair| {
+        assert!(!pair.c().is_path_validated(SECOND));
+        pair.client.events.contains(&abandoned(false))
+    }));
+}
+
+//= specs/rfc10069-draft.md#path-initiation
+//= type=test
+//# To open a new path, an endpoint MUST use a new connection ID associated with an unused path ID.
+//= specs/rfc10069-draft.md#issuing-new-connection-ids
+//= type=test
+//# Similarly, endpoints SHOULD consume path IDs in a continuous way, i.e., when creating paths.
+//= specs/rfc10069-draft.md#path-close
+//= type=test
+//# After a path is abandoned, the path ID MUST NOT be reused for new paths, as the path ID is part
+//# of the nonce calculation {{nonce}}.
+#[test]
+fn path_ids_are_used_in_order_and_once() {
+    let mut pair = two_paths();
+    let now = pair.now;
+    assert_eq!(pair.c().open_path(now, tuple(2)), Ok(PathId(2)));
+    pair.c()
+        .close_path(now, SECOND, PathErrorCode::NO_ERROR)
+        .unwrap();
+    for id in 3..6 {
+        pair.run_until(Duration::from_secs(2), |_| false);
+        let now = pair.now;
+        assert_eq!(pair.c().open_path(now, tuple(3)), Ok(PathId(id)));
+        pair.run_until(Duration::from_secs(2), |pair| {
+            pair.c().is_path_validated(PathId(id))
+        });
+        let now = pair.now;
+        pair.c()
+            .close_path(now, PathId(id), PathErrorCode::NO_ERROR)
+            .unwrap();
+    }
+}
+
+/// In short headers, the destination follows the first byte.
+//= specs/rfc10069-draft.md#path-initiation
+//= type=test
+//# An endpoint MUST use a connection ID associated to the same path ID as used in the packet
+//# received by the endpoint when it intends to send packets on the same path.
+#[test]
+fn each_path_has_connection_ids_of_its_own() {
+    let mut pair = two_paths();
+    let seen = Rc::new(RefCell::new([const { BTreeSet::new() }; 4]));
+    let note = Rc::clone(&seen);
+    pair.filter = Box::new(move |from_client, tuple, data| {
+        let slot = 2 * usize::from(from_client) + usize::from(is_second(from_client, tuple));
+        note.borrow_mut()[slot].insert(data[1..9].to_vec());
+        true
+    });
+    both_write(&mut pair, Duration::from_secs(2));
+    let [down, down_second, up, up_second] = &*seen.borrow();
+    assert!(
+        [down, down_second, up, up_second]
+            .iter()
+            .all(|ids| !ids.is_empty())
+    );
+    assert!(down.is_disjoint(down_second) && up.is_disjoint(up_second));
+}
+
+//= specs/rfc10069-draft.md#path-close
+//= type=test
+//# When an endpoint receives a PATH_ABANDON frame, it MUST send a corresponding PATH_ABANDON frame,
+//# if it has not already done so, and respectively treat all connection IDs received from the peer
+//# for that path as immediately retired.
+//= specs/rfc10069-draft.md#path-abandon-frame
+//= type=test
+//# If a packet containing a PATH_ABANDON frame is considered lost, the peer SHOULD repeat it.
+#[test]
+fn the_peer_abandons_an_abandoned_path_too_even_if_the_news_is_lost() {
+    for by_client in [true, false] {
+        let mut pair = two_paths();
+        let now = pair.now;
+        let side = if by_client { pair.c() } else { pair.s() };
+        side.close_path(now, SECOND, PathErrorCode::PATH_UNSTABLE_OR_POOR)
+            .unwrap();
+        pair.filter = Box::new(move |from_client, _, _| from_client != by_client);
+        pair.run_until(Duration::from_millis(500), |_| false);
+        pair.filter = Box::new(|_, _, _| true);
+        // What is left of the path goes when the peer has answered.
+        let over = Event::Path(PathEvent::Discarded { id: SECOND });
+        assert!(pair.run_until(Duration::from_secs(10), |pair| {
+            pair.client.events.contains(&over) && pair.server.events.contains(&over)
+        }));
+        let (here, there) = if by_client {
+            (&pair.client.events, &pair.server.events)
+        } else {
+            (&pair.server.events, &pair.client.events)
+        };
+        assert!(here.contains(&abandoned(false)) && there.contains(&abandoned(true)));
+    }
+}
+
+/// The news that the second path is abandoned must not need it.
+//= specs/rfc10069-draft.md#path-close
+//= type=test
+//# It is RECOMMENDED to send the PATH_ABANDON frames on another open path, especially if
+//# connectivity on the to-be-abandoned path is expected to be broken.
+#[test]
+fn a_broken_path_is_abandoned_on_another() {
+    let mut pair = two_paths();
+    pair.filter = Box::new(|from_client, tuple, _| !is_second(from_client, tuple));
+    let now = pair.now;
+    pair.c()
+        .close_path(now, SECOND, PathErrorCode::PATH_UNSTABLE_OR_POOR)
+        .unwrap();
+    assert!(pair.run_until(Duration::from_secs(1), |pair| {
+        pair.server.events.contains(&abandoned(true))
+    }));
+}
+
+/// The second path is slow, and a connection waits as long for what may be on its way there.
+//= specs/rfc10069-draft.md#connection-closure
+//= type=test
+//# {{Section 10.2 of QUIC-TRANSPORT}} specifies that the closing and draining connection states
+//# "SHOULD persist for at least three times the current PTO".
+//= specs/rfc10069-draft.md#connection-closure
+//= type=test
+//# When this specification is used, these states SHOULD instead persist for at least three times
+//# the largest PTO among all paths.
+#[test]
+fn a_closed_connection_lingers_for_three_times_the_largest_pto() {
+    let mut pair = connected();
+    let fast = pair.delay;
+    pair.delay = Duration::from_millis(300);
+    open_second(&mut pair);
+    assert!(pair.run_until(Duration::from_secs(5), |pair| {
+        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
+    }));
+    pair.run_until(Duration::from_secs(5), |_| false);
+    pair.delay = fast;
+    let rtts = [PathId::ZERO, SECOND].map(|id| pair.c().rtt(id).unwrap());
+    assert!(rtts[1] > 2 * rtts[0], "{rtts:?}");
+    let start = pair.now;
+    pair.c().close(start, VarInt::from_u32(7), Bytes::new());
+    assert!(pair.run_until(Duration::from_secs(60), |pair| pair.c().is_drained()));
+    assert!(pair.now - start >= 3 * rtts[1], "{:?}", pair.now - start);
+    assert!(pair.run_until(Duration::from_secs(60), |pair| pair.s().is_drained()));
+    assert!(pair.now - start >= 3 * rtts[1], "{:?}", pair.now - start);
+}
