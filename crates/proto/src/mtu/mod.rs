@@ -3,6 +3,10 @@
 use std::time::{Duration, Instant};
 
 /// BASE_PLPMTU (RFC 9000 section 14.1): what every path takes.
+//= specs/rfc9000.txt#section-14.3
+//= type=implication
+//# Endpoints SHOULD set the initial value of BASE_PLPMTU (Section 5.1 of [DPLPMTUD]) to be
+//# consistent with QUIC's smallest allowed maximum datagram size.
 pub(crate) const BASE_MTU: u16 = 1200;
 
 /// MAX_PROBES (RFC 8899 section 5.1.2): losses of one size after which it counts as too large.

@@ -129,6 +129,11 @@ impl EcnValidator {
         match report {
             EcnReport::Silent => 0,
             EcnReport::Invalid => {
+                //= specs/rfc9000.txt#section-13.4.2.2
+                //# If validation fails, then the endpoint MUST disable ECN.
+                //= specs/rfc9000.txt#section-13.4.2.2
+                //# Network routing and path elements can change mid-connection; an endpoint MUST
+                //# disable ECN if validation later fails.
                 self.state = State::Failed;
                 0
             }

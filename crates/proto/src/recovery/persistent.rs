@@ -29,6 +29,9 @@ impl PersistentCongestion {
         max_ack_delay: Duration,
     ) -> bool {
         // Packets sent before the first RTT sample do not count.
+        //= specs/rfc9002.txt#section-7.6.2
+        //# The persistent congestion period SHOULD NOT start until there is at least one RTT
+        //# sample.
         if rtt.first_sample().is_none_or(|first| sent <= first) {
             return false;
         }
@@ -81,6 +84,9 @@ mod tests {
         assert!(pc.on_lost(t0 + Duration::from_millis(10_001), &rtt, MAX_ACK_DELAY));
     }
 
+    //= specs/rfc9002.txt#section-7.6.2
+    //= type=test
+    //# The persistent congestion period SHOULD NOT start until there is at least one RTT sample.
     #[test]
     fn packets_before_the_first_sample_do_not_count() {
         let t0 = Instant::now();

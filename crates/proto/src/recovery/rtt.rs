@@ -38,13 +38,20 @@ impl RttEstimator {
         self.history.push(sample);
         if self.first_sample.is_none() {
             self.first_sample = Some(now);
+            //= specs/rfc9002.txt#section-5.2
+            //# min_rtt MUST be set to the latest_rtt on the first RTT sample.
             self.min = sample;
             self.smoothed = sample;
             self.var = sample / 2;
             return;
         }
-        // Section 5.2: the minimum ignores acknowledgement delays.
+        //= specs/rfc9002.txt#section-5.2
+        //# min_rtt MUST be set to the lesser of min_rtt and latest_rtt (Section 5.1) on all other
+        //# samples.
         self.min = self.min.min(sample);
+        //= specs/rfc9002.txt#section-5.3
+        //# * MUST NOT subtract the acknowledgment delay from the RTT sample if the resulting value
+        //# is smaller than the min_rtt.
         let adjusted = if sample >= self.min.saturating_add(ack_delay) {
             sample - ack_delay
         } else {
@@ -94,6 +101,8 @@ impl RttEstimator {
 
     /// The probe timeout without back-off (RFC 9002 section 6.2.1). `max_ack_delay` is zero for the
     /// Initial and Handshake spaces.
+    //= specs/rfc9002.txt#section-6.2.1
+    //# The PTO period MUST be at least kGranularity to avoid the timer expiring immediately.
     pub fn pto_base(&self, max_ack_delay: Duration) -> Duration {
         self.smoothed
             .saturating_add(self.var.saturating_mul(4).max(GRANULARITY))
@@ -103,12 +112,18 @@ impl RttEstimator {
     /// RFC 9002 section 6.1.2: how long after a packet was sent it counts as lost, once a later one
     /// is acknowledged.
     pub(crate) fn loss_delay(&self) -> Duration {
+        //= specs/rfc9002.txt#section-6.1.2
+        //# To avoid declaring packets as lost too early, this time threshold MUST be set to at
+        //# least the local timer granularity, as indicated by the kGranularity constant.
         (self.smoothed.max(self.latest).saturating_mul(9) / 8).max(GRANULARITY)
     }
 
     /// Forgets the minimum in favour of the newest sample: RFC 9002 section 5.2 after persistent
     /// congestion; RFC 10069 when the path on which acknowledgements return has changed.
     pub(crate) const fn reset_min(&mut self) {
+        //= specs/rfc9002.txt#section-5.2
+        //# Endpoints SHOULD set the min_rtt to the newest RTT sample after persistent congestion is
+        //# established.
         self.min = self.latest;
     }
 }
@@ -123,6 +138,9 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    //= specs/rfc9002.txt#section-5.2
+    //= type=test
+    //# min_rtt MUST be set to the latest_rtt on the first RTT sample.
     #[test]
     fn follows_appendix_a7() {
         let now = Instant::now();
@@ -145,6 +163,10 @@ mod tests {
         );
     }
 
+    //= specs/rfc9002.txt#section-5.3
+    //= type=test
+    //# * MUST NOT subtract the acknowledgment delay from the RTT sample if the resulting value is
+    //# smaller than the min_rtt.
     #[test]
     fn a_delay_that_leads_below_the_minimum_is_ignored() {
         let now = Instant::now();
@@ -155,6 +177,10 @@ mod tests {
         assert_eq!(rtt.min(), ms(100));
     }
 
+    //= specs/rfc9002.txt#section-6.1.2
+    //= type=test
+    //# To avoid declaring packets as lost too early, this time threshold MUST be set to at least
+    //# the local timer granularity, as indicated by the kGranularity constant.
     #[test]
     fn loss_delay_takes_the_larger_rtt_and_the_granularity() {
         let now = Instant::now();
