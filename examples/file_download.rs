@@ -1,7 +1,6 @@
-//! Downloads a file from `file_server` over all the paths it is given, and checks its digest.
+//! Downloads a file from `file_server` over all given paths, and verifies its digest.
 //!
-//! The way in is [`file_client::run`]; the QUIC is in `transfer/session.rs` (a connection and its
-//! paths) and `transfer/fetch.rs` (a request on a stream).
+//! The entry point is [`file_client::run`]. The QUIC code is in `transfer/session.rs` (a connection and its paths) and `transfer/fetch.rs` (a request on a stream).
 
 #[path = "transfer/arguments.rs"]
 mod arguments;
@@ -35,10 +34,10 @@ use std::time::Duration;
 
 use report::Report;
 
-/// How long the last packet may take to leave.
+/// The time that the last packet gets to leave.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// The exit code of a program that was interrupted: 128 and the number of SIGINT, as shells have it.
+/// The exit code of an interrupted program: 128 plus the number of SIGINT, as in shells.
 const INTERRUPTED: u8 = 130;
 
 #[tokio::main]
@@ -56,10 +55,10 @@ async fn main() -> ExitCode {
     };
     let result = tokio::select! {
         result = file_client::run(&arguments, show) => result,
-        // What was begun is dropped, and the temporary file with it.
+        // Dropping the download removes the temporary file.
         _ = stop::requested() => {
             eprintln!("error: stopped");
-            // The connection closes by itself, but its last packet must leave before we do.
+            // The connection closes itself, but its last packet must leave before the process ends.
             tokio::time::sleep(FAREWELL).await;
             return ExitCode::from(INTERRUPTED);
         }

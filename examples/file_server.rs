@@ -1,7 +1,6 @@
-//! Serves the files of a directory over multipath QUIC; `file_download` fetches them.
+//! Serves the files of a directory over multipath QUIC. `file_download` is the client.
 //!
-//! The way in is [`file_service::Server`]; the QUIC is there (the endpoint and who connects) and in
-//! `transfer/serve.rs` (requests on streams).
+//! The entry point is [`file_service::Server`], which has the endpoint and its connections. Requests on streams are in `transfer/serve.rs`.
 
 #[path = "transfer/arguments.rs"]
 mod arguments;

@@ -26,29 +26,34 @@ Examples:
   perf_client --paths 2 bulk --down 1G --up 1G    the same over 127.0.0.1 and 127.0.0.2
   perf_client --server 203.0.113.5:4433 --local 192.168.1.23 --local 10.64.3.9 bulk --up 256M
   perf_client --json requests --request 200 --response 4k --concurrency 16 --duration 10
-  perf_client handshakes --concurrency 8 --duration 5")]
+  perf_client handshakes --concurrency 8 --duration 5
+
+Exit status:
+  0  success
+  1  the measurement failed
+  2  the command line is wrong")]
 struct Options {
     /// Address of perf_server
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4433")]
     server: SocketAddr,
-    /// Name to expect in its certificate
+    /// Expected name in its certificate
     #[arg(long, value_name = "NAME", default_value = "localhost")]
     name: String,
-    /// Trust only certificates signed by this one (PEM). Without it, any is accepted: nothing but
-    /// zeros is sent
+    /// Trust only certificates signed by this one (PEM). By default, any certificate is accepted,
+    /// since only zeros are sent
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Local address to open a path from; may be given several times, the first is for the handshake
+    /// Local address of a path; repeat for more paths, the first carries the handshake
     #[arg(long, value_name = "IP", conflicts_with = "paths")]
     local: Vec<IpAddr>,
-    /// Paths from 127.0.0.1, 127.0.0.2, ... to a server on this machine
+    /// Number of paths, from 127.0.0.1, 127.0.0.2, ... to a server on this machine
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=64))]
     paths: u8,
-    /// Print one JSON object in place of text
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Write TLS keys to the file that SSLKEYLOGFILE names, for Wireshark
+    /// Write TLS keys for Wireshark to the file in SSLKEYLOGFILE
     #[arg(long)]
     keylog: bool,
     #[command(flatten)]
@@ -59,23 +64,23 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Mode {
-    /// Large transfers: how many bytes per second
+    /// Measure large transfers: bytes per second
     Bulk(Bulk),
-    /// Small questions and answers: how many per second, and how long each takes
+    /// Measure small requests and responses: how many per second, and the latency of each
     Requests(Requests),
-    /// New connections: how many per second, and how long each takes
+    /// Measure new connections: how many per second, and how long each takes
     Handshakes(Handshakes),
 }
 
 #[derive(Debug, Args)]
 struct Bulk {
-    /// Bytes to download in all
+    /// Bytes to download in total
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
     down: u64,
-    /// Bytes to upload in all
+    /// Bytes to upload in total
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
     up: u64,
-    /// Streams to spread them over
+    /// Number of streams that share them
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     streams: u64,
@@ -83,28 +88,28 @@ struct Bulk {
 
 #[derive(Debug, Args)]
 struct Requests {
-    /// Size of a question
+    /// Size of a request
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = size)]
     request: u64,
-    /// Size of an answer
+    /// Size of a response
     #[arg(long, value_name = "SIZE", default_value = "1k", value_parser = size)]
     response: u64,
-    /// Questions under way at a time
+    /// Number of simultaneous requests
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
-    /// How long, seconds
+    /// Duration in seconds
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     duration: Duration,
 }
 
 #[derive(Debug, Args)]
 struct Handshakes {
-    /// Handshakes under way at a time
+    /// Number of simultaneous handshakes
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
-    /// How long, seconds
+    /// Duration in seconds
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
     duration: Duration,
 }
@@ -145,12 +150,12 @@ async fn measure(options: &Options) -> Result<()> {
         print(&result);
     }
     endpoint.close(VarInt::from_u32(0), b"");
-    // Let the close leave; what follows it need not be waited for.
+    // The close must leave. Waiting longer has no use.
     let _ = tokio::time::timeout(Duration::from_millis(500), endpoint.wait_idle()).await;
     Ok(())
 }
 
-/// The local addresses to bind; the port is the system's choice.
+/// The local addresses to bind. The system chooses the ports.
 fn locals(options: &Options) -> Result<Vec<SocketAddr>> {
     let any_port = |ip: IpAddr| SocketAddr::new(ip, 0);
     if !options.local.is_empty() {
@@ -189,7 +194,7 @@ fn config(options: &Options) -> Result<ClientConfig> {
             .with_no_client_auth(),
     };
     tls.alpn_protocols = vec![ALPN.to_vec()];
-    // Each handshake is a full one: that is what is measured.
+    // The measurement needs full handshakes.
     tls.resumption = rustls::client::Resumption::disabled();
     if options.keylog {
         tls.key_log = Arc::new(rustls::KeyLogFile::new());
@@ -217,7 +222,7 @@ async fn connect(endpoint: &Endpoint, options: &Options) -> Result<Connection> {
     Ok(connection)
 }
 
-/// Asks for `down` bytes while sending `up`; returns when the last one is here.
+/// Requests `down` bytes while sending `up`. Returns when the last byte has arrived.
 async fn exchange(connection: &Connection, up: u64, down: u64) -> Result<()> {
     let (mut send, mut recv) = connection.open_bi().await?;
     send.write_all(&down.to_be_bytes()).await?;
@@ -243,7 +248,7 @@ async fn run_bulk(connection: &Connection, bulk: &Bulk) -> Result<Value> {
     let start = Instant::now();
     let mut streams = JoinSet::new();
     for index in 0..bulk.streams {
-        // What does not divide evenly goes to the first ones.
+        // The first streams take the remainder.
         let share = |all: u64| all / bulk.streams + u64::from(index < all % bulk.streams);
         let (up, down) = (share(bulk.up), share(bulk.down));
         let connection = connection.clone();
@@ -296,7 +301,7 @@ fn with(mode: &str, mut figures: Value) -> Value {
     figures
 }
 
-/// Does something over and over, several at a time, for so long.
+/// Repeats an operation for this time, several at once.
 async fn repeat<F>(count: u32, duration: Duration, once: impl Fn() -> F) -> Result<Value>
 where
     F: Future<Output = Result<()>> + Send + 'static,
@@ -335,7 +340,7 @@ where
     }))
 }
 
-/// Adds what the connection counted.
+/// Adds the statistics of the connection.
 fn finish(connection: &Connection, figures: Result<Value>) -> Result<Value> {
     let mut figures = figures?;
     let mut paths = Vec::new();
@@ -406,7 +411,7 @@ fn print(figures: &Value) {
     }
 }
 
-/// Takes any certificate, but checks that the server holds its key.
+/// Accepts any certificate, but verifies that the server has its key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Answers `perf_client`: gives back as many bytes as each stream asks for.
+//! The server for `perf_client`: returns as many bytes as each stream requests.
 
 mod perf_common;
 
@@ -21,18 +21,22 @@ Examples:
   perf_server                                     all addresses, port 4433
   perf_server --listen 192.0.2.7:4433 --listen 198.51.100.7:4433
   perf_server --cert-out cert.pem                 for perf_client --ca cert.pem
-  perf_server --scheduler roundrobin --max-mtu 9000")]
+  perf_server --scheduler roundrobin --max-mtu 9000
+
+Exit status:
+  1  cannot serve
+  2  the command line is wrong")]
 struct Options {
-    /// Address to listen on; may be given several times
+    /// Address to listen on; repeat for more
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:4433")]
     listen: Vec<SocketAddr>,
-    /// Name in the certificate, which is made anew at each start
+    /// Name in the certificate, which is generated at each start
     #[arg(long, value_name = "NAME", default_value = "localhost")]
     name: String,
     /// Write the certificate to this file (PEM)
     #[arg(long, value_name = "FILE")]
     cert_out: Option<PathBuf>,
-    /// Say who connects, and how connections end
+    /// Print who connects and how connections end
     #[arg(long, short)]
     verbose: bool,
     #[command(flatten)]
@@ -92,7 +96,7 @@ async fn connection(incoming: Incoming, verbose: bool) {
 async fn streams(connection: &Connection) -> std::result::Result<(), mpquic::ConnectionError> {
     loop {
         let (send, recv) = connection.accept_bi().await?;
-        // One that breaks off is the client's business.
+        // If a stream breaks off, the client reports it.
         tokio::spawn(async move {
             let _ = answer(send, recv).await;
         });
@@ -103,7 +107,7 @@ async fn answer(mut send: SendStream, mut recv: RecvStream) -> Result<()> {
     let mut wanted = [0; 8];
     match recv.read_exact(&mut wanted).await {
         Ok(()) => {}
-        // A client that measures how fast streams open and close.
+        // The client measures how fast streams open and close.
         Err(ReadExactError::FinishedEarly(_)) => return Ok(()),
         Err(error) => return Err(error.into()),
     }

@@ -18,26 +18,29 @@ Examples:
     download --scheduler roundrobin --scheduler-config '{\"burst\": 4}' --no-alone \\
              --path wifi:50:10 --path lte:20:35 --path satellite:5:300
 
-  With a scheduler that learns, twice: the second time, it begins with what it learned the first time
+  A scheduler that learns, twice. The second run starts with what the first one learned
   (the summary says \"from memory\"):
     download --scheduler peekaboo --memory learned.json --no-alone
     download --scheduler peekaboo --memory learned.json --no-alone
 
-  And with what it experienced written down, for training:
+  A recording of what a scheduler experienced, for training:
     download --scheduler linucb --record linucb.traj --no-alone
 
-  For a script:
+  JSON output for a script:
     download --json --size 4MiB --seed 7
 
-The time runs from the first packet of the handshake to the last byte of the content; opening the
-further paths is in it, too.
+Times are from the first packet of the handshake to the last byte of the content. They include the
+time to open the other paths.
 
-What a scheduler has learned (linucb, peekaboo, ucb) is that of the server, which sends; it is told of the
-download over all paths, at its end.
+The summary shows what a scheduler has learned (linucb, peekaboo, ucb) at the end of the download over
+all paths. This is the scheduler of the server, which sends the data.
 
-Exit codes: 0 done; 1 failed, the digest is wrong, or the memory or the recording cannot be written; 2 wrong usage.";
+Exit status:
+  0  success
+  1  the download failed, the digest is wrong, or the memory or the recording cannot be written
+  2  the command line is wrong";
 
-/// Downloads over two emulated paths at once, and over each alone, in one process.
+/// Downloads generated content over emulated paths: over all at once, then over each alone.
 #[derive(Debug, Parser)]
 #[command(name = "download", after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -49,18 +52,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "JSON", default_value = "{}")]
     scheduler_config: String,
 
-    /// List the schedulers there are, and do nothing else.
+    /// List the available schedulers and exit.
     #[arg(long)]
     pub(crate) list_schedulers: bool,
 
-    /// How much to download: bytes, or with a unit such as kB, KiB, MB, MiB, GB or GiB.
+    /// How much to download: a number of bytes, or one with a unit such as kB, KiB, MB, MiB, GB or
+    /// GiB.
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     size: Size,
 
-    /// A path: its name, its rate in Mbit/s and its one-way delay in ms, and maybe its loss in
-    /// percent and its queue in packets, the same in both directions. Give it several times; the
-    /// first is the path of the handshake. The queue in front of each link holds the larger of 100
-    /// packets and one bandwidth-delay product, if not told otherwise.
+    /// A path: its name, its rate in Mbit/s, its one-way delay in ms, and optionally its loss in
+    /// percent and its queue in packets. Both directions are the same. Repeat the option for more
+    /// paths; the first path carries the handshake. By default, the queue of each link holds 100
+    /// packets or one bandwidth-delay product, whichever is larger.
     #[arg(
         long = "path",
         value_name = "NAME:RATE_MBPS:OWD_MS[:LOSS[:QUEUE]]",
@@ -68,26 +72,26 @@ pub(crate) struct Arguments {
     )]
     paths: Vec<LinkArgument>,
 
-    /// Do not download over each path alone afterwards.
+    /// Skip the downloads over each path alone.
     #[arg(long)]
     no_alone: bool,
 
-    /// Where the scheduler keeps what it learns of the paths: read at the start, written at the end.
-    /// Paths are known by their place on the command line. A file that cannot be used is set aside
-    /// as FILE.refused, and learning starts fresh.
+    /// The file in which the scheduler keeps what it learns about the paths. It is read at the
+    /// start and written at the end. Paths are identified by their position on the command line. An
+    /// invalid file is renamed to FILE.refused, and learning starts afresh.
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
 
-    /// Records what the scheduler experiences (states, actions, rewards), for training: of each connection, with all
-    /// paths and then over each alone. The format is that of `mpquic::sched::record`.
+    /// Record what the scheduler experiences (states, actions, rewards) for training: first with
+    /// all paths, then over each alone. The format is that of `mpquic::sched::record`.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Which content to generate; also seeds what is random in the links.
+    /// The seed of the content and of all randomness in the links.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Print one JSON object in place of a table, and no progress bars.
+    /// Print one JSON object instead of a table, without progress bars.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,4 +1,4 @@
-//! Generated content: as much as wanted, the same for the same seed, held nowhere.
+//! Generated content of any length. The same seed gives the same content, and none of it is stored.
 
 use std::io;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::schedulers::Choice;
 use crate::serve::{Answer, Service};
 
-/// The name under which the content is served.
+/// The name of the content.
 pub(crate) const NAME: &str = "generated";
 
-/// A server of nothing but generated content.
+/// A service with only the generated content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Generator {
     pub(crate) seed: u64,
@@ -37,11 +37,11 @@ impl Service for Generator {
         Err("the scheduler of this server is fixed".to_owned())
     }
 
-    /// The client, in the same process, says what there is to say.
+    /// The client in the same process reports the result.
     fn answered(&self, _: &Answer) {}
 }
 
-/// Content on its way; without end.
+/// The content as a reader; it is endless.
 #[derive(Debug)]
 pub(crate) struct Body {
     seed: u64,

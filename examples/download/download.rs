@@ -1,4 +1,4 @@
-//! The experiment: a download over all links at once, and over each alone.
+//! The experiment: a download over all links at once, then over each alone.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,20 +28,20 @@ pub(crate) struct Options {
     pub(crate) scheduler: Choice,
     /// Bytes of content.
     pub(crate) size: u64,
-    /// The first one is the path of the handshake.
+    /// The first link carries the handshake.
     pub(crate) links: Vec<LinkArgument>,
-    /// Whether to download over each link alone, too.
+    /// Whether to download over each link alone as well.
     pub(crate) alone: bool,
-    /// Where the scheduler's memory is, if it has one.
+    /// The file of the scheduler's memory, if it has one.
     pub(crate) memory: Option<PathBuf>,
-    /// Where what the scheduler experiences is recorded, if it is.
+    /// The file for a recording of what the scheduler experiences, if wanted.
     pub(crate) record: Option<PathBuf>,
     pub(crate) seed: u64,
-    /// Whether to draw progress bars, if stderr is a terminal.
+    /// Whether to draw progress bars if stderr is a terminal.
     pub(crate) progress: bool,
 }
 
-/// Options that cannot be.
+/// Why the options are invalid.
 #[derive(Debug, Error)]
 pub(crate) enum OptionsError {
     #[error(transparent)]
@@ -70,7 +70,7 @@ pub(crate) enum Error {
 }
 
 impl Options {
-    /// The options, if they can be.
+    /// Returns the options if they are valid.
     pub(crate) fn check(self) -> Result<Self, OptionsError> {
         if !(1..=MAX_OPEN_PATHS).contains(&self.links.len()) {
             return Err(OptionsError::Paths(self.links.len()));
@@ -84,9 +84,9 @@ impl Options {
     }
 }
 
-/// Downloads over all links at once and then, if wanted, over each alone.
+/// Downloads over all links at once and then, if requested, over each alone.
 ///
-/// A digest that is wrong is told by the report, not by an error.
+/// A wrong digest is not an error here: the report has it.
 pub(crate) async fn run(options: Options) -> Result<Report, Error> {
     let options = options.check()?;
     let content = Arc::new(Generator {
@@ -148,7 +148,7 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
     })
 }
 
-/// Downloads over these links, each with its place among all.
+/// Downloads over these links, each given with its position among all links.
 async fn over(
     lab: &Lab,
     links: &[(usize, &LinkArgument)],
@@ -158,7 +158,7 @@ async fn over(
     let (client, _links) = lab.client(links)?;
     let request = Request {
         name: NAME.to_owned(),
-        // The server has the right one already.
+        // The server has the right scheduler already.
         scheduler: None,
     };
     let bars = Bars::new(
@@ -166,7 +166,7 @@ async fn over(
         title,
         links.iter().map(|(_, link)| link.name.as_str()),
     );
-    // The digest says whether the content is right; it need not be kept.
+    // The digest shows whether the content is right, so it need not be stored.
     let mut nowhere = tokio::io::sink();
     Ok(download(&client, &request, &mut nowhere, &bars).await?)
 }

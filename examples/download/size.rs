@@ -1,4 +1,4 @@
-//! Sizes as people write them.
+//! Parses sizes such as "64 MiB".
 
 use std::str::FromStr;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) u64);
 
-/// A size that cannot be read.
+/// Why a size could not be parsed.
 #[derive(Debug, Error)]
 pub(crate) enum SizeError {
     #[error("not a number of bytes, with or without a unit (B, kB, KiB, MB, MiB, GB, GiB)")]

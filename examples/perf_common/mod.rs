@@ -1,8 +1,8 @@
-//! What `perf_server` and `perf_client` share: options, sizes, endings.
+//! Code shared by `perf_server` and `perf_client`: options, sizes, exit codes.
 //!
-//! Both speak the protocol of draft-banks-quic-performance (ALPN "perf"): on a bidirectional
-//! stream, the client sends eight bytes, how many it wants back, then any number of bytes; the
-//! server reads to the end and answers with as many as were asked for.
+//! Both use the protocol of draft-banks-quic-performance (ALPN "perf"). On a bidirectional stream,
+//! the client sends eight bytes with the size of the response that it wants, then any number of
+//! bytes. The server reads to the end and responds with that many bytes.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -16,42 +16,42 @@ use mpquic::{CongestionControl, InitialWindow, TransportConfig};
 
 pub(crate) const ALPN: &[u8] = b"perf";
 
-/// What is sent, over and over: contents do not matter, memory bandwidth does.
+/// The data that is sent repeatedly. Its content does not matter, but memory bandwidth does.
 pub(crate) static ZEROS: [u8; 1 << 18] = [0; 1 << 18];
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Options of the transport, the same on both sides.
+/// Transport options, the same on both sides.
 #[derive(Debug, Args)]
 pub(crate) struct TransportOptions {
-    /// Packet scheduler of this side's sending; each direction schedules for itself
+    /// Packet scheduler for data that this side sends; each side schedules its own data
     #[arg(long, value_name = "NAME", default_value = "minrtt")]
     scheduler: String,
-    /// The scheduler's settings, as JSON: '{"burst": 4}'
+    /// The scheduler's settings as JSON: '{"burst": 4}'
     #[arg(long, value_name = "JSON", default_value = "{}")]
     scheduler_config: String,
-    /// Congestion controller: newreno, cubic, bbr3, or over all paths lia, olia, balia
+    /// Congestion controller: newreno, cubic, bbr3, or one that couples all paths: lia, olia, balia
     #[arg(long, value_name = "NAME", default_value_t = CongestionControl::Cubic)]
     congestion: CongestionControl,
-    /// Congestion window of a new path, packets [default: as RFC 9002 has it, about 10]
+    /// Congestion window of a new path, in packets [default: as in RFC 9002, about 10]
     #[arg(long, value_name = "PACKETS")]
     initial_window: Option<u32>,
-    /// UDP payload size to begin with, bytes
+    /// Initial UDP payload size in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1200)]
     initial_mtu: u16,
-    /// Largest UDP payload size to probe for, bytes
+    /// Largest UDP payload size to probe for, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1452)]
     max_mtu: u16,
-    /// Flow control window and send buffer, bytes
+    /// Flow control windows and send buffer, in bytes
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = size)]
     window: u64,
-    /// Streams that the peer may have open at a time
+    /// The most streams that the peer may have open at a time
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
     max_streams: u64,
-    /// Give up after so long a silence, seconds
+    /// Idle timeout in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     idle_timeout: u64,
-    /// Threads of the runtime; 1 runs everything on one, 0 has one per core
+    /// Threads of the runtime; 1: a single thread, 0: one per core
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     threads: usize,
 }
@@ -90,7 +90,7 @@ impl TransportOptions {
         builder.enable_all().build()
     }
 
-    /// Runs `main` to its end; an error is one line and exit code 1.
+    /// Runs `main` to its end. An error is printed on one line and gives exit code 1.
     pub(crate) fn run(&self, program: &str, main: impl Future<Output = Result<()>>) -> ExitCode {
         let result = self
             .runtime()
@@ -106,12 +106,12 @@ impl TransportOptions {
     }
 }
 
-/// Puts what was tried before the error.
+/// Prefixes an error with what was attempted.
 pub(crate) fn context<E: Display>(what: impl Display) -> impl FnOnce(E) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// "10M" and the like: k, M and G are powers of 1024.
+/// Parses a size such as "10M"; k, M and G are powers of 1024.
 pub(crate) fn size(text: &str) -> std::result::Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {

@@ -1,5 +1,4 @@
-//! Whether the simulator tells the truth: the same downloads in virtual time and in real time, through
-//! the same link models, compared by their medians. Run it without arguments on a quiet machine.
+//! Checks the simulator against reality: compares the medians of the same downloads in virtual time and in real time, over the same link models. Run it without arguments on a quiet machine.
 
 #[path = "../transfer/arguments.rs"]
 mod arguments;
@@ -18,7 +17,7 @@ use thiserror::Error;
 use report::{Report, Row};
 use scenario::Scenario;
 
-/// The largest difference of the medians that still counts as agreement.
+/// The largest relative difference of the medians that counts as agreement.
 const TOLERANCE: f64 = 0.10;
 
 /// Why there is no result.
@@ -92,7 +91,7 @@ fn compare(scenario: &Scenario, runs: u64, progress: &ProgressBar) -> Result<Row
     let name = scenario.name;
     let mut simulated = Vec::<Duration>::new();
     let mut real = Vec::<Duration>::new();
-    // In turns, so that what the machine does meanwhile meets all scenarios alike.
+    // Scenarios alternate, so that other load on the machine affects all of them equally.
     for seed in 0..runs {
         let time = simulated::download(scenario, seed).map_err(|source| Error::Simulated {
             scenario: name,

@@ -1,4 +1,4 @@
-//! A download in real time: real sockets, and a relay with the modelled link for each path.
+//! A download in real time: real sockets, and for each path a relay with the modelled link.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ const fn loopback() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }
 
-/// How long it takes from the request to the last byte.
+/// The time from the request to the last byte.
 pub(crate) fn download(scenario: &Scenario, seed: u64) -> Result<Duration, Error> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -109,7 +109,7 @@ async fn run(scenario: &Scenario, seed: u64) -> Result<Duration, Error> {
     connection.close(0_u32.into(), b"");
     client.wait_idle().await;
     server.wait_idle().await;
-    // How it saw the end does not matter: all has arrived.
+    // All data has arrived, so the server's error does not matter.
     drop(serving);
     Ok(took)
 }
@@ -137,7 +137,7 @@ async fn serve(connection: Connection) -> Result<(), Error> {
         send.write_all(&buffer).await?;
         sent += buffer.len() as u64;
     }
-    // Finishing fails only if it was done before.
+    // This fails only if the stream was finished before.
     let _ = send.finish();
     let _ = send.stopped().await;
     Ok(())

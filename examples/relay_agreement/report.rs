@@ -1,11 +1,11 @@
-//! What came out, as a table and as JSON.
+//! The results as a table and as JSON.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde_json::json;
 
-/// One scenario's times.
+/// The times of one scenario.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
@@ -13,7 +13,7 @@ pub(crate) struct Row {
     pub(crate) real: Vec<Duration>,
 }
 
-/// All of them.
+/// The times of all scenarios.
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
     pub(crate) tolerance: f64,
@@ -33,14 +33,14 @@ fn spread(times: &[Duration]) -> [f64; 3] {
 }
 
 impl Row {
-    /// The simulator's median over that of real time.
+    /// The simulated median divided by the real one.
     fn ratio(&self) -> f64 {
         spread(&self.simulated)[1] / spread(&self.real)[1]
     }
 }
 
 impl Report {
-    /// Whether all medians are near enough.
+    /// Whether all medians agree.
     pub(crate) fn agrees(&self) -> bool {
         self.rows
             .iter()

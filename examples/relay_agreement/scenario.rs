@@ -1,4 +1,4 @@
-//! The networks and downloads that are compared; runs none of them.
+//! The networks and downloads that are compared.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use mpquic_sim::LinkConfig;
 
 use crate::Error;
 
-/// Large enough that no window of the receiver rules.
+/// So large that the receiver's window is never the limit.
 const WINDOW: u64 = 16 << 20;
-/// Of the content.
+/// The seed of the content.
 pub(crate) const CONTENT_SEED: u64 = 1;
 
 /// A download over two paths.
@@ -99,7 +99,7 @@ fn all() -> Vec<Scenario> {
     ]
 }
 
-/// Those with these names; all, if none is named.
+/// The scenarios with these names; all if there are no names.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<Scenario>, Error> {
     let all = all();
     for name in names {

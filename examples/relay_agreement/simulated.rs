@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::scenario::{CONTENT_SEED, Scenario};
 
-/// Far beyond any of the downloads.
+/// Far longer than any of the downloads.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Why a simulated download failed.
@@ -25,7 +25,7 @@ pub(crate) enum Error {
     NoSecondPath,
 }
 
-/// Downloads once both paths are open, as the client in real time does.
+/// Starts the download when both paths are open, like the client in real time.
 struct OnBothPaths {
     asked: Option<Duration>,
     done: Option<Duration>,
@@ -55,7 +55,7 @@ impl App for OnBothPaths {
     }
 }
 
-/// How long it takes from the request to the last byte.
+/// The time from the request to the last byte.
 pub(crate) fn download(scenario: &Scenario, seed: u64) -> Result<Duration, Error> {
     let [first, second] = scenario.links.clone();
     let job = Job::Download {

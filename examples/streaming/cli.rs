@@ -15,27 +15,30 @@ Examples:
   A minute of video over a near and a far path, scheduled by the DQN policy that comes with this library:
     streaming
 
-  Schedulers to compare with, 20 s each:
+  Other schedulers for comparison, 20 s each:
     streaming --scheduler ecf --seconds 20
     streaming --scheduler minrtt --seconds 20
 
   A policy of your own, trained by training/:
     streaming --config '{\"model\": \"my_policy.onnx\"}'
 
-  Another network: 20 Mbit/s and 5 ms beside 15 Mbit/s, 77 ms, 1 % of loss and a queue of 50 packets:
+  Another network: one path with 20 Mbit/s and 5 ms, one with 15 Mbit/s, 77 ms, 1 % loss and a queue of 50 packets:
     streaming --path wifi:20:5 --path lte:15:77:1:50
 
-  One encoding, for a script:
+  One bitrate, with JSON output for a script:
     streaming --json --bitrates 5 --seed 7
 
-The player asks for one chunk of 1 s after the other, at the bitrate that the chunks before it came in at (the rule
-of AStream as Lee and Yoo changed it), and plays them in real time. While it plays, bars on the terminal show buffer,
-bitrate, and each path's share; without a terminal there is a line for each chunk.
+The player requests chunks of 1 s one after the other and plays them in real time. The download rate of earlier chunks
+determines the bitrate of the next one (the rule of AStream, as modified by Lee and Yoo). During playback, bars on the
+terminal show the buffer, the bitrate and each path's share. Without a terminal, there is a line per chunk.
 
-Exit codes: 0 played to the end; 1 failed, or a digest is wrong; 2 wrong usage; 130 stopped before (the summary is
-printed).";
+Exit status:
+  0    the video was played to its end
+  1    the playback failed, or a digest is wrong
+  2    the command line is wrong
+  130  stopped by Ctrl-C or SIGTERM; the summary is printed";
 
-/// Plays DASH-like video over emulated paths, in one process: a server, a relay per path, a player.
+/// Plays DASH-like video over emulated paths in one process: a server, a relay per path, a player.
 #[derive(Debug, Parser)]
 #[command(name = "streaming", after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -52,19 +55,20 @@ pub(crate) struct Arguments {
     )]
     config: String,
 
-    /// List the schedulers there are, and do nothing else.
+    /// List the available schedulers and exit.
     #[arg(long)]
     pub(crate) list_schedulers: bool,
 
-    /// The congestion controller: cubic, newreno, bbr3, or coupled over all paths lia, olia, balia.
+    /// The congestion controller: cubic, newreno, bbr3, or one that couples all paths: lia, olia,
+    /// balia.
     #[arg(long, value_name = "NAME", default_value_t = CongestionControl::Olia)]
     congestion: CongestionControl,
 
-    /// How much video to play, in chunks of 1 s.
+    /// The length of the video in seconds, which is the number of its chunks.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
 
-    /// The bitrates that the player may choose from, in Mbit/s.
+    /// The bitrates that the player can choose, in Mbit/s.
     #[arg(
         long,
         value_name = "MBPS",
@@ -73,14 +77,14 @@ pub(crate) struct Arguments {
     )]
     bitrates: Vec<f64>,
 
-    /// The most chunks that may wait to be played when the next one is asked for.
+    /// The most chunks that may wait for playback when the player requests the next one.
     #[arg(long, value_name = "CHUNKS", default_value_t = 2)]
     buffer: u64,
 
-    /// A path: its name, its rate in Mbit/s and its one-way delay in ms, and maybe its loss in
-    /// percent and its queue in packets, the same in both directions. Give it several times; the
-    /// first is the path of the handshake. The queue in front of each link holds the larger of 100
-    /// packets and one bandwidth-delay product, if not told otherwise.
+    /// A path: its name, its rate in Mbit/s, its one-way delay in ms, and optionally its loss in
+    /// percent and its queue in packets. Both directions are the same. Repeat the option for more
+    /// paths; the first path carries the handshake. By default, the queue of each link holds 100
+    /// packets or one bandwidth-delay product, whichever is larger.
     #[arg(
         long = "path",
         value_name = "NAME:RATE_MBPS:OWD_MS[:LOSS[:QUEUE]]",
@@ -88,11 +92,11 @@ pub(crate) struct Arguments {
     )]
     paths: Vec<LinkArgument>,
 
-    /// Which content to generate; also seeds what is random in the links.
+    /// The seed of the content and of all randomness in the links.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Print one JSON object in place of the summary, and nothing while it plays.
+    /// Print one JSON object instead of the summary, and nothing during playback.
     #[arg(long)]
     pub(crate) json: bool,
 }

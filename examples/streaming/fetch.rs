@@ -1,4 +1,4 @@
-//! The client's half of a request: asks for a chunk, receives it, checks its digest; keeps nothing of it and knows no player.
+//! The client's half of a request: requests a chunk, receives it and verifies its digest.
 
 use mpquic::{Connection, ConnectionError, ReadError, WriteError};
 use sha2::{Digest, Sha256};
@@ -9,30 +9,30 @@ use crate::protocol::{BAD_REQUEST, DIGEST_LEN, NO_SUCH_CHUNK, Request, Video};
 /// Bytes received at a time.
 const PIECE: usize = 128 * 1024;
 
-/// Why there is no chunk.
+/// Why a chunk could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum FetchError {
-    /// The connection is over.
+    /// The connection was lost.
     #[error("connection lost: {0}")]
     Connection(#[from] ConnectionError),
     /// The request could not be sent.
     #[error("cannot send the request: {0}")]
     Send(#[from] WriteError),
-    /// The server says that our request is none.
+    /// The server cannot parse the request.
     #[error("the server does not understand the request")]
     BadRequest,
-    /// The server says that there is none.
+    /// The server has no such chunk.
     #[error("the server has no such chunk")]
     NoSuchChunk,
-    /// The stream broke.
+    /// The stream failed.
     #[error("cannot receive the chunk: {0}")]
     Receive(ReadError),
-    /// There is less of it than there should be, or more.
+    /// The chunk has the wrong size.
     #[error("{got} bytes came, expected {expected}")]
     Size {
-        /// So many came before the end, or before there were too many.
+        /// The number of bytes received.
         got: u64,
-        /// So many it should have been.
+        /// The expected number of bytes.
         expected: u64,
     },
 }
@@ -48,7 +48,7 @@ impl From<ReadError> for FetchError {
     }
 }
 
-/// Fetches a chunk; tells whether it is what the server sent.
+/// Fetches a chunk. Returns whether its digest is right.
 pub(crate) async fn fetch(
     connection: &Connection,
     video: &Video,
@@ -56,7 +56,8 @@ pub(crate) async fn fetch(
 ) -> Result<bool, FetchError> {
     let line = request.to_string();
     let (mut send, mut recv) = connection.open_bi().await?;
-    // A server that refuses may stop the request before it has it all: its answer says why.
+    // A server that refuses may stop the request before all of it is sent. Its response has the
+    // reason.
     let sent = send.write_all(line.as_bytes()).await;
     if let Err(error) = sent
         && !matches!(error, WriteError::Stopped(_))
@@ -75,7 +76,7 @@ pub(crate) async fn fetch(
         let content = usize::try_from(size.saturating_sub(got)).unwrap_or(usize::MAX);
         let (content, rest) = piece.split_at(content.min(piece.len()));
         got += piece.len() as u64;
-        // Before it is kept: the server decides how much it sends.
+        // Checked before anything is kept, since the server decides how much it sends.
         if got > expected {
             return Err(FetchError::Size { got, expected });
         }

@@ -1,5 +1,4 @@
-//! Plays DASH-like video over two emulated paths, in one process: a server, a relay per path, and a
-//! player. Run it without arguments.
+//! Plays DASH-like video over two emulated paths in one process: a server, a relay per path, and a player. Run it without arguments.
 
 #[path = "../transfer/arguments.rs"]
 mod arguments;
@@ -32,7 +31,7 @@ use std::process::ExitCode;
 use report::Report;
 use streaming::Error;
 
-/// The exit code of a program that was interrupted: 128 and the number of SIGINT, as shells have it.
+/// The exit code of an interrupted program: 128 plus the number of SIGINT, as in shells.
 const INTERRUPTED: u8 = 130;
 
 #[tokio::main]

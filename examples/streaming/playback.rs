@@ -1,4 +1,4 @@
-//! A video played in real time over a connection: what is asked for, when, and what came of it; draws and reports nothing.
+//! Plays a video in real time over a connection: what is requested, when, and with what result.
 
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
@@ -14,45 +14,45 @@ use crate::protocol::{DONE, Request, Video};
 use crate::screen::Screen;
 use crate::session::{Client, Session, SessionError};
 
-/// How often the screen is told.
+/// How often the screen is updated.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A chunk that was played, or waits to be.
+/// A chunk that has been played or waits for playback.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Chunk {
-    /// From 0.
+    /// Counted from 0.
     pub(crate) number: u64,
     pub(crate) bitrate_mbps: f64,
     pub(crate) bytes: u64,
-    /// When it was there, in seconds from the start.
+    /// When it was complete, in seconds from the start.
     pub(crate) at: f64,
-    /// From the request's first byte to the chunk's last one.
+    /// The time from the first byte of the request to the last byte of the chunk.
     pub(crate) seconds: f64,
-    /// Seconds of video there were to play, it included.
+    /// Seconds of buffered video, this chunk included.
     pub(crate) buffer: f64,
-    /// Stream bytes received on each path since the chunk before.
+    /// Stream bytes received on each path since the previous chunk.
     pub(crate) paths: Vec<u64>,
     pub(crate) sha256_ok: bool,
 }
 
-/// How it ended.
+/// How the playback ended.
 #[derive(Debug)]
 pub(crate) enum End {
     /// The video was played to its end.
     Played,
-    /// It was stopped before.
+    /// The user stopped it.
     Stopped,
-    /// It could not go on.
+    /// It failed.
     Failed(Failure),
 }
 
-/// Why it could not go on.
+/// Why the playback failed.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    /// No connection, or not all of its paths.
+    /// The connection, or one of its paths, could not be opened.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// A chunk did not come.
+    /// A chunk could not be fetched.
     #[error("chunk {number} at {} Mbit/s: {source}", *.bitrate as f64 / 1e6)]
     Fetch {
         number: u64,
@@ -61,33 +61,33 @@ pub(crate) enum Failure {
     },
 }
 
-/// A chunk on its way.
+/// A chunk that is being fetched.
 struct Fetching<'a> {
     request: Request,
-    /// When it was asked for.
+    /// The time of the request.
     since: Duration,
     result: Pin<Box<dyn Future<Output = Result<bool, FetchError>> + Send + 'a>>,
 }
 
-/// The playing of a video, up to now. Times are from the start of the handshake.
+/// The playback so far. Times count from the start of the handshake.
 pub(crate) struct Playback<'a> {
     video: &'a Video,
-    /// The most chunks that may wait to be played at a request.
+    /// The most chunks that may wait for playback when the player requests the next one.
     buffer: u64,
     start: Instant,
-    /// When it was over, if it is.
+    /// When it ended, if it has.
     over: Option<Duration>,
     rule: RateRule,
     pub(crate) player: Player,
     pub(crate) chunks: Vec<Chunk>,
-    /// Stream bytes on each path.
+    /// Stream bytes received on each path.
     pub(crate) received: Vec<u64>,
-    /// The same, when the last chunk was there.
+    /// The same when the last chunk was complete.
     at_chunk: Vec<u64>,
 }
 
 impl<'a> Playback<'a> {
-    /// Someone presses play.
+    /// Starts the clock.
     pub(crate) fn new(video: &'a Video, buffer: u64, paths: usize) -> Self {
         Self {
             video,
@@ -102,25 +102,25 @@ impl<'a> Playback<'a> {
         }
     }
 
-    /// Since someone pressed play, up to the end.
+    /// The time from the start to now or to the end.
     pub(crate) fn elapsed(&self) -> Duration {
         self.over.unwrap_or_else(|| self.start.elapsed())
     }
 
-    /// How much of the video has been seen.
+    /// How much of the video has been played.
     pub(crate) fn seen(&self) -> Duration {
         let chunks = u32::try_from(self.chunks.len()).unwrap_or(u32::MAX);
         let there = self.video.length.saturating_mul(chunks);
         there.saturating_sub(self.player.left(self.elapsed()))
     }
 
-    /// The bitrate of the chunk that comes next, in bit/s.
+    /// The bitrate of the next chunk in bit/s.
     pub(crate) fn bitrate(&self) -> u64 {
         self.rule.bitrate()
     }
 
-    /// Connects, and plays to the end, or until `stop` is ready. Paths that cannot be opened end it,
-    /// even if the others would do: it is about all of them.
+    /// Connects and plays to the end, or until `stop` is ready. A path that cannot be opened is an
+    /// error, even if the other paths work: the playback is meant to use all of them.
     pub(crate) async fn run(
         &mut self,
         client: &Client,
@@ -153,7 +153,7 @@ impl<'a> Playback<'a> {
     }
 
     async fn play(&mut self, session: &Session, screen: &Screen) -> Result<(), Failure> {
-        // The first path need not wait for the others.
+        // The first path can carry data while the others open.
         let mut opening = pin!(session.open_paths());
         let mut open = false;
         let mut fetching: Option<Fetching<'_>> = None;
@@ -188,7 +188,7 @@ impl<'a> Playback<'a> {
                     self.on_chunk(request, since, sha256_ok, session.received());
                     screen.on_chunk(self);
                 },
-                // A chunk is over: the buffer may have room for another one.
+                // A chunk has ended, so the buffer may have room for another one.
                 () = async {
                     match change {
                         Some(change) => sleep_until(start + change).await,
@@ -207,7 +207,7 @@ impl<'a> Playback<'a> {
         }
     }
 
-    /// What to ask for now, if it is time to ask.
+    /// What to request now, if a request is due.
     fn next(&self) -> Option<Request> {
         let number = self.chunks.len() as u64;
         let wanted = number < self.video.chunks && self.player.buffered() <= self.buffer;

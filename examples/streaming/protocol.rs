@@ -1,16 +1,18 @@
-//! The request protocol of the streaming example: what goes over a stream; moves no bytes itself.
+//! The request protocol of the streaming example.
 //!
-//! One bidirectional stream per chunk of video. The client sends a line of text and ends the stream:
+//! Each chunk of video uses one bidirectional stream. The client sends a line of text and ends the
+//! stream:
 //!
 //! ```text
 //! CHUNK <number> <bitrate in bit/s>
 //! ```
 //!
-//! The server answers with the chunk, the SHA-256 of the line and the chunk as 32 bytes, and the end of the stream; or it resets
-//! the stream, with [`BAD_REQUEST`] or [`NO_SUCH_CHUNK`].
+//! The server responds with the chunk, 32 bytes with the SHA-256 of the line and the chunk, and the
+//! end of the stream. Alternatively, it resets the stream with [`BAD_REQUEST`] or
+//! [`NO_SUCH_CHUNK`].
 //!
-//! How large a chunk is both sides know, as from a manifest. The line is in the digest so that the
-//! right answer to another request is not taken for this one's.
+//! Both sides know the sizes of the chunks, as from a manifest. The digest covers the line, so that
+//! a correct response to another request is detected.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,63 +21,63 @@ use std::time::Duration;
 use mpquic::VarInt;
 use thiserror::Error;
 
-/// The ALPN protocol name: a client and a server of something else must not get along.
+/// The ALPN protocol name. It prevents connections to servers and clients of other protocols.
 pub(crate) const ALPN: &[u8] = b"mpquic-video/1";
 
-/// Bytes of the longest request. The other side decides how much it sends.
+/// The longest request in bytes. The peer decides how much it sends, so there must be a limit.
 pub(crate) const MAX_REQUEST: usize = 64;
 
-/// Bytes of the digest.
+/// The length of the digest in bytes.
 pub(crate) const DIGEST_LEN: usize = 32;
 
-/// The code with which a client closes the connection when it wants nothing more.
+/// The error code with which a client closes the connection when it is finished.
 pub(crate) const DONE: VarInt = VarInt::from_u32(1);
 
-/// Stream error code: the request is not one.
+/// Stream error code: the request is malformed.
 pub(crate) const BAD_REQUEST: VarInt = VarInt::from_u32(2);
 
-/// Stream error code: the video has no such chunk, or not at this bitrate.
+/// Stream error code: there is no such chunk, or not with this bitrate.
 pub(crate) const NO_SUCH_CHUNK: VarInt = VarInt::from_u32(3);
 
-/// What a manifest says of a video.
+/// The contents of a video's manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Video {
-    /// How many.
+    /// The number of chunks.
     pub(crate) chunks: u64,
-    /// Playing time of each.
+    /// The playing time of each chunk.
     pub(crate) length: Duration,
-    /// To choose from, bit/s; ascending, all different.
+    /// The available bitrates in bit/s, ascending and distinct.
     pub(crate) bitrates: Vec<u64>,
 }
 
 impl Video {
-    /// Bytes of each chunk of this bitrate.
+    /// The size in bytes of a chunk of this bitrate.
     pub(crate) fn chunk_bytes(&self, bitrate: u64) -> u64 {
         let bits = u128::from(bitrate) * self.length.as_nanos() / 1_000_000_000;
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
     }
 
-    /// Whether there is such a chunk.
+    /// Whether the requested chunk exists.
     pub(crate) fn has(&self, request: Request) -> bool {
         request.number < self.chunks && self.bitrates.contains(&request.bitrate)
     }
 }
 
-/// Which chunk a client wants.
+/// A client's request for a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// From 0.
+    /// Counted from 0.
     pub(crate) number: u64,
     /// Bit/s.
     pub(crate) bitrate: u64,
 }
 
-/// A request that is none.
+/// The request is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("expected `CHUNK <number> <bitrate>` and the end of the line")]
 pub(crate) struct BadRequest;
 
-/// The line, with its end.
+/// The line, including its end.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "CHUNK {} {}", self.number, self.bitrate)
@@ -91,7 +93,8 @@ impl FromStr for Request {
         let ["CHUNK", number, bitrate] = fields[..] else {
             return Err(BadRequest);
         };
-        // Not what else counts as a number, such as "+1": the digest is over the line.
+        // Only digits: other forms of a number, such as "+1", would change the line that the digest
+        // covers.
         let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         if !digits(number) || !digits(bitrate) {
             return Err(BadRequest);

@@ -1,4 +1,4 @@
-//! The figures of a played video, for people as a table and for programs as JSON; shows nothing while it plays.
+//! The results of a playback, as a table for people and as JSON for programs.
 
 use std::fmt;
 
@@ -10,66 +10,66 @@ use crate::playback::{Chunk, End, Playback};
 use crate::shares::{PathShare, names};
 use crate::sparkline::sparkline;
 
-/// The widest row of blocks.
+/// The most blocks in a row.
 const COLUMNS: usize = 60;
 
-/// What became of a video.
+/// The results of a playback.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Report {
-    /// Who decided which packet goes where.
+    /// The name of the scheduler.
     pub(crate) scheduler: String,
-    /// Its configuration, as it was asked for.
+    /// Its configuration as given.
     pub(crate) config: Value,
     pub(crate) congestion: &'static str,
     /// `played`, `stopped` or `failed`.
     pub(crate) end: &'static str,
-    /// Why it could not go on, if it could not.
+    /// The error, if it failed.
     pub(crate) error: Option<String>,
-    /// From the start of the handshake to the end.
+    /// The time from the start of the handshake to the end.
     pub(crate) seconds: f64,
-    /// Of video, seen.
+    /// Seconds of video that were played.
     pub(crate) seen: f64,
-    /// How long a chunk plays.
+    /// The playing time of a chunk.
     pub(crate) chunk_seconds: f64,
-    /// How many chunks the video has.
+    /// The number of chunks in the video.
     pub(crate) chunks_wanted: u64,
-    /// From the start of the handshake to the first picture.
+    /// The time from the start of the handshake to the first picture.
     pub(crate) startup: Option<f64>,
     pub(crate) stalls: u64,
-    /// How long these lasted in all, in seconds.
+    /// The total duration of these stalls in seconds.
     pub(crate) stalled: f64,
     /// The mean over the chunks.
     pub(crate) bitrate_mbps: Option<f64>,
-    /// How long chunks took.
+    /// The download times of the chunks.
     pub(crate) chunk_time: Option<Spread>,
-    /// Whether all content is what the server sent.
+    /// Whether all digests were right.
     pub(crate) sha256_ok: bool,
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) paths: Vec<PathShare>,
-    /// One-way delays of the paths, in ms.
+    /// The one-way delays of the paths in ms.
     #[serde(skip)]
     pub(crate) delays_ms: Vec<f64>,
-    /// What the sender's scheduler had learned by the end, where it learns.
+    /// What the sender's scheduler had learned at the end, if it learns.
     pub(crate) learned: Option<Learned>,
 }
 
-/// Figures over several times, in seconds.
+/// A summary of several times, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
     pub(crate) mean: f64,
     pub(crate) median: f64,
-    /// 95 of 100 are not longer.
+    /// The 95th percentile.
     pub(crate) p95: f64,
     pub(crate) longest: f64,
 }
 
 impl Spread {
-    /// `None` of nothing.
+    /// `None` if there are no times.
     fn of(times: &[f64]) -> Option<Self> {
         let mut sorted = times.to_vec();
         sorted.sort_by(f64::total_cmp);
         let longest = *sorted.last()?;
-        // The smallest that the given share of all are not above.
+        // The smallest time that is at least as large as this share of all times.
         let rank = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
         Some(Self {
             mean: times.iter().sum::<f64>() / times.len() as f64,
@@ -80,7 +80,7 @@ impl Spread {
     }
 }
 
-/// What is not in the playback.
+/// The parts of the report that are not in the playback.
 pub(crate) struct Circumstances {
     pub(crate) scheduler: String,
     pub(crate) config: Value,
@@ -129,7 +129,7 @@ impl Report {
 
     /// The JSON object, in one line.
     pub(crate) fn to_json(&self) -> String {
-        // Strings, numbers and lists: there is nothing in it that JSON cannot hold.
+        // The report has only strings, numbers and lists, which JSON can represent.
         serde_json::to_string(self).unwrap_or_default()
     }
 

@@ -1,4 +1,4 @@
-//! What is seen while the video plays: bars on a terminal, else a line for each chunk; computes no figures of its own.
+//! What the user sees during playback: bars on a terminal, otherwise a line per chunk.
 
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
@@ -7,16 +7,17 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::playback::{Chunk, Playback};
 
-/// Where the video is shown: on stderr, as the result goes to stdout. Bars vanish when dropped.
+/// Where the playback is shown. It uses stderr, since the result goes to stdout. Dropping it
+/// removes the bars.
 pub(crate) enum Screen {
-    /// Nothing is wanted.
+    /// Nothing is shown.
     Off,
-    /// A line for each chunk, with the names of the paths.
+    /// A line per chunk, with the names of the paths.
     Lines(Vec<String>),
     Bars(Bars),
 }
 
-/// A bar for the video, and one for each path.
+/// A bar for the video, and one per path.
 pub(crate) struct Bars {
     group: MultiProgress,
     video: ProgressBar,
@@ -25,7 +26,7 @@ pub(crate) struct Bars {
 }
 
 impl Screen {
-    /// Bars if stderr is a terminal, lines if it is not. The video has this length.
+    /// Bars if stderr is a terminal, otherwise lines. `length` is that of the video.
     pub(crate) fn new(wanted: bool, length: Duration, paths: &[&str]) -> Self {
         if !wanted {
             Self::Off
@@ -36,14 +37,14 @@ impl Screen {
         }
     }
 
-    /// Shows where the playback is.
+    /// Shows the state of the playback.
     pub(crate) fn show(&self, playback: &Playback<'_>) {
         if let Self::Bars(bars) = self {
             bars.show(playback);
         }
     }
 
-    /// Shows that there is one more chunk.
+    /// Shows a new chunk.
     pub(crate) fn on_chunk(&self, playback: &Playback<'_>) {
         match (self, playback.chunks.last()) {
             (Self::Lines(names), Some(chunk)) => eprintln!("{}", line(chunk, names)),
@@ -52,7 +53,7 @@ impl Screen {
     }
 }
 
-/// What there is to say of a chunk.
+/// The line for a chunk.
 fn line(chunk: &Chunk, names: &[String]) -> String {
     let total: u64 = chunk.paths.iter().sum();
     let share = |bytes: u64| bytes as f64 * 100.0 / total.max(1) as f64;
@@ -77,7 +78,8 @@ impl Bars {
     fn new(length: Duration, paths: &[&str]) -> Self {
         let group = MultiProgress::new();
         let bar = |name: &str, length: u64, template: &str| {
-            // A template that cannot be read would be a mistake in this file: the default does.
+            // Only a mistake in this file can make a template invalid. The default style is then
+            // good enough.
             let style = ProgressStyle::with_template(template)
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = ProgressBar::new(length).with_style(style.progress_chars("=> "));
@@ -114,8 +116,7 @@ impl Bars {
             playback.player.left(now).as_secs_f64(),
             playback.bitrate() as f64 / 1e6,
         ));
-        // Against what all brought: the bars are the shares.
-        // Of nothing, nobody has all.
+        // Relative to the sum of all paths, so that the bars are shares. The sum must not be zero.
         let total = playback.received.iter().sum::<u64>().max(1);
         for (bar, bytes) in self.paths.iter().zip(&playback.received) {
             bar.set_length(total);
@@ -126,7 +127,7 @@ impl Bars {
 
 impl Drop for Bars {
     fn drop(&mut self) {
-        // That they cannot be wiped away is no reason to fail.
+        // A failure to remove the bars is harmless.
         let _ = self.group.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! The server of video: answers requests for chunks, one task per request; does not know who plays them.
+//! The server of video: answers requests for chunks, with one task per request.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use crate::protocol::{
     BAD_REQUEST, BadRequest, DIGEST_LEN, MAX_REQUEST, NO_SUCH_CHUNK, Request, Video,
 };
 
-/// Bytes that are made, hashed and written at a time.
+/// Bytes that are generated, hashed and written at a time.
 const PIECE: usize = 64 * 1024;
 
-/// A video whose content is made as it is asked for, and its seed.
+/// A video and the seed of its content, which is generated on request.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) video: Video,
     pub(crate) seed: u64,
 }
 
-/// Answers requests, several at a time, until the connection ends.
+/// Answers requests concurrently until the connection ends.
 pub(crate) async fn serve(connection: Connection, source: Arc<Source>) {
-    // Why it ended is for the client to say.
+    // The client reports why the connection ended.
     while let Ok((send, recv)) = connection.accept_bi().await {
         let source = Arc::clone(&source);
         tokio::spawn(async move { answer(&source, send, recv).await });
@@ -35,7 +35,7 @@ async fn answer(source: &Source, mut send: SendStream, mut recv: RecvStream) {
         Ok(request) if !source.video.has(request) => Err(NO_SUCH_CHUNK),
         Ok(request) => Ok(request),
     };
-    // If the client is gone or wants it no more, nobody minds.
+    // If the client is gone or has stopped the stream, there is nothing to do.
     match result {
         Ok(request) => {
             let _ = send_chunk(source, request, &mut send).await;
@@ -50,9 +50,9 @@ async fn read_request(recv: &mut RecvStream) -> Result<Request, BadRequest> {
     text.map_err(|_| BadRequest)?.parse()
 }
 
-/// Tells the client, by this code, that it gets nothing, and to send nothing more.
+/// Resets both directions of the stream with this error code.
 fn refuse(code: VarInt, send: &mut SendStream, recv: &mut RecvStream) {
-    // Either may be over already.
+    // Either direction may have ended already.
     let _ = send.reset(code);
     let _ = recv.stop(code);
 }
@@ -63,8 +63,8 @@ async fn send_chunk(
     send: &mut SendStream,
 ) -> Result<(), WriteError> {
     let size = source.video.chunk_bytes(request.bitrate);
-    // What a scheduler of video lives on: which chunk it is, and where it ends. One that does not
-    // listen is no reason to fail.
+    // A video scheduler needs to know which chunk this is and where it ends. If the hints cannot be
+    // set, the transfer still works.
     let _ = send.set_hints(StreamHints {
         size: Some(size + DIGEST_LEN as u64),
         chunk: Some(request.number),
@@ -73,7 +73,7 @@ async fn send_chunk(
     let mut hasher = Sha256::new();
     hasher.update(request.to_string());
     let mut piece = vec![0; PIECE];
-    // Another content for each chunk and each bitrate.
+    // Each chunk has different content at each bitrate.
     let (seed, start) = (source.seed ^ request.bitrate, request.number << 32);
     let mut sent = 0;
     while sent < size {
@@ -85,7 +85,7 @@ async fn send_chunk(
         sent += count as u64;
     }
     send.write_all(&hasher.finalize()).await?;
-    // It is open: nobody else has it.
+    // The stream is open, since nothing else uses it.
     let _ = send.finish();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The experiment: a server of video, a relay per path and a player, set up and run once.
+//! The experiment: sets up a server of video, a relay per path and a player, and runs them once.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,25 +18,25 @@ use crate::screen::Screen;
 use crate::server::{Source, serve};
 use crate::shares::shares;
 
-/// The highest bitrate of an encoding, in bit/s: a thousand times what video has.
+/// The highest bitrate of an encoding in bit/s: a thousand times that of real video.
 const MAX_BITRATE: u64 = 10_000_000_000;
 
-/// What to play, and over what.
+/// What to play, and over which paths.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) scheduler: Choice,
     pub(crate) congestion: CongestionControl,
     pub(crate) video: Video,
-    /// The most chunks that may wait to be played when one more is asked for.
+    /// The most chunks that may wait for playback when the player requests the next one.
     pub(crate) buffer: u64,
-    /// The first one is the path of the handshake.
+    /// The first link carries the handshake.
     pub(crate) links: Vec<LinkArgument>,
     pub(crate) seed: u64,
-    /// Whether to show how it goes.
+    /// Whether to show the progress.
     pub(crate) live: bool,
 }
 
-/// Options that cannot be.
+/// Why the options are invalid.
 #[derive(Debug, Error)]
 pub(crate) enum OptionsError {
     #[error(transparent)]
@@ -51,21 +51,21 @@ pub(crate) enum OptionsError {
     NoBitrate,
 }
 
-/// Why nothing was played.
+/// Why the playback failed.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
     #[error(transparent)]
     Options(#[from] OptionsError),
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// It is in the report, too.
+    /// The report has this error, too.
     #[error("{0}")]
     Failed(String),
     #[error("a SHA-256 digest is wrong: content was damaged on its way")]
     Digest,
 }
 
-/// Bitrates in bit/s, ascending and all different, of as many in Mbit/s.
+/// Bitrates in bit/s, ascending and distinct, from bitrates in Mbit/s.
 pub(crate) fn bitrates(mbps: &[f64]) -> Result<Vec<u64>, OptionsError> {
     let rate = |mbps: &f64| {
         let bits = (mbps * 1e6).round() as u64;
@@ -82,7 +82,7 @@ pub(crate) fn bitrates(mbps: &[f64]) -> Result<Vec<u64>, OptionsError> {
 }
 
 impl Options {
-    /// The options, if they can be.
+    /// Returns the options if they are valid.
     pub(crate) fn check(self) -> Result<Self, OptionsError> {
         if !(1..=MAX_OPEN_PATHS).contains(&self.links.len()) {
             return Err(OptionsError::Paths(self.links.len()));
@@ -98,7 +98,7 @@ impl Options {
 
 /// Plays the video once, to its end or until `stop` is ready.
 ///
-/// That it was stopped, failed on its way or was damaged is told by the report, not by an error.
+/// A stop, a failure during playback, or a wrong digest is not an error here: the report has it.
 pub(crate) async fn run(
     options: &Options,
     stop: impl Future<Output = ()>,

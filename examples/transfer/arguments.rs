@@ -1,28 +1,29 @@
-//! Command lines: reads them and says in one line what is wrong with them.
+//! Parses command lines. An error takes one line.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The exit code of a command line that cannot be.
+/// The exit code for an invalid command line.
 pub(crate) const USAGE: u8 = 2;
 
-/// Reads the command line. If there is nothing to run (`--help`, or a mistake, of which stderr
-/// gets one line), gives the exit code in place of the arguments.
+/// Parses the command line. If there is nothing to run, returns the exit code instead of the
+/// arguments: after `--help`, or after an error, of which stderr gets one line.
 pub(crate) fn parse<T: Parser>() -> Result<T, ExitCode> {
     T::try_parse().map_err(|error| {
         if error.use_stderr() {
             eprintln!("{}", one_line(&error.to_string()));
             ExitCode::from(USAGE)
         } else {
-            // What was asked for: help or version, in full. That stdout is closed is no mistake.
+            // The user asked for help or the version, which is printed completely. A closed stdout
+            // is not an error.
             let _ = error.print();
             ExitCode::SUCCESS
         }
     })
 }
 
-/// clap's message is a paragraph, and hints and usage follow it.
+/// clap's message is a paragraph, followed by hints and usage.
 fn one_line(message: &str) -> String {
     let lines = message.lines().map(str::trim);
     let paragraph: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! The client's half of a transfer: sends a request, receives the content, checks its digest.
+//! The client's half of a transfer: sends a request, receives the content, verifies its digest.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,19 +15,19 @@ use crate::protocol::{DIGEST_LEN, MAX_HEADER, Request};
 /// Bytes received at a time.
 const CHUNK: usize = 128 * 1024;
 
-/// Content that was received, and whether it is what the server sent.
+/// Received content, and whether its digest is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fetched {
     pub(crate) bytes: u64,
     pub(crate) sha256_ok: bool,
 }
 
-/// How far a fetch has come, for whoever watches.
+/// The progress of a fetch, for other tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
-    /// Bytes of content; 0 until the server has told.
+    /// The size of the content in bytes; 0 until the server has sent it.
     pub(crate) total: AtomicU64,
-    /// Bytes of content received.
+    /// The bytes of content received so far.
     pub(crate) received: AtomicU64,
 }
 
@@ -50,8 +50,8 @@ pub(crate) enum FetchError {
     Save(io::Error),
 }
 
-/// Fetches content into `sink`. What is there must not be used before the digest is known to be
-/// right.
+/// Fetches content into `sink`. The caller must not use the content before the digest is known to
+/// be right.
 pub(crate) async fn fetch(
     connection: &Connection,
     request: &Request,
@@ -60,7 +60,7 @@ pub(crate) async fn fetch(
 ) -> Result<Fetched, FetchError> {
     let (mut send, recv) = connection.open_bi().await?;
     send.write_all(encode_request(request).as_bytes()).await?;
-    // Fails only if it was finished before.
+    // This fails only if the stream was finished before.
     let _ = send.finish();
 
     let mut recv = BufReader::with_capacity(CHUNK, recv);
@@ -97,17 +97,17 @@ pub(crate) async fn fetch(
     })
 }
 
-/// The lines of a request; see [`crate::protocol`].
+/// Formats the lines of a request; see [`crate::protocol`].
 fn encode_request(request: &Request) -> String {
     let mut text = format!("GET {}\n", request.name);
     if let Some(choice) = &request.scheduler {
-        // serde_json breaks no lines.
+        // serde_json does not insert line breaks.
         text += &format!("SCHEDULER {} {}\n", choice.name(), choice.config());
     }
     text
 }
 
-/// Reads the line of the answer: the length of the content, or the server's reason against it.
+/// Reads the first line of the response: the length of the content, or the server's error.
 async fn read_answer(recv: &mut (impl AsyncBufRead + Unpin)) -> Result<u64, FetchError> {
     let mut line = Vec::new();
     recv.take(MAX_HEADER as u64)

@@ -1,4 +1,4 @@
-//! The file download client: its command line, its errors, and what it does between them.
+//! The file download client: its command line, its errors, and its work.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,49 +24,54 @@ use crate::shares::shares;
 
 const EXAMPLES: &str = "\
 Examples:
-  Over whatever path the system chooses:
+  Over the path that the system chooses:
     file_download --server 192.0.2.1:4433 --ca server.pem video.mp4
 
   Over two networks of this machine, to the same address of the server:
     file_download --server 192.0.2.1:4433 --ca server.pem \\
                   --path 192.168.1.23 --path 10.64.3.9 video.mp4
 
-  To two addresses of the server, the result as JSON, five times over:
+  To two addresses of the server, five times, with JSON output:
     file_download --server 192.0.2.1:4433 --ca server.pem --json --repeat 5 \\
                   --path 192.168.1.23 --path 10.64.3.9=198.51.100.1:4433 video.mp4
 
-Each side of a connection schedules the packets that it sends. --scheduler is used by this side and
-asked of the server, whose choice is the one that matters for a download.
+Each side of a connection schedules the packets that it sends. This side uses --scheduler, and asks
+the server to use it as well. The server's scheduler is the one that matters for a download.
 
-The file gets its name once all of it is there and its digest is right; until then it is a
-temporary file beside it, which is removed if anything fails.
+The content goes to a temporary file in the same directory. It gets the final name when it is
+complete and its digest is right. If anything fails, the temporary file is removed.
 
-Exit codes: 0 done; 2 wrong usage; 3 cannot connect, or cannot open a path; 4 the transfer failed
-(no such file, connection lost, cannot write); 5 the digest is wrong; 130 stopped by Ctrl-C or SIGTERM.";
+Exit status:
+  0    success
+  2    the command line is wrong
+  3    cannot connect, or cannot open a path
+  4    the transfer failed (no such file, connection lost, cannot write)
+  5    the digest is wrong
+  130  stopped by Ctrl-C or SIGTERM";
 
 /// Downloads a file from `file_server` over multipath QUIC.
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The server's address, for paths that name no other.
+    /// The server's address, for all paths that do not specify another one.
     #[arg(long, value_name = "ADDR")]
     server: SocketAddr,
 
-    /// The certificate to trust (PEM), as `file_server --cert-out` writes it.
+    /// The certificate to trust (PEM), as written by `file_server --cert-out`.
     #[arg(long, value_name = "FILE")]
     ca: PathBuf,
 
-    /// The name or IP that the server's certificate must be for.
+    /// The name or IP address that the server's certificate must have.
     #[arg(long, value_name = "NAME", default_value = "localhost")]
     server_name: String,
 
-    /// A path: a local IP or IP:port, and the server's address on this path if it is another one.
-    /// May be given several times; the first is the path of the handshake. Without any, one path,
-    /// from the address that the system chooses.
+    /// A path: a local IP or IP:port, and the server's address if it differs on this path. Repeat
+    /// the option for more paths; the first path carries the handshake. By default, there is one
+    /// path from an address that the system chooses.
     #[arg(long = "path", value_name = "LOCAL[=REMOTE]")]
     paths: Vec<PathArgument>,
 
-    /// The packet scheduler, of both sides.
+    /// The packet scheduler of both sides.
     #[arg(long, value_name = "NAME", default_value = "minrtt")]
     scheduler: String,
 
@@ -74,15 +79,15 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "JSON", default_value = "{}")]
     scheduler_config: String,
 
-    /// Where to put the file; by default here, under its own name.
+    /// Where to save the file [default: under its own name in the current directory].
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
-    /// How many times to download it, each time over a new connection.
+    /// How often to download the file, each time over a new connection.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 
-    /// Print one JSON object per download in place of a table, and no progress bars.
+    /// Print one JSON object per download instead of a table, without progress bars.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -112,7 +117,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// As told by `--help`.
+    /// The exit codes that `--help` documents.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Scheduler(_) | Self::Ca { .. } | Self::Route(_) | Self::FileName(_) => USAGE,
@@ -123,7 +128,7 @@ impl Error {
     }
 }
 
-/// Downloads the file as often as asked for; `show` gets the report of each time.
+/// Downloads the file as often as requested. Calls `show` with the report of each download.
 pub(crate) async fn run(arguments: &Arguments, show: impl Fn(&Report)) -> Result<(), Error> {
     let scheduler = Choice::parse(&arguments.scheduler, &arguments.scheduler_config)?;
     let target = match &arguments.out {
@@ -134,7 +139,7 @@ pub(crate) async fn run(arguments: &Arguments, show: impl Fn(&Report)) -> Result
             .into(),
     };
     if arguments.file.contains('\n') {
-        // The request is a line.
+        // The request is one line.
         return Err(Error::FileName(arguments.file.clone()));
     }
     let mut transport = TransportConfig::default();
@@ -158,7 +163,7 @@ pub(crate) async fn run(arguments: &Arguments, show: impl Fn(&Report)) -> Result
     Ok(())
 }
 
-/// Downloads the file to `target`, where it appears if its digest is right.
+/// Downloads the file to `target`, where it appears only if its digest is right.
 async fn save(
     client: &Client,
     request: &Request,
@@ -188,12 +193,12 @@ async fn save(
         sha256_ok: done.fetched.sha256_ok,
         paths: shares(routes.map(|(route, bytes)| (route.name.clone(), None, *bytes))),
         alone: Vec::new(),
-        // The sender's scheduler learns, and the server does not tell.
+        // The sender's scheduler learns, and the server does not report what.
         learned: None,
     })
 }
 
-/// The certificates of a PEM file; at least one.
+/// Reads the certificates of a PEM file, which must have at least one.
 fn read_ca(path: &Path) -> Result<RootCertStore, Error> {
     let error = |problem: String| Error::Ca {
         path: path.to_owned(),

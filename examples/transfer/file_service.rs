@@ -1,4 +1,4 @@
-//! The file server: its command line, its errors, and what it does between them.
+//! The file server: its command line, its errors, and its work.
 
 use std::future::Future;
 use std::io;
@@ -26,10 +26,10 @@ use crate::serve::{Answer, Service, serve};
 use crate::server_config::server_config;
 use crate::switch::{Slot, Switchable};
 
-/// How long, once asked to stop, clients have to acknowledge that the server is gone.
+/// How long clients have to acknowledge the close when the server stops.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The code with which a server that stops closes its connections.
+/// The error code with which a stopping server closes its connections.
 const STOPPED: VarInt = VarInt::from_u32(3);
 
 const EXAMPLES: &str = "\
@@ -37,20 +37,23 @@ Examples:
   Serve the current directory to this machine:
     file_server --cert-out server.pem
 
-  Serve /srv/files on two networks, a socket for each:
+  Serve /srv/files on two networks, with one socket each:
     file_server --listen 192.0.2.1:4433 --listen 198.51.100.1:4433 \\
                 --root /srv/files --cert-out server.pem
 
-  With a scheduler that learns, and remembers each client's paths after a restart:
+  Use a scheduler that learns, and keep what it learns about each client's paths across restarts:
     file_server --cert-out server.pem --scheduler peekaboo --memory learned.json
 
-Exit codes: 0 stopped by Ctrl-C or SIGTERM; 1 cannot serve, or cannot write the memory or the recording; 2 wrong usage.";
+Exit status:
+  0  stopped by Ctrl-C or SIGTERM
+  1  cannot serve, or cannot write the memory or the recording
+  2  the command line is wrong";
 
 /// Serves the files of a directory over multipath QUIC.
 #[derive(Debug, Parser)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// Address to listen on; may be given several times. Port 0 is any port.
+    /// The address to listen on; repeat the option for more. Port 0 is any free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:4433")]
     listen: Vec<SocketAddr>,
 
@@ -58,17 +61,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", default_value = ".")]
     root: PathBuf,
 
-    /// Where to write the server's certificate (PEM), for the clients' `--ca`. It is made anew at
-    /// each start, for `localhost` and the IPs that are listened on.
+    /// Where to write the server's certificate (PEM), for `--ca` of the clients. It is generated at
+    /// each start, for `localhost` and the IP addresses that the server listens on.
     #[arg(long, value_name = "FILE")]
     pub(crate) cert_out: PathBuf,
 
-    /// A further name or IP for the certificate, such as the machine's host name; may be given
-    /// several times.
+    /// Another name or IP address for the certificate, such as the machine's host name; repeat the
+    /// option for more.
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
 
-    /// The packet scheduler of downloads whose client asks for none.
+    /// The packet scheduler for clients that do not ask for one.
     #[arg(long, value_name = "NAME", default_value = "minrtt")]
     scheduler: String,
 
@@ -76,14 +79,15 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "JSON", default_value = "{}")]
     scheduler_config: String,
 
-    /// Where schedulers keep what they learn of the ways to each client: read at the start and
-    /// written at the end. A file that cannot be used is set aside as FILE.refused, and they learn
-    /// afresh. Without this, it is kept while the server runs.
+    /// The file in which schedulers keep what they learn about the paths to each client. It is read
+    /// at the start and written at the end. An invalid file is renamed to FILE.refused, and
+    /// learning starts afresh. Without this option, the server forgets everything when it stops.
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
 
-    /// Records what schedulers that learn experience (states, actions, rewards), for training. Takes 64 MiB at most: the
-    /// beginning goes when there is more. An earlier recording is kept as FILE.1.
+    /// Record what learning schedulers experience (states, actions, rewards) for training. The file
+    /// takes at most 64 MiB; after that, the oldest records are dropped. An earlier recording is
+    /// renamed to FILE.1.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 }
@@ -127,15 +131,15 @@ pub(crate) struct Server {
     config: ServerConfig,
     scheduler: Choice,
     files: Files,
-    /// What schedulers learned of clients that were here before.
+    /// What schedulers have learned about the paths to earlier clients.
     store: Store,
-    /// The same, if it is to last.
+    /// The same, if it is kept in a file.
     memory: Option<Memory>,
     recorder: Option<Recorder>,
 }
 
 impl Server {
-    /// Listens, and writes the certificate that clients need.
+    /// Starts to listen, and writes the certificate that clients need.
     pub(crate) fn start(arguments: &Arguments) -> Result<Self, Error> {
         let scheduler = Choice::parse(&arguments.scheduler, &arguments.scheduler_config)?;
         let recorder = arguments
@@ -150,7 +154,7 @@ impl Server {
         let identity = rcgen::generate_simple_self_signed(certificate_names(arguments))?;
         let config = server_config(&identity, TransportConfig::default())?;
         let endpoint = Endpoint::server(config.clone(), &arguments.listen)?;
-        // Once the file is there, clients can come.
+        // Clients can connect as soon as the file exists.
         let written = std::fs::write(&arguments.cert_out, identity.cert.pem());
         written.map_err(|source| Error::CertOut {
             path: arguments.cert_out.clone(),
@@ -170,8 +174,7 @@ impl Server {
         })
     }
 
-    /// Serves until `stop` is ready, then tells the clients that it is over, and writes down what
-    /// was learned.
+    /// Serves until `stop` is ready. Then closes the connections, and saves what was learned.
     pub(crate) async fn run(self, stop: impl Future<Output = io::Result<()>>) -> Result<(), Error> {
         let mut stop = pin!(stop);
         loop {
@@ -194,9 +197,9 @@ impl Server {
             }
         }
         self.endpoint.close(STOPPED, b"the server stops");
-        // A client that does not answer is told by its idle timeout.
+        // A client that does not respond learns of the end by its idle timeout.
         let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
-        // A connection's scheduler leaves what it learned when the connection is closed.
+        // A connection's scheduler hands over what it has learned when the connection closes.
         if let Some(memory) = &self.memory {
             memory.save()?;
         }
@@ -223,7 +226,7 @@ async fn client(
     }
 }
 
-/// Serves a client; returns why its connection ended.
+/// Serves a client. Returns why its connection ended.
 async fn connection(
     incoming: Incoming,
     mut config: ServerConfig,
@@ -234,7 +237,7 @@ async fn connection(
 ) -> Result<ConnectionError, Error> {
     let remote = incoming.remote_address();
     // Each connection has its own slot, into which a request can put another scheduler. A server
-    // that does not let its clients choose would leave this to the endpoint's configuration.
+    // whose clients cannot choose would use the endpoint's configuration instead.
     let slot = Slot::default();
     let mut transport = TransportConfig::default();
     let first = scheduler.factory(Some(&store), recorder.as_ref())?;
@@ -284,7 +287,7 @@ impl Service for FileService {
     }
 
     fn choose(&self, choice: &Choice) -> Result<(), String> {
-        // A text might name a file of this machine, and a stranger wrote it.
+        // A text could name a file on this machine, and it comes from an untrusted client.
         let mut values = choice
             .config()
             .as_object()
@@ -311,8 +314,8 @@ impl Service for FileService {
     }
 }
 
-/// Whom the certificate is for. A wildcard address stands for the machine, whose loopback addresses
-/// are known; others come by `--name`.
+/// The names in the certificate. A wildcard address stands for the machine, of which only the
+/// loopback addresses are known; `--name` adds others.
 fn certificate_names(arguments: &Arguments) -> Vec<String> {
     let mut names = vec!["localhost".to_owned()];
     for listen in &arguments.listen {

@@ -1,4 +1,4 @@
-//! Files below a directory, and nothing beside it: what a client's file name may mean.
+//! Access to the files below a directory, and to nothing else.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 use tokio::fs::File;
 
-/// A directory whose files may be read by anyone.
+/// A directory whose files anyone may read.
 #[derive(Debug, Clone)]
 pub(crate) struct Files {
     /// Without symbolic links.
     root: PathBuf,
 }
 
-/// Why a file is not served. Says nothing of what is beyond the root.
+/// Why a file is not served. Reveals nothing about files outside the root.
 #[derive(Debug, Error)]
 pub(crate) enum FileError {
     #[error("no such file: {0}")]
@@ -36,11 +36,11 @@ impl Files {
         Ok(Self { root })
     }
 
-    /// Opens a file by its name relative to the root; returns its length, too.
+    /// Opens a file by its name relative to the root. Also returns its length.
     ///
-    /// `..`, absolute names and symbolic links that lead out are refused. Whoever can change links
-    /// below the root while this runs could still lead it astray: do not share a directory that
-    /// strangers write to.
+    /// Refuses `..`, absolute names and symbolic links that lead out of the root. A user who can
+    /// change links below the root at the same time could still get around this check: do not serve
+    /// a directory to which untrusted users can write.
     pub(crate) async fn open(&self, name: &str) -> Result<(File, u64), FileError> {
         let relative = Path::new(name);
         let plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -48,7 +48,8 @@ impl Files {
             return Err(FileError::Outside(name.to_owned()));
         }
         let error = |error: io::Error| match error.kind() {
-            // A part of the name that is a file, not a directory, means that there is none.
+            // If a part of the name is a file instead of a directory, the requested file does not
+            // exist.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 FileError::NotFound(name.to_owned())
             }
@@ -62,7 +63,7 @@ impl Files {
         if !resolved.starts_with(&self.root) {
             return Err(FileError::Outside(name.to_owned()));
         }
-        // Asked before it is opened: opening a named pipe would wait for its writer.
+        // Checked before opening: opening a named pipe would wait for its writer.
         let is_file = tokio::fs::metadata(&resolved)
             .await
             .map_err(error)?
@@ -117,7 +118,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("root");
         std::fs::create_dir(&root).unwrap();
-        // A name that starts like the root's, for checks that compare text.
+        // A name that starts like the root's, in case the check compares text.
         std::fs::create_dir(dir.path().join("root2")).unwrap();
         std::fs::write(dir.path().join("root2/secret"), b"secret").unwrap();
         std::fs::write(root.join("inside"), b"12345").unwrap();

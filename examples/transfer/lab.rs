@@ -1,4 +1,4 @@
-//! A server behind emulated links, all on the loopback interface of this machine; what it serves is its caller's business.
+//! A server behind emulated links, all on the loopback interface of this machine.
 
 use std::future::Future;
 use std::io;
@@ -22,7 +22,7 @@ use crate::session::{Client, Route, client_config};
 
 /// The name in the server's certificate.
 const SERVER_NAME: &str = "localhost";
-/// An address of this machine, any port.
+/// An address of this machine with any port.
 const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Why the lab could not be set up.
@@ -38,22 +38,22 @@ pub(crate) enum LabError {
     Io(#[from] io::Error),
 }
 
-/// How both sides send.
+/// The settings of both sides for sending.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub(crate) scheduler: &'a Choice,
     pub(crate) congestion: CongestionControl,
-    /// The server's, which is who sends.
+    /// The memory of the server, which is the sender.
     pub(crate) memory: Option<&'a Store>,
-    /// The server's, too.
+    /// The recorder of the server.
     pub(crate) recorder: Option<&'a Recorder>,
-    /// How many there may be.
+    /// The largest number of paths.
     pub(crate) paths: usize,
-    /// Seeds what is random in the links.
+    /// The seed of all randomness in the links.
     pub(crate) seed: u64,
 }
 
-/// A server, and what a client needs to trust it. Stops when dropped.
+/// A server, and what a client needs to trust it. Dropping it stops the server.
 pub(crate) struct Lab {
     endpoint: Endpoint,
     client: ClientConfig,
@@ -63,7 +63,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Starts a server that treats each connection with `serve`.
+    /// Starts a server that runs `serve` for each connection.
     pub(crate) fn start<S, F>(terms: Terms<'_>, serve: S) -> Result<Self, LabError>
     where
         S: Fn(Connection) -> F + Clone + Send + 'static,
@@ -87,7 +87,7 @@ impl Lab {
             while let Some(incoming) = server.accept().await {
                 let (newest, serve) = (Arc::clone(&shared), serve.clone());
                 tokio::spawn(async move {
-                    // If its handshake fails, the client reports it.
+                    // If the handshake fails, the client reports it.
                     if let Ok(connection) = incoming.await {
                         *newest.lock().unwrap_or_else(PoisonError::into_inner) =
                             Some(connection.clone());
@@ -108,10 +108,10 @@ impl Lab {
         })
     }
 
-    /// A client with a path over each of these links, and the links. They are new ones: what was
-    /// downloaded before leaves nothing in their queues. The links are there until dropped.
+    /// A client with a path over each of these links, and the links. The links are new: earlier
+    /// downloads leave nothing in their queues. They exist until they are dropped.
     ///
-    /// Each link comes with its place among all there are, which is what the server knows it by.
+    /// Each link is given with its position among all links, by which the server identifies it.
     pub(crate) fn client(
         &self,
         links: &[(usize, &LinkArgument)],
@@ -123,8 +123,8 @@ impl Lab {
             let server = servers[place % servers.len()];
             let (up, down) = (link.config.clone(), link.config.clone());
             let relay = Relay::spawn(LOOPBACK, server, up, down, self.seed.wrapping_add(index))?;
-            // The relay is all that the client sees of the server. To the server, the client has
-            // as many addresses as there are relays.
+            // The client only knows the relays' addresses. To the server, the client has as many
+            // addresses as there are relays.
             routes.push(Route {
                 name: link.name.clone(),
                 local: LOOPBACK,
@@ -142,8 +142,8 @@ impl Lab {
 }
 
 impl Lab {
-    /// Ends the newest connection, if the client has not, and tells what its scheduler has learned.
-    /// From here on, the memory has that, too.
+    /// Closes the newest connection, unless the client has closed it, and returns what its
+    /// scheduler has learned. After this, the memory has it, too.
     pub(crate) fn hang_up(&self) -> Option<Learned> {
         let newest = self
             .newest
@@ -155,9 +155,9 @@ impl Lab {
     }
 }
 
-/// Where the server listens: an address for each path, so that it can tell them apart in another
-/// run, when all ports are others. Only Linux has all of 127.0.0.0/8 without being told; elsewhere,
-/// nothing is remembered of pairs of paths.
+/// The server's addresses: one per path. A later run, with different ports, can identify the paths
+/// by them. Only Linux accepts all of 127.0.0.0/8 without configuration. On other systems, nothing
+/// is remembered about pairs of paths.
 fn addresses(paths: usize) -> Vec<SocketAddr> {
     let last = if cfg!(target_os = "linux") { paths } else { 1 };
     let host = |last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));

@@ -1,4 +1,4 @@
-//! Emulated links as the command line describes them.
+//! Emulated links in the form of the command line.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use thiserror::Error;
 pub(crate) struct LinkArgument {
     pub(crate) name: String,
     pub(crate) rate_mbps: f64,
-    /// Each direction behaves like this.
+    /// The settings of each direction.
     pub(crate) config: LinkConfig,
 }
 
-/// A path that cannot be.
+/// Why a path is invalid.
 #[derive(Debug, Error)]
 pub(crate) enum LinkError {
     #[error(
@@ -55,7 +55,7 @@ impl FromStr for LinkArgument {
             .filter(|delay| (0.0..=60_000.0).contains(delay))
             .ok_or_else(|| LinkError::Delay(delay.to_owned()))?;
         let delay = Duration::from_secs_f64(delay_ms / 1e3);
-        // A drop-tail queue as routers have it comes by default.
+        // By default, the link has a drop-tail queue, as routers do.
         let mut config = LinkConfig::new((rate_mbps * 1e6).round() as u64, delay);
         if let Some(loss) = more.first() {
             let percent = number(loss).filter(|percent| (0.0..=100.0).contains(percent));

@@ -1,4 +1,4 @@
-//! One download from the start of the handshake to the last byte, timed and counted per path.
+//! Measures one download from the start of the handshake to the last byte: its time, and the bytes per path.
 
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -12,36 +12,36 @@ use crate::progress::Bars;
 use crate::protocol::{DONE, Request};
 use crate::session::{Client, Session, SessionError};
 
-/// How often the progress bars move.
+/// How often the progress bars are updated.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Why a download failed.
 #[derive(Debug, Error)]
 pub(crate) enum DownloadError {
-    /// No connection, or not all of its paths.
+    /// The connection, or one of its paths, could not be opened.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The connection was there.
+    /// The transfer failed after the connection was open.
     #[error(transparent)]
     Fetch(#[from] FetchError),
 }
 
-/// The code with which a client closes the connection when it cannot go on.
+/// The error code with which a client closes the connection after a failure.
 const FAILED: VarInt = VarInt::from_u32(2);
 
-/// A download that came to its end.
+/// A completed download.
 #[derive(Debug)]
 pub(crate) struct Download {
     pub(crate) fetched: Fetched,
-    /// From the first packet of the handshake to the last byte of the content: what a user waits
-    /// for.
+    /// The time from the first packet of the handshake to the last byte of the content, which is
+    /// how long a user waits.
     pub(crate) took: Duration,
     /// Stream bytes received on each of the client's routes.
     pub(crate) per_route: Vec<u64>,
 }
 
-/// Connects, opens all paths, and fetches. A path that cannot be opened is an error even if the
-/// others would do: what was asked for is a download over all of them.
+/// Connects, opens all paths, and fetches the content. A path that cannot be opened is an error,
+/// even if the other paths work: the user asked for a download over all of them.
 pub(crate) async fn download(
     client: &Client,
     request: &Request,
@@ -52,7 +52,7 @@ pub(crate) async fn download(
     let session = Session::connect(client).await?;
     let counter = Counter::default();
     let result = {
-        // The content is asked for at once: the first path need not wait for the others.
+        // The request leaves at once: the first path need not wait for the others.
         let fetch = async {
             let fetched = fetch(&session.connection, request, sink, &counter).await?;
             Ok::<_, DownloadError>((fetched, start.elapsed()))

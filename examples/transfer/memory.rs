@@ -1,20 +1,20 @@
-//! What schedulers learn, kept in a file between runs; knows no scheduler.
+//! What schedulers learn, kept in a file between runs.
 
 use std::path::{Path, PathBuf};
 
 use mpquic::sched::memory::{MemoryError, Store};
 
-/// A memory, and the file that it came from and goes to.
+/// A memory and its file.
 pub(crate) struct Memory {
     pub(crate) store: Store,
     file: PathBuf,
-    /// Whether what is in the file is not ours, or no longer good.
+    /// Whether the file is not a memory, or is damaged.
     refused: bool,
 }
 
 impl Memory {
-    /// What the file holds. If it is refused, says why; learning starts fresh then, which is no
-    /// reason not to start at all.
+    /// Loads a file. If the file is invalid, also returns the error. Learning then starts afresh,
+    /// since the program can run without earlier experience.
     pub(crate) fn load(file: &Path) -> (Self, Option<MemoryError>) {
         let (store, refusal) = match Store::load(file) {
             Ok(store) => (store, None),
@@ -28,7 +28,7 @@ impl Memory {
         (memory, refusal)
     }
 
-    /// The same, and what there is to say goes to stderr.
+    /// Loads a file, and prints an error to stderr.
     pub(crate) fn load_or_tell(file: &Path) -> Self {
         let (memory, refusal) = Self::load(file);
         if let Some(refusal) = refusal {
@@ -37,13 +37,13 @@ impl Memory {
         memory
     }
 
-    /// Writes it back. A file that was refused is kept beside it, with `.refused` added to its name:
-    /// whoever named the wrong file shall not lose it.
+    /// Writes the memory to its file. An invalid file is first renamed by appending `.refused`, in
+    /// case the user named the wrong file.
     pub(crate) fn save(&self) -> Result<(), MemoryError> {
         if self.refused {
             let mut aside = self.file.clone().into_os_string();
             aside.push(".refused");
-            // If it cannot be moved, it can hardly be replaced, which says so.
+            // If the file cannot be renamed, it can hardly be replaced, and that error is reported.
             let moved = std::fs::rename(&self.file, aside);
             moved.map_err(|source| MemoryError::Write {
                 path: self.file.clone(),

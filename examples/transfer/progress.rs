@@ -1,4 +1,4 @@
-//! Progress bars on the terminal: one for the content and one for each path.
+//! Progress bars on the terminal: one for the content and one per path.
 
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::fetch::Counter;
 
-/// The bars of one download; they vanish when dropped.
+/// The bars of one download. Dropping them removes them from the terminal.
 pub(crate) struct Bars {
     group: MultiProgress,
     content: ProgressBar,
@@ -15,7 +15,7 @@ pub(crate) struct Bars {
 }
 
 impl Bars {
-    /// Bars on stderr, if that is a terminal and they are wanted; otherwise nothing is drawn.
+    /// Bars on stderr, if requested and stderr is a terminal. Otherwise nothing is drawn.
     pub(crate) fn new<'a>(
         wanted: bool,
         title: &str,
@@ -26,7 +26,8 @@ impl Bars {
             group.set_draw_target(indicatif::ProgressDrawTarget::hidden());
         }
         let bar = |name: &str, template: &str| {
-            // A template that cannot be read would be a mistake in this file: the default does.
+            // Only a mistake in this file can make a template invalid. The default style is then
+            // good enough.
             let style = ProgressStyle::with_template(template)
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = ProgressBar::new(0).with_style(style.progress_chars("=> "));
@@ -49,14 +50,15 @@ impl Bars {
         }
     }
 
-    /// Moves the bars to what was received so far, in all and on each route.
+    /// Updates the bars with the bytes received in total and on each route.
     pub(crate) fn show(&self, counter: &Counter, per_route: &[u64]) {
         let total = counter.total.load(Ordering::Relaxed);
         self.content.set_length(total);
         self.content
             .set_position(counter.received.load(Ordering::Relaxed));
         for (bar, bytes) in self.routes.iter().zip(per_route) {
-            // Against the whole content: the bars of the paths add up to the content's.
+            // Relative to the whole content, so that the bars of the paths add up to that of the
+            // content.
             bar.set_length(total);
             bar.set_position(*bytes);
         }
@@ -65,7 +67,7 @@ impl Bars {
 
 impl Drop for Bars {
     fn drop(&mut self) {
-        // What they said is in the report. That they cannot be wiped away is no reason to fail.
+        // The report has all results. A failure to remove the bars is harmless.
         let _ = self.group.clear();
     }
 }

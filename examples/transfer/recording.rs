@@ -1,15 +1,15 @@
-//! What schedulers experience, written to a file for training; knows no scheduler.
+//! Records what schedulers experience to a file for training.
 
 use std::path::Path;
 
 use mpquic::sched::record::{RecordError, Recorder, RecorderConfig};
 
-/// Begins a recording in this file.
+/// Starts a recording to this file.
 pub(crate) fn begin(file: &Path) -> Result<Recorder, RecordError> {
     Recorder::create(file, &RecorderConfig::default())
 }
 
-/// Hands what is left to the system. What there is to say of it goes to stderr.
+/// Writes the remaining records, and prints warnings to stderr.
 pub(crate) fn end(recorder: &Recorder) -> Result<(), RecordError> {
     let written = recorder.flush()?;
     let file = recorder.path().display();

@@ -1,4 +1,4 @@
-//! The figures of a download, for people as a table and for programs as JSON.
+//! The results of a download, as a table for people and as JSON for programs.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use serde::Serialize;
 
 use crate::shares::{PathShare, names};
 
-/// What a download gave.
+/// The results of a download.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Report {
-    /// Who decided which packet goes where.
+    /// The name of the scheduler.
     pub(crate) scheduler: String,
     /// Bytes of content.
     pub(crate) bytes: u64,
-    /// From the first packet of the handshake to the last byte of the content.
+    /// The time from the first packet of the handshake to the last byte of the content.
     pub(crate) seconds: f64,
-    /// Content by time, in Mbit/s.
+    /// Content divided by time, in Mbit/s.
     pub(crate) goodput_mbps: f64,
-    /// Whether the content is what the server sent.
+    /// Whether the digest is right.
     pub(crate) sha256_ok: bool,
     pub(crate) paths: Vec<PathShare>,
-    /// The same download over each path alone, where that was measured.
+    /// The same download over each path alone, if it was measured.
     pub(crate) alone: Vec<Alone>,
-    /// What the sender's scheduler had learned by the end, where it learns and is within reach.
+    /// What the sender's scheduler had learned at the end, if it learns and runs in this process.
     pub(crate) learned: Option<Learned>,
 }
 
@@ -36,16 +36,17 @@ pub(crate) struct Alone {
     pub(crate) goodput_mbps: f64,
 }
 
-/// Content by time, in Mbit/s.
+/// Content divided by time, in Mbit/s.
 pub(crate) fn goodput_mbps(bytes: u64, took: Duration) -> f64 {
-    // No download takes no time, but a report must not hold what JSON cannot.
+    // Every download takes time. The lower bound only protects against infinity, which JSON cannot
+    // represent.
     bytes as f64 * 8.0 / 1e6 / took.as_secs_f64().max(1e-9)
 }
 
 impl Report {
     /// The JSON object, in one line.
     pub(crate) fn to_json(&self) -> String {
-        // Strings, numbers and lists: there is nothing in it that JSON cannot hold.
+        // The report has only strings, numbers and lists, which JSON can represent.
         serde_json::to_string(self).unwrap_or_default()
     }
 
@@ -54,7 +55,7 @@ impl Report {
     }
 }
 
-/// A line of the table; what is not known stays empty.
+/// A row of the table. Unknown values stay empty.
 #[derive(Default)]
 struct Row {
     name: String,

@@ -1,4 +1,4 @@
-//! `--path LOCAL[=REMOTE]` of the command line, and what it means together with `--server`.
+//! Parses `--path LOCAL[=REMOTE]`, and combines it with `--server`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -11,13 +11,13 @@ use crate::session::Route;
 /// One `--path`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathArgument {
-    /// As it was written, without the remote address.
+    /// The original text without the remote address.
     name: String,
     local: SocketAddr,
     remote: Option<SocketAddr>,
 }
 
-/// Why paths cannot be as they were asked for.
+/// Why the paths are invalid.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum RouteError {
     #[error("`{0}` is neither an IP nor an IP:port")]
@@ -59,7 +59,7 @@ impl FromStr for PathArgument {
     }
 }
 
-/// The routes of a client: those asked for, or one from wherever the system chooses.
+/// The routes of a client: the given ones, or one from an address that the system chooses.
 pub(crate) fn routes(server: SocketAddr, paths: &[PathArgument]) -> Result<Vec<Route>, RouteError> {
     if paths.is_empty() {
         let any: IpAddr = match server {

@@ -1,4 +1,4 @@
-//! A file that appears under its name only once it is complete.
+//! A file that appears under its name only when it is complete.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 use tokio::fs::File;
 
-/// A file in the making: under a temporary name in the same directory until
-/// [`commit`](Self::commit), and removed if it is dropped before.
+/// A file that is being written. It has a temporary name in the same directory until
+/// [`commit`](Self::commit), and is removed if it is dropped before.
 #[derive(Debug)]
 pub(crate) struct PartialFile {
-    /// What is written to; another handle of the same file as `temporary`.
+    /// The handle for writing; `temporary` has another handle of the same file.
     pub(crate) file: File,
     temporary: NamedTempFile,
     target: PathBuf,
 }
 
 impl PartialFile {
-    /// A new file that will be `target`.
+    /// Creates a file that will become `target`.
     pub(crate) fn create(target: &Path) -> io::Result<Self> {
         let name = target
             .file_name()
@@ -25,14 +25,14 @@ impl PartialFile {
         if target.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        // In the same directory: only within a file system can a file be renamed in one step.
+        // In the same directory, because a rename is atomic only within one file system.
         let mut builder = Builder::new();
         let prefix = format!(".{}.", name.to_string_lossy());
         builder.prefix(&prefix).suffix(".part");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // What any program's new file has; the umask takes its share.
+            // The usual permissions of a new file. The umask restricts them.
             builder.permissions(std::fs::Permissions::from_mode(0o666));
         }
         let temporary = builder.tempfile_in(directory(target))?;
@@ -43,14 +43,14 @@ impl PartialFile {
         })
     }
 
-    /// Makes it durable, then gives it its name; a file that had the name before is replaced in
-    /// the same step.
+    /// Makes the file durable and gives it its name. This replaces an existing file of that name
+    /// atomically.
     pub(crate) async fn commit(self) -> io::Result<()> {
         self.file.sync_all().await?;
         let directory = directory(&self.target).to_owned();
         self.temporary.persist(&self.target)?;
-        // The new name is durable once its directory is. Where a directory cannot be opened for
-        // that, as on Windows, there is nothing more to do.
+        // The new name is durable when its directory is. Some systems, such as Windows, cannot open
+        // a directory for this; nothing more can be done there.
         if let Ok(directory) = File::open(directory).await {
             directory.sync_all().await?;
         }
@@ -58,7 +58,7 @@ impl PartialFile {
     }
 }
 
-/// Where `target` is.
+/// The directory of `target`.
 fn directory(target: &Path) -> &Path {
     match target.parent() {
         Some(parent) if parent != Path::new("") => parent,

@@ -1,4 +1,4 @@
-//! Packet schedulers by name and JSON configuration, checked before anything is sent.
+//! Packet schedulers by name and JSON configuration, validated before anything is sent.
 
 use mpquic::sched::memory::Store;
 use mpquic::sched::record::Recorder;
@@ -6,14 +6,14 @@ use mpquic::sched::{Registry, RegistryError, Scheduler};
 use serde_json::Value;
 use thiserror::Error;
 
-/// A scheduler's name and configuration, both known to be right.
+/// A valid scheduler name and its valid configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Choice {
     name: String,
     config: Value,
 }
 
-/// Why a scheduler was not accepted.
+/// Why a scheduler was rejected.
 #[derive(Debug, Error)]
 pub(crate) enum ChoiceError {
     #[error("the scheduler's configuration is not JSON: {0}")]
@@ -23,7 +23,7 @@ pub(crate) enum ChoiceError {
 }
 
 impl Choice {
-    /// The scheduler with this name and configuration; an empty text is the default configuration.
+    /// Validates a name and a configuration. An empty text is the default configuration.
     pub(crate) fn parse(name: &str, config: &str) -> Result<Self, ChoiceError> {
         let config = match config.trim() {
             "" => Value::Null,
@@ -44,8 +44,9 @@ impl Choice {
         &self.config
     }
 
-    /// What makes the scheduler of each new connection. With a memory, schedulers that learn begin
-    /// with what is in it, and leave there what they learn; with a recorder, they tell what they do.
+    /// The factory that makes the scheduler of each new connection. With a memory, learning
+    /// schedulers start with its contents and store what they learn. With a recorder, they record
+    /// their decisions.
     pub(crate) fn factory(
         &self,
         memory: Option<&Store>,

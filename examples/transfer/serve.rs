@@ -1,4 +1,4 @@
-//! The server's half of a transfer: answers requests on a connection; does not know what a file is.
+//! The server's half of a transfer: answers requests on a connection.
 
 use std::fmt;
 use std::future::Future;
@@ -18,28 +18,28 @@ const CHUNK: usize = 128 * 1024;
 /// Stream error code: the content could not be read to its promised end.
 const CONTENT_LOST: VarInt = VarInt::from_u32(1);
 
-/// What there is to download, and what else a connection's server decides.
+/// The content that a server offers, and the server's other decisions.
 pub(crate) trait Service: Send + Sync + 'static {
-    /// Content on its way.
+    /// A reader of the content.
     type Body: AsyncRead + Send + Unpin;
 
-    /// Finds content and tells its length, or why the client shall not have it.
+    /// Finds content and returns its length, or an error for the client.
     fn open(&self, name: &str) -> impl Future<Output = Result<(Self::Body, u64), String>> + Send;
 
-    /// The client asks for a scheduler; says why not if it shall not have it.
+    /// The client asks for a scheduler. An error is the reason why it cannot have it.
     fn choose(&self, choice: &Choice) -> Result<(), String>;
 
-    /// A request was answered.
+    /// Called after each request.
     fn answered(&self, answer: &Answer);
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// What was asked for, if that could be read.
+    /// The requested name, if it could be parsed.
     pub(crate) name: Option<String>,
     pub(crate) took: Duration,
-    /// Bytes of content that the client has, or why it did not get them.
+    /// Bytes of content that the client has received, or the error.
     pub(crate) result: Result<u64, String>,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Answers requests, several at a time, until the connection ends; returns why it did.
+/// Answers requests concurrently until the connection ends. Returns why it ended.
 pub(crate) async fn serve<S: Service>(connection: Connection, service: Arc<S>) -> ConnectionError {
     loop {
         match connection.accept_bi().await {
@@ -75,7 +75,7 @@ pub(crate) async fn serve<S: Service>(connection: Connection, service: Arc<S>) -
     }
 }
 
-/// Answers one request. Returns the name asked for, and how it went.
+/// Answers one request. Returns the requested name and the result.
 async fn answer<S: Service>(
     service: &S,
     mut send: SendStream,
@@ -111,7 +111,7 @@ async fn answer<S: Service>(
     }
 }
 
-/// Reads the lines of a request; see [`crate::protocol`].
+/// Parses the lines of a request; see [`crate::protocol`].
 fn parse_request(text: &[u8]) -> Result<Request, String> {
     let text = std::str::from_utf8(text).map_err(|_| "not UTF-8")?;
     let lines = text.strip_suffix('\n').ok_or("no end of line")?;
@@ -133,25 +133,26 @@ fn parse_request(text: &[u8]) -> Result<Request, String> {
     }
 }
 
-/// Tells the client why it gets nothing; always an error, the reason.
+/// Sends an error to the client. Always returns that error.
 async fn refuse(send: &mut SendStream, reason: String) -> Result<u64, String> {
-    // The reason is a line: one that quotes what was asked for may not break it.
+    // The reason takes one line, so text that it quotes from the request must not break it.
     let line = format!("ERROR {}\n", reason.replace(['\n', '\r'], " "));
-    // If the client is gone, nobody minds.
+    // If the client is gone, there is nothing to do.
     let _ = send.write_all(line.as_bytes()).await;
     let _ = send.finish();
     Err(reason)
 }
 
-/// Sends `length` bytes of content and their digest. Returns when the client has all of it.
+/// Sends `length` bytes of content and their digest. Returns when the client has received
+/// everything.
 async fn send_content(
     send: &mut SendStream,
     body: impl AsyncRead + Unpin,
     length: u64,
 ) -> Result<u64, String> {
     let header = format!("OK {length}\n");
-    // Schedulers that plan for the end of a transfer want to know where it is. One that does not
-    // listen is no reason to fail.
+    // Some schedulers plan for the end of a transfer and need its size. If the hints cannot be set,
+    // the transfer still works.
     let _ = send.set_hints(StreamHints {
         size: Some(header.len() as u64 + length + DIGEST_LEN as u64),
         ..StreamHints::default()
@@ -167,7 +168,7 @@ async fn send_content(
     let mut sent = 0;
     loop {
         let count = match body.read(&mut chunk).await {
-            // Nothing that the client could take for an end: it must not think that it has all.
+            // The stream must not end normally, since the client would take it for complete.
             Err(error) => {
                 let _ = send.reset(CONTENT_LOST);
                 return Err(format!("cannot read the content: {error}"));
@@ -190,7 +191,7 @@ async fn send_content(
     match send.stopped().await {
         Ok(None) => Ok(length),
         Ok(Some(code)) => Err(format!("the client gave up: code {code}")),
-        // A client that has all may close before its last acknowledgement arrives.
+        // A client that has everything may close before its last acknowledgement arrives.
         Err(mpquic::StoppedError::ConnectionLost(ConnectionError::ApplicationClosed(close)))
             if close.error_code == DONE =>
         {

@@ -1,4 +1,4 @@
-//! The settings of a server with a certificate of its own, for the protocol that the program speaks; serves nothing.
+//! The configuration of a server with a generated certificate, for the program's protocol.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use mpquic::{ConfigError, ServerConfig, TransportConfig};
 
 use crate::protocol::ALPN;
 
-/// Settings of a server that shows this certificate.
+/// The configuration of a server with this certificate.
 pub(crate) fn server_config(
     identity: &rcgen::CertifiedKey<rcgen::KeyPair>,
     transport: TransportConfig,

@@ -1,5 +1,4 @@
-//! A client connection with one local socket per path: connects, opens the paths, counts what each
-//! brings; does not know what is transferred.
+//! A client connection with one local socket per path: connects, opens the paths, and counts what each receives.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,32 +17,32 @@ use thiserror::Error;
 
 use crate::protocol::ALPN;
 
-/// How long the server may take for the handshake.
+/// The time limit of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long to wait, at the end, for the server to hear that we are gone.
+/// How long to wait at the end until the server knows of the close.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Where a path starts and ends.
+/// The endpoints of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// For people.
+    /// A name for the user.
     pub(crate) name: String,
-    /// Our address on it; port 0 is any port.
+    /// The client's address; port 0 is any port.
     pub(crate) local: SocketAddr,
-    /// The server's address on it.
+    /// The server's address.
     pub(crate) remote: SocketAddr,
 }
 
-/// Whom to connect to, how, and over what.
+/// The server, the configuration and the routes of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) config: ClientConfig,
     pub(crate) server_name: String,
-    /// The first one is the path of the handshake. Not empty.
+    /// The routes; the first one carries the handshake. Not empty.
     pub(crate) routes: Vec<Route>,
 }
 
-/// Why there is no connection, or no path.
+/// Why the connection or a path could not be opened.
 #[derive(Debug, Error)]
 pub(crate) enum SessionError {
     #[error("{0}")]
@@ -67,7 +66,7 @@ pub(crate) enum SessionError {
     },
 }
 
-/// Settings of a client that trusts servers whose certificates these roots signed.
+/// The configuration of a client that trusts certificates signed by these roots.
 pub(crate) fn client_config(
     roots: RootCertStore,
     transport: TransportConfig,
@@ -87,12 +86,12 @@ pub(crate) fn client_config(
 pub(crate) struct Session {
     endpoint: Endpoint,
     pub(crate) connection: Connection,
-    /// As in the client's routes, with the local ports that the system chose.
+    /// The client's routes, with the local ports that the system chose.
     routes: Vec<Route>,
     meters: Mutex<Vec<Meter>>,
 }
 
-/// Counts what a path brought, even once the path is gone.
+/// Counts what a path has received. The count stays after the path is closed.
 #[derive(Default)]
 struct Meter {
     path: Option<Path>,
@@ -123,7 +122,7 @@ impl Session {
             .map_err(|source| SessionError::Handshake { remote, source })?;
 
         let mut meters: Vec<_> = routes.iter().map(|_| Meter::default()).collect();
-        // The path of the handshake is there already, the only one so far.
+        // At this point, the path of the handshake is the only one.
         meters[0].path = connection.paths().into_iter().next();
         Ok(Self {
             endpoint,
@@ -133,8 +132,7 @@ impl Session {
         })
     }
 
-    /// Opens the paths of all further routes, at the same time. Data flows on those that are there
-    /// meanwhile.
+    /// Opens the paths of all other routes at the same time. Data can flow on open paths meanwhile.
     pub(crate) async fn open_paths(&self) -> Result<(), SessionError> {
         let mut opening: Vec<_> = (1..self.routes.len())
             .map(|index| {
@@ -142,7 +140,7 @@ impl Session {
                 (index, self.connection.open_path(local, remote))
             })
             .collect();
-        // Polled in order, so that path IDs are in the order of the routes.
+        // Polled in order, so that the path IDs have the order of the routes.
         poll_fn(|cx| {
             let mut failed = None;
             opening.retain_mut(|(index, path)| match Pin::new(path).poll(cx) {
@@ -172,11 +170,11 @@ impl Session {
         self.meters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stream bytes received on each route so far, retransmissions and copies included.
+    /// Stream bytes received so far on each route, including retransmissions and copies.
     pub(crate) fn received(&self) -> Vec<u64> {
         let mut meters = self.meters();
         for meter in meters.iter_mut() {
-            // A path that was given up has no figures any more: the last ones stand.
+            // A path that was closed has no statistics. The last known value is used.
             if let Some(stats) = meter.path.as_ref().and_then(|path| path.stats().ok()) {
                 meter.bytes = stats.received_stream_bytes;
             }
@@ -184,10 +182,10 @@ impl Session {
         meters.iter().map(|meter| meter.bytes).collect()
     }
 
-    /// Closes the connection, and gives the server the time to hear of it.
+    /// Closes the connection, and waits until the server knows or the time is over.
     pub(crate) async fn close(self, code: VarInt, reason: &[u8]) {
         self.connection.close(code, reason);
-        // If it does not, its idle timeout tells it.
+        // If the server does not hear of it, its idle timeout closes the connection.
         let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
     }
 }

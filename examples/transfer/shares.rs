@@ -1,21 +1,21 @@
-//! What each path contributed, and the paths' names for what a scheduler has learned of them; measures nothing.
+//! The contribution of each path, and the paths' names in reports of learned values.
 
 use mpquic::sched::{Learned, PathIndex};
 use serde::Serialize;
 
-/// What a path contributed.
+/// The contribution of a path.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct PathShare {
     pub(crate) name: String,
-    /// What the link carries, where that is known.
+    /// The rate of the link, if known.
     pub(crate) rate_mbps: Option<f64>,
-    /// Stream bytes received on it; content sent twice counts twice.
+    /// Stream bytes received on the path. Content that was sent twice counts twice.
     pub(crate) bytes: u64,
-    /// Of the stream bytes of all paths.
+    /// The share of the stream bytes of all paths.
     pub(crate) share: f64,
 }
 
-/// The contribution of each path, given its name, its link's rate if known, and its bytes.
+/// The contributions of the paths, given the name, the link's rate if known, and the bytes of each.
 pub(crate) fn shares(paths: impl Iterator<Item = (String, Option<f64>, u64)>) -> Vec<PathShare> {
     let mut shares: Vec<_> = paths
         .map(|(name, rate_mbps, bytes)| PathShare {
@@ -32,7 +32,7 @@ pub(crate) fn shares(paths: impl Iterator<Item = (String, Option<f64>, u64)>) ->
     shares
 }
 
-/// The names of paths in slots. Path IDs are in the order of the paths.
+/// The names of paths by slot. Path IDs have the order of the paths.
 pub(crate) fn names(paths: &[PathShare], learned: &Learned) -> impl Fn(PathIndex) -> String {
     move |slot| {
         let id = learned

@@ -1,8 +1,8 @@
-//! When to stop: Ctrl-C, or a service manager's request.
+//! Detects requests to stop: Ctrl-C, or a signal of a service manager.
 
 use std::io;
 
-/// Waits until the program is asked to stop. From the first call on, it is not ended by that.
+/// Waits for a request to stop. After the first call, such requests no longer end the program.
 pub(crate) async fn requested() -> io::Result<()> {
     #[cfg(unix)]
     {

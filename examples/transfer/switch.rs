@@ -1,5 +1,4 @@
-//! A scheduler that can be replaced while its connection runs: a connection gets its scheduler
-//! before the server knows what the client will ask for.
+//! A scheduler that can be replaced during a connection. A connection gets its scheduler before the server knows the client's request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,19 +9,19 @@ use mpquic::sched::{
     StreamUpdate, StreamUpdateKind,
 };
 
-/// The way to replace a connection's scheduler from outside.
+/// A handle that replaces a connection's scheduler from outside.
 #[derive(Clone, Default)]
 pub(crate) struct Slot(Arc<SlotInner>);
 
 #[derive(Default)]
 struct SlotInner {
-    /// So that a decision, on the hot path, costs one load and takes no lock.
+    /// With this flag, a decision costs one load on the hot path, and takes no lock.
     filled: AtomicBool,
     next: Mutex<Option<Box<dyn Scheduler>>>,
 }
 
 impl Slot {
-    /// The next decision, or the next event, is for `scheduler`.
+    /// Replaces the scheduler before the next decision or event.
     pub(crate) fn put(&self, scheduler: Box<dyn Scheduler>) {
         let mut next = self.0.next.lock().unwrap_or_else(PoisonError::into_inner);
         *next = Some(scheduler);
@@ -39,18 +38,18 @@ impl Slot {
     }
 }
 
-/// Hands everything to the current scheduler.
+/// Forwards everything to the current scheduler.
 pub(crate) struct Switchable {
     current: Box<dyn Scheduler>,
     slot: Slot,
-    /// What a new scheduler must be told of paths that are there already.
+    /// The events that a new scheduler must get for existing paths.
     paths: Vec<PathUpdate>,
-    /// What it must be told of streams that are not over.
+    /// The events that it must get for existing streams.
     streams: Vec<StreamUpdate>,
 }
 
 impl Switchable {
-    /// Starts with `first`, and takes what is put into `slot`.
+    /// Starts with `first`. A scheduler in `slot` replaces it.
     pub(crate) const fn new(first: Box<dyn Scheduler>, slot: Slot) -> Self {
         Self {
             current: first,
@@ -93,7 +92,7 @@ impl Scheduler for Switchable {
 
     fn on_path(&mut self, event: &PathUpdate) {
         self.current().on_path(event);
-        // An event replaces the earlier one of its kind, so there are a few per path at most.
+        // An event replaces an earlier one of the same kind, so there are only a few per path.
         let over = event.kind == PathUpdateKind::Abandoned;
         let kind = std::mem::discriminant(&event.kind);
         self.paths.retain(|known| {
@@ -103,7 +102,7 @@ impl Scheduler for Switchable {
             PathUpdateKind::Opened | PathUpdateKind::Validated | PathUpdateKind::Status(_) => {
                 self.paths.push(*event);
             }
-            // Passing states: a path's view tells them, too.
+            // Transient states, which a path's view shows as well.
             _ => {}
         }
     }
@@ -142,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes what it is told.
+    /// Records the events that it receives.
     struct Spy(Arc<Mutex<Vec<String>>>);
 
     impl Spy {
