@@ -1,5 +1,4 @@
-//! Each kind of data that a scheduler can ask for, and copies, as they show on the wire: two paths in
-//! virtual time, a scripted scheduler on the server, a record of every packet that the server sent.
+//! Each kind of data that a scheduler can request, and copies, as seen on the wire. The tests use two paths in virtual time, a scripted scheduler on the server, and a record of every packet from the server.
 
 mod support;
 
@@ -16,23 +15,23 @@ use support::{Later, MEGABYTE, Record, Recorder, Script, Told, has_room, ms, slo
 
 const FAST: PathId = PathId(0);
 const SLOW: PathId = PathId(1);
-/// When the first byte is asked for: both paths are there by then.
+/// When the client requests the first byte: both paths are open by then.
 const BEGIN: Duration = ms(500);
 const LIMIT: Duration = Duration::from_secs(60);
-/// Where a congestion window would get in the way of what is to be seen: less than the initial one.
+/// Smaller than the initial congestion window, so that the window has no effect.
 const SMALL: u64 = 10_000;
 
-/// How a download went that a script scheduled.
+/// The result of a download with a scripted scheduler.
 struct Run {
     /// The server's packets with stream data.
     sent: Vec<Record>,
     told: Told,
     report: Report,
-    /// The server's figures of both paths.
+    /// The server's statistics of both paths.
     paths: [PathStats; 2],
 }
 
-/// The transfer begins when both paths are there.
+/// The transfer starts when both paths are open.
 fn run<D>(jobs: &[Job], make: impl Fn() -> D + Send + Sync + 'static) -> Run
 where
     D: FnMut(&Context<'_>, &Told) -> Decision + Send + 'static,
@@ -59,7 +58,7 @@ where
     let (mut transport, recorder) = (TransportConfig::default(), Recorder::default());
     recorder.attach(&mut transport, Side::Server);
     let told = Script::attach(&mut transport, make);
-    // Queues that lose nothing: what is sent twice was asked for.
+    // Queues that lose nothing: data is only sent twice if the script requests it.
     let link =
         |rate, delay| LinkConfig::new(rate, ms(delay)).with_queue(QueueLimit::Packets(100_000));
     let mut network = Network::builder(1)
@@ -88,12 +87,12 @@ const fn download(bytes: u64) -> Job {
     Job::Download { bytes, seed: 1 }
 }
 
-/// Only control frames wait, or it is too early: what is to be seen begins later.
+/// Only control frames wait, or the part of the run under test has not started yet.
 fn nothing_to_see(cx: &Context<'_>) -> bool {
     cx.queue.unsent == 0 && cx.queue.retransmittable == 0 && cx.queue.in_flight == 0
 }
 
-/// On this path if it has room, else on the other one if that has.
+/// This path if it has room, otherwise the other one if that has room.
 fn prefer(cx: &Context<'_>, index: usize) -> Decision {
     match [index, 1 - index].into_iter().find(|i| has_room(cx, *i)) {
         Some(index) => Decision::send(slot(index)),
@@ -109,12 +108,12 @@ fn send(index: usize, data: Data) -> Decision {
     }
 }
 
-/// Bytes of a stream, as disjoint ranges.
+/// Bytes of a stream as disjoint ranges.
 #[derive(Default)]
 struct Bytes(BTreeMap<u64, u64>);
 
 impl Bytes {
-    /// Adds a range, no byte of which may be there before.
+    /// Adds a range that does not overlap the others.
     fn add(&mut self, start: u64, end: u64) {
         if start < end {
             assert_eq!(
@@ -126,7 +125,7 @@ impl Bytes {
         }
     }
 
-    /// How many there are below an offset.
+    /// The number of bytes below an offset.
     fn below(&self, offset: u64) -> u64 {
         let ranges = self.0.range(..offset);
         ranges.map(|(start, end)| offset.min(*end) - start).sum()
@@ -160,7 +159,7 @@ fn a_stream_can_be_pinned_to_a_path() {
             if nothing_to_see(cx) {
                 return prefer(cx, 0);
             }
-            // Turn by turn, since a stream may have nothing to send at the moment.
+            // Alternating, since a stream may have nothing to send at the moment.
             let index = (cx.decision % 2) as usize;
             match [index, 1 - index].into_iter().find(|i| has_room(cx, *i)) {
                 Some(index) => send(index, Data::Stream(streams[index])),
@@ -208,7 +207,7 @@ fn ahead_leaves_a_gap_that_the_fast_path_fills() {
             sent.add(piece.start, piece.end);
         }
     }
-    // Every byte once: the gaps were filled, and by the fast path.
+    // Every byte once: the fast path filled the gaps.
     assert_eq!(sent.below(u64::MAX), MEGABYTE);
     assert!(ahead > 50, "{ahead} packets");
     assert_eq!(run.report.server.lost_packets, 0);
@@ -264,7 +263,7 @@ fn unacked_copies_what_is_in_flight_elsewhere_and_nothing_twice() {
     assert_eq!(run.paths[0].sent_stream_bytes, MEGABYTE);
 }
 
-/// All on the fast path, then all of it on the slow one, too.
+/// All data on the fast path first, then all of it on the slow one, too.
 fn unacked_on_the_slow_path(cx: &Context<'_>, _: &Told) -> Decision {
     if nothing_to_see(cx) || cx.queue.unsent > 0 {
         return prefer(cx, 0);
@@ -288,7 +287,8 @@ fn unacked_takes_the_oldest_first() {
     assert_eq!(end, SMALL);
 }
 
-/// The slow path has not found out yet that it takes packets as large as the fast path's: what does
+/// The slow path's MTU discovery lags behind the fast path's. Data that does not fit into one
+/// packet goes into the next one.
 /// not fit goes into the next one.
 #[test]
 fn unacked_leaves_nothing_out_where_packets_are_smaller() {
@@ -331,14 +331,15 @@ fn copies_put_the_same_ranges_on_both_paths() {
             .flat_map(|record| record.data.iter().map(|piece| (piece.start, piece.end)))
             .collect()
     };
-    // Within the first window of either path: all of it on both.
+    // Within the first window of each path: both paths carry everything.
     let small = run(&[download(SMALL)], both);
     let originals = ranges(&small, FAST);
     assert_eq!(originals.last().map(|range| range.1), Some(SMALL));
     assert_eq!(ranges(&small, SLOW), originals);
     assert_eq!(small.report.server.reinjected_bytes, SMALL);
 
-    // Beyond what the slow path takes: what does not fit is left out, nothing goes twice.
+    // More than the slow path can carry: data that does not fit is left out, and no data is sent
+    // twice on a path.
     let large = run(&[download(MEGABYTE)], both);
     let originals: BTreeSet<_> = ranges(&large, FAST).into_iter().collect();
     let copies = ranges(&large, SLOW);
@@ -350,8 +351,8 @@ fn copies_put_the_same_ranges_on_both_paths() {
     assert_eq!(counted, copies.len() as u64);
 }
 
-/// A slot's next path has carried nothing: what went on the one before can be copied to it.
-/// Redundant data on whichever path has room, the fast one first.
+/// A new path in a slot has carried nothing yet, so data that its predecessor carried can be copied
+/// to it. Redundant data goes to any path with room, the fast one first.
 fn redundant(cx: &Context<'_>, _: &Told) -> Decision {
     if nothing_to_see(cx) {
         return prefer(cx, 0);
@@ -392,7 +393,8 @@ fn redundant_data_is_new_only_where_nothing_older_is_left() {
         let own = record.path.0 as usize;
         for piece in &record.data {
             if piece.end > sent {
-                // All that went before on the other path was here, or has arrived there.
+                // All earlier data of the other path was sent on this path, or has arrived on the
+                // other one.
                 for older in run.sent[..at]
                     .iter()
                     .filter(|older| older.path != record.path)
@@ -409,12 +411,12 @@ fn redundant_data_is_new_only_where_nothing_older_is_left() {
                 }
                 sent = piece.end;
             }
-            // And never twice on a path, as nothing is lost.
+            // No data is sent twice on a path, since nothing is lost.
             carried[own].add(piece.start, piece.end);
         }
     }
     assert_eq!(sent, MEGABYTE);
-    // The fast path carried nearly everything, the slow one what the fast one had in flight.
+    // The fast path carried nearly everything, and the slow one what was in flight on the fast one.
     assert!(carried[0].below(MEGABYTE) > MEGABYTE * 9 / 10);
     assert!(carried[1].below(MEGABYTE) > MEGABYTE / 10);
 }
@@ -423,7 +425,7 @@ fn redundant_data_is_new_only_where_nothing_older_is_left() {
 fn control_frames_go_alone_if_asked() {
     let asked: Arc<Mutex<BTreeSet<u64>>> = Arc::default();
     let note = Arc::clone(&asked);
-    // What is uploaded makes the server raise its windows.
+    // The upload makes the server raise its windows.
     let upload = Job::Upload {
         bytes: 5 * MEGABYTE,
         seed: 2,
@@ -454,7 +456,8 @@ fn a_new_path_in_an_old_slot_carries_what_the_old_one_did() {
             if nothing_to_see(cx) {
                 return prefer(cx, 0);
             }
-            // All on path 0 with copies in the other slot; what is in flight then goes there again.
+            // All data on path 0 with copies in the other slot. Data in flight there is then copied
+            // again.
             match (cx.queue.unsent > 0, has_room(cx, 1)) {
                 (true, _) if has_room(cx, 0) => Decision::Send {
                     path: slot(0),
@@ -476,7 +479,7 @@ fn a_new_path_in_an_old_slot_carries_what_the_old_one_did() {
         .build()
         .unwrap();
     open_slow_path(&mut network, ms(1000));
-    // Copies on path 1 are lost, and it ends at once on the server, which has path 2 take its slot.
+    // Copies on path 1 are lost. The path ends at once on the server, where path 2 takes its slot.
     let dark = Action::SetLinkUp {
         path: 1,
         from: Some(Side::Server),
@@ -501,8 +504,8 @@ fn a_new_path_in_an_old_slot_carries_what_the_old_one_did() {
     assert_eq!(bytes.map(|bytes| bytes.below(u64::MAX)), [SMALL; 3]);
 }
 
-/// A path falls silent with data in flight: the scheduler learns of it, and that data goes on the
-/// other path in the same instant, as far as it has room.
+/// A path falls silent with data in flight. The scheduler learns of it, and at the same instant the
+/// data goes to the other path, as far as that has room.
 #[test]
 fn a_path_in_trouble_is_suspect_and_its_data_goes_elsewhere_at_once() {
     let dark = BEGIN + ms(300);
@@ -510,7 +513,7 @@ fn a_path_in_trouble_is_suspect_and_its_data_goes_elsewhere_at_once() {
         &[download(4 * MEGABYTE)],
         BEGIN,
         || {
-            // The slow path gets little, so that it has room when it is needed.
+            // The slow path gets little data, so that it has room when it is needed.
             |cx: &Context<'_>, _: &Told| {
                 let suspect = cx.path(slot(0)).is_some_and(|path| path.suspect);
                 if suspect && has_room(cx, 1) {
@@ -545,7 +548,8 @@ fn a_path_in_trouble_is_suspect_and_its_data_goes_elsewhere_at_once() {
     let recovered = find(PathUpdateKind::Recovered).expect("and recovers").now;
     assert!(suspect < recovered);
 
-    // In flight on the dark path when it fell suspect: sent, and acknowledged later or never.
+    // Data in flight on the dark path when it became suspect: sent, and acknowledged later or
+    // never.
     let acked: BTreeSet<u64> = run
         .told
         .acked
@@ -567,14 +571,14 @@ fn a_path_in_trouble_is_suspect_and_its_data_goes_elsewhere_at_once() {
         .filter(|record| record.path == SLOW && record.now == suspect)
         .flat_map(|record| &record.data)
         .collect();
-    // The oldest of it, from its first byte on.
+    // The oldest data first, from its first byte on.
     assert!(!elsewhere.is_empty(), "nothing left at that instant");
     let mut at = in_flight[0].start;
     for piece in elsewhere {
         assert_eq!(piece.start, at);
         at = piece.end;
     }
-    // And all of it before the path has recovered.
+    // All of it is sent before the path recovers.
     let mut moved = Bytes::default();
     for record in &run.sent {
         if record.path == SLOW && record.now >= suspect && record.now < recovered {

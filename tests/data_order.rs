@@ -1,5 +1,4 @@
-//! Built-in schedulers end to end: whatever they decide arrives whole, and what they decide for, the
-//! order of arrival, redundancy or one path to a stream, is what comes out.
+//! Built-in schedulers end to end: all data arrives, and each scheduler achieves its purpose: order of arrival, redundancy, or one path per stream.
 
 mod support;
 
@@ -24,7 +23,7 @@ fn slow() -> LinkConfig {
     LinkConfig::new(10_000_000, ms(70))
 }
 
-/// A transport with the built-in scheduler of this name.
+/// A transport with this built-in scheduler.
 fn transport(name: &str) -> TransportConfig {
     let factory = Registry::new().factory(name, &json!({})).unwrap();
     let mut transport = TransportConfig::default();
@@ -45,7 +44,7 @@ fn network(seed: u64, links: &[LinkConfig], transport: TransportConfig) -> Netwo
     builder
 }
 
-/// Downloads once for each seed.
+/// One download per seed.
 fn downloads(
     name: &str,
     links: &[LinkConfig],
@@ -76,7 +75,7 @@ fn every_scheduler_delivers_everything() {
             let links = [fast(), slow(), middle].map(|link| link.with_loss(loss));
             for count in 2..=3 {
                 for (report, _) in downloads(name, &links[..count], 2 * MEGABYTE, 0..3) {
-                    // Where nothing is lost, every wait ends by itself.
+                    // Without losses, every wait ends by itself.
                     let overridden = report.server.overridden_waits;
                     assert!(loss > 0.0 || overridden == 0, "{name}, {count} paths");
                 }
@@ -85,7 +84,7 @@ fn every_scheduler_delivers_everything() {
     }
 }
 
-/// Bytes that the receiver held back for data before them, on average over time.
+/// The bytes that the receiver held for missing earlier data, as the mean over time.
 fn held_back(name: &str) -> u64 {
     let results = downloads(name, &[fast(), slow()], 20 * MEGABYTE, 0..4);
     let held = |measurements: &Measurements| {
@@ -113,13 +112,13 @@ fn redundant_is_as_fast_as_the_best_path() {
         let both = downloads("redundant", &[fast, slow], bytes, 0..5);
         println!("{loss}: {:?} {:?}", completed(&alone), completed(&both));
         assert!(completed(&both) < completed(&alone) * 21 / 20, "{loss}");
-        // By copies, not by sharing.
+        // By copies, not by sharing the load.
         let stream = |result: &(Report, Measurements)| result.1.server.total().sent_stream_bytes;
         assert!(both.iter().all(|result| stream(result) > bytes * 11 / 10));
     }
 }
 
-/// A window of a tenth of a second at most: gaps and copies must fit into it.
+/// Windows of at most a tenth of a second: gaps and copies must fit into them.
 #[test]
 fn every_scheduler_gets_on_with_small_windows() {
     for name in Registry::new().names() {
@@ -143,7 +142,7 @@ fn every_scheduler_gets_on_with_small_windows() {
     }
 }
 
-/// Downloads while the fast path goes dark for good.
+/// Downloads during which the fast path dies.
 fn through_death(name: &str) -> Vec<(Report, Measurements)> {
     for_seeds(0..5, |seed| {
         let mut network = network(seed, &[fast(), slow()], transport(name))
@@ -175,7 +174,7 @@ fn a_copy_is_on_its_way_when_the_fast_path_dies() {
 #[test]
 fn backup_spares_the_other_path_until_it_needs_it() {
     for (_, measurements) in downloads("backup", &[slow(), fast()], MEGABYTE, 0..3) {
-        // The path that is faster, though it was there second.
+        // The faster path, although it was opened second.
         let sent = measurements.server.paths.iter();
         let sent: Vec<_> = sent.map(|path| path.sent_stream_bytes).collect();
         assert!(
@@ -236,8 +235,8 @@ fn a_stream_stays_on_its_path() {
         .build()
         .unwrap();
     network.run_to_completion(Duration::from_secs(60)).unwrap();
-    // Decisions only: loss probes go where they must. What began before there was a second path is
-    // bound once there is one.
+    // Only decisions: loss probes go where they must. Streams that started before there was a
+    // second path are bound when it opens.
     let mut packets = recorder.take();
     packets.retain(|packet| packet.decision.is_some() && !packet.data.is_empty());
     let second = packets.iter().position(|packet| packet.path == PathId(1));
@@ -254,6 +253,6 @@ fn a_stream_stays_on_its_path() {
             .filter(|paths| paths.contains(&PathId(path)))
             .count()
     };
-    // As many to each, though the slow one takes longer.
+    // The same number for each path, although the slow one takes longer.
     assert_eq!((on(0), on(1)), (40, 40));
 }

@@ -1,5 +1,4 @@
-//! The example `download` in process: that its command line means what it says, and that it
-//! downloads what was generated. Small and without figures: how fast it is depends on the machine.
+//! The example `download` in process: its command line works as documented, and it downloads the generated content. The tests are small and measure nothing, since speed depends on the machine.
 
 #[expect(dead_code, reason = "the tests have no command line of their own")]
 #[path = "../examples/transfer/arguments.rs"]
@@ -138,12 +137,13 @@ async fn nothing_is_a_download_too() {
     let none = ["--size", "0", "--no-alone", "--json", "--path", "a:200:1"];
     let report = download::run(options(&none).unwrap()).await.unwrap();
     assert_eq!((report.bytes, report.sha256_ok), (0, true));
-    // A report must be JSON whatever it holds.
+    // A report must be valid JSON whatever its values are.
     assert!(report.to_json().contains("\"goodput_mbps\":0.0"));
     assert!(report.to_string().contains("SHA-256 right"));
 }
 
-/// A download of 2 MB over two paths, one of which is full most of the time; with more arguments.
+/// A download of 2 MB over two paths, one of which is full most of the time, with further
+/// arguments.
 async fn learning(more: &[&str]) -> (serde_json::Value, String) {
     let arguments = [
         &["--path", "a:40:2", "--path", "b:20:10", "--size", "2MB"][..],
@@ -197,7 +197,7 @@ async fn the_summary_tells_what_was_learned() {
     );
 }
 
-/// Whose the entries of a file are.
+/// The schedulers that have entries in a file.
 #[cfg(target_os = "linux")]
 fn remembered(file: &std::path::Path) -> Vec<String> {
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
@@ -207,7 +207,7 @@ fn remembered(file: &std::path::Path) -> Vec<String> {
         .collect()
 }
 
-/// Only where paths can be told apart (see `lab.rs`).
+/// Only where paths can be identified (see `lab.rs`).
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn what_was_learned_is_there_the_next_time() {
@@ -233,7 +233,7 @@ async fn remembers(name: &str) {
     assert!(recalled(&second), "{second}");
     assert!(text.contains(", from memory"), "{text}");
 
-    // A file that is no memory is set aside, and learning starts fresh.
+    // An invalid file is renamed, and learning starts afresh.
     std::fs::write(&file, "something else").unwrap();
     let (memory, refusal) = memory::Memory::load(&file);
     assert!(memory.store.is_empty());
@@ -261,14 +261,14 @@ async fn what_a_scheduler_experienced_is_recorded() {
     let recording = mpquic::sched::record::read(&file).unwrap();
     assert!(recording.damage.is_empty());
     let trajectories = recording.trajectories();
-    // The server's alone, and it has ended.
+    // Only the server's, which has ended.
     let [trajectory] = &trajectories[..] else {
         panic!("{} connections", trajectories.len());
     };
     assert_eq!(trajectory.schema.scheduler, "linucb");
     let outcome = trajectory.ended.unwrap();
     assert!(!outcome.cut, "{outcome:?}");
-    // All of it was sent; the last acknowledgements may come when nobody waits for them any more.
+    // All of it was sent. The last acknowledgements may come after nobody waits for them any more.
     assert!(outcome.sent_bytes >= 2_000_000, "{outcome:?}");
     let acked = outcome.contiguous_bytes;
     assert!(
@@ -280,7 +280,7 @@ async fn what_a_scheduler_experienced_is_recorded() {
     assert!(told + outcome.dropped >= outcome.decisions);
     assert!(trajectory.pairs.iter().any(|pair| !pair.rewards.is_empty()));
 
-    // What is not a recording is not replaced.
+    // A file that is not a recording is not replaced.
     let file = folder.path().join("diary");
     std::fs::write(&file, "something else").unwrap();
     let more = ["--record", file.to_str().unwrap()];

@@ -1,5 +1,4 @@
-//! The `linucb` scheduler over simulated networks against a reference written out naively: every
-//! context from the views, every choice by inverting A, every reward from all that was sent.
+//! The `linucb` scheduler over simulated networks against a naive reference: it computes every context from the views, every choice by inverting A, and every reward from all sent packets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +17,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What a decision could rest on.
+/// The inputs of a decision.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     rtt: Duration,
@@ -38,7 +37,7 @@ impl Seen {
     }
 }
 
-/// What a scheduler was told, and what it did, in order.
+/// What a scheduler was told and what it did, in order.
 #[derive(Debug, Clone, Copy)]
 enum Entry {
     Step(Step),
@@ -91,8 +90,8 @@ impl Scheduler for Recorder {
     }
 }
 
-/// A download over a slow path and a fast one with this loss, of which the server's scheduler keeps
-/// a record.
+/// A download over a slow path and a fast path with this loss. Returns a record of the server's
+/// scheduler.
 fn download(loss: f64, bytes: u64, seed: u64, config: &LinucbConfig) -> Vec<Entry> {
     let log = Log::default();
     let mut transport = TransportConfig::default();
@@ -138,7 +137,7 @@ fn download(loss: f64, bytes: u64, seed: u64, config: &LinucbConfig) -> Vec<Entr
 
 const D: usize = 6;
 
-/// A = I + Σ x x', b = Σ R x, and nothing else.
+/// A = I + Σ x x' and b = Σ R x, without any shortcut.
 #[derive(Debug, Clone)]
 struct Regression {
     a: [[f64; D]; D],
@@ -172,7 +171,7 @@ impl Regression {
     }
 }
 
-/// By Gauss and Jordan, the largest pivot of each column first.
+/// Gauss-Jordan elimination with the largest pivot of each column first.
 fn inverse(a: &[[f64; D]; D]) -> [[f64; D]; D] {
     let mut rest = *a;
     let mut inverse = Regression::new().a;
@@ -204,7 +203,8 @@ fn near(a: f64, b: f64, share: f64) -> bool {
     (a - b).abs() <= share * a.abs().max(b.abs())
 }
 
-/// Packets of new data: the decision's number, when it was sent, how much, when it was released.
+/// Packets of new data: the number of the decision, when the packet was sent, its size, when it was
+/// released.
 struct Packets(Vec<(u64, Instant, u16, Option<Instant>)>);
 
 impl Packets {
@@ -217,8 +217,8 @@ impl Packets {
                 packets.push((decision, now, new_bytes, None));
             }
         }
-        // A packet is released with the acknowledgement that makes as many bytes contiguous as were
-        // sent up to it.
+        // A packet is released by the acknowledgement with which as many bytes become contiguous as
+        // were sent up to it.
         let (mut sent, mut contiguous) = (0_u64, 0_u64);
         let (mut told, mut next, mut up_to) = (0_u64, 0, 0_u64);
         for entry in log {
@@ -236,7 +236,7 @@ impl Packets {
                 _ => {}
             }
         }
-        // The last acknowledgements may be under way when the download is complete.
+        // The last acknowledgements may be in flight when the download is complete.
         assert!(told <= sent && sent - told < 3 * MEGABYTE, "{told} {sent}");
         Self(packets)
     }
@@ -282,13 +282,13 @@ struct Compared {
     decisions: u64,
     waits: u64,
     settled: u64,
-    /// Both scores are the same within 1e-9.
+    /// Cases in which both scores differ by less than 1e-9.
     ties: u64,
-    /// The largest difference of a score, as a share of it.
+    /// The largest relative difference of a score.
     worst: f64,
 }
 
-/// Replays what a scheduler saw, and compares all that it did.
+/// Replays what a scheduler saw, and compares everything that it did.
 fn compare(log: &[Entry], config: &LinucbConfig, compared: &mut Compared) {
     let packets = Packets::of(log);
     let mut models: BTreeMap<(PathIndex, PathIndex), [Regression; 2]> = BTreeMap::new();
@@ -357,7 +357,7 @@ fn compare(log: &[Entry], config: &LinucbConfig, compared: &mut Compared) {
                     compared.worst = compared.worst.max((ours - theirs).abs() / largest);
                 }
                 let expected = if wt > tx { Arm::Wt } else { Arm::Tx };
-                // The very first scores are equal to the last bit on both sides.
+                // The very first scores are bitwise equal on both sides.
                 if near(tx, wt, 1e-9) && tx != wt {
                     compared.ties += 1;
                 } else {
@@ -381,7 +381,8 @@ fn compare(log: &[Entry], config: &LinucbConfig, compared: &mut Compared) {
                 reward,
                 ..
             }) => {
-                // None is left out, none is out of order, and each is what it was when it was made.
+                // No decision is left out or out of order, and each has the context of its own
+                // time.
                 let made = open.pop_front().unwrap();
                 assert_eq!(made.0, decision);
                 assert_eq!((made.2, made.3, made.4, made.5), (fast, slow, context, arm));
@@ -402,7 +403,7 @@ fn compare(log: &[Entry], config: &LinucbConfig, compared: &mut Compared) {
             _ => {}
         }
     }
-    // What is open at the end is what the last three reference times brought.
+    // The decisions that are still open are those of the last three reference times.
     assert!(
         open.len() < 2000,
         "{} decisions are never settled",
@@ -410,7 +411,7 @@ fn compare(log: &[Entry], config: &LinucbConfig, compared: &mut Compared) {
     );
 }
 
-/// Downloads until so many decisions are compared.
+/// Downloads until this many decisions are compared.
 fn compare_downloads(config: &LinucbConfig, decisions: u64) -> Compared {
     let mut compared = Compared::default();
     let began = Instant::now();
@@ -433,7 +434,7 @@ fn every_decision_and_every_reward_are_the_references() {
     compare_downloads(&LinucbConfig::default(), 100_000);
 }
 
-/// In the public code's units, where the bonus is nearly all that counts, both arms are taken often.
+/// In the units of the public code, the exploration bonus dominates, so both arms are chosen often.
 #[test]
 fn so_they_are_with_much_exploration_and_the_other_reward() {
     for reward in [Reward::Discounted, Reward::Packet] {

@@ -1,5 +1,4 @@
-//! Paths that die and come back in mid-transfer: nothing is lost, delivery hardly stalls, and a path
-//! that returns is used again.
+//! Paths that die and recover during a transfer: nothing is lost, delivery hardly stalls, and a path that recovers is used again.
 
 mod support;
 
@@ -16,11 +15,11 @@ use support::{MEGABYTE, for_seeds, ms};
 const WIFI: PathId = PathId(0);
 const LTE: PathId = PathId(1);
 const DARK_FOR: Duration = ms(3000);
-/// One PTO of the surviving path at its fullest, as the promise says.
+/// One PTO of the surviving path with a full queue, as promised.
 const LONGEST_STALL: Duration = ms(600);
 const BACK_WITHIN: Duration = ms(1000);
 
-/// The example `download`'s paths.
+/// The paths of the example `download`.
 fn wifi() -> LinkConfig {
     LinkConfig::new(50_000_000, ms(10))
 }
@@ -37,7 +36,7 @@ const fn set_link(path: usize, up: bool) -> Action {
     }
 }
 
-/// A number from 0 to `bound`, the bound left out.
+/// A number from 0 to `bound`, exclusive.
 fn draw(seed: u64, bound: u64) -> u64 {
     let mut bytes = [0; 8];
     content::fill(seed, 0, &mut bytes);
@@ -55,8 +54,8 @@ fn download(seed: u64, bytes: u64) -> Network {
         .unwrap()
 }
 
-/// When both go dark there is nowhere to go for what is in flight; the first path that returns must
-/// carry it all, the other's part, too.
+/// When both paths are dead, in-flight data has nowhere to go. The first path to recover must carry
+/// all of it, including the other path's part.
 #[test]
 fn the_first_path_to_return_carries_what_both_had_in_flight() {
     for first in [0, 1] {
@@ -65,13 +64,13 @@ fn the_first_path_to_return_carries_what_both_had_in_flight() {
         network.at(ms(1000), set_link(1, false));
         network.at(ms(2000), set_link(first, true));
         let report = network.run_to_completion(Duration::from_secs(20)).unwrap();
-        // A second in the dark, and at most as long again until a probe comes through.
+        // A second of outage, and at most another second until a probe gets through.
         assert!(report.longest_stall[0] < ms(2500), "{report:?}");
     }
 }
 
-/// The peer has not heard that a path was abandoned and goes on to probe it: answers must not be
-/// stateless resets, by which it would give up the connection (RFC 10069, path close).
+/// The peer has not heard that a path was abandoned, and continues to probe it. The answers must
+/// not be stateless resets, which would end the connection (RFC 10069, path close).
 //= specs/rfc10069-draft.md#path-close
 //= type=test
 //# Therefore, knowledge of the connection IDs issued to the peer and of the state of the number
@@ -80,7 +79,8 @@ fn the_first_path_to_return_carries_what_both_had_in_flight() {
 #[test]
 fn an_abandoned_path_is_kept_until_the_peer_knows() {
     let mut network = download(1, 20_000_000);
-    // The abandoned path returns first, so that the peer's probes are ahead of the news.
+    // The abandoned path recovers first, so that the peer's probes arrive before the PATH_ABANDON
+    // frame.
     for (path, returns) in [(0, 20_000), (1, 5000)] {
         network.at(ms(1000), set_link(path, false));
         network.at(ms(returns), set_link(path, true));
@@ -94,8 +94,8 @@ fn an_abandoned_path_is_kept_until_the_peer_knows() {
     network.run_to_completion(Duration::from_secs(60)).unwrap();
 }
 
-/// Liveness is the transport's promise: a scheduler that goes on to send on a dead path, or waits for
-/// it, gets a packet on the living one for every probe timeout that it wastes.
+/// The transport ensures liveness: if a scheduler keeps sending on a dead path, or waits for it,
+/// the living path gets a packet for every probe timeout that this costs.
 #[test]
 fn a_scheduler_that_insists_on_a_dead_path_stops_no_transfer() {
     for keep_alive in [None, Some(ms(50))] {
@@ -118,7 +118,7 @@ fn a_scheduler_that_insists_on_a_dead_path_stops_no_transfer() {
     }
 }
 
-/// Keep-alives and probes of a path that never answers must neither pile up nor go on as before.
+/// Keep-alives and probes of a path that never answers must neither accumulate nor keep their rate.
 #[test]
 fn a_dead_path_costs_little_for_ever() {
     let mut transport = TransportConfig::default();
@@ -144,7 +144,8 @@ fn a_dead_path_costs_little_for_ever() {
     let after = [Side::Client, Side::Server].map(|side| wifi(&network, side));
     for (before, after) in before.into_iter().zip(after) {
         let probes = after.sent_packets - before.sent_packets;
-        // Ten minutes with a probe each 400 ms, the longest that a return may stay unseen.
+        // Ten minutes with a probe every 400 ms, the longest time that a recovery may stay
+        // unnoticed.
         assert!((60..=1600).contains(&probes), "{probes} probes");
         assert!(
             after.in_flight < 3000,
@@ -154,14 +155,14 @@ fn a_dead_path_costs_little_for_ever() {
     }
 }
 
-/// Silence while packets go on leaving makes a path suspect before any probe. If the acknowledgement
-/// that then comes settles all that was in flight, a probe must follow: nothing else would clear the
+/// If packets leave but no answer comes, a path becomes suspect before any probe. If the next
+/// acknowledgement settles everything in flight, a probe must follow: nothing else would clear the
 /// path, which schedulers avoid.
 #[test]
 fn a_suspect_path_with_nothing_in_flight_is_probed() {
     let mut network = Network::builder(1).symmetric_path(wifi()).build().unwrap();
     network.run_until(ms(5000)).unwrap();
-    // Three datagrams, which are not repeated, are lost; the fourth is acknowledged after 20 ms.
+    // Three datagrams, which are not repeated, are lost. The fourth is acknowledged after 20 ms.
     let dark = |up| Action::SetLinkUp {
         path: 0,
         from: Some(Side::Server),
@@ -190,7 +191,7 @@ fn a_suspect_path_with_nothing_in_flight_is_probed() {
     assert!(!stats(&network).suspect);
 }
 
-/// The only path goes dark with data in flight; a path that is opened then carries it.
+/// The only path dies with data in flight. A path that is opened afterwards carries the data.
 //= specs/rfc10069-draft.md#ack-after-abandon
 //= type=test
 //# When an endpoint finally deletes all state associated with the path, the packets sent over the
@@ -215,7 +216,7 @@ fn a_download_survives_the_death_of_its_fast_path() {
     let results = for_seeds(0..200, |seed| {
         let dies = ms(500) + Duration::from_micros(draw(seed, 2_500_000));
         let returns = dies + DARK_FOR;
-        // At full rate of all that is up, the transfer ends a second and a half after the return.
+        // At the full rate of all working paths, the transfer ends 1.5 s after the recovery.
         let fast = (dies + ms(1500)).as_micros() as u64 * 50 / 8;
         let slow = (returns + ms(1500)).as_micros() as u64 * 20 / 8;
         let bytes = fast + slow;
@@ -254,8 +255,8 @@ fn a_download_survives_the_death_of_its_fast_path() {
     );
 }
 
-/// The same on real sockets. Nothing in it depends on how long something takes: wifi is dark while
-/// lte carries what it would in three seconds, and the download goes on until wifi is back.
+/// The same on real sockets. The test does not depend on timing: wifi is down while lte carries the
+/// data of three seconds, and the download continues until wifi has recovered.
 #[test]
 fn a_download_on_real_sockets_survives_the_death_of_its_fast_path() {
     run(async {

@@ -1,5 +1,4 @@
-//! The example `streaming` in process: that its command line means what it says, that it plays what the server made, and
-//! that the server survives requests that are none. Small and without figures: how fast it is depends on the machine.
+//! The example `streaming` in process: its command line works as documented, it plays what the server generates, and the server survives malformed requests. The tests are small and measure nothing, since speed depends on the machine.
 
 #[expect(dead_code, reason = "the tests have no command line of their own")]
 #[path = "../examples/transfer/arguments.rs"]
@@ -56,7 +55,7 @@ use server::{Source, serve};
 use session::Session;
 use streaming::{Options, OptionsError};
 
-/// Of chunks: short, as the player keeps real time.
+/// The length of chunks: short, as the player runs in real time.
 const LENGTH: Duration = Duration::from_millis(100);
 
 fn options(arguments: &[&str]) -> Result<Options, OptionsError> {
@@ -64,7 +63,7 @@ fn options(arguments: &[&str]) -> Result<Options, OptionsError> {
     cli::Arguments::try_parse_from(arguments).unwrap().options()
 }
 
-/// A few chunks over two paths that carry much more than that.
+/// A few chunks over two paths with much more capacity than needed.
 fn short(scheduler: &str) -> Options {
     let arguments = [
         "--path",
@@ -140,7 +139,7 @@ fn options_that_cannot_be() {
     }
 }
 
-/// Plays six chunks; checks what holds however fast the machine is.
+/// Plays six chunks. Checks what holds at any speed of the machine.
 async fn play(scheduler: &str) -> Report {
     let options = short(scheduler);
     let report = streaming::run(&options, pending()).await.unwrap();
@@ -151,7 +150,7 @@ async fn play(scheduler: &str) -> Report {
         assert_eq!(chunk.number, number);
         assert_eq!(chunk.bytes as f64, chunk.bitrate_mbps * 12_500.0);
     }
-    // The first one at the lowest bitrate.
+    // The first chunk has the lowest bitrate.
     assert_eq!(report.chunks[0].bytes, 12_500);
     assert_eq!(report.seen, 0.6);
     // It is played in real time.
@@ -191,13 +190,13 @@ async fn plays_with_a_policy() {
 #[tokio::test]
 async fn stops_when_told() {
     let mut options = short("minrtt");
-    // More than any machine is too slow to stop in.
+    // So many that no machine can finish before the stop.
     options.video.chunks = 86_400;
     let report = streaming::run(&options, async {}).await.unwrap();
     assert_eq!((report.end, report.chunks.len()), ("stopped", 0));
     assert!(report.to_string().contains("(stopped)"));
 
-    // In the midst of it, whatever happens then: each packet and each tick polls.
+    // In the middle of the playback: each packet and each tick polls.
     let mut polls = 0;
     let stop = poll_fn(|_| {
         polls += 1;
@@ -212,7 +211,7 @@ async fn stops_when_told() {
     assert!(report.chunks.len() < 86_400 && report.sha256_ok, "{report}");
 }
 
-/// A client's connection to a server; the rest must live as long.
+/// A client's connection to a server. The caller must keep the other values alive.
 async fn connected<S, F>(serve: S) -> (Session, Lab, Vec<mpquic_sim::Relay>)
 where
     S: Fn(Connection) -> F + Clone + Send + 'static,
@@ -241,10 +240,10 @@ fn video() -> Video {
     }
 }
 
-/// What the server answers to this.
+/// The server's response to this request.
 async fn answer(connection: &Connection, request: &[u8]) -> Result<Vec<u8>, VarInt> {
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
-    // It may be stopped before all is sent.
+    // The server may stop the stream before everything is sent.
     let _ = send.write_all(request).await;
     let _ = send.finish();
     recv.read_to_end(1 << 20)
@@ -282,7 +281,7 @@ async fn bad_requests_get_codes() {
     ] {
         assert_eq!(answer(connection, request).await, Err(code), "{request:?}");
     }
-    // And the right ones get what they ask for, each another content.
+    // Valid requests get the right chunks, each with different content.
     let first = answer(connection, b"CHUNK 0 1000000\n").await.unwrap();
     let second = answer(connection, b"CHUNK 1 1000000\n").await.unwrap();
     assert_eq!(first.len(), 12_500 + DIGEST_LEN);
@@ -291,7 +290,8 @@ async fn bad_requests_get_codes() {
     let ask = |number, bitrate| fetch(connection, &video, Request { number, bitrate });
     assert_eq!(ask(2, 10_000_000).await, Ok(true));
     assert_eq!(ask(3, 1_000_000).await, Err(FetchError::NoSuchChunk));
-    // A client with another manifest: the bitrate is there, but the chunk is longer than it thinks.
+    // A client with another manifest: the bitrate exists, but the chunk is longer than the client
+    // expects.
     let other = Video {
         length: LENGTH / 2,
         ..video.clone()
@@ -309,7 +309,8 @@ async fn bad_requests_get_codes() {
 
 #[tokio::test]
 async fn wrong_content_is_noticed() {
-    // This server's answer to whatever is the first chunk with a right digest: right for that only.
+    // This server sends the first chunk with a correct digest to every request, so it is correct
+    // for one request only.
     let serve = |connection: Connection| async move {
         while let Ok((mut send, _recv)) = connection.accept_bi().await {
             let content = vec![7; 12_500];

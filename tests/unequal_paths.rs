@@ -1,5 +1,4 @@
-//! Two unequal paths at full windows: packets alternate between them, so that the receiver holds
-//! thousands of gaps, and every download must come out whole. (A fixed cap on gaps breaks these.)
+//! Two unequal paths with full windows. Packets alternate between them, so the receiver has thousands of reassembly gaps, and every download must still be complete. A fixed cap on gaps would break these transfers.
 
 mod support;
 
@@ -20,12 +19,12 @@ fn links() -> [LinkConfig; 2] {
     ]
 }
 
-/// With delays that vary, so that each seed interleaves the paths in another way.
+/// With varying delays, so that each seed interleaves the paths differently.
 fn varying() -> [LinkConfig; 2] {
     links().map(|link| link.with_rtt_variation(10.0))
 }
 
-/// With a queue as long as the windows on the slow path: it gets seconds behind, and the windows are
+/// The slow path has a queue as long as the windows. It falls seconds behind, and the windows are
 /// full.
 fn bloated() -> [LinkConfig; 2] {
     let [fast, slow] = links();
@@ -52,7 +51,7 @@ fn transport(scheduler: Make) -> TransportConfig {
     transport
 }
 
-/// The time in which both links, filled from the first instant on, would have carried it all: nothing
+/// The time in which both links, busy from the first instant on, could carry all bytes. No transfer
 /// can be faster.
 fn fluid_bound(bytes: u64) -> Duration {
     let [fast, slow] = links();
@@ -71,7 +70,7 @@ fn fluid_bound(bytes: u64) -> Duration {
     Duration::from_secs_f64(latency + serialised)
 }
 
-/// Downloads for each seed, over these links; the most gaps that a receiver held.
+/// One download per seed over these links. Returns the peak number of reassembly gaps.
 fn downloads(
     name: &str,
     transport: &TransportConfig,
@@ -148,7 +147,7 @@ fn long_round_robin_downloads_end_intact() {
     );
 }
 
-/// More gaps than the fixed caps of other stacks allow (quinn's 1,024, neqo's 4,096).
+/// More gaps than the fixed caps of other stacks allow (quinn: 1,024, neqo: 4,096).
 #[test]
 fn thousands_of_gaps_are_healthy() {
     for (name, scheduler) in [

@@ -1,4 +1,4 @@
-//! What the hot path allocates: a scheduler nothing, a steady bulk transfer next to nothing.
+//! Allocations on the hot path: none in a scheduler, next to none in a steady bulk transfer.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -28,23 +28,23 @@ fn count() {
     });
 }
 
-// SAFETY: every call goes on to the system allocator unchanged; counting touches only thread-local
-// cells, initialised at compile time and without destructors, so that it does not allocate.
+// SAFETY: every call goes to the system allocator unchanged. Counting only uses thread-local cells
+// without destructors that are initialised at compile time, so it does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.realloc(block, layout, size) }
     }
 }
@@ -94,8 +94,9 @@ fn schedulers_allocate_nothing() {
     assert!(decisions >= 20_000);
 }
 
-/// Moves `len` bytes from server to client; each side's packets sent and allocations, the calls of
-/// the application included, after the first third, in which windows and pools reach their sizes.
+/// Moves `len` bytes from server to client. Returns each side's packets and allocations, including
+/// those of the application's calls, after the first third, in which windows and pools reach their
+/// sizes.
 fn steady(pair: &mut BackToBack, len: usize) -> [(u64, u64); 2] {
     let data = vec![7; 64 << 10];
     let mut buf = vec![0; 64 << 10];
@@ -149,7 +150,7 @@ fn steady(pair: &mut BackToBack, len: usize) -> [(u64, u64); 2] {
 
 #[test]
 fn a_steady_transfer_allocates_less_than_once_in_five_packets() {
-    // The last four schedulers ask for gaps, copies and lists of streams.
+    // The last four schedulers request gaps, copies and lists of streams.
     let cubic = CongestionControl::Cubic;
     for (paths, name, congestion) in [
         (1, "roundrobin", cubic),
@@ -168,7 +169,7 @@ fn a_steady_transfer_allocates_less_than_once_in_five_packets() {
         let mut pair = BackToBack::connect(transport, paths, delay, meter).unwrap();
         let [client, server] = steady(&mut pair, 32 << 20);
         for (side, (sent, allocations)) in [("client", client), ("server", server)] {
-            // Per packet of data: the receiver handles as many as the sender sends.
+            // Per data packet: the receiver handles as many as the sender sends.
             let per_packet = allocations as f64 / server.0 as f64;
             println!(
                 "{paths} path(s), {name}, {congestion}, {side}: {per_packet:.4} allocations per data packet, {sent} packets sent"

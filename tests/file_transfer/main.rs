@@ -1,5 +1,4 @@
-//! The file examples, server and client, in one process over real sockets: what arrives, what an
-//! error says, and that no partial file is ever left behind.
+//! The file examples, server and client, in one process over real sockets: what arrives, what errors say, and that no partial file is left behind.
 
 #[expect(dead_code, reason = "the tests have no command line of their own")]
 #[path = "../../examples/transfer/arguments.rs"]
@@ -60,7 +59,7 @@ fn content(len: usize) -> Vec<u8> {
     content
 }
 
-/// Waits until the connection has two paths over which something has gone and come back.
+/// Waits until packets have made a round trip on both paths of the connection.
 async fn both_paths(connection: &Connection) {
     let answered = |path: &mpquic::Path| path.stats().is_ok_and(|stats| !stats.min_rtt.is_zero());
     while connection
@@ -164,13 +163,14 @@ async fn connect_errors() {
     place.put("file", b"content");
     let name = ["--server-name", "example.com"];
     place.fails("file", &name, 3, "not valid for name").await;
-    // Addresses for documentation (RFC 5737): no machine has them.
+    // An address for documentation (RFC 5737), which no machine has.
     let local = ["--path", "203.0.113.7"];
     place
         .fails("file", &local, 3, "cannot bind 203.0.113.7:0")
         .await;
 
-    // A second path to where nobody answers: the download over the first does not hide it.
+    // The second path leads to a socket that never answers. The download over the first path does
+    // not hide that error.
     let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent = format!("127.0.0.1={}", nobody.local_addr().unwrap());
     let paths = ["--path", "127.0.0.1", "--path", &silent];
@@ -370,13 +370,13 @@ async fn a_server_keeps_what_its_schedulers_learned() {
         let arguments = file_service::Arguments::try_parse_from(arguments.concat()).unwrap();
         file_service::Server::start(&arguments).unwrap()
     };
-    // A file that is no memory does not keep it from serving, and is not lost.
+    // An invalid memory file does not keep the server from starting, and is not lost.
     start(&file).run(std::future::ready(Ok(()))).await.unwrap();
     assert_eq!(std::fs::read_to_string(&aside).unwrap(), "no memory");
     let store = mpquic::sched::memory::Store::load(&file).unwrap();
     assert!(store.is_empty());
 
-    // What there is of schedulers that nobody asks for is kept.
+    // Entries of schedulers that no client uses are kept.
     let key = mpquic::sched::PathKey::new(1);
     store.recall("somebody's", &()).remember_path(key, &0.5);
     store.save(&file).unwrap();
@@ -384,7 +384,7 @@ async fn a_server_keeps_what_its_schedulers_learned() {
     start(&file).run(std::future::ready(Ok(()))).await.unwrap();
     assert_eq!(std::fs::read(&file).unwrap(), before);
 
-    // A memory that cannot be written is an error, but not before the end.
+    // A memory that cannot be written is an error, but only at the end.
     let nowhere = dir.path().join("none/learned.json");
     let error = start(&nowhere)
         .run(std::future::ready(Ok(())))
@@ -440,7 +440,7 @@ async fn a_server_records_what_its_schedulers_experience() {
     );
 }
 
-/// A download of this answer fails in this way.
+/// A download with this response fails in this way.
 async fn answer_fails<F>(
     answer: impl FnOnce(Connection, SendStream) -> F + Send + 'static,
     code: u8,

@@ -1,5 +1,4 @@
-//! A server and a client in one process: their directories, their certificate, and the way between
-//! them.
+//! A server and a client in one process: their directories, their certificate, and the addresses between them.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -12,8 +11,8 @@ use tempfile::TempDir;
 use crate::report::Report;
 use crate::{file_client, file_service, protocol, server_config};
 
-/// Where servers listen: two networks, as far as a connection can tell. Only Linux has all of
-/// 127.0.0.0/8 without being told.
+/// The addresses of servers: two networks, as far as a connection can tell. Only Linux accepts all
+/// of 127.0.0.0/8 without configuration.
 pub(crate) const ADDRESSES: [&str; 2] = [
     "127.0.0.1:0",
     if cfg!(target_os = "linux") {
@@ -23,7 +22,7 @@ pub(crate) const ADDRESSES: [&str; 2] = [
     },
 ];
 
-/// Directories for a server and a client, and the way between them.
+/// Directories for a server and a client, and their addresses.
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
     servers: Vec<SocketAddr>,
@@ -54,7 +53,7 @@ impl Place {
         place
     }
 
-    /// With a server that answers the first request as `answer` does.
+    /// With a server that answers the first request with `answer`.
     pub(crate) fn with_answer<F>(
         answer: impl FnOnce(Connection, SendStream) -> F + Send + 'static,
     ) -> Self
@@ -90,7 +89,7 @@ impl Place {
         std::fs::write(self.dir.path().join("root").join(name), content).unwrap();
     }
 
-    /// `--path` for each address of the server.
+    /// A `--path` option for each address of the server.
     pub(crate) fn two_paths(&self) -> [String; 4] {
         let path = |index: usize| {
             let server = self.servers[index];
@@ -99,7 +98,7 @@ impl Place {
         ["--path".into(), path(0), "--path".into(), path(1)]
     }
 
-    /// Downloads `name` to `out/file`; gives the reports, and the error's exit code and text.
+    /// Downloads `name` to `out/file`. Returns the reports, and the error's exit code and text.
     pub(crate) async fn download(
         &self,
         name: &str,
@@ -124,7 +123,7 @@ impl Place {
         (reports.into_inner(), result)
     }
 
-    /// Asserts that a download fails in this way, and leaves things as they were.
+    /// Asserts that a download fails in this way and leaves no files behind.
     pub(crate) async fn fails(&self, name: &str, more: &[impl AsRef<str>], code: u8, text: &str) {
         std::fs::write(self.out().join("file"), b"old").unwrap();
         let (_, result) = self.download(name, more).await;

@@ -1,5 +1,4 @@
-//! A scheduler that asks for anything that it may: any path with room, any kind of data, copies
-//! anywhere, waits of any length. No transfer may be harmed by it, only slowed down.
+//! A scheduler that makes random valid requests: any path with room, any kind of data, copies anywhere, waits of any length. It may slow transfers down, but must not harm them.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 
 pub(crate) struct Adversary {
     rng: StdRng,
-    /// Streams that it heard of, finished ones too.
+    /// Streams that it has heard of, including finished ones.
     streams: Vec<StreamId>,
     wakeup: Option<Instant>,
 }
@@ -35,7 +34,7 @@ impl Adversary {
         match rng.random_range(0..11) {
             0..=3 => Data::Next,
             4 | 5 => match self.streams.len() {
-                // One that is not there.
+                // A stream that may not exist.
                 0 => Data::Stream(StreamId::from(VarInt::from_u32(rng.random_range(0..64)))),
                 len => Data::Stream(self.streams[rng.random_range(0..len)]),
             },
@@ -61,7 +60,7 @@ impl Scheduler for Adversary {
         let data = self.data();
         let mut copies = PathSet::EMPTY;
         if self.rng.random_bool(0.2) {
-            // Slots without a path, too.
+            // Includes slots without a path.
             let slots = 0..cx.paths.len().max(1) + 1;
             let slots = slots.filter(|_| self.rng.random_bool(0.5));
             copies = slots.filter_map(PathIndex::new).collect();

@@ -1,5 +1,4 @@
-//! The application of both sides: opens its streams, sends and checks what the plan says, gives up
-//! where the plan says so, and knows when all that can be done is done.
+//! The application of both sides: opens its streams, sends and verifies what the plan says, resets and stops streams where the plan says so, and detects when everything possible is done.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -33,11 +32,11 @@ pub(crate) struct Chaos {
     connected: bool,
     /// Streams that this side has opened, by direction.
     opened: [u64; 2],
-    /// And those that it knows of the peer.
+    /// Streams of the peer that this side has accepted.
     accepted: [u64; 2],
     sending: BTreeMap<StreamId, Sending>,
     receiving: BTreeMap<StreamId, Receiving>,
-    /// Streams that wait for a lazy reader.
+    /// Streams that wait because the reader is lazy.
     unread: Vec<StreamId>,
     next_read: Option<Duration>,
 }
@@ -57,7 +56,7 @@ impl Chaos {
         }
     }
 
-    /// The halves of a stream that is there now.
+    /// Registers the halves of a new stream.
     fn take_in(&mut self, cx: &mut AppContext<'_>, id: StreamId) -> Result<(), AppError> {
         let ours = id.initiator() == self.side;
         if !ours || id.dir() == Dir::Bi {
@@ -107,7 +106,7 @@ impl Chaos {
                 Ok(taken) => sending.written += taken as u64,
                 Err(WriteError::Blocked) => return Ok(()),
                 Err(WriteError::Stopped(code)) => return self.stopped(cx, id, code),
-                // Stopped before it was accepted: the event has told.
+                // Stopped before it was accepted. The event reported it.
                 Err(WriteError::ClosedStream) if sending.half.stop.is_some() => {
                     self.sending.remove(&id);
                     return Ok(());
@@ -117,16 +116,16 @@ impl Chaos {
         }
         if let Some((_, code)) = reset {
             self.sending.remove(&id);
-            // It may have been stopped, which the event then tells.
+            // It may have been stopped, which an event then reports.
             let _ = cx.connection.reset(id, code);
         } else if !sending.finished && cx.connection.finish(id).is_ok() {
-            // If not: it was stopped.
+            // If it was not reset, it was stopped.
             sending.finished = true;
         }
         Ok(())
     }
 
-    /// The peer wants no more of a stream.
+    /// The peer has stopped a stream.
     fn stopped(
         &mut self,
         cx: &mut AppContext<'_>,
@@ -138,7 +137,7 @@ impl Chaos {
             return Err(wrong(id, format!("stopped with {code} against {half:?}")));
         }
         self.sending.remove(&id);
-        // The stream's place is free only once this side has taken note.
+        // The stream limit is only free again after this side has reset the stream.
         let _ = cx.connection.reset(id, code);
         Ok(())
     }
@@ -164,7 +163,7 @@ impl Chaos {
                 && receiving.read >= at
             {
                 self.receiving.remove(&id);
-                // It may have ended just now.
+                // The stream may have just ended.
                 let _ = cx.connection.stop(id, code);
                 return Ok(());
             }

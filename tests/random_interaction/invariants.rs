@@ -1,5 +1,4 @@
-//! What must hold at every step of every run, whatever happens: looked at from outside, between two
-//! events, with what the wire saw beside what the connections say.
+//! Invariants of every step of every run, checked from outside between two events. They compare what was on the wire with what the connections report.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,13 +11,13 @@ use mpquic_proto::{
 };
 use mpquic_sim::{DatagramInfo, DatagramStep, Network, StepView};
 
-/// Never twice the same packet number in a space: the nonce would be the same (RFC 9001 section
-/// 5.3, RFC 10069).
+/// No packet number is used twice in a space: the nonce would be the same (RFC 9001 section 5.3,
+/// RFC 10069).
 #[derive(Debug, Default)]
 struct Numbers {
     largest: BTreeMap<NumberSpace, u64>,
     broken: Option<String>,
-    /// When the last packet came that was processed.
+    /// When the last packet arrived that was processed.
     heard: Option<Instant>,
 }
 
@@ -39,7 +38,7 @@ impl Observer for NumberWatch {
     }
 }
 
-/// Bytes on each path's links, as the wire saw them.
+/// Bytes on each path's links, as seen on the wire.
 #[derive(Debug, Default, Clone, Copy)]
 struct Traffic {
     /// By the server.
@@ -48,14 +47,14 @@ struct Traffic {
     received: u64,
 }
 
-/// A datagram that was sent, for the judgement of silence.
+/// A datagram that was sent, for the check of idle timeouts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt {
     pub(crate) at: Duration,
     pub(crate) path: usize,
 }
 
-/// What the wire saw, and what the connections heard.
+/// What was on the wire, and what the connections received.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     traffic: Vec<Traffic>,
@@ -84,13 +83,13 @@ impl Wire {
         }
     }
 
-    /// When a side last took in a packet.
+    /// When a side last processed a packet.
     pub(crate) fn heard(&self, side: Side) -> Option<Instant> {
         self.numbers[side as usize].0.lock().unwrap().heard
     }
 }
 
-/// Attaches everything to a run. What the wire saw comes back for later.
+/// Attaches all checks to a run. Returns what was on the wire for later checks.
 pub(crate) struct Watch {
     numbers: [NumberWatch; 2],
     wire: Rc<RefCell<Wire>>,
@@ -121,7 +120,7 @@ impl Watch {
             .filter_map(|path| network.client_address(path))
             .collect();
         let seen = Rc::clone(&wire);
-        // Clients' addresses that the server has validated on one path or another.
+        // Clients' addresses that the server has validated on any path.
         let mut validated = vec![false; paths];
         network.on_step(move |view| {
             for watch in &numbers {
@@ -157,7 +156,7 @@ impl Watch {
     }
 }
 
-/// What is in flight is waited for.
+/// A timer is set whenever something is in flight.
 fn armed(connection: &Connection, timer: Option<Duration>) -> Result<(), String> {
     let flying = |id| {
         connection
@@ -181,7 +180,7 @@ fn caps(connection: &Connection) -> Result<(), String> {
     broken
 }
 
-/// RFC 9000 section 8.1, as the connection counts.
+/// RFC 9000 section 8.1, by the connection's own count.
 fn amplification(connection: &Connection) -> Result<(), String> {
     for id in connection.paths() {
         let (sent, received) = connection.path_amplification(id).unwrap_or_default();
@@ -192,7 +191,7 @@ fn amplification(connection: &Connection) -> Result<(), String> {
     Ok(())
 }
 
-/// For the judgement of silence: which paths both sides had open, at each change.
+/// Which paths both sides had open, at each change, for the check of idle timeouts.
 #[derive(Debug, Default)]
 pub(crate) struct History(pub(crate) Vec<(Duration, Vec<usize>)>);
 

@@ -1,6 +1,4 @@
-//! Random interaction: 500 seeds, each with paths, links, schedulers, applications and accidents of
-//! its own. Every stream arrives intact, or the connection ends for the reason that there is; and at
-//! every step, what must always hold does.
+//! Random interaction: 500 seeds, each with its own paths, links, schedulers, applications and failures. Every stream arrives intact, or the connection ends for a legitimate reason. All invariants hold at every step.
 
 mod adversary;
 mod app;
@@ -22,16 +20,16 @@ use invariants::{History, Watch, Wire};
 use plan::{ABANDONED, Deed, Plan};
 use support::{for_seeds, keep_hashes, median};
 
-/// The application's last word.
+/// The application's close code.
 const GOODBYE: u32 = 42;
-/// Far beyond any run: the slowest take a few minutes of virtual time.
+/// Far longer than any run: the slowest take a few minutes of virtual time.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     Intact,
-    /// All paths were dead, or luck was out.
+    /// All paths were dead, or all attempts were lost.
     TimedOut,
     /// The last path was abandoned.
     NoPath,
@@ -54,7 +52,7 @@ fn act(network: &mut Network, deed: Deed) {
     match deed {
         Deed::Open { client } => {
             let path = network.four_tuple(client, 0).unwrap();
-            // Refused for many a reason: too early, too many, closed.
+            // May be refused for many reasons: too early, too many, closed.
             connection(network, Side::Client, &|c| {
                 let _ = c.open_path(now, path);
             });
@@ -156,7 +154,7 @@ impl Run {
         }
     }
 
-    /// Runs to the end, whichever it is, and judges it.
+    /// Runs to the end, and checks how it ended.
     fn run(&mut self) -> (End, u128, Duration) {
         let end = match self.network.run_to_completion(LIMIT) {
             Ok(_) => {
@@ -179,7 +177,7 @@ impl Run {
         let limit = completed + LIMIT;
         let drained = match self.plan.idle_timeout {
             Some(_) => self.network.run_until_drained(limit).map(|_| ()),
-            // Who misses the last words waits for ever.
+            // Without an idle timeout, a side that misses the close waits for ever.
             None => self.network.run_until(limit),
         };
         if let Err(error) = drained {
@@ -211,7 +209,7 @@ impl Run {
         panic!("{message}");
     }
 
-    /// Whether the connection had to end for this reason.
+    /// Checks that the connection had a legitimate reason to end.
     fn judge(&self, side: Side, at: Duration, reason: &ConnectionError) -> End {
         match reason {
             ConnectionError::TimedOut => {
@@ -234,10 +232,10 @@ impl Run {
         }
     }
 
-    /// The other side's end, or that after the application's close.
+    /// The end of the other side, or the end after the application's close.
     fn judge_second(&self, end: End, side: Side, at: Duration, reason: &ConnectionError) {
         match (end, reason) {
-            // The last words may be lost, and whoever hears nothing any more must give up.
+            // The close may be lost, and a side that hears nothing any more must time out.
             (_, ConnectionError::TimedOut | ConnectionError::Reset) => {}
             (End::Intact, ConnectionError::ApplicationClosed(close))
                 if close.error_code == VarInt::from_u32(GOODBYE) => {}
@@ -253,8 +251,8 @@ impl Run {
         self.describe_and_panic(&format!("{side:?} ended at {at:?}: {reason}"));
     }
 
-    /// An idle timeout needs silence (RFC 9000 section 10.1), and the silence a cause: no path that
-    /// was open at both ends and alive all the while, or one on which all attempts were lost.
+    /// An idle timeout needs silence (RFC 9000 section 10.1), and the silence needs a cause: no
+    /// path was open at both ends and alive all the time, or all attempts on such paths were lost.
     fn check_silence(&self, side: Side, at: Duration) {
         let idle = self.plan.idle_timeout.expect("an idle timeout");
         let since = at.saturating_sub(idle);
@@ -285,7 +283,7 @@ impl Run {
         }
     }
 
-    /// Whether a side's probes of a path have become so rare that they say little in an idle timeout.
+    /// Whether a side's probes of a path have become so rare that an idle timeout sees few of them.
     fn is_backing_off(&self, number: usize) -> bool {
         let sides = [Side::Client, Side::Server].into_iter();
         let connections = sides.filter_map(|side| self.network.connection(side));
@@ -302,7 +300,7 @@ impl Run {
         })
     }
 
-    /// All paths that this side ever had open are abandoned.
+    /// All paths that this side ever opened are abandoned.
     fn check_abandoned(&self, side: Side) {
         assert!(self.plan.closes_paths());
         let events = self.network.path_events(side);
@@ -316,7 +314,7 @@ impl Run {
     }
 }
 
-/// 0 to 500, or as `SEEDS` says.
+/// 0 to 500, or the seeds in `SEEDS`.
 fn seeds() -> std::ops::Range<u64> {
     support::seeds_or(0..500)
 }
@@ -346,7 +344,7 @@ fn every_stream_arrives_or_the_connection_ends_for_a_reason() {
         }
         let (end, hash, completed) = Run::new(seed, false).run();
         if seed % 10 == 0 && Run::new(seed, false).run().1 != hash {
-            // Where they part says more than that they do.
+            // The first difference is a better message than the fact that they differ.
             let [first, second] = [(); 2].map(|()| {
                 let mut run = Run::new(seed, true);
                 run.run();

@@ -1,5 +1,4 @@
-//! What one run is made of, drawn from its seed: links, settings, what happens to paths and when, and
-//! what each stream carries. Runs nothing.
+//! The plan of one run, generated from its seed: links, settings, events of paths and their times, and the content of each stream.
 
 use std::time::Duration;
 
@@ -13,18 +12,18 @@ use rand::{RngExt, SeedableRng};
 use crate::adversary::Adversary;
 use crate::support::ms;
 
-/// Something that an application, or the world, does to paths.
+/// Something that an application or the network does to paths.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Deed {
     Open {
         client: usize,
     },
-    /// Of the open paths, the one with this number, counted round.
+    /// The path with this index among the open paths, modulo their number.
     Close {
         side: Side,
         nth: usize,
     },
-    /// Each side closes all paths but one, which is not the same.
+    /// Each side closes all paths but one, and they keep different ones.
     Cross,
     Status {
         side: Side,
@@ -55,31 +54,31 @@ pub(crate) enum Deed {
     },
 }
 
-/// When a link is dark.
+/// When a link is down.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dark {
     pub(crate) path: usize,
     pub(crate) from: Duration,
-    /// For ever if `None`.
+    /// `None`: for ever.
     pub(crate) to: Option<Duration>,
 }
 
-/// Which scheduler a side has.
+/// The scheduler of a side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scheduling {
-    /// The built-in one of this name, with its default settings.
+    /// The built-in scheduler of this name with its default settings.
     BuiltIn(String),
     Adversary,
 }
 
-/// A run.
+/// The plan of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     /// Client to server, server to client.
     pub(crate) links: Vec<[LinkConfig; 2]>,
     pub(crate) dark: Vec<Dark>,
-    /// The latest that anything happens to paths, milliseconds.
+    /// The latest time of an event of paths, in milliseconds.
     script: u64,
     pub(crate) deeds: Vec<(Duration, Deed)>,
     pub(crate) scheduling: [Scheduling; 2],
@@ -89,7 +88,7 @@ pub(crate) struct Plan {
     keep_alive: Option<Duration>,
     congestion: [CongestionControl; 2],
     pub(crate) max_datagrams: usize,
-    /// Streams that each side opens: in both directions, in one.
+    /// Streams that each side opens: bidirectional, unidirectional.
     streams: [[u64; 2]; 2],
     /// Whether a side reads only now and then.
     pub(crate) lazy: [Option<Duration>; 2],
@@ -97,12 +96,12 @@ pub(crate) struct Plan {
 
 const SIDES: [Side; 2] = [Side::Client, Side::Server];
 
-/// From `low` to `high` with equal chances for each order of magnitude.
+/// From `low` to `high`, with the same probability for each order of magnitude.
 fn log_uniform(rng: &mut StdRng, low: f64, high: f64) -> f64 {
     low * (high / low).powf(rng.random_range(0.0..1.0))
 }
 
-/// `value` in so many of the cases, else zero.
+/// `value` with this probability, otherwise zero.
 fn sometimes(rng: &mut StdRng, chance: f64, most: f64) -> f64 {
     if rng.random_bool(chance) {
         rng.random_range(0.0..most)
@@ -138,7 +137,7 @@ impl Plan {
                 [link(rng, rate, delay), link(rng, rate, delay)]
             })
             .collect();
-        // Without an idle timeout nothing ends a run but success: then some path must live.
+        // Without an idle timeout, only success ends a run, so at least one path must live.
         let idle_timeout = rng
             .random_bool(0.75)
             .then(|| ms(rng.random_range(10_000..30_000)));
@@ -177,7 +176,7 @@ impl Plan {
 
     fn draw_outages(&mut self, rng: &mut StdRng, count: usize) {
         if self.idle_timeout.is_some() && rng.random_bool(0.08) {
-            // The end of the world.
+            // A link goes down for ever.
             let from = ms(rng.random_range(1..self.script));
             self.dark = (0..count)
                 .map(|path| Dark {
@@ -204,7 +203,7 @@ impl Plan {
 
     fn draw_deeds(&mut self, rng: &mut StdRng, count: usize) {
         for client in 1..count {
-            // Nearly all are opened, most of them soon; some twice.
+            // Nearly all paths are opened, most of them early, some twice.
             for _ in 0..rng.random_range(1..=2) {
                 let latest = if rng.random_bool(0.7) {
                     500
@@ -215,7 +214,7 @@ impl Plan {
                 self.deeds.push((at, Deed::Open { client }));
             }
         }
-        // Without an idle timeout, a side that lost its last path could not know.
+        // Without an idle timeout, a side that has lost its last path would not notice the close.
         let closes = self.idle_timeout.is_some() && rng.random_bool(0.6);
         for _ in 0..rng.random_range(0..30) {
             let at = ms(rng.random_range(10..self.script));
@@ -257,7 +256,7 @@ impl Plan {
         }
     }
 
-    /// Whether a path ever loses packets by chance.
+    /// Whether a path ever loses packets at random.
     pub(crate) fn is_lossy(&self, path: usize) -> bool {
         self.links[path].iter().any(|link| link.loss > 0.0)
             || self
@@ -297,7 +296,7 @@ impl Plan {
         config
     }
 
-    /// How many streams a side opens.
+    /// The number of streams that a side opens.
     pub(crate) fn streams(&self, side: Side, dir: Dir) -> u64 {
         self.streams[side as usize][dir as usize]
     }
@@ -331,14 +330,14 @@ impl Plan {
 /// One direction of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Half {
-    /// Of the content.
+    /// The seed of the content.
     pub(crate) seed: u64,
     pub(crate) len: u64,
-    /// The sender gives up after so many bytes written, with this code.
+    /// The sender resets the stream after this many bytes with this code.
     pub(crate) reset: Option<(u64, VarInt)>,
-    /// The receiver wants no more after so many bytes read, with this code.
+    /// The receiver stops the stream after this many bytes with this code.
     pub(crate) stop: Option<(u64, VarInt)>,
 }
 
-/// The code of paths that applications abandon.
+/// The error code of paths that applications abandon.
 pub(crate) const ABANDONED: PathErrorCode = PathErrorCode::APPLICATION_ABANDON_PATH;

@@ -1,6 +1,4 @@
-//! Random scenarios: 10,000 seeds, each with a network, a workload, a scheduler and a congestion
-//! controller of its own, of all that there are. Each comes to its end within bounded virtual time,
-//! its content checked, says the same when it is run again, and leaves no memory behind.
+//! Random scenarios: 10,000 seeds, each with its own network, workload, scheduler and congestion controller, from all that exist. Each run ends within bounded virtual time with verified content, repeats exactly, and leaks no memory.
 
 mod memory;
 mod plan;
@@ -17,11 +15,12 @@ use mpquic_sim::{Action, Network};
 use plan::Plan;
 use support::{for_seeds, keep_hashes, median};
 
-/// Within it, both sides have forgotten a connection that was closed: three probe timeouts on each
-/// path (RFC 9000 section 10.2), which queues may have driven up to many seconds; far less than this.
+/// Within this time, both sides discard a closed connection. They need three probe timeouts on each
+/// path (RFC 9000 section 10.2), which queues may have raised to many seconds, but far less than
+/// this.
 const DRAINED: Duration = Duration::from_secs(1800);
 
-/// How a run went.
+/// The results of a run.
 struct Run {
     hash: u128,
     completed: Duration,
@@ -32,7 +31,7 @@ fn network(plan: &Plan) -> Network {
         .unwrap_or_else(|error| panic!("{plan:#?}: {error}"))
 }
 
-/// Runs to the end, and until both sides have forgotten the connection.
+/// Runs to the end, and until both sides have discarded the connection.
 fn run(plan: &Plan) -> Run {
     let mut network = network(plan);
     let limit = plan.workload.time_limit();
@@ -43,7 +42,7 @@ fn run(plan: &Plan) -> Run {
     if let Err(error) = plan.workload.result(&network) {
         panic!("no result: {error}\n{plan:#?}");
     }
-    // A bulk transfer is never over: its server would have a right to complain.
+    // A bulk transfer never ends, so its server would report an error.
     if !plan.is_endless() {
         close(&mut network, plan);
     }
@@ -53,7 +52,7 @@ fn run(plan: &Plan) -> Run {
     }
 }
 
-/// Closes the connection, and runs until both sides have forgotten it.
+/// Closes the connection, and runs until both sides have discarded it.
 fn close(network: &mut Network, plan: &Plan) {
     let instant = network.instant();
     if let Some(connection) = network.connection_mut(Side::Client) {
@@ -66,7 +65,7 @@ fn close(network: &mut Network, plan: &Plan) {
     }
 }
 
-/// 0 to 10,000, or as `SEEDS` says.
+/// 0 to 10,000, or the seeds in `SEEDS`.
 fn seeds() -> std::ops::Range<u64> {
     support::seeds_or(0..10_000)
 }
@@ -83,7 +82,7 @@ fn every_scenario_comes_to_its_end() {
         }
         let first = run(&plan);
         if seed % 20 == 0 {
-            // What is made once and kept (keys, tables, a thread's own) has been made by now.
+            // Everything that is created once and kept (keys, tables, thread locals) exists by now.
             let before = memory::live();
             let second = run(&plan);
             let left = memory::live() - before;

@@ -1,4 +1,4 @@
-//! What one run is made of, drawn from its seed; runs nothing.
+//! The plan of one run, generated from its seed.
 
 use std::time::Duration;
 
@@ -14,13 +14,15 @@ use rand::{RngExt, SeedableRng};
 
 use crate::support::ms;
 
-/// A run. No link is worse than what a connection survives: 20 % of loss in all, dark for 3 s.
+/// The plan of a run. No link is so bad that a connection cannot survive it: at most 20 % loss in
+/// total, at most 3 s of outage.
 #[derive(Debug)]
 pub(crate) struct Plan {
     seed: u64,
     /// By path: client to server, server to client.
     links: Vec<[LinkConfig; 2]>,
-    /// What all paths lead through from the server, and which of them.
+    /// The link that several paths share in the direction from the server, and which paths these
+    /// are.
     shared: Option<(LinkConfig, Vec<bool>)>,
     pub(crate) cross: Vec<CrossTraffic>,
     pub(crate) workload: Workload,
@@ -31,12 +33,12 @@ pub(crate) struct Plan {
     max_datagrams: usize,
 }
 
-/// From `low` to `high` with equal chances for each order of magnitude.
+/// From `low` to `high`, with the same probability for each order of magnitude.
 fn log_uniform(rng: &mut StdRng, low: f64, high: f64) -> f64 {
     low * (high / low).powf(rng.random_range(0.0..1.0))
 }
 
-/// Something below `most` in so many of the cases, else zero.
+/// A value below `most` with this probability, otherwise zero.
 fn sometimes(rng: &mut StdRng, chance: f64, most: f64) -> f64 {
     if rng.random_bool(chance) {
         rng.random_range(0.0..most)
@@ -67,7 +69,8 @@ fn link(rng: &mut StdRng) -> LinkConfig {
     };
     if rng.random_bool(0.1) {
         link.gilbert_elliott =
-            // Short bursts: they are counted in packets, and the handshake's few come seconds apart.
+            // Short bursts: they are counted in packets, and the handshake's few packets are
+            // seconds apart.
             GilbertElliott::from_mean(rng.random_range(0.001..0.1), rng.random_range(1.0..2.5))
                 .ok();
     }
@@ -183,7 +186,7 @@ impl Plan {
         }
     }
 
-    /// The workload's kind.
+    /// The kind of the workload.
     pub(crate) const fn kind(&self) -> &'static str {
         match self.workload {
             Workload::File(_) => "file",
@@ -197,7 +200,7 @@ impl Plan {
         }
     }
 
-    /// Whether something is still under way when the workload is complete.
+    /// Whether the transfer continues after the workload is complete.
     pub(crate) const fn is_endless(&self) -> bool {
         matches!(self.workload, Workload::Bulk(_)) || !self.cross.is_empty()
     }
@@ -211,7 +214,7 @@ impl Plan {
         transport
             .scheduler(move || factory())
             .congestion(self.congestion)
-            // Longer than any silence here; who misses the last words needs it.
+            // Longer than any silence here. A side that misses the close needs a timeout.
             .max_idle_timeout(Some(Duration::from_secs(120)))
             .stream_receive_window(stream)
             .receive_window(connection)

@@ -1,4 +1,4 @@
-//! What the whole-stack tests share: seeds in parallel, a record of what was sent, scripted schedulers.
+//! Helpers for the whole-stack tests: seeds in parallel, a record of what was sent, scripted schedulers.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
 pub(crate) mod real;
@@ -26,8 +26,8 @@ pub(crate) const fn ms(millis: u64) -> Duration {
 /// How many seeds run at a time.
 const WORKERS: usize = 2;
 
-/// Runs a test for each seed, some at a time, and gives the results in the order of the seeds.
-/// Fails once all have run, with the seeds that did.
+/// Runs a test for each seed, several at a time. Returns the results in the order of the seeds. If
+/// seeds fail, it still runs all of them and then reports the failed ones.
 pub(crate) fn for_seeds<R: Send>(
     seeds: std::ops::Range<u64>,
     test: impl Fn(u64) -> R + Sync,
@@ -62,7 +62,7 @@ pub(crate) fn for_seeds<R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// These seeds; with `SEEDS=77` one of them, told in detail; with `SEEDS=1000..9000` any others.
+/// These seeds. `SEEDS=77` selects one seed with full output, `SEEDS=1000..9000` any others.
 pub(crate) fn seeds_or(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let asked = std::env::var("SEEDS").unwrap_or_default();
     let (from, to) = match asked.split_once("..") {
@@ -76,8 +76,8 @@ pub(crate) fn seeds_or(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
     }
 }
 
-/// Appends each seed's trace hash to the file that `TRACE_HASHES` names, if it does: what a change that moves code
-/// compares with the hashes from before it.
+/// Appends each seed's trace hash to the file in `TRACE_HASHES`, if set. To verify a change that
+/// must not alter behaviour, compare the hashes from before and after.
 pub(crate) fn keep_hashes(test: &str, hashes: impl IntoIterator<Item = (u64, u128)>) {
     let Some(path) = std::env::var_os("TRACE_HASHES") else {
         return;
@@ -154,15 +154,15 @@ pub(crate) struct Told {
 
 type Decide = Box<dyn FnMut(&Context<'_>, &Told) -> Decision + Send>;
 
-/// A scheduler that does as a function says, and notes what it is told.
+/// A scheduler that follows a function, and records what it is told.
 pub(crate) struct Script {
     decide: Decide,
     told: Arc<Mutex<Told>>,
 }
 
 impl Script {
-    /// Has all connections with this configuration on this side scheduled by `decide`; returns what
-    /// the scheduler is told.
+    /// Makes `decide` the scheduler of all connections with this configuration on this side.
+    /// Returns what the scheduler is told.
     pub(crate) fn attach<D>(
         config: &mut TransportConfig,
         make: impl Fn() -> D + Send + Sync + 'static,
@@ -217,7 +217,7 @@ pub(crate) fn has_room(cx: &Context<'_>, index: usize) -> bool {
     cx.path(slot(index)).is_some_and(|path| path.can_send)
 }
 
-/// A client that begins its transfers at a given time, when all paths are there.
+/// A client that starts its transfers at a given time, when all paths are open.
 pub(crate) struct Later {
     begin: Option<Duration>,
     inner: TransferClient,

@@ -1,4 +1,4 @@
-//! Downloads in real time: endpoints on real sockets, one relay with a modelled link for each path.
+//! Downloads in real time: endpoints on real sockets, and for each path a relay with a modelled link.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use mpquic::{
 };
 use mpquic_sim::{LinkConfig, Relay, content, identity};
 
-/// Of the content.
+/// The seed of the content.
 const SEED: u64 = 1;
 const CHUNK: usize = 64 * 1024;
-/// Long enough for any machine; reached only by a test that hangs.
+/// Long enough for any machine. Only a test that hangs waits this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const fn loopback(last: u8) -> SocketAddr {
@@ -85,13 +85,13 @@ impl Setup {
         }
     }
 
-    /// Stream bytes that the client got over a path.
+    /// Stream bytes that the client received over a path.
     pub(crate) fn received(&self, path: PathId) -> u64 {
         let stats = self.client.path(path).and_then(|path| path.stats());
         stats.unwrap().received_stream_bytes
     }
 
-    /// Asks for so many bytes, or for fewer by [`Download::enough`].
+    /// Requests this many bytes; [`Download::enough`] can end it early.
     pub(crate) async fn download(&self, bytes: u64) -> Download {
         let (mut send, recv) = self.client.open_bi().await.unwrap();
         send.write_all(&bytes.to_be_bytes()).await.unwrap();
@@ -112,7 +112,7 @@ impl Setup {
     }
 }
 
-/// Sends as much as is asked for on each stream, or until the client ends its half.
+/// Sends as much as each stream requests, or until the client ends its half.
 async fn serve(connection: Connection) {
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
         tokio::spawn(async move {
@@ -131,13 +131,13 @@ async fn serve(connection: Connection) {
                 sent += buffer.len() as u64;
             }
             send.finish().unwrap();
-            // Not dropped, which would be a reset, before all has arrived.
+            // Not dropped before everything has arrived, since that would reset the stream.
             let _ = send.stopped().await;
         });
     }
 }
 
-/// A download under way.
+/// A download in progress.
 pub(crate) struct Download {
     send: Option<SendStream>,
     recv: RecvStream,
@@ -147,7 +147,7 @@ pub(crate) struct Download {
 }
 
 impl Download {
-    /// Takes in what is next and checks it; false at the end.
+    /// Receives the next chunk and verifies it. Returns false at the end.
     pub(crate) async fn more(&mut self) -> bool {
         let chunk = self.recv.read_chunk(CHUNK).await.unwrap();
         self.longest_stall = self.longest_stall.max(self.last.elapsed());
@@ -160,14 +160,14 @@ impl Download {
         true
     }
 
-    /// Until so many bytes are there.
+    /// Receives until this many bytes have arrived.
     pub(crate) async fn until(&mut self, bytes: u64) {
         while self.received < bytes {
             assert!(self.more().await);
         }
     }
 
-    /// Asks for no more, and takes in what is on the way.
+    /// Ends the request, and receives what is in flight.
     pub(crate) async fn enough(&mut self) {
         self.send.take().unwrap().finish().unwrap();
         while self.more().await {}
