@@ -82,8 +82,15 @@ fn short(scheduler: &str) -> Options {
 
 #[test]
 fn without_arguments() {
-    let options = options(&[]).unwrap();
-    assert_eq!(options.scheduler.name(), "dqn");
+    let arguments = cli::Arguments::try_parse_from(["streaming"]).unwrap();
+    let (hint, options) = (arguments.hint(), arguments.options().unwrap());
+    if cli::has_policies() {
+        assert_eq!((options.scheduler.name(), hint), ("dqn", None));
+    } else {
+        assert_eq!(options.scheduler.name(), "ecf");
+        let hint = hint.unwrap();
+        assert!(hint.starts_with("scheduled by ecf") && hint.contains("--features neural"));
+    }
     assert_eq!(options.congestion, CongestionControl::Olia);
     let video = Video {
         chunks: 60,
@@ -178,8 +185,14 @@ async fn tells_what_was_learned() {
     assert!(text.contains("\n  a: chosen "), "{text}");
 }
 
+/// If it can: `cargo test --workspace` has the policies, this package by itself says how to get them.
 #[tokio::test]
 async fn plays_with_a_policy() {
+    if cfg!(not(feature = "neural")) && !cli::has_policies() {
+        let error = options(&["--scheduler", "dqn"]).unwrap_err().to_string();
+        assert!(error.contains("--features neural"), "{error}");
+        return;
+    }
     let report = play("dqn").await;
     let policy = report.learned.as_ref().unwrap().policy.as_ref().unwrap();
     assert!(!policy.engine.is_empty());

@@ -1,18 +1,61 @@
 //! What deciding costs: schedulers, asked as a transport asks them, and bandits by themselves.
 
 mod history;
+mod instructions;
+mod learning;
 mod linucb;
 mod schedulers;
 mod ucb;
 
-use criterion::{criterion_group, criterion_main};
+use std::env;
+
+use criterion::{Criterion, criterion_group};
+
+/// Those that need no trained network; the bench `inference` has the others.
+const SCHEDULERS: &[&str] = &[
+    "floor",
+    "minrtt",
+    "roundrobin",
+    "blest",
+    "blest_overflow",
+    "ecf",
+    "ecf_a",
+    "ecf_nowait",
+    "sa_ecf",
+    "linucb",
+    "peek_frozen",
+    "peekaboo",
+    "backup",
+    "daps",
+    "daps_gap",
+    "minrtt_ns3",
+    "redundant",
+    "rr_ns3",
+    "stms",
+    "stream_minrtt",
+    "ucb",
+    "ucb_block",
+];
+
+fn schedulers(c: &mut Criterion) {
+    schedulers::decide(c, SCHEDULERS);
+    learning::sent_and_acked(c);
+    schedulers::acked(c, SCHEDULERS);
+}
 
 criterion_group!(
     benches,
-    schedulers::decide,
-    schedulers::feedback,
+    schedulers,
     history::history,
     linucb::linucb,
     ucb::ucb
 );
-criterion_main!(benches);
+
+fn main() {
+    if env::args().any(|argument| argument == "--count") {
+        instructions::run();
+        return;
+    }
+    benches();
+    Criterion::default().configure_from_args().final_summary();
+}

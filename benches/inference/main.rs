@@ -4,8 +4,13 @@
 //!
 //! `plan` is a whole `Policy::run`: normalisation and the checks for finite numbers included. `tract` is the library
 //! itself at its fastest documented use, a reused state that is run on tensors.
+//!
+//! `scheduler/...` are the schedulers that ask such a policy.
 
+#[path = "../decision/schedulers.rs"]
+mod asked;
 mod onnxruntime;
+mod schedulers;
 #[path = "../../crates/infer/tests/support/mod.rs"]
 mod support;
 
@@ -98,5 +103,5 @@ fn paper(c: &mut Criterion) {
     network(c, "gaps_paper", &gaps_paper());
 }
 
-criterion_group!(benches, small, paper);
+criterion_group!(benches, small, paper, schedulers::schedulers);
 criterion_main!(benches);

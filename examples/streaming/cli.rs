@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use mpquic::CongestionControl;
+use mpquic::sched::Registry;
 
 use crate::link::LinkArgument;
 use crate::protocol::Video;
@@ -12,7 +13,8 @@ use crate::streaming::{Options, OptionsError, bitrates};
 
 const EXAMPLES: &str = "\
 Examples:
-  A minute of video over a near and a far path, scheduled by the DQN policy that comes with this library:
+  A minute of video over a near and a far path, scheduled by dqn, a trained policy that comes with this library, or
+  by ecf if this program was built without the feature neural, which brings in the trained policies:
     streaming
 
   Other schedulers for comparison, 20 s each:
@@ -42,9 +44,9 @@ Exit status:
 #[derive(Debug, Parser)]
 #[command(name = "streaming", after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The packet scheduler.
-    #[arg(long, value_name = "NAME", default_value = "dqn")]
-    scheduler: String,
+    /// The packet scheduler [default: dqn, or ecf if this program was built without the feature neural].
+    #[arg(long, value_name = "NAME")]
+    scheduler: Option<String>,
 
     /// The scheduler's configuration, a JSON object.
     #[arg(
@@ -101,10 +103,33 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
 }
 
+/// The scheduler if none is named, and if no policy is at hand.
+const POLICY: &str = "dqn";
+const HEURISTIC: &str = "ecf";
+
+/// Whether this program has the trained policies. Asks the registry, not this package's feature: another package of
+/// the same build can have it turned on.
+pub(crate) fn has_policies() -> bool {
+    Registry::new().names().any(|name| name == POLICY)
+}
+
 impl Arguments {
+    /// A line for those who name no scheduler and so do not get the one that this example is about.
+    pub(crate) fn hint(&self) -> Option<String> {
+        let missing = self.scheduler.is_none() && !has_policies();
+        missing.then(|| {
+            format!(
+                "scheduled by {HEURISTIC}; with the trained policies, which take minutes to build: \
+                 cargo run --release --features neural --example streaming"
+            )
+        })
+    }
+
     pub(crate) fn options(self) -> Result<Options, OptionsError> {
+        let default = if has_policies() { POLICY } else { HEURISTIC };
+        let scheduler = self.scheduler.as_deref().unwrap_or(default);
         Options {
-            scheduler: Choice::parse(&self.scheduler, &self.config)?,
+            scheduler: Choice::parse(scheduler, &self.config)?,
             congestion: self.congestion,
             video: Video {
                 chunks: self.seconds,

@@ -61,6 +61,9 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: cli::Arguments) -> Result<Report, Error> {
     let json = arguments.json;
+    if let Some(hint) = arguments.hint() {
+        eprintln!("{hint}");
+    }
     let options = arguments.options()?;
     let stop = async {
         if stop::requested().await.is_err() {

@@ -18,8 +18,22 @@ pub(crate) struct Choice {
 pub(crate) enum ChoiceError {
     #[error("the scheduler's configuration is not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
+    #[error(
+        "the scheduler {name} is not in this program: build it with the feature {feature}, as in \
+         `cargo run --release --features {feature} --example ...`"
+    )]
+    NotBuilt { name: String, feature: &'static str },
     #[error(transparent)]
-    Registry(#[from] RegistryError),
+    Registry(RegistryError),
+}
+
+impl From<RegistryError> for ChoiceError {
+    fn from(error: RegistryError) -> Self {
+        match error {
+            RegistryError::NotBuilt { name, feature } => Self::NotBuilt { name, feature },
+            error => Self::Registry(error),
+        }
+    }
 }
 
 impl Choice {

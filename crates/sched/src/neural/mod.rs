@@ -12,7 +12,7 @@
 //! answers in microseconds, and the only way that gives the same decisions for the same seed. [`Run::Thread`] hands the
 //! state to a thread of its own and goes on with the last answer until the new one is there; of states that wait, the
 //! latest wins. Right for what takes longer than a packet lasts on the wire (12 us at 1 Gbit/s): graphs that tract runs,
-//! large ones. [`Policy::engine`] says which engine it is, and `cargo bench --bench inference` what an answer costs.
+//! large ones. [`Policy::engine`] says which engine it is, and `cargo bench -p mpquic-bench-inference` what an answer costs.
 
 mod decider;
 mod dqn;

@@ -4,7 +4,7 @@
 /// common but their names: hence a macro.
 macro_rules! peer {
     ($library:ident, $connection:ident) => {
-        use crate::interop::{DatagramRefused, End, Peer, RecvHalf, SendHalf, StreamEnd};
+        use crate::stacks::{DatagramRefused, End, Peer, RecvHalf, SendHalf, StreamEnd};
 
         fn end(error: $library::ConnectionError) -> End {
             use $library::ConnectionError as Error;

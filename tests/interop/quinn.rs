@@ -1,18 +1,18 @@
 //! This crate and quinn talk to each other over real sockets on loopback, each in both roles: every
 //! exercise runs with quinn's client and our server, and the other way round.
 
-mod interop;
+mod stacks;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use interop::{
+use rustls::CipherSuite;
+use sha2::{Digest, Sha256};
+use stacks::{
     ALPN, Answer, DatagramRefused, End, Identity, Limits, Mpquic, Pair, Peer, Quinn, RecvHalf,
     SendHalf, Setup, Stack, StreamEnd, run,
 };
-use rustls::CipherSuite;
-use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
 /// A test per exercise and direction.
@@ -521,11 +521,11 @@ async fn close_by_the_server<C: Stack, S: Stack>() {
 async fn stateless_reset<C: Stack, S: Stack>() {
     let setup = Arc::new(Setup::default());
     let client = C::client(&setup);
-    let socket = std::net::UdpSocket::bind(interop::LOOPBACK).unwrap();
+    let socket = std::net::UdpSocket::bind(stacks::LOOPBACK).unwrap();
     let address = socket.local_addr().unwrap();
 
     // The server's runtime goes with all its tasks: nobody is left to say goodbye. Its port stays ours.
-    let doomed = interop::runtime();
+    let doomed = stacks::runtime();
     let server = doomed.spawn({
         let (setup, socket) = (Arc::clone(&setup), socket.try_clone().unwrap());
         async move {

@@ -1,0 +1,121 @@
+//! What feeding a scheduler that learns costs: packets that leave and are acknowledged, while rewards settle.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::Criterion;
+use mpquic_sched::{Acked, Context, PathView, QueueView, Scheduler, Sent};
+use serde_json::json;
+
+use crate::schedulers::{built, queue, scheduler, views};
+
+/// Those that settle late rewards: what that costs is measured with something to settle.
+pub(crate) const LEARNING: [&str; 2] = ["linucb", "peekaboo"];
+
+/// Packets that leave between two stretches of decisions.
+pub(crate) const ROUND: u64 = 64;
+
+/// Rounds after which rewards settle, even those of a scheduler that deploys after half a megabyte.
+pub(crate) const WARM_UP: u64 = 32;
+
+/// A scheduler that makes one decision for each `packets` packets, which settle meanwhile.
+pub(crate) struct Rounds {
+    scheduler: Box<dyn Scheduler>,
+    packets: u64,
+    paths: Vec<PathView>,
+    queue: QueueView,
+    now: Instant,
+    number: u64,
+}
+
+impl Rounds {
+    pub(crate) fn new(name: &str, packets: u64) -> Self {
+        let mut paths = views(2);
+        (paths[1].can_send, paths[1].in_flight) = (false, paths[1].cwnd);
+        let scheduler = match name {
+            // Deployed with full histories after half a megabyte, for good.
+            "peekaboo" => built(
+                name,
+                &json!({"tx_bytes": 250_000, "wt_bytes": 250_000, "candidate_bytes": 0, "estimate_bytes": 0,
+                        "relearn": false}),
+            ),
+            _ => scheduler(name),
+        };
+        Self {
+            scheduler,
+            packets,
+            paths,
+            queue: queue(),
+            now: Instant::now(),
+            number: 0,
+        }
+    }
+
+    /// The decisions of a round; not on the clock.
+    pub(crate) fn decide(&mut self) {
+        for _ in 0..ROUND / self.packets {
+            self.number += 1;
+            // Each time another context.
+            self.paths[1].in_flight = 90_000 + self.number % 1000 * 10;
+            let cx = Context::new(self.now, &self.paths, &self.queue, self.number);
+            let _ = black_box(self.scheduler.decide(&cx));
+            // A wait is over.
+            self.paths[1].can_send = true;
+            let cx = Context::new(self.now, &self.paths, &self.queue, self.number);
+            let _ = black_box(self.scheduler.decide(&cx));
+            self.paths[1].can_send = false;
+        }
+    }
+
+    /// The packets of a round, each sent and acknowledged.
+    #[inline]
+    pub(crate) fn feed(&mut self) {
+        for _ in 0..ROUND {
+            let left = self.now;
+            self.now += Duration::from_micros(200);
+            let path = self.paths[self.number as usize % 2].index;
+            let sent = Sent::new(path, left, 1452, self.number, false, 1400);
+            self.scheduler.on_sent(black_box(&sent));
+            let number = Some(self.number);
+            let acked = Acked::new(path, self.now, left, 1452, None, number, 1400);
+            self.scheduler.on_acked(black_box(&acked));
+        }
+    }
+
+    /// # Panics
+    ///
+    /// If nothing settled: then something else was measured.
+    pub(crate) fn check(&self) {
+        let learned = self.scheduler.learned().expect("it learns");
+        let settled = learned.pairs.iter().any(|pair| pair.settled > 0);
+        assert!(settled && learned.dropped == 0, "{learned}");
+    }
+}
+
+pub(crate) fn sent_and_acked(c: &mut Criterion) {
+    for name in LEARNING {
+        for packets in [1, 2, 8] {
+            let id = format!("sent_and_acked/{packets}_a_decision");
+            c.benchmark_group(format!("scheduler/{name}"))
+                .bench_function(id, |b| {
+                    let mut rounds = Rounds::new(name, packets);
+                    for _ in 0..WARM_UP {
+                        rounds.decide();
+                        rounds.feed();
+                    }
+                    b.iter_custom(|iterations| {
+                        let count = iterations.div_ceil(ROUND);
+                        let mut spent = Duration::ZERO;
+                        for _ in 0..count {
+                            rounds.decide();
+                            let began = Instant::now();
+                            rounds.feed();
+                            spent += began.elapsed();
+                        }
+                        spent.mul_f64(iterations as f64 / (count * ROUND) as f64)
+                    });
+                    rounds.check();
+                });
+        }
+    }
+}
