@@ -4,7 +4,7 @@
 use crate::connection::Connection;
 use crate::handshake::Level;
 use crate::limits;
-use crate::path::NetworkPath;
+use crate::path::{Addresses, NetworkPath};
 use crate::space::PacketSpace;
 
 /// A collection, how large it is, and how large it may be.
@@ -30,14 +30,14 @@ impl Connection {
                 cap: cap as u64,
             });
         };
-        for space in self.levels.iter().flatten() {
+        for space in self.spaces.iter() {
             tell_space(space, &mut tell);
         }
         for path in self.paths.iter() {
-            tell_space(&path.space, &mut tell);
-            for network in [Some(&path.network), path.aside.as_ref()]
+            tell_space(path.space(), &mut tell);
+            for network in [Addresses::Current, Addresses::Previous]
                 .into_iter()
-                .flatten()
+                .filter_map(|which| path.network(which))
             {
                 tell(
                     "path responses to send",

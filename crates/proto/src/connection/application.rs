@@ -90,7 +90,7 @@ impl Connection {
     /// Sends a PING on every open path.
     pub fn ping(&mut self) {
         for path in self.paths.iter_mut() {
-            path.ping = true;
+            path.request_ping();
         }
     }
 
@@ -240,11 +240,11 @@ impl Connection {
         let packet = self
             .paths
             .iter()
-            .map(|path| usize::from(path.mtu.current()))
+            .map(|path| usize::from(path.mtu()))
             .min()
-            .unwrap_or(crate::transmit::MIN_INITIAL_DATAGRAM);
+            .unwrap_or(crate::packet::MIN_INITIAL_DATAGRAM);
         // Short header with the longest connection ID and packet number, and the tag.
-        packet - (1 + 20 + 4 + crate::transmit::TAG_LEN)
+        packet - (1 + 20 + 4 + crate::packet::TAG_LEN)
     }
 
     /// Free bytes in the buffer of datagrams to send.

@@ -47,7 +47,6 @@ impl Connection {
     /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID.
     pub(crate) fn on_new_cid(&mut self, frame: &NewConnectionId) -> Result<(), TransportError> {
         let id = match self.path_of_frame(frame.path)? {
-            PathState::BeyondLimit => return Err(beyond_limit()),
             // RFC 10069, new frames: what cannot be processed any more is ignored.
             PathState::Abandoned(_) => return Ok(()),
             PathState::NeverOpened(id) => id,
@@ -83,7 +82,6 @@ impl Connection {
         dcid: &mpquic_sched_core::ConnectionId,
     ) -> Result<(), TransportError> {
         let id = match self.path_of_frame(frame.path)? {
-            PathState::BeyondLimit => return Err(beyond_limit()),
             PathState::Abandoned(_) => return Ok(()),
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,
@@ -116,39 +114,21 @@ impl Connection {
 
     pub(crate) fn add_reset_token(&mut self, id: PathId, token: [u8; 16]) {
         if let Some(path) = self.paths.get(id) {
-            self.endpoint_events.push_back(EndpointEvent::AddResetToken(
-                path.network.tuple.remote,
-                token,
-            ));
+            self.endpoint_events
+                .push_back(EndpointEvent::AddResetToken(path.tuple().remote, token));
         }
     }
 
     pub(crate) fn forget_reset_token(&mut self, id: PathId, token: [u8; 16]) {
         if let Some(path) = self.paths.get(id) {
             self.endpoint_events
-                .push_back(EndpointEvent::RemoveResetToken(
-                    path.network.tuple.remote,
-                    token,
-                ));
+                .push_back(EndpointEvent::RemoveResetToken(path.tuple().remote, token));
         }
     }
 
-    /// What the path ID of a frame means; frames without one speak of path 0.
-    pub(crate) fn path_of_frame(
-        &mut self,
-        path: Option<u64>,
-    ) -> Result<PathState<'_>, TransportError> {
-        let max = match (&self.path_limits, path) {
-            (Some(limits), _) => limits.local_max(),
-            (None, None) => 0,
-            // RFC 10069: without negotiation, no frame of the extension may be used.
-            (None, Some(_)) => {
-                return Err(TransportError::protocol_violation(
-                    "multipath frame without negotiation",
-                ));
-            }
-        };
-        Ok(self.paths.state(path.unwrap_or(0), max))
+    /// Whether the path ID can carry packets: open, with a connection ID of the peer.
+    pub(crate) fn has_cid(&self, id: PathId) -> bool {
+        self.remote_cids.active(id).is_some()
     }
 
     /// Tells the application, on clients, that a path can be opened now; once per path.
@@ -167,9 +147,4 @@ impl Connection {
                 .push_back(Event::Path(PathEvent::Available { next }));
         }
     }
-}
-
-/// RFC 10069, new frames.
-pub(crate) fn beyond_limit() -> TransportError {
-    TransportError::protocol_violation("path ID above MAX_PATH_ID")
 }

@@ -27,7 +27,7 @@ impl Connection {
         self.close_due = self
             .paths
             .iter()
-            .filter(|path| path.network.is_validated() || path.network.budget() > 0)
+            .filter(|path| path.is_validated() || path.send_limit() > 0)
             .map(|path| path.index)
             .collect();
         self.received_since_close = 0;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::Side;
+use mpquic_sched_core::{PathUpdateKind, Side};
 
 use super::{Connection, Event};
 use crate::endpoint::EndpointEvent;
@@ -46,7 +46,10 @@ impl Connection {
             self.issue_cids();
             self.events
                 .push_back(Event::Path(PathEvent::Opened { id: PathId::ZERO }));
-            self.tell_scheduler_of_first_path(now);
+            if let Some(index) = self.paths.get(PathId::ZERO).map(|path| path.index) {
+                self.tell_scheduler(now, index, PathUpdateKind::Opened);
+                self.tell_scheduler(now, index, PathUpdateKind::Validated);
+            }
         }
         if (progress.handshake_keys || progress.one_rtt_keys || progress.complete)
             && !self.handshake.undecryptable.is_empty()
@@ -78,7 +81,9 @@ impl Connection {
         {
             self.add_reset_token(PathId::ZERO, token);
         }
-        self.limit_mtu(PathId::ZERO);
+        if let Some(path) = self.paths.get_mut(PathId::ZERO) {
+            path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
+        }
         self.apply_stream_parameters();
         self.events.push_back(Event::HandshakeDataReady);
         Ok(())
@@ -118,8 +123,8 @@ impl Connection {
         self.discard_level(Level::Handshake);
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
             // RFC 9002 section 6.2.1: the PTO starts afresh.
-            path.pto_count = 0;
-            path.network.validate();
+            path.reset_pto_backoff();
+            path.validate();
         }
         self.events.push_back(Event::HandshakeConfirmed);
         self.announce_available();
@@ -129,18 +134,12 @@ impl Connection {
     /// server when it first processes one.
     pub(crate) fn discard_level(&mut self, level: Level) {
         self.handshake.discard(level);
-        let slot = match level {
-            Level::Initial => 0,
-            Level::Handshake => 1,
-            Level::OneRtt => return,
-        };
-        // RFC 9002 section 6.4: packets of a dropped level leave the bytes in flight.
-        if self.levels[slot].take().is_some()
+        // RFC 9002 section 6.4: packets of a dropped space leave the bytes in flight.
+        if self.spaces.discard(level)
             && let Some(path) = self.paths.get_mut(PathId::ZERO)
         {
-            path.pto_count = 0;
+            path.reset_pto_backoff();
         }
-        self.level_probes[slot] = 0;
         if level == Level::Initial && self.side == Side::Server {
             self.endpoint_events
                 .push_back(EndpointEvent::RetireCid(self.original_dcid));

@@ -1,13 +1,11 @@
 //! One connection: the struct and its poll methods. Glue: it calls its parts, no part calls back.
 
+mod ack_loss;
 mod application;
 mod cids;
 mod close;
 mod event;
-mod fate;
 mod handshaking;
-mod migration;
-mod path_life;
 mod paths;
 mod retry;
 mod state;
@@ -20,7 +18,6 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{ConnectionId, Side};
 use rand::rngs::StdRng;
 
-pub(crate) use cids::beyond_limit;
 pub use event::{Event, PathEvent};
 pub(crate) use state::{CloseFrame, State};
 
@@ -28,11 +25,11 @@ use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
 use crate::congestion::{Controller, ControllerContext, NewPath};
 use crate::datagram::Datagrams;
 use crate::endpoint::{ConnectionEvent, EndpointEvent};
-use crate::handshake::{Handshake, Level};
+use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::ids::Transmit;
-use crate::path::{Path, PathLimits, Paths};
+use crate::path::{NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::schedule::Schedule;
-use crate::space::{PacketSpace, SentPacket};
+use crate::space::PacketSpace;
 use crate::stream::{PeerStreamParams, Streams};
 use crate::transmit::Batches;
 use crate::transport_parameters::{Grease, TransportParameters};
@@ -70,10 +67,7 @@ pub struct Connection {
     pub(crate) original_dcid: ConnectionId,
     /// On clients.
     pub(crate) retry: Option<retry::Retry>,
-    /// The Initial and the Handshake packet number space.
-    pub(crate) levels: [Option<PacketSpace>; 2],
-    /// Loss probes to be sent at these levels.
-    pub(crate) level_probes: [u8; 2],
+    pub(crate) spaces: HandshakeSpaces,
     pub(crate) paths: Paths,
     /// There if both sides speak RFC 10069.
     pub(crate) path_limits: Option<PathLimits>,
@@ -100,8 +94,7 @@ pub struct Connection {
     pub(crate) events: VecDeque<Event>,
     pub(crate) endpoint_events: VecDeque<EndpointEvent>,
     /// Reused by ACK processing, so that it allocates nothing.
-    pub(crate) acked_scratch: Vec<(u64, SentPacket)>,
-    pub(crate) lost_scratch: Vec<(u64, SentPacket)>,
+    pub(crate) settled: SettledPackets,
     pub(crate) totals: ConnectionStats,
     pub(crate) observer: Option<Box<dyn Observer>>,
 }
@@ -193,10 +186,7 @@ impl Connection {
         let mut paths = Paths::new();
         let mut context = ControllerContext::new(config.initial_window, &mut rng);
         let mut controller = config.congestion.build(&mut context);
-        let mut levels = [None, None];
-        for level in &mut levels {
-            *level = Some(PacketSpace::new(&mut rng));
-        }
+        let spaces = HandshakeSpaces::new(&mut rng);
         if let Some(index) = paths.free_slot() {
             controller.add_path(&NewPath::new(index, now, config.initial_mtu));
             // RFC 9000 section 8.1: a client needs no proof of the server's address, its Initial is one.
@@ -206,8 +196,7 @@ impl Connection {
                 now,
                 PathId::ZERO,
                 index,
-                tuple,
-                validated,
+                NetworkPath::new(tuple, validated),
                 space,
                 &config,
             ));
@@ -224,8 +213,7 @@ impl Connection {
             handshake_scid: scid,
             original_dcid,
             retry: None,
-            levels,
-            level_probes: [0; 2],
+            spaces,
             paths,
             path_limits: None,
             streams,
@@ -247,8 +235,7 @@ impl Connection {
             lost_reason: None,
             events: VecDeque::new(),
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),
-            acked_scratch: Vec::new(),
-            lost_scratch: Vec::new(),
+            settled: SettledPackets::default(),
             totals: ConnectionStats::default(),
             observer: config.observer.as_ref().and_then(|make| make(side)),
             endpoint_config: endpoint.clone(),
@@ -335,12 +322,12 @@ impl Connection {
     pub fn stats(&self) -> ConnectionStats {
         let mut stats = self.totals;
         stats.decisions = self.schedule.decisions();
-        stats.waits = self.schedule.waits;
-        stats.overridden_waits = self.schedule.overridden;
+        stats.waits = self.schedule.waits();
+        stats.overridden_waits = self.schedule.overridden();
         stats.dropped_datagrams = self.datagrams.dropped();
         let keys = self.handshake.one_rtt.as_ref();
         stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
-        stats.wait_time = self.schedule.wait_clock.total();
+        stats.wait_time = self.schedule.wait_time();
         stats.max_receive_gaps = self.streams.max_gaps_seen();
         stats.out_of_order = self.streams.out_of_order();
         stats.max_out_of_order = self.streams.max_out_of_order_seen();
@@ -369,16 +356,8 @@ impl Connection {
 
     /// The longest smoothed RTT of all paths: what a receive window must cover.
     pub(crate) fn longest_rtt(&self) -> Duration {
-        let longest = self.paths.iter().map(|path| path.rtt.smoothed()).max();
+        let longest = self.paths.iter().map(|path| path.rtt().smoothed()).max();
         longest.unwrap_or(self.config.initial_rtt)
-    }
-
-    pub(crate) fn level(&mut self, level: Level) -> Option<&mut PacketSpace> {
-        match level {
-            Level::Initial => self.levels[0].as_mut(),
-            Level::Handshake => self.levels[1].as_mut(),
-            Level::OneRtt => None,
-        }
     }
 
     /// Passes on to the scheduler what the streams noted.

@@ -1,17 +1,65 @@
-//! The application's calls about paths; passes them on.
+//! The life of a path: opened by the client, accepted by the server, validated, moved, abandoned, discarded (RFC 10069,
+//! path initiation and path close; RFC 9000 sections 8.2 and 9). It builds no packets.
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{PathStatus, PathUpdateKind};
+use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
 
-use super::Connection;
-use crate::path::Path;
-use crate::{FourTuple, PathError, PathErrorCode, PathId, PathStats};
+use super::{CloseFrame, Connection, Event};
+use crate::congestion::NewPath;
+use crate::endpoint::EndpointEvent;
+use crate::path::{NetworkPath, Path, PathState, Proof, RetiredPath, Unanswered};
+use crate::receive::Arrival;
+use crate::space::PacketSpace;
+use crate::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathStats, TransportError};
 
+/// PATH_CHALLENGEs on a path without an RTT sample are repeated no sooner than after this time.
+const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What the application asks.
 impl Connection {
     /// Whether both sides speak RFC 10069; known once the handshake is complete.
     pub fn is_multipath(&self) -> bool {
         self.path_limits.is_some()
+    }
+
+    /// Opens a path; on clients only, after the handshake is confirmed.
+    /// [`PathEvent::Opened`] follows when the peer's address is validated,
+    /// [`PathEvent::Abandoned`] if it cannot be.
+    ///
+    /// # Errors
+    ///
+    /// See [`PathError`]. If the peer's limit or its connection IDs stand in the way, the peer is
+    /// told, and [`PathEvent::Available`] follows when they no longer do.
+    pub fn open_path(&mut self, now: Instant, tuple: FourTuple) -> Result<PathId, PathError> {
+        if self.is_closed() {
+            return Err(PathError::Closed);
+        }
+        if self.side == Side::Server {
+            return Err(PathError::ServerSide);
+        }
+        if !self.confirmed {
+            return Err(PathError::HandshakeIncomplete);
+        }
+        let Some(limits) = &mut self.path_limits else {
+            return Err(PathError::MultipathNotNegotiated);
+        };
+        let open = self.paths.open_count();
+        if open >= self.config.max_paths as usize {
+            return Err(PathError::TooManyPaths(open));
+        }
+        let usable = limits.usable_max();
+        let Some(id) = self.paths.next_unused(usable) else {
+            limits.note_blocked();
+            return Err(PathError::NoPathIdLeft { limit: usable });
+        };
+        if !self.remote_cids.has_unused(id) {
+            limits.note_cids_blocked(id);
+            return Err(PathError::NoCidAvailable { path: id });
+        }
+        self.add_path(now, id, NetworkPath::opened_by_us(tuple))
+            .ok_or(PathError::TooManyPaths(open))?;
+        Ok(id)
     }
 
     /// Abandons a path: its data in flight goes to the other ones.
@@ -32,11 +80,8 @@ impl Connection {
             return Err(PathError::MultipathNotNegotiated);
         }
         self.path_or_error(id)?;
-        let others = self
-            .paths
-            .iter()
-            .any(|path| path.id != id && path.network.is_validated());
-        if !others {
+        let is_other = |path: &Path| path.id != id && path.is_validated();
+        if !self.paths.iter().any(is_other) {
             return Err(PathError::LastPath(id));
         }
         self.abandon_path(now, id, code, false);
@@ -53,10 +98,9 @@ impl Connection {
             return Err(PathError::MultipathNotNegotiated);
         }
         let path = self.paths.get_mut(id).ok_or(PathError::NotOpen(id))?;
-        path.status.set_local(status);
-        let (index, now) = (path.index, path.last_activity);
-        let effective = path.status.effective();
-        self.tell_scheduler(now, id, index, PathUpdateKind::Status(effective));
+        let effective = path.set_local_status(status);
+        let (index, now) = (path.index, path.last_activity());
+        self.tell_scheduler(now, index, PathUpdateKind::Status(effective));
         Ok(())
     }
 
@@ -67,7 +111,7 @@ impl Connection {
     /// If the path is not open.
     pub fn path_status(&self, id: PathId) -> Result<(PathStatus, Option<PathStatus>), PathError> {
         let path = self.path_or_error(id)?;
-        Ok((path.status.local(), path.status.remote()))
+        Ok((path.status().local(), path.status().remote()))
     }
 
     /// The IDs of the open paths, validated or not.
@@ -77,9 +121,7 @@ impl Connection {
 
     /// Whether the path is open and its address validated.
     pub fn is_path_validated(&self, id: PathId) -> bool {
-        self.paths
-            .get(id)
-            .is_some_and(|path| path.network.is_validated())
+        self.paths.get(id).is_some_and(Path::is_validated)
     }
 
     /// UDP payload bytes sent to and received from the path's address while it was not validated
@@ -89,7 +131,7 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn path_amplification(&self, id: PathId) -> Result<(u64, u64), PathError> {
-        Ok(self.path_or_error(id)?.network.traffic())
+        Ok(self.path_or_error(id)?.traffic())
     }
 
     /// The path's addresses.
@@ -98,7 +140,7 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn network_path(&self, id: PathId) -> Result<FourTuple, PathError> {
-        Ok(self.path_or_error(id)?.network.tuple)
+        Ok(self.path_or_error(id)?.tuple())
     }
 
     /// The path's smoothed RTT.
@@ -107,7 +149,7 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn rtt(&self, id: PathId) -> Result<Duration, PathError> {
-        Ok(self.path_or_error(id)?.rtt.smoothed())
+        Ok(self.path_or_error(id)?.rtt().smoothed())
     }
 
     /// The path's figures.
@@ -116,7 +158,7 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn path_stats(&self, id: PathId) -> Result<PathStats, PathError> {
-        Ok(self.stats_of(self.path_or_error(id)?))
+        Ok(self.path_or_error(id)?.stats(&*self.controller))
     }
 
     /// The last addresses and figures of a path that was abandoned, from
@@ -127,38 +169,313 @@ impl Connection {
         retired.find(|path| path.id == id)?.last
     }
 
-    pub(crate) fn stats_of(&self, path: &Path) -> PathStats {
-        let counters = &path.counters;
-        PathStats {
-            rtt: path.rtt.smoothed(),
-            min_rtt: path.rtt.min(),
-            rtt_var: path.rtt.var(),
-            has_rtt: path.rtt.has_sample(),
-            cwnd: self.controller.window(path.index),
-            in_flight: path.space.bytes_in_flight(),
-            mtu: path.mtu.current(),
-            pto_count: path.pto_count,
-            sent_datagrams: counters.sent_datagrams,
-            sent_bytes: counters.sent_bytes,
-            received_datagrams: counters.received_datagrams,
-            received_bytes: counters.received_bytes,
-            sent_stream_bytes: counters.sent_stream_bytes,
-            received_stream_bytes: counters.received_stream_bytes,
-            sent_packets: counters.sent_packets,
-            lost_packets: counters.lost_packets,
-            spurious_losses: counters.spurious_losses,
-            retransmitted_packets: counters.retransmitted_packets,
-            retransmitted_bytes: counters.retransmitted_bytes,
-            copied_packets: counters.copied_packets,
-            copied_bytes: counters.copied_bytes,
-            reinjected_bytes: counters.reinjected_bytes,
-            congestion_events: self.controller.congestion_events(path.index),
-            delivery_rate: path.delivery.rate(),
-            suspect: path.suspect.is_suspect(),
+    fn path_or_error(&self, id: PathId) -> Result<&Path, PathError> {
+        self.paths.get(id).ok_or(PathError::NotOpen(id))
+    }
+}
+
+/// Opening, validation and moves.
+impl Connection {
+    /// A packet on a path ID that was not used before decrypted: on servers, the client opens it.
+    /// `None` if there is no room for it, or this side is the client, whose peer opens no paths.
+    pub(crate) fn accept_path(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        tuple: FourTuple,
+    ) -> Option<&mut Path> {
+        if self.side == Side::Client || self.path_limits.is_none() || !self.state.is_established() {
+            return None;
+        }
+        let index = self.add_path(now, id, NetworkPath::new(tuple, false))?;
+        self.paths.at_mut(index)
+    }
+
+    /// Takes a slot for a path and starts to validate its addresses.
+    fn add_path(&mut self, now: Instant, id: PathId, network: NetworkPath) -> Option<PathIndex> {
+        let interval = self.challenge_interval();
+        let index = self.paths.free_slot()?;
+        let space = PacketSpace::new(&mut self.rng);
+        self.controller
+            .add_path(&NewPath::new(index, now, self.config.initial_mtu));
+        self.schedule.on_new_path(index);
+        let path = Path::new(now, id, index, network, space, &self.config);
+        let path = self.paths.insert(path);
+        path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
+        path.start_challenge(now, interval);
+        self.tell_scheduler(now, index, PathUpdateKind::Opened);
+        self.activate_cid(id);
+        self.issue_cids();
+        Some(index)
+    }
+
+    fn challenge_interval(&self) -> Duration {
+        self.largest_pto().max(MIN_CHALLENGE_INTERVAL)
+    }
+
+    pub(crate) fn tell_scheduler(&mut self, now: Instant, index: PathIndex, kind: PathUpdateKind) {
+        if let Some(path) = self.paths.at(index) {
+            let event = mpquic_sched_core::PathUpdate::new(index, path.id.0, now, kind)
+                .with_key(path.tuple().key());
+            self.schedule.on_path(&event);
         }
     }
 
-    fn path_or_error(&self, id: PathId) -> Result<&Path, PathError> {
-        self.paths.get(id).ok_or(PathError::NotOpen(id))
+    /// A PATH_CHALLENGE came on this path.
+    pub(crate) fn on_path_challenge(&mut self, arrival: Arrival, id: PathId, token: u64) {
+        if let Some(path) = self.paths.get_mut(id) {
+            path.on_path_challenge(self.side, arrival.tuple, arrival.bytes, token);
+        }
+    }
+
+    /// A PATH_RESPONSE came on this path.
+    pub(crate) fn on_path_response(&mut self, now: Instant, id: PathId, token: u64) {
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        let (index, proof) = (path.index, path.on_path_response(token));
+        match proof {
+            Proof::Nothing => {}
+            Proof::Opened => {
+                self.offer_stranded();
+                self.events.push_back(Event::Path(PathEvent::Opened { id }));
+                self.tell_scheduler(now, index, PathUpdateKind::Validated);
+            }
+            Proof::Moved => {
+                self.offer_stranded();
+                self.announce_move(now, index);
+            }
+        }
+    }
+
+    /// A packet that was more than a probe came on this path: the client may have moved with it (RFC 9000 section 9.3).
+    pub(crate) fn follow_peer(&mut self, arrival: Arrival, id: PathId, number: u64) {
+        if self.side == Side::Client || !self.confirmed {
+            return;
+        }
+        let Some(path) = self.paths.get(id) else {
+            return;
+        };
+        if !path.is_moved_by(&arrival.tuple, number) {
+            return;
+        }
+        let (index, interval) = (path.index, self.challenge_interval());
+        let Some(path) = self.paths.at_mut(index) else {
+            return;
+        };
+        let network = path.network_of_move(arrival.now, arrival.tuple, arrival.bytes, interval);
+        tracing::debug!(%id, from = %path.tuple(), to = %network.tuple, "the peer moved");
+        if let Some((path, old)) = self.switch(index, network) {
+            path.keep_previous(arrival.now, old, interval);
+        }
+        self.announce_move(arrival.now, index);
+    }
+
+    /// Takes other addresses into use for a path; returns the old ones.
+    fn switch(
+        &mut self,
+        index: PathIndex,
+        network: NetworkPath,
+    ) -> Option<(&mut Path, NetworkPath)> {
+        let path = self.paths.at_mut(index)?;
+        let id = path.id;
+        if let Some(token) = self.remote_cids.active_token(id) {
+            let remote = path.tuple().remote;
+            self.endpoint_events
+                .push_back(EndpointEvent::RemoveResetToken(remote, token));
+        }
+        // RFC 9000 section 9.5: another address, another connection ID, if there is one.
+        self.remote_cids.rotate(id);
+        let old = path.replace_network(network);
+        if let Some(token) = self.remote_cids.active_token(id) {
+            let remote = path.tuple().remote;
+            self.endpoint_events
+                .push_back(EndpointEvent::AddResetToken(remote, token));
+        }
+        Some((path, old))
+    }
+
+    /// The addresses of a path that was open before are new, and proven if they need to be.
+    fn announce_move(&mut self, now: Instant, index: PathIndex) {
+        let Some(path) = self.paths.at_mut(index).filter(|path| path.is_validated()) else {
+            return;
+        };
+        if path.settle_move(now, &self.config, &mut *self.controller) {
+            path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
+        }
+        let (id, key) = (path.id, path.tuple().key());
+        if self.schedule.key(index) != Some(key) {
+            self.tell_scheduler(now, index, PathUpdateKind::Moved);
+        }
+        self.events.push_back(Event::Path(PathEvent::Moved { id }));
+    }
+
+    /// Repeats challenges that are due, and draws the conclusion from those that stayed unanswered.
+    pub(super) fn on_challenge_timeout(&mut self, now: Instant, id: PathId) {
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        let index = path.index;
+        match path.on_challenge_timeout(now) {
+            Unanswered::Waiting => {}
+            Unanswered::GoBack(last) => {
+                tracing::debug!(%id, to = %last.tuple, "the peer did not move after all");
+                self.switch(index, last);
+            }
+            Unanswered::GiveUp => {
+                self.abandon_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR, false);
+            }
+        }
+    }
+}
+
+/// Status and the end.
+impl Connection {
+    /// What the path ID of a frame means; frames without one speak of path 0.
+    ///
+    /// # Errors
+    ///
+    /// PROTOCOL_VIOLATION for a path ID above the limit that we announced, and for one where the extension was not
+    /// negotiated (RFC 10069, new frames).
+    pub(crate) fn path_of_frame(
+        &mut self,
+        path: Option<u64>,
+    ) -> Result<PathState<'_>, TransportError> {
+        let max = match (&self.path_limits, path) {
+            (Some(limits), _) => limits.local_max(),
+            (None, None) => 0,
+            (None, Some(_)) => {
+                return Err(TransportError::protocol_violation(
+                    "multipath frame without negotiation",
+                ));
+            }
+        };
+        match u32::try_from(path.unwrap_or(0)) {
+            Ok(id) if id <= max => Ok(self.paths.state(PathId(id))),
+            _ => Err(TransportError::protocol_violation(
+                "path ID above MAX_PATH_ID",
+            )),
+        }
+    }
+
+    /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP came, perhaps for a path that is not in use yet.
+    pub(crate) fn on_path_status(
+        &mut self,
+        now: Instant,
+        id: u64,
+        status: PathStatus,
+        seq: u64,
+    ) -> Result<(), TransportError> {
+        let (id, index, effective) = match self.path_of_frame(Some(id))? {
+            PathState::Abandoned(_) => return Ok(()),
+            PathState::NeverOpened(id) => {
+                if let Some(early) = self.paths.early_status(id) {
+                    early.on_remote(status, seq);
+                }
+                return Ok(());
+            }
+            PathState::Open(path) => {
+                if !path.status_mut().on_remote(status, seq) {
+                    return Ok(());
+                }
+                (path.id, path.index, path.status().effective())
+            }
+        };
+        self.events
+            .push_back(Event::Path(PathEvent::RemoteStatus { id, status }));
+        self.tell_scheduler(now, index, PathUpdateKind::Status(effective));
+        Ok(())
+    }
+
+    /// PATH_ABANDON came.
+    pub(crate) fn on_path_abandon(
+        &mut self,
+        now: Instant,
+        id: u64,
+        error_code: PathErrorCode,
+    ) -> Result<(), TransportError> {
+        let until = now + 3 * self.largest_pto();
+        let (id, open) = match self.path_of_frame(Some(id))? {
+            PathState::Abandoned(None) => return Ok(()),
+            PathState::Abandoned(Some(retired)) => {
+                retired.on_peer_abandoned(until);
+                return Ok(());
+            }
+            PathState::NeverOpened(id) => (id, false),
+            PathState::Open(path) => (path.id, true),
+        };
+        let last = open && self.paths.open_count() == 1;
+        self.abandon_path(now, id, error_code, true);
+        if last {
+            // RFC 10069, path close: the only open path is gone.
+            let close = CloseFrame::Transport(TransportError::new(
+                mpquic_sched_core::TransportErrorCode::NO_ERROR,
+                "the last path was abandoned",
+            ));
+            self.start_closing(now, close, true);
+        }
+        Ok(())
+    }
+
+    /// Ends a path ID, opened or not. Its data in flight goes back to the queues.
+    pub(crate) fn abandon_path(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        error_code: PathErrorCode,
+        by_peer: bool,
+    ) {
+        let pto = self.largest_pto();
+        // RFC 10069, path close: the peer's connection IDs count as retired at once.
+        if let Some(token) = self.remote_cids.abandon(id) {
+            self.forget_reset_token(id, token);
+        }
+        self.local_cids.stop_issuing(id);
+        let (space, last) = match self.paths.take(id) {
+            Some(mut path) => {
+                let last = (path.tuple(), path.stats(&*self.controller));
+                let kind = PathUpdateKind::Abandoned;
+                let event = mpquic_sched_core::PathUpdate::new(path.index, id.0, now, kind)
+                    .with_key(path.tuple().key());
+                self.requeue_in_flight(now, &mut path);
+                self.controller.remove_path(path.index);
+                self.schedule.forget_path(path.index);
+                self.streams.forget_path(path.index);
+                for other in self.paths.iter_mut() {
+                    other.forget_path(path.index);
+                }
+                self.schedule.on_path(&event);
+                (path.into_space(), Some(last))
+            }
+            None => {
+                self.paths.abandon_unused(id);
+                (PacketSpace::new(&mut self.rng), None)
+            }
+        };
+        let discard_at = by_peer.then(|| now + 3 * pto);
+        let retired = RetiredPath::new(id, space, error_code, discard_at, last);
+        if let Some(dropped) = self.paths.retire(retired) {
+            self.discard_path(dropped.id);
+        }
+        self.events.push_back(Event::Path(PathEvent::Abandoned {
+            id,
+            error_code,
+            by_peer,
+        }));
+        let max = self.config.max_paths - 1 + self.paths.abandoned_count();
+        if let Some(limits) = &mut self.path_limits {
+            limits.raise_local(max);
+        }
+        self.issue_cids();
+    }
+
+    /// Forgets what was kept of an abandoned path.
+    pub(super) fn discard_path(&mut self, id: PathId) {
+        for cid in self.local_cids.drop_path(id) {
+            self.endpoint_events
+                .push_back(EndpointEvent::RetireCid(cid));
+        }
+        self.events
+            .push_back(Event::Path(PathEvent::Discarded { id }));
     }
 }

@@ -50,22 +50,21 @@ impl Connection {
         });
         // RFC 9002 section 6.2.3: what is in flight was dropped by the server; the same CRYPTO data goes
         // out again, in packets whose numbers go on (RFC 9000 section 17.2.5.3).
-        let mut lost = std::mem::take(&mut self.lost_scratch);
-        if let Some(space) = &mut self.levels[Level::Initial as usize] {
+        let mut lost = Vec::new();
+        if let Some(space) = self.spaces.get_mut(Level::Initial) {
             space.drain_all(&mut lost);
             space.last_ack_eliciting_sent = None;
         }
-        for (_, packet) in lost.drain(..) {
+        for (_, packet) in lost {
             for frame in &packet.frames {
                 if let SentFrame::Crypto { start, end } = *frame {
                     self.handshake.stream(Level::Initial).on_lost(start, end);
                 }
             }
         }
-        self.lost_scratch = lost;
-        self.level_probes[Level::Initial as usize] = 0;
+        self.spaces.request_probes(Level::Initial, 0);
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
-            path.pto_count = 0;
+            path.reset_pto_backoff();
         }
     }
 

@@ -50,6 +50,12 @@ impl<'a> FrameWriter<'a> {
         self.end.saturating_sub(self.buf.len())
     }
 
+    /// Writes a PING, for which there is always room.
+    pub(crate) fn ping(&mut self) {
+        self.buf.push(super::types::PING as u8);
+        self.mark_ack_eliciting();
+    }
+
     /// Writes a frame if it fits; the caller notes what it was. False, and nothing written, if not.
     pub(crate) fn put(&mut self, frame: &Frame<'_>) -> bool {
         let fits = frame.size() <= self.remaining();

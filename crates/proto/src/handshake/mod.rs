@@ -1,6 +1,7 @@
 //! Drives TLS through the CRYPTO streams and holds the keys of each level; does not touch packets.
 
 mod crypto_stream;
+mod spaces;
 mod undecryptable;
 
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use mpquic_sched_core::{ConnectionId, Side};
 use rustls::quic::{self, KeyChange, Version};
 
 pub(crate) use crypto_stream::CryptoStream;
+pub(crate) use spaces::HandshakeSpaces;
 pub(crate) use undecryptable::{Buffered, Undecryptable};
 
 use crate::crypto::{Keys, OneRttKeys, initial_keys};

@@ -29,6 +29,10 @@ pub(crate) const MAX_CID_LEN: usize = 20;
 /// The AEAD tag: every cipher suite of QUIC has 16 bytes (RFC 9001 section 5.3).
 pub(crate) const TAG_LEN: usize = 16;
 
+/// Datagrams with Initial packets, and probes of a path, have at least so many bytes of UDP payload
+/// (RFC 9000 sections 14.1 and 8.2.1).
+pub(crate) const MIN_INITIAL_DATAGRAM: usize = 1200;
+
 /// Bit 0x80: long header (RFC 9000 section 17).
 pub(crate) const LONG_HEADER_FORM: u8 = 0x80;
 /// Bit 0x40: always set in version 1; greasing it (RFC 9287) is not supported.

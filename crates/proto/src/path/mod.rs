@@ -1,77 +1,77 @@
 //! Paths: outside the path ID with its number space, recovery and status, inside the 4-tuple
 //! (RFC 10069); congestion windows live in the connection's controller.
 
+mod addresses;
 mod limit;
-mod retired;
+mod recovery;
 mod set;
 mod status;
+mod timeouts;
 mod validation;
+mod view;
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::PathIndex;
+use mpquic_sched_core::{EcnCodepoint, PathIndex, PathStatus};
+use rand::rngs::StdRng;
 
+pub(crate) use addresses::{Addresses, Proof, Unanswered};
 pub(crate) use limit::PathLimits;
-pub(crate) use retired::RetiredPath;
-pub(crate) use set::{PathState, Paths};
+pub(crate) use recovery::{PathAck, ReceivedAck, SettledPackets};
+pub(crate) use set::{PathState, Paths, RetiredPath};
 pub(crate) use status::StatusState;
+pub(crate) use timeouts::{PROBES_PER_PTO, TimerFacts};
 pub(crate) use validation::{ChallengeTimeout, NetworkPath};
+pub(crate) use view::PathFacts;
 
-use crate::mtu::MtuDiscovery;
-use crate::recovery::{DeliveryRate, EcnValidator, Pacer, RttEstimator, Suspect};
-use crate::space::PacketSpace;
-use crate::{FourTuple, PathId, TransportConfig};
+use crate::congestion::Controller;
+use crate::frame::writer::{FrameWriter, Resent};
+use crate::handshake::Level;
+use crate::recovery::RttEstimator;
+use crate::space::{
+    AckScheduler, PacketOrigin, PacketSpace, ReceivedPacket, SentFrame, SentPacket,
+};
+use crate::{FourTuple, PathId, TransportConfig, TransportError};
+use recovery::PathRecovery;
 
-/// A path that is open: validated, or being validated.
+/// A path that is open: validated, or being validated. Its state changes by its own methods only.
 pub(crate) struct Path {
     pub(crate) id: PathId,
     pub(crate) index: PathIndex,
-    pub(crate) network: NetworkPath,
+    network: NetworkPath,
     /// Other addresses at which the peer is or was seen: those before it moved, while the new ones
     /// are not validated, or those that it tries before it moves (RFC 9000 section 9).
-    pub(crate) aside: Option<NetworkPath>,
+    previous: Option<NetworkPath>,
     /// It was validated once: a later answer to a challenge is not news of a path.
-    pub(crate) opened: bool,
+    opened: bool,
     /// The addresses that RTT, congestion window and MTU were measured over.
-    pub(crate) measured: FourTuple,
-    pub(crate) status: StatusState,
+    measured: FourTuple,
+    status: StatusState,
     /// The 1-RTT packet number space of this path ID.
-    pub(crate) space: PacketSpace,
-    pub(crate) rtt: RttEstimator,
-    pub(crate) pacer: Pacer,
-    pub(crate) ecn: EcnValidator,
-    pub(crate) delivery: DeliveryRate,
-    pub(crate) suspect: Suspect,
-    pub(crate) mtu: MtuDiscovery,
-    /// Probe timeouts in a row (RFC 9002 section 6.2.1).
-    pub(crate) pto_count: u32,
-    /// Loss probes to be sent now.
-    pub(crate) probes: u8,
-    /// A PING is to be sent now.
-    pub(crate) ping: bool,
+    space: PacketSpace,
+    recovery: PathRecovery,
     /// When something was last received on this path, for keep-alive.
-    pub(crate) last_activity: Instant,
-    pub(crate) counters: PathCounters,
+    last_activity: Instant,
 }
 
 /// What is counted per path.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct PathCounters {
-    pub(crate) sent_datagrams: u64,
-    pub(crate) sent_bytes: u64,
-    pub(crate) received_datagrams: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) sent_stream_bytes: u64,
-    pub(crate) received_stream_bytes: u64,
-    pub(crate) sent_packets: u64,
-    pub(crate) lost_packets: u64,
-    pub(crate) spurious_losses: u64,
-    pub(crate) retransmitted_packets: u64,
-    pub(crate) retransmitted_bytes: u64,
-    pub(crate) copied_packets: u64,
-    pub(crate) copied_bytes: u64,
-    pub(crate) reinjected_bytes: u64,
-    pub(crate) delivered_bytes: u64,
+struct PathCounters {
+    sent_datagrams: u64,
+    sent_bytes: u64,
+    received_datagrams: u64,
+    received_bytes: u64,
+    sent_stream_bytes: u64,
+    received_stream_bytes: u64,
+    sent_packets: u64,
+    lost_packets: u64,
+    spurious_losses: u64,
+    retransmitted_packets: u64,
+    retransmitted_bytes: u64,
+    copied_packets: u64,
+    copied_bytes: u64,
+    reinjected_bytes: u64,
+    delivered_bytes: u64,
 }
 
 impl Path {
@@ -79,47 +79,358 @@ impl Path {
         now: Instant,
         id: PathId,
         index: PathIndex,
-        tuple: FourTuple,
-        validated: bool,
+        network: NetworkPath,
         space: PacketSpace,
         config: &TransportConfig,
     ) -> Self {
         Self {
             id,
             index,
-            network: NetworkPath::new(tuple, validated),
-            aside: None,
+            measured: network.tuple,
+            network,
+            previous: None,
             opened: id == PathId::ZERO,
-            measured: tuple,
             status: StatusState::default(),
             space,
-            rtt: RttEstimator::new(config.initial_rtt),
-            pacer: Pacer::default(),
-            ecn: EcnValidator::new(config.ecn),
-            delivery: DeliveryRate::default(),
-            suspect: Suspect::default(),
-            mtu: MtuDiscovery::new(now, config.initial_mtu, config.max_mtu),
-            pto_count: 0,
-            probes: 0,
-            ping: false,
+            recovery: PathRecovery::new(now, index, config),
             last_activity: now,
-            counters: PathCounters::default(),
         }
     }
 
-    /// Forgets what was measured: the path leads over other addresses now (RFC 9000 section 9.4). The
-    /// delivery rate goes by packets in flight, and finds its way by itself.
-    pub(crate) fn measure_anew(&mut self, now: Instant, config: &TransportConfig) {
-        self.measured = self.network.tuple;
-        self.rtt = RttEstimator::new(config.initial_rtt);
-        self.pacer = Pacer::default();
-        self.ecn = EcnValidator::new(config.ecn);
-        self.mtu = MtuDiscovery::new(now, config.initial_mtu, config.max_mtu);
-        self.pto_count = 0;
+    /// The path is abandoned: its packet number space stays for a while.
+    pub(crate) fn into_space(self) -> PacketSpace {
+        self.space
+    }
+
+    // What is read of it.
+
+    /// The packet number space of the path's 1-RTT packets.
+    pub(crate) fn space(&self) -> &PacketSpace {
+        &self.space
+    }
+
+    pub(crate) fn rtt(&self) -> &RttEstimator {
+        &self.recovery.rtt
+    }
+
+    /// The largest UDP payload that is known to pass, bytes.
+    pub(crate) fn mtu(&self) -> u16 {
+        self.recovery.mtu.current()
+    }
+
+    /// The mark for the IP header of the next packet.
+    pub(crate) fn ecn(&self) -> Option<EcnCodepoint> {
+        self.recovery.ecn.outgoing()
     }
 
     /// The probe timeout without back-off (RFC 9002 section 6.2.1).
     pub(crate) fn pto(&self, max_ack_delay: Duration) -> Duration {
-        self.rtt.pto_base(max_ack_delay)
+        self.recovery.rtt.pto_base(max_ack_delay)
+    }
+
+    /// Probe timeouts in a row.
+    pub(crate) fn pto_count(&self) -> u32 {
+        self.recovery.pto_count
+    }
+
+    /// Whether the path is in trouble, so that its data should go elsewhere.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.recovery.suspect.is_suspect()
+    }
+
+    /// When something was last received on it.
+    pub(crate) fn last_activity(&self) -> Instant {
+        self.last_activity
+    }
+
+    /// Bytes that may be sent to the path's addresses: unlimited once they are validated (RFC 9000 section 8.1).
+    pub(crate) fn send_limit(&self) -> u64 {
+        self.network.send_limit()
+    }
+
+    /// Whether a probe timeout could not send anything now (RFC 9002 section 6.2.2.1).
+    pub(crate) fn is_at_limit(&self) -> bool {
+        self.network.is_at_limit()
+    }
+
+    /// Loss probes are to be sent.
+    pub(crate) fn has_probes(&self) -> bool {
+        self.recovery.probes > 0
+    }
+
+    /// A PING is to be sent.
+    pub(crate) fn has_ping(&self) -> bool {
+        self.recovery.ping
+    }
+
+    /// The size of the MTU probe that is due.
+    pub(crate) fn mtu_probe(&self, now: Instant) -> Option<u16> {
+        self.recovery.mtu.poll(now)
+    }
+
+    // Status (RFC 10069, path status management).
+
+    pub(crate) fn status(&self) -> &StatusState {
+        &self.status
+    }
+
+    pub(crate) fn status_mut(&mut self) -> &mut StatusState {
+        &mut self.status
+    }
+
+    /// We prefer this from now on; returns what the scheduler goes by.
+    pub(crate) fn set_local_status(&mut self, status: PathStatus) -> PathStatus {
+        self.status.set_local(status);
+        self.status.effective()
+    }
+
+    // Received packets.
+
+    /// One past the largest packet number received: what truncated numbers are expanded near (RFC 9000 appendix A.3).
+    pub(crate) fn next_expected(&self) -> u64 {
+        self.space.next_expected()
+    }
+
+    pub(crate) fn is_duplicate(&self, number: u64) -> bool {
+        self.space.received.is_duplicate(number)
+    }
+
+    fn count_received(&mut self, bytes: usize) {
+        self.recovery.counters.received_datagrams += 1;
+        self.recovery.counters.received_bytes += bytes as u64;
+    }
+
+    /// The datagram that opened the path came before the path that it is to be counted for.
+    pub(crate) fn on_first_datagram(&mut self, packet: usize, datagram: usize) {
+        self.network.on_received(packet);
+        self.count_received(datagram);
+    }
+
+    /// Stream data came on this path.
+    pub(crate) fn on_stream_bytes(&mut self, bytes: u64) {
+        self.recovery.counters.received_stream_bytes += bytes;
+    }
+
+    /// A packet was decrypted and its frames were processed.
+    pub(crate) fn on_packet_received(&mut self, packet: &ReceivedPacket) {
+        self.last_activity = packet.now;
+        self.space.on_received(packet);
+    }
+
+    /// A packet with an acknowledgement up to `largest` has arrived at the peer: what it told need not be told again
+    /// (RFC 9000 section 13.2.4).
+    pub(crate) fn on_ack_acked(&mut self, largest: u64) {
+        self.space.received.discard_below(largest + 1);
+    }
+
+    // Sent packets.
+
+    /// Takes in an ACK frame for the path's own packets. What it settled is left in `settled`.
+    ///
+    /// # Errors
+    ///
+    /// PROTOCOL_VIOLATION for a packet that was never sent (RFC 9000 section 13.1).
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        ack: &ReceivedAck<'_, '_>,
+        controller: &mut dyn Controller,
+        settled: &mut SettledPackets,
+    ) -> Result<Option<PathAck>, TransportError> {
+        self.recovery
+            .on_ack(now, &mut self.space, ack, controller, settled)
+    }
+
+    /// The same for packets of the Initial or Handshake space, which travel on path 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`on_ack`](Self::on_ack).
+    pub(crate) fn on_handshake_ack(
+        &mut self,
+        now: Instant,
+        space: &mut PacketSpace,
+        ack: &ReceivedAck<'_, '_>,
+        controller: &mut dyn Controller,
+        settled: &mut SettledPackets,
+    ) -> Result<Option<PathAck>, TransportError> {
+        self.recovery.on_ack(now, space, ack, controller, settled)
+    }
+
+    /// The loss timer of the Initial or Handshake space has come; lost packets go onto `lost`.
+    pub(crate) fn on_handshake_loss_timeout(
+        &mut self,
+        now: Instant,
+        space: &mut PacketSpace,
+        id: Level,
+        max_ack_delay: Duration,
+        controller: &mut dyn Controller,
+        lost: &mut Vec<(u64, SentPacket)>,
+    ) {
+        self.recovery
+            .detect_lost(now, space, id, max_ack_delay, controller, lost);
+    }
+
+    /// A probe timeout of the Initial or Handshake space.
+    pub(crate) fn on_handshake_pto(&mut self) {
+        self.recovery.pto_count = self.recovery.pto_count.saturating_add(1);
+    }
+
+    /// Keys were dropped, or the handshake is confirmed: the probe timeout starts afresh (RFC 9002 sections 6.2.1 and
+    /// 6.2.2).
+    pub(crate) fn reset_pto_backoff(&mut self) {
+        self.recovery.pto_count = 0;
+    }
+
+    /// A PING is to be sent.
+    pub(crate) fn request_ping(&mut self) {
+        self.recovery.ping = true;
+    }
+
+    /// The PING leaves now.
+    pub(crate) fn on_ping_sent(&mut self) {
+        self.recovery.ping = false;
+    }
+
+    /// A loss probe leaves now.
+    pub(crate) fn on_loss_probe_sent(&mut self) {
+        self.recovery.probes -= 1;
+        self.recovery.ping = false;
+    }
+
+    /// The peer takes no larger UDP payload than this.
+    pub(crate) fn limit_mtu(&mut self, limit: u16, controller: &mut dyn Controller) {
+        if self.recovery.mtu.set_peer_limit(limit) {
+            controller.on_mtu_update(self.index, self.recovery.mtu.current());
+        }
+    }
+
+    /// Number of the next packet and the largest one acknowledged; `None` once the space is used up.
+    pub(crate) fn next_number(&self) -> Option<(u64, Option<u64>)> {
+        Some((self.space.next_pn()?, self.space.largest_acked))
+    }
+
+    /// Takes the next number for a packet that nobody will acknowledge: CONNECTION_CLOSE.
+    pub(crate) fn take_number(&mut self, rng: &mut StdRng) {
+        self.space.numbers.take(rng);
+    }
+
+    /// A 1-RTT packet of this path left. Returns the stream bytes in it that no packet carried before.
+    pub(crate) fn on_packet_sent(
+        &mut self,
+        now: Instant,
+        mut packet: SentPacket,
+        resent: Resent,
+        origin: PacketOrigin,
+        controller: &mut dyn Controller,
+        rng: &mut StdRng,
+    ) -> u64 {
+        let in_flight = self.space.bytes_in_flight();
+        let recovery = &mut self.recovery;
+        recovery.on_packet_sent(now, packet.size, packet.in_flight, in_flight, controller);
+        let counters = &mut recovery.counters;
+        let stream_bytes = packet.stream_bytes();
+        counters.sent_stream_bytes += stream_bytes;
+        counters.retransmitted_packets += u64::from(resent.any);
+        counters.retransmitted_bytes += resent.retransmitted;
+        if matches!(origin, PacketOrigin::Copy(_)) {
+            counters.copied_packets += 1;
+            counters.copied_bytes += resent.copied;
+        } else {
+            counters.reinjected_bytes += resent.copied;
+        }
+        if packet.ecn_marked {
+            recovery.ecn.on_sent_marked();
+        }
+        if packet.in_flight {
+            packet.delivery = Some(recovery.delivery.on_sent(now, in_flight, packet.size));
+        }
+        if packet.mtu_probe
+            && let Some(number) = self.space.next_pn()
+        {
+            recovery.mtu.on_probe_sent(number, packet.size);
+        }
+        self.space.on_sent(packet, rng);
+        stream_bytes.saturating_sub(resent.retransmitted + resent.copied)
+    }
+
+    /// A packet of the Initial or Handshake space left on this path.
+    pub(crate) fn on_handshake_packet_sent(
+        &mut self,
+        now: Instant,
+        packet: &SentPacket,
+        controller: &mut dyn Controller,
+    ) {
+        let in_flight = self.space.bytes_in_flight();
+        self.recovery
+            .on_packet_sent(now, packet.size, packet.in_flight, in_flight, controller);
+        if packet.ecn_marked {
+            self.recovery.ecn.on_sent_marked();
+        }
+    }
+
+    /// Datagrams leave for these addresses: `bytes` in all.
+    pub(crate) fn on_datagrams_sent(
+        &mut self,
+        to: Addresses,
+        datagrams: u64,
+        bytes: usize,
+    ) -> Option<FourTuple> {
+        let network = self.network_mut(to)?;
+        network.on_sent(bytes);
+        let tuple = network.tuple;
+        self.recovery.counters.sent_datagrams += datagrams;
+        self.recovery.counters.sent_bytes += bytes as u64;
+        Some(tuple)
+    }
+
+    /// Writes the acknowledgement that the path owes, if it owes one. `wire`: the path ID that PATH_ACK names; ACK
+    /// names none.
+    pub(crate) fn write_ack(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        now: Instant,
+        wire: Option<PathId>,
+        exponent: u8,
+    ) {
+        self.space.write_ack(w, now, wire, self.id, exponent);
+    }
+
+    /// What the path owes by way of acknowledgement, to be restored if the packet that was to carry it is taken back;
+    /// `None` if it owes nothing.
+    pub(crate) fn owed_ack(&self) -> Option<AckScheduler> {
+        let acks = &self.space.acks;
+        acks.pending().then(|| acks.clone())
+    }
+
+    pub(crate) fn restore_ack(&mut self, owed: AckScheduler) {
+        self.space.acks = owed;
+    }
+
+    /// There is less to send than the path would take: its deliveries say less than what it could.
+    pub(crate) fn on_app_limited(&mut self) {
+        let in_flight = self.space.bytes_in_flight();
+        self.recovery.delivery.on_app_limited(in_flight);
+    }
+
+    /// All of a sent packet's stream data is on one more path now.
+    pub(crate) fn mark_carried(&mut self, packet: u64, target: PathIndex) {
+        if let Some(packet) = self.space.sent.get_mut(packet) {
+            for frame in &mut packet.frames {
+                if let SentFrame::Stream(range) = frame {
+                    range.carried.insert(target);
+                }
+            }
+        }
+    }
+
+    /// Another path ended; its slot will mean another one, which has carried nothing.
+    pub(crate) fn forget_path(&mut self, other: PathIndex) {
+        self.space.sent.forget_path(other);
+    }
+
+    /// Gives up all that is in flight, onto `lost`: the path is abandoned.
+    pub(crate) fn drain_in_flight(&mut self, lost: &mut Vec<(u64, SentPacket)>) {
+        self.space.drain_all(lost);
     }
 }

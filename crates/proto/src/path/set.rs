@@ -1,13 +1,17 @@
 //! All paths of a connection: slots of open ones, abandoned ones on their way out, and the memory of
 //! which path IDs were ever used; sends and receives nothing.
 
-use mpquic_sched_core::{MAX_PATHS, PathIndex};
+use std::time::Instant;
 
-use super::{Path, RetiredPath, StatusState};
+use mpquic_sched_core::{MAX_PATHS, PathIndex, PathSet};
+
+use super::{Path, StatusState};
 use crate::number_set::NumberSet;
-use crate::{PathId, limits};
+use crate::space::PacketSpace;
+use crate::{FourTuple, PathErrorCode, PathId, PathStats, limits};
 
-/// What a path ID in a frame or packet means. Every handler answers all four.
+/// What a path ID in a frame or packet means. Every handler answers all three; an ID above the limit that we
+/// announced never gets here.
 pub(crate) enum PathState<'a> {
     /// Allowed, and no path yet.
     NeverOpened(PathId),
@@ -15,8 +19,70 @@ pub(crate) enum PathState<'a> {
     Open(&'a mut Path),
     /// Abandoned; its remains, if they are still kept.
     Abandoned(Option<&'a mut RetiredPath>),
-    /// Above the limit that we announced: a PROTOCOL_VIOLATION (RFC 10069, new frames).
-    BeyondLimit,
+}
+
+/// What is kept of an abandoned path for three PTOs (RFC 10069, path close): enough to acknowledge stragglers and not to
+/// answer them with stateless resets. Nothing is sent on it.
+pub(crate) struct RetiredPath {
+    pub(crate) id: PathId,
+    /// Still takes packets, and owes acknowledgements for them, which travel on other paths.
+    pub(crate) space: PacketSpace,
+    /// When the rest is forgotten: three PTOs after the peer has abandoned the path too. Until it
+    /// has, it may send on the path, and a stateless reset in answer would end its connection.
+    discard_at: Option<Instant>,
+    /// Our PATH_ABANDON is to be sent (again).
+    abandon_pending: bool,
+    error_code: PathErrorCode,
+    /// Its addresses and figures when it was abandoned, if it was ever open.
+    pub(crate) last: Option<(FourTuple, PathStats)>,
+}
+
+impl RetiredPath {
+    /// The remains of a path that is abandoned now. `discard_at` is set if the peer abandoned it.
+    pub(crate) fn new(
+        id: PathId,
+        space: PacketSpace,
+        error_code: PathErrorCode,
+        discard_at: Option<Instant>,
+        last: Option<(FourTuple, PathStats)>,
+    ) -> Self {
+        Self {
+            id,
+            space,
+            discard_at,
+            abandon_pending: true,
+            error_code,
+            last,
+        }
+    }
+
+    /// The peer has abandoned the path too: its remains are kept until then (RFC 10069, path close: for three PTOs after
+    /// the frame was received).
+    pub(crate) fn on_peer_abandoned(&mut self, until: Instant) {
+        self.discard_at.get_or_insert(until);
+    }
+
+    /// When the remains are forgotten.
+    pub(crate) fn discard_at(&self) -> Option<Instant> {
+        self.discard_at
+    }
+
+    /// The code of the PATH_ABANDON that is to be sent.
+    pub(crate) fn pending_abandon(&self) -> Option<PathErrorCode> {
+        self.abandon_pending.then_some(self.error_code)
+    }
+
+    /// PATH_ABANDON left.
+    pub(crate) fn on_abandon_sent(&mut self) {
+        self.abandon_pending = false;
+    }
+
+    /// Acknowledgements that are due by now go as soon as possible.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        if self.space.acks.timer().is_some_and(|at| at <= now) {
+            self.space.acks.force();
+        }
+    }
 }
 
 /// The paths.
@@ -114,15 +180,8 @@ impl Paths {
         }
     }
 
-    /// What this path ID means, if IDs up to `max` are allowed.
-    pub(crate) fn state(&mut self, id: u64, max: u32) -> PathState<'_> {
-        let Ok(id) = u32::try_from(id) else {
-            return PathState::BeyondLimit;
-        };
-        if id > max {
-            return PathState::BeyondLimit;
-        }
-        let id = PathId(id);
+    /// What this path ID means.
+    pub(crate) fn state(&mut self, id: PathId) -> PathState<'_> {
         if self.is_abandoned(id) {
             let retired = self.retired.iter_mut().find(|path| path.id == id);
             return PathState::Abandoned(retired);
@@ -193,8 +252,39 @@ impl Paths {
         &self.retired
     }
 
-    pub(crate) fn retired_mut(&mut self) -> &mut Vec<RetiredPath> {
+    pub(crate) fn retired_mut(&mut self) -> &mut [RetiredPath] {
         &mut self.retired
+    }
+
+    /// PATH_ABANDON was lost: it is to be sent again.
+    pub(crate) fn on_abandon_lost(&mut self, id: PathId) {
+        if let Some(path) = self.retired.iter_mut().find(|path| path.id == id) {
+            path.abandon_pending = true;
+        }
+    }
+
+    /// Takes out the remains of a path whose time has come.
+    pub(crate) fn discard_due(&mut self, now: Instant) -> Option<PathId> {
+        let due = |path: &RetiredPath| path.discard_at.is_some_and(|at| at <= now);
+        let at = self.retired.iter().position(due)?;
+        Some(self.retired.remove(at).id)
+    }
+
+    /// The path with the oldest packet in flight of those that the scheduler asked for.
+    pub(crate) fn oldest_scheduled_in_flight(&self) -> Option<PathIndex> {
+        let oldest = |path: &Path| {
+            let mut sent = path.space().sent.iter();
+            let (_, packet) = sent.find(|(_, packet)| packet.decision.is_some())?;
+            Some((packet.time_sent, path.index))
+        };
+        let (_, index) = self.iter().filter_map(oldest).min()?;
+        Some(index)
+    }
+
+    /// The paths in trouble.
+    pub(crate) fn suspects(&self) -> PathSet {
+        let suspects = self.iter().filter(|path| path.is_suspect());
+        suspects.map(|path| path.index).collect()
     }
 
     /// The lowest path ID up to `max` that was never used.
@@ -228,19 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn four_states() {
+    fn an_unused_id_and_an_abandoned_one() {
         let mut paths = Paths::new();
         paths.abandon_unused(PathId(2));
         assert!(matches!(
-            paths.state(1, 3),
+            paths.state(PathId(1)),
             PathState::NeverOpened(PathId(1))
         ));
-        assert!(matches!(paths.state(2, 3), PathState::Abandoned(None)));
-        assert!(matches!(paths.state(4, 3), PathState::BeyondLimit));
-        assert!(matches!(
-            paths.state(1 << 40, u32::MAX),
-            PathState::BeyondLimit
-        ));
+        assert!(matches!(paths.state(PathId(2)), PathState::Abandoned(None)));
         assert_eq!(paths.next_unused(PathId(3)), Some(PathId(0)));
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::transmit::MIN_INITIAL_DATAGRAM;
+use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::{FourTuple, limits};
 
 /// How often a PATH_CHALLENGE is sent before the path is given up.
@@ -14,6 +14,9 @@ const MAX_CHALLENGES: u32 = 7;
 pub(crate) struct NetworkPath {
     pub(crate) tuple: FourTuple,
     validated: bool,
+    /// Whether we opened it: a client may send before the peer's address is validated, and only data waits for that
+    /// (RFC 9000 section 8.1 limits those who answer).
+    ours: bool,
     /// UDP payload bytes received from and sent to the address while it is not validated.
     received: u64,
     sent: u64,
@@ -47,10 +50,19 @@ impl NetworkPath {
         Self {
             tuple,
             validated,
+            ours: false,
             received: 0,
             sent: 0,
             challenge: None,
             responses: VecDeque::new(),
+        }
+    }
+
+    /// Addresses that we, as the client, begin to send to.
+    pub(crate) fn opened_by_us(tuple: FourTuple) -> Self {
+        Self {
+            ours: true,
+            ..Self::new(tuple, false)
         }
     }
 
@@ -75,8 +87,8 @@ impl NetworkPath {
 
     /// Bytes that may be sent now: three times those received, until the address is validated
     /// (RFC 9000 section 8.1).
-    pub(crate) fn budget(&self) -> u64 {
-        if self.validated {
+    pub(crate) fn send_limit(&self) -> u64 {
+        if self.validated || self.ours {
             return u64::MAX;
         }
         (self.received.saturating_mul(3)).saturating_sub(self.sent)
@@ -85,7 +97,7 @@ impl NetworkPath {
     /// Whether the amplification limit holds back a full datagram: what a probe timeout would send
     /// must wait for the peer then, and the timer with it (RFC 9002 section 6.2.2.1).
     pub(crate) fn is_at_limit(&self) -> bool {
-        self.budget() < MIN_INITIAL_DATAGRAM as u64
+        self.send_limit() < MIN_INITIAL_DATAGRAM as u64
     }
 
     /// Bytes sent and received so far, for tests of the amplification limit.
@@ -216,15 +228,15 @@ mod tests {
     #[test]
     fn three_times_what_was_received_until_validated() {
         let mut path = network_path();
-        assert_eq!(path.budget(), 0);
+        assert_eq!(path.send_limit(), 0);
         path.on_received(1200);
-        assert_eq!(path.budget(), 3600);
+        assert_eq!(path.send_limit(), 3600);
         path.on_sent(3000);
-        assert_eq!(path.budget(), 600);
+        assert_eq!(path.send_limit(), 600);
         path.on_sent(1000);
-        assert_eq!(path.budget(), 0);
+        assert_eq!(path.send_limit(), 0);
         path.validate();
-        assert_eq!(path.budget(), u64::MAX);
+        assert_eq!(path.send_limit(), u64::MAX);
     }
 
     #[test]

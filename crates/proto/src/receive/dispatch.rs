@@ -8,7 +8,7 @@ use crate::frame::{Frame, FrameIter};
 use crate::handshake::Level;
 use crate::packet::PacketType;
 use crate::path::PathState;
-use crate::space::Arrival as Received;
+use crate::space::ReceivedPacket;
 use crate::{PathId, TransportError};
 
 impl Connection {
@@ -38,7 +38,7 @@ impl Connection {
             ack_eliciting |= frame.is_ack_eliciting();
             let result = match frame {
                 Frame::Padding | Frame::Ping => Ok(()),
-                Frame::Ack(ack) => self.on_level_ack(now, level, &ack),
+                Frame::Ack(ack) => self.on_ack(now, level, &ack),
                 Frame::Crypto(crypto) => self.on_crypto(now, level, crypto.offset, crypto.data),
                 Frame::ConnectionClose(close) => {
                     self.on_peer_close(now, Err(close));
@@ -51,8 +51,8 @@ impl Connection {
         if !any {
             return Err(empty());
         }
-        if let Some(space) = self.level(level) {
-            space.on_received(&Received {
+        if let Some(space) = self.spaces.get_mut(level) {
+            space.on_received(&ReceivedPacket {
                 now,
                 pn: number,
                 ack_eliciting,
@@ -93,7 +93,7 @@ impl Connection {
         if !any {
             return Err(empty());
         }
-        let received = Received {
+        let received = ReceivedPacket {
             now,
             pn: number,
             ack_eliciting,
@@ -102,15 +102,13 @@ impl Connection {
             immediate: false,
         };
         // A PATH_ABANDON among the frames may have moved the space.
-        let space = match self.paths.state(id.0.into(), u32::MAX) {
-            PathState::Open(path) => {
-                path.last_activity = now;
-                &mut path.space
+        match self.paths.state(id) {
+            PathState::Open(path) => path.on_packet_received(&received),
+            PathState::Abandoned(Some(retired)) => {
+                retired.space.on_received(&received);
             }
-            PathState::Abandoned(Some(retired)) => &mut retired.space,
-            _ => return Ok(()),
-        };
-        space.on_received(&received);
+            PathState::Abandoned(None) | PathState::NeverOpened(_) => return Ok(()),
+        }
         if !probing {
             self.follow_peer(arrival, id, number);
         }
@@ -127,7 +125,7 @@ impl Connection {
         let now = arrival.now;
         match frame {
             Frame::Padding | Frame::Ping => {}
-            Frame::Ack(ack) => self.on_path_ack(now, &ack)?,
+            Frame::Ack(ack) => self.on_ack(now, Level::OneRtt, &ack)?,
             Frame::Crypto(crypto) => {
                 self.on_crypto(now, Level::OneRtt, crypto.offset, crypto.data)?;
             }
@@ -135,7 +133,7 @@ impl Connection {
                 let bytes = stream.data.len() as u64;
                 self.totals.received_stream_bytes += bytes;
                 if let Some(path) = self.paths.get_mut(id) {
-                    path.counters.received_stream_bytes += bytes;
+                    path.on_stream_bytes(bytes);
                 }
                 let rtt = self.longest_rtt();
                 self.streams.on_stream(
@@ -212,7 +210,6 @@ impl Connection {
 
     fn on_path_cids_blocked(&mut self, path: u64, next_seq: u64) -> Result<(), TransportError> {
         let id = match self.path_of_frame(Some(path))? {
-            PathState::BeyondLimit => return Err(crate::connection::beyond_limit()),
             PathState::Abandoned(_) => return Ok(()),
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,

@@ -19,7 +19,6 @@ use crate::packet::{
     reserved_bits_are_zero, unprotect_header, version_list,
 };
 use crate::path::PathState;
-use crate::space::PacketSpace;
 use crate::{ConnectionError, FourTuple, NumberSpace, PacketReceived, PathId, TransportError};
 
 /// Where a datagram came from, and when.
@@ -67,7 +66,7 @@ impl Connection {
             };
             let len = packet.len();
             if first {
-                self.credit(&packet, &tuple, rest.len());
+                self.count_datagram(&packet, &tuple, rest.len());
                 first = false;
             }
             self.on_packet(arrival, &packet, &mut rest[..len]);
@@ -84,7 +83,7 @@ impl Connection {
 
     /// Counts a datagram for the path that its first packet belongs to (RFC 9000 section 8.1: all
     /// bytes count, decryptable or not).
-    fn credit(&mut self, packet: &ProtectedPacket, tuple: &FourTuple, bytes: usize) {
+    fn count_datagram(&mut self, packet: &ProtectedPacket, tuple: &FourTuple, bytes: usize) {
         let id = match packet {
             ProtectedPacket::Short { dcid, .. } => match self.local_cids.path_of(dcid) {
                 Some(id) => id,
@@ -93,19 +92,7 @@ impl Connection {
             _ => PathId::ZERO,
         };
         if let Some(path) = self.paths.get_mut(id) {
-            if path.network.tuple.matches(tuple) {
-                path.network.on_received(bytes);
-                path.counters.received_datagrams += 1;
-                path.counters.received_bytes += bytes as u64;
-                if path.network.tuple.local != tuple.local {
-                    // The system chose the local IP: now it is known.
-                    path.network.tuple.local = tuple.local;
-                }
-            } else if let Some(aside) = path.aside.as_mut()
-                && aside.tuple.matches(tuple)
-            {
-                aside.on_received(bytes);
-            }
+            path.on_datagram_received(tuple, bytes);
         }
     }
 
@@ -164,7 +151,7 @@ impl Connection {
                 _ => self.handshake.handshake.as_ref(),
             };
             let Some(keys) = keys else {
-                if level == Level::Handshake && self.levels[1].is_some() {
+                if level == Level::Handshake && self.spaces.get(level).is_some() {
                     self.keep_undecryptable(arrival, level, bytes);
                 }
                 return;
@@ -174,10 +161,10 @@ impl Connection {
             else {
                 return;
             };
-            let Some(space) = self.levels[level as usize].as_ref() else {
+            let Some(space) = self.spaces.get(level) else {
                 return;
             };
-            let number = expand_pn(truncated, pn_len, expected(space));
+            let number = expand_pn(truncated, pn_len, space.next_expected());
             let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
             let Some(len) = open_long(&keys.remote, number, header, payload) else {
                 self.totals.undecryptable_packets += 1;
@@ -208,7 +195,7 @@ impl Connection {
             return;
         }
         self.received_any = true;
-        let Some(space) = self.level(level) else {
+        let Some(space) = self.spaces.get(level) else {
             return;
         };
         if space.received.is_duplicate(opened.number) {
@@ -218,9 +205,9 @@ impl Connection {
         if self.side == Side::Server && level == Level::Handshake {
             // RFC 9000 section 8.1: the client has proven its address.
             if let Some(path) = self.paths.get_mut(PathId::ZERO) {
-                path.network.validate();
+                path.validate();
             }
-            if self.levels[0].is_some() {
+            if self.spaces.get(Level::Initial).is_some() {
                 self.discard_level(Level::Initial);
             }
         }
@@ -248,11 +235,11 @@ impl Connection {
             return self.keep_undecryptable(arrival, Level::OneRtt, bytes);
         }
         let nonce_path = self.nonce_path(id);
-        let expected = match self.paths.state(id.0.into(), u32::MAX) {
-            PathState::Open(path) => expected(&path.space),
-            PathState::Abandoned(Some(retired)) => expected(&retired.space),
+        let expected = match self.paths.state(id) {
+            PathState::Open(path) => path.next_expected(),
+            PathState::Abandoned(Some(retired)) => retired.space.next_expected(),
             PathState::NeverOpened(_) => 0,
-            PathState::Abandoned(None) | PathState::BeyondLimit => return,
+            PathState::Abandoned(None) => return,
         };
         let Some(keys) = &self.handshake.one_rtt else {
             return;
@@ -297,23 +284,17 @@ impl Connection {
             }
             return;
         }
-        let fresh = match self.paths.state(id.0.into(), u32::MAX) {
-            PathState::Open(path) => !path.space.received.is_duplicate(number),
+        let fresh = match self.paths.state(id) {
+            PathState::Open(path) => !path.is_duplicate(number),
             PathState::Abandoned(Some(retired)) => !retired.space.received.is_duplicate(number),
             PathState::NeverOpened(id) => {
-                if self.accept_path(now, id, arrival.tuple).is_none() {
-                    return;
-                }
-                let Some(path) = self.paths.get_mut(id) else {
+                let Some(path) = self.accept_path(now, id, arrival.tuple) else {
                     return;
                 };
-                path.network.on_received(bytes.len());
-                // The datagram came before the path that it is to be counted for.
-                path.counters.received_datagrams += 1;
-                path.counters.received_bytes += arrival.bytes as u64;
+                path.on_first_datagram(bytes.len(), arrival.bytes);
                 true
             }
-            PathState::Abandoned(None) | PathState::BeyondLimit => false,
+            PathState::Abandoned(None) => false,
         };
         if !fresh {
             return;
@@ -373,9 +354,4 @@ impl Connection {
             self.drain(now, ConnectionError::Reset);
         }
     }
-}
-
-/// The packet number that a truncated one is expanded near (RFC 9000 appendix A.3).
-fn expected(space: &PacketSpace) -> u64 {
-    space.received.largest().map_or(0, |largest| largest + 1)
 }

@@ -2,7 +2,6 @@
 
 mod delivery_rate;
 mod ecn;
-mod loss;
 mod pacing;
 mod persistent;
 mod pto;
@@ -14,7 +13,6 @@ use std::time::{Duration, Instant};
 pub use delivery_rate::RateSample;
 pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot};
 pub(crate) use ecn::{EcnCounter, EcnReport, EcnValidator};
-pub(crate) use loss::{LossOutcome, LostNumbers};
 pub(crate) use pacing::{Pace, Pacer};
 pub(crate) use persistent::PersistentCongestion;
 pub(crate) use pto::{pto_duration, pto_time};

@@ -1,26 +1,29 @@
-//! Asks the connection's scheduler and remembers what it said; builds no packets.
+//! Shows the connection's scheduler the paths and the queue, asks it, and remembers what it said; builds no packets.
 
 mod reinject;
-mod view;
 mod wait;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{
-    Acked, Context, Data, Decision, Learned, Lost, MAX_PATHS, MinRtt, PathIndex, PathSet,
-    PathUpdate, PathView, QueueView, Scheduler, Sent, StreamUpdate, StreamView,
+    Acked, Context, Data, Decision, Learned, Lost, MAX_PATHS, MinRtt, PathIndex, PathKey, PathSet,
+    PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler, Sent, StreamUpdate, StreamView,
 };
 use smallvec::SmallVec;
 
-pub(crate) use reinject::ReinjectCursors;
-pub(crate) use view::{PathFacts, refresh};
+pub(crate) use reinject::Candidate;
 
+use crate::PathId;
+use crate::congestion::Controller;
+use crate::path::{Path, PathFacts, Paths};
 use crate::space::StreamRange;
+use crate::stream::Streams;
+use reinject::ReinjectCursors;
 use wait::WaitClock;
 
-/// Copies that wait for their path at most; more are dropped, they are only copies.
-const MAX_PENDING_COPIES: usize = 4 * MAX_PATHS;
+/// Reinjections that wait for their path at most; more are dropped, they are only copies.
+const MAX_PENDING_REINJECTIONS: usize = 4 * MAX_PATHS;
 
 /// A decision to be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub(crate) struct Planned {
 
 /// Stream data to be sent on one more path.
 #[derive(Debug)]
-pub(crate) struct Copy {
+pub(crate) struct Reinjection {
     pub(crate) path: PathIndex,
     /// The path and number of the packet that carried it first.
     pub(crate) source: PathIndex,
@@ -45,14 +48,16 @@ pub(crate) struct Copy {
 /// The scheduler, what it sees, and what it decided.
 pub(crate) struct Schedule {
     scheduler: Box<dyn Scheduler>,
-    pub(crate) views: Vec<PathView>,
+    views: Vec<PathView>,
     /// One past the highest slot in use.
-    pub(crate) used: usize,
-    pub(crate) queue: QueueView,
+    used: usize,
+    queue: QueueView,
+    /// Whether the scheduler looks at streams one by one.
+    wants_streams: bool,
     /// For schedulers that want them; else empty.
-    pub(crate) streams: Vec<StreamView>,
-    pub(crate) cursors: ReinjectCursors,
-    pub(crate) copies: VecDeque<Copy>,
+    streams: Vec<StreamView>,
+    cursors: ReinjectCursors,
+    reinjections: VecDeque<Reinjection>,
     next_number: u64,
     /// A decision made and not yet carried out, since the batch before it was of another path.
     planned: Option<Planned>,
@@ -63,12 +68,12 @@ pub(crate) struct Schedule {
     override_now: bool,
     /// Paths that had nothing of what the scheduler asked for: their views say that they cannot
     /// send, until these are brought up to date.
-    barren: PathSet,
+    exhausted: PathSet,
     /// What was sent last was asked for because nobody has acknowledged it, not because it waits.
     copying: bool,
-    pub(crate) waits: u64,
-    pub(crate) overridden: u64,
-    pub(crate) wait_clock: WaitClock,
+    waits: u64,
+    overridden: u64,
+    wait_clock: WaitClock,
     /// What the scheduler had learned when the connection was over, if it learned.
     last_learned: Option<Learned>,
     ended: bool,
@@ -84,15 +89,16 @@ impl Schedule {
                 .collect(),
             used: 0,
             queue: QueueView::default(),
+            wants_streams: false,
             streams: Vec::new(),
             cursors: ReinjectCursors::default(),
-            copies: VecDeque::new(),
+            reinjections: VecDeque::new(),
             next_number: 0,
             planned: None,
             wait_until: None,
             idle_wait_since: None,
             override_now: false,
-            barren: PathSet::EMPTY,
+            exhausted: PathSet::EMPTY,
             copying: false,
             waits: 0,
             overridden: 0,
@@ -107,9 +113,78 @@ impl Schedule {
         &views[..used.min(views.len())]
     }
 
-    /// Whether the scheduler looks at streams one by one.
-    pub(crate) fn wants_streams(&self) -> bool {
-        self.scheduler.wants_streams()
+    /// Brings the views of all paths up to date: those with room are offered to the scheduler again. `has_cid`: whether a
+    /// path has a connection ID of the peer.
+    pub(crate) fn refresh(
+        &mut self,
+        now: Instant,
+        paths: &mut Paths,
+        controller: &dyn Controller,
+        max_ack_delay: Duration,
+        has_cid: impl Fn(PathId) -> bool,
+    ) {
+        self.wants_streams = self.scheduler.wants_streams();
+        self.exhausted = PathSet::EMPTY;
+        self.used = paths.used();
+        for path in paths.iter_mut() {
+            let facts = PathFacts {
+                usable: path.is_validated() && has_cid(path.id),
+                max_ack_delay,
+            };
+            let view = &mut self.views[path.index.get()];
+            path.fill_view(view, controller, facts, now);
+        }
+    }
+
+    /// Brings the view of one usable path up to date.
+    pub(crate) fn refresh_path(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        controller: &dyn Controller,
+        max_ack_delay: Duration,
+    ) {
+        let facts = PathFacts {
+            usable: true,
+            max_ack_delay,
+        };
+        let view = &mut self.views[path.index.get()];
+        path.fill_view(view, controller, facts, now);
+    }
+
+    /// Brings the view of the queue up to date: O(1) but for the streams one by one, if the scheduler wants them.
+    /// `control`: whether control frames or datagrams wait.
+    pub(crate) fn refresh_queue(&mut self, streams: &Streams, control: bool, paths: &Paths) {
+        let counters = streams.queue();
+        let queue = &mut self.queue;
+        queue.unsent = counters.unsent;
+        queue.retransmittable = counters.retransmittable;
+        queue.window_left = counters.window_left;
+        queue.credit = counters.credit;
+        queue.blocked_by = if counters.blocked {
+            paths.oldest_scheduled_in_flight()
+        } else {
+            None
+        };
+        queue.out_of_order = counters.out_of_order;
+        queue.in_flight = counters.in_flight;
+        queue.control = control;
+        queue.head = streams.head();
+        if self.wants_streams {
+            streams.views(&mut self.streams);
+        } else {
+            self.streams.clear();
+        }
+    }
+
+    /// Whether a path had room when its view was last brought up to date.
+    pub(crate) fn can_send(&self, path: PathIndex) -> bool {
+        self.views[path.get()].can_send
+    }
+
+    /// The name of the network path that the scheduler was last told for a path.
+    pub(crate) fn key(&self, path: PathIndex) -> Option<PathKey> {
+        self.views[path.get()].key
     }
 
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
@@ -171,17 +246,12 @@ impl Schedule {
             self.copying = false;
         }
         self.views[planned.path.get()].can_send = false;
-        self.barren.insert(planned.path);
+        self.exhausted.insert(planned.path);
         let views = Self::visible(&self.views, self.used);
         if views.iter().any(|view| view.can_send) {
             return self.next(now, nothing_in_flight);
         }
         self.wait(now, nothing_in_flight)
-    }
-
-    /// The views are about to be brought up to date: all paths are offered again.
-    pub(crate) fn forget_barren(&mut self) {
-        self.barren = PathSet::EMPTY;
     }
 
     /// The scheduler waits, or asked for data of which there is none: to be asked again at the next
@@ -203,7 +273,7 @@ impl Schedule {
             return None;
         }
         // Liveness is the transport's promise: the wait has lasted a PTO with nothing in flight.
-        for path in std::mem::take(&mut self.barren).iter() {
+        for path in std::mem::take(&mut self.exhausted).iter() {
             self.views[path.get()].can_send = true;
         }
         let views = Self::visible(&self.views, self.used);
@@ -248,26 +318,79 @@ impl Schedule {
     /// A path ended; its slot will mean another one.
     pub(crate) fn forget_path(&mut self, path: PathIndex) {
         self.views[path.get()] = PathView::closed(path);
-        self.copies
+        self.reinjections
             .retain(|copy| copy.path != path && copy.source != path);
-        for range in self.copies.iter_mut().flat_map(|copy| &mut copy.ranges) {
+        let reinjections = self.reinjections.iter_mut();
+        for range in reinjections.flat_map(|copy| &mut copy.ranges) {
             range.carried.remove(path);
         }
     }
 
-    pub(crate) fn push_copy(&mut self, copy: Copy) {
-        if self.copies.len() < MAX_PENDING_COPIES {
-            self.copies.push_back(copy);
+    /// A slot was given to a new path.
+    pub(crate) fn on_new_path(&mut self, path: PathIndex) {
+        self.cursors.reset(path);
+    }
+
+    /// A packet left as planned: its stream data goes on the further paths that were asked for too, as soon as they
+    /// take it.
+    pub(crate) fn plan_reinjections(
+        &mut self,
+        planned: Planned,
+        packet: u64,
+        ranges: &[StreamRange],
+    ) {
+        let others = planned.copies.difference(PathSet::only(planned.path));
+        for path in others.iter() {
+            if self.can_send(path) && self.reinjections.len() < MAX_PENDING_REINJECTIONS {
+                self.reinjections.push_back(Reinjection {
+                    path,
+                    source: planned.path,
+                    packet,
+                    ranges: SmallVec::from_slice(ranges),
+                    decision: planned.number,
+                });
+            }
         }
     }
 
-    /// When to ask again although nothing happened.
-    pub(crate) fn timer(&self, pto: Duration) -> Option<Instant> {
+    /// The oldest reinjection that waits.
+    pub(crate) fn next_reinjection(&mut self) -> Option<Reinjection> {
+        self.reinjections.pop_front()
+    }
+
+    /// The oldest packet in flight on other paths with stream data that this path has not carried.
+    pub(crate) fn oldest_not_carried(
+        &mut self,
+        paths: &Paths,
+        target: PathIndex,
+    ) -> Option<Candidate> {
+        self.cursors.oldest(paths, target)
+    }
+
+    /// All of the packet's data is on this path now.
+    pub(crate) fn on_carried(&mut self, target: PathIndex, candidate: &Candidate) {
+        self.cursors.advance(target, candidate);
+    }
+
+    /// When to ask again although nothing happened: a pacer lets a path send, or a wait has lasted long enough.
+    pub(crate) fn next_timeout(&self, pto: Duration) -> Option<Instant> {
+        let views = Self::visible(&self.views, self.used).iter();
+        let released = views
+            .filter(|view| view.open)
+            .filter_map(|view| view.next_release);
         let overridden = self.idle_wait_since.map(|since| since + pto);
         [self.wait_until, overridden, self.scheduler.next_wakeup()]
             .into_iter()
             .flatten()
+            .chain(released)
             .min()
+    }
+
+    /// There is nothing to send: a scheduler that has nothing to send does not wait.
+    pub(crate) fn on_nothing_to_send(&mut self, now: Instant) {
+        if self.wait_clock.is_running() {
+            self.wait_clock.stop(now);
+        }
     }
 
     pub(crate) fn on_timeout(&mut self, now: Instant, pto: Duration) {
@@ -290,6 +413,22 @@ impl Schedule {
         }
     }
 
+    /// Times that the scheduler answered "wait".
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits
+    }
+
+    /// Waits that were overridden.
+    pub(crate) fn overridden(&self) -> u64 {
+        self.overridden
+    }
+
+    /// How long data waited that a path could have sent.
+    pub(crate) fn wait_time(&self) -> Duration {
+        self.wait_clock.total()
+    }
+
+    /// Times that the scheduler was asked.
     pub(crate) fn decisions(&self) -> u64 {
         self.next_number
     }
@@ -332,6 +471,9 @@ impl Schedule {
 
     pub(crate) fn on_path(&mut self, event: &PathUpdate) {
         self.planned = None;
+        if event.kind != PathUpdateKind::Abandoned {
+            self.views[event.path.get()].key = event.key;
+        }
         self.scheduler.on_path(event);
     }
 
@@ -362,9 +504,9 @@ mod tests {
         let start = Instant::now();
         let pto = Duration::from_millis(100);
         assert_eq!(schedule.next(start, true), None);
-        assert_eq!(schedule.timer(pto), Some(start + pto));
+        assert_eq!(schedule.next_timeout(pto), Some(start + pto));
         assert_eq!(schedule.next(start + pto / 2, true), None);
-        assert_eq!(schedule.timer(pto), Some(start + pto));
+        assert_eq!(schedule.next_timeout(pto), Some(start + pto));
         schedule.on_timeout(start + pto, pto);
         let planned = schedule.next(start + pto, true).unwrap();
         assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
@@ -391,17 +533,17 @@ mod tests {
         let start = Instant::now();
         let pto = Duration::from_millis(100);
         assert_eq!(schedule.next(start, false), None);
-        assert_eq!(schedule.timer(pto), Some(start + wait));
+        assert_eq!(schedule.next_timeout(pto), Some(start + wait));
         // An acknowledgement or anything else: asked again, and the timer is that of the newest answer.
         assert_eq!(schedule.next(start + wait / 2, false), None);
         assert_eq!(schedule.decisions(), 2);
         let until = start + wait / 2 + wait;
-        assert_eq!(schedule.timer(pto), Some(until));
+        assert_eq!(schedule.next_timeout(pto), Some(until));
         schedule.on_timeout(until, pto);
-        assert_eq!(schedule.timer(pto), None);
+        assert_eq!(schedule.next_timeout(pto), None);
         assert_eq!(schedule.next(until, false), None);
         assert_eq!((schedule.decisions(), schedule.waits), (3, 3));
-        assert_eq!(schedule.timer(pto), Some(until + wait));
+        assert_eq!(schedule.next_timeout(pto), Some(until + wait));
     }
 
     /// Asks for data that there is not.
@@ -427,10 +569,10 @@ mod tests {
         let pto = Duration::from_millis(100);
         let fruitless = schedule.next(start, true).unwrap();
         assert_eq!(schedule.instead(start, fruitless, true), None);
-        assert_eq!(schedule.timer(pto), Some(start + pto));
+        assert_eq!(schedule.next_timeout(pto), Some(start + pto));
         schedule.on_timeout(start + pto, pto);
         let offer = |schedule: &mut Schedule| {
-            schedule.forget_barren();
+            schedule.exhausted = PathSet::EMPTY;
             schedule.views[1].can_send = true;
         };
         offer(&mut schedule);
@@ -438,7 +580,7 @@ mod tests {
         let planned = schedule.instead(start + pto, fruitless, true).unwrap();
         assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
         schedule.on_progress(planned);
-        assert_eq!(schedule.timer(pto), None);
+        assert_eq!(schedule.next_timeout(pto), None);
         assert_eq!((schedule.waits, schedule.overridden), (2, 1));
     }
 
@@ -509,17 +651,17 @@ mod tests {
             planned.path.get()
         };
         assert_eq!(next(&mut schedule, start), 0);
-        assert_eq!(schedule.timer(pto), None);
+        assert_eq!(schedule.next_timeout(pto), None);
         schedule.views[0].suspect = true;
         assert_eq!(next(&mut schedule, start), 0);
-        assert_eq!(schedule.timer(pto), Some(start + pto));
+        assert_eq!(schedule.next_timeout(pto), Some(start + pto));
         schedule.on_timeout(start + pto, pto);
         assert_eq!(next(&mut schedule, start + pto), 1);
-        assert_eq!(schedule.timer(pto), None);
+        assert_eq!(schedule.next_timeout(pto), None);
         // Where there is no better path, there is nothing to override.
         schedule.views[1].suspect = true;
         assert_eq!(next(&mut schedule, start + pto), 0);
-        assert_eq!(schedule.timer(pto), None);
+        assert_eq!(schedule.next_timeout(pto), None);
     }
 
     #[test]
@@ -530,7 +672,7 @@ mod tests {
         schedule.views[0].can_send = true;
         let start = Instant::now();
         assert_eq!(schedule.next(start, false), None);
-        assert_eq!(schedule.timer(Duration::from_millis(1)), None);
+        assert_eq!(schedule.next_timeout(Duration::from_millis(1)), None);
     }
 
     /// Only time in which a path could send counts, and only until there is another answer.

@@ -38,7 +38,7 @@ impl ReinjectCursors {
         let mut best: Option<(std::time::Instant, PathIndex, u64)> = None;
         for path in paths.iter().filter(|path| path.index != target) {
             let cursor = &mut self.0[target.get()][path.index.get()];
-            for (number, packet) in path.space.sent.iter_from(*cursor) {
+            for (number, packet) in path.space().sent.iter_from(*cursor) {
                 let copyable = packet.frames.iter().any(
                     |frame| matches!(frame, SentFrame::Stream(range) if !range.carried.contains(target)),
                 );
@@ -53,7 +53,7 @@ impl ReinjectCursors {
             }
         }
         let (_, source, packet) = best?;
-        let sent = paths.at(source)?.space.sent.get(packet)?;
+        let sent = paths.at(source)?.space().sent.get(packet)?;
         let ranges = sent
             .frames
             .iter()

@@ -12,7 +12,7 @@ const DEFAULT_THRESHOLD: u32 = 2;
 
 /// What a received packet was.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrival {
+pub(crate) struct ReceivedPacket {
     pub(crate) now: Instant,
     pub(crate) pn: u64,
     pub(crate) ack_eliciting: bool,
@@ -61,7 +61,7 @@ impl AckScheduler {
 
     /// A packet came that is no duplicate. `gap`: numbers are missing between the largest
     /// ack-eliciting one before and this one.
-    pub(crate) fn on_received(&mut self, packet: &Arrival, gap: bool) {
+    pub(crate) fn on_received(&mut self, packet: &ReceivedPacket, gap: bool) {
         // RFC 9000 section 13.4.1.
         match packet.ecn {
             Some(EcnCodepoint::Ect0) => self.ecn.ect0 += 1,
@@ -137,8 +137,8 @@ mod tests {
 
     const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
-    fn packet(now: Instant, pn: u64) -> Arrival {
-        Arrival {
+    fn packet(now: Instant, pn: u64) -> ReceivedPacket {
+        ReceivedPacket {
             now,
             pn,
             ack_eliciting: true,
@@ -178,7 +178,7 @@ mod tests {
         assert!(acks.due(now), "reordered");
         acks.on_ack_sent();
         acks.on_received(
-            &Arrival {
+            &ReceivedPacket {
                 ecn: Some(EcnCodepoint::Ce),
                 ..packet(now, 6)
             },
@@ -195,7 +195,7 @@ mod tests {
         );
         acks.on_ack_sent();
         acks.on_received(
-            &Arrival {
+            &ReceivedPacket {
                 immediate: true,
                 ..packet(now, 7)
             },
@@ -209,7 +209,7 @@ mod tests {
         let now = Instant::now();
         let mut acks = AckScheduler::default();
         acks.on_received(
-            &Arrival {
+            &ReceivedPacket {
                 ack_eliciting: false,
                 ..packet(now, 9)
             },

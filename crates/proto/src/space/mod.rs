@@ -1,6 +1,7 @@
 //! One packet number space: what was received, what was sent, what is owed; no frames of its own.
 
 mod ack;
+mod loss;
 mod numbers;
 mod received;
 mod sent;
@@ -12,16 +13,20 @@ use std::time::Instant;
 
 use rand::rngs::StdRng;
 
-pub(crate) use ack::{AckScheduler, Arrival};
+pub(crate) use ack::{AckScheduler, ReceivedPacket};
+pub(crate) use loss::LostNumbers;
 pub(crate) use numbers::PacketNumbers;
 pub(crate) use received::ReceivedPackets;
-pub(crate) use sent::{Oldest, SentPacket, SentPackets};
+pub(crate) use sent::{Oldest, PacketOrigin, SentPacket, SentPackets};
 pub(crate) use sent_frame::{SentFrame, SentFrames, StreamRange};
 
-use crate::recovery::{EcnCounter, LostNumbers, PersistentCongestion};
+use crate::PathId;
+use crate::frame::encode_ack;
+use crate::frame::writer::FrameWriter;
+use crate::recovery::{EcnCounter, PersistentCongestion};
 
 /// A packet number space: Initial, Handshake, or that of a path ID (RFC 10069). Its reaction to
-/// acknowledgements and time is in `recovery::loss`.
+/// acknowledgements and time is in `loss`.
 #[derive(Debug)]
 pub(crate) struct PacketSpace {
     /// The numbers given to packets.
@@ -83,7 +88,7 @@ impl PacketSpace {
     }
 
     /// A packet was decrypted; false if it is a duplicate, which is not to be processed.
-    pub(crate) fn on_received(&mut self, packet: &Arrival) -> bool {
+    pub(crate) fn on_received(&mut self, packet: &ReceivedPacket) -> bool {
         if !self.received.insert(packet.pn) {
             return false;
         }
@@ -97,6 +102,37 @@ impl PacketSpace {
             };
         self.acks.on_received(packet, gap);
         true
+    }
+
+    /// One past the largest number received: what truncated numbers are expanded near (RFC 9000 appendix A.3).
+    pub(crate) fn next_expected(&self) -> u64 {
+        self.received.largest().map_or(0, |largest| largest + 1)
+    }
+
+    /// Writes the acknowledgement that the space owes, if it owes one: PATH_ACK for the path ID of `wire`, ACK without
+    /// one. `id`: the path that the space belongs to.
+    pub(crate) fn write_ack(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        now: Instant,
+        wire: Option<PathId>,
+        id: PathId,
+        exponent: u8,
+    ) {
+        if !self.acks.pending() {
+            return;
+        }
+        let Some(largest) = self.received.largest() else {
+            return;
+        };
+        let delay = self.acks.delay(now).as_micros() as u64 >> exponent;
+        let ecn = self.acks.ecn();
+        let room = w.remaining();
+        let written = encode_ack(w.buf, wire, delay, self.received.descending(), ecn, room);
+        if written.is_some() {
+            self.acks.on_ack_sent();
+            w.record(SentFrame::Ack { path: id, largest });
+        }
     }
 
     /// Bytes in flight.
@@ -118,8 +154,8 @@ mod tests {
 
     use super::*;
 
-    fn arrival(now: Instant, pn: u64) -> Arrival {
-        Arrival {
+    fn arrival(now: Instant, pn: u64) -> ReceivedPacket {
+        ReceivedPacket {
             now,
             pn,
             ack_eliciting: true,

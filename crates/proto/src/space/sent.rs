@@ -32,6 +32,42 @@ pub(crate) struct SentPacket {
     pub(crate) frames: SentFrames,
 }
 
+impl SentPacket {
+    /// Stream bytes in it.
+    pub(crate) fn stream_bytes(&self) -> u64 {
+        let bytes = |frame: &SentFrame| match frame {
+            SentFrame::Stream(range) => range.end - range.start,
+            _ => 0,
+        };
+        self.frames.iter().map(bytes).sum()
+    }
+}
+
+/// Why a 1-RTT packet was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PacketOrigin {
+    /// The scheduler asked for it.
+    Decision(u64),
+    /// A copy of what the scheduler asked for.
+    Copy(u64),
+    /// The path sends it by itself: probes, acknowledgements, keep-alives.
+    Unscheduled,
+    /// It tries a larger datagram.
+    MtuProbe,
+    /// CONNECTION_CLOSE: nobody acknowledges it.
+    Close,
+}
+
+impl PacketOrigin {
+    /// The decision that asked for it.
+    pub(crate) const fn decision(self) -> Option<u64> {
+        match self {
+            Self::Decision(number) | Self::Copy(number) => Some(number),
+            Self::Unscheduled | Self::MtuProbe | Self::Close => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     pn: u64,

@@ -7,37 +7,11 @@ use smallvec::SmallVec;
 
 use crate::PathId;
 use crate::connection::{ACK_DELAY_EXPONENT, Connection};
+use crate::frame::Frame;
 use crate::frame::writer::FrameWriter;
-use crate::frame::{Frame, encode_ack};
 use crate::handshake::Level;
 use crate::path::Path;
-use crate::schedule::ReinjectCursors;
-use crate::space::{PacketSpace, SentFrame, StreamRange};
-
-/// Writes the acknowledgement that a space owes, if it owes one: ACK without a path, PATH_ACK with.
-pub(super) fn write_ack(
-    w: &mut FrameWriter<'_>,
-    space: &mut PacketSpace,
-    now: Instant,
-    path: Option<PathId>,
-    id: PathId,
-    exponent: u8,
-) {
-    if !space.acks.pending() {
-        return;
-    }
-    let Some(largest) = space.received.largest() else {
-        return;
-    };
-    let delay = space.acks.delay(now).as_micros() as u64 >> exponent;
-    let ecn = space.acks.ecn();
-    let room = w.remaining();
-    let written = encode_ack(w.buf, path, delay, space.received.descending(), ecn, room);
-    if written.is_some() {
-        space.acks.on_ack_sent();
-        w.record(SentFrame::Ack { path: id, largest });
-    }
-}
+use crate::space::{SentFrame, StreamRange};
 
 /// Writes a small frame if it fits.
 fn write_small(w: &mut FrameWriter<'_>, frame: &Frame<'_>, record: SentFrame) -> bool {
@@ -50,56 +24,55 @@ fn write_small(w: &mut FrameWriter<'_>, frame: &Frame<'_>, record: SentFrame) ->
 
 impl Connection {
     /// The acknowledgement of a path's packets in a packet of the same path.
-    pub(super) fn fill_own_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, id: PathId) {
-        let carries = self
-            .paths
-            .get(id)
-            .is_some_and(|path| self.carries_own_acks(path));
-        if carries {
-            self.fill_ack(w, now, id);
+    pub(super) fn fill_own_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, index: PathIndex) {
+        if let Some(path) = self.paths.at(index)
+            && self.carries_own_acks(path)
+        {
+            self.fill_ack(w, now, index);
         }
     }
 
     /// The acknowledgement of a path's packets, in whichever packet.
-    fn fill_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, id: PathId) {
-        let wire = self.nonce_path(id);
-        if let Some(path) = self.paths.get_mut(id) {
-            write_ack(w, &mut path.space, now, wire, id, ACK_DELAY_EXPONENT);
+    fn fill_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, index: PathIndex) {
+        let multipath = self.path_limits.is_some();
+        if let Some(path) = self.paths.at_mut(index) {
+            let wire = multipath.then_some(path.id);
+            path.write_ack(w, now, wire, ACK_DELAY_EXPONENT);
         }
     }
 
     /// Acknowledgements of paths that cannot carry their own: abandoned ones (RFC 10069, handling
-    /// PATH_ACK for abandoned paths) and those of paths that are [mute](Self::is_mute).
-    pub(super) fn fill_foreign_acks(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
+    /// PATH_ACK for abandoned paths) and those whose [acknowledgements go elsewhere](Self::acks_on_other_path).
+    pub(super) fn fill_acks_of_other_paths(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
         for retired in self.paths.retired_mut() {
             let id = retired.id;
-            write_ack(w, &mut retired.space, now, Some(id), id, ACK_DELAY_EXPONENT);
+            let space = &mut retired.space;
+            space.write_ack(w, now, Some(id), id, ACK_DELAY_EXPONENT);
         }
-        let mute: SmallVec<[PathId; 4]> = self
+        let others: SmallVec<[PathIndex; 4]> = self
             .paths
             .iter()
-            .filter(|path| path.space.acks.pending() && self.is_mute(path))
-            .map(|path| path.id)
+            .filter(|path| path.space().acks.pending() && self.acks_on_other_path(path))
+            .map(|path| path.index)
             .collect();
-        for id in mute {
-            self.fill_ack(w, now, id);
+        for index in others {
+            self.fill_ack(w, now, index);
         }
     }
 
     /// Whether an open path should not carry its own acknowledgements: one without a connection ID,
     /// or in trouble while another path is well. An acknowledgement that is stuck on a path that is
     /// dead in one direction would kill the living other one.
-    fn is_mute(&self, path: &Path) -> bool {
+    fn acks_on_other_path(&self, path: &Path) -> bool {
         self.path_limits.is_some() && !self.carries_own_acks(path)
     }
 
     pub(super) fn carries_own_acks(&self, path: &Path) -> bool {
-        self.remote_cids.active(path.id).is_some()
-            && !(path.suspect.is_suspect() && self.has_other_usable(path.index))
+        self.has_cid(path.id) && !(path.is_suspect() && self.has_other_usable(path.index))
     }
 
     /// Whether an acknowledgement is due that has to travel on another path than its own.
-    pub(super) fn foreign_ack_due(&self, now: Instant) -> bool {
+    pub(super) fn ack_on_other_path_due(&self, now: Instant) -> bool {
         let retired = self.paths.retired().iter();
         retired
             .map(|path| &path.space)
@@ -107,7 +80,7 @@ impl Connection {
             || self
                 .paths
                 .iter()
-                .any(|path| path.space.acks.due(now) && self.is_mute(path))
+                .any(|path| path.space().acks.due(now) && self.acks_on_other_path(path))
     }
 
     /// Whether control frames or datagrams wait to be scheduled.
@@ -125,8 +98,12 @@ impl Connection {
             || self
                 .paths
                 .iter()
-                .any(|path| path.status.pending().is_some())
-            || self.paths.retired().iter().any(|path| path.abandon_pending)
+                .any(|path| path.status().pending().is_some())
+            || self
+                .paths
+                .retired()
+                .iter()
+                .any(|path| path.pending_abandon().is_some())
     }
 
     /// Everything but stream data and datagrams, most urgent first.
@@ -152,19 +129,17 @@ impl Connection {
 
     fn fill_path_frames(&mut self, w: &mut FrameWriter<'_>) {
         for retired in self.paths.retired_mut() {
-            if retired.abandon_pending {
-                let frame = Frame::PathAbandon {
-                    path: retired.id.0.into(),
-                    error: retired.error_code,
-                };
+            if let Some(error) = retired.pending_abandon() {
+                let path = retired.id.0.into();
+                let frame = Frame::PathAbandon { path, error };
                 if !write_small(w, &frame, SentFrame::PathAbandon(retired.id)) {
                     return;
                 }
-                retired.abandon_pending = false;
+                retired.on_abandon_sent();
             }
         }
         for path in self.paths.iter_mut() {
-            if let Some((status, seq)) = path.status.pending() {
+            if let Some((status, seq)) = path.status().pending() {
                 let id = path.id;
                 let frame = status_frame(id, status, seq);
                 let record = SentFrame::PathStatus {
@@ -174,7 +149,7 @@ impl Connection {
                 if !write_small(w, &frame, record) {
                     return;
                 }
-                path.status.on_sent();
+                path.status_mut().on_sent();
             }
         }
         let Some(limits) = &mut self.path_limits else {
@@ -252,7 +227,7 @@ impl Connection {
     fn fill_unacked(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) -> bool {
         let mut wrote = false;
         while w.remaining() > MIN_COPY_ROOM {
-            let Some(candidate) = self.schedule.cursors.oldest(&self.paths, index) else {
+            let Some(candidate) = self.schedule.oldest_not_carried(&self.paths, index) else {
                 break;
             };
             let before = w.buf.len();
@@ -263,7 +238,7 @@ impl Connection {
                 break;
             }
             self.mark_carried(candidate.source, candidate.packet, index);
-            ReinjectCursors::advance(&mut self.schedule.cursors, index, &candidate);
+            self.schedule.on_carried(index, &candidate);
         }
         wrote
     }
@@ -294,15 +269,8 @@ impl Connection {
 
     /// All of a sent packet's data is on one more path now.
     pub(super) fn mark_carried(&mut self, source: PathIndex, packet: u64, target: PathIndex) {
-        let Some(path) = self.paths.at_mut(source) else {
-            return;
-        };
-        if let Some(packet) = path.space.sent.get_mut(packet) {
-            for frame in &mut packet.frames {
-                if let SentFrame::Stream(range) = frame {
-                    range.carried.insert(target);
-                }
-            }
+        if let Some(path) = self.paths.at_mut(source) {
+            path.mark_carried(packet, target);
         }
     }
 }

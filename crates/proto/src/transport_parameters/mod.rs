@@ -84,6 +84,13 @@ pub(crate) struct TransportParameters {
     pub(crate) grease: Option<Grease>,
 }
 
+impl TransportParameters {
+    /// The largest UDP payload that the peer takes.
+    pub(crate) fn max_udp_payload(&self) -> u16 {
+        u16::try_from(self.max_udp_payload_size).unwrap_or(u16::MAX)
+    }
+}
+
 impl Default for TransportParameters {
     fn default() -> Self {
         Self {

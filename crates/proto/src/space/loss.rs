@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use super::{EcnReport, RttEstimator, later};
+use super::{Oldest, PacketSpace, SentPacket};
 use crate::TransportError;
 use crate::frame::EcnCounts;
-use crate::space::{Oldest, PacketSpace, SentPacket};
+use crate::recovery::{EcnReport, RttEstimator, later};
 
 /// kPacketThreshold (RFC 9002 section 6.1.1).
 const PACKET_THRESHOLD: u64 = 3;

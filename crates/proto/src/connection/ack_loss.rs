@@ -1,0 +1,366 @@
+//! What becomes of sent packets: acknowledged, lost, offered elsewhere. Paths judge the packets; here each frame's owner
+//! learns what became of the frame.
+
+use std::time::{Duration, Instant};
+
+use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind, Side};
+
+use super::Connection;
+use crate::frame::AckFrame;
+use crate::handshake::Level;
+use crate::path::{Path, PathAck, PathState, ReceivedAck, SettledPackets};
+use crate::space::SentFrame;
+use crate::{Event, PathEvent, PathId, TransportError};
+
+impl Connection {
+    /// ACK or PATH_ACK, in a packet of this space.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        space: Level,
+        frame: &AckFrame<'_>,
+    ) -> Result<(), TransportError> {
+        let id = match space {
+            Level::Initial | Level::Handshake => PathId::ZERO,
+            Level::OneRtt => match self.path_of_frame(frame.path)? {
+                PathState::Open(path) => path.id,
+                PathState::NeverOpened(_) => {
+                    return Err(TransportError::protocol_violation(
+                        "PATH_ACK for a path on which nothing was sent",
+                    ));
+                }
+                // RFC 10069, handling PATH_ACK for abandoned paths: silently ignored; the data went
+                // elsewhere when the path was abandoned.
+                PathState::Abandoned(_) => return Ok(()),
+            },
+        };
+        let ack = ReceivedAck {
+            frame,
+            space,
+            delay: self.ack_delay(space, frame),
+            max_ack_delay: self.peer_max_ack_delay(),
+            // RFC 9002 section 6.2.1: not for a server's Initial ACKs while the client may be unvalidated.
+            resets_backoff: space != Level::Initial || self.side == Side::Server,
+        };
+        let mut settled = std::mem::take(&mut self.settled);
+        let result = self.process_ack(now, id, &ack, &mut settled);
+        settled.acked.clear();
+        settled.lost.clear();
+        self.settled = settled;
+        result
+    }
+
+    /// What the ACK Delay field says, as far as it is to be believed.
+    fn ack_delay(&self, space: Level, frame: &AckFrame<'_>) -> Duration {
+        // RFC 9002 section 5.3: the delay of Initial and Handshake acknowledgements is ignored.
+        if space != Level::OneRtt {
+            return Duration::ZERO;
+        }
+        let exponent = u32::from(self.peer.ack_delay_exponent);
+        let micros = frame.delay.checked_shl(exponent).unwrap_or(u64::MAX);
+        let delay = Duration::from_micros(micros.min(1 << 40));
+        // RFC 9002 section 5.3: not above max_ack_delay once the handshake is confirmed.
+        if self.confirmed {
+            delay.min(self.peer_max_ack_delay())
+        } else {
+            delay
+        }
+    }
+
+    fn process_ack(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        ack: &ReceivedAck<'_, '_>,
+        settled: &mut SettledPackets,
+    ) -> Result<(), TransportError> {
+        let Some(path) = self.paths.get_mut(id) else {
+            return Ok(());
+        };
+        let index = path.index;
+        let controller = &mut *self.controller;
+        let outcome = match self.spaces.get_mut(ack.space) {
+            Some(space) => path.on_handshake_ack(now, space, ack, controller, settled)?,
+            None if ack.space == Level::OneRtt => path.on_ack(now, ack, controller, settled)?,
+            None => return Ok(()),
+        };
+        let Some(outcome) = outcome else {
+            return Ok(());
+        };
+        for (_, packet) in &settled.acked {
+            let mut contiguous = 0;
+            for frame in &packet.frames {
+                contiguous += self.on_frame_acked(ack.space, frame);
+            }
+            if packet.ack_eliciting && ack.space == Level::OneRtt {
+                self.schedule.on_acked(&Acked::new(
+                    index,
+                    now,
+                    packet.time_sent,
+                    packet.size,
+                    outcome.rtt_sample,
+                    packet.decision,
+                    contiguous,
+                ));
+            }
+        }
+        match ack.space {
+            Level::OneRtt => self.on_path_acked(now, id, index, ack, outcome),
+            level => self.spaces.on_acked(level),
+        }
+        self.on_packets_lost(now, index, ack.space, settled);
+        Ok(())
+    }
+
+    /// 1-RTT packets of a path were acknowledged: what that means for the keys, and for a path that was in trouble.
+    fn on_path_acked(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        index: PathIndex,
+        ack: &ReceivedAck<'_, '_>,
+        outcome: PathAck,
+    ) {
+        let (nonce_path, pto) = (self.nonce_path(id), self.largest_pto());
+        if let Some(keys) = &mut self.handshake.one_rtt {
+            keys.on_acked(nonce_path, ack.frame.largest, now, pto);
+            if keys.update_due() && self.confirmed {
+                // RFC 9001 section 6.6: long before the limit of the keys is reached.
+                keys.initiate_update(now);
+            }
+        }
+        if outcome.recovered {
+            self.streams.set_suspects(self.paths.suspects());
+            self.offer_stranded();
+            self.events
+                .push_back(Event::Path(PathEvent::Recovered { id }));
+            self.tell_scheduler(now, index, PathUpdateKind::Recovered);
+        }
+    }
+
+    /// The owner of a frame learns that it arrived. Returns stream bytes that became contiguous by it.
+    fn on_frame_acked(&mut self, space: Level, frame: &SentFrame) -> u64 {
+        match *frame {
+            SentFrame::Stream(range) => return self.streams.on_acked(&range).contiguous,
+            SentFrame::Crypto { start, end } => {
+                self.handshake.stream(space).on_acked(start, end);
+            }
+            SentFrame::Ack { path, largest } => match self.spaces.get_mut(space) {
+                Some(space) => space.received.discard_below(largest + 1),
+                None => {
+                    if let Some(path) = self.paths.get_mut(path) {
+                        path.on_ack_acked(largest);
+                    }
+                }
+            },
+            SentFrame::NewConnectionId { path, sequence } => {
+                self.local_cids.on_acked(path, sequence);
+            }
+            SentFrame::RetireConnectionId { path, sequence } => {
+                self.remote_cids.on_acked(path, sequence);
+            }
+            SentFrame::ResetStream(_)
+            | SentFrame::StopSending(_)
+            | SentFrame::MaxData
+            | SentFrame::MaxStreamData(_)
+            | SentFrame::MaxStreams(_)
+            | SentFrame::DataBlocked
+            | SentFrame::StreamDataBlocked(_)
+            | SentFrame::StreamsBlocked(_) => self.streams.on_control_acked(frame),
+            SentFrame::HandshakeDone
+            | SentFrame::Datagram { .. }
+            | SentFrame::PathChallenge(_)
+            | SentFrame::PathAbandon(_)
+            | SentFrame::PathStatus { .. }
+            | SentFrame::MaxPathId(_)
+            | SentFrame::PathsBlocked(_)
+            | SentFrame::PathCidsBlocked(_) => {}
+        }
+        0
+    }
+
+    /// Packets of a space that travelled on a path were declared lost: the owners of their frames repeat what still
+    /// matters, and the scheduler is told.
+    pub(super) fn on_packets_lost(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        space: Level,
+        settled: &SettledPackets,
+    ) {
+        for (_, packet) in &settled.lost {
+            self.totals.lost_packets += u64::from(!packet.mtu_probe);
+            for frame in &packet.frames {
+                self.on_frame_lost(space, frame, index);
+            }
+            if packet.ack_eliciting && space == Level::OneRtt {
+                self.schedule.on_lost(&Lost::new(
+                    index,
+                    now,
+                    packet.time_sent,
+                    packet.size,
+                    packet.decision,
+                ));
+            }
+        }
+    }
+
+    /// The owner of a frame learns that it did not arrive on this path.
+    fn on_frame_lost(&mut self, space: Level, frame: &SentFrame, path: PathIndex) {
+        match *frame {
+            SentFrame::Stream(range) => self.streams.on_lost(&range, path),
+            _ => self.repeat_control(space, frame),
+        }
+    }
+
+    /// The owner of a frame other than STREAM sends it again if it still matters.
+    fn repeat_control(&mut self, space: Level, frame: &SentFrame) {
+        match *frame {
+            SentFrame::Crypto { start, end } => {
+                self.handshake.stream(space).on_lost(start, end);
+            }
+            SentFrame::NewConnectionId { path, sequence } => {
+                self.local_cids.on_lost(path, sequence);
+            }
+            SentFrame::RetireConnectionId { path, sequence } => {
+                self.remote_cids.on_lost(path, sequence);
+            }
+            SentFrame::ResetStream(_)
+            | SentFrame::StopSending(_)
+            | SentFrame::MaxData
+            | SentFrame::MaxStreamData(_)
+            | SentFrame::MaxStreams(_)
+            | SentFrame::DataBlocked
+            | SentFrame::StreamDataBlocked(_)
+            | SentFrame::StreamsBlocked(_) => self.streams.on_control_lost(frame),
+            SentFrame::HandshakeDone => self.handshake_done_pending = true,
+            SentFrame::PathAbandon(id) => self.paths.on_abandon_lost(id),
+            SentFrame::PathStatus { path, sequence } => {
+                if let Some(path) = self.paths.get_mut(path) {
+                    path.status_mut().on_lost(sequence);
+                }
+            }
+            SentFrame::MaxPathId(max) => {
+                if let Some(limits) = &mut self.path_limits {
+                    limits.on_max_path_id_lost(max);
+                }
+            }
+            SentFrame::PathsBlocked(max) => {
+                if let Some(limits) = &mut self.path_limits {
+                    limits.on_paths_blocked_lost(max);
+                }
+            }
+            SentFrame::PathCidsBlocked(path) => {
+                if let Some(limits) = &mut self.path_limits {
+                    limits.on_cids_blocked_lost(path);
+                }
+            }
+            // RFC 9000 section 13.3: newer acknowledgements replace old ones, challenges have their
+            // own timer, datagrams are not repeated.
+            SentFrame::Stream(_)
+            | SentFrame::Ack { .. }
+            | SentFrame::Datagram { .. }
+            | SentFrame::PathChallenge(_) => {}
+        }
+    }
+
+    /// The loss timer of the Initial or Handshake space has come.
+    pub(super) fn on_handshake_loss_timeout(&mut self, now: Instant, level: Level) {
+        let max_ack_delay = self.peer_max_ack_delay();
+        let mut settled = std::mem::take(&mut self.settled);
+        if let (Some(space), Some(path)) =
+            (self.spaces.get_mut(level), self.paths.get_mut(PathId::ZERO))
+        {
+            let (controller, lost) = (&mut *self.controller, &mut settled.lost);
+            path.on_handshake_loss_timeout(now, space, level, max_ack_delay, controller, lost);
+            let index = path.index;
+            self.on_packets_lost(now, index, level, &settled);
+            settled.lost.clear();
+        }
+        self.settled = settled;
+    }
+
+    /// A path is abandoned: all that it had in flight goes back to the queues (RFC 10069: considered
+    /// lost).
+    pub(super) fn requeue_in_flight(&mut self, now: Instant, path: &mut Path) {
+        let mut settled = std::mem::take(&mut self.settled);
+        path.drain_in_flight(&mut settled.lost);
+        for (_, packet) in settled.lost.drain(..) {
+            for frame in &packet.frames {
+                self.on_frame_lost(Level::OneRtt, frame, path.index);
+            }
+            self.schedule.on_lost(&Lost::new(
+                path.index,
+                now,
+                packet.time_sent,
+                packet.size,
+                packet.decision,
+            ));
+        }
+        self.settled = settled;
+    }
+
+    /// RFC 9002 section 6.2.4: on the only path there is, a probe carries again what a lost packet may
+    /// have carried. Control frames are queued again; stream data is copied when the probe is built.
+    pub(super) fn repeat_oldest_control(&mut self, id: PathId) {
+        for frame in &self.frames_in_flight(id, 2) {
+            self.repeat_control(Level::OneRtt, frame);
+        }
+    }
+
+    /// A path is in trouble: what it has in flight becomes sendable on the other paths at once, and
+    /// stays in flight here until acknowledged or lost.
+    pub(super) fn on_suspect(&mut self, now: Instant, id: PathId, index: PathIndex) {
+        self.streams.set_suspects(self.paths.suspects());
+        if self.has_other_usable(index) {
+            self.offer_in_flight(id);
+        }
+        self.events
+            .push_back(Event::Path(PathEvent::Suspect { id }));
+        self.tell_scheduler(now, index, PathUpdateKind::Suspect);
+    }
+
+    /// A path can be used that could not before: what the others have in flight and cannot be
+    /// counted on to deliver had nowhere to go until now.
+    pub(super) fn offer_stranded(&mut self) {
+        let stranded: smallvec::SmallVec<[PathId; 4]> = self
+            .paths
+            .iter()
+            .filter(|path| path.is_suspect() && self.has_other_usable(path.index))
+            .map(|path| path.id)
+            .collect();
+        for id in stranded {
+            self.offer_in_flight(id);
+        }
+    }
+
+    /// Queues the frames of the packets in flight on a path again, without giving the packets up.
+    pub(super) fn offer_in_flight(&mut self, id: PathId) {
+        for frame in &self.frames_in_flight(id, usize::MAX) {
+            match frame {
+                SentFrame::Stream(range) => self.streams.make_sendable(range),
+                _ => self.repeat_control(Level::OneRtt, frame),
+            }
+        }
+    }
+
+    /// The frames of the oldest ack-eliciting packets in flight on a path, at most so many packets.
+    fn frames_in_flight(&self, id: PathId, packets: usize) -> smallvec::SmallVec<[SentFrame; 8]> {
+        let path = self.paths.get(id).into_iter();
+        path.flat_map(|path| path.space().sent.iter())
+            .filter(|(_, packet)| packet.ack_eliciting)
+            .take(packets)
+            .flat_map(|(_, packet)| packet.frames.iter().copied())
+            .collect()
+    }
+
+    /// Whether data can go on another path than this one.
+    pub(crate) fn has_other_usable(&self, index: PathIndex) -> bool {
+        self.paths.iter().any(|path| {
+            path.index != index
+                && path.is_validated()
+                && !path.is_suspect()
+                && self.has_cid(path.id)
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! The Initial and the Handshake packet number space, and the loss probes that are to be sent in them; builds no packets.
+
+use rand::rngs::StdRng;
+
+use super::Level;
+use crate::space::PacketSpace;
+
+/// The packet number spaces of the handshake, each until its keys are dropped (RFC 9001 section 4.9).
+pub(crate) struct HandshakeSpaces {
+    spaces: [Option<PacketSpace>; 2],
+    /// Loss probes to be sent.
+    probes: [u8; 2],
+}
+
+impl HandshakeSpaces {
+    pub(crate) fn new(rng: &mut StdRng) -> Self {
+        let initial = PacketSpace::new(rng);
+        let handshake = PacketSpace::new(rng);
+        Self {
+            spaces: [Some(initial), Some(handshake)],
+            probes: [0; 2],
+        }
+    }
+
+    const fn slot(level: Level) -> Option<usize> {
+        match level {
+            Level::Initial => Some(0),
+            Level::Handshake => Some(1),
+            Level::OneRtt => None,
+        }
+    }
+
+    pub(crate) fn get(&self, level: Level) -> Option<&PacketSpace> {
+        self.spaces[Self::slot(level)?].as_ref()
+    }
+
+    pub(crate) fn get_mut(&mut self, level: Level) -> Option<&mut PacketSpace> {
+        self.spaces[Self::slot(level)?].as_mut()
+    }
+
+    /// The spaces whose keys are still there.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PacketSpace> {
+        self.spaces.iter().flatten()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// The keys were dropped; true if the space was there until now.
+    pub(crate) fn discard(&mut self, level: Level) -> bool {
+        let Some(slot) = Self::slot(level) else {
+            return false;
+        };
+        self.probes[slot] = 0;
+        self.spaces[slot].take().is_some()
+    }
+
+    /// Packets were acknowledged: no probe is needed.
+    pub(crate) fn on_acked(&mut self, level: Level) {
+        self.request_probes(level, 0);
+    }
+
+    /// So many loss probes are to be sent (RFC 9002 section 6.2.4).
+    pub(crate) fn request_probes(&mut self, level: Level, count: u8) {
+        if let Some(slot) = Self::slot(level) {
+            self.probes[slot] = count;
+        }
+    }
+
+    /// Whether loss probes are to be sent in a space.
+    pub(crate) fn wants_probe(&self, level: Level) -> bool {
+        Self::slot(level).is_some_and(|slot| self.probes[slot] > 0)
+    }
+
+    /// Whether loss probes are to be sent in any of them.
+    pub(crate) fn has_probes(&self) -> bool {
+        self.probes != [0; 2]
+    }
+
+    /// A packet of a space leaves: if a probe was due, the packet is it.
+    pub(crate) fn take_probe(&mut self, level: Level) -> bool {
+        let due = self.wants_probe(level);
+        if due && let Some(slot) = Self::slot(level) {
+            self.probes[slot] -= 1;
+        }
+        due
+    }
+
+    /// Bytes in flight over both.
+    pub(crate) fn bytes_in_flight(&self) -> u64 {
+        self.iter().map(PacketSpace::bytes_in_flight).sum()
+    }
+}

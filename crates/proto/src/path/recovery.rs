@@ -1,0 +1,316 @@
+//! What RFC 9002 keeps for each path: RTT, losses, probe timeouts, pacing, ECN, MTU. It judges packets; what they
+//! carried is repaired by the owners of the frames.
+
+use std::time::{Duration, Instant};
+
+use mpquic_sched_core::PathIndex;
+
+use super::PathCounters;
+use crate::congestion::{
+    self, AckSummary, AckedPacket, CongestionEvent, Controller, LostPacket, SpuriousLoss,
+};
+use crate::frame::AckFrame;
+use crate::handshake::Level;
+use crate::mtu::MtuDiscovery;
+use crate::recovery::{DeliveryRate, EcnValidator, Pacer, RttEstimator, Suspect};
+use crate::space::{PacketSpace, SentPacket};
+use crate::{TransportConfig, TransportError};
+
+/// Packets that an ACK frame or the passing of time has settled. Kept for their allocations.
+#[derive(Default)]
+pub(crate) struct SettledPackets {
+    pub(crate) acked: Vec<(u64, SentPacket)>,
+    pub(crate) lost: Vec<(u64, SentPacket)>,
+}
+
+/// An ACK frame, and what the connection knows of it.
+pub(crate) struct ReceivedAck<'a, 'b> {
+    pub(crate) frame: &'a AckFrame<'b>,
+    /// The packet number space whose packets it acknowledges.
+    pub(crate) space: Level,
+    /// The ACK Delay to take off the RTT sample (RFC 9002 section 5.3).
+    pub(crate) delay: Duration,
+    /// The peer's max_ack_delay.
+    pub(crate) max_ack_delay: Duration,
+    /// Whether it resets the probe timeout's back-off (RFC 9002 section 6.2.1).
+    pub(crate) resets_backoff: bool,
+}
+
+/// What an ACK frame that acknowledged something new told of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PathAck {
+    /// The RTT sample that it gave.
+    pub(crate) rtt_sample: Option<Duration>,
+    /// The path was suspect and is not any more.
+    pub(crate) recovered: bool,
+}
+
+/// The recovery state of one path. On path 0 it serves the Initial and the Handshake space too: all three share one
+/// RTT estimate and one congestion window (RFC 9002 section 5, RFC 9000 section 9.4).
+pub(crate) struct PathRecovery {
+    pub(super) index: PathIndex,
+    pub(super) rtt: RttEstimator,
+    pub(super) pacer: Pacer,
+    pub(super) ecn: EcnValidator,
+    pub(super) delivery: DeliveryRate,
+    pub(super) suspect: Suspect,
+    pub(super) mtu: MtuDiscovery,
+    /// Probe timeouts in a row (RFC 9002 section 6.2.1).
+    pub(super) pto_count: u32,
+    /// Loss probes to be sent now.
+    pub(super) probes: u8,
+    /// A PING is to be sent now.
+    pub(super) ping: bool,
+    pub(super) counters: PathCounters,
+}
+
+impl PathRecovery {
+    pub(super) fn new(now: Instant, index: PathIndex, config: &TransportConfig) -> Self {
+        Self {
+            index,
+            rtt: RttEstimator::new(config.initial_rtt),
+            pacer: Pacer::default(),
+            ecn: EcnValidator::new(config.ecn),
+            delivery: DeliveryRate::default(),
+            suspect: Suspect::default(),
+            mtu: MtuDiscovery::new(now, config.initial_mtu, config.max_mtu),
+            pto_count: 0,
+            probes: 0,
+            ping: false,
+            counters: PathCounters::default(),
+        }
+    }
+
+    /// Forgets what was measured: the path leads over other addresses now (RFC 9000 section 9.4). The
+    /// delivery rate goes by packets in flight, and finds its way by itself.
+    pub(super) fn measure_anew(&mut self, now: Instant, config: &TransportConfig) {
+        self.rtt = RttEstimator::new(config.initial_rtt);
+        self.pacer = Pacer::default();
+        self.ecn = EcnValidator::new(config.ecn);
+        self.mtu = MtuDiscovery::new(now, config.initial_mtu, config.max_mtu);
+        self.pto_count = 0;
+    }
+
+    /// Takes in an ACK frame and looks for the packets that are lost by it. `None` if it acknowledged nothing new.
+    ///
+    /// # Errors
+    ///
+    /// PROTOCOL_VIOLATION for a packet that was never sent (RFC 9000 section 13.1).
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        space: &mut PacketSpace,
+        ack: &ReceivedAck<'_, '_>,
+        controller: &mut dyn Controller,
+        settled: &mut SettledPackets,
+    ) -> Result<Option<PathAck>, TransportError> {
+        let one_rtt = ack.space == Level::OneRtt;
+        let in_flight_before = space.bytes_in_flight();
+        let outcome = space.on_ack(
+            ack.frame.largest,
+            ack.frame.blocks.iter(),
+            if one_rtt { ack.frame.ecn } else { None },
+            ack.delay,
+            now,
+            &mut self.rtt,
+            &mut settled.acked,
+        )?;
+        if one_rtt {
+            self.counters.spurious_losses += u64::from(outcome.spurious);
+            if let Some(sent) = outcome.spurious_sent {
+                controller.on_spurious_loss(&SpuriousLoss {
+                    path: self.index,
+                    now,
+                    newest_sent: sent,
+                    bytes: outcome.spurious_bytes,
+                });
+                self.delivery.on_spurious(outcome.spurious_bytes);
+            }
+        }
+        let Some(newest_sent) = outcome.newest_sent else {
+            return Ok(None);
+        };
+        if ack.resets_backoff {
+            self.pto_count = 0;
+        }
+        if one_rtt {
+            self.probes = 0;
+        }
+        let recovered = self.suspect.on_ack(now, newest_sent, space) && one_rtt;
+        // RFC 9002 section 7.8: a window that was not used says nothing of the path. Pacing leaves a
+        // part of it unused at any time. The handshake never fills it.
+        let app_limited =
+            !one_rtt || in_flight_before.saturating_mul(2) < controller.window(self.index);
+        for (number, packet) in &settled.acked {
+            if one_rtt {
+                self.on_packet_acked(now, *number, packet, controller);
+            }
+            if packet.in_flight {
+                controller.on_packet_acked(&AckedPacket {
+                    path: self.index,
+                    now,
+                    sent: packet.time_sent,
+                    size: packet.size.into(),
+                    app_limited,
+                    rtt: &self.rtt,
+                });
+            }
+        }
+        if one_rtt && self.ecn.on_ack(outcome.ecn) > 0 {
+            controller.on_congestion_event(&CongestionEvent::ecn(self.index, now, newest_sent));
+        }
+        self.detect_lost(
+            now,
+            space,
+            ack.space,
+            ack.max_ack_delay,
+            controller,
+            &mut settled.lost,
+        );
+        if one_rtt {
+            self.on_ack_end(now, space, newest_sent, outcome.rtt_sample, controller);
+        }
+        Ok(Some(PathAck {
+            rtt_sample: outcome.rtt_sample,
+            recovered,
+        }))
+    }
+
+    /// A 1-RTT packet was acknowledged.
+    fn on_packet_acked(
+        &mut self,
+        now: Instant,
+        number: u64,
+        packet: &SentPacket,
+        controller: &mut dyn Controller,
+    ) {
+        self.counters.delivered_bytes += u64::from(packet.size);
+        if let Some(snapshot) = &packet.delivery {
+            self.delivery
+                .on_acked(now, packet.time_sent, packet.size, snapshot);
+        }
+        if packet.mtu_probe {
+            if self.mtu.on_probe_acked(now, number) {
+                controller.on_mtu_update(self.index, self.mtu.current());
+            }
+        } else {
+            self.mtu.on_acked(packet.size);
+        }
+    }
+
+    /// The packets that an ACK frame acknowledged, and those lost by it, are settled: makes the sample of the
+    /// delivery rate.
+    fn on_ack_end(
+        &mut self,
+        now: Instant,
+        space: &PacketSpace,
+        newest_sent: Instant,
+        rtt_sample: Option<Duration>,
+        controller: &mut dyn Controller,
+    ) {
+        let Some(sample) = self.delivery.on_ack_end(now, &self.rtt) else {
+            return;
+        };
+        let in_flight = space.bytes_in_flight();
+        let summary = AckSummary {
+            path: self.index,
+            now,
+            sample: &sample,
+            newest_sent,
+            rtt_sample,
+            rtt: &self.rtt,
+            in_flight,
+        };
+        if controller.on_ack_end(&summary) {
+            self.delivery.on_app_limited(in_flight);
+        }
+    }
+
+    /// Declares packets lost by the packet and time thresholds (RFC 9002 section 6.1), onto `lost`.
+    pub(super) fn detect_lost(
+        &mut self,
+        now: Instant,
+        space: &mut PacketSpace,
+        id: Level,
+        max_ack_delay: Duration,
+        controller: &mut dyn Controller,
+        lost: &mut Vec<(u64, SentPacket)>,
+    ) {
+        let outcome = space.detect_lost(now, &self.rtt, max_ack_delay, lost);
+        if lost.is_empty() {
+            return;
+        }
+        let one_rtt = id == Level::OneRtt;
+        for (number, packet) in lost.iter() {
+            if packet.mtu_probe {
+                self.mtu.on_probe_lost(now, *number);
+                continue;
+            }
+            self.counters.lost_packets += 1;
+            if packet.ecn_marked && one_rtt {
+                self.ecn.on_lost_marked();
+            }
+            if let Some(snapshot) = &packet.delivery {
+                let lost = LostPacket {
+                    path: self.index,
+                    now,
+                    number: *number,
+                    sent: packet.time_sent,
+                    size: packet.size.into(),
+                    tx_in_flight: snapshot.tx_in_flight,
+                    lost: self.delivery.on_lost(packet.size, snapshot),
+                    total_delivered: self.delivery.delivered(),
+                    app_limited: snapshot.app_limited,
+                };
+                controller.on_packet_lost(&lost);
+            }
+        }
+        if let Some(sent) = outcome.newest_sent {
+            controller.on_congestion_event(&CongestionEvent {
+                path: self.index,
+                now,
+                newest_sent: sent,
+                lost_bytes: outcome.bytes,
+                persistent: outcome.persistent,
+                ecn: false,
+            });
+            if outcome.persistent && one_rtt {
+                // RFC 9002 section 5.2.
+                self.rtt.reset_min();
+            }
+            if one_rtt && self.mtu.on_lost(now, outcome.largest_size) {
+                controller.on_mtu_update(self.index, self.mtu.current());
+            }
+        }
+        if one_rtt && self.suspect.is_suspect() && space.ack_eliciting_in_flight() == 0 {
+            // All that a suspect path had in flight is lost: no probe timer is armed, and no scheduler may choose the
+            // path. Without a probe, nothing would ever tell that it works.
+            self.ping = true;
+        }
+    }
+
+    /// A packet left; `in_flight_before`, the bytes in flight of the path's own space.
+    pub(super) fn on_packet_sent(
+        &mut self,
+        now: Instant,
+        size: u16,
+        in_flight: bool,
+        in_flight_before: u64,
+        controller: &mut dyn Controller,
+    ) {
+        self.counters.sent_packets += 1;
+        if in_flight {
+            self.pacer.on_sent(size.into());
+            if in_flight_before == 0 && self.delivery.is_app_limited() {
+                controller.on_restart(self.index, now);
+            }
+            let after = in_flight_before + u64::from(size);
+            controller.on_packet_sent(&congestion::SentPacket {
+                path: self.index,
+                now,
+                size: size.into(),
+                in_flight: after,
+            });
+        }
+    }
+}

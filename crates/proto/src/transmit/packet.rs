@@ -1,0 +1,346 @@
+//! Makes one packet: header, the frames of whoever asks for it, padding, protection; then everybody concerned learns
+//! that it leaves. It does not choose what goes in.
+
+use std::time::Instant;
+
+use mpquic_sched_core::{ConnectionId, EcnCodepoint, PathIndex, Sent};
+
+use crate::connection::Connection;
+use crate::crypto::seal_long;
+use crate::frame::writer::{FrameWriter, Resent};
+use crate::handshake::Level;
+use crate::ids::Transmit;
+use crate::packet::{
+    LongHeaderMarks, PacketType, TAG_LEN, VERSION_1, encode_long_header, encode_short_header,
+    pn_len,
+};
+use crate::path::Addresses;
+use crate::space::{PacketOrigin, SentFrames, SentPacket};
+use crate::{NumberSpace, PacketSent, PathId, TransportError};
+
+/// What a packet is to be, beside its frames.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PacketSpec {
+    /// The path that carries it.
+    pub(super) path: PathIndex,
+    /// Which of the path's addresses it goes to.
+    pub(super) to: Addresses,
+    pub(super) space: Level,
+    /// Where the datagram must end: an index into the buffer. `None`: as large as the path takes.
+    pub(super) end: Option<usize>,
+    /// Where it must end at least: an index into the buffer, tag included; 0 for no padding.
+    pub(super) pad_to: usize,
+    /// The mark of its datagram's IP header.
+    pub(super) ecn: Option<EcnCodepoint>,
+    pub(super) origin: PacketOrigin,
+}
+
+impl PacketSpec {
+    /// A 1-RTT packet that a path sends by itself, as large as the path takes.
+    pub(super) const fn unscheduled(path: PathIndex) -> Self {
+        Self {
+            path,
+            to: Addresses::Current,
+            space: Level::OneRtt,
+            end: None,
+            pad_to: 0,
+            ecn: None,
+            origin: PacketOrigin::Unscheduled,
+        }
+    }
+}
+
+/// A packet whose header is written and whose payload is being written.
+struct OpenPacket {
+    /// Where the packet starts in the buffer.
+    start: usize,
+    payload: usize,
+    pn_offset: usize,
+    pn_len: usize,
+    long: Option<LongHeaderMarks>,
+    number: u64,
+    /// Where the payload must end, tag not included.
+    end: usize,
+}
+
+/// A packet that was written and protected.
+struct Built {
+    number: u64,
+    size: u16,
+    frames: SentFrames,
+    ack_eliciting: bool,
+    resent: Resent,
+    /// Whether the packet counts against the congestion window: ack-eliciting or padded
+    /// (RFC 9002 section 2).
+    in_flight: bool,
+}
+
+impl OpenPacket {
+    /// The header is written; `None` if not even the smallest packet fits.
+    fn new(
+        buf: &mut Vec<u8>,
+        start: usize,
+        pn_offset: usize,
+        pn_len: usize,
+        long: Option<LongHeaderMarks>,
+        number: u64,
+        datagram_end: usize,
+    ) -> Option<Self> {
+        let payload = buf.len();
+        let end = datagram_end.saturating_sub(TAG_LEN);
+        // The smallest payload that header protection can sample (RFC 9001 section 5.4.2).
+        if payload + 4 > end {
+            buf.truncate(start);
+            return None;
+        }
+        Some(Self {
+            start,
+            payload,
+            pn_offset,
+            pn_len,
+            long,
+            number,
+            end,
+        })
+    }
+
+    /// Pads the payload; whether anything was added.
+    fn pad(&self, buf: &mut Vec<u8>, pad_to: usize) -> bool {
+        // RFC 9001 section 5.4.2: packet number and payload together have at least 4 bytes.
+        let least = self.payload + 4 - self.pn_len.min(4);
+        let target = least.max(pad_to.saturating_sub(TAG_LEN)).min(self.end);
+        let padded = buf.len() < target;
+        if padded {
+            buf.resize(target, 0);
+        }
+        padded
+    }
+}
+
+impl Connection {
+    /// Makes a packet in the buffer; its frames are what `write` writes. `None`, and an unchanged buffer, if it cannot be
+    /// made or `write` wants none of it (false).
+    pub(super) fn send_packet(
+        &mut self,
+        now: Instant,
+        spec: &PacketSpec,
+        buf: &mut Vec<u8>,
+        write: impl FnOnce(&mut Self, &mut FrameWriter<'_>) -> bool,
+    ) -> Option<u64> {
+        let path = self.paths.at(spec.path)?;
+        let id = path.id;
+        let dcid = self.remote_cids.active(id)?;
+        let packet = match spec.space {
+            Level::OneRtt => {
+                let phase = self.handshake.one_rtt.as_ref()?.phase();
+                let (number, acked) = path.next_number()?;
+                let end = match spec.end {
+                    Some(end) => end,
+                    None => buf.len() + usize::from(path.mtu()),
+                };
+                let limit = path.network(spec.to)?.send_limit();
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                let end = end.min(buf.len().saturating_add(limit));
+                start_short(buf, &dcid, phase, number, acked, end)?
+            }
+            level => self.start_long(level, &dcid, buf, spec.end?)?,
+        };
+        let mut w = FrameWriter::new(buf, packet.end);
+        if !write(self, &mut w) {
+            buf.truncate(packet.start);
+            return None;
+        }
+        let (ack_eliciting, resent, frames) = (w.is_ack_eliciting(), w.resent(), w.frames);
+        let padded = packet.pad(buf, spec.pad_to);
+        if let Err(error) = self.protect(spec.space, id, &packet, buf) {
+            // Nothing can be sent any more.
+            self.fail(now, error);
+            return None;
+        }
+        let number = packet.number;
+        let built = Built {
+            number,
+            size: (buf.len() - packet.start) as u16,
+            in_flight: ack_eliciting || padded,
+            frames,
+            ack_eliciting,
+            resent,
+        };
+        self.on_packet_sent(now, spec, id, built);
+        Some(number)
+    }
+
+    /// Starts a packet of the Initial or Handshake space.
+    fn start_long(
+        &self,
+        level: Level,
+        dcid: &ConnectionId,
+        buf: &mut Vec<u8>,
+        end: usize,
+    ) -> Option<OpenPacket> {
+        let ty = match level {
+            Level::Initial => PacketType::Initial,
+            _ => PacketType::Handshake,
+        };
+        let space = self.spaces.get(level)?;
+        let number = space.next_pn()?;
+        let pn_len = pn_len(number, space.largest_acked);
+        let token = self.initial_token();
+        let scid = &self.handshake_scid;
+        let start = buf.len();
+        let marks = encode_long_header(buf, ty, VERSION_1, dcid, scid, &token, number, pn_len);
+        let pn_offset = marks.pn_offset;
+        OpenPacket::new(buf, start, pn_offset, pn_len, Some(marks), number, end)
+    }
+
+    /// Encrypts a packet and protects its header.
+    fn protect(
+        &mut self,
+        space: Level,
+        id: PathId,
+        packet: &OpenPacket,
+        buf: &mut Vec<u8>,
+    ) -> Result<(), TransportError> {
+        let nonce_path = self.nonce_path(id);
+        let long = match space {
+            Level::Initial => self.handshake.initial.as_ref(),
+            Level::Handshake => self.handshake.handshake.as_ref(),
+            Level::OneRtt => None,
+        };
+        match (&packet.long, long, &mut self.handshake.one_rtt) {
+            (Some(marks), Some(keys), _) => seal_long(&keys.local, buf, marks, packet.number),
+            (None, None, Some(keys)) => keys.seal_packet(
+                buf,
+                packet.start,
+                packet.pn_offset,
+                packet.pn_len,
+                nonce_path,
+                packet.number,
+            ),
+            _ => Err(TransportError::internal("no keys for this packet")),
+        }
+    }
+
+    /// A packet leaves: the observer, the path and the scheduler learn of it.
+    fn on_packet_sent(&mut self, now: Instant, spec: &PacketSpec, id: PathId, built: Built) {
+        let decision = spec.origin.decision();
+        if let Some(observer) = &mut self.observer {
+            observer.on_packet_sent(&PacketSent {
+                now,
+                space: match spec.space {
+                    Level::OneRtt => NumberSpace::Path(id),
+                    level => NumberSpace::of_level(level),
+                },
+                number: built.number,
+                size: built.size,
+                ack_eliciting: built.ack_eliciting,
+                retransmission: built.resent.any,
+                decision,
+                frames: &built.frames,
+            });
+        }
+        let Some(path) = self.paths.at_mut(spec.path) else {
+            return;
+        };
+        if spec.origin == PacketOrigin::Close {
+            // Nobody acknowledges it, and nobody waits for it.
+            match self.spaces.get_mut(spec.space) {
+                Some(space) => {
+                    space.numbers.take(&mut self.rng);
+                }
+                None => path.take_number(&mut self.rng),
+            }
+            return;
+        }
+        self.totals.sent_packets += 1;
+        if built.ack_eliciting && !self.eliciting_since_received {
+            // RFC 9000 section 10.1: the first ack-eliciting packet after the last one received.
+            self.eliciting_since_received = true;
+            self.idle_since = now;
+        }
+        let packet = SentPacket {
+            time_sent: now,
+            size: built.size,
+            ack_eliciting: built.ack_eliciting,
+            in_flight: built.in_flight,
+            ecn_marked: spec.ecn.is_some(),
+            mtu_probe: spec.origin == PacketOrigin::MtuProbe,
+            decision,
+            delivery: None,
+            frames: built.frames,
+        };
+        let controller = &mut *self.controller;
+        if spec.space != Level::OneRtt {
+            path.on_handshake_packet_sent(now, &packet, controller);
+            if let Some(space) = self.spaces.get_mut(spec.space) {
+                space.on_sent(packet, &mut self.rng);
+            }
+            return;
+        }
+        let (resent, origin) = (built.resent, spec.origin);
+        let new_bytes = path.on_packet_sent(now, packet, resent, origin, controller, &mut self.rng);
+        self.totals.retransmitted_bytes += resent.retransmitted;
+        self.totals.reinjected_bytes += resent.copied;
+        if matches!(origin, PacketOrigin::Copy(_)) {
+            self.totals.copied_bytes += resent.copied;
+        }
+        if let Some(decision) = decision {
+            // A packet is not larger than a UDP payload, so this saturates nothing.
+            let new_bytes = u16::try_from(new_bytes).unwrap_or(u16::MAX);
+            let size = built.size;
+            self.schedule.on_sent(&Sent::new(
+                spec.path, now, size, decision, resent.any, new_bytes,
+            ));
+        }
+    }
+
+    /// Datagrams leave: the last `size` bytes of the buffer, for a path.
+    pub(super) fn finish_transmit(
+        &mut self,
+        id: PathId,
+        to: Addresses,
+        ecn: Option<EcnCodepoint>,
+        size: usize,
+        segment_size: Option<usize>,
+    ) -> Option<Transmit> {
+        let datagrams = segment_size.map_or(1, |segment| size.div_ceil(segment)) as u64;
+        self.totals.sent_datagrams += datagrams;
+        self.totals.sent_bytes += size as u64;
+        let path = self.paths.get_mut(id)?;
+        Some(Transmit {
+            network_path: path.on_datagrams_sent(to, datagrams, size)?,
+            ecn,
+            size,
+            segment_size,
+        })
+    }
+
+    /// Makes a packet that is a datagram of its own, and hands it out.
+    pub(super) fn transmit_packet(
+        &mut self,
+        now: Instant,
+        spec: &PacketSpec,
+        buf: &mut Vec<u8>,
+        write: impl FnOnce(&mut Self, &mut FrameWriter<'_>) -> bool,
+    ) -> Option<Transmit> {
+        let start = buf.len();
+        self.send_packet(now, spec, buf, write)?;
+        let id = self.paths.at(spec.path)?.id;
+        self.finish_transmit(id, spec.to, spec.ecn, buf.len() - start, None)
+    }
+}
+
+/// Starts a 1-RTT packet.
+fn start_short(
+    buf: &mut Vec<u8>,
+    dcid: &ConnectionId,
+    key_phase: bool,
+    number: u64,
+    largest_acked: Option<u64>,
+    end: usize,
+) -> Option<OpenPacket> {
+    let start = buf.len();
+    let pn_len = pn_len(number, largest_acked);
+    let pn_offset = encode_short_header(buf, dcid, key_phase, number, pn_len);
+    OpenPacket::new(buf, start, pn_offset, pn_len, None, number, end)
+}

@@ -1,0 +1,242 @@
+//! Packets that a path sends without being scheduled: challenges, answers, loss probes, acknowledgements, keep-alives,
+//! MTU probes; they carry no new stream data but in loss probes.
+
+use std::time::Instant;
+
+use mpquic_sched_core::{Data, PathIndex};
+use smallvec::SmallVec;
+
+use super::packet::PacketSpec;
+use super::scheduled::stream_ranges;
+use crate::connection::Connection;
+use crate::frame::Frame;
+use crate::frame::writer::FrameWriter;
+use crate::ids::Transmit;
+use crate::packet::MIN_INITIAL_DATAGRAM;
+use crate::path::{Addresses, Path};
+use crate::space::{PacketOrigin, SentFrame, StreamRange};
+
+/// What a path has to send by itself, the most urgent first.
+enum Due {
+    PathProbe(Addresses),
+    LossProbe,
+    Ack,
+    Ping,
+    MtuProbe(u16),
+}
+
+impl Connection {
+    /// The next datagram that some path has to send by itself. Acknowledgements that could travel with data are left
+    /// to the scheduled packets first; `all` sends what is left of them.
+    pub(super) fn transmit_unscheduled(
+        &mut self,
+        now: Instant,
+        buf: &mut Vec<u8>,
+        all: bool,
+    ) -> Option<Transmit> {
+        let other_acks = self.ack_on_other_path_due(now);
+        for slot in 0..self.paths.used() {
+            let Some(path) = PathIndex::new(slot).and_then(|index| self.paths.at(index)) else {
+                continue;
+            };
+            let index = path.index;
+            let transmit = match self.due(now, path, other_acks, all) {
+                None => None,
+                Some(Due::PathProbe(to)) => self.transmit_path_probe(now, index, to, buf),
+                Some(Due::LossProbe) => self.transmit_loss_probe(now, index, buf),
+                Some(Due::Ack) => self.transmit_ack(now, index, buf),
+                Some(Due::Ping) => self.transmit_ping(now, index, buf),
+                Some(Due::MtuProbe(size)) => self.transmit_mtu_probe(now, index, size, buf),
+            };
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+        None
+    }
+
+    /// What a path has to send by itself now; `other_acks`: acknowledgements of other paths wait for one to carry them.
+    fn due(&self, now: Instant, path: &Path, other_acks: bool, all: bool) -> Option<Due> {
+        let established = self.state.is_established();
+        let ack = path.space().acks.due(now);
+        let probe = path.probe_due();
+        let mtu = || path.mtu_probe(now).filter(|_| all && established);
+        let any = other_acks
+            || probe.is_some()
+            || path.has_probes()
+            || ack
+            || (established && path.has_ping())
+            || mtu().is_some();
+        if !any || !self.has_cid(path.id) {
+            return None;
+        }
+        if let Some(to) = probe {
+            return Some(Due::PathProbe(to));
+        }
+        if path.has_probes() {
+            return Some(Due::LossProbe);
+        }
+        if self.carries_own_acks(path)
+            && (other_acks || (ack && (all || !self.data_will_carry_ack(path))))
+        {
+            return Some(Due::Ack);
+        }
+        if established && path.has_ping() {
+            return Some(Due::Ping);
+        }
+        mtu().map(Due::MtuProbe)
+    }
+
+    /// Whether a scheduled packet on this path is likely to follow at once.
+    fn data_will_carry_ack(&self, path: &Path) -> bool {
+        self.paths.open_count() == 1
+            && self.state.is_established()
+            && path.is_validated()
+            && self.has_scheduled_data()
+            && path.space().bytes_in_flight() + u64::from(path.mtu())
+                <= self.controller.window(path.index)
+    }
+
+    /// PATH_CHALLENGE and PATH_RESPONSE, padded (RFC 9000 sections 8.2.1 and 8.2.2): to the addresses that the path
+    /// uses, or to those that it does not, or not any more (sections 8.2.2 and 9.3.3).
+    fn transmit_path_probe(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        to: Addresses,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let spec = PacketSpec {
+            to,
+            pad_to: buf.len() + MIN_INITIAL_DATAGRAM,
+            ..PacketSpec::unscheduled(index)
+        };
+        self.transmit_packet(now, &spec, buf, |this, w| {
+            let token = rand::Rng::next_u64(&mut this.rng);
+            let path = this.paths.at_mut(index);
+            if let Some(network) = path.and_then(|path| path.network_mut(to)) {
+                if let Some(response) = network.next_response() {
+                    Frame::PathResponse(response).encode(w.buf);
+                    w.mark_ack_eliciting();
+                }
+                if network.challenge_due() && w.remaining() > 16 {
+                    Frame::PathChallenge(token).encode(w.buf);
+                    w.record(SentFrame::PathChallenge(token));
+                    network.on_challenge_sent(now, token);
+                }
+            }
+            this.fill_own_ack(w, now, index);
+            true
+        })
+    }
+
+    /// RFC 9002 section 6.2.4: data if there is any, else a PING. With other paths to carry the
+    /// data, a PING is enough to learn whether this one lives.
+    fn transmit_loss_probe(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let path = self.paths.at_mut(index)?;
+        path.on_loss_probe_sent();
+        let spec = PacketSpec {
+            ecn: path.ecn(),
+            ..PacketSpec::unscheduled(index)
+        };
+        self.transmit_packet(now, &spec, buf, |this, w| {
+            this.fill_own_ack(w, now, index);
+            if !this.has_other_usable(index) {
+                this.fill_control(w);
+                if this.state.is_established() {
+                    this.fill_data(w, Data::Next, index);
+                    if !w.is_ack_eliciting() {
+                        this.fill_oldest_in_flight(w, index);
+                    }
+                }
+            }
+            if !w.is_ack_eliciting() {
+                w.ping();
+            }
+            true
+        })
+    }
+
+    /// The oldest stream data in flight on this path, once more.
+    fn fill_oldest_in_flight(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) {
+        let Some(path) = self.paths.at(index) else {
+            return;
+        };
+        let sent = path.space().sent.iter();
+        let oldest: SmallVec<[StreamRange; 2]> = sent
+            .map(|(_, packet)| stream_ranges(&packet.frames))
+            .find(|ranges| !ranges.is_empty())
+            .unwrap_or_default();
+        for range in &oldest {
+            self.streams.fill_probe(w, range, index);
+        }
+    }
+
+    fn transmit_ack(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let spec = PacketSpec {
+            ecn: self.paths.at(index)?.ecn(),
+            ..PacketSpec::unscheduled(index)
+        };
+        self.transmit_packet(now, &spec, buf, |this, w| {
+            this.fill_own_ack(w, now, index);
+            this.fill_acks_of_other_paths(w, now);
+            !w.frames.is_empty()
+        })
+    }
+
+    fn transmit_ping(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let spec = PacketSpec::unscheduled(index);
+        self.transmit_packet(now, &spec, buf, |this, w| {
+            if let Some(path) = this.paths.at_mut(index) {
+                path.on_ping_sent();
+            }
+            this.fill_own_ack(w, now, index);
+            w.ping();
+            true
+        })
+    }
+
+    /// RFC 8899: a PING padded to the size that is being tried.
+    fn transmit_mtu_probe(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        size: u16,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let path = self.paths.at(index)?;
+        if !path.is_validated() || !self.confirmed {
+            return None;
+        }
+        // A probe counts against the window like any packet (RFC 9000 section 14.4).
+        if path.space().bytes_in_flight() + u64::from(size) > self.controller.window(index) {
+            return None;
+        }
+        let end = buf.len() + usize::from(size);
+        let spec = PacketSpec {
+            end: Some(end),
+            pad_to: end,
+            origin: PacketOrigin::MtuProbe,
+            ..PacketSpec::unscheduled(index)
+        };
+        self.transmit_packet(now, &spec, buf, |_, w| {
+            w.ping();
+            true
+        })
+    }
+}
