@@ -2,10 +2,9 @@
 //! moment of a connection against `limits.rs`. Changes nothing.
 
 use crate::connection::Connection;
-use crate::handshake::Level;
 use crate::limits;
 use crate::path::{Addresses, NetworkPath};
-use crate::space::PacketSpace;
+use crate::space::{PacketSpace, SpaceId};
 
 /// A collection, how large it is, and how large it may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +58,8 @@ impl Connection {
             self.paths.retired().len(),
             limits::MAX_ABANDONED_PATHS,
         );
-        for level in [Level::Initial, Level::Handshake, Level::OneRtt] {
-            let (bytes, gaps) = self.handshake.buffered(level);
+        for space_id in [SpaceId::Initial, SpaceId::Handshake, SpaceId::Data] {
+            let (bytes, gaps) = self.handshake.buffered(space_id);
             tell("CRYPTO bytes", bytes, limits::MAX_CRYPTO_BUFFER as usize);
             tell("CRYPTO gaps", gaps, limits::MAX_CRYPTO_GAPS);
         }

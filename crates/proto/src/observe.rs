@@ -8,8 +8,7 @@ use std::time::Instant;
 use mpquic_sched_core::{Side, StreamId};
 
 use crate::PathId;
-use crate::handshake::Level;
-use crate::space::SentFrame;
+use crate::space::{SentFrame, SpaceId};
 
 /// Sees what a connection does. All methods have empty defaults.
 ///
@@ -38,11 +37,11 @@ pub enum NumberSpace {
 }
 
 impl NumberSpace {
-    pub(crate) const fn of_level(level: Level) -> Self {
-        match level {
-            Level::Initial => Self::Initial,
-            Level::Handshake => Self::Handshake,
-            Level::OneRtt => Self::Path(PathId::ZERO),
+    pub(crate) const fn of_space(space_id: SpaceId) -> Self {
+        match space_id {
+            SpaceId::Initial => Self::Initial,
+            SpaceId::Handshake => Self::Handshake,
+            SpaceId::Data => Self::Path(PathId::ZERO),
         }
     }
 }

@@ -7,9 +7,8 @@ use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind, Side};
 
 use super::Connection;
 use crate::frame::AckFrame;
-use crate::handshake::Level;
 use crate::path::{Path, PathAck, PathState, ReceivedAck, SettledPackets};
-use crate::space::SentFrame;
+use crate::space::{SentFrame, SpaceId};
 use crate::{Event, PathEvent, PathId, TransportError};
 
 impl Connection {
@@ -17,12 +16,12 @@ impl Connection {
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
-        space: Level,
+        space: SpaceId,
         frame: &AckFrame<'_>,
     ) -> Result<(), TransportError> {
         let id = match space {
-            Level::Initial | Level::Handshake => PathId::ZERO,
-            Level::OneRtt => match self.path_of_frame(frame.path)? {
+            SpaceId::Initial | SpaceId::Handshake => PathId::ZERO,
+            SpaceId::Data => match self.path_of_frame(frame.path)? {
                 PathState::Open(path) => path.id,
                 PathState::NeverOpened(_) => {
                     return Err(TransportError::protocol_violation(
@@ -40,7 +39,7 @@ impl Connection {
             delay: self.ack_delay(space, frame),
             max_ack_delay: self.peer_max_ack_delay(),
             // RFC 9002 section 6.2.1: not for a server's Initial ACKs while the client may be unvalidated.
-            resets_backoff: space != Level::Initial || self.side == Side::Server,
+            resets_backoff: space != SpaceId::Initial || self.side == Side::Server,
         };
         let mut settled = std::mem::take(&mut self.settled);
         let result = self.process_ack(now, id, &ack, &mut settled);
@@ -51,9 +50,9 @@ impl Connection {
     }
 
     /// What the ACK Delay field says, as far as it is to be believed.
-    fn ack_delay(&self, space: Level, frame: &AckFrame<'_>) -> Duration {
+    fn ack_delay(&self, space: SpaceId, frame: &AckFrame<'_>) -> Duration {
         // RFC 9002 section 5.3: the delay of Initial and Handshake acknowledgements is ignored.
-        if space != Level::OneRtt {
+        if space != SpaceId::Data {
             return Duration::ZERO;
         }
         let exponent = u32::from(self.peer.ack_delay_exponent);
@@ -81,7 +80,7 @@ impl Connection {
         let controller = &mut *self.controller;
         let outcome = match self.spaces.get_mut(ack.space) {
             Some(space) => path.on_handshake_ack(now, space, ack, controller, settled)?,
-            None if ack.space == Level::OneRtt => path.on_ack(now, ack, controller, settled)?,
+            None if ack.space == SpaceId::Data => path.on_ack(now, ack, controller, settled)?,
             None => return Ok(()),
         };
         let Some(outcome) = outcome else {
@@ -92,7 +91,7 @@ impl Connection {
             for frame in &packet.frames {
                 contiguous += self.on_frame_acked(ack.space, frame);
             }
-            if packet.ack_eliciting && ack.space == Level::OneRtt {
+            if packet.ack_eliciting && ack.space == SpaceId::Data {
                 self.schedule.on_acked(&Acked::new(
                     index,
                     now,
@@ -105,8 +104,8 @@ impl Connection {
             }
         }
         match ack.space {
-            Level::OneRtt => self.on_path_acked(now, id, index, ack, outcome),
-            level => self.spaces.on_acked(level),
+            SpaceId::Data => self.on_path_acked(now, id, index, ack, outcome),
+            space_id => self.spaces.on_acked(space_id),
         }
         self.on_packets_lost(now, index, ack.space, settled);
         Ok(())
@@ -139,7 +138,7 @@ impl Connection {
     }
 
     /// The owner of a frame learns that it arrived. Returns stream bytes that became contiguous by it.
-    fn on_frame_acked(&mut self, space: Level, frame: &SentFrame) -> u64 {
+    fn on_frame_acked(&mut self, space: SpaceId, frame: &SentFrame) -> u64 {
         match *frame {
             SentFrame::Stream(range) => return self.streams.on_acked(&range).contiguous,
             SentFrame::Crypto { start, end } => {
@@ -185,7 +184,7 @@ impl Connection {
         &mut self,
         now: Instant,
         index: PathIndex,
-        space: Level,
+        space: SpaceId,
         settled: &SettledPackets,
     ) {
         for (_, packet) in &settled.lost {
@@ -193,7 +192,7 @@ impl Connection {
             for frame in &packet.frames {
                 self.on_frame_lost(space, frame, index);
             }
-            if packet.ack_eliciting && space == Level::OneRtt {
+            if packet.ack_eliciting && space == SpaceId::Data {
                 self.schedule.on_lost(&Lost::new(
                     index,
                     now,
@@ -206,7 +205,7 @@ impl Connection {
     }
 
     /// The owner of a frame learns that it did not arrive on this path.
-    fn on_frame_lost(&mut self, space: Level, frame: &SentFrame, path: PathIndex) {
+    fn on_frame_lost(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
         match *frame {
             SentFrame::Stream(range) => self.streams.on_lost(&range, path),
             _ => self.repeat_control(space, frame),
@@ -214,7 +213,7 @@ impl Connection {
     }
 
     /// The owner of a frame other than STREAM sends it again if it still matters.
-    fn repeat_control(&mut self, space: Level, frame: &SentFrame) {
+    fn repeat_control(&mut self, space: SpaceId, frame: &SentFrame) {
         match *frame {
             SentFrame::Crypto { start, end } => {
                 self.handshake.stream(space).on_lost(start, end);
@@ -265,16 +264,17 @@ impl Connection {
     }
 
     /// The loss timer of the Initial or Handshake space has come.
-    pub(super) fn on_handshake_loss_timeout(&mut self, now: Instant, level: Level) {
+    pub(super) fn on_handshake_loss_timeout(&mut self, now: Instant, space_id: SpaceId) {
         let max_ack_delay = self.peer_max_ack_delay();
         let mut settled = std::mem::take(&mut self.settled);
-        if let (Some(space), Some(path)) =
-            (self.spaces.get_mut(level), self.paths.get_mut(PathId::ZERO))
-        {
+        if let (Some(space), Some(path)) = (
+            self.spaces.get_mut(space_id),
+            self.paths.get_mut(PathId::ZERO),
+        ) {
             let (controller, lost) = (&mut *self.controller, &mut settled.lost);
-            path.on_handshake_loss_timeout(now, space, level, max_ack_delay, controller, lost);
+            path.on_handshake_loss_timeout(now, space, space_id, max_ack_delay, controller, lost);
             let index = path.index;
-            self.on_packets_lost(now, index, level, &settled);
+            self.on_packets_lost(now, index, space_id, &settled);
             settled.lost.clear();
         }
         self.settled = settled;
@@ -287,7 +287,7 @@ impl Connection {
         path.drain_in_flight(&mut settled.lost);
         for (_, packet) in settled.lost.drain(..) {
             for frame in &packet.frames {
-                self.on_frame_lost(Level::OneRtt, frame, path.index);
+                self.on_frame_lost(SpaceId::Data, frame, path.index);
             }
             self.schedule.on_lost(&Lost::new(
                 path.index,
@@ -304,7 +304,7 @@ impl Connection {
     /// have carried. Control frames are queued again; stream data is copied when the probe is built.
     pub(super) fn repeat_oldest_control(&mut self, id: PathId) {
         for frame in &self.frames_in_flight(id, 2) {
-            self.repeat_control(Level::OneRtt, frame);
+            self.repeat_control(SpaceId::Data, frame);
         }
     }
 
@@ -339,7 +339,7 @@ impl Connection {
         for frame in &self.frames_in_flight(id, usize::MAX) {
             match frame {
                 SentFrame::Stream(range) => self.streams.make_sendable(range),
-                _ => self.repeat_control(Level::OneRtt, frame),
+                _ => self.repeat_control(SpaceId::Data, frame),
             }
         }
     }

@@ -7,8 +7,9 @@ use mpquic_sched_core::{PathUpdateKind, Side};
 
 use super::{Connection, Event};
 use crate::endpoint::EndpointEvent;
-use crate::handshake::{Level, Progress};
+use crate::handshake::Progress;
 use crate::path::PathLimits;
+use crate::space::SpaceId;
 use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};
 use crate::{PathEvent, PathId, TransportError};
 
@@ -17,11 +18,11 @@ impl Connection {
     pub(crate) fn on_crypto(
         &mut self,
         now: Instant,
-        level: Level,
+        space_id: SpaceId,
         offset: u64,
         data: &[u8],
     ) -> Result<(), TransportError> {
-        let progress = self.handshake.on_crypto(level, offset, data)?;
+        let progress = self.handshake.on_crypto(space_id, offset, data)?;
         self.read_parameters()?;
         self.on_progress(now, progress)
     }
@@ -120,7 +121,7 @@ impl Connection {
             return;
         }
         self.confirmed = true;
-        self.discard_level(Level::Handshake);
+        self.discard_space(SpaceId::Handshake);
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
             // RFC 9002 section 6.2.1: the PTO starts afresh.
             path.reset_pto_backoff();
@@ -132,15 +133,15 @@ impl Connection {
 
     /// RFC 9001 section 4.9.1: a client drops Initial keys when it first sends a Handshake packet, a
     /// server when it first processes one.
-    pub(crate) fn discard_level(&mut self, level: Level) {
-        self.handshake.discard(level);
+    pub(crate) fn discard_space(&mut self, space_id: SpaceId) {
+        self.handshake.discard(space_id);
         // RFC 9002 section 6.4: packets of a dropped space leave the bytes in flight.
-        if self.spaces.discard(level)
+        if self.spaces.discard(space_id)
             && let Some(path) = self.paths.get_mut(PathId::ZERO)
         {
             path.reset_pto_backoff();
         }
-        if level == Level::Initial && self.side == Side::Server {
+        if space_id == SpaceId::Initial && self.side == Side::Server {
             self.endpoint_events
                 .push_back(EndpointEvent::RetireCid(self.original_dcid));
         }

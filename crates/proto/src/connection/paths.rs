@@ -9,7 +9,7 @@ use super::{CloseFrame, Connection, Event};
 use crate::congestion::NewPath;
 use crate::endpoint::EndpointEvent;
 use crate::path::{NetworkPath, Path, PathState, Proof, RetiredPath, Unanswered};
-use crate::receive::Arrival;
+use crate::receive::DatagramMeta;
 use crate::space::PacketSpace;
 use crate::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathStats, TransportError};
 
@@ -222,7 +222,7 @@ impl Connection {
     }
 
     /// A PATH_CHALLENGE came on this path.
-    pub(crate) fn on_path_challenge(&mut self, arrival: Arrival, id: PathId, token: u64) {
+    pub(crate) fn on_path_challenge(&mut self, arrival: DatagramMeta, id: PathId, token: u64) {
         if let Some(path) = self.paths.get_mut(id) {
             path.on_path_challenge(self.side, arrival.tuple, arrival.bytes, token);
         }
@@ -249,7 +249,7 @@ impl Connection {
     }
 
     /// A packet that was more than a probe came on this path: the client may have moved with it (RFC 9000 section 9.3).
-    pub(crate) fn follow_peer(&mut self, arrival: Arrival, id: PathId, number: u64) {
+    pub(crate) fn follow_peer(&mut self, arrival: DatagramMeta, id: PathId, number: u64) {
         if self.side == Side::Client || !self.confirmed {
             return;
         }

@@ -7,9 +7,8 @@ use mpquic_sched_core::{ConnectionId, Side};
 use super::Connection;
 use crate::PathId;
 use crate::crypto::{initial_keys, verify_retry_tag};
-use crate::handshake::Level;
 use crate::limits;
-use crate::space::SentFrame;
+use crate::space::{SentFrame, SpaceId};
 
 /// The Retry that the client acted on.
 pub(crate) struct Retry {
@@ -51,18 +50,18 @@ impl Connection {
         // RFC 9002 section 6.2.3: what is in flight was dropped by the server; the same CRYPTO data goes
         // out again, in packets whose numbers go on (RFC 9000 section 17.2.5.3).
         let mut lost = Vec::new();
-        if let Some(space) = self.spaces.get_mut(Level::Initial) {
+        if let Some(space) = self.spaces.get_mut(SpaceId::Initial) {
             space.drain_all(&mut lost);
             space.last_ack_eliciting_sent = None;
         }
         for (_, packet) in lost {
             for frame in &packet.frames {
                 if let SentFrame::Crypto { start, end } = *frame {
-                    self.handshake.stream(Level::Initial).on_lost(start, end);
+                    self.handshake.stream(SpaceId::Initial).on_lost(start, end);
                 }
             }
         }
-        self.spaces.request_probes(Level::Initial, 0);
+        self.spaces.request_probes(SpaceId::Initial, 0);
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
             path.reset_pto_backoff();
         }

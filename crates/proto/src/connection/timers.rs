@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::Side;
 
 use super::Connection;
-use crate::handshake::Level;
 use crate::path::{PROBES_PER_PTO, TimerFacts};
 use crate::recovery::{pto_duration, pto_time};
-use crate::space::SentFrame;
+use crate::space::{SentFrame, SpaceId};
 use crate::{ConnectionError, PathId};
 
 impl Connection {
@@ -98,7 +97,7 @@ impl Connection {
         };
         let mut settled = std::mem::take(&mut self.settled);
         let outcome = path.on_timeout(now, facts, &mut *self.controller, &mut settled.lost);
-        self.on_packets_lost(now, index, Level::OneRtt, &settled);
+        self.on_packets_lost(now, index, SpaceId::Data, &settled);
         settled.lost.clear();
         self.settled = settled;
         if outcome.suspect {
@@ -114,10 +113,10 @@ impl Connection {
     }
 
     fn on_handshake_timeouts(&mut self, now: Instant) {
-        for level in [Level::Initial, Level::Handshake] {
-            let loss_time = self.spaces.get(level).and_then(|space| space.loss_time);
+        for space_id in [SpaceId::Initial, SpaceId::Handshake] {
+            let loss_time = self.spaces.get(space_id).and_then(|space| space.loss_time);
             if loss_time.is_some_and(|at| at <= now) {
-                self.on_handshake_loss_timeout(now, level);
+                self.on_handshake_loss_timeout(now, space_id);
             }
         }
         if self.handshake_pto_deadline().is_some_and(|at| at <= now) {
@@ -154,15 +153,15 @@ impl Connection {
         };
         path.on_handshake_pto();
         let mut probed = false;
-        for level in [Level::Initial, Level::Handshake] {
-            let Some(space) = self.spaces.get(level) else {
+        for space_id in [SpaceId::Initial, SpaceId::Handshake] {
+            let Some(space) = self.spaces.get(space_id) else {
                 continue;
             };
             if space.ack_eliciting_in_flight() == 0 {
                 continue;
             }
             probed = true;
-            let stream = self.handshake.stream(level);
+            let stream = self.handshake.stream(space_id);
             for (_, packet) in space.sent.iter() {
                 for frame in &packet.frames {
                     if let SentFrame::Crypto { start, end } = *frame {
@@ -170,16 +169,16 @@ impl Connection {
                     }
                 }
             }
-            self.spaces.request_probes(level, PROBES_PER_PTO);
+            self.spaces.request_probes(space_id, PROBES_PER_PTO);
         }
         if !probed {
             // Nothing in flight: RFC 9002 section 6.2.2.1, a Handshake packet if there are keys, else
             // a padded Initial.
-            let level = match self.handshake.handshake {
-                Some(_) => Level::Handshake,
-                None => Level::Initial,
+            let space_id = match self.handshake.handshake {
+                Some(_) => SpaceId::Handshake,
+                None => SpaceId::Initial,
             };
-            self.spaces.request_probes(level, 1);
+            self.spaces.request_probes(space_id, 1);
             // The next deadline counts from here.
             self.eliciting_since_received = true;
         }

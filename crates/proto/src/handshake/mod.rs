@@ -15,23 +15,16 @@ pub(crate) use spaces::HandshakeSpaces;
 pub(crate) use undecryptable::{Buffered, Undecryptable};
 
 use crate::crypto::{Keys, OneRttKeys, initial_keys};
+use crate::space::SpaceId;
 use crate::transport_parameters::TransportParameters;
 use crate::{ConfigError, ConnectError, TransportError};
-
-/// An encryption level that has a packet number space of its own (RFC 9000 section 12.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
-    Initial,
-    Handshake,
-    OneRtt,
-}
 
 /// The TLS session, its CRYPTO streams and the keys it gave.
 pub(crate) struct Handshake {
     tls: quic::Connection,
     streams: [CryptoStream; 3],
     /// Where TLS writes to now.
-    write_level: Level,
+    write_space: SpaceId,
     pub(crate) initial: Option<Keys>,
     pub(crate) handshake: Option<Keys>,
     pub(crate) one_rtt: Option<OneRttKeys>,
@@ -89,7 +82,7 @@ impl Handshake {
         Self {
             tls,
             streams: Default::default(),
-            write_level: Level::Initial,
+            write_space: SpaceId::Initial,
             initial: Some(initial),
             handshake: None,
             one_rtt: None,
@@ -99,17 +92,17 @@ impl Handshake {
         }
     }
 
-    pub(crate) fn stream(&mut self, level: Level) -> &mut CryptoStream {
-        &mut self.streams[level as usize]
+    pub(crate) fn stream(&mut self, space_id: SpaceId) -> &mut CryptoStream {
+        &mut self.streams[space_id as usize]
     }
 
     /// Bytes kept of what came at a level, and the gaps in them.
-    pub(crate) fn buffered(&self, level: Level) -> (usize, usize) {
-        self.streams[level as usize].buffered()
+    pub(crate) fn buffered(&self, space_id: SpaceId) -> (usize, usize) {
+        self.streams[space_id as usize].buffered()
     }
 
-    pub(crate) fn can_send(&self, level: Level) -> bool {
-        self.streams[level as usize].can_send()
+    pub(crate) fn can_send(&self, space_id: SpaceId) -> bool {
+        self.streams[space_id as usize].can_send()
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -157,11 +150,11 @@ impl Handshake {
     /// Takes in a CRYPTO frame and lets TLS answer.
     pub(crate) fn on_crypto(
         &mut self,
-        level: Level,
+        space_id: SpaceId,
         offset: u64,
         data: &[u8],
     ) -> Result<Progress, TransportError> {
-        let stream = &mut self.streams[level as usize];
+        let stream = &mut self.streams[space_id as usize];
         stream.on_frame(offset, data)?;
         let tls = &mut self.tls;
         let read = stream.read(|bytes| tls.read_hs(bytes));
@@ -187,16 +180,16 @@ impl Handshake {
             self.scratch.clear();
             let change = self.tls.write_hs(&mut self.scratch);
             let wrote = !self.scratch.is_empty();
-            self.streams[self.write_level as usize].write(&self.scratch);
+            self.streams[self.write_space as usize].write(&self.scratch);
             match change {
                 Some(KeyChange::Handshake { keys }) => {
                     self.handshake = Some(keys);
-                    self.write_level = Level::Handshake;
+                    self.write_space = SpaceId::Handshake;
                     progress.handshake_keys = true;
                 }
                 Some(KeyChange::OneRtt { keys, next }) => {
                     self.one_rtt = Some(OneRttKeys::new(keys, next));
-                    self.write_level = Level::OneRtt;
+                    self.write_space = SpaceId::Data;
                     progress.one_rtt_keys = true;
                 }
                 None if wrote => {}
@@ -206,13 +199,13 @@ impl Handshake {
     }
 
     /// RFC 9001 section 4.9: the keys of a level and all that it had to send are dropped.
-    pub(crate) fn discard(&mut self, level: Level) {
-        match level {
-            Level::Initial => self.initial = None,
-            Level::Handshake => self.handshake = None,
-            Level::OneRtt => return,
+    pub(crate) fn discard(&mut self, space_id: SpaceId) {
+        match space_id {
+            SpaceId::Initial => self.initial = None,
+            SpaceId::Handshake => self.handshake = None,
+            SpaceId::Data => return,
         }
-        self.streams[level as usize] = CryptoStream::default();
+        self.streams[space_id as usize] = CryptoStream::default();
     }
 
     /// Forgets keys that a key update left behind, when their time is over.

@@ -2,8 +2,7 @@
 
 use rand::rngs::StdRng;
 
-use super::Level;
-use crate::space::PacketSpace;
+use crate::space::{PacketSpace, SpaceId};
 
 /// The packet number spaces of the handshake, each until its keys are dropped (RFC 9001 section 4.9).
 pub(crate) struct HandshakeSpaces {
@@ -22,20 +21,20 @@ impl HandshakeSpaces {
         }
     }
 
-    const fn slot(level: Level) -> Option<usize> {
-        match level {
-            Level::Initial => Some(0),
-            Level::Handshake => Some(1),
-            Level::OneRtt => None,
+    const fn slot(space_id: SpaceId) -> Option<usize> {
+        match space_id {
+            SpaceId::Initial => Some(0),
+            SpaceId::Handshake => Some(1),
+            SpaceId::Data => None,
         }
     }
 
-    pub(crate) fn get(&self, level: Level) -> Option<&PacketSpace> {
-        self.spaces[Self::slot(level)?].as_ref()
+    pub(crate) fn get(&self, space_id: SpaceId) -> Option<&PacketSpace> {
+        self.spaces[Self::slot(space_id)?].as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, level: Level) -> Option<&mut PacketSpace> {
-        self.spaces[Self::slot(level)?].as_mut()
+    pub(crate) fn get_mut(&mut self, space_id: SpaceId) -> Option<&mut PacketSpace> {
+        self.spaces[Self::slot(space_id)?].as_mut()
     }
 
     /// The spaces whose keys are still there.
@@ -48,8 +47,8 @@ impl HandshakeSpaces {
     }
 
     /// The keys were dropped; true if the space was there until now.
-    pub(crate) fn discard(&mut self, level: Level) -> bool {
-        let Some(slot) = Self::slot(level) else {
+    pub(crate) fn discard(&mut self, space_id: SpaceId) -> bool {
+        let Some(slot) = Self::slot(space_id) else {
             return false;
         };
         self.probes[slot] = 0;
@@ -57,20 +56,20 @@ impl HandshakeSpaces {
     }
 
     /// Packets were acknowledged: no probe is needed.
-    pub(crate) fn on_acked(&mut self, level: Level) {
-        self.request_probes(level, 0);
+    pub(crate) fn on_acked(&mut self, space_id: SpaceId) {
+        self.request_probes(space_id, 0);
     }
 
     /// So many loss probes are to be sent (RFC 9002 section 6.2.4).
-    pub(crate) fn request_probes(&mut self, level: Level, count: u8) {
-        if let Some(slot) = Self::slot(level) {
+    pub(crate) fn request_probes(&mut self, space_id: SpaceId, count: u8) {
+        if let Some(slot) = Self::slot(space_id) {
             self.probes[slot] = count;
         }
     }
 
     /// Whether loss probes are to be sent in a space.
-    pub(crate) fn wants_probe(&self, level: Level) -> bool {
-        Self::slot(level).is_some_and(|slot| self.probes[slot] > 0)
+    pub(crate) fn wants_probe(&self, space_id: SpaceId) -> bool {
+        Self::slot(space_id).is_some_and(|slot| self.probes[slot] > 0)
     }
 
     /// Whether loss probes are to be sent in any of them.
@@ -79,9 +78,9 @@ impl HandshakeSpaces {
     }
 
     /// A packet of a space leaves: if a probe was due, the packet is it.
-    pub(crate) fn take_probe(&mut self, level: Level) -> bool {
-        let due = self.wants_probe(level);
-        if due && let Some(slot) = Self::slot(level) {
+    pub(crate) fn take_probe(&mut self, space_id: SpaceId) -> bool {
+        let due = self.wants_probe(space_id);
+        if due && let Some(slot) = Self::slot(space_id) {
             self.probes[slot] -= 1;
         }
         due

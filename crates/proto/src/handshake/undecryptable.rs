@@ -3,13 +3,13 @@
 use bytes::BytesMut;
 use mpquic_sched_core::EcnCodepoint;
 
-use super::Level;
+use crate::space::SpaceId;
 use crate::{FourTuple, limits};
 
 /// One packet, headers still protected.
 #[derive(Debug)]
 pub(crate) struct Buffered {
-    pub(crate) level: Level,
+    pub(crate) space_id: SpaceId,
     pub(crate) network_path: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
     pub(crate) packet: BytesMut,
@@ -28,10 +28,10 @@ impl Undecryptable {
     }
 
     /// Takes out the packets of a level, oldest first.
-    pub(crate) fn take(&mut self, level: Level) -> Vec<Buffered> {
+    pub(crate) fn take(&mut self, space_id: SpaceId) -> Vec<Buffered> {
         let (taken, kept) = std::mem::take(&mut self.0)
             .into_iter()
-            .partition(|packet| packet.level == level);
+            .partition(|packet| packet.space_id == space_id);
         self.0 = kept;
         taken
     }

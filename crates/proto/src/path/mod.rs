@@ -26,10 +26,9 @@ pub(crate) use view::PathFacts;
 
 use crate::congestion::Controller;
 use crate::frame::writer::{FrameWriter, Resent};
-use crate::handshake::Level;
 use crate::recovery::RttEstimator;
 use crate::space::{
-    AckScheduler, PacketOrigin, PacketSpace, ReceivedPacket, SentFrame, SentPacket,
+    AckScheduler, PacketOrigin, PacketSpace, ReceivedPacket, SentFrame, SentPacket, SpaceId,
 };
 use crate::{FourTuple, PathId, TransportConfig, TransportError};
 use recovery::PathRecovery;
@@ -262,7 +261,7 @@ impl Path {
         &mut self,
         now: Instant,
         space: &mut PacketSpace,
-        id: Level,
+        id: SpaceId,
         max_ack_delay: Duration,
         controller: &mut dyn Controller,
         lost: &mut Vec<(u64, SentPacket)>,

@@ -10,10 +10,9 @@ use crate::congestion::{
     self, AckSummary, AckedPacket, CongestionEvent, Controller, LostPacket, SpuriousLoss,
 };
 use crate::frame::AckFrame;
-use crate::handshake::Level;
 use crate::mtu::MtuDiscovery;
 use crate::recovery::{DeliveryRate, EcnValidator, Pacer, RttEstimator, Suspect};
-use crate::space::{PacketSpace, SentPacket};
+use crate::space::{PacketSpace, SentPacket, SpaceId};
 use crate::{TransportConfig, TransportError};
 
 /// Packets that an ACK frame or the passing of time has settled. Kept for their allocations.
@@ -27,7 +26,7 @@ pub(crate) struct SettledPackets {
 pub(crate) struct ReceivedAck<'a, 'b> {
     pub(crate) frame: &'a AckFrame<'b>,
     /// The packet number space whose packets it acknowledges.
-    pub(crate) space: Level,
+    pub(crate) space: SpaceId,
     /// The ACK Delay to take off the RTT sample (RFC 9002 section 5.3).
     pub(crate) delay: Duration,
     /// The peer's max_ack_delay.
@@ -104,7 +103,7 @@ impl PathRecovery {
         controller: &mut dyn Controller,
         settled: &mut SettledPackets,
     ) -> Result<Option<PathAck>, TransportError> {
-        let one_rtt = ack.space == Level::OneRtt;
+        let one_rtt = ack.space == SpaceId::Data;
         let in_flight_before = space.bytes_in_flight();
         let outcome = space.on_ack(
             ack.frame.largest,
@@ -231,7 +230,7 @@ impl PathRecovery {
         &mut self,
         now: Instant,
         space: &mut PacketSpace,
-        id: Level,
+        id: SpaceId,
         max_ack_delay: Duration,
         controller: &mut dyn Controller,
         lost: &mut Vec<(u64, SentPacket)>,
@@ -240,7 +239,7 @@ impl PathRecovery {
         if lost.is_empty() {
             return;
         }
-        let one_rtt = id == Level::OneRtt;
+        let one_rtt = id == SpaceId::Data;
         for (number, packet) in lost.iter() {
             if packet.mtu_probe {
                 self.mtu.on_probe_lost(now, *number);

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{NetworkPath, Path};
 use crate::congestion::Controller;
-use crate::handshake::Level;
 use crate::recovery::pto_time;
-use crate::space::SentPacket;
+use crate::space::{SentPacket, SpaceId};
 
 /// A suspect path is probed at least so often while another path carries the data: a path that
 /// comes back is found within this time and its round trip.
@@ -84,7 +83,7 @@ impl Path {
             self.space.acks.force();
         }
         if is_due(self.space.loss_time) {
-            let (id, delay) = (Level::OneRtt, facts.max_ack_delay);
+            let (id, delay) = (SpaceId::Data, facts.max_ack_delay);
             let space = &mut self.space;
             self.recovery
                 .detect_lost(now, space, id, delay, controller, lost);

@@ -2,26 +2,25 @@
 
 use mpquic_sched_core::{ConnectionId, PathStatus};
 
-use super::Arrival;
+use super::DatagramMeta;
 use crate::connection::{CloseFrame, Connection, Event};
 use crate::frame::{Frame, FrameIter};
-use crate::handshake::Level;
 use crate::packet::PacketType;
 use crate::path::PathState;
-use crate::space::ReceivedPacket;
+use crate::space::{ReceivedPacket, SpaceId};
 use crate::{PathId, TransportError};
 
 impl Connection {
     /// The frames of an Initial or Handshake packet.
-    pub(super) fn on_level_payload(
+    pub(super) fn on_handshake_payload(
         &mut self,
-        arrival: Arrival,
-        level: Level,
+        arrival: DatagramMeta,
+        space_id: SpaceId,
         number: u64,
         payload: &[u8],
     ) -> Result<(), TransportError> {
-        let ty = match level {
-            Level::Initial => PacketType::Initial,
+        let ty = match space_id {
+            SpaceId::Initial => PacketType::Initial,
             _ => PacketType::Handshake,
         };
         let now = arrival.now;
@@ -38,8 +37,8 @@ impl Connection {
             ack_eliciting |= frame.is_ack_eliciting();
             let result = match frame {
                 Frame::Padding | Frame::Ping => Ok(()),
-                Frame::Ack(ack) => self.on_ack(now, level, &ack),
-                Frame::Crypto(crypto) => self.on_crypto(now, level, crypto.offset, crypto.data),
+                Frame::Ack(ack) => self.on_ack(now, space_id, &ack),
+                Frame::Crypto(crypto) => self.on_crypto(now, space_id, crypto.offset, crypto.data),
                 Frame::ConnectionClose(close) => {
                     self.on_peer_close(now, Err(close));
                     return Ok(());
@@ -51,7 +50,7 @@ impl Connection {
         if !any {
             return Err(empty());
         }
-        if let Some(space) = self.spaces.get_mut(level) {
+        if let Some(space) = self.spaces.get_mut(space_id) {
             space.on_received(&ReceivedPacket {
                 now,
                 pn: number,
@@ -65,9 +64,9 @@ impl Connection {
     }
 
     /// The frames of a 1-RTT packet on a path.
-    pub(super) fn on_path_payload(
+    pub(super) fn on_data_payload(
         &mut self,
-        arrival: Arrival,
+        arrival: DatagramMeta,
         id: PathId,
         dcid: &ConnectionId,
         number: u64,
@@ -117,7 +116,7 @@ impl Connection {
 
     fn on_frame(
         &mut self,
-        arrival: Arrival,
+        arrival: DatagramMeta,
         id: PathId,
         dcid: &ConnectionId,
         frame: Frame<'_>,
@@ -125,9 +124,9 @@ impl Connection {
         let now = arrival.now;
         match frame {
             Frame::Padding | Frame::Ping => {}
-            Frame::Ack(ack) => self.on_ack(now, Level::OneRtt, &ack)?,
+            Frame::Ack(ack) => self.on_ack(now, SpaceId::Data, &ack)?,
             Frame::Crypto(crypto) => {
-                self.on_crypto(now, Level::OneRtt, crypto.offset, crypto.data)?;
+                self.on_crypto(now, SpaceId::Data, crypto.offset, crypto.data)?;
             }
             Frame::Stream(stream) => {
                 let bytes = stream.data.len() as u64;
@@ -225,7 +224,7 @@ impl Connection {
     }
 
     /// A packet while we are closing: only a close of the peer's matters (RFC 9000 section 10.2.1).
-    pub(super) fn closing_packet(&mut self, arrival: Arrival, id: PathId, payload: &[u8]) {
+    pub(super) fn closing_packet(&mut self, arrival: DatagramMeta, id: PathId, payload: &[u8]) {
         for frame in FrameIter::new(payload) {
             match frame {
                 Ok(Frame::ConnectionClose(_) | Frame::ApplicationClose(_)) => {

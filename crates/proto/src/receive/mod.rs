@@ -13,17 +13,18 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
 use crate::cid::is_reset;
 use crate::connection::Connection;
 use crate::crypto::open_long;
-use crate::handshake::{Buffered, Level};
+use crate::handshake::Buffered;
 use crate::packet::{
     PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn, key_phase,
     reserved_bits_are_zero, unprotect_header, version_list,
 };
 use crate::path::PathState;
+use crate::space::SpaceId;
 use crate::{ConnectionError, FourTuple, NumberSpace, PacketReceived, PathId, TransportError};
 
 /// Where a datagram came from, and when.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrival {
+pub(crate) struct DatagramMeta {
     pub(crate) now: Instant,
     pub(crate) tuple: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
@@ -49,7 +50,7 @@ impl Connection {
         if self.state.is_drained() {
             return;
         }
-        let arrival = Arrival {
+        let arrival = DatagramMeta {
             now,
             tuple,
             ecn,
@@ -96,7 +97,7 @@ impl Connection {
         }
     }
 
-    fn on_packet(&mut self, arrival: Arrival, packet: &ProtectedPacket, bytes: &mut [u8]) {
+    fn on_packet(&mut self, arrival: DatagramMeta, packet: &ProtectedPacket, bytes: &mut [u8]) {
         match packet {
             ProtectedPacket::Long {
                 ty,
@@ -105,16 +106,16 @@ impl Connection {
                 pn_offset,
                 ..
             } => {
-                let level = match ty {
-                    PacketType::Initial => Level::Initial,
-                    PacketType::Handshake => Level::Handshake,
+                let space_id = match ty {
+                    PacketType::Initial => SpaceId::Initial,
+                    PacketType::Handshake => SpaceId::Handshake,
                     // 0-RTT is not accepted: its packets are dropped (RFC 9001 section 4.6.2).
                     _ => return,
                 };
                 if *version != VERSION_1 {
                     return;
                 }
-                self.on_long_packet(arrival, level, scid, *pn_offset, bytes);
+                self.on_long_packet(arrival, space_id, scid, *pn_offset, bytes);
             }
             ProtectedPacket::Short {
                 dcid, pn_offset, ..
@@ -139,20 +140,20 @@ impl Connection {
 
     fn on_long_packet(
         &mut self,
-        arrival: Arrival,
-        level: Level,
+        arrival: DatagramMeta,
+        space_id: SpaceId,
         scid: &ConnectionId,
         pn_offset: usize,
         bytes: &mut [u8],
     ) {
         let opened = {
-            let keys = match level {
-                Level::Initial => self.handshake.initial.as_ref(),
+            let keys = match space_id {
+                SpaceId::Initial => self.handshake.initial.as_ref(),
                 _ => self.handshake.handshake.as_ref(),
             };
             let Some(keys) = keys else {
-                if level == Level::Handshake && self.spaces.get(level).is_some() {
-                    self.keep_undecryptable(arrival, level, bytes);
+                if space_id == SpaceId::Handshake && self.spaces.get(space_id).is_some() {
+                    self.keep_undecryptable(arrival, space_id, bytes);
                 }
                 return;
             };
@@ -161,7 +162,7 @@ impl Connection {
             else {
                 return;
             };
-            let Some(space) = self.spaces.get(level) else {
+            let Some(space) = self.spaces.get(space_id) else {
                 return;
             };
             let number = expand_pn(truncated, pn_len, space.next_expected());
@@ -195,24 +196,24 @@ impl Connection {
             return;
         }
         self.received_any = true;
-        let Some(space) = self.spaces.get(level) else {
+        let Some(space) = self.spaces.get(space_id) else {
             return;
         };
         if space.received.is_duplicate(opened.number) {
             return;
         }
-        self.on_authenticated(arrival.now, NumberSpace::of_level(level), opened.number);
-        if self.side == Side::Server && level == Level::Handshake {
+        self.on_authenticated(arrival.now, NumberSpace::of_space(space_id), opened.number);
+        if self.side == Side::Server && space_id == SpaceId::Handshake {
             // RFC 9000 section 8.1: the client has proven its address.
             if let Some(path) = self.paths.get_mut(PathId::ZERO) {
                 path.validate();
             }
-            if self.spaces.get(Level::Initial).is_some() {
-                self.discard_level(Level::Initial);
+            if self.spaces.get(SpaceId::Initial).is_some() {
+                self.discard_space(SpaceId::Initial);
             }
         }
         if let Err(error) =
-            self.on_level_payload(arrival, level, opened.number, &bytes[opened.payload])
+            self.on_handshake_payload(arrival, space_id, opened.number, &bytes[opened.payload])
         {
             self.fail(arrival.now, error);
         }
@@ -220,7 +221,7 @@ impl Connection {
 
     fn on_short_packet(
         &mut self,
-        arrival: Arrival,
+        arrival: DatagramMeta,
         dcid: &ConnectionId,
         pn_offset: usize,
         bytes: &mut [u8],
@@ -232,7 +233,7 @@ impl Connection {
         // RFC 9001 section 5.7: a server processes no 1-RTT packets before TLS is complete.
         let ready = self.handshake.is_complete() || self.state.is_closing();
         if self.handshake.one_rtt.is_none() || !ready {
-            return self.keep_undecryptable(arrival, Level::OneRtt, bytes);
+            return self.keep_undecryptable(arrival, SpaceId::Data, bytes);
         }
         let nonce_path = self.nonce_path(id);
         let expected = match self.paths.state(id) {
@@ -300,7 +301,7 @@ impl Connection {
             return;
         }
         self.on_authenticated(now, NumberSpace::Path(id), number);
-        if let Err(error) = self.on_path_payload(arrival, id, dcid, number, &bytes[payload]) {
+        if let Err(error) = self.on_data_payload(arrival, id, dcid, number, &bytes[payload]) {
             self.fail(now, error);
         }
     }
@@ -314,9 +315,9 @@ impl Connection {
         }
     }
 
-    fn keep_undecryptable(&mut self, arrival: Arrival, level: Level, bytes: &[u8]) {
+    fn keep_undecryptable(&mut self, arrival: DatagramMeta, space_id: SpaceId, bytes: &[u8]) {
         self.handshake.undecryptable.push(Buffered {
-            level,
+            space_id,
             network_path: arrival.tuple,
             ecn: arrival.ecn,
             packet: BytesMut::from(bytes),
@@ -325,16 +326,16 @@ impl Connection {
 
     /// New keys are there: tries again what came too early (RFC 9001 section 5.7).
     pub(crate) fn retry_undecryptable(&mut self, now: Instant) {
-        for level in [Level::Handshake, Level::OneRtt] {
-            let ready = match level {
-                Level::OneRtt => self.handshake.is_complete(),
+        for space_id in [SpaceId::Handshake, SpaceId::Data] {
+            let ready = match space_id {
+                SpaceId::Data => self.handshake.is_complete(),
                 _ => self.handshake.handshake.is_some(),
             };
             if !ready {
                 continue;
             }
-            for mut buffered in self.handshake.undecryptable.take(level) {
-                let arrival = Arrival {
+            for mut buffered in self.handshake.undecryptable.take(space_id) {
+                let arrival = DatagramMeta {
                     now,
                     tuple: buffered.network_path,
                     ecn: buffered.ecn,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mpquic_sched_core::{ConnectionId, TransportErrorCode};
 
-use super::Arrival;
+use super::DatagramMeta;
 use crate::frame::{Frame, FrameIter, NewConnectionId, RetireConnectionId};
 use crate::{ConnectionError, PathErrorCode, PathId, TransportConfig};
 
@@ -24,7 +24,7 @@ fn connected() -> Pair {
 
 /// What a frame in a 1-RTT packet on path 0 comes to at the server.
 fn received(pair: &mut Pair, frame: &[u8]) -> Option<(TransportErrorCode, Option<u64>)> {
-    let arrival = Arrival {
+    let arrival = DatagramMeta {
         now: pair.now,
         tuple: pair::tuple(0),
         ecn: None,
@@ -33,7 +33,7 @@ fn received(pair: &mut Pair, frame: &[u8]) -> Option<(TransportErrorCode, Option
     let dcid = ConnectionId::new(&[9; 8]);
     let result = pair
         .s()
-        .on_path_payload(arrival, PathId::ZERO, &dcid, 1 << 20, frame);
+        .on_data_payload(arrival, PathId::ZERO, &dcid, 1 << 20, frame);
     result.err().map(|error| (error.code, error.frame))
 }
 

@@ -25,6 +25,15 @@ use crate::frame::encode_ack;
 use crate::frame::writer::FrameWriter;
 use crate::recovery::{EcnCounter, PersistentCongestion};
 
+/// Which packet number space (RFC 9000 section 12.3). Each has an encryption level with a CRYPTO stream of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SpaceId {
+    Initial,
+    Handshake,
+    /// 1-RTT packets: with RFC 10069, one space per path ID.
+    Data,
+}
+
 /// A packet number space: Initial, Handshake, or that of a path ID (RFC 10069). Its reaction to
 /// acknowledgements and time is in `loss`.
 #[derive(Debug)]

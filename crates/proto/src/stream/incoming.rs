@@ -6,7 +6,7 @@ use mpquic_sched_core::{Dir, StreamId, VarInt};
 
 use super::StreamEvent;
 use super::ids::{MAX_STREAMS, Use};
-use super::recv::Arrival;
+use super::recv::StreamChunk;
 use super::set::Streams;
 use crate::TransportError;
 use crate::frame::types;
@@ -88,7 +88,7 @@ impl Streams {
         self.window.limit().saturating_sub(self.received)
     }
 
-    fn on_arrival(&mut self, id: StreamId, arrival: &Arrival) {
+    fn on_arrival(&mut self, id: StreamId, arrival: &StreamChunk) {
         self.received += arrival.rise;
         self.window.consume(arrival.dropped);
         if arrival.readable {

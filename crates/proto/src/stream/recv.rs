@@ -15,7 +15,7 @@ use crate::limits::max_stream_gaps;
 
 /// What a frame changed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Arrival {
+pub(super) struct StreamChunk {
     /// By how much the highest offset rose: what it costs of the connection's window.
     pub(super) rise: u64,
     /// Bytes that the application will never read: they go back into the connection's window.
@@ -148,7 +148,7 @@ impl RecvStream {
         data: &[u8],
         connection_left: u64,
         pool: &mut Pool,
-    ) -> Result<Arrival, TransportError> {
+    ) -> Result<StreamChunk, TransportError> {
         let frame = types::STREAM;
         let end = match offset.checked_add(data.len() as u64) {
             Some(end) if end <= VarInt::MAX.into_inner() => end,
@@ -164,9 +164,9 @@ impl RecvStream {
         if fin {
             self.final_size = Some(end);
         }
-        let mut arrival = Arrival {
+        let mut arrival = StreamChunk {
             rise,
-            ..Arrival::default()
+            ..StreamChunk::default()
         };
         if self.stopped.is_some() || self.reset.is_some() {
             self.window.consume(rise);
@@ -198,15 +198,15 @@ impl RecvStream {
         final_size: u64,
         connection_left: u64,
         pool: &mut Pool,
-    ) -> Result<Arrival, TransportError> {
+    ) -> Result<StreamChunk, TransportError> {
         let rise = self.check(final_size, true, connection_left, types::RESET_STREAM)?;
         self.highest += rise;
         // RFC 9000 section 3.2: once all data is here, a reset may be ignored.
         let ignored = self.is_complete() || self.reset.is_some();
         self.final_size = Some(final_size);
-        let mut arrival = Arrival {
+        let mut arrival = StreamChunk {
             rise,
-            ..Arrival::default()
+            ..StreamChunk::default()
         };
         if self.stopped.is_some() {
             self.window.consume(rise);

@@ -8,11 +8,10 @@ use mpquic_sched_core::TransportErrorCode;
 use super::packet::PacketSpec;
 use crate::connection::{CloseFrame, Connection};
 use crate::frame::writer::FrameWriter;
-use crate::handshake::Level;
 use crate::ids::Transmit;
 use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::path::Addresses;
-use crate::space::PacketOrigin;
+use crate::space::{PacketOrigin, SpaceId};
 use crate::{ConnectionClose, PathId};
 
 impl Connection {
@@ -53,8 +52,8 @@ impl Connection {
             let has_initial = keys.initial.is_some();
             let ends_with_initial = keys.handshake.is_none();
             for (space, last) in [
-                (Level::Initial, ends_with_initial),
-                (Level::Handshake, !one_rtt),
+                (SpaceId::Initial, ends_with_initial),
+                (SpaceId::Handshake, !one_rtt),
             ] {
                 let pad_to = if last && has_initial { end } else { 0 };
                 let spec = PacketSpec {

@@ -9,9 +9,8 @@ use crate::PathId;
 use crate::connection::{ACK_DELAY_EXPONENT, Connection};
 use crate::frame::Frame;
 use crate::frame::writer::FrameWriter;
-use crate::handshake::Level;
 use crate::path::Path;
-use crate::space::{SentFrame, StreamRange};
+use crate::space::{SentFrame, SpaceId, StreamRange};
 
 /// Writes a small frame if it fits.
 fn write_small(w: &mut FrameWriter<'_>, frame: &Frame<'_>, record: SentFrame) -> bool {
@@ -86,7 +85,7 @@ impl Connection {
     /// Whether control frames or datagrams wait to be scheduled.
     pub(crate) fn has_control(&self) -> bool {
         self.handshake_done_pending
-            || self.handshake.can_send(Level::OneRtt)
+            || self.handshake.can_send(SpaceId::Data)
             || self.local_cids.can_send()
             || self.remote_cids.can_send()
             || self.streams.can_send_control()
@@ -113,7 +112,7 @@ impl Connection {
         {
             self.handshake_done_pending = false;
         }
-        self.handshake.stream(Level::OneRtt).fill(w);
+        self.handshake.stream(SpaceId::Data).fill(w);
         self.fill_path_frames(w);
         let multipath = self.path_limits.is_some();
         if self.remote_cids.can_send() {

@@ -7,22 +7,24 @@ use mpquic_sched_core::Side;
 use super::packet::PacketSpec;
 use crate::PathId;
 use crate::connection::Connection;
-use crate::handshake::Level;
 use crate::ids::Transmit;
 use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::path::Addresses;
+use crate::space::SpaceId;
 
 impl Connection {
     /// Whether a space has something to send now.
-    fn space_wants(&self, now: Instant, level: Level) -> bool {
-        let keys = match level {
-            Level::Initial => self.handshake.initial.is_some(),
+    fn space_wants(&self, now: Instant, space_id: SpaceId) -> bool {
+        let keys = match space_id {
+            SpaceId::Initial => self.handshake.initial.is_some(),
             _ => self.handshake.handshake.is_some(),
         };
-        let Some(space) = self.spaces.get(level).filter(|_| keys) else {
+        let Some(space) = self.spaces.get(space_id).filter(|_| keys) else {
             return false;
         };
-        space.acks.due(now) || self.handshake.can_send(level) || self.spaces.wants_probe(level)
+        space.acks.due(now)
+            || self.handshake.can_send(space_id)
+            || self.spaces.wants_probe(space_id)
     }
 
     pub(super) fn transmit_handshake(
@@ -30,8 +32,8 @@ impl Connection {
         now: Instant,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let initial = self.space_wants(now, Level::Initial);
-        let handshake = self.space_wants(now, Level::Handshake);
+        let initial = self.space_wants(now, SpaceId::Initial);
+        let handshake = self.space_wants(now, SpaceId::Handshake);
         if !initial && !handshake {
             return None;
         }
@@ -56,7 +58,7 @@ impl Connection {
         // RFC 9000 section 14.1: a client pads all datagrams with Initial packets, a server those
         // whose Initial packets are ack-eliciting. Padding all is allowed and simpler.
         let must_pad =
-            initial && (self.side == Side::Client || self.handshake.can_send(Level::Initial));
+            initial && (self.side == Side::Client || self.handshake.can_send(SpaceId::Initial));
         if must_pad && size < MIN_INITIAL_DATAGRAM {
             return None;
         }
@@ -66,7 +68,7 @@ impl Connection {
             0
         };
         if initial {
-            let space = Level::Initial;
+            let space = SpaceId::Initial;
             let pad_to = if handshake { 0 } else { pad_to };
             let spec = PacketSpec {
                 space,
@@ -76,17 +78,17 @@ impl Connection {
             self.send_handshake_packet(now, &spec, buf)?;
         }
         if handshake {
-            let space = Level::Handshake;
+            let space = SpaceId::Handshake;
             let spec = PacketSpec {
                 space,
                 pad_to,
                 ..spec
             };
             self.send_handshake_packet(now, &spec, buf);
-            let has_initial = self.spaces.get(Level::Initial).is_some();
+            let has_initial = self.spaces.get(SpaceId::Initial).is_some();
             if buf.len() > start && self.side == Side::Client && has_initial {
                 // RFC 9001 section 4.9.1.
-                self.discard_level(Level::Initial);
+                self.discard_space(SpaceId::Initial);
             }
         }
         let size = buf.len() - start;
@@ -107,13 +109,13 @@ impl Connection {
         spec: &PacketSpec,
         buf: &mut Vec<u8>,
     ) -> Option<u64> {
-        let level = spec.space;
+        let space_id = spec.space;
         self.send_packet(now, spec, buf, |this, w| {
-            if let Some(space) = this.spaces.get_mut(level) {
+            if let Some(space) = this.spaces.get_mut(space_id) {
                 space.write_ack(w, now, None, PathId::ZERO, 0);
             }
-            this.handshake.stream(level).fill(w);
-            if this.spaces.take_probe(level) && !w.is_ack_eliciting() {
+            this.handshake.stream(space_id).fill(w);
+            if this.spaces.take_probe(space_id) && !w.is_ack_eliciting() {
                 w.ping();
             }
             true

@@ -8,14 +8,13 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint, PathIndex, Sent};
 use crate::connection::Connection;
 use crate::crypto::seal_long;
 use crate::frame::writer::{FrameWriter, Resent};
-use crate::handshake::Level;
 use crate::ids::Transmit;
 use crate::packet::{
     LongHeaderMarks, PacketType, TAG_LEN, VERSION_1, encode_long_header, encode_short_header,
     pn_len,
 };
 use crate::path::Addresses;
-use crate::space::{PacketOrigin, SentFrames, SentPacket};
+use crate::space::{PacketOrigin, SentFrames, SentPacket, SpaceId};
 use crate::{NumberSpace, PacketSent, PathId, TransportError};
 
 /// What a packet is to be, beside its frames.
@@ -25,7 +24,7 @@ pub(super) struct PacketSpec {
     pub(super) path: PathIndex,
     /// Which of the path's addresses it goes to.
     pub(super) to: Addresses,
-    pub(super) space: Level,
+    pub(super) space: SpaceId,
     /// Where the datagram must end: an index into the buffer. `None`: as large as the path takes.
     pub(super) end: Option<usize>,
     /// Where it must end at least: an index into the buffer, tag included; 0 for no padding.
@@ -41,7 +40,7 @@ impl PacketSpec {
         Self {
             path,
             to: Addresses::Current,
-            space: Level::OneRtt,
+            space: SpaceId::Data,
             end: None,
             pad_to: 0,
             ecn: None,
@@ -131,7 +130,7 @@ impl Connection {
         let id = path.id;
         let dcid = self.remote_cids.active(id)?;
         let packet = match spec.space {
-            Level::OneRtt => {
+            SpaceId::Data => {
                 let phase = self.handshake.one_rtt.as_ref()?.phase();
                 let (number, acked) = path.next_number()?;
                 let end = match spec.end {
@@ -143,7 +142,7 @@ impl Connection {
                 let end = end.min(buf.len().saturating_add(limit));
                 start_short(buf, &dcid, phase, number, acked, end)?
             }
-            level => self.start_long(level, &dcid, buf, spec.end?)?,
+            space_id => self.start_long(space_id, &dcid, buf, spec.end?)?,
         };
         let mut w = FrameWriter::new(buf, packet.end);
         if !write(self, &mut w) {
@@ -173,16 +172,16 @@ impl Connection {
     /// Starts a packet of the Initial or Handshake space.
     fn start_long(
         &self,
-        level: Level,
+        space_id: SpaceId,
         dcid: &ConnectionId,
         buf: &mut Vec<u8>,
         end: usize,
     ) -> Option<OpenPacket> {
-        let ty = match level {
-            Level::Initial => PacketType::Initial,
+        let ty = match space_id {
+            SpaceId::Initial => PacketType::Initial,
             _ => PacketType::Handshake,
         };
-        let space = self.spaces.get(level)?;
+        let space = self.spaces.get(space_id)?;
         let number = space.next_pn()?;
         let pn_len = pn_len(number, space.largest_acked);
         let token = self.initial_token();
@@ -196,16 +195,16 @@ impl Connection {
     /// Encrypts a packet and protects its header.
     fn protect(
         &mut self,
-        space: Level,
+        space: SpaceId,
         id: PathId,
         packet: &OpenPacket,
         buf: &mut Vec<u8>,
     ) -> Result<(), TransportError> {
         let nonce_path = self.nonce_path(id);
         let long = match space {
-            Level::Initial => self.handshake.initial.as_ref(),
-            Level::Handshake => self.handshake.handshake.as_ref(),
-            Level::OneRtt => None,
+            SpaceId::Initial => self.handshake.initial.as_ref(),
+            SpaceId::Handshake => self.handshake.handshake.as_ref(),
+            SpaceId::Data => None,
         };
         match (&packet.long, long, &mut self.handshake.one_rtt) {
             (Some(marks), Some(keys), _) => seal_long(&keys.local, buf, marks, packet.number),
@@ -228,8 +227,8 @@ impl Connection {
             observer.on_packet_sent(&PacketSent {
                 now,
                 space: match spec.space {
-                    Level::OneRtt => NumberSpace::Path(id),
-                    level => NumberSpace::of_level(level),
+                    SpaceId::Data => NumberSpace::Path(id),
+                    space_id => NumberSpace::of_space(space_id),
                 },
                 number: built.number,
                 size: built.size,
@@ -270,7 +269,7 @@ impl Connection {
             frames: built.frames,
         };
         let controller = &mut *self.controller;
-        if spec.space != Level::OneRtt {
+        if spec.space != SpaceId::Data {
             path.on_handshake_packet_sent(now, &packet, controller);
             if let Some(space) = self.spaces.get_mut(spec.space) {
                 space.on_sent(packet, &mut self.rng);
