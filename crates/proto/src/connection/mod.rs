@@ -26,7 +26,6 @@ use crate::congestion::{Controller, ControllerContext, NewPath};
 use crate::datagram::Datagrams;
 use crate::endpoint::{ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, HandshakeSpaces};
-use crate::ids::Transmit;
 use crate::path::{NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::schedule::Schedule;
 use crate::space::PacketSpace;
@@ -295,17 +294,6 @@ impl Connection {
     /// Takes in a datagram from the endpoint.
     pub fn handle_event(&mut self, event: ConnectionEvent) {
         self.on_datagram(event.now, event.network_path, event.ecn, event.datagram);
-    }
-
-    /// Writes datagrams to send to the end of `buf`: one, or up to `max_datagrams` of equal size
-    /// for one path. `None` if there is nothing to send now.
-    pub fn poll_transmit(
-        &mut self,
-        now: Instant,
-        max_datagrams: usize,
-        buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        self.transmit(now, max_datagrams.max(1), buf)
     }
 
     /// Whether any packet of the peer was decrypted: if not, what came was no client's Initial.

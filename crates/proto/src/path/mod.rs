@@ -7,7 +7,6 @@ mod recovery;
 mod set;
 mod status;
 mod timeouts;
-mod validation;
 mod view;
 
 use std::time::{Duration, Instant};
@@ -15,13 +14,12 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{EcnCodepoint, PathIndex, PathStatus};
 use rand::rngs::StdRng;
 
-pub(crate) use addresses::{Addresses, Proof, Unanswered};
+pub(crate) use addresses::{Addresses, NetworkPath, Proof, Unanswered};
 pub(crate) use limit::PathLimits;
 pub(crate) use recovery::{PathAck, ReceivedAck, SettledPackets};
 pub(crate) use set::{PathState, Paths, RetiredPath};
 pub(crate) use status::StatusState;
 pub(crate) use timeouts::{PROBES_PER_PTO, TimerFacts};
-pub(crate) use validation::{ChallengeTimeout, NetworkPath};
 pub(crate) use view::PathFacts;
 
 use crate::congestion::Controller;

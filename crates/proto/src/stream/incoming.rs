@@ -1,16 +1,94 @@
-//! What the peer's frames do to streams (RFC 9000 sections 3, 4 and 19); sends nothing.
+//! Streams that we receive on: what the peer's frames bring (RFC 9000 sections 3, 4 and 19), and what the application
+//! reads of it; sends nothing.
 
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use mpquic_sched_core::{Dir, StreamId, VarInt};
 
-use super::StreamEvent;
 use super::ids::{MAX_STREAMS, Use};
-use super::recv::StreamChunk;
+use super::pool::Pool;
+use super::recv::{Outcome, RecvStream, StreamChunk};
 use super::set::Streams;
+use super::{ClosedStream, ReadError, StreamEvent};
 use crate::TransportError;
 use crate::frame::types;
 
+/// What the application does.
+impl Streams {
+    pub(crate) fn read(
+        &mut self,
+        id: StreamId,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>, ReadError> {
+        self.read_with(id, |stream, pool| {
+            Ok(match stream.read(buf, pool)? {
+                Outcome::Data(n) => Some((n, n)),
+                Outcome::End => None,
+            })
+        })
+    }
+
+    pub(crate) fn read_chunk(
+        &mut self,
+        id: StreamId,
+        max: usize,
+    ) -> Result<Option<Bytes>, ReadError> {
+        self.read_with(id, |stream, pool| {
+            Ok(match stream.read_chunk(max, pool)? {
+                Outcome::Data(chunk) => Some((chunk.len(), chunk)),
+                Outcome::End => None,
+            })
+        })
+    }
+
+    fn read_with<T>(
+        &mut self,
+        id: StreamId,
+        f: impl FnOnce(&mut RecvStream, &mut Pool) -> Result<Option<(usize, T)>, ReadError>,
+    ) -> Result<Option<T>, ReadError> {
+        let stream = self.recvs.get_mut(&id).ok_or(ReadError::ClosedStream)?;
+        match f(stream, &mut self.pool) {
+            Ok(Some((n, data))) => {
+                self.window.consume(n as u64);
+                if stream.pending.max_stream_data {
+                    self.queue_recv_control(id);
+                }
+                Ok(Some(data))
+            }
+            // RFC 9000 section 3.2: "Data Read" and "Reset Read" are terminal.
+            Ok(None) => {
+                self.free_recv(id);
+                Ok(None)
+            }
+            Err(error) => {
+                if matches!(error, ReadError::Reset(_)) {
+                    self.free_recv(id);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn stop(&mut self, id: StreamId, code: VarInt) -> Result<(), ClosedStream> {
+        let stream = self.recvs.get_mut(&id).ok_or(ClosedStream)?;
+        if stream.stopped().is_some() {
+            return Err(ClosedStream);
+        }
+        let before = stream.assembler.out_of_order();
+        let (dropped, over) = stream.stop(code, &mut self.pool);
+        self.note_out_of_order(before, 0);
+        self.window.consume(dropped);
+        if over {
+            self.free_recv(id);
+        } else {
+            self.queue_recv_control(id);
+        }
+        Ok(())
+    }
+}
+
+/// What the peer's frames do.
 impl Streams {
     /// The peer names a stream in a frame: it may come to be by that, and must not be one that
     /// only we may bring about (RFC 9000 sections 2.1, 3.2 and 4.6).

@@ -1,6 +1,5 @@
 //! Streams: their set, their buffers, their flow control; does not know packets or paths' state.
 
-mod application;
 mod assembler;
 mod control;
 mod events;

@@ -1,13 +1,167 @@
-//! Filling packets with stream data, and the fate of what was sent; does not choose paths.
+//! Streams that we send on: what the application writes, what packets carry of it, and what became of that; does not
+//! choose paths.
 
-use mpquic_sched_core::{Data, PathIndex, PathSet, StreamId};
+use bytes::Bytes;
+use mpquic_sched_core::{
+    Data, PathIndex, PathSet, StreamHints, StreamId, StreamUpdateKind as Fact, VarInt,
+};
 use smallvec::SmallVec;
 
 use super::flight::AckedBytes;
+use super::pool::Pool;
+use super::send::SendStream;
 use super::set::Streams;
+use super::{ClosedStream, FinishError, WriteError};
 use crate::frame::writer::FrameWriter;
 use crate::space::StreamRange;
 
+/// What the application does.
+impl Streams {
+    /// How much may be written now.
+    fn room(&mut self, id: StreamId) -> Result<usize, WriteError> {
+        let Some(stream) = self.sends.get_mut(&id) else {
+            return Err(WriteError::ClosedStream);
+        };
+        if let Some(code) = stream.stopped {
+            stream.stop_noticed = true;
+            self.free_send_if_done(id);
+            return Err(WriteError::Stopped(code));
+        }
+        if !stream.is_open() {
+            return Err(WriteError::ClosedStream);
+        }
+        let credit = stream.credit_left();
+        if credit == 0 {
+            // RFC 9000 section 4.1: once per limit.
+            let untold = stream.blocked_at != Some(stream.credit());
+            if untold {
+                stream.blocked_at = Some(stream.credit());
+                stream.pending.blocked = true;
+            }
+            if !stream.wants_credit {
+                self.with_send(id, |stream, _| stream.wants_credit = true);
+            }
+            if untold {
+                self.queue_send_control(id);
+            }
+            return Err(WriteError::Blocked);
+        }
+        let window = self.send_window.saturating_sub(self.totals.buffered);
+        if window == 0 {
+            if !stream.in_blocked {
+                stream.in_blocked = true;
+                self.blocked.push(id);
+            }
+            return Err(WriteError::Blocked);
+        }
+        Ok(usize::try_from(credit.min(window)).unwrap_or(usize::MAX))
+    }
+
+    pub(crate) fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {
+        let room = self.room(id)?;
+        let data = &data[..data.len().min(room)];
+        self.append(id, data.len(), |stream, pool| {
+            stream.buffer.write(data, pool)
+        });
+        Ok(data.len())
+    }
+
+    /// Takes as much as fits off the front of `chunk`, without copying unless it is small.
+    pub(crate) fn write_chunk(
+        &mut self,
+        id: StreamId,
+        chunk: &mut Bytes,
+    ) -> Result<usize, WriteError> {
+        let room = self.room(id)?;
+        let data = chunk.split_to(chunk.len().min(room));
+        let n = data.len();
+        self.append(id, n, |stream, pool| stream.buffer.push(data, pool));
+        Ok(n)
+    }
+
+    fn append(&mut self, id: StreamId, n: usize, f: impl FnOnce(&mut SendStream, &mut Pool)) {
+        if n > 0 {
+            self.with_send(id, f);
+            self.sched_events.push(id, Fact::Written(n as u64));
+        }
+    }
+
+    pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), FinishError> {
+        let Some(stream) = self.sends.get_mut(&id) else {
+            return Err(FinishError::ClosedStream);
+        };
+        if let Some(code) = stream.stopped {
+            stream.stop_noticed = true;
+            self.free_send_if_done(id);
+            return Err(FinishError::Stopped(code));
+        }
+        if !stream.is_open() {
+            return Err(FinishError::ClosedStream);
+        }
+        self.with_send(id, |stream, _| stream.finish());
+        self.sched_events.push(id, Fact::Finished);
+        Ok(())
+    }
+
+    /// Abandons sending; a stream that the peer stopped was reset already (RFC 9000 section 3.5).
+    pub(crate) fn reset(&mut self, id: StreamId, code: VarInt) -> Result<(), ClosedStream> {
+        let stream = self.sends.get_mut(&id).ok_or(ClosedStream)?;
+        if stream.stopped.is_some() && !stream.stop_noticed {
+            stream.stop_noticed = true;
+            self.free_send_if_done(id);
+            return Ok(());
+        }
+        if stream.is_reset() {
+            return Err(ClosedStream);
+        }
+        self.reset_send(id, code);
+        Ok(())
+    }
+
+    pub(super) fn reset_send(&mut self, id: StreamId, code: VarInt) {
+        self.with_send(id, |stream, pool| stream.reset(code, pool));
+        self.queue_send_control(id);
+        self.sched_events.push(id, Fact::Reset);
+        self.wake_writers();
+    }
+
+    /// The peer's STOP_SENDING code, if it came.
+    pub(crate) fn stopped(&self, id: StreamId) -> Result<Option<VarInt>, ClosedStream> {
+        let stream = self.sends.get(&id).ok_or(ClosedStream)?;
+        Ok(stream.stopped)
+    }
+
+    pub(crate) fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), ClosedStream> {
+        let stream = self.sends.get_mut(&id).ok_or(ClosedStream)?;
+        if stream.in_fresh {
+            self.fresh.remove(stream.priority, id);
+            self.fresh.push(priority, id);
+        }
+        if stream.in_again {
+            self.again.remove(stream.priority, id);
+            self.again.push(priority, id);
+        }
+        stream.priority = priority;
+        self.tidy();
+        Ok(())
+    }
+
+    pub(crate) fn priority(&self, id: StreamId) -> Result<i32, ClosedStream> {
+        self.sends.get(&id).map(|s| s.priority).ok_or(ClosedStream)
+    }
+
+    pub(crate) fn set_hints(
+        &mut self,
+        id: StreamId,
+        hints: StreamHints,
+    ) -> Result<(), ClosedStream> {
+        self.sends.get_mut(&id).ok_or(ClosedStream)?.hints = hints;
+        self.sched_events.push(id, Fact::Hint(hints));
+        Ok(())
+    }
+}
+
+/// What packets carry.
 impl Streams {
     /// Fills the rest of a packet that goes out on `path`. True if anything was written.
     /// Copies need the records of sent packets: see [`fill_range`](Self::fill_range).

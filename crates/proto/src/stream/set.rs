@@ -215,6 +215,61 @@ impl Streams {
 
     // -- figures
 
+    pub(crate) fn open(&mut self, dir: Dir) -> Option<StreamId> {
+        let ids = &mut self.local[dir as usize];
+        if ids.next >= ids.limit {
+            ids.wanted = true;
+            return None;
+        }
+        let id = StreamId::new(self.side, dir, ids.next);
+        ids.next += 1;
+        self.create(id);
+        Some(id)
+    }
+
+    pub(crate) fn accept(&mut self, dir: Dir) -> Option<StreamId> {
+        let (index, is_new) = self.remote[dir as usize].accept()?;
+        let id = StreamId::new(!self.side, dir, index);
+        if is_new {
+            self.create(id);
+        }
+        Some(id)
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<StreamEvent> {
+        while let Some(event) = self.events.pop_front() {
+            let holds = match event {
+                StreamEvent::Opened { dir } => {
+                    self.opened_queued[dir as usize] = false;
+                    self.remote[dir as usize].has_unaccepted()
+                }
+                StreamEvent::Readable { id } => self.recvs.get_mut(&id).is_some_and(|s| {
+                    s.readable_queued = false;
+                    s.is_readable()
+                }),
+                StreamEvent::Writable { id } => self.sends.get_mut(&id).is_some_and(|s| {
+                    s.writable_queued = false;
+                    s.is_open()
+                }),
+                StreamEvent::Finished { .. }
+                | StreamEvent::Stopped { .. }
+                | StreamEvent::Available { .. } => true,
+            };
+            if holds {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn enable_sched_events(&mut self, enabled: bool) {
+        self.sched_events.enabled = enabled;
+    }
+
+    pub(crate) fn poll_sched_event(&mut self) -> Option<mpquic_sched_core::StreamUpdate> {
+        self.sched_events.pop()
+    }
+
     pub(crate) fn queue(&self) -> QueueCounters {
         QueueCounters {
             unsent: self.totals.unsent,

@@ -1,8 +1,9 @@
-//! Fills a 1-RTT packet: the owners of frames are asked in a fixed order; they choose what to write.
+//! Fills a 1-RTT packet with acknowledgements and control frames: their owners are asked in a fixed order and choose
+//! what to write.
 
 use std::time::Instant;
 
-use mpquic_sched_core::{Data, PathIndex, PathStatus};
+use mpquic_sched_core::{PathIndex, PathStatus};
 use smallvec::SmallVec;
 
 use crate::PathId;
@@ -10,7 +11,7 @@ use crate::connection::{ACK_DELAY_EXPONENT, Connection};
 use crate::frame::Frame;
 use crate::frame::writer::FrameWriter;
 use crate::path::Path;
-use crate::space::{SentFrame, SpaceId, StreamRange};
+use crate::space::{SentFrame, SpaceId};
 
 /// Writes a small frame if it fits.
 fn write_small(w: &mut FrameWriter<'_>, frame: &Frame<'_>, record: SentFrame) -> bool {
@@ -182,100 +183,7 @@ impl Connection {
             write_small(w, &frame, SentFrame::PathCidsBlocked(path));
         }
     }
-
-    /// What the scheduler asked for. Returns whether stream data or datagrams were written.
-    pub(super) fn fill_data(
-        &mut self,
-        w: &mut FrameWriter<'_>,
-        data: Data,
-        index: PathIndex,
-    ) -> bool {
-        match data {
-            Data::Next | Data::Again => {
-                let wrote = self.fill_datagrams(w);
-                self.streams.fill(w, data, index) || wrote
-            }
-            Data::Control => self.fill_datagrams(w),
-            Data::Stream(_) | Data::Ahead(_) => self.streams.fill(w, data, index),
-            Data::Unacked => self.fill_unacked(w, index),
-            Data::Redundant => {
-                let mut wrote = self.fill_datagrams(w);
-                if self.streams.queue().retransmittable > 0 {
-                    wrote |= self.streams.fill_again(w, index);
-                }
-                wrote |= self.fill_unacked(w, index);
-                // New data never comes before older data that would have fitted.
-                if w.remaining() > MIN_COPY_ROOM {
-                    wrote |= self.streams.fill_fresh(w, index);
-                }
-                wrote
-            }
-        }
-    }
-
-    fn fill_datagrams(&mut self, w: &mut FrameWriter<'_>) -> bool {
-        let before = w.buf.len();
-        if self.datagrams.can_send() {
-            self.datagrams.drop_oversized(w.capacity());
-            self.datagrams.fill(w);
-        }
-        w.buf.len() > before
-    }
-
-    /// Copies of the oldest data in flight elsewhere, as much as fits.
-    fn fill_unacked(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) -> bool {
-        let mut wrote = false;
-        while w.remaining() > MIN_COPY_ROOM {
-            let Some(candidate) = self.schedule.oldest_not_carried(&self.paths, index) else {
-                break;
-            };
-            let before = w.buf.len();
-            let complete = self.fill_ranges(w, &candidate.ranges, index);
-            wrote |= w.buf.len() > before;
-            // The streams know of what was copied in part; the rest goes into the next packet.
-            if !complete {
-                break;
-            }
-            self.mark_carried(candidate.source, candidate.packet, index);
-            self.schedule.on_carried(index, &candidate);
-        }
-        wrote
-    }
-
-    /// Writes what is not acknowledged of these ranges; true if all of it fitted.
-    pub(super) fn fill_ranges(
-        &mut self,
-        w: &mut FrameWriter<'_>,
-        ranges: &[StreamRange],
-        index: PathIndex,
-    ) -> bool {
-        for range in ranges {
-            // Piece by piece: what is acknowledged, or was here before, is left out.
-            loop {
-                if w.remaining() <= MIN_COPY_ROOM {
-                    return false;
-                }
-                let Some(written) = self.streams.fill_range(w, range, index) else {
-                    break;
-                };
-                if written.end == range.end && written.fin == range.fin {
-                    break;
-                }
-            }
-        }
-        true
-    }
-
-    /// All of a sent packet's data is on one more path now.
-    pub(super) fn mark_carried(&mut self, source: PathIndex, packet: u64, target: PathIndex) {
-        if let Some(path) = self.paths.at_mut(source) {
-            path.mark_carried(packet, target);
-        }
-    }
 }
-
-/// Less room than this is not worth a copy of stream data.
-const MIN_COPY_ROOM: usize = 40;
 
 fn status_frame(id: PathId, status: PathStatus, seq: u64) -> Frame<'static> {
     let path = id.0.into();

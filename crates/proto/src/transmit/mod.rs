@@ -17,7 +17,9 @@ use crate::connection::Connection;
 use crate::ids::Transmit;
 
 impl Connection {
-    pub(crate) fn transmit(
+    /// Writes datagrams to send to the end of `buf`: one, or up to `max_datagrams` of equal size
+    /// for one path. `None` if there is nothing to send now.
+    pub fn poll_transmit(
         &mut self,
         now: Instant,
         max_datagrams: usize,
@@ -43,7 +45,7 @@ impl Connection {
             if let Some(transmit) = self.transmit_reinjection(now, buf) {
                 return Some(transmit);
             }
-            if let Some(transmit) = self.transmit_scheduled(now, max_datagrams, buf) {
+            if let Some(transmit) = self.transmit_scheduled(now, max_datagrams.max(1), buf) {
                 return Some(transmit);
             }
         }

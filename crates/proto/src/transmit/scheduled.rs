@@ -3,11 +3,12 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::EcnCodepoint;
+use mpquic_sched_core::{Data, EcnCodepoint, PathIndex};
 use smallvec::SmallVec;
 
 use super::packet::PacketSpec;
 use crate::connection::Connection;
+use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
 use crate::path::{Addresses, Path};
 use crate::schedule::Planned;
@@ -201,6 +202,96 @@ impl Connection {
         Some(buf.len() - start)
     }
 
+    /// What the scheduler asked for. Returns whether stream data or datagrams were written.
+    pub(super) fn fill_data(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        data: Data,
+        index: PathIndex,
+    ) -> bool {
+        match data {
+            Data::Next | Data::Again => {
+                let wrote = self.fill_datagrams(w);
+                self.streams.fill(w, data, index) || wrote
+            }
+            Data::Control => self.fill_datagrams(w),
+            Data::Stream(_) | Data::Ahead(_) => self.streams.fill(w, data, index),
+            Data::Unacked => self.fill_unacked(w, index),
+            Data::Redundant => {
+                let mut wrote = self.fill_datagrams(w);
+                if self.streams.queue().retransmittable > 0 {
+                    wrote |= self.streams.fill_again(w, index);
+                }
+                wrote |= self.fill_unacked(w, index);
+                // New data never comes before older data that would have fitted.
+                if w.remaining() > MIN_COPY_ROOM {
+                    wrote |= self.streams.fill_fresh(w, index);
+                }
+                wrote
+            }
+        }
+    }
+
+    fn fill_datagrams(&mut self, w: &mut FrameWriter<'_>) -> bool {
+        let before = w.buf.len();
+        if self.datagrams.can_send() {
+            self.datagrams.drop_oversized(w.capacity());
+            self.datagrams.fill(w);
+        }
+        w.buf.len() > before
+    }
+
+    /// Copies of the oldest data in flight elsewhere, as much as fits.
+    fn fill_unacked(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) -> bool {
+        let mut wrote = false;
+        while w.remaining() > MIN_COPY_ROOM {
+            let Some(candidate) = self.schedule.oldest_not_carried(&self.paths, index) else {
+                break;
+            };
+            let before = w.buf.len();
+            let complete = self.fill_ranges(w, &candidate.ranges, index);
+            wrote |= w.buf.len() > before;
+            // The streams know of what was copied in part; the rest goes into the next packet.
+            if !complete {
+                break;
+            }
+            self.mark_carried(candidate.source, candidate.packet, index);
+            self.schedule.on_carried(index, &candidate);
+        }
+        wrote
+    }
+
+    /// Writes what is not acknowledged of these ranges; true if all of it fitted.
+    pub(super) fn fill_ranges(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        ranges: &[StreamRange],
+        index: PathIndex,
+    ) -> bool {
+        for range in ranges {
+            // Piece by piece: what is acknowledged, or was here before, is left out.
+            loop {
+                if w.remaining() <= MIN_COPY_ROOM {
+                    return false;
+                }
+                let Some(written) = self.streams.fill_range(w, range, index) else {
+                    break;
+                };
+                if written.end == range.end && written.fin == range.fin {
+                    break;
+                }
+            }
+        }
+        true
+    }
+
+    /// All of a sent packet's data is on one more path now.
+    pub(super) fn mark_carried(&mut self, source: PathIndex, packet: u64, target: PathIndex) {
+        if let Some(path) = self.paths.at_mut(source) {
+            path.mark_carried(packet, target);
+        }
+    }
+
     /// Sends the oldest reinjection whose path has room.
     pub(super) fn transmit_reinjection(
         &mut self,
@@ -245,6 +336,9 @@ impl Connection {
             .refresh_queue(&self.streams, control, &self.paths);
     }
 }
+
+/// Less room than this is not worth a copy of stream data.
+const MIN_COPY_ROOM: usize = 40;
 
 /// The stream data among a packet's frames.
 pub(super) fn stream_ranges(frames: &[SentFrame]) -> SmallVec<[StreamRange; 2]> {
