@@ -2,7 +2,7 @@
 //! and implementation", 2016; draft-walid-mptcp-congestion-control-04): growth and decrease depend
 //! on how far a path is behind the fastest.
 
-use super::coupled::{Flow, Law};
+use super::coupled::{CoupledIncrease, Flow};
 
 /// The growth and decrease of the draft's section 3.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ fn alpha(own: &Flow, all: impl Iterator<Item = Flow>) -> f64 {
     fastest / own.rate()
 }
 
-impl Law for Balia {
+impl CoupledIncrease for Balia {
     /// x_r / rtt_r / (sum x_k)^2 * (1 + alpha_r) / 2 * (4 + alpha_r) / 5 per acknowledgement.
     fn increase(own: &Flow, all: impl Iterator<Item = Flow> + Clone) -> f64 {
         let alpha = alpha(own, all.clone());

@@ -1,13 +1,12 @@
 //! What LIA, OLIA and BALIA share: slow start, recovery periods, the path's window, and what each
-//! path tells the others; the growth in congestion avoidance is the [`Law`]'s.
+//! path tells the others; each algorithm adds its [`CoupledIncrease`].
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::PathIndex;
 
-use super::hystart::{Growth, HyStart};
-use super::initial_window::minimum_window;
+use super::reno_window::RenoWindow;
 use super::slots::Slots;
 use super::{AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath};
 use crate::recovery::RttEstimator;
@@ -18,7 +17,7 @@ const IDLE_AFTER_PTOS: u32 = 3;
 /// What a peer may delay an acknowledgement by, in that probe timeout (RFC 9000 section 18.2).
 const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// One path, as the laws see it.
+/// One path, as the algorithms see it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Flow {
     /// The congestion window, bytes.
@@ -39,7 +38,7 @@ impl Flow {
 }
 
 /// How windows grow in congestion avoidance, and give way.
-pub(super) trait Law: Send {
+pub(super) trait CoupledIncrease: Send {
     /// By how many datagrams of its own size a path's window grows per byte acknowledged: 1/window
     /// is the growth of a lone flow (RFC 9002 section 7.3.3). `all` are the paths in use, the path
     /// itself among them.
@@ -53,16 +52,10 @@ pub(super) trait Law: Send {
 
 #[derive(Debug)]
 struct Path {
-    mtu: u16,
-    window: u64,
-    ssthresh: u64,
-    /// congestion_recovery_start_time.
-    recovery_start: Option<Instant>,
+    reno: RenoWindow,
     /// Growth in congestion avoidance that does not make a datagram yet, bytes. Below zero where a
-    /// law shrinks windows.
-    credit: f64,
-    hystart: HyStart,
-    events: u64,
+    /// controller shrinks windows.
+    growth: f64,
     /// Smoothed, as of the last acknowledgement; zero before the first.
     rtt: Duration,
     /// When the path counts as idle unless something is acknowledged before.
@@ -75,13 +68,8 @@ struct Path {
 impl Path {
     fn new(mtu: u16, initial: InitialWindow) -> Self {
         Self {
-            mtu,
-            window: initial.bytes(mtu),
-            ssthresh: u64::MAX,
-            recovery_start: None,
-            credit: 0.0,
-            hystart: HyStart::default(),
-            events: 0,
+            reno: RenoWindow::new(mtu, initial),
+            growth: 0.0,
             rtt: Duration::ZERO,
             idle_at: None,
             between_losses: 0,
@@ -91,9 +79,9 @@ impl Path {
 
     fn flow(&self) -> Flow {
         Flow {
-            window: self.window as f64,
+            window: self.reno.window,
             rtt: self.rtt.max(Duration::from_micros(1)).as_secs_f64(),
-            mss: f64::from(self.mtu.max(1)),
+            mss: self.reno.datagram(),
             loss_interval: self.between_losses.max(self.since_loss) as f64,
         }
     }
@@ -112,31 +100,28 @@ impl Path {
 
     /// The window moves in whole datagrams, as RFC 3465 section 2.1 has it for a lone flow.
     fn grow(&mut self, datagrams: f64) {
-        let mss = f64::from(self.mtu.max(1));
-        self.credit += datagrams * mss;
+        let mss = self.reno.datagram();
+        self.growth += datagrams * mss;
         // What adds up to one datagram by the book may lack the last bit.
-        if self.credit + 1e-6 >= mss {
-            let before = self.window as f64;
-            self.window += u64::from(self.mtu);
+        if self.growth + 1e-6 >= mss {
+            let before = self.reno.window;
+            self.reno.grow(mss);
             // What is left was acknowledged in the new window, as NewReno counts it.
-            self.credit = (self.credit - mss) * before / self.window as f64;
-        } else if self.credit <= -mss {
-            self.credit += mss;
-            let less = self.window.saturating_sub(self.mtu.into());
-            self.window = less.max(minimum_window(self.mtu));
+            self.growth = (self.growth - mss) * before / self.reno.window;
+        } else if self.growth <= -mss {
+            self.growth += mss;
+            self.reno.window = (self.reno.window - mss).max(self.reno.minimum());
             // Still congestion avoidance: what was given up is not for slow start to take back.
-            self.ssthresh = self.ssthresh.min(self.window);
+            self.reno.ssthresh = self.reno.ssthresh.min(self.reno.window);
         }
     }
 
+    /// Gives up this part of the window.
     fn reduce(&mut self, now: Instant, part: f64) {
-        self.recovery_start = Some(now);
-        let kept = self.window - (self.window as f64 * part).ceil() as u64;
-        self.window = kept.max(minimum_window(self.mtu));
-        self.ssthresh = self.window;
-        self.credit = 0.0;
-        self.events += 1;
-        // Losses with nothing acknowledged between them are one to the laws.
+        let window = self.reno.window;
+        self.reno.reduce(now, window - (window * part).ceil());
+        self.growth = 0.0;
+        // Losses with nothing acknowledged between them count as one.
         if self.since_loss > 0 {
             self.between_losses = std::mem::take(&mut self.since_loss);
         }
@@ -146,18 +131,18 @@ impl Path {
 /// A controller whose paths grow as one: each path has slow start, recovery periods and the least
 /// window of its own, as NewReno has (RFC 9002 section 7).
 #[derive(Debug)]
-pub(super) struct Coupled<L> {
+pub(super) struct Coupled<I> {
     paths: Slots<Path>,
     initial: InitialWindow,
-    law: PhantomData<L>,
+    increase: PhantomData<I>,
 }
 
-impl<L> Coupled<L> {
+impl<I> Coupled<I> {
     pub(super) fn new(initial: InitialWindow) -> Self {
         Self {
             paths: Slots::default(),
             initial,
-            law: PhantomData,
+            increase: PhantomData,
         }
     }
 
@@ -177,7 +162,7 @@ impl<L> Coupled<L> {
     }
 }
 
-impl<L: Law> Controller for Coupled<L> {
+impl<I: CoupledIncrease> Controller for Coupled<I> {
     fn add_path(&mut self, new: &NewPath) {
         let state = Path::new(new.mtu, self.initial);
         self.paths.set(new.path, Some(state));
@@ -188,91 +173,60 @@ impl<L: Law> Controller for Coupled<L> {
     }
 
     fn on_packet_acked(&mut self, packet: &AckedPacket<'_>) {
-        let &AckedPacket {
-            path,
-            now,
-            sent,
-            size: bytes,
-            app_limited,
-            rtt,
-        } = packet;
-        let Some(p) = self.paths.get_mut(path) else {
+        let Some(p) = self.paths.get_mut(packet.path) else {
             return;
         };
         // No ACK frame covers more than that; it keeps the arithmetic within bounds.
-        let bytes = bytes.min(MAX_WINDOW);
-        p.on_acked(now, bytes, rtt);
+        let bytes = packet.size.min(MAX_WINDOW);
+        p.on_acked(packet.now, bytes, packet.rtt);
         // RFC 9002 appendix B.5.
-        if app_limited || p.recovery_start.is_some_and(|start| sent <= start) {
+        if packet.app_limited || p.reno.in_recovery(packet.sent) || p.reno.slow_start(packet, bytes)
+        {
             return;
         }
-        if p.ssthresh == u64::MAX {
-            // RFC 9406 section 4.3: for the initial slow start only.
-            match p.hystart.on_ack(now, sent, bytes, rtt.latest()) {
-                Growth::By(bytes) => p.window = p.window.saturating_add(bytes),
-                Growth::Exit => p.ssthresh = p.window,
-            }
-        } else if p.window < p.ssthresh {
-            p.window = p.window.saturating_add(bytes);
-        } else {
-            let growth = match self.flows(path, now) {
-                Some((own, all)) => L::increase(&own, all) * (bytes as f64).min(own.window),
-                None => 0.0,
-            };
-            if let Some(p) = self.paths.get_mut(path) {
-                p.grow(growth);
-            }
-        }
-        if let Some(p) = self.paths.get_mut(path) {
-            p.window = p.window.min(MAX_WINDOW);
+        let growth = match self.flows(packet.path, packet.now) {
+            Some((own, all)) => I::increase(&own, all) * (bytes as f64).min(own.window),
+            None => 0.0,
+        };
+        if let Some(p) = self.paths.get_mut(packet.path) {
+            p.grow(growth);
         }
     }
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
-        let &CongestionEvent {
-            path,
-            now,
-            newest_sent: sent,
-            persistent,
-            ..
-        } = event;
-        let part = match self.flows(path, now) {
-            Some((own, all)) => L::decrease(&own, all),
+        let part = match self.flows(event.path, event.now) {
+            Some((own, all)) => I::decrease(&own, all),
             None => return,
         };
-        let Some(p) = self.paths.get_mut(path) else {
+        let Some(p) = self.paths.get_mut(event.path) else {
             return;
         };
         // RFC 9002 appendix B.6: once per recovery period.
-        if p.recovery_start.is_none_or(|start| sent > start) {
-            p.reduce(now, part);
+        if !p.reno.in_recovery(event.newest_sent) {
+            p.reduce(event.now, part);
         }
-        // RFC 9002 section 7.6.2 and appendix B.8.
-        if persistent {
-            p.window = minimum_window(p.mtu);
-            p.recovery_start = None;
-            p.credit = 0.0;
+        if event.persistent {
+            p.reno.collapse();
+            p.growth = 0.0;
         }
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
         if let Some(p) = self.paths.get_mut(path) {
-            let begun = p.ssthresh != u64::MAX;
-            p.window = self.initial.on_mtu_update(p.window, begun, p.mtu, mtu);
-            p.mtu = mtu;
+            p.reno.on_mtu_update(self.initial, mtu);
         }
     }
 
     fn window(&self, path: PathIndex) -> u64 {
-        self.paths.get(path).map_or(0, |p| p.window)
+        self.paths.get(path).map_or(0, |p| p.reno.bytes())
     }
 
     fn ssthresh(&self, path: PathIndex) -> u64 {
-        self.paths.get(path).map_or(0, |p| p.ssthresh)
+        self.paths.get(path).map_or(0, |p| p.reno.threshold())
     }
 
     fn congestion_events(&self, path: PathIndex) -> u64 {
-        self.paths.get(path).map_or(0, |p| p.events)
+        self.paths.get(path).map_or(0, |p| p.reno.events())
     }
 }
 

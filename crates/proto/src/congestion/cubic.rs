@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::PathIndex;
 
-use super::hystart::{Growth, HyStart};
-use super::initial_window::minimum_window;
+use super::reno_window::{RenoWindow, Saved};
 use super::slots::Slots;
 use super::{
     AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, SpuriousLoss,
@@ -38,34 +37,23 @@ struct Curve {
 /// What a congestion event changed, to be taken back if it proves spurious (RFC 9438 section 4.9).
 #[derive(Debug, Clone, Copy)]
 struct Undo {
-    window: f64,
-    ssthresh: f64,
+    window: Saved,
     curve: Curve,
-    recovery_start: Option<Instant>,
     /// Bytes lost since the event that did not turn up again.
     missing: u64,
 }
 
 #[derive(Debug)]
 struct Path {
-    mtu: u16,
-    window: f64,
-    /// Infinite before the first congestion event.
-    ssthresh: f64,
-    recovery_start: Option<Instant>,
+    reno: RenoWindow,
     curve: Curve,
     undo: Option<Undo>,
-    hystart: HyStart,
-    events: u64,
 }
 
 impl Path {
     fn new(mtu: u16, initial: InitialWindow) -> Self {
         Self {
-            mtu,
-            window: initial.bytes(mtu) as f64,
-            ssthresh: f64::INFINITY,
-            recovery_start: None,
+            reno: RenoWindow::new(mtu, initial),
             curve: Curve {
                 w_max: 0.0,
                 k: 0.0,
@@ -75,31 +63,26 @@ impl Path {
                 idle_since: None,
             },
             undo: None,
-            hystart: HyStart::default(),
-            events: 0,
         }
-    }
-
-    fn minimum(&self) -> f64 {
-        minimum_window(self.mtu) as f64
     }
 
     /// The first acknowledgement in congestion avoidance begins an epoch.
     fn begin_epoch(&mut self, now: Instant) -> Instant {
-        if self.curve.w_max < self.window {
+        let window = self.reno.window;
+        if self.curve.w_max < window {
             // After slow start, or after a timeout, the plateau is here: section 4.8.
-            self.curve.w_max = self.window;
+            self.curve.w_max = window;
         }
-        let rise = (self.curve.w_max - self.window) / f64::from(self.mtu.max(1));
+        let rise = (self.curve.w_max - window) / self.reno.datagram();
         self.curve.k = (rise / C).cbrt();
-        self.curve.w_est = self.window;
+        self.curve.w_est = window;
         self.curve.epoch = Some(now);
         self.curve.idle_since = None;
         now
     }
 
     /// Congestion avoidance: RFC 9438 sections 4.2 to 4.5.
-    fn avoid(&mut self, now: Instant, bytes: f64, srtt: Duration) {
+    fn avoid_congestion(&mut self, now: Instant, bytes: f64, srtt: Duration) {
         let mut epoch = match self.curve.epoch {
             Some(epoch) => epoch,
             None => self.begin_epoch(now),
@@ -109,7 +92,7 @@ impl Path {
             epoch += now.saturating_duration_since(since.max(epoch));
             self.curve.epoch = Some(epoch);
         }
-        let mtu = f64::from(self.mtu.max(1));
+        let (window, mtu) = (self.reno.window, self.reno.datagram());
         let t = now.saturating_duration_since(epoch).as_secs_f64();
         let cubic = |t: f64| C * mtu * (t - self.curve.k).powi(3) + self.curve.w_max;
 
@@ -119,39 +102,35 @@ impl Path {
         } else {
             1.0
         };
-        let w_est = self.curve.w_est + alpha * mtu * bytes / self.window;
+        let w_est = self.curve.w_est + alpha * mtu * bytes / window;
         let grown = if cubic(t) < w_est {
-            self.window.max(w_est)
+            window.max(w_est)
         } else {
             // Sections 4.4 and 4.5: towards where the curve is one RTT ahead, by at most half.
-            let target = cubic(t + srtt.as_secs_f64()).clamp(self.window, 1.5 * self.window);
-            self.window + (target - self.window) * bytes / self.window
+            let target = cubic(t + srtt.as_secs_f64()).clamp(window, 1.5 * window);
+            window + (target - window) * bytes / window
         };
         self.curve.w_est = w_est.min(MAX_WINDOW as f64);
-        self.window = grown;
+        self.reno.window = grown.min(MAX_WINDOW as f64);
     }
 
     fn reduce(&mut self, now: Instant, lost_bytes: u64, ecn: bool) {
         // What an ECN mark has told is true whatever turns up later.
         self.undo = (!ecn && lost_bytes > 0).then_some(Undo {
-            window: self.window,
-            ssthresh: self.ssthresh,
+            window: self.reno.save(),
             curve: self.curve,
-            recovery_start: self.recovery_start,
             missing: lost_bytes,
         });
-        self.recovery_start = Some(now);
-        self.events += 1;
+        let window = self.reno.window;
         // Section 4.7, fast convergence: the path got narrower, leave room for the newcomer.
-        self.curve.w_max = if self.window < self.curve.w_max {
-            self.window * (1.0 + BETA) / 2.0
+        self.curve.w_max = if window < self.curve.w_max {
+            window * (1.0 + BETA) / 2.0
         } else {
-            self.window
+            window
         };
-        self.curve.prior = self.window;
+        self.curve.prior = window;
         self.curve.epoch = None;
-        self.window = (self.window * BETA).max(self.minimum());
-        self.ssthresh = self.window;
+        self.reno.reduce(now, window * BETA);
     }
 }
 
@@ -182,64 +161,39 @@ impl Controller for Cubic {
     }
 
     fn on_packet_acked(&mut self, packet: &AckedPacket<'_>) {
-        let &AckedPacket {
-            path,
-            now,
-            sent,
-            size: bytes,
-            app_limited,
-            rtt,
-        } = packet;
-        let Some(p) = self.paths.get_mut(path) else {
+        let Some(p) = self.paths.get_mut(packet.path) else {
             return;
         };
-        if p.recovery_start.is_some_and(|start| sent <= start) {
+        if p.reno.in_recovery(packet.sent) {
             return;
         }
-        if app_limited {
-            p.curve.idle_since.get_or_insert(now);
+        if packet.app_limited {
+            p.curve.idle_since.get_or_insert(packet.now);
             return;
         }
         // No ACK frame covers more than that; it keeps the arithmetic within bounds.
-        let acked = bytes.min(MAX_WINDOW);
-        if p.ssthresh == f64::INFINITY {
-            // RFC 9406 section 4.3: for the initial slow start only.
-            match p.hystart.on_ack(now, sent, acked, rtt.latest()) {
-                Growth::By(bytes) => p.window += bytes as f64,
-                Growth::Exit => p.ssthresh = p.window,
-            }
-        } else if p.window < p.ssthresh {
-            p.window += acked as f64;
-        } else {
-            p.avoid(now, (acked as f64).min(p.window), rtt.smoothed());
+        let acked = packet.size.min(MAX_WINDOW);
+        if !p.reno.slow_start(packet, acked) {
+            let bytes = (acked as f64).min(p.reno.window);
+            p.avoid_congestion(packet.now, bytes, packet.rtt.smoothed());
         }
-        p.window = p.window.min(MAX_WINDOW as f64);
     }
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
-        let &CongestionEvent {
-            path,
-            now,
-            newest_sent: sent,
-            lost_bytes,
-            persistent,
-            ecn,
-        } = event;
-        let Some(p) = self.paths.get_mut(path) else {
+        let Some(p) = self.paths.get_mut(event.path) else {
             return;
         };
-        if p.recovery_start.is_none_or(|start| sent > start) {
-            p.reduce(now, lost_bytes, ecn);
-        } else if ecn {
+        if !p.reno.in_recovery(event.newest_sent) {
+            p.reduce(event.now, event.lost_bytes, event.ecn);
+        } else if event.ecn {
             p.undo = None;
         } else if let Some(undo) = &mut p.undo {
-            undo.missing = undo.missing.saturating_add(lost_bytes);
+            undo.missing = undo.missing.saturating_add(event.lost_bytes);
         }
-        if persistent {
-            // RFC 9002 section 7.6.2; RFC 9438 section 4.8: slow start up to ssthresh, then an epoch
-            // that begins at its plateau.
-            p.window = p.minimum();
-            p.recovery_start = None;
+        if event.persistent {
+            // RFC 9438 section 4.8: slow start up to ssthresh, then an epoch that begins at its
+            // plateau.
+            p.reno.collapse();
             p.curve.w_max = 0.0;
             p.curve.epoch = None;
             p.undo = None;
@@ -250,9 +204,7 @@ impl Controller for Cubic {
         let Some(p) = self.paths.get_mut(loss.path) else {
             return;
         };
-        let of_this_event = p
-            .recovery_start
-            .is_some_and(|start| loss.newest_sent <= start);
+        let of_this_event = p.reno.in_recovery(loss.newest_sent);
         let Some(undo) = p.undo.as_mut().filter(|_| of_this_event) else {
             return;
         };
@@ -261,39 +213,30 @@ impl Controller for Cubic {
             return;
         }
         // RFC 9438 section 4.9.2: all of the loss was reordering.
-        p.window = p.window.max(undo.window);
-        p.ssthresh = undo.ssthresh;
+        p.reno.restore(&undo.window);
         p.curve = undo.curve;
-        p.recovery_start = undo.recovery_start;
         p.undo = None;
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
         if let Some(p) = self.paths.get_mut(path) {
-            let begun = p.ssthresh != f64::INFINITY;
-            let before = p.window as u64;
-            let window = self.initial.on_mtu_update(before, begun, p.mtu, mtu);
-            if window != before {
-                p.window = window as f64;
-            }
-            p.mtu = mtu;
+            p.reno.on_mtu_update(self.initial, mtu);
         }
     }
 
     fn window(&self, path: PathIndex) -> u64 {
-        self.paths.get(path).map_or(0, |p| p.window as u64)
+        self.paths.get(path).map_or(0, |p| p.reno.bytes())
     }
 
     fn ssthresh(&self, path: PathIndex) -> u64 {
-        // A cast saturates: infinity becomes the largest integer.
-        self.paths.get(path).map_or(0, |p| p.ssthresh as u64)
+        self.paths.get(path).map_or(0, |p| p.reno.threshold())
     }
 
     fn in_slow_start(&self, path: PathIndex) -> bool {
-        self.paths.get(path).is_some_and(|p| p.window < p.ssthresh)
+        self.paths.get(path).is_some_and(|p| p.reno.in_slow_start())
     }
 
     fn congestion_events(&self, path: PathIndex) -> u64 {
-        self.paths.get(path).map_or(0, |p| p.events)
+        self.paths.get(path).map_or(0, |p| p.reno.events())
     }
 }

@@ -1,13 +1,13 @@
 //! LIA, the Linked Increases Algorithm (RFC 6356): the paths together grow as a lone flow on the
 //! best of them would; windows are halved as ever.
 
-use super::coupled::{Flow, Law};
+use super::coupled::{CoupledIncrease, Flow};
 
 /// The growth of RFC 6356 section 3.
 #[derive(Debug)]
 pub(super) struct Lia;
 
-impl Law for Lia {
+impl CoupledIncrease for Lia {
     /// Equation (1): min(alpha / cwnd_total, 1 / cwnd_i). With equation (2),
     /// alpha / cwnd_total = max(cwnd_i / rtt_i^2) / (sum(cwnd_i / rtt_i))^2, so that cwnd_total
     /// cancels. All windows are in bytes; the datagrams' sizes do not enter alpha.

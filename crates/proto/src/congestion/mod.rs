@@ -16,6 +16,7 @@ mod initial_window;
 mod lia;
 mod new_reno;
 mod olia;
+mod reno_window;
 mod slots;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 //! not Pareto-optimal", 2012; draft-khalili-mptcp-congestion-control-05): coupled growth, and a term
 //! that moves window from the paths with most of it to better ones.
 
-use super::coupled::{Flow, Law};
+use super::coupled::{CoupledIncrease, Flow};
 
 /// The growth of the draft's section 3. Its least ssthresh of one datagram where there are several
 /// paths is left out: RFC 9002 section 7.2 has no window below two.
@@ -73,7 +73,7 @@ impl Sets {
     }
 }
 
-impl Law for Olia {
+impl CoupledIncrease for Olia {
     /// (w_r / rtt_r^2) / (sum w_p / rtt_p)^2 + alpha_r / w_r.
     fn increase(own: &Flow, all: impl Iterator<Item = Flow> + Clone) -> f64 {
         let rate: f64 = all.clone().map(|flow| flow.rate()).sum();

@@ -1,0 +1,142 @@
+//! The window of one path as RFC 9002 section 7 has it: slow start, recovery periods, persistent
+//! congestion. How it grows in congestion avoidance, and by how much it gives way, is its owner's.
+
+use std::time::Instant;
+
+use super::hystart::{Growth, HyStart};
+use super::initial_window::minimum_window;
+use super::{AckedPacket, InitialWindow, MAX_WINDOW};
+
+/// Windows are bytes. They are floating point numbers for the sake of CUBIC; NewReno and the coupled
+/// controllers keep them whole.
+#[derive(Debug)]
+pub(super) struct RenoWindow {
+    /// The congestion window.
+    pub(super) window: f64,
+    /// The slow start threshold; infinite before the first congestion event.
+    pub(super) ssthresh: f64,
+    mtu: u16,
+    /// congestion_recovery_start_time.
+    recovery_start: Option<Instant>,
+    hystart: HyStart,
+    events: u64,
+}
+
+/// A window to go back to if a loss proves spurious.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Saved {
+    window: f64,
+    ssthresh: f64,
+    recovery_start: Option<Instant>,
+}
+
+impl RenoWindow {
+    pub(super) fn new(mtu: u16, initial: InitialWindow) -> Self {
+        Self {
+            window: initial.bytes(mtu) as f64,
+            ssthresh: f64::INFINITY,
+            mtu,
+            recovery_start: None,
+            hystart: HyStart::default(),
+            events: 0,
+        }
+    }
+
+    /// The window, whole bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.window as u64
+    }
+
+    /// The slow start threshold, whole bytes.
+    pub(super) fn threshold(&self) -> u64 {
+        // A cast saturates: infinity becomes the largest integer.
+        self.ssthresh as u64
+    }
+
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.window < self.ssthresh
+    }
+
+    /// Congestion events to which the window gave way.
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The size of a datagram; above zero.
+    pub(super) fn datagram(&self) -> f64 {
+        f64::from(self.mtu.max(1))
+    }
+
+    pub(super) fn minimum(&self) -> f64 {
+        minimum_window(self.mtu) as f64
+    }
+
+    /// Whether a packet sent then belongs to the recovery period: the window neither grows nor
+    /// shrinks by what becomes of it (RFC 9002 section 7.3.2).
+    pub(super) fn in_recovery(&self, sent: Instant) -> bool {
+        self.recovery_start.is_some_and(|start| sent <= start)
+    }
+
+    /// Grows by an acknowledgement in slow start (RFC 9002 section 7.3.1). False in congestion
+    /// avoidance: nothing has changed then.
+    pub(super) fn slow_start(&mut self, packet: &AckedPacket<'_>, bytes: u64) -> bool {
+        if self.ssthresh == f64::INFINITY {
+            // RFC 9406 section 4.3: for the initial slow start only.
+            let rtt = packet.rtt.latest();
+            match self.hystart.on_ack(packet.now, packet.sent, bytes, rtt) {
+                Growth::By(bytes) => self.grow(bytes as f64),
+                Growth::Exit => self.ssthresh = self.window,
+            }
+        } else if self.window < self.ssthresh {
+            self.grow(bytes as f64);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// A larger window, as far as there is one.
+    pub(super) fn grow(&mut self, bytes: f64) {
+        self.window = (self.window + bytes).min(MAX_WINDOW as f64);
+    }
+
+    /// Gives way to congestion: a recovery period begins (RFC 9002 section 7.3.2).
+    pub(super) fn reduce(&mut self, now: Instant, window: f64) {
+        self.recovery_start = Some(now);
+        self.window = window.max(self.minimum());
+        self.ssthresh = self.window;
+        self.events += 1;
+    }
+
+    /// Persistent congestion (RFC 9002 section 7.6.2 and appendix B.8).
+    pub(super) fn collapse(&mut self) {
+        self.window = self.minimum();
+        self.recovery_start = None;
+    }
+
+    /// RFC 9002 section 7.2: the initial window follows the size, as long as it is the window.
+    pub(super) fn on_mtu_update(&mut self, initial: InitialWindow, mtu: u16) {
+        let begun = self.ssthresh != f64::INFINITY;
+        let before = self.bytes();
+        let window = initial.on_mtu_update(before, begun, self.mtu, mtu);
+        if window != before {
+            self.window = window as f64;
+        }
+        self.mtu = mtu;
+    }
+
+    pub(super) fn save(&self) -> Saved {
+        Saved {
+            window: self.window,
+            ssthresh: self.ssthresh,
+            recovery_start: self.recovery_start,
+        }
+    }
+
+    /// What made the window give way was no congestion.
+    pub(super) fn restore(&mut self, saved: &Saved) {
+        self.window = self.window.max(saved.window);
+        self.ssthresh = saved.ssthresh;
+        self.recovery_start = saved.recovery_start;
+    }
+}
