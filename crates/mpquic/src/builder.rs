@@ -39,7 +39,7 @@ pub struct EndpointBuilder {
 }
 
 impl EndpointBuilder {
-    /// A local address to bind a socket to; port 0 is any port. Several calls, several sockets.
+    /// A local address to bind a socket to; port 0 is any port. Each call adds a socket.
     pub fn bind(mut self, local: SocketAddr) -> Self {
         self.locals.push(local);
         self
@@ -51,7 +51,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// A socket that is bound already, with options of one's own (such as `SO_BINDTODEVICE`).
+    /// A socket that is already bound, for options of your own (such as `SO_BINDTODEVICE`).
     pub fn socket(mut self, socket: std::net::UdpSocket) -> Self {
         self.sockets.push(socket);
         self
@@ -82,7 +82,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// Settings of the endpoint in place of the default ones with a seed from the system.
+    /// Settings of the endpoint instead of the default ones, which take a seed from the system.
     pub fn endpoint_config(mut self, config: EndpointConfig) -> Self {
         self.config = Some(config);
         self

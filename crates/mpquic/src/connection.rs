@@ -33,7 +33,7 @@ pub struct HandshakeData {
     pub server_name: Option<String>,
 }
 
-/// A connection on its way: a future of the [`Connection`]. Dropping it gives the attempt up.
+/// A connection attempt: a future of the [`Connection`]. Dropping it abandons the attempt.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled, and dropping this one gives the connection up"]
 pub struct Connecting {
@@ -67,11 +67,11 @@ impl Connecting {
         }
     }
 
-    /// Waits for what the handshake agreed on; known before it is complete.
+    /// Waits for what the handshake agreed on, which is known before the handshake is complete.
     ///
     /// # Errors
     ///
-    /// If the handshake fails before.
+    /// If the handshake fails first.
     pub async fn handshake_data(&mut self) -> Result<HandshakeData, ConnectionError> {
         let check = |state: &mut State| match &state.error {
             Some(error) => Some(Err(error.clone())),
@@ -111,9 +111,9 @@ fn handshake_data(state: &State) -> HandshakeData {
 
 /// A multipath QUIC connection. May be cloned to get another handle.
 ///
-/// When all handles are gone, those of streams and paths included, the connection is closed with
-/// code 0. Closing gives up whatever has not been delivered: to be sure that the peer has all, let
-/// the side that receives last close, or wait for [`SendStream::stopped`].
+/// When all handles are dropped, those of streams and paths included, the connection is closed with
+/// code 0. Closing discards data that is not delivered. To be sure that the peer has received
+/// everything, let the side that receives last close, or wait for [`SendStream::stopped`].
 ///
 /// ```no_run
 /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -145,7 +145,7 @@ impl Connection {
 
     /// Opens a stream to send on. Waits while the peer allows no more.
     ///
-    /// The peer hears of it with the first data.
+    /// The peer learns of it with the first data.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Connection {
 
     /// Opens a stream to send and to receive on. Waits while the peer allows no more.
     ///
-    /// The peer hears of it with the first data: write something before waiting for an answer.
+    /// The peer learns of it with the first data: write something before waiting for an answer.
     ///
     /// # Errors
     ///
@@ -230,12 +230,12 @@ impl Connection {
         })
     }
 
-    /// Sends an unreliable datagram (RFC 9221). If the buffer is full, the oldest ones that were
-    /// not sent yet make room.
+    /// Sends an unreliable datagram (RFC 9221). If the buffer is full, the oldest unsent
+    /// ones are dropped.
     ///
     /// # Errors
     ///
-    /// If it is too large, datagrams are not spoken, or the connection is over.
+    /// If it is too large, one side does not take datagrams, or the connection is over.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
         let sent = self
             .0
@@ -244,11 +244,11 @@ impl Connection {
         sent.unwrap_or(Err(SendDatagramError::TooLarge))
     }
 
-    /// Sends an unreliable datagram (RFC 9221), and waits for room in the buffer before.
+    /// Waits for room in the buffer, then sends an unreliable datagram (RFC 9221).
     ///
     /// # Errors
     ///
-    /// If it is too large, datagrams are not spoken, or the connection is over.
+    /// If it is too large, one side does not take datagrams, or the connection is over.
     pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
         let mut data = Some(data);
         let check = |state: &mut State| match Self::try_send_datagram(state, data.take()?, false) {
@@ -280,7 +280,7 @@ impl Connection {
         self.0.lock().proto.max_datagram_size()
     }
 
-    /// Bytes that can be queued before datagrams are dropped or waited for.
+    /// How many bytes of datagrams can be queued now.
     pub fn datagram_send_buffer_space(&self) -> usize {
         self.0.lock().proto.datagram_send_buffer_space()
     }
@@ -326,8 +326,8 @@ impl Connection {
         self.0.lock().proto.side()
     }
 
-    /// A number that is the same for all handles of this connection, and for no other one that is
-    /// alive.
+    /// A number that identifies the connection: the same for all its handles, and different for
+    /// every other connection that is alive.
     pub fn stable_id(&self) -> usize {
         std::sync::Arc::as_ptr(self.0.shared()) as usize
     }
@@ -370,7 +370,7 @@ impl Connection {
         handshake_data(&self.0.lock())
     }
 
-    /// The peer's certificate chain, leaf first, if it showed one.
+    /// The peer's certificate chain, leaf first, if it sent one.
     pub fn peer_identity(&self) -> Option<Vec<CertificateDer<'static>>> {
         self.0.lock().proto.peer_certificates().map(<[_]>::to_vec)
     }
@@ -415,10 +415,10 @@ impl Connection {
     }
 
     /// What the scheduler of this connection has learned so far; `None` from schedulers that do not
-    /// learn. The last state stands after the connection is over, as long as there is a handle.
+    /// learn. After the connection is over, its last state remains available as long as there is a handle.
     ///
-    /// Each side schedules what it sends: a client that downloads finds little here, its server more.
-    /// It allocates and takes the connection's lock: for reports, not for every packet.
+    /// Each side schedules what it sends, so a client that downloads finds little here, and its server
+    /// more. The call allocates and takes the connection's lock: use it for reports.
     ///
     /// ```no_run
     /// # async fn run(connection: mpquic::Connection) {
@@ -443,9 +443,9 @@ impl Connection {
     ///
     /// `local` is an IP on one of the endpoint's sockets, or one with a port; see
     /// [`Endpoint::add_socket`](crate::Endpoint::add_socket) for addresses that come up later. The
-    /// path is there once the returned future says so: the peer has answered on it. While the
-    /// handshake is not confirmed, or the peer has not given out the IDs that a further path needs,
-    /// the future waits for that, for at most three seconds.
+    /// returned future completes when the peer has answered on the path. While the handshake is not
+    /// confirmed, or the peer has not issued the connection IDs that a further path needs, the future
+    /// waits for that, for at most three seconds.
     ///
     /// ```no_run
     /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -478,7 +478,7 @@ impl Connection {
             .collect()
     }
 
-    /// What happens to paths from now on; see [`paths`](Self::paths) for what there is already.
+    /// Events of paths from now on; [`paths`](Self::paths) has those that are already open.
     pub fn path_events(&self) -> PathEvents {
         // Subscribed first: a connection that ends in between has told it.
         let receiver = self.0.path_events.subscribe();
@@ -486,7 +486,7 @@ impl Connection {
         PathEvents::new(receiver, over)
     }
 
-    /// Which paths this connection opens by itself from now on. On a server, none.
+    /// Sets which paths this connection opens by itself from now on. Has no effect on a server.
     pub fn set_path_manager(&self, manager: impl Into<PathManager>) {
         let remote = self.first_path().remote;
         let manager = manager.into();

@@ -24,8 +24,8 @@ use crate::socket::{LocalAddr, SocketSet};
 /// One or several UDP sockets, and all the connections that run over them: of a client, of a
 /// server, or of both.
 ///
-/// May be cloned to get another handle. When the last one is dropped, connections that are open
-/// live on; no new ones are accepted.
+/// May be cloned to get another handle. When the last one is dropped, open connections
+/// continue; no new ones are accepted.
 ///
 /// ```no_run
 /// # async fn run(config: mpquic::ClientConfig) -> Result<(), Box<dyn std::error::Error>> {
@@ -63,7 +63,7 @@ impl Endpoint {
         Self::builder().bind_all(locals).server(config).build()
     }
 
-    /// An endpoint with settings of its own.
+    /// Builds an endpoint with other settings.
     pub fn builder() -> EndpointBuilder {
         EndpointBuilder::default()
     }
@@ -114,7 +114,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// If it cannot be tried at all. What goes wrong on the way, the future tells.
+    /// If the attempt cannot start. The future reports what fails later.
     pub fn connect(
         &self,
         remote: SocketAddr,
@@ -147,7 +147,7 @@ impl Endpoint {
         )
     }
 
-    /// Starts a connection from this local address, with this configuration or else the default.
+    /// Starts a connection from this local address, with this configuration, or the default if it is `None`.
     ///
     /// # Errors
     ///
@@ -205,9 +205,9 @@ impl Endpoint {
         }
     }
 
-    /// Closes all connections with this code and reason, and takes and makes no more.
+    /// Closes all connections with this code and reason. Afterwards none is accepted or started.
     ///
-    /// Wait for [`wait_idle`](Self::wait_idle) if the peers shall hear of it.
+    /// Wait for [`wait_idle`](Self::wait_idle) so that the peers learn of it.
     pub fn close(&self, code: VarInt, reason: &[u8]) {
         let (connections, incoming) = {
             let mut state = self.shared.lock();
@@ -225,7 +225,7 @@ impl Endpoint {
         self.shared.incoming.notify_waiters();
     }
 
-    /// Waits until no connection is left, not even one that waits for stragglers of a closed one.
+    /// Waits until no connection is left, closing and draining ones included.
     pub async fn wait_idle(&self) {
         loop {
             let notified = self.shared.idle.notified();
@@ -236,7 +236,7 @@ impl Endpoint {
         }
     }
 
-    /// How many connections there are, those included that are closing.
+    /// How many connections there are, closing ones included.
     pub fn open_connections(&self) -> usize {
         self.shared.lock().open
     }
@@ -260,7 +260,7 @@ impl Endpoint {
         Ok(local)
     }
 
-    /// Takes a socket that is bound already, with options of one's own (such as `SO_BINDTODEVICE`).
+    /// Takes a socket that is already bound, for options of your own (such as `SO_BINDTODEVICE`).
     ///
     /// # Errors
     ///
@@ -277,10 +277,10 @@ impl Endpoint {
         self.shared.remove_socket(local)
     }
 
-    /// Binds `new` in the place of the socket bound to `old`.
+    /// Replaces the socket bound to `old` by one bound to `new`.
     ///
-    /// With multipath, [`add_socket`](Self::add_socket), opening paths, and then
-    /// [`remove_socket`](Self::remove_socket) loses nothing on the way.
+    /// With multipath, nothing is lost if you call [`add_socket`](Self::add_socket), open paths, and
+    /// then call [`remove_socket`](Self::remove_socket).
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ pub enum ConnectError {
         /// Where to.
         remote: SocketAddr,
     },
-    /// The server name, the address or the configuration cannot be.
+    /// The server name, the address or the configuration is invalid.
     #[error(transparent)]
     Start(#[from] proto::ConnectError),
 }
@@ -46,10 +46,10 @@ pub enum OpenPathError {
         /// Where to.
         remote: SocketAddr,
     },
-    /// It cannot be opened, or could not in time.
+    /// It cannot be opened, or not in time.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// It was not validated, or abandoned before.
+    /// It was abandoned before it was validated.
     #[error("the path was abandoned before it was validated: {error_code}{}", if *.by_peer { " (by the peer)" } else { "" })]
     Abandoned {
         /// The code of the PATH_ABANDON frame.
@@ -87,7 +87,7 @@ pub enum StoppedError {
 /// Why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// The peer gave the stream up; what was not read is lost.
+    /// The peer reset the stream. Unread data is lost.
     #[error("stream reset by the peer: code {0}")]
     Reset(VarInt),
     /// The connection is over.

@@ -1,4 +1,4 @@
-//! A client that wants to connect, for the application to judge; connects nothing by itself.
+//! A client that wants to connect: the application accepts, refuses or ignores it.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -46,25 +46,25 @@ impl Incoming {
         self.network_path.remote
     }
 
-    /// The local address that it asked, its IP included even on a wildcard socket.
+    /// The local address that it contacted. The IP is known even on a wildcard socket.
     pub const fn local_address(&self) -> SocketAddr {
         self.network_path.local
     }
 
-    /// Goes on with the handshake.
+    /// Continues the handshake.
     ///
     /// # Errors
     ///
-    /// If its first packet was wrong; it has been answered.
+    /// If its first packet was invalid. The client has been answered.
     pub fn accept(self) -> Result<Connecting, ConnectionError> {
         self.accept_inner(None)
     }
 
-    /// Goes on with the handshake, with this configuration in place of the endpoint's.
+    /// Continues the handshake with this configuration instead of the endpoint's.
     ///
     /// # Errors
     ///
-    /// If its first packet was wrong; it has been answered.
+    /// If its first packet was invalid. The client has been answered.
     pub fn accept_with(self, config: Arc<ServerConfig>) -> Result<Connecting, ConnectionError> {
         self.accept_inner(Some(config))
     }
@@ -79,14 +79,14 @@ impl Incoming {
         }
     }
 
-    /// Tells it that it is not wanted (CONNECTION_REFUSED).
+    /// Refuses the connection (CONNECTION_REFUSED).
     pub fn refuse(mut self) {
         if let Some((incoming, endpoint)) = self.inner.take() {
             endpoint.shared().refuse(incoming);
         }
     }
 
-    /// Leaves it without an answer.
+    /// Sends no answer.
     pub fn ignore(self) {}
 }
 
@@ -115,7 +115,7 @@ impl IntoFuture for Incoming {
     }
 }
 
-/// An accepted [`Incoming`] on its way to a [`Connection`].
+/// A future of the [`Connection`] of an accepted [`Incoming`].
 #[derive(Debug)]
 pub struct IncomingFuture(Result<Connecting, ConnectionError>);
 

@@ -1,8 +1,7 @@
 //! Async multipath QUIC for tokio: the endpoint, its connections, their streams and their paths.
 //!
-//! A connection that uses all networks of a machine at once (RFC 10069), with a packet scheduler
-//! that can be chosen, configured or written anew ([`sched`]). Whoever knows quinn knows most of
-//! this crate; what is new:
+//! A connection uses all networks of a machine at once (RFC 10069). Its packet scheduler can be
+//! chosen, configured or written ([`sched`]). The API follows quinn's. New are:
 //!
 //! - An [`Endpoint`] has several local addresses, one socket each. A server can use one
 //!   wildcard socket: its answers leave from the address that was asked.
@@ -69,20 +68,20 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Give it to the side that sends: each direction schedules for itself. A connection leaves what it
-//! learned when it is closed, so close the endpoint before saving. Paths are known by the IPs at their
-//! ends ([`sched::PathKey`] says what that reveals). [`Connection::learned`] tells what a
-//! connection's scheduler knows.
+//! Configure the side that sends: each direction schedules for itself. A connection deposits what it
+//! learned when it is closed, so close the endpoint before saving. Paths are identified by the IPs of
+//! their ends ([`sched::PathKey`] says what that reveals). [`Connection::learned`] reports what a
+//! connection's scheduler has learned.
 //!
-//! With the feature `record`, what they experience (states, actions, rewards) can be written to a file for training:
+//! With the feature `record`, what schedulers experience (states, actions, rewards) can be written to a file for training:
 //! `Registry::with_recorder`, and the module `sched::record`.
 //!
 //! # Configuration and TLS
 //!
-//! [`ClientConfig`] and [`ServerConfig`] come from [`rustls`] configurations, so that whatever
-//! rustls can do, a connection can: client certificates, ALPN, verifiers of one's own. To let
-//! Wireshark read along, set the key log of that configuration, which writes to the file that
-//! the environment variable `SSLKEYLOGFILE` names:
+//! [`ClientConfig`] and [`ServerConfig`] are made from [`rustls`] configurations. A connection can
+//! therefore do what rustls can: client certificates, ALPN, your own verifiers. To decrypt captures
+//! with Wireshark, set the key log of that configuration. It writes to the file that the environment
+//! variable `SSLKEYLOGFILE` names:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -95,9 +94,9 @@
 //!
 //! # Tasks
 //!
-//! An endpoint has one task that receives on all its sockets; each connection has one of its own.
-//! They run on the tokio runtime in which the endpoint was made, and end by themselves. Everything
-//! is cancel-safe unless it says otherwise: a future that is dropped has not taken anything.
+//! An endpoint has one task, which receives on all its sockets. Each connection has a task of its own.
+//! They run on the tokio runtime in which the endpoint was made, and end by themselves. All futures
+//! are cancel-safe unless their documentation says otherwise: a dropped future has consumed nothing.
 #![forbid(unsafe_code)]
 
 mod builder;

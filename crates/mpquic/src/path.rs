@@ -52,7 +52,7 @@ impl Path {
         self.id
     }
 
-    /// Abandons the path. What was under way on it goes over others.
+    /// Abandons the path. Data in flight on it is sent again on other paths.
     ///
     /// [`PathErrorCode::APPLICATION_ABANDON_PATH`] keeps a [`FullMesh`](crate::FullMesh) from
     /// opening it again.
@@ -68,11 +68,11 @@ impl Path {
         })
     }
 
-    /// Tells the peer how we want the path to be used, and does so.
+    /// Sets how the path is to be used, and tells the peer.
     ///
     /// # Errors
     ///
-    /// If it is not open any more, or multipath is not spoken.
+    /// If it is not open any more, or the connection does not use multipath.
     pub fn set_status(&self, status: PathStatus) -> Result<(), PathError> {
         self.connection.with(|state| {
             state.touched = true;
@@ -90,7 +90,7 @@ impl Path {
         Ok(ours)
     }
 
-    /// How the peer wants it to be used, if it told.
+    /// How the peer wants it to be used, if it has said so.
     ///
     /// # Errors
     ///
@@ -128,11 +128,10 @@ impl Path {
     }
 }
 
-/// A path on its way: a future of the [`Path`], by
+/// A path that is being opened: a future of the [`Path`], by
 /// [`Connection::open_path`](crate::Connection::open_path).
 ///
-/// Dropped before the path was asked for, nothing happens; dropped after that, the path comes
-/// about all the same.
+/// If it is dropped after the path was requested, the path is opened all the same.
 #[must_use = "futures do nothing unless polled"]
 pub struct OpenPath(Pin<Box<dyn Future<Output = Result<Path, OpenPathError>> + Send>>);
 
@@ -215,7 +214,7 @@ fn try_open(
     Ok((id, receiver))
 }
 
-/// What happens to the paths of a connection, in order; by
+/// The events of a connection's paths, in order; by
 /// [`Connection::path_events`](crate::Connection::path_events).
 ///
 /// ```no_run
@@ -246,7 +245,7 @@ impl PathEvents {
         }
     }
 
-    /// The next event; `None` once the connection is over. May be dropped and called again.
+    /// The next event; `None` once the connection is over. Cancel-safe.
     pub async fn recv(&mut self) -> Option<PathEvent> {
         while !self.over {
             match self.receiver.recv().await {
@@ -260,7 +259,7 @@ impl PathEvents {
         None
     }
 
-    /// The next event that has happened already, without waiting.
+    /// The next event if there is one, without waiting.
     pub fn try_recv(&mut self) -> Option<PathEvent> {
         while !self.over {
             match self.receiver.try_recv() {
@@ -275,7 +274,7 @@ impl PathEvents {
         None
     }
 
-    /// How many events came too fast and were missed. If it rises, look at
+    /// How many events were missed because they came too fast. If it rises, look at
     /// [`Connection::paths`](crate::Connection::paths).
     pub const fn missed(&self) -> u64 {
         self.missed

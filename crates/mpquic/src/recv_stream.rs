@@ -14,7 +14,7 @@ use crate::shared::ConnectionRef;
 
 /// A stream to receive on.
 ///
-/// Dropped before its end was read, it is stopped with code 0: the peer need not send the rest.
+/// If it is dropped before its end was read, it is stopped with code 0: the peer need not send the rest.
 ///
 /// ```no_run
 /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -130,22 +130,22 @@ impl RecvStream {
         self.poll(cx, |proto, id| proto.read_chunk(id, max))
     }
 
-    /// Reads what is there, and waits while there is nothing. Returns how many bytes of `buf` were
-    /// filled, or `None` at the end.
+    /// Waits until there is data, then reads it. Returns how many bytes of `buf` were filled, or `None`
+    /// at the end.
     ///
     /// # Errors
     ///
-    /// If the peer reset the stream, it was stopped here, or the connection is over. What came
+    /// If the peer reset the stream, it was stopped here, or the connection is over. Data that came
     /// before the connection's end can still be read.
     pub async fn read(&mut self, buf: &mut [u8]) -> Result<Option<usize>, ReadError> {
         poll_fn(|cx| self.poll_read(cx, buf)).await
     }
 
-    /// Reads as much as `buf` holds. If it is dropped before it is done, what was read is lost.
+    /// Fills `buf`. Not cancel-safe: if the future is dropped, what it has read is lost.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and if the stream ends before.
+    /// As [`read`](Self::read), and if the stream ends first.
     pub async fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), ReadExactError> {
         let mut filled = 0;
         while filled < buf.len() {
@@ -166,7 +166,7 @@ impl RecvStream {
         poll_fn(|cx| self.poll_read_chunk(cx, max)).await
     }
 
-    /// Reads all up to the end. A limit is a must: the peer decides how much there is.
+    /// Reads up to the end. The limit is required, since the peer decides how much there is.
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl RecvStream {
         }
     }
 
-    /// Asks the peer to send no more; what was not read is dropped.
+    /// Asks the peer to send no more. Unread data is dropped.
     ///
     /// # Errors
     ///

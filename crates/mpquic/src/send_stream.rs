@@ -16,8 +16,8 @@ use crate::shared::{ConnectionRef, State};
 
 /// A stream to send on.
 ///
-/// Dropped without [`finish`](Self::finish) or [`reset`](Self::reset), it is finished: what was
-/// written still arrives, as long as the connection lives.
+/// If it is dropped without [`finish`](Self::finish) or [`reset`](Self::reset), it is finished: the
+/// written data is still delivered while the connection lives.
 ///
 /// ```no_run
 /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,7 @@ use crate::shared::{ConnectionRef, State};
 ///
 /// let mut stream = connection.open_uni().await?;
 /// stream.set_priority(10)?;
-/// // What the scheduler may know ahead: schedulers that care for deadlines use it.
+/// // For schedulers that use sizes and deadlines.
 /// stream.set_hints(StreamHints {
 ///     size: Some(64_000),
 ///     deadline: Some(Instant::now() + Duration::from_millis(200)),
@@ -90,8 +90,8 @@ impl SendStream {
         self.poll(cx, |proto, id| proto.write(id, data))
     }
 
-    /// Writes what there is room for, and waits while there is none. Returns how many bytes of
-    /// `data` were taken.
+    /// Waits until there is room, then writes as much as fits. Returns how many bytes of `data` were
+    /// written.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl SendStream {
         poll_fn(|cx| self.poll_write(cx, data)).await
     }
 
-    /// Writes all of `data`. If it is dropped before it is done, part of it may have been written.
+    /// Writes all of `data`. Not cancel-safe: if the future is dropped, part of it may have been written.
     ///
     /// # Errors
     ///
@@ -137,12 +137,12 @@ impl SendStream {
         Ok(())
     }
 
-    /// Says that no more data will be written. Does not wait: for the data's arrival, there is
-    /// [`stopped`](Self::stopped).
+    /// Ends the stream: no more data will be written. Does not wait for the data to arrive; use
+    /// [`stopped`](Self::stopped) for that.
     ///
     /// # Errors
     ///
-    /// If it was finished or reset before. A stop by the peer is none.
+    /// If it was finished or reset before. It is no error if the peer has stopped it.
     pub fn finish(&mut self) -> Result<(), ClosedStream> {
         self.connection
             .with(|state| match state.proto.finish(self.id) {
@@ -155,11 +155,11 @@ impl SendStream {
             })
     }
 
-    /// Gives the stream up: nothing more is sent or sent again, and the peer hears the code.
+    /// Resets the stream: nothing more is sent or retransmitted, and the peer receives the code.
     ///
     /// # Errors
     ///
-    /// If it was reset before, or all has arrived.
+    /// If it was reset before, or all data has arrived.
     pub fn reset(&mut self, code: VarInt) -> Result<(), ClosedStream> {
         self.connection.with(|state| {
             state.touched = true;
@@ -167,7 +167,7 @@ impl SendStream {
         })
     }
 
-    /// Sets which streams go first: those of the higher priority. The default is 0.
+    /// Sets the priority. Streams of higher priority are sent first. The default is 0.
     ///
     /// # Errors
     ///
@@ -186,8 +186,8 @@ impl SendStream {
         self.connection.lock().proto.priority(self.id)
     }
 
-    /// Tells the scheduler what is known of the stream ahead: its size, its deadline, its place in
-    /// a sequence. Best called before the first write.
+    /// Tells the scheduler what the application knows of the stream: its size, its deadline, its place
+    /// in a sequence. Best called before the first write.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl SendStream {
     ///
     /// # Errors
     ///
-    /// If the connection is over before.
+    /// If the connection is over first.
     pub fn stopped(
         &self,
     ) -> impl Future<Output = Result<Option<VarInt>, StoppedError>> + Send + Sync + 'static {
@@ -248,12 +248,12 @@ impl AsyncWrite for SendStream {
         Poll::Ready(result.map_err(Into::into))
     }
 
-    /// Does nothing: what is written is sent without being told.
+    /// Does nothing: written data is sent without a flush.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Finishes the stream; does not wait for the peer to have it all.
+    /// Finishes the stream. Does not wait for the data to arrive.
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Twice is no error here.
         let _ = self.finish();
