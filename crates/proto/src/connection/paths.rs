@@ -125,7 +125,7 @@ impl Connection {
     }
 
     /// UDP payload bytes sent to and received from the path's address while it was not validated
-    /// (RFC 9000 section 8.1); for tests of the amplification limit.
+    /// (RFC 9000 section 8.1); for tests of the amplification limit, which holds for servers.
     ///
     /// # Errors
     ///
