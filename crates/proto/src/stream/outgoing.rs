@@ -360,7 +360,7 @@ impl Streams {
             .flatten()
     }
 
-    // -- fate
+    // -- acknowledged, lost
 
     /// A packet with this range was acknowledged, perhaps after it had been declared lost.
     pub(crate) fn on_acked(&mut self, r: &StreamRange) -> AckedBytes {

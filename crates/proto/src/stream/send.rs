@@ -449,7 +449,7 @@ impl SendStream {
         })
     }
 
-    // -- fate
+    // -- acknowledged, lost
 
     /// A packet with this range was acknowledged.
     pub(super) fn on_acked(&mut self, r: &StreamRange, pool: &mut Pool) -> AckedBytes {
