@@ -1,6 +1,7 @@
 //! Downloads a file from `file_server` over all given paths, and verifies its digest.
 //!
-//! The entry point is [`file_client::run`]. The QUIC code is in `transfer/session.rs` (a connection and its paths) and `transfer/fetch.rs` (a request on a stream).
+//! The entry point is [`file_client::run`]. The QUIC code is in `transfer/session.rs` (a connection
+//! and its paths) and `transfer/fetch.rs` (a request on a stream).
 
 #[path = "transfer/arguments.rs"]
 mod arguments;

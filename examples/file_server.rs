@@ -1,6 +1,7 @@
 //! Serves the files of a directory over multipath QUIC. `file_download` is the client.
 //!
-//! The entry point is [`file_service::Server`], which has the endpoint and its connections. Requests on streams are in `transfer/serve.rs`.
+//! The entry point is [`file_service::Server`], which has the endpoint and its connections.
+//! Requests on streams are in `transfer/serve.rs`.
 
 #[path = "transfer/arguments.rs"]
 mod arguments;

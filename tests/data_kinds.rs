@@ -1,4 +1,6 @@
-//! Each kind of data that a scheduler can request, and copies, as seen on the wire. The tests use two paths in virtual time, a scripted scheduler on the server, and a record of every packet from the server.
+//! Each kind of data that a scheduler can request, and copies, as seen on the wire. The tests use
+//! two paths in virtual time, a scripted scheduler on the server, and a record of every packet from
+//! the server.
 
 mod support;
 

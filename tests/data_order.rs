@@ -1,4 +1,5 @@
-//! Built-in schedulers end to end: all data arrives, and each scheduler achieves its purpose: order of arrival, redundancy, or one path per stream.
+//! Built-in schedulers end to end: all data arrives, and each scheduler achieves its purpose: order
+//! of arrival, redundancy, or one path per stream.
 
 mod support;
 

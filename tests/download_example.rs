@@ -1,4 +1,5 @@
-//! The example `download` in process: its command line works as documented, and it downloads the generated content. The tests are small and measure nothing, since speed depends on the machine.
+//! The example `download` in process: its command line works as documented, and it downloads the
+//! generated content. The tests are small and measure nothing, since speed depends on the machine.
 
 #[expect(dead_code, reason = "the tests have no command line of their own")]
 #[path = "../examples/transfer/arguments.rs"]

@@ -1,4 +1,5 @@
-//! The `linucb` scheduler over simulated networks against a naive reference: it computes every context from the views, every choice by inverting A, and every reward from all sent packets.
+//! The `linucb` scheduler over simulated networks against a naive reference: it computes every
+//! context from the views, every choice by inverting A, and every reward from all sent packets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

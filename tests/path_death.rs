@@ -1,4 +1,5 @@
-//! Paths that die and recover during a transfer: nothing is lost, delivery hardly stalls, and a path that recovers is used again.
+//! Paths that die and recover during a transfer: nothing is lost, delivery hardly stalls, and a
+//! path that recovers is used again.
 
 mod support;
 

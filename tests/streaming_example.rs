@@ -1,4 +1,6 @@
-//! The example `streaming` in process: its command line works as documented, it plays what the server generates, and the server survives malformed requests. The tests are small and measure nothing, since speed depends on the machine.
+//! The example `streaming` in process: its command line works as documented, it plays what the
+//! server generates, and the server survives malformed requests. The tests are small and measure
+//! nothing, since speed depends on the machine.
 
 #[expect(dead_code, reason = "the tests have no command line of their own")]
 #[path = "../examples/transfer/arguments.rs"]

@@ -1,4 +1,6 @@
-//! Two unequal paths with full windows. Packets alternate between them, so the receiver has thousands of reassembly gaps, and every download must still be complete. A fixed cap on gaps would break these transfers.
+//! Two unequal paths with full windows. Packets alternate between them, so the receiver has
+//! thousands of reassembly gaps, and every download must still be complete. A fixed cap on gaps
+//! would break these transfers.
 
 mod support;
 

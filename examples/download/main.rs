@@ -1,4 +1,5 @@
-//! Downloads over two emulated paths at once, and over each alone, in one process: a server, a relay per path, and a client. Run it without arguments.
+//! Downloads over two emulated paths at once, and over each alone, in one process: a server, a
+//! relay per path, and a client. Run it without arguments.
 
 #[path = "../transfer/arguments.rs"]
 mod arguments;

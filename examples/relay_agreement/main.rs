@@ -1,4 +1,5 @@
-//! Checks the simulator against reality: compares the medians of the same downloads in virtual time and in real time, over the same link models. Run it without arguments on a quiet machine.
+//! Checks the simulator against reality: compares the medians of the same downloads in virtual time
+//! and in real time, over the same link models. Run it without arguments on a quiet machine.
 
 #[path = "../transfer/arguments.rs"]
 mod arguments;

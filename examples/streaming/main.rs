@@ -1,4 +1,5 @@
-//! Plays DASH-like video over two emulated paths in one process: a server, a relay per path, and a player. Run it without arguments.
+//! Plays DASH-like video over two emulated paths in one process: a server, a relay per path, and a
+//! player. Run it without arguments.
 
 #[path = "../transfer/arguments.rs"]
 mod arguments;

@@ -1,4 +1,5 @@
-//! A scheduler that can be replaced during a connection. A connection gets its scheduler before the server knows the client's request.
+//! A scheduler that can be replaced during a connection. A connection gets its scheduler before the
+//! server knows the client's request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! The file examples, server and client, in one process over real sockets: what arrives, what errors say, and that no partial file is left behind.
+//! The file examples, server and client, in one process over real sockets: what arrives, what
+//! errors say, and that no partial file is left behind.
 
 #[expect(dead_code, reason = "the tests have no command line of their own")]
 #[path = "../../examples/transfer/arguments.rs"]

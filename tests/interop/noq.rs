@@ -1,19 +1,18 @@
-//! Multipath (RFC 10069) with another implementation, noq, over sockets on loopback, with noq as the
-//! server and as the client. Nothing waits for time to pass: the one time limit fails a test that
-//! hangs.
+//! Tests of multipath (RFC 10069) with another implementation, noq, over loopback sockets, with noq
+//! as the server and as the client. No test depends on timing: the only time limit fails a test
+//! that hangs.
 //!
-//! What noq 1.4 does differently, within what the RFC leaves open or beyond it, as far as these tests
-//! meet it:
+//! These tests meet the following differences of noq 1.4, which the RFC allows or does not cover:
 //!
-//! - Its sender goes by its own path status only; what the peer prefers is told to the application
-//!   (its `PathEvent::RemoteStatus` says so). RFC 10069, path status management, allows that. So
-//!   only our sender is checked for leaving a backup path alone.
-//! - Its sender fills the lowest path ID first and others when that has no window left. So only our
-//!   sender is checked for using every path.
-//! - `open_path` does not wait for connection IDs and tells nothing when they come, so that these
-//!   tests try again after each round trip.
-//! - No call of its API uses a path ID above the peer's limit. What we answer to that is tested in
-//!   `crates/proto/src/receive/violations.rs`.
+//! - Its sender only follows its own path status. It reports the peer's preference to the
+//!   application (see its `PathEvent::RemoteStatus`). RFC 10069, path status management, allows
+//!   this. Therefore, only our sender must leave a backup path unused.
+//! - Its sender fills the path with the lowest ID first, and uses others when its window is
+//!   exhausted. Therefore, only our sender must use every path.
+//! - `open_path` does not wait for connection IDs and does not report when they come. These tests
+//!   therefore retry after each round trip.
+//! - Its API cannot use a path ID above the peer's limit. `crates/proto/src/receive/violations.rs`
+//!   tests how we respond to that.
 
 use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -41,15 +40,15 @@ enum Client {
     Noq,
 }
 
-/// The addresses of the client and of the server, by their last byte: of the first path, of one from
-/// another local address, of one to another remote address, of one with both different.
+/// The last bytes of the client's and the server's addresses on the first path, on one from another
+/// local address, on one to another remote address, and on one where both differ.
 const ROUTES: [(u8, u8); 4] = [(1, 1), (2, 1), (1, 3), (4, 4)];
 
 fn loopback(last: u8) -> IpAddr {
     Ipv4Addr::new(127, 0, 0, last).into()
 }
 
-/// What is between client and server.
+/// What lies between client and server.
 #[derive(Clone, Copy)]
 enum Between<'a> {
     Nothing,
@@ -59,7 +58,7 @@ enum Between<'a> {
     Nat,
 }
 
-/// A NAT for one client: forwards to and fro, and can forget what it knew.
+/// A NAT for one client. It forwards in both directions, and can forget its mappings.
 struct Nat {
     address: SocketAddr,
     forget: tokio::sync::mpsc::UnboundedSender<IpAddr>,
@@ -99,10 +98,10 @@ impl Nat {
     }
 }
 
-/// A connection between both implementations, seen from both ends.
+/// A connection between both implementations, with both of its ends.
 struct Pair {
     client: Client,
-    /// Where the routes lead to.
+    /// The server addresses of the routes.
     remotes: Vec<SocketAddr>,
     relays: Vec<Relay>,
     nat: Option<Nat>,
@@ -115,7 +114,7 @@ struct Pair {
 
 fn our_transport(max_paths: u32) -> TransportConfig {
     let mut transport = TransportConfig::default();
-    // Uses every path that has room, which is what is to be seen.
+    // Uses every path that has room, which the tests check.
     transport
         .scheduler(|| Box::new(sched::RoundRobin::default()))
         .max_paths(max_paths);
@@ -153,7 +152,7 @@ fn tls() -> (rustls::ClientConfig, rustls::ServerConfig) {
 }
 
 impl Pair {
-    /// Both sides with room for four paths.
+    /// Both sides allow four paths.
     async fn new(client: Client) -> Self {
         Self::with(client, our_transport(4), noq_transport(4), Between::Nothing).await
     }
@@ -236,12 +235,12 @@ impl Pair {
 
     // -- paths
 
-    /// From where to where.
+    /// The local IP address and the remote address of a route.
     fn route(&self, number: usize) -> (IpAddr, SocketAddr) {
         (loopback(ROUTES[number].0), self.remotes[number])
     }
 
-    /// Opens a path along a route by the client, and waits until both sides have validated it.
+    /// The client opens a path along a route. Waits until both sides have validated it.
     async fn open(&mut self, number: usize) -> PathId {
         let (local, remote) = self.route(number);
         let id = match self.client {
@@ -311,7 +310,8 @@ impl Pair {
         }
     }
 
-    /// Waits until both sides have told that the path was abandoned, and then that its state is gone.
+    /// Waits until both sides have reported that the path was abandoned, and then that its state is
+    /// gone.
     async fn abandoned(&mut self, id: PathId, code: PathErrorCode, by_noq: bool) {
         let of_path = |event: &PathEvent| matches!(event, PathEvent::Abandoned { id: gone, .. } if *gone == id);
         let expected = PathEvent::Abandoned {
@@ -330,20 +330,20 @@ impl Pair {
             false => PathAbandonReason::RemoteAbandoned { error_code },
         };
         assert_eq!(reason, expected);
-        // Each side forgets the path after the other has said PATH_ABANDON too.
+        // Each side discards the path after the other has sent PATH_ABANDON, too.
         self.our_event(|event| *event == PathEvent::Discarded { id })
             .await;
         self.noq_event(|event| matches!(event, noq::PathEvent::Discarded { id: gone, .. } if *gone == noq_id(id)))
             .await;
     }
 
-    /// Stream bytes that we sent on each path.
+    /// Stream bytes that we have sent on each path.
     fn sent(&self, ids: &[PathId]) -> Vec<u64> {
         let sent = |id: &PathId| self.ours.path(*id).unwrap().stats().unwrap();
         ids.iter().map(|id| sent(id).sent_stream_bytes).collect()
     }
 
-    /// STREAM frames that noq received on each path.
+    /// STREAM frames that noq has received on each path.
     fn received(&self, ids: &[PathId]) -> Vec<u64> {
         let received = |id: &PathId| self.noq.path_stats(noq_id(*id)).unwrap().frame_rx;
         ids.iter().map(|id| received(id).stream).collect()
@@ -351,9 +351,9 @@ impl Pair {
 
     // -- data
 
-    /// Sends to noq, and does something once a quarter has arrived. The receiver does not read on
-    /// until it is done, and a quarter is more than what flow control lets be under way, so that this
-    /// is in the middle of the transfer.
+    /// Sends to noq, and calls `mid` when a quarter has arrived. The receiver does not read during
+    /// this call. A quarter is more than flow control allows in flight, so the call is in the
+    /// middle of the transfer.
     async fn upload(&self, len: usize, mid: impl FnOnce()) {
         let (mut send, mut recv) = (self.ours.open_uni().await.unwrap(), None);
         let receive = async {
@@ -364,7 +364,7 @@ impl Pair {
         assert_eq!(sent, received);
     }
 
-    /// Has noq send to us, and does something once a quarter has arrived.
+    /// noq sends to us. Calls `mid` when a quarter has arrived.
     async fn download(&self, len: usize, mid: impl FnOnce()) {
         let (mut send, mut recv) = (self.noq.open_uni().await.unwrap(), None);
         let receive = async {
@@ -375,18 +375,19 @@ impl Pair {
         assert_eq!(sent, received);
     }
 
-    /// As much both ways at once.
+    /// The same amount of data in both directions at once.
     async fn exchange(&self, len: usize, mid: impl FnOnce()) {
         tokio::join!(self.upload(len, mid), self.download(len, || ()));
     }
 
-    /// A byte there and a byte back: whatever either side said before has arrived.
+    /// Sends a byte in each direction. After this, everything that either side sent before has
+    /// arrived.
     async fn round_trip(&self) {
         self.upload(1, || ()).await;
         self.download(1, || ()).await;
     }
 
-    /// Both sides are well to the end, and one hears the other close.
+    /// Checks that both sides still work, and that the close of one reaches the other.
     async fn finish(self) {
         self.round_trip().await;
         match self.client {
@@ -424,7 +425,7 @@ fn our_id(id: noq::PathId) -> PathId {
     PathId(id.to_string().parse().unwrap())
 }
 
-/// What both implementations' streams have in common.
+/// The common operations of both implementations' streams.
 trait Write {
     async fn all(&mut self, data: &[u8]);
     async fn end(&mut self);
@@ -458,7 +459,7 @@ macro_rules! streams {
 streams!(mpquic);
 streams!(noq);
 
-/// Sends that many bytes that repeat nowhere; returns their hash.
+/// Sends this many non-repeating bytes. Returns their hash.
 async fn send_all(stream: &mut impl Write, len: usize) -> Vec<u8> {
     let mut hash = Sha256::new();
     let mut state = len as u64;
@@ -498,7 +499,7 @@ async fn receive(stream: &mut impl Read, len: usize, mid: impl FnOnce()) -> Vec<
     hash.finalize().to_vec()
 }
 
-/// Runs a test with each side as the client.
+/// Runs a test with each implementation as the client.
 fn run<F: Future<Output = ()>>(client: Client, test: impl FnOnce(Client) -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -538,7 +539,7 @@ both_ways!(
 
 // -- the tests
 
-/// Path initiation and validation; a packet number space and a nonce for each path.
+/// Path initiation and validation, with a packet number space and a nonce per path.
 async fn two_and_three_paths_carry_data(client: Client) {
     let mut pair = Pair::new(client).await;
     assert!(pair.ours.is_multipath());
@@ -564,7 +565,7 @@ async fn two_and_three_paths_carry_data(client: Client) {
     pair.finish().await;
 }
 
-/// Path close, with a code that is not the application's.
+/// Path close, with a code other than the application's.
 async fn a_path_abandoned_by_us(client: Client) {
     let mut pair = Pair::new(client).await;
     let first = pair.open(1).await;
@@ -580,7 +581,7 @@ async fn a_path_abandoned_by_us(client: Client) {
     pair.finish().await;
 }
 
-/// noq has one code for its application: APPLICATION_ABANDON_PATH.
+/// noq has only one code for its application: APPLICATION_ABANDON_PATH.
 async fn a_path_abandoned_by_noq(client: Client) {
     let mut pair = Pair::new(client).await;
     let first = pair.open(1).await;
@@ -596,7 +597,7 @@ async fn a_path_abandoned_by_noq(client: Client) {
     pair.finish().await;
 }
 
-/// Path status management: both sides' frames, and what our sender makes of them.
+/// Path status management: the frames of both sides, and how our sender reacts.
 async fn backup_paths_are_left_alone(client: Client) {
     let mut pair = Pair::new(client).await;
     let id = pair.open(1).await;
@@ -649,7 +650,7 @@ async fn backup_paths_are_left_alone(client: Client) {
     }
     pair.only_first_path_is_used(ids).await;
 
-    // The available path goes: the backup one is what there is.
+    // The available path closes, so only the backup path is left.
     pair.ours
         .path(PathId::ZERO)
         .unwrap()
@@ -662,8 +663,9 @@ async fn backup_paths_are_left_alone(client: Client) {
 }
 
 impl Pair {
-    /// Sends data, and sees that it went over the first path only. If that one was in trouble
-    /// meanwhile, as when this machine stood still, the other was there to be used: once more.
+    /// Sends data, and checks that only the first path carried it. If the first path had trouble
+    /// meanwhile, for example because the machine paused, the other path was used legitimately. The
+    /// check is then repeated.
     async fn only_first_path_is_used(&mut self, ids: [PathId; 2]) {
         let in_trouble = |events: &mut mpquic::PathEvents| {
             let events = std::iter::from_fn(|| events.try_recv());
@@ -692,7 +694,8 @@ impl Pair {
     }
 }
 
-/// MAX_PATH_ID and PATHS_BLOCKED: who opens more than the server allows is told so on its own side.
+/// MAX_PATH_ID and PATHS_BLOCKED: a side that opens more paths than the peer allows gets a local
+/// error.
 async fn the_limit_of_paths_holds(client: Client) {
     let (ours, noq) = match client {
         Client::Ours => (4, 2),
@@ -731,7 +734,7 @@ async fn the_limit_of_paths_holds(client: Client) {
     pair.finish().await;
 }
 
-/// An abandoned path raises MAX_PATH_ID on both sides; its ID is never used again.
+/// An abandoned path raises MAX_PATH_ID on both sides. Its ID is never used again.
 async fn an_abandoned_path_makes_room_for_another(client: Client) {
     let mut pair = Pair::with(client, our_transport(2), noq_transport(2), Between::Nothing).await;
     for round in 1..=4 {
@@ -763,7 +766,7 @@ async fn two_paths_on_the_same_addresses(client: Client) {
     pair.finish().await;
 }
 
-/// One key phase for all paths, each of which has its own packet numbers.
+/// One key phase for all paths, each with its own packet numbers.
 async fn keys_are_updated_with_several_paths(client: Client) {
     let mut pair = Pair::new(client).await;
     pair.open(1).await;
@@ -776,7 +779,7 @@ async fn keys_are_updated_with_several_paths(client: Client) {
     pair.finish().await;
 }
 
-/// All of it once more over links that treat packets badly, so that every frame is lost now and then.
+/// The same tests over links with losses and reordering, so that every frame is lost sometimes.
 async fn links_that_lose_and_reorder(client: Client) {
     let mut link = LinkConfig::new(200_000_000, Duration::from_millis(5)).with_loss(0.02);
     link.reordering = 0.01;
@@ -817,14 +820,14 @@ async fn ours_or_noq_updates(pair: &Pair, noq: bool) {
     pair.exchange(2 * MIB, update).await;
 }
 
-/// Relation to probing and migration: a path ID whose 4-tuple changes is the same path, to another
+/// Probing and migration: when the 4-tuple of a path ID changes, it is the same path to another
 /// address. First the port changes, then the host.
 async fn a_nat_moves_a_path(client: Client) {
     let (ours, noq) = (our_transport(2), noq_transport(2));
     let mut pair = Pair::with(client, ours, noq, Between::Nat).await;
     let id = pair.open(1).await;
     let forget = pair.nat.as_ref().unwrap().forget.clone();
-    // What the server sees of the client: where it is on the path.
+    // The client's address on the path, as the server sees it.
     let seen = |pair: &Pair| match pair.client {
         Client::Ours => {
             let path = pair.noq.path(noq_id(id)).unwrap();
@@ -838,8 +841,8 @@ async fn a_nat_moves_a_path(client: Client) {
     let mut before = seen(&pair);
     for host in [loopback(1), loopback(9)] {
         pair.exchange(2 * MIB, || forget.send(host).unwrap()).await;
-        // A NAT keeps out what was sent to its old port: the client must send first. And noq tells its
-        // application nothing of a migration: go on until there is one.
+        // The NAT drops datagrams to the old port, so the client must send first. noq does not
+        // report a migration to its application, so the test continues until it sees one.
         while seen(&pair) == before {
             match client {
                 Client::Ours => pair.ours.ping(),
@@ -853,7 +856,7 @@ async fn a_nat_moves_a_path(client: Client) {
             pair.our_event(|event| *event == PathEvent::Moved { id })
                 .await;
         }
-        // The other path carried all in the meantime; now this one carries again.
+        // The other path carried everything meanwhile. Now this path must carry data again.
         let sent = pair.sent(&[id]);
         while pair.sent(&[id]) == sent {
             pair.exchange(2 * MIB, || ()).await;

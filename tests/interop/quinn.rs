@@ -1,5 +1,5 @@
-//! This crate and quinn talk to each other over real sockets on loopback, each in both roles: every
-//! exercise runs with quinn's client and our server, and the other way round.
+//! Interoperability with quinn over real loopback sockets. Every exercise runs with quinn's client
+//! and our server, and the other way round.
 
 mod stacks;
 
@@ -15,7 +15,7 @@ use stacks::{
 };
 use tokio::task::JoinSet;
 
-/// A test per exercise and direction.
+/// One test per exercise and direction.
 macro_rules! both_directions {
     ($($exercise:ident,)*) => {
         mod quinn_client_mpquic_server {
@@ -69,14 +69,14 @@ fn retry_by_quinn() {
 
 // -- helpers
 
-/// Bytes that tell where they belong.
+/// Bytes that identify their stream and offset.
 fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len)
         .map(|i| (i.wrapping_mul(31) ^ (i >> 8) ^ seed) as u8)
         .collect()
 }
 
-/// From nothing to 300 kB, small ones and large ones mixed.
+/// From 0 to 300 kB, with small and large sizes mixed.
 fn size_of(stream: usize) -> usize {
     match stream % 8 {
         0 => stream / 8 % 3,
@@ -105,7 +105,7 @@ async fn read_exact(recv: &mut impl RecvHalf, len: usize) -> Vec<u8> {
     all
 }
 
-/// Sends back what comes, while it comes.
+/// Returns all data while it arrives.
 async fn echo_one(mut send: impl SendHalf, mut recv: impl RecvHalf) {
     let mut buf = vec![0; 32 << 10];
     while let Some(count) = recv.read(&mut buf).await.unwrap() {
@@ -115,7 +115,7 @@ async fn echo_one(mut send: impl SendHalf, mut recv: impl RecvHalf) {
     assert_eq!(send.stopped().await, Ok(None));
 }
 
-/// `from` opens all these streams at once, `to` echoes them.
+/// `from` opens all these streams at once, and `to` echoes them.
 async fn echo_many<A: Peer, B: Peer>(from: &A, to: &B, streams: std::ops::Range<usize>) {
     let mut tasks = JoinSet::new();
     for _ in streams.clone() {
@@ -182,7 +182,7 @@ async fn resumption<C: Stack, S: Stack>() {
     let pair = Pair::<C, S>::new(Setup::default());
     for _ in 0..4 {
         let (client, server) = pair.connect().await;
-        // The session tickets came with or before what is echoed.
+        // The session tickets arrive no later than the echoed data.
         echo_many(&client, &server, 0..3).await;
         client.close(0, b"");
     }
@@ -203,8 +203,8 @@ async fn every_cipher_suite<C: Stack, S: Stack>() {
     }
 }
 
-/// RFC 9000 section 8.1: the server may send three times what it received, and its certificates
-/// are longer than that.
+/// RFC 9000 section 8.1: the server may send three times as much as it has received, and its
+/// certificates are larger.
 async fn certificate_chain_beyond_the_amplification_limit<C: Stack, S: Stack>() {
     let setup = Setup {
         identity: Identity::new(40),
@@ -263,7 +263,7 @@ async fn unknown_certificate_authority<C: Stack, S: Stack>() {
 }
 
 async fn unknown_version<C: Stack, S: Stack>() {
-    // A draft that quinn still speaks and this crate does not.
+    // A draft version that quinn still supports and this crate does not.
     let pair = Pair::<C, S>::new(Setup {
         version: Some(0xff00_001d),
         ..Setup::default()
@@ -289,7 +289,7 @@ async fn empty_connection_ids_of_quinn<C: Stack, S: Stack>() {
 async fn bidirectional_streams<C: Stack, S: Stack>() {
     let (_pair, client, server) = pair::<C, S>().await;
     echo_many(&client, &server, 0..200).await;
-    // Now from both sides at once.
+    // From both sides at the same time.
     tokio::join!(
         echo_many(&client, &server, 0..50),
         echo_many(&server, &client, 0..200),
@@ -348,7 +348,7 @@ async fn streams_through_narrow_windows<C: Stack, S: Stack>() {
 }
 
 async fn reset_and_stop<A: Peer, B: Peer>(from: &A, to: &B) {
-    // The sender gives up.
+    // The sender resets the stream.
     let mut send = from.open_uni().await;
     send.write_all(b"x").await.unwrap();
     let mut recv = to.accept_uni().await.unwrap();
@@ -356,7 +356,7 @@ async fn reset_and_stop<A: Peer, B: Peer>(from: &A, to: &B) {
     send.reset(17);
     assert_eq!(recv.read(&mut [0]).await, Err(StreamEnd::Reset(17)));
 
-    // The receiver has enough.
+    // The receiver stops the stream.
     let mut send = from.open_uni().await;
     send.write_all(b"x").await.unwrap();
     let mut recv = to.accept_uni().await.unwrap();
@@ -364,7 +364,7 @@ async fn reset_and_stop<A: Peer, B: Peer>(from: &A, to: &B) {
     assert_eq!(send.stopped().await, Ok(Some(23)));
     assert_eq!(send.write_all(b"x").await, Err(StreamEnd::Stopped(23)));
 
-    // So it has while the sender waits for room.
+    // The receiver stops the stream while the sender waits for room.
     let mut send = from.open_uni().await;
     let write = async {
         let chunk = vec![0; 1 << 20];
@@ -378,7 +378,7 @@ async fn reset_and_stop<A: Peer, B: Peer>(from: &A, to: &B) {
     let (end, ()) = tokio::join!(write, stop);
     assert_eq!(end, StreamEnd::Stopped(24));
 
-    // The one half ends, the other one does not; the largest code that fits our test.
+    // One half ends, the other does not. The code is the largest one that our test can represent.
     let (mut send, mut recv) = from.open_bi().await;
     send.write_all(b"question").await.unwrap();
     let (mut send_back, mut recv_there) = to.accept_bi().await.unwrap();
@@ -391,7 +391,7 @@ async fn reset_and_stop<A: Peer, B: Peer>(from: &A, to: &B) {
     assert_eq!(read_to_end(&mut recv).await.unwrap(), b"answer");
     assert_eq!(send_back.stopped().await, Ok(None));
 
-    // And the other way round.
+    // The other way round.
     let (mut send, mut recv) = from.open_bi().await;
     send.write_all(b"question").await.unwrap();
     let (send_back, mut recv_there) = to.accept_bi().await.unwrap();
@@ -408,7 +408,7 @@ async fn resets_and_stops<C: Stack, S: Stack>() {
     echo_many(&client, &server, 0..8).await;
 }
 
-/// Gives up streams with unread data, several times what the windows hold.
+/// Resets or stops streams with unread data, several times as much as the windows hold.
 async fn give_up_streams<A: Peer, B: Peer>(from: &A, to: &B) {
     for round in 0..30 {
         let mut send = from.open_uni().await;
@@ -416,7 +416,7 @@ async fn give_up_streams<A: Peer, B: Peer>(from: &A, to: &B) {
         let mut recv = to.accept_uni().await.unwrap();
         if round % 2 == 0 {
             send.reset(5);
-            // What came before may be read or not.
+            // Earlier data may or may not be read.
             let end = loop {
                 match recv.read(&mut [0; 1000]).await {
                     Ok(Some(_)) => {}
@@ -447,7 +447,7 @@ async fn reset_and_stopped_streams_give_their_credit_back<C: Stack, S: Stack>() 
 // -- datagrams
 
 async fn datagrams_from<A: Peer, B: Peer>(from: &A, to: &B) {
-    // One at a time: none is lost, for no queue can be full.
+    // One at a time: no queue overflows, so none is lost.
     for number in 0..50 {
         let max = from.max_datagram_size().unwrap();
         assert!(max > 1000, "{max}");
@@ -457,7 +457,7 @@ async fn datagrams_from<A: Peer, B: Peer>(from: &A, to: &B) {
     }
     let too_large = from.send_datagram(vec![0; 60_000].into());
     assert_eq!(too_large, Err(DatagramRefused::TooLarge));
-    // A few at once, that fit into any queue.
+    // A few at once, which fit into any queue.
     for number in 0..20_u8 {
         from.send_datagram(vec![number; 100].into()).unwrap();
     }
@@ -498,7 +498,7 @@ async fn close_by<A: Peer, B: Peer>(from: &A, to: &B) {
     let end = End::Application(0x1234_5678, b"that is enough".to_vec());
     assert_eq!(to.closed().await, end);
     assert_eq!(from.closed().await, End::Local);
-    // All that waits hears of it.
+    // All pending operations report it.
     let lost = StreamEnd::Lost(end.clone());
     assert_eq!(recv.read(&mut [0]).await, Err(lost.clone()));
     assert_eq!(to.accept_uni().await.err(), Some(end));
@@ -524,7 +524,8 @@ async fn stateless_reset<C: Stack, S: Stack>() {
     let socket = std::net::UdpSocket::bind(stacks::LOOPBACK).unwrap();
     let address = socket.local_addr().unwrap();
 
-    // The server's runtime goes with all its tasks: nobody is left to say goodbye. Its port stays ours.
+    // Dropping the server's runtime drops all its tasks, so nothing sends a close. We keep its
+    // port.
     let doomed = stacks::runtime();
     let server = doomed.spawn({
         let (setup, socket) = (Arc::clone(&setup), socket.try_clone().unwrap());
@@ -543,8 +544,8 @@ async fn stateless_reset<C: Stack, S: Stack>() {
     drop((server, peer));
 
     let _successor = S::server(&setup, socket);
-    // The reset is shorter than what it answers (RFC 9000 section 10.3.3). A late acknowledgement may
-    // have been answered already.
+    // The reset is shorter than the packet that it answers (RFC 9000 section 10.3.3). It may
+    // already have answered a late acknowledgement.
     let written = send.write_all(&[0; 1000]).await;
     assert!(matches!(written, Ok(()) | Err(StreamEnd::Lost(End::Reset))));
     assert_eq!(connection.closed().await, End::Reset);
@@ -555,7 +556,7 @@ async fn stateless_reset<C: Stack, S: Stack>() {
 const BULK: usize = 20 << 20;
 const CHUNK: usize = 64 << 10;
 
-/// Another chunk each time: what is lost, doubled or moved changes the hash.
+/// Each chunk has other content, so the hash detects lost, repeated and misplaced data.
 fn bulk_chunk(index: usize, chunk: &mut [u8]) {
     let mut word = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for bytes in chunk.chunks_exact_mut(8) {
@@ -567,7 +568,8 @@ fn bulk_chunk(index: usize, chunk: &mut [u8]) {
 }
 
 async fn bulk_from<A: Peer, B: Peer>(from: &A, to: &B) {
-    // The caller keeps its handles: the last one to go closes, and the end would not be acknowledged.
+    // The caller keeps its handles. Dropping the last one would close the connection before the end
+    // is acknowledged.
     let (from, to) = (from.clone(), to.clone());
     let send = tokio::spawn(async move {
         let mut send = from.open_uni().await;
@@ -615,7 +617,7 @@ async fn bulk_both_ways<C: Stack, S: Stack>() {
 
 // -- keys
 
-/// `from` asks for new keys again and again while data goes there and back.
+/// `from` updates keys repeatedly while data flows in both directions.
 async fn key_updates_by<A: Peer, B: Peer>(from: &A, to: &B) {
     let echo = tokio::spawn({
         let to = to.clone();
@@ -660,7 +662,7 @@ async fn key_updates_by<A: Peer, B: Peer>(from: &A, to: &B) {
             if updates() < 4 {
                 from.force_key_update();
             } else {
-                // Some more with the last keys.
+                // A few more round trips with the last keys.
                 after += 1;
                 enough.store(after > 16, Ordering::Relaxed);
             }

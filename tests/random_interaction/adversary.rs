@@ -1,4 +1,5 @@
-//! A scheduler that makes random valid requests: any path with room, any kind of data, copies anywhere, waits of any length. It may slow transfers down, but must not harm them.
+//! A scheduler that makes random valid requests: any path with room, any kind of data, copies
+//! anywhere, waits of any length. It may slow transfers down, but must not harm them.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! The application of both sides: opens its streams, sends and verifies what the plan says, resets and stops streams where the plan says so, and detects when everything possible is done.
+//! The application of both sides: opens its streams, sends and verifies what the plan says, resets
+//! and stops streams where the plan says so, and detects when everything possible is done.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Invariants of every step of every run, checked from outside between two events. They compare what was on the wire with what the connections report.
+//! Invariants of every step of every run, checked from outside between two events. They compare
+//! what was on the wire with what the connections report.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

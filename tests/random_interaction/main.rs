@@ -1,4 +1,6 @@
-//! Random interaction: 500 seeds, each with its own paths, links, schedulers, applications and failures. Every stream arrives intact, or the connection ends for a legitimate reason. All invariants hold at every step.
+//! Random interaction: 500 seeds, each with its own paths, links, schedulers, applications and
+//! failures. Every stream arrives intact, or the connection ends for a legitimate reason. All
+//! invariants hold at every step.
 
 mod adversary;
 mod app;

@@ -1,4 +1,5 @@
-//! The plan of one run, generated from its seed: links, settings, events of paths and their times, and the content of each stream.
+//! The plan of one run, generated from its seed: links, settings, events of paths and their times,
+//! and the content of each stream.
 
 use std::time::Duration;
 

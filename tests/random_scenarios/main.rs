@@ -1,4 +1,6 @@
-//! Random scenarios: 10,000 seeds, each with its own network, workload, scheduler and congestion controller, from all that exist. Each run ends within bounded virtual time with verified content, repeats exactly, and leaks no memory.
+//! Random scenarios: 10,000 seeds, each with its own network, workload, scheduler and congestion
+//! controller, from all that exist. Each run ends within bounded virtual time with verified
+//! content, repeats exactly, and leaks no memory.
 
 mod memory;
 mod plan;

@@ -1,4 +1,5 @@
-//! The fluid bound: the best result that any run on a network can reach. The workloads turn it into bounds of their metrics.
+//! The fluid bound: the best result that any run on a network can reach. The workloads turn it into
+//! bounds of their metrics.
 //!
 //! The fluid model has no losses, no window limits and no waiting. The request takes the fastest
 //! path. From then on, every link carries the answer and nothing else, at its full rate and with

@@ -1,4 +1,5 @@
-//! A fast 128-bit hash of words. Different sequences give different results except by chance; it does not resist attacks.
+//! A fast 128-bit hash of words. Different sequences give different results except by chance; it
+//! does not resist attacks.
 
 /// The construction of MurmurHash3's 128-bit variant for 64-bit machines, over words instead of
 /// bytes: two lanes are multiplied, rotated and mixed.

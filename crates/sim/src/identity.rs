@@ -1,4 +1,5 @@
-//! The simulator's fixed TLS identity and settings, chosen so that handshakes have the same size in every run. For tests only: the private key is public.
+//! The simulator's fixed TLS identity and settings, chosen so that handshakes have the same size in
+//! every run. For tests only: the private key is public.
 
 use std::sync::Arc;
 

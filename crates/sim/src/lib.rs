@@ -1,4 +1,5 @@
-//! Deterministic network simulator for mpquic: virtual time, modelled links, real protocol endpoints. The same link model also runs under real sockets.
+//! Deterministic network simulator for mpquic: virtual time, modelled links, real protocol
+//! endpoints. The same link model also runs under real sockets.
 #![forbid(unsafe_code)]
 
 mod app;

@@ -1,4 +1,5 @@
-//! Packet protection without encryption, for speed. It has the sizes and limits of AES-128-GCM; the handshake and TLS itself are real.
+//! Packet protection without encryption, for speed. It has the sizes and limits of AES-128-GCM; the
+//! handshake and TLS itself are real.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,5 @@
-//! Assigns the words of a network's random stream. Adding something to a network does not change what the rest of it draws.
+//! Assigns the words of a network's random stream. Adding something to a network does not change
+//! what the rest of it draws.
 
 use mpquic_proto::Side;
 

@@ -1,4 +1,5 @@
-//! Tests of BBRv3 over modelled links: throughput on clean, lossy, jittery, shallow and changing paths, beside other flows, and over two unequal paths.
+//! Tests of BBRv3 over modelled links: throughput on clean, lossy, jittery, shallow and changing
+//! paths, beside other flows, and over two unequal paths.
 //!
 //! The steps of the algorithm have unit tests of their own.
 

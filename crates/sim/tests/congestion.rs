@@ -1,4 +1,5 @@
-//! Tests of congestion control over modelled links against theory and RFCs: the square-root law, the saw-tooth, fairness at a shared bottleneck.
+//! Tests of congestion control over modelled links against theory and RFCs: the square-root law,
+//! the saw-tooth, fairness at a shared bottleneck.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,5 @@
-//! Tests of the lab's command line: results do not depend on threads or interruptions, and exit statuses have their documented meaning.
+//! Tests of the lab's command line: results do not depend on threads or interruptions, and exit
+//! statuses have their documented meaning.
 #![cfg(feature = "lab")]
 
 use std::fs;

@@ -1,4 +1,5 @@
-//! The memory of a simulation does not grow with its virtual time. This test is alone in its process because it measures the process's memory.
+//! The memory of a simulation does not grow with its virtual time. This test is alone in its
+//! process because it measures the process's memory.
 #![cfg(target_os = "linux")]
 
 use std::time::Duration;

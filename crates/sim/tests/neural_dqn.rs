@@ -1,4 +1,5 @@
-//! Tests of the chunk scheduler end to end: with one or more paths, with losses and dead paths, each chunk arrives and ends its episode, whatever the policy answers.
+//! Tests of the chunk scheduler end to end: with one or more paths, with losses and dead paths,
+//! each chunk arrives and ends its episode, whatever the policy answers.
 #![cfg(feature = "neural")]
 
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! Tests of GAPS end to end: transfers complete over any number of paths, runs repeat exactly, and gaps keep data in order.
+//! Tests of GAPS end to end: transfers complete over any number of paths, runs repeat exactly, and
+//! gaps keep data in order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Tests of SAILfish end to end: pages complete over any number of paths, with losses and dead paths, and each stream earns its reward.
+//! Tests of SAILfish end to end: pages complete over any number of paths, with losses and dead
+//! paths, and each stream earns its reward.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Tests of the relay between plain UDP sockets. They only have lower bounds on times: a loaded machine may be late, but never early.
+//! Tests of the relay between plain UDP sockets. They only have lower bounds on times: a loaded
+//! machine may be late, but never early.
 #![allow(
     clippy::disallowed_methods,
     reason = "the relay lives in real time, and so do its tests"

@@ -1,4 +1,5 @@
-//! What a scheduler is told about data: it sees each byte once as new and once as contiguous, despite losses and copies.
+//! What a scheduler is told about data: it sees each byte once as new and once as contiguous,
+//! despite losses and copies.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

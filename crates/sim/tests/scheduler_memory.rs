@@ -1,4 +1,6 @@
-//! A learning scheduler over simulated networks. A connection starts with what an earlier one learned over the same paths, from memory or from a file. It starts afresh if the file is invalid.
+//! A learning scheduler over simulated networks. A connection starts with what an earlier one
+//! learned over the same paths, from memory or from a file. It starts afresh if the file is
+//! invalid.
 
 use std::fs;
 use std::time::Duration;

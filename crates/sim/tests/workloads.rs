@@ -1,4 +1,5 @@
-//! Tests of the workloads end to end over modelled paths: they complete, their content is verified, and their metrics are right.
+//! Tests of the workloads end to end over modelled paths: they complete, their content is verified,
+//! and their metrics are right.
 
 use std::time::Duration;
 

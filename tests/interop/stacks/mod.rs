@@ -1,5 +1,5 @@
-//! What tests of interoperability share: two QUIC stacks behind the same small interface, so that an
-//! exercise is written once and run with either stack in either role. Holds no exercise.
+//! Two QUIC stacks behind one small interface, so that an exercise is written once and runs with
+//! either stack in either role.
 
 mod mpquic_stack;
 mod quinn_stack;
@@ -19,8 +19,8 @@ pub(crate) use quinn_stack::Quinn;
 
 pub(crate) const ALPN: &[u8] = b"interop";
 
-/// Runs an exercise on several threads. The deadline is there to fail one that hangs, nothing else:
-/// none depends on how long something takes.
+/// Runs an exercise on several threads. The deadline only fails an exercise that hangs. No exercise
+/// depends on timing.
 pub(crate) fn run(exercise: impl Future<Output = ()>) {
     let runtime = runtime();
     runtime.block_on(async {
@@ -42,7 +42,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
 pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Why a connection is over, whichever stack tells.
+/// Why a connection ended, for both stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// The peer's application closed it.
@@ -51,7 +51,7 @@ pub(crate) enum End {
     PeerTransport(u64),
     /// Our transport closed it with this code.
     OwnTransport(u64),
-    /// Stateless reset.
+    /// A stateless reset.
     Reset,
     Version,
     TimedOut,
@@ -59,7 +59,7 @@ pub(crate) enum End {
     Other(String),
 }
 
-/// Why a half of a stream is over before its time, whichever stack tells.
+/// Why a half of a stream ended early, for both stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
     Stopped(u64),
@@ -68,7 +68,7 @@ pub(crate) enum StreamEnd {
     Other(String),
 }
 
-/// Why a datagram was not taken.
+/// Why a datagram was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DatagramRefused {
     TooLarge,
@@ -80,7 +80,7 @@ pub(crate) trait SendHalf: Send + Sync + 'static {
     fn write_all(&mut self, data: &[u8]) -> impl Future<Output = Result<(), StreamEnd>> + Send;
     fn finish(&mut self);
     fn reset(&mut self, code: u32);
-    /// `Ok(None)` once the peer has all.
+    /// `Ok(None)` when the peer has received everything.
     fn stopped(&self) -> impl Future<Output = Result<Option<u64>, End>> + Send;
 }
 
@@ -92,7 +92,7 @@ pub(crate) trait RecvHalf: Send + Sync + 'static {
     fn stop(&mut self, code: u32);
 }
 
-/// One end of a connection. What should never fail in an exercise panics.
+/// One end of a connection. Operations that never fail in an exercise panic on errors.
 pub(crate) trait Peer: std::fmt::Debug + Clone + Send + Sync + 'static {
     type Send: SendHalf;
     type Recv: RecvHalf;
@@ -106,22 +106,22 @@ pub(crate) trait Peer: std::fmt::Debug + Clone + Send + Sync + 'static {
     fn close(&self, code: u32, reason: &[u8]);
     fn closed(&self) -> impl Future<Output = End> + Send;
     fn force_key_update(&self);
-    /// How many key updates there were, if the stack counts them.
+    /// The number of key updates, if the stack counts them.
     fn key_updates(&self) -> Option<u64>;
     fn alpn(&self) -> Option<Vec<u8>>;
-    /// On servers.
+    /// Only on servers.
     fn server_name(&self) -> Option<String>;
     fn peer_identity(&self) -> Option<Vec<CertificateDer<'static>>>;
     fn exported_key(&self) -> [u8; 32];
     fn remote_address(&self) -> SocketAddr;
 }
 
-/// What a server does with the next client.
+/// How a server treats the next client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Accept,
     Refuse,
-    /// Stateless Retry first, then accept.
+    /// Sends a stateless Retry, then accepts.
     Retry,
 }
 
@@ -132,7 +132,7 @@ pub(crate) trait Stack: 'static {
     fn client(setup: &Setup) -> Self::Endpoint;
     fn server(setup: &Setup, socket: std::net::UdpSocket) -> Self::Endpoint;
     fn local_address(endpoint: &Self::Endpoint) -> SocketAddr;
-    /// With the endpoint's configuration, as often as one likes.
+    /// Uses the endpoint's configuration. May be called repeatedly.
     fn connect(
         endpoint: &Self::Endpoint,
         remote: SocketAddr,
@@ -144,7 +144,7 @@ pub(crate) trait Stack: 'static {
     fn wait_idle(endpoint: &Self::Endpoint) -> impl Future<Output = ()> + Send;
 }
 
-/// A certificate chain, leaf first, its key, and the root that signed it.
+/// A certificate chain (leaf first), its key, and the root that signed it.
 pub(crate) struct Identity {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
@@ -152,12 +152,14 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// A leaf signed by a root, and `extra` further certificates in the chain that nobody needs.
+    /// A leaf that is signed by a root, and `extra` more certificates in the chain that are not
+    /// needed.
     pub(crate) fn new(extra: usize) -> Self {
         use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
         let root_key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
-        // Another name for each root: else the wrong one would be taken for a forged right one.
+        // Each root has its own name. Otherwise, a wrong root would look like a forgery of the
+        // right one.
         let name = format!("{:x?}", &root_key.public_key_raw()[..16]);
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -178,7 +180,7 @@ impl Identity {
     }
 }
 
-/// Small limits, so that flow control and stream limits are at work all the time.
+/// Small limits, so that flow control and stream limits are always active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) streams: u32,
@@ -186,10 +188,10 @@ pub(crate) struct Limits {
     pub(crate) window: u32,
 }
 
-/// Settings of both stacks and of TLS; a `Stack` takes what it needs for its role.
+/// The settings of both stacks and of TLS. A `Stack` uses what its role needs.
 pub(crate) struct Setup {
     pub(crate) identity: Identity,
-    /// What clients trust, if not the root of `identity`.
+    /// The root that clients trust, if it is not that of `identity`.
     pub(crate) trusted: Option<CertificateDer<'static>>,
     pub(crate) client_alpn: Vec<u8>,
     pub(crate) server_alpn: Vec<u8>,
@@ -197,9 +199,9 @@ pub(crate) struct Setup {
     pub(crate) limits: Option<Limits>,
     pub(crate) server_takes_datagrams: bool,
     pub(crate) server_needs_client_certificate: bool,
-    /// Quinn's connection IDs are empty.
+    /// Whether quinn's connection IDs are empty.
     pub(crate) empty_cids: bool,
-    /// Quinn speaks this version only.
+    /// The only version that quinn supports.
     pub(crate) version: Option<u32>,
 }
 
@@ -235,8 +237,8 @@ impl Setup {
     pub(crate) fn client_tls(&self) -> rustls::ClientConfig {
         let mut provider = rustls::crypto::ring::default_provider();
         if let Some(suite) = self.suite {
-            // Clients say what they can do, and do that best. AES-128-GCM is what protects Initial
-            // packets: it must be there, if last.
+            // Clients offer their suites, the preferred one first. AES-128-GCM protects Initial
+            // packets, so it must be in the list, but may be last.
             provider.cipher_suites.retain(|one| {
                 [suite, CipherSuite::TLS13_AES_128_GCM_SHA256].contains(&one.suite())
             });
@@ -298,7 +300,7 @@ impl<C: Stack, S: Stack> Pair<C, S> {
         }
     }
 
-    /// A handshake that may fail: what the client and what the server have of it.
+    /// A handshake that may fail. Returns the results of the client and of the server.
     pub(crate) async fn try_connect(
         &self,
         answer: Answer,
@@ -309,7 +311,7 @@ impl<C: Stack, S: Stack> Pair<C, S> {
         )
     }
 
-    /// The client's and the server's end of a new connection.
+    /// Opens a connection. Returns the client's and the server's end.
     pub(crate) async fn connect(&self) -> (C::Peer, S::Peer) {
         let (client, server) = self.try_connect(Answer::Accept).await;
         (client.unwrap(), server.unwrap())

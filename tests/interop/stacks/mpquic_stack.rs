@@ -1,4 +1,4 @@
-//! This crate behind the interface of the exercises.
+//! Implements the interface of the exercises for this crate.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn transport(setup: &Setup, takes_datagrams: bool) -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-/// Connections are plain QUIC: the other stack knows no multipath.
+/// Connections are plain QUIC, because the other stack has no multipath.
 fn established(connection: mpquic::Connection) -> Connection {
     assert!(!connection.is_multipath());
     Connection(connection)
@@ -67,7 +67,7 @@ impl Stack for Mpquic {
         Endpoint::builder()
             .socket(socket)
             .server(config)
-            // The same for all servers, so that one can reset what another one forgot.
+            // The same for all servers, so that one can send a reset for another one's connection.
             .endpoint_config(EndpointConfig::new([7; 32]))
             .build()
             .unwrap()

@@ -1,4 +1,4 @@
-//! quinn behind the interface of the exercises.
+//! Implements the interface of the exercises for quinn.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -46,10 +46,10 @@ fn transport(setup: &Setup, takes_datagrams: bool) -> Arc<TransportConfig> {
 }
 
 fn endpoint(setup: &Setup, server: Option<quinn::ServerConfig>, socket: UdpSocket) -> Endpoint {
-    // The same for all, so that one can reset what another one forgot.
+    // The same for all servers, so that one can send a reset for another one's connection.
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[7; 64]);
     let mut config = EndpointConfig::new(Arc::new(key));
-    // Not the default generator: it does not know IDs that another endpoint has made.
+    // Not the default generator, which does not recognise IDs from another endpoint.
     let len = if setup.empty_cids { 0 } else { 8 };
     config.cid_generator(move || Box::new(RandomConnectionIdGenerator::new(len)));
     if let Some(version) = setup.version {

@@ -1,7 +1,7 @@
-//! What quinn's and this crate's API have in common by name; holds what is the same for both.
+//! The code that is the same for quinn and for this crate.
 
-/// Implements the traits of one end for the types of a crate. The crates' types have nothing in
-/// common but their names: hence a macro.
+/// Implements the traits of one end for the types of a crate. The types of the two crates share
+/// only their names, so this is a macro.
 macro_rules! peer {
     ($library:ident, $connection:ident) => {
         use crate::stacks::{DatagramRefused, End, Peer, RecvHalf, SendHalf, StreamEnd};

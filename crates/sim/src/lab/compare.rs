@@ -1,4 +1,5 @@
-//! Compares two schedulers, or two results of one scheduler: whether there is a difference, and how large. Checks the papers' statements.
+//! Compares two schedulers, or two results of one scheduler: whether there is a difference, and how
+//! large. Checks the papers' statements.
 
 use serde::Serialize;
 

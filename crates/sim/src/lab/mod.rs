@@ -1,4 +1,5 @@
-//! The lab: runs experiment files over simulated networks, in parallel and resumable, with statistics, comparisons and reports.
+//! The lab: runs experiment files over simulated networks, in parallel and resumable, with
+//! statistics, comparisons and reports.
 
 mod build;
 pub mod cli;

@@ -1,4 +1,5 @@
-//! A network of an experiment with fixed values: paths, shared links, cross traffic, windows. The parser creates it, `setup` builds it.
+//! A network of an experiment with fixed values: paths, shared links, cross traffic, windows. The
+//! parser creates it, `setup` builds it.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! All runs of an experiment in a fixed order. Each has a name and a fingerprint of everything that determines its result.
+//! All runs of an experiment in a fixed order. Each has a name and a fingerprint of everything that
+//! determines its result.
 
 use std::fmt;
 use std::hash::Hasher as _;

@@ -1,4 +1,5 @@
-//! The results file: a heading and one JSON line per run. Runs are stored when they end, and an interrupted experiment can resume.
+//! The results file: a heading and one JSON line per run. Runs are stored when they end, and an
+//! interrupted experiment can resume.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};

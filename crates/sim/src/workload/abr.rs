@@ -1,4 +1,5 @@
-//! The player of DASH-like video: its buffer, and the rule that chooses each chunk's bitrate. It is independent of the network.
+//! The player of DASH-like video: its buffer, and the rule that chooses each chunk's bitrate. It is
+//! independent of the network.
 //!
 //! The rules and constants are those of the player in Lee and Yoo's work on a learned scheduler (a
 //! modified AStream), as far as their paper and scripts describe them.

@@ -1,4 +1,5 @@
-//! The workload `messages`: real-time messages with deadlines. It measures how many are in time, and how late the others are.
+//! The workload `messages`: real-time messages with deadlines. It measures how many are in time,
+//! and how late the others are.
 
 use std::collections::BTreeMap;
 use std::fmt;

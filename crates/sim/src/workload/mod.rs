@@ -1,4 +1,5 @@
-//! The workloads: what the applications do over a simulated connection, their names in files and on command lines, and their metrics.
+//! The workloads: what the applications do over a simulated connection, their names in files and on
+//! command lines, and their metrics.
 //!
 //! In all workloads, the server sends, and each request uses its own bidirectional stream. A
 //! completion time counts from the request's first byte to the last byte delivered in order to the

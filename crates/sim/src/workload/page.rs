@@ -1,4 +1,5 @@
-//! The workload `page`: loads a web page over a new connection, in two waves as SAILfish's client does, or by the page's dependencies.
+//! The workload `page`: loads a web page over a new connection, in two waves as SAILfish's client
+//! does, or by the page's dependencies.
 
 use std::fmt;
 use std::time::Duration;

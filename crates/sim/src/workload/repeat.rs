@@ -1,4 +1,5 @@
-//! The workload `repeat`: downloads of one size, back to back for a given time. It measures completion times and the completions per time window.
+//! The workload `repeat`: downloads of one size, back to back for a given time. It measures
+//! completion times and the completions per time window.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Makes networks from a description with variable values: grids over lists, sampled points, values that are redrawn over time.
+//! Makes networks from a description with variable values: grids over lists, sampled points, values
+//! that are redrawn over time.
 
 use std::time::Duration;
 

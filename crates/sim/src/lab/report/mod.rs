@@ -1,4 +1,5 @@
-//! The HTML report of results: one self-contained file that works offline and follows the light or dark scheme of the reader's system.
+//! The HTML report of results: one self-contained file that works offline and follows the light or
+//! dark scheme of the reader's system.
 
 mod cells;
 mod over_time;

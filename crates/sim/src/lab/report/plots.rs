@@ -1,4 +1,5 @@
-//! The kinds of plots: distributions, boxes, lines over a parameter, heat maps, time lines. They take numbers and names.
+//! The kinds of plots: distributions, boxes, lines over a parameter, heat maps, time lines. They
+//! take numbers and names.
 
 use super::svg::{Anchor, LINE, Scale, Svg, tick_label, width_of};
 use crate::lab::statistics::BoxPlot;

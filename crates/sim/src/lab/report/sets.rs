@@ -1,4 +1,5 @@
-//! The plots of the report over the networks of a set: gains over sampled networks, lines over one parameter, heat maps over two.
+//! The plots of the report over the networks of a set: gains over sampled networks, lines over one
+//! parameter, heat maps over two.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,5 @@
-//! The link model against closed forms: serialisation, queueing theory, loss and delay statistics. Seeds are fixed, so each statistic either holds or does not.
+//! The link model against closed forms: serialisation, queueing theory, loss and delay statistics.
+//! Seeds are fixed, so each statistic either holds or does not.
 
 use super::*;
 
