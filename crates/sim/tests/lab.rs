@@ -86,10 +86,7 @@ fn an_interrupted_run_goes_on_where_it_was() {
     fs::write(folder.join("results.jsonl"), &whole[..ends[10] + 50]).unwrap();
     let (code, _, err) = run(&folder, &["--seeds", "2"]);
     assert_eq!(code, 0);
-    assert!(
-        err.starts_with("10 earlier runs are taken up again"),
-        "{err}"
-    );
+    assert!(err.starts_with("10 earlier runs are kept"), "{err}");
     assert_eq!(results(&folder), whole);
 
     let (_, _, err) = run(&folder, &["--seeds", "2", "--fresh"]);
@@ -118,16 +115,19 @@ fn runs_of_other_settings_or_builds_are_not_taken_up() {
     let file = folder.join("test.toml");
     fs::write(&file, EXPERIMENT.replace("loss = 1 ", "loss = 2 ")).unwrap();
     let (_, _, err) = run(&folder, &["--seeds", "1"]);
-    assert!(err.contains("8 earlier runs are taken up again"), "{err}");
+    assert!(err.contains("8 earlier runs are kept"), "{err}");
     assert!(
-        err.contains("4 earlier runs of other settings are left out"),
+        err.contains("4 earlier runs with other settings are dropped"),
         "{err}"
     );
 
     let text = results(&folder).replacen("\"build\":\"", "\"build\":\"other-", 1);
     fs::write(folder.join("results.jsonl"), &text).unwrap();
     let (_, _, err) = run(&folder, &["--seeds", "1"]);
-    assert!(err.contains("results of another build are now in"), "{err}");
+    assert!(
+        err.contains("results of another build were moved to"),
+        "{err}"
+    );
     let previous = fs::read_to_string(folder.join("results.previous.jsonl")).unwrap();
     assert_eq!(previous, text);
     // The code is the same, so there is no difference, and there are too few seeds to show one.
@@ -375,8 +375,8 @@ fn learners_begin_the_measured_run_with_what_they_learned_before() {
     assert_eq!(code, 0);
     assert_eq!(
         err,
-        "6 earlier runs are taken up again (--fresh forgets them)\n\
-         6 earlier runs of other settings are left out\n"
+        "6 earlier runs are kept (--fresh discards them)\n\
+         6 earlier runs with other settings are dropped\n"
     );
     assert_ne!(figures(&one, "linucb"), figures(&two, "linucb"));
     let page = lab(&["table", "--markdown", &two.display().to_string()]).1;

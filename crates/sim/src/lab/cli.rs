@@ -225,21 +225,21 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
             if found.kept > 0 {
                 writeln!(
                     err,
-                    "{} earlier runs are taken up again (--fresh forgets them)",
+                    "{} earlier runs are kept (--fresh discards them)",
                     found.kept
                 )?;
             }
             if found.outdated > 0 {
                 writeln!(
                     err,
-                    "{} earlier runs of other settings are left out",
+                    "{} earlier runs with other settings are dropped",
                     found.outdated
                 )?;
             }
             if let Some(aside) = &found.set_aside {
                 writeln!(
                     err,
-                    "results of another build are now in {}",
+                    "results of another build were moved to {}",
                     aside.display()
                 )?;
             }

@@ -238,7 +238,7 @@ impl Checked<'_> {
     pub fn sentence(&self) -> String {
         let all = self.cases.len();
         let mut text = match &*self.cases {
-            [] => return "nothing to hold it against".into(),
+            [] => return "there are no results to check it against".into(),
             [case] => format!("{}: {}", case.outcome.words(), case.comparison.sentence()),
             cases => {
                 let outcomes = [

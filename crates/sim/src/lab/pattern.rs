@@ -108,7 +108,7 @@ impl FromStr for Pattern {
             let last = alternatives.len() - 1;
             let alternative = &mut alternatives[last];
             if alternative.to_end && c != '|' {
-                return Err(fail("`$` stands before the end"));
+                return Err(fail("`$` must be at the end"));
             }
             let sign = match c {
                 '|' => {
@@ -119,7 +119,7 @@ impl FromStr for Pattern {
                     alternative.from_start = true;
                     continue;
                 }
-                '^' => return Err(fail("`^` stands behind the start")),
+                '^' => return Err(fail("`^` must be at the start")),
                 '$' => {
                     alternative.to_end = true;
                     continue;
@@ -127,7 +127,7 @@ impl FromStr for Pattern {
                 '*' | '+' | '?' => {
                     let piece = alternative.pieces.last_mut();
                     let piece =
-                        piece.ok_or_else(|| fail("nothing stands before `*`, `+` or `?`"))?;
+                        piece.ok_or_else(|| fail("`*`, `+` or `?` needs something to repeat"))?;
                     (piece.least, piece.most) = match c {
                         '*' => (0, usize::MAX),
                         '+' => (1, usize::MAX),
@@ -216,10 +216,13 @@ mod tests {
                 "(a|b)",
                 "pattern `(a|b)`: has a group: write the alternatives out, as a/x|a/y",
             ),
-            ("*a", "pattern `*a`: nothing stands before `*`, `+` or `?`"),
+            (
+                "*a",
+                "pattern `*a`: `*`, `+` or `?` needs something to repeat",
+            ),
             ("[ab", "pattern `[ab`: `[` is not closed"),
-            ("a$b", "pattern `a$b`: `$` stands before the end"),
-            ("a^", "pattern `a^`: `^` stands behind the start"),
+            ("a$b", "pattern `a$b`: `$` must be at the end"),
+            ("a^", "pattern `a^`: `^` must be at the start"),
             ("a\\", "pattern `a\\`: ends with `\\`"),
         ] {
             assert_eq!(pattern.parse::<Pattern>().unwrap_err().to_string(), fault);

@@ -69,7 +69,7 @@ pub(crate) fn keep(
             scenario::time_lines(cell, spec.seed, interval).map_err(io::Error::other)?;
         if trace_hash != unwatched.trace_hash {
             let fault = format!(
-                "{}, seed {}: comes out differently when watched",
+                "{}, seed {}: recording time lines changed the result",
                 cell.id, spec.seed
             );
             return Err(io::Error::other(fault));

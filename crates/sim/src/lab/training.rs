@@ -49,7 +49,9 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
     if memory.refused() > 0 {
         // What the memory refused is lost. The run would wrongly count as trained.
         let refused = memory.refused();
-        return Err(format!("training: the memory refused {refused} deposits"));
+        return Err(format!(
+            "training: the memory refused to store {refused} entries"
+        ));
     }
     Ok(Trained { registry, runs })
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// 99 % of a normal distribution lie within so many standard deviations.
+/// 99 % of a normal distribution lie within this number of standard deviations.
 const Z99: f64 = 2.576;
 
 /// Serialisation of 1000 bytes at 8 Mbit/s takes 1 ms; so the unit of time is a packet.
