@@ -3,7 +3,7 @@
 
 mod dispatch;
 #[cfg(test)]
-mod violations;
+mod tests;
 
 use std::time::{Duration, Instant};
 

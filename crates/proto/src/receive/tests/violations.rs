@@ -4,14 +4,10 @@ use std::time::Duration;
 
 use mpquic_sched_core::{ConnectionId, TransportErrorCode};
 
-use super::DatagramMeta;
+use super::pair::{self, Pair};
 use crate::frame::{Frame, FrameIter, NewConnectionId, RetireConnectionId};
+use crate::receive::DatagramMeta;
 use crate::{ConnectionError, PathErrorCode, PathId, TransportConfig};
-
-#[path = "../../tests/pair/mod.rs"]
-mod pair;
-
-use pair::Pair;
 
 /// The server allows path IDs up to 1.
 fn connected() -> Pair {
