@@ -26,9 +26,10 @@ impl TransportError {
         }
     }
 
-    /// The same error, of a frame of this type.
+    /// The same error, of a frame of this type. The last call counts: who reads the packet knows the
+    /// type as it came, flags included (RFC 9000 section 19.19).
     pub fn in_frame(mut self, frame_type: u64) -> Self {
-        self.frame.get_or_insert(frame_type);
+        self.frame = Some(frame_type);
         self
     }
 

@@ -1,4 +1,4 @@
-//! Every frame there and back, cut off everywhere, and in every kind of packet.
+//! Every frame there and back, cut off everywhere. Where each may come is in `receive::tests::table`.
 
 use mpquic_sched_core::{ConnectionId, TransportErrorCode, VarInt};
 use proptest::collection::vec;
@@ -7,7 +7,6 @@ use proptest::strategy::Union;
 
 use super::*;
 use crate::PathId;
-use crate::packet::PacketType;
 use crate::packet::varint;
 
 fn code(x: u64) -> TransportErrorCode {
@@ -531,97 +530,6 @@ fn a_long_close_reason_is_kept_in_part() {
         panic!("valid")
     };
     assert_eq!(close.reason.len(), crate::limits::MAX_CLOSE_REASON);
-}
-
-/// One frame of every type on the wire, with where table 3 of RFC 9000 allows it (I, H, 0, 1) and
-/// whether it is ack-eliciting and probing.
-const TABLE: &[(&[u8], &str, bool, bool)] = &[
-    (&[0x00], "IH01", false, true),
-    (&[0x01], "IH01", true, false),
-    (&[0x02, 0, 0, 0, 0], "IH_1", false, false),
-    (&[0x03, 0, 0, 0, 0, 1, 2, 3], "IH_1", false, false),
-    (&[0x04, 0, 0, 0], "__01", true, false),
-    (&[0x05, 0, 0], "__01", true, false),
-    (&[0x06, 0, 0], "IH_1", true, false),
-    (&[0x07, 1, 0], "___1", true, false),
-    (&[0x08, 0], "__01", true, false),
-    (&[0x09, 0], "__01", true, false),
-    (&[0x0a, 0, 0], "__01", true, false),
-    (&[0x0b, 0, 0], "__01", true, false),
-    (&[0x0c, 0, 0], "__01", true, false),
-    (&[0x0d, 0, 0], "__01", true, false),
-    (&[0x0e, 0, 0, 0], "__01", true, false),
-    (&[0x0f, 0, 0, 0], "__01", true, false),
-    (&[0x10, 0], "__01", true, false),
-    (&[0x11, 0, 0], "__01", true, false),
-    (&[0x12, 0], "__01", true, false),
-    (&[0x13, 0], "__01", true, false),
-    (&[0x14, 0], "__01", true, false),
-    (&[0x15, 0, 0], "__01", true, false),
-    (&[0x16, 0], "__01", true, false),
-    (&[0x17, 0], "__01", true, false),
-    (
-        &[
-            0x18, 0, 0, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-        ],
-        "__01",
-        true,
-        true,
-    ),
-    (&[0x19, 0], "__01", true, false),
-    (&[0x1a, 0, 0, 0, 0, 0, 0, 0, 0], "__01", true, true),
-    (&[0x1b, 0, 0, 0, 0, 0, 0, 0, 0], "___1", true, true),
-    (&[0x1c, 0, 0, 0], "IH01", false, false),
-    (&[0x1d, 0, 0], "__01", false, false),
-    (&[0x1e], "___1", true, false),
-    // RFC 9221 section 4.
-    (&[0x30, 1], "__01", true, false),
-    (&[0x31, 1, 1], "__01", true, false),
-    // RFC 10069: 1-RTT only. 0x7e is the first byte of every type 0x3e__.
-    (&[0x3e, 0, 0, 0, 0, 0], "___1", false, false),
-    (&[0x3f, 0, 0, 0, 0, 0, 1, 2, 3], "___1", false, false),
-    (&[0x7e, 0x75, 1, 0], "___1", true, false),
-    (&[0x7e, 0x76, 1, 0], "___1", true, false),
-    (&[0x7e, 0x77, 1, 0], "___1", true, false),
-    (
-        &[
-            0x7e, 0x78, 1, 0, 0, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-        ],
-        "___1",
-        true,
-        true,
-    ),
-    (&[0x7e, 0x79, 1, 0], "___1", true, false),
-    (&[0x7e, 0x7a, 1], "___1", true, false),
-    (&[0x7e, 0x7b, 1], "___1", true, false),
-    (&[0x7e, 0x7c, 1, 0], "___1", true, false),
-];
-
-#[test]
-fn every_frame_in_every_packet() {
-    for &(bytes, allowed, ack_eliciting, probing) in TABLE {
-        let mut iter = FrameIter::new(bytes);
-        let frame = iter.next().unwrap().unwrap();
-        assert_eq!(iter.next(), None, "{frame:?}");
-        for (packet, letter) in [
-            (PacketType::Initial, 'I'),
-            (PacketType::Handshake, 'H'),
-            (PacketType::ZeroRtt, '0'),
-        ] {
-            assert_eq!(
-                frame.allowed_in(packet),
-                allowed.contains(letter),
-                "{frame:?} in {packet:?}"
-            );
-        }
-        assert_eq!(frame.is_ack_eliciting(), ack_eliciting, "{frame:?}");
-        assert_eq!(frame.is_probing(), probing, "{frame:?}");
-        assert_eq!(
-            frame.is_multipath(),
-            matches!(iter.last_type(), 0x3e | 0x3f | 0x3e75..=0x3e7c),
-            "{frame:?}"
-        );
-    }
 }
 
 /// The figures of RFC 10069, byte for byte.

@@ -2,7 +2,9 @@
 
 mod fields;
 mod forge;
+mod frames;
 mod path_ids;
+mod table;
 mod undecryptable;
 
 #[path = "../../../tests/pair/mod.rs"]
