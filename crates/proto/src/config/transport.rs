@@ -60,9 +60,10 @@ impl TransportConfig {
     }
 
     /// How long nothing may be received before the connection is given up; the smaller of both
-    /// sides' values holds. `None` is for ever. Default 30 s.
+    /// sides' values holds. `None` is for ever, and so is less than a millisecond: the peer is told
+    /// milliseconds, and 0 means none (RFC 9000 section 18.2). Default 30 s.
     pub fn max_idle_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
-        self.max_idle_timeout = timeout;
+        self.max_idle_timeout = timeout.filter(|timeout| timeout.as_millis() > 0);
         self
     }
 

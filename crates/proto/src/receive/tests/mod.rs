@@ -3,6 +3,7 @@
 mod fields;
 mod forge;
 mod frames;
+mod idle;
 mod path_ids;
 mod table;
 mod undecryptable;

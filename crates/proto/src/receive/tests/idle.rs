@@ -1,0 +1,199 @@
+//! The idle timeout (RFC 9000 section 10.1): when it fires, what restarts it, and that nobody is told.
+
+use std::time::{Duration, Instant};
+
+use mpquic_sched_core::{Dir, Side};
+
+use super::forge::{self, Forgery, Packet};
+use super::pair::Pair;
+use crate::{ConnectionError, PathId, TransportConfig};
+
+const SIDES: [Side; 2] = [Side::Client, Side::Server];
+const LONG: Duration = Duration::from_secs(10);
+const SHORT: Duration = Duration::from_secs(4);
+
+/// No probes for a larger MTU: nothing is sent unasked.
+fn config(timeout: Option<Duration>) -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config.max_idle_timeout(timeout).max_mtu(1200).unwrap();
+    config
+}
+
+fn ready(client: Option<Duration>, server: Option<Duration>) -> Pair {
+    forge::ready_for(Packet::OneRtt, config(client), config(server))
+}
+
+/// Loses all that is sent from here on, and all that is on its way.
+fn cut(pair: &mut Pair) {
+    pair.filter = Box::new(|_, _, _| false);
+    pair.client.inbound.clear();
+    pair.server.inbound.clear();
+}
+
+/// A PING reaches this side now, and nothing after it. Returns the time and the datagram.
+fn last_sign_of_life(pair: &mut Pair, side: Side) -> (Instant, Vec<u8>) {
+    cut(pair);
+    let (ping, _) = Forgery::new(Packet::OneRtt, &[1]).seal(pair, !side);
+    forge::hand_over(pair, side, &ping);
+    (pair.now, ping)
+}
+
+/// How long after `since` this side gives up; `None` if it does not within an hour.
+fn closed_after(pair: &mut Pair, side: Side, since: Instant) -> Option<Duration> {
+    let hour = Duration::from_secs(3600);
+    let closed = pair.run_until(hour, |pair| forge::side_of(pair, side).is_closed());
+    closed.then(|| pair.now - since)
+}
+
+/// "the effective value at an endpoint is computed as the minimum of the two advertised values (or the
+/// sole advertised value, if only one endpoint advertises a non-zero value)".
+#[test]
+fn the_smaller_of_both_timeouts() {
+    let zero = Some(Duration::ZERO);
+    for (own, peers, expected) in [
+        (Some(LONG), Some(SHORT), Some(SHORT)),
+        (Some(SHORT), Some(LONG), Some(SHORT)),
+        (None, Some(SHORT), Some(SHORT)),
+        (Some(SHORT), None, Some(SHORT)),
+        // Section 18.2: "Idle timeout is disabled when both endpoints omit this transport parameter
+        // or specify a value of 0."
+        (zero, Some(SHORT), Some(SHORT)),
+        (Some(SHORT), zero, Some(SHORT)),
+        (None, None, None),
+        (zero, zero, None),
+    ] {
+        for side in SIDES {
+            let mut pair = match side {
+                Side::Client => ready(own, peers),
+                Side::Server => ready(peers, own),
+            };
+            let (since, _) = last_sign_of_life(&mut pair, side);
+            let after = closed_after(&mut pair, side, since);
+            assert_eq!(
+                after, expected,
+                "{side:?} with {own:?}, its peer with {peers:?}"
+            );
+        }
+    }
+}
+
+/// "the connection is silently closed and its state is discarded".
+#[test]
+fn silently() {
+    for side in SIDES {
+        let mut pair = ready(Some(SHORT), Some(SHORT));
+        let (since, _) = last_sign_of_life(&mut pair, side);
+        pair.filter = Box::new(move |_, _, _| panic!("told the peer"));
+        // The acknowledgement of the PING is not what this is about.
+        pair.now = since + SHORT;
+        let connection = forge::side_of(&mut pair, side);
+        assert_eq!(
+            connection.poll_timeout().filter(|at| *at > since + SHORT),
+            None
+        );
+        connection.handle_timeout(since + SHORT);
+        assert_eq!(connection.lost_reason(), Some(&ConnectionError::TimedOut));
+        assert_eq!(connection.poll_timeout(), None);
+        assert!(
+            connection
+                .poll_transmit(since + SHORT, 10, &mut Vec::new())
+                .is_none()
+        );
+        pair.step();
+        let end = match side {
+            Side::Client => &pair.client,
+            Side::Server => &pair.server,
+        };
+        assert_eq!(end.endpoint.open_connections(), 0);
+        assert!(end.events.iter().any(|event| matches!(
+            event,
+            crate::Event::ConnectionLost {
+                reason: ConnectionError::TimedOut
+            }
+        )));
+    }
+}
+
+/// "endpoints MUST increase the idle timeout period to be at least three times the current Probe
+/// Timeout (PTO)".
+#[test]
+fn at_least_three_probe_timeouts() {
+    let tiny = Some(Duration::from_millis(1));
+    for side in SIDES {
+        let mut pair = Pair::new(config(tiny), config(tiny));
+        pair.delay = Duration::from_millis(200);
+        pair.connect();
+        let quiet = pair.run_until(Duration::from_secs(2), |pair| {
+            SIDES.into_iter().all(|side| {
+                let stats = forge::side_of(pair, side).path_stats(PathId::ZERO).unwrap();
+                stats.in_flight == 0 && stats.has_rtt
+            })
+        });
+        assert!(quiet);
+        let (since, _) = last_sign_of_life(&mut pair, side);
+        // RFC 9002 section 6.2.1. The peer's max_ack_delay is the default of 25 ms.
+        let stats = forge::side_of(&mut pair, side)
+            .path_stats(PathId::ZERO)
+            .unwrap();
+        let variation = (4 * stats.rtt_var).max(Duration::from_millis(1));
+        let pto = stats.rtt + variation + Duration::from_millis(25);
+        assert!(stats.rtt >= Duration::from_millis(400));
+        let after = closed_after(&mut pair, side, since);
+        assert_eq!(after, Some(3 * pto), "{side:?}, {stats:?}");
+    }
+}
+
+/// "An endpoint also restarts its idle timer when sending an ack-eliciting packet if no other
+/// ack-eliciting packets have been sent since last receiving and processing a packet."
+#[test]
+fn restarts_with_the_first_packet_that_asks_for_an_answer() {
+    for side in SIDES {
+        let mut pair = ready(Some(SHORT), Some(SHORT));
+        let (since, _) = last_sign_of_life(&mut pair, side);
+        let write = |pair: &mut Pair| {
+            let connection = forge::side_of(pair, side);
+            let id = connection.open(Dir::Uni).unwrap();
+            assert_eq!(connection.write(id, &[7; 100]), Ok(100));
+            pair.step();
+        };
+        let first = since + Duration::from_secs(3);
+        pair.now = first;
+        write(&mut pair);
+        // Neither these nor the probes that follow are the first.
+        pair.now = first + Duration::from_secs(2);
+        write(&mut pair);
+        let after = closed_after(&mut pair, side, since);
+        assert_eq!(after, Some(Duration::from_secs(3) + SHORT), "{side:?}");
+    }
+}
+
+/// "An endpoint restarts its idle timer when a packet from its peer is received and processed
+/// successfully": not by packets that are not authentic, nor by duplicates.
+#[test]
+fn does_not_restart_with_what_is_not_processed() {
+    for side in SIDES {
+        let mut pair = ready(Some(SHORT), Some(SHORT));
+        let (since, ping) = last_sign_of_life(&mut pair, side);
+        pair.now = since + Duration::from_secs(3);
+        forge::hand_over(&mut pair, side, &ping);
+        let (mut damaged, _) = Forgery::new(Packet::OneRtt, &[1; 100]).seal(&mut pair, !side);
+        *damaged.last_mut().unwrap() ^= 1;
+        forge::hand_over(&mut pair, side, &damaged);
+        assert_eq!(
+            closed_after(&mut pair, side, since),
+            Some(SHORT),
+            "{side:?}"
+        );
+        // The same packet undamaged does.
+        let mut pair = ready(Some(SHORT), Some(SHORT));
+        let (since, _) = last_sign_of_life(&mut pair, side);
+        pair.now = since + Duration::from_secs(3);
+        let (again, _) = last_sign_of_life(&mut pair, side);
+        assert_eq!(
+            closed_after(&mut pair, side, again),
+            Some(SHORT),
+            "{side:?}"
+        );
+        assert_eq!(pair.now - since, Duration::from_secs(3) + SHORT);
+    }
+}
