@@ -15,8 +15,8 @@ use crate::connection::Connection;
 use crate::crypto::open_long;
 use crate::handshake::Buffered;
 use crate::packet::{
-    PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn, key_phase,
-    reserved_bits_are_zero, unprotect_header, version_list,
+    MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn,
+    key_phase, reserved_bits_are_zero, unprotect_header, version_list,
 };
 use crate::path::PathState;
 use crate::space::SpaceId;
@@ -103,10 +103,19 @@ impl Connection {
                 ty,
                 version,
                 scid,
+                token,
                 pn_offset,
                 ..
             } => {
                 let space_id = match ty {
+                    // RFC 9000 section 14.1: a server discards Initial packets in small datagrams.
+                    PacketType::Initial
+                        if self.side == Side::Server && arrival.bytes < MIN_INITIAL_DATAGRAM =>
+                    {
+                        return;
+                    }
+                    // RFC 9000 section 17.2.2: servers send no tokens in Initial packets.
+                    PacketType::Initial if self.side == Side::Client && !token.is_empty() => return,
                     PacketType::Initial => SpaceId::Initial,
                     PacketType::Handshake => SpaceId::Handshake,
                     // 0-RTT is not accepted: its packets are dropped (RFC 9001 section 4.6.2).

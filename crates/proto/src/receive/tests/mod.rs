@@ -4,6 +4,7 @@ mod fields;
 mod forge;
 mod frames;
 mod idle;
+mod packets;
 mod path_ids;
 mod table;
 mod undecryptable;

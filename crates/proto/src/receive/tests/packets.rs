@@ -1,0 +1,120 @@
+//! Packets that must not be sent as they are, whatever frames they carry: without any, with reserved
+//! bits, in datagrams too small, with tokens of servers, with TLS messages of a level that is over.
+
+use mpquic_sched_core::{Side, TransportErrorCode};
+
+use super::forge::{self, Forgery, Outcome, Packet};
+use super::pair::Pair;
+use crate::TransportConfig;
+
+const PROTECTED: [Packet; 3] = [Packet::Initial, Packet::Handshake, Packet::OneRtt];
+const SIDES: [Side; 2] = [Side::Client, Side::Server];
+const VIOLATION: Outcome = Outcome::Closed(TransportErrorCode::PROTOCOL_VIOLATION);
+
+fn ready_for(packet: Packet) -> Pair {
+    forge::ready_for(
+        packet,
+        TransportConfig::default(),
+        TransportConfig::default(),
+    )
+}
+
+/// RFC 9000 section 12.4: "An endpoint MUST treat receipt of a packet containing no frames as a
+/// connection error of type PROTOCOL_VIOLATION."
+#[test]
+fn without_frames() {
+    for packet in PROTECTED {
+        for sender in SIDES {
+            let outcome = forge::deliver(&mut ready_for(packet), sender, packet, &[]);
+            assert_eq!(outcome, VIOLATION, "{packet:?} from {sender:?}");
+            // One byte of PADDING makes the difference.
+            let outcome = forge::deliver(&mut ready_for(packet), sender, packet, &[0]);
+            assert_eq!(outcome, Outcome::Accepted, "{packet:?} from {sender:?}");
+        }
+    }
+}
+
+/// The reserved bits of the first byte: 0x0c of long headers (RFC 9000 section 17.2), 0x18 of short
+/// ones (section 17.3.1).
+fn reserved_bits(packet: Packet) -> [u8; 3] {
+    match packet {
+        Packet::OneRtt => [0x08, 0x10, 0x18],
+        _ => [0x04, 0x08, 0x0c],
+    }
+}
+
+/// RFC 9000 sections 17.2 and 17.3.1: "An endpoint MUST treat receipt of a packet that has a non-zero
+/// value for these bits after removing both packet and header protection as a connection error of
+/// type PROTOCOL_VIOLATION."
+#[test]
+fn with_reserved_bits() {
+    for packet in PROTECTED {
+        for sender in SIDES {
+            for bits in reserved_bits(packet) {
+                let forgery = Forgery {
+                    first_byte: bits,
+                    ..Forgery::new(packet, &[1])
+                };
+                let outcome = forgery.deliver(&mut ready_for(packet), sender);
+                assert_eq!(outcome, VIOLATION, "{packet:?} from {sender:?}, {bits:#x}");
+            }
+        }
+    }
+}
+
+/// The same sections: "Discarding such a packet after only removing header protection can expose the
+/// endpoint to attacks", and so would closing. Who does not have the keys closes nothing.
+#[test]
+fn reserved_bits_of_packets_that_are_not_authentic() {
+    for packet in PROTECTED {
+        for sender in SIDES {
+            for bits in reserved_bits(packet) {
+                let mut pair = ready_for(packet);
+                let forgery = Forgery {
+                    first_byte: bits,
+                    datagram: 0,
+                    ..Forgery::new(packet, &[0; 1200])
+                };
+                let (mut datagram, _) = forgery.seal(&mut pair, sender);
+                *datagram.last_mut().unwrap() ^= 1;
+                forge::hand_over(&mut pair, !sender, &datagram);
+                assert!(!forge::side_of(&mut pair, !sender).is_closed());
+            }
+        }
+    }
+}
+
+/// RFC 9000 section 14.1: "A server MUST discard an Initial packet that is carried in a UDP datagram
+/// with a payload that is smaller than the smallest allowed maximum datagram size of 1200 bytes. A
+/// server MAY also immediately close the connection". Clients have no such rule: a server need not
+/// expand datagrams whose Initial packets are not ack-eliciting.
+#[test]
+fn initial_packets_in_small_datagrams() {
+    let send = |from, datagram| {
+        let forgery = Forgery {
+            datagram,
+            ..Forgery::new(Packet::Initial, &[1])
+        };
+        forgery.deliver(&mut ready_for(Packet::Initial), from)
+    };
+    assert_eq!(send(Side::Client, 1199), Outcome::Dropped);
+    assert_eq!(send(Side::Client, 0), Outcome::Dropped);
+    assert_eq!(send(Side::Client, 1200), Outcome::Accepted);
+    assert_eq!(send(Side::Server, 0), Outcome::Accepted);
+}
+
+/// RFC 9000 section 17.2.2: "clients that receive an Initial packet with a non-zero Token Length field
+/// MUST either discard the packet or generate a connection error of type PROTOCOL_VIOLATION." We
+/// discard it: Initial packets are not authentic.
+#[test]
+fn initial_packets_of_a_server_with_a_token() {
+    let send = |from| {
+        let forgery = Forgery {
+            token: b"token",
+            ..Forgery::new(Packet::Initial, &[1])
+        };
+        forgery.deliver(&mut ready_for(Packet::Initial), from)
+    };
+    assert_eq!(send(Side::Server), Outcome::Dropped);
+    assert_eq!(send(Side::Client), Outcome::Accepted);
+}
