@@ -84,6 +84,16 @@ impl CryptoStream {
         }
     }
 
+    /// Whether TLS has got all bytes up to this offset.
+    pub(crate) fn has_read(&self, end: u64) -> bool {
+        end <= self.read
+    }
+
+    /// Whether bytes came that TLS has not got.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.ranges.is_empty()
+    }
+
     /// Takes in a CRYPTO frame.
     pub(crate) fn on_frame(&mut self, offset: u64, data: &[u8]) -> Result<(), TransportError> {
         let end = offset + data.len() as u64;

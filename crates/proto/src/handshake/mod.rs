@@ -154,7 +154,14 @@ impl Handshake {
         offset: u64,
         data: &[u8],
     ) -> Result<Progress, TransportError> {
+        let reading = self.read_space();
         let stream = &mut self.streams[space_id as usize];
+        if space_id < reading && !stream.has_read(offset + data.len() as u64) {
+            // RFC 9001 section 4.1.3.
+            return Err(TransportError::protocol_violation(
+                "new CRYPTO data at an encryption level that is over",
+            ));
+        }
         stream.on_frame(offset, data)?;
         let tls = &mut self.tls;
         let read = stream.read(|bytes| tls.read_hs(bytes));
@@ -171,7 +178,25 @@ impl Handshake {
             self.complete = true;
             progress.complete = true;
         }
+        if self.read_space() > reading && self.streams[reading as usize].has_unread() {
+            // RFC 9001 section 4.1.3.
+            return Err(TransportError::protocol_violation(
+                "CRYPTO data left over when its encryption level ended",
+            ));
+        }
         Ok(progress)
+    }
+
+    /// The space of the encryption level that TLS reads from (RFC 9001 section 4.1.3). A server has 1-RTT
+    /// keys before it reads with them.
+    fn read_space(&self) -> SpaceId {
+        if self.complete {
+            SpaceId::Data
+        } else if self.handshake.is_some() {
+            SpaceId::Handshake
+        } else {
+            SpaceId::Initial
+        }
     }
 
     fn write_tls(&mut self) -> Progress {

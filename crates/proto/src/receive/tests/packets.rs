@@ -118,3 +118,58 @@ fn initial_packets_of_a_server_with_a_token() {
     assert_eq!(send(Side::Server), Outcome::Dropped);
     assert_eq!(send(Side::Client), Outcome::Accepted);
 }
+
+/// CRYPTO with one byte at this offset.
+fn crypto_at(offset: u64) -> Vec<u8> {
+    [forge::varints(&[0x06, offset, 1]), vec![0]].concat()
+}
+
+/// RFC 9001 section 4.1.3: a packet "from a previously installed encryption level" must not "contain
+/// data that extends past the end of previously received data in that flow. Implementations MUST
+/// treat any violations of this requirement as a connection error of type PROTOCOL_VIOLATION."
+#[test]
+fn tls_messages_of_a_level_that_is_over() {
+    for (packet, sender) in [
+        // The server has the ClientHello: TLS reads from the Handshake level.
+        (Packet::Initial, Side::Client),
+        // The client has completed TLS: it reads from the 1-RTT level.
+        (Packet::Handshake, Side::Server),
+    ] {
+        let outcome = forge::deliver(&mut ready_for(packet), sender, packet, &crypto_at(5000));
+        assert_eq!(outcome, VIOLATION, "{packet:?}");
+        // A retransmission is welcome, be it late.
+        let outcome = forge::deliver(&mut ready_for(packet), sender, packet, &crypto_at(0));
+        assert_eq!(outcome, Outcome::Accepted, "{packet:?}");
+    }
+    // The level that TLS reads from takes data in any order.
+    for (packet, sender) in [
+        (Packet::Initial, Side::Server),
+        (Packet::Handshake, Side::Client),
+        (Packet::OneRtt, Side::Server),
+        (Packet::OneRtt, Side::Client),
+    ] {
+        let outcome = forge::deliver(&mut ready_for(packet), sender, packet, &crypto_at(5000));
+        assert_eq!(outcome, Outcome::Accepted, "{packet:?}");
+    }
+}
+
+/// The same section: "When TLS provides keys for a higher encryption level, if there is data from a
+/// previous encryption level that TLS has not consumed, this MUST be treated as a connection error of
+/// type PROTOCOL_VIOLATION."
+#[test]
+fn tls_messages_left_over_when_a_level_ends() {
+    // The client gets the byte first, and the ServerHello next.
+    let mut pair = ready_for(Packet::Initial);
+    let outcome = forge::deliver(&mut pair, Side::Server, Packet::Initial, &crypto_at(5000));
+    assert_eq!(outcome, Outcome::Accepted);
+    pair.step();
+    let error = forge::own_error(pair.c()).unwrap();
+    assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+    // The server gets it before the Finished.
+    let mut pair = ready_for(Packet::Handshake);
+    let outcome = forge::deliver(&mut pair, Side::Client, Packet::Handshake, &crypto_at(5000));
+    assert_eq!(outcome, Outcome::Accepted);
+    pair.step();
+    let error = forge::own_error(pair.s()).unwrap();
+    assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+}
