@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use crate::SCHEDULERS;
-use crate::learning::{LEARNING, ROUND, Rounds, WARM_UP};
+use crate::learning::{LEARNING, ROUND, Rounds};
 use crate::schedulers::{Asked, HEEDFUL, Told};
 
 const CALLS: u64 = 1024;
@@ -46,10 +46,6 @@ pub(crate) fn run() {
     }
     for name in LEARNING {
         let mut rounds = Rounds::new(name, 1);
-        for _ in 0..WARM_UP {
-            rounds.decide();
-            rounds.feed();
-        }
         let id = format!("scheduler/{name}/rounds");
         bench(&id, CALLS / ROUND, || {
             rounds.decide();
