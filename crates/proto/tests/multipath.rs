@@ -81,7 +81,7 @@ fn a_client_sends_no_data_on_a_path_that_is_not_proven() {
     let mut pair = connected();
     pair.filter = Box::new(|from_client, tuple, _| from_client || !is_second(from_client, tuple));
     open_second(&mut pair);
-    both_write(&mut pair, Duration::from_secs(2));
+    both_write(&mut pair, Duration::from_millis(200));
     let sent = pair.c().path_stats(SECOND).unwrap();
     assert!(
         sent.sent_datagrams > 1 && sent.sent_stream_bytes == 0,
@@ -104,7 +104,7 @@ fn a_server_sends_no_data_on_a_path_that_is_not_proven() {
         !(from_client && is_second(from_client, tuple)) || std::mem::take(&mut first)
     });
     open_second(&mut pair);
-    both_write(&mut pair, Duration::from_secs(2));
+    both_write(&mut pair, Duration::from_millis(200));
     let sent = pair.s().path_stats(SECOND).unwrap();
     assert!(
         sent.sent_datagrams > 0 && sent.sent_stream_bytes == 0,
@@ -214,7 +214,7 @@ fn each_path_has_connection_ids_of_its_own() {
         note.borrow_mut()[slot].insert(data[1..9].to_vec());
         true
     });
-    both_write(&mut pair, Duration::from_secs(2));
+    both_write(&mut pair, Duration::from_millis(200));
     let [down, down_second, up, up_second] = &*seen.borrow();
     assert!(
         [down, down_second, up, up_second]
