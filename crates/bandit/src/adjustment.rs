@@ -1,17 +1,16 @@
-//! Peekaboo's stochastic adjustment: how often to keep what a two-armed policy chose; estimates nothing.
+//! Peekaboo's stochastic adjustment: how often to keep the choice of a two-armed policy; estimates nothing.
 
 use crate::{Draw, Regrets};
 
 /// The probabilities with which the choices of a two-armed policy are kept.
 ///
-/// A deterministic policy that is right with probability `q` may gain by not always being obeyed:
-/// where its choices are mostly wrong, the other arm is the better guess. The adjustment wraps any
-/// policy: it takes the arm that the policy chose, keeps it with the probability of that arm, and
-/// takes the other arm else.
+/// If the choices of a deterministic policy are mostly wrong, the other arm is the better guess. The
+/// adjustment wraps any policy: it keeps the arm that the policy chose with the probability of that
+/// arm, and takes the other arm otherwise.
 ///
 /// **Formula.** With `e` the mean regret of arm 1 where arm 0 was right and `f` that of arm 0 where
 /// arm 1 was right (in Peekaboo arm 0 transmits and arm 1 waits), the probabilities at which the
-/// world can do nothing for or against us are
+/// expected regret does not depend on which arm is right are
 ///
 /// ```text
 /// p_indiff,1 = f / (e + f)          p_indiff,0 = e / (e + f)
@@ -23,13 +22,13 @@ use crate::{Draw, Regrets};
 /// p_a = 0.9 if q_a > 0.7;  0.1 if q_a < 0.3;  p_indiff,a else
 /// ```
 ///
-/// **Source.** Wu, Alay, Brunstrom, Ferlin, Caso: *Peekaboo*, IEEE JSAC 2020, section III-B. Three
-/// traps in it. One place prints `1 / (e + f)`; the derivation gives `f / (e + f)`, which is what is
-/// done here. With `e + f = 0` it is undefined: nothing speaks against the policy then, and `p = 1`
-/// (ours; so it is for an arm that was never chosen, whose `q` is unknown). And the text says that a
-/// single decision is best kept always if `q > 0.5`; by its own equation 5 the slope in `p` is
-/// `q·(e + f) - e`, so that it is `q > e / (e + f)`, the same thing only for `e = f`. The boundaries
-/// 0.3 and 0.7 inherit this simplification; they are in [`Boundaries`].
+/// **Source.** Wu, Alay, Brunstrom, Ferlin, Caso: *Peekaboo*, IEEE JSAC 2020, section III-B. It has
+/// three traps. One place prints `1 / (e + f)`; the derivation gives `f / (e + f)`, which is used
+/// here. With `e + f = 0` it is undefined: `p = 1` then (ours), since nothing speaks against the
+/// policy; the same holds for an arm that was never chosen, whose `q` is unknown. And the text says
+/// that a single decision is best kept always if `q > 0.5`. By its own equation 5 the slope in `p` is
+/// `q·(e + f) - e`, so the condition is `q > e / (e + f)`, which is the same only for `e = f`. The
+/// boundaries 0.3 and 0.7 inherit this simplification; they are in [`Boundaries`].
 ///
 /// **Cost.** A draw (5 integer operations) and a comparison for a choice; no state but the two
 /// probabilities.
@@ -76,8 +75,7 @@ impl Adjustment {
         }
     }
 
-    /// These probabilities for arm 0 and arm 1, as for one arm that is never to be taken; `None` if
-    /// one of them is no probability.
+    /// Given probabilities for arm 0 and arm 1; `None` if one of them is not a probability.
     pub fn fixed(keep: [f64; 2]) -> Option<Self> {
         keep.iter()
             .all(|p| (0.0..=1.0).contains(p))
@@ -93,7 +91,7 @@ impl Adjustment {
         self.keep[arm]
     }
 
-    /// The arm to take where the policy chose `choice`. Each call draws once.
+    /// The arm to take if the policy chose `choice`. Each call draws once.
     ///
     /// # Panics
     ///
@@ -141,7 +139,7 @@ pub fn indifference(regret_0: f64, regret_1: f64) -> [f64; 2] {
     }
 }
 
-/// Where a policy counts as mostly right or mostly wrong, and how often it is kept then.
+/// When a policy counts as mostly right or mostly wrong, and how often its choice is kept then.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(deny_unknown_fields, default))]

@@ -1,4 +1,4 @@
-//! Peekaboo's search for LinUCB's alpha: which one to try next, given how those before it did.
+//! Peekaboo's search for LinUCB's alpha: which candidate to try next, given the scores so far.
 
 /// How many candidates a search tries at most.
 const MOST: usize = 12;
@@ -9,7 +9,7 @@ const FINEST: f64 = 0.05;
 /// Where the fast form begins: the best alpha on average in the paper.
 const AVERAGE: f64 = 0.8;
 
-/// A search for the alpha with the best score, to be asked for candidates and told their scores.
+/// A search for the alpha with the best score. It gives candidates and is told their scores.
 ///
 /// **Rule.** In the full form, a growth phase, then a refinement:
 ///
@@ -26,11 +26,11 @@ const AVERAGE: f64 = 0.8;
 /// The fast form is the refinement alone, from alpha = 0.8 and tau = 0.4: seven candidates, 0.8 and
 /// three pairs around the best so far.
 ///
-/// **Source.** Wu et al.: *Peekaboo*, IEEE JSAC 2020, section III-A. Ours: of equals the one that is
-/// there stays, then the smaller; a candidate below 0 is left out, since a negative bonus shuns what
-/// is not known; a candidate that was scored before keeps its score; a score that is no number counts
-/// as the worst; and the growth ends, too, when its step `n·tau` falls below 0.05. The growth
-/// would go on for ever towards 3.2 otherwise, which it cannot pass.
+/// **Source.** Wu et al.: *Peekaboo*, IEEE JSAC 2020, section III-A. Ours: of equal
+/// scores the present alpha wins, then the smaller one. A candidate below 0 is left out, since a
+/// negative bonus avoids what is unknown. A candidate that was scored before keeps its score. NaN
+/// counts as the worst score. The growth also ends when its step `n·tau` falls below 0.05; otherwise
+/// it would approach 3.2 for ever.
 ///
 /// **What it finds.** If the score has a single peak, the fast form ends within 0.1 of it for a
 /// peak between 0 and 1.6, and at 0.1 or 1.5 for one outside. The full form ends within 0.1 of
@@ -93,7 +93,7 @@ impl AlphaTuning {
         Self::from(false, AVERAGE, TAU / 2.0)
     }
 
-    /// The same form from the start.
+    /// Restarts a search of the same form.
     #[must_use]
     pub const fn restarted(&self) -> Self {
         if self.full {
@@ -114,7 +114,7 @@ impl AlphaTuning {
         }
     }
 
-    /// The alpha to try now; `None` once the search is over.
+    /// The alpha to try next; `None` once the search is over.
     pub fn candidate(&self) -> Option<f64> {
         match self.stage {
             Stage::First => Some(self.alpha),
@@ -125,7 +125,7 @@ impl AlphaTuning {
         }
     }
 
-    /// The best alpha so far; where the search starts, before the first score.
+    /// The best alpha so far; before the first score, the one where the search starts.
     pub const fn best(&self) -> f64 {
         match self.stage {
             Stage::Upper { best } => best,

@@ -1,4 +1,4 @@
-//! Random numbers for those that draw: seeded, a stream of its own for each; not for secrets.
+//! A seeded stream of random numbers; not for secrets.
 
 /// SplitMix64 (Steele, Lea, Flood: *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014):
 /// eight bytes of state, and the same numbers on every machine.

@@ -1,8 +1,8 @@
 //! Bandit algorithms that decide in nanoseconds: no_std, no allocation; knows nothing of networks.
 //!
-//! Without the standard library: `cargo build -p mpquic-bandit --no-default-features`. Roots,
-//! logarithms and the like are libm's then, and come out the same or a last bit apart. `serde`
-//! writes and reads without allocating, too.
+//! Without the standard library (`cargo build -p mpquic-bandit --no-default-features`), roots and
+//! logarithms are libm's. Their results are equal or differ in the last bit. `serde` writes and reads
+//! without allocating, too.
 #![no_std]
 #![forbid(unsafe_code)]
 

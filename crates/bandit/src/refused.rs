@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A sample that would have spoilt what was learned. The bandit is as it was before.
+/// A sample that would have spoilt what was learned. It did not change the bandit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// The reward is not finite, or too large for sums of such rewards to stay finite.

@@ -15,7 +15,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// A choice of this arm, whose reward was so much more than the other arm's.
+    /// A choice of this arm, whose reward exceeded the other arm's by `margin`.
     ///
     /// # Panics
     ///
@@ -51,10 +51,9 @@ impl TryFrom<(usize, f32)> for Outcome {
 /// Peekaboo's `q`, `e` and `f`, from judged decisions.
 ///
 /// **Formula.** `q(a)` is the share of the choices of arm `a` whose reward was more than the other
-/// arm's. `regret(a)` is the mean of what was lost by `a` over all decisions, whichever arm was
-/// chosen, in which the other arm had more: with arm 0 transmitting and arm 1 waiting,
-/// `e = regret(1)`, the mean of `R_0 - R_1` where positive, and `f = regret(0)`. A tie is right for
-/// neither and no regret.
+/// arm's. `regret(a)` is the mean loss of `a` over all decisions in which the other arm had more,
+/// whichever arm was chosen: with arm 0 transmitting and arm 1 waiting, `e = regret(1)`, the mean of
+/// `R_0 - R_1` where positive, and `f = regret(0)`. A tie is right for neither arm and no regret.
 ///
 /// **Source.** Wu et al.: *Peekaboo*, IEEE JSAC 2020, section III-B.
 ///
@@ -82,7 +81,7 @@ pub struct Regrets {
 }
 
 impl Regrets {
-    /// Takes in a judged decision; one without a finite margin is passed over.
+    /// Adds a judged decision; one without a finite margin is ignored.
     pub fn add(&mut self, outcome: Outcome) {
         let Some((better, margin)) = self.count(outcome) else {
             return;
@@ -122,11 +121,11 @@ impl Regrets {
         }
     }
 
-    /// How many decisions for this arm were taken in.
+    /// How many decisions for this arm were added.
     ///
     /// # Panics
     ///
-    /// If there is no such arm: they are 0 and 1. So do the others.
+    /// If there is no such arm: they are 0 and 1. The same holds for the other methods.
     pub const fn chosen(&self, arm: usize) -> u32 {
         self.chosen[arm]
     }
@@ -197,7 +196,7 @@ impl TryFrom<RegretsSnapshot> for Regrets {
 
 /// [`Regrets`] over the newest judged decisions, `W` of them at most.
 ///
-/// **Cost.** O(1) for each, amortised: sums are brought forward, and made anew once in a window so that
+/// **Cost.** O(1) for each, amortised: sums are updated, and recomputed once per window so that
 /// rounding does not add up. `8·W` bytes of state and some 70 more.
 ///
 /// ```
@@ -243,8 +242,8 @@ impl<const W: usize> RegretWindow<W> {
         }
     }
 
-    /// Takes in a judged decision, in place of the oldest one if it is full; one without a finite
-    /// margin is passed over.
+    /// Adds a judged decision, which replaces the oldest one if the window is full; one without a finite
+    /// margin is ignored.
     pub fn push(&mut self, outcome: Outcome) {
         if !outcome.margin.is_finite() {
             return;
@@ -266,7 +265,7 @@ impl<const W: usize> RegretWindow<W> {
         }
     }
 
-    /// What follows from those in the window.
+    /// The regrets of the decisions in the window.
     pub const fn regrets(&self) -> &Regrets {
         &self.sums
     }
@@ -276,7 +275,7 @@ impl<const W: usize> RegretWindow<W> {
         self.len
     }
 
-    /// Whether none is.
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,18 +1,18 @@
-//! What a decision is worth by what arrives in order after it (Peekaboo, Algorithm 1); does not know which decision earned what.
+//! The reward of one decision, from what arrives in order after it (Peekaboo, Algorithm 1).
 
 /// After how many packets a decision's reward is complete at the latest: 0.9^66 is the first power
 /// of 0.9 below [`LEAST_WEIGHT`].
 pub const MOST_PACKETS: usize = 66;
 
-/// A packet that would weigh less is left out of the reward, and so are all after it.
+/// A packet with a smaller weight is left out of the reward, and so are all after it.
 pub const LEAST_WEIGHT: f64 = 1e-3;
 
 /// What shortens a packet's weight for the next one, by the reference time in which it is released:
 /// the first, the second, the third.
 const DISCOUNTS: [f64; 3] = [0.9, 0.7, 0.5];
 
-/// No packet takes less time than this, milliseconds. Acknowledged in the instant in which it was
-/// sent, as on a simulated network without delay, it would be worth an infinity.
+/// The least time that a packet takes, milliseconds. On a simulated network without delay, a packet
+/// would otherwise have an infinite rate.
 const SHORTEST: f64 = 1e-3;
 
 /// The weights of packets that are all released within the first reference time.
@@ -87,8 +87,8 @@ impl DiscountedReward {
         }
     }
 
-    /// The next packet in order was sent and released at these times, milliseconds. Nothing
-    /// happens once the reward is complete.
+    /// The next packet in order was sent and released at these times, milliseconds. Ignored once the
+    /// reward is complete.
     pub fn release(&mut self, sent: f64, released: f64, amount: f64) {
         let rate = match self.packets {
             0 => rate(amount, released - self.made),
@@ -120,12 +120,12 @@ impl DiscountedReward {
         self.total
     }
 
-    /// How many packets it is made of.
+    /// How many packets it counts.
     pub const fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// Whether nothing that is released from `now` on, milliseconds, can change it.
+    /// Whether releases from `now` on, milliseconds, can no longer change it.
     pub fn is_over(&self, now: f64) -> bool {
         self.weight < LEAST_WEIGHT || is_over(self.made, self.reference, now)
     }

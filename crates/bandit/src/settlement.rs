@@ -4,32 +4,30 @@ use core::marker::PhantomData;
 
 use crate::reward::{self, DiscountedReward, MOST_PACKETS, WEIGHTS};
 
-/// Which packets after a decision its reward is made of.
+/// Which packets after a decision make up its reward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Horizon {
     /// As [`DiscountedReward`] sums them up.
     #[default]
     Discounted,
-    /// The first alone, without any discount and however long it takes: amount / (release −
-    /// decision). A decision whose first packet is never released holds up all later ones.
+    /// The first alone, without a discount or a time limit: amount / (release −
+    /// decision). A decision whose first packet is never released blocks all later ones.
     FirstPacket,
-    /// None by themselves: the rate of all that arrives in order in a window W of one and a half reference
-    /// times after it, whenever it was sent:
+    /// No single packets: the rate of all that arrives in order in a window W of one and a half reference
+    /// times after the decision, whenever it was sent:
     ///
     /// ```text
     /// R = Σ b_i / min(W, a - t0)     over 0 <= a_i - t0 <= W
     /// ```
     ///
     /// with b_i the amounts that [arrive](Settlement::arrived) at a_i, and a the last of these if all that was
-    /// [sent](Settlement::sent) has arrived by then, else no limit. A steady rate ρ has R = ρ, whatever its
-    /// delay: data that is late because it waits for a slower path's is no loss as long as it goes
-    /// on like that, and what two paths carry together is what counts. That is what
-    /// [`Discounted`](Self::Discounted) does not see: it rates packets one by one, so that a second
-    /// path that holds the first one's data up always looks bad, even if it adds to the rate.
-    /// Where the data ends within W, the sooner it is complete, the better.
+    /// [sent](Settlement::sent) has arrived by then, else no limit. A steady rate ρ has R = ρ for any
+    /// delay: data that waits in order for a slower path's data loses nothing while the rate is
+    /// steady. What both paths carry together counts. [`Discounted`](Self::Discounted) rates packets
+    /// one by one instead, so that a second path that delays the first one's data always looks bad,
+    /// even if it adds to the rate. If the data ends within W, an earlier completion is better.
     ///
-    /// Ours. Settled after W, by a sum that is carried along: O(log n) for a decision with n arrivals
-    /// after it.
+    /// Ours. Settled after W, by a running sum: O(log n) for a decision with n arrivals after it.
     Goodput,
 }
 
@@ -39,27 +37,27 @@ const WINDOW: f64 = 1.5;
 
 /// Decisions that wait for their reward, and the packets that it is made of.
 ///
-/// A transport tells what was [sent](Self::sent) for the first time and what has
-/// [arrived](Self::arrived) so that all before it has arrived too, both as amounts; packets are
-/// released as the sum of the one passes the sum of the other, first sent first. For a single
-/// stream whose data leaves in order, that is each packet's own release; with several streams it is
-/// as if they were one behind the other. Lost data needs no word: what waits behind the hole is
-/// released when its retransmission fills the hole, and counts all that time.
+/// A transport reports the amounts that were [sent](Self::sent) for the first time, and those that
+/// [arrived](Self::arrived) with nothing missing before them. Packets are released in the order in
+/// which they were sent, as the sum of what arrived passes the sum of what was sent. For a single
+/// stream whose data leaves in order, that is each packet's own release. Several streams count as
+/// one behind the other. Lost data needs no report: what waits behind the gap is released when the
+/// retransmission fills the gap.
 ///
-/// A decision is [opened](Self::open) with a key, whatever is to be had back with the reward (`X`: the
+/// A decision is [opened](Self::open) with a key, a value that is returned with the reward (`X`: the
 /// context, the arm), and its reference time. It is settled once its reward cannot change any more:
 /// after [`MOST_PACKETS`] packets or three reference times ([`Horizon`]). **Strictly in
-/// order:** one that is not complete holds up those after it. A decision with no packet in its time
+/// order:** an incomplete decision blocks those after it. A decision with no packet in its time
 /// settles with a reward of 0.
 ///
 /// **Bounds.** The memory is the caller's, two slices (arrays, boxes, vectors), of which the largest
-/// power of two is used. A full slice pushes out the oldest decisions, which are then never settled
-/// but [counted](Self::dropped). Packets are only kept while a decision is open.
+/// power of two is used. A full slice drops the oldest decisions, which are never settled but
+/// [counted](Self::dropped). Packets are only kept while a decision is open.
 ///
-/// **What upsets the sums.** A stream that is reset never arrives: call [`restart`](Self::restart),
-/// or the sums stay apart for ever. It drops the open decisions. Other streams' data that was under
-/// way at that time then releases as much of what is sent later too early, until there is nothing
-/// more under way; so does data that arrives without having been told as sent.
+/// **Resets.** The data of a stream that is reset never arrives: call [`restart`](Self::restart), or
+/// the sums never meet again. It drops the open decisions. Data of other streams that was in flight
+/// then releases later data too early, until nothing is in flight; so does data that arrives without
+/// a report that it was sent.
 ///
 /// **Cost.** O(1) for each packet and each decision: a packet is written, released and cleared once,
 /// which takes a division; a decision sums up at most [`MOST_PACKETS`] packets, once. Nothing
@@ -156,7 +154,7 @@ where
         }
     }
 
-    /// A decision was made, now, in milliseconds, after all that was told before. Keys are the
+    /// A decision was made at `now`, in milliseconds, after all that was reported before. Keys are the
     /// caller's own.
     #[inline]
     pub fn open(&mut self, key: u64, now: f64, reference: f64, what: X) {
@@ -181,14 +179,14 @@ where
         });
     }
 
-    /// So much was sent that never was before. An amount that is not above 0 and finite is ignored.
+    /// This amount was sent for the first time. An amount that is not above 0 and finite is ignored.
     #[inline]
     pub fn sent(&mut self, now: f64, amount: f64) {
         self.sent_until(now, amount, f64::INFINITY);
     }
 
-    /// The same, and it counts for nothing if it arrives after `due`, milliseconds. It still takes
-    /// its place, and discounts those after it.
+    /// The same, but it earns nothing if it arrives after `due`, milliseconds. It still takes its place
+    /// and discounts those after it.
     #[inline]
     pub fn sent_until(&mut self, now: f64, amount: f64, due: f64) {
         if !is_amount(amount) {
@@ -212,14 +210,14 @@ where
         });
     }
 
-    /// So much more has arrived with nothing missing before it, as was learnt now. An amount that is not above 0
-    /// and finite is ignored.
+    /// This amount more has arrived with nothing missing before it. An amount that is not above 0 and
+    /// finite is ignored.
     #[inline]
     pub fn arrived(&mut self, now: f64, amount: f64) {
         self.arrived_at(now, now, amount);
     }
 
-    /// The same, with an estimate of when it did, which is what is compared with
+    /// The same, with an estimate of the arrival time, which is compared with
     /// [`due`](Self::sent_until).
     #[inline]
     pub fn arrived_at(&mut self, now: f64, arrival: f64, amount: f64) {
@@ -254,8 +252,8 @@ where
         self.behind = self.behind.max(0.0);
     }
 
-    /// The oldest decision with its reward, if that is complete. To be called until there is none,
-    /// at every event or as it suits; when it is called makes no difference to the reward.
+    /// The oldest decision with its reward, if that is complete. Call it until it returns `None`, at
+    /// any time: the time of the call does not change the reward.
     #[inline]
     pub fn settle(&mut self, now: f64) -> Option<Settled<X>> {
         while !self.decisions.is_empty() {
@@ -382,7 +380,7 @@ where
         }
     }
 
-    /// Drops all open decisions and starts both sums over, as if nothing were under way.
+    /// Drops all open decisions and resets both sums, as if nothing were in flight.
     pub fn restart(&mut self) {
         self.drop_those(|_| true);
         self.decisions.start = self.decisions.end;
@@ -399,7 +397,7 @@ where
             .count()
     }
 
-    /// How many decisions will never be settled: pushed out, or dropped.
+    /// How many decisions were dropped and will never be settled.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -1,4 +1,4 @@
-//! Linear Thompson sampling: chooses by drawing; what is learned is `LinUcb`'s.
+//! Linear Thompson sampling over the models of `LinUcb`.
 
 use num_traits::{Float, FloatConst};
 
@@ -9,20 +9,20 @@ use crate::{Draw, Refused};
 ///
 /// **Rule.** With A, b and θ = A^-1 b of each arm as in [`LinUcb`], a weight vector is drawn for each
 /// arm from the normal distribution with mean θ and covariance v² A^-1, and the arm whose drawn
-/// weights promise the most in context x is chosen, the lowest of equals. The models of the arms
-/// are independent, so what is drawn here is the promise itself, θ·x + v sqrt(x' A^-1 x) z with z
-/// standard normal, which has the same distribution and takes D² flops in place of D³/3. Before any
+/// weights predict the largest reward in context x is chosen, the lowest of equals. The models of the
+/// arms are independent, so the prediction itself can be drawn: θ·x + v sqrt(x' A^-1 x) z with z
+/// standard normal. It has the same distribution and takes D² flops instead of D³/3. Before any
 /// reward all arms are equally likely.
 ///
 /// **Source.** Agrawal, Goyal: *Thompson Sampling for Contextual Bandits with Linear Payoffs*, ICML
 /// 2013, algorithm 1; one weight vector shared by all arms there, one for each arm here. Their theory
-/// takes v = R sqrt(9 D ln(t/δ)) for noise of R; in use v is of the size of the noise. v is in units
-/// of the reward.
+/// takes v = R sqrt(9 D ln(t/δ)) for noise of R; in practice v has the size of the noise. v is in
+/// units of the reward.
 ///
 /// **Draws.** Box and Muller (*A Note on the Generation of Random Normal Deviates*, 1958): two uniform
 /// numbers u, w make two normal ones, sqrt(-2 ln(1 - u)) times cos and sin of 2πw. A choice takes
-/// K uniform numbers, K + 1 if K is odd, whatever the context, so that streams of draws stay
-/// in step.
+/// K uniform numbers, K + 1 if K is odd, for every context, so that streams of draws stay
+/// synchronised.
 ///
 /// **Cost.** A choice: as [`LinUcb`]'s, and a logarithm, a root, a sine and a cosine for two arms. An
 /// update: as [`LinUcb`]'s. Nothing is allocated.
@@ -68,7 +68,7 @@ impl<T: Real, const D: usize, const K: usize> LinThompson<T, D, K> {
         }
     }
 
-    /// A drawn promise of each arm: θ·x + v sqrt(x' A^-1 x) z.
+    /// A drawn prediction of each arm: θ·x + v sqrt(x' A^-1 x) z.
     #[inline]
     pub fn scores(&self, v: T, x: &[T; D], draw: &mut Draw) -> [T; K] {
         let mut spare = None;
@@ -83,13 +83,13 @@ impl<T: Real, const D: usize, const K: usize> LinThompson<T, D, K> {
         })
     }
 
-    /// The arm whose drawn promise is largest, the lowest of equals. Only `draw` changes.
+    /// The arm whose drawn prediction is largest, the lowest of equals. Only `draw` changes.
     #[inline]
     pub fn select(&self, v: T, x: &[T; D], draw: &mut Draw) -> usize {
         largest(&self.scores(v, x, draw))
     }
 
-    /// Learns that `arm` brought `reward` in context `x`.
+    /// Learns that `arm` earned `reward` in context `x`.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl<T: Real, const D: usize, const K: usize> LinThompson<T, D, K> {
         self.model.refused()
     }
 
-    /// The linear models, which also say what is expected without a draw ([`LinUcb::means`]).
+    /// The linear models; [`LinUcb::means`] has the predictions without a draw.
     pub fn model(&self) -> &LinUcb<T, D, K> {
         &self.model
     }

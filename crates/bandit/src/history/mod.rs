@@ -1,4 +1,4 @@
-//! What one arm was rewarded with in which context, and the nearest of these contexts; trains nothing.
+//! The rewards of one arm with their contexts, and the nearest of these contexts; trains nothing.
 
 #[cfg(feature = "serde")]
 mod snapshot;
@@ -14,32 +14,33 @@ const LANES: usize = 8;
 /// changed would have none.
 const VARIANCE_ADDED: f64 = 1e-6;
 
-/// Up to `N` samples (context of `D` features, reward) of one arm: first collected, then frozen and
-/// asked for the reward of the nearest one.
+/// Up to `N` samples (context of `D` features, reward) of one arm. They are first collected, then
+/// frozen, then queried for the reward of the nearest one.
 ///
 /// **Formula.** Nearest in Mahalanobis distance under the covariance of the samples themselves,
 /// `d(x, y)² = (x - y)' (C + 10⁻⁶ I)⁻¹ (x - y)` with `C` the mean of `(x - m)(x - m)'`. Freezing
 /// factors `C + 10⁻⁶ I = L L'` (Cholesky) and replaces each context by `z = L⁻¹ (x - m)`, after which
-/// the distance is the Euclidean one. Of equally near samples one is taken, always the same.
+/// the distance is the Euclidean one. Among equally near samples the choice is deterministic.
 ///
-/// **Source.** Wu et al.: *Peekaboo*, IEEE JSAC 2020, section III-B: what the other action would have
-/// been rewarded with is read off its history.
+/// **Source.** Wu et al.: *Peekaboo*, IEEE JSAC 2020, section III-B: the reward that
+/// the other action would have had is looked up in its history.
 ///
-/// **Which samples are kept.** Every one up to `N`; of more, each with the same probability (reservoir
-/// sampling, Vitter's algorithm R), drawn from the seed: the same samples keep the same ones.
+/// **Which samples are kept.** All up to `N`. Of more, each is kept with the same probability
+/// (reservoir sampling, Vitter's algorithm R). The seed decides, so the same samples in give the same
+/// samples kept.
 ///
 /// **Precision.** Samples are kept as `f32`; mean, covariance, factor and the query's transformation
-/// are `f64`. What is compared is `|z|²/2 - q'z` rather than the distance, so that a query
-/// far off in a feature that hardly varied does not drown the differences in the others.
+/// are `f64`. `|z|²/2 - q'z` is compared rather than the distance, so that a query that is far
+/// off in a feature that hardly varied does not hide the differences in the others.
 ///
 /// **Degenerate covariances** (fewer samples than features, constant features, features that depend
-/// on each other) are safe: a pivot that rounding has eaten counts as 10⁻⁶.
+/// on each other) are safe: a pivot lost to rounding counts as 10⁻⁶.
 ///
 /// **Cost.** A query: `D²` flops for the transformation and `2·N·D` for the scan, measured in the
 /// bench `decision`. Freezing: about `N·D²` flops, once. A sample: O(D), and a draw once full.
 /// `4·N·(D + 2) + 8·D·(D + 1)` bytes of state and some 40 more; no allocation.
 ///
-/// **Before it is frozen**, and if it is empty, it knows no nearest sample.
+/// **Before it is frozen**, and if it is empty, [`nearest`](Self::nearest) is `None`.
 ///
 /// ```
 /// use mpquic_bandit::History;
@@ -76,7 +77,7 @@ pub struct History<const D: usize, const N: usize> {
 }
 
 impl<const D: usize, const N: usize> History<D, N> {
-    /// An empty one; `seed` decides which samples are kept if there are more than `N`.
+    /// An empty history; `seed` decides which samples are kept if there are more than `N`.
     pub const fn new(seed: u64) -> Self {
         const {
             assert!(D > 0, "a context has features");
@@ -94,8 +95,8 @@ impl<const D: usize, const N: usize> History<D, N> {
         }
     }
 
-    /// Takes in a sample. Passed over: one with a number that is not finite or beyond `f32`, which is
-    /// counted as refused, and any once frozen.
+    /// Adds a sample. A sample with a number that is not finite or beyond `f32` is counted as refused.
+    /// After freezing, samples are ignored.
     pub fn push(&mut self, context: &[f64; D], reward: f64) {
         if self.is_frozen() {
             return;
@@ -123,7 +124,7 @@ impl<const D: usize, const N: usize> History<D, N> {
         self.rewards[place] = reward as f32;
     }
 
-    /// Ends the collection: from now on it can be asked, and takes no more samples.
+    /// Ends the collection: from now on it can be queried, and takes no more samples.
     pub fn freeze(&mut self) {
         if self.is_frozen() {
             return;
@@ -190,12 +191,12 @@ impl<const D: usize, const N: usize> History<D, N> {
         self.len
     }
 
-    /// Whether none is.
+    /// Whether it is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many came, kept or not, without those refused.
+    /// How many samples came, kept or not, refused ones excluded.
     pub const fn seen(&self) -> u64 {
         self.seen
     }
@@ -210,7 +211,7 @@ impl<const D: usize, const N: usize> History<D, N> {
         self.whitening.is_some()
     }
 
-    /// Empties it, for a new collection. The draws go on.
+    /// Empties it for a new collection. The stream of random numbers continues.
     pub fn clear(&mut self) {
         (self.len, self.seen) = (0, 0);
         self.half_squares = [f32::INFINITY; N];

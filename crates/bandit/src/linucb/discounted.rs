@@ -1,4 +1,4 @@
-//! LinUCB that forgets: older samples weigh less, for rewards that change; same division as `LinUcb`.
+//! LinUCB with forgetting: older samples weigh less, for rewards that drift.
 
 use num_traits::Float;
 
@@ -13,8 +13,8 @@ use crate::Refused;
 ///
 /// **Rule.** At step t an arm has V = Σ γ^(t-s) x x' + Λ, W = Σ γ^(2(t-s)) x x' + Λ₂ and
 /// b = Σ γ^(t-s) r x over its samples (x, r) of steps s, and θ = V^-1 b. The arm with the largest
-/// θ·x + α sqrt(x' V^-1 W V^-1 x) is chosen, the lowest of equals. An arm that is not chosen becomes
-/// less sure with time, until it is as it was in the beginning: so it is tried again.
+/// θ·x + α sqrt(x' V^-1 W V^-1 x) is chosen, the lowest of equals. The uncertainty of an arm that
+/// is not chosen grows with time up to its initial value, so the arm is tried again.
 ///
 /// **Source.** Russac, Vernade, Cappé: *Weighted Linear Bandits for Non-Stationary Environments*,
 /// NeurIPS 2019, algorithm 1 and eq. 5, with an independent model for each arm (a context of K D
@@ -359,7 +359,7 @@ impl<T: Real, const D: usize, const K: usize> DiscountedLinUcb<T, D, K> {
         &self.arms[arm].regression.inverse
     }
 
-    /// A model to start from where there is none yet: the mean of others; `None` of none. The means
+    /// A model to start from: the mean of other models; `None` if there are none. The means
     /// are those of V, W and b, as in [`LinUcb::mean_of`](crate::LinUcb::mean_of); the settings, and
     /// whose turn it is, are the first one's.
     pub fn mean_of<'a>(mut models: impl Iterator<Item = &'a Self>) -> Option<Self> {

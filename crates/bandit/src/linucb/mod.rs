@@ -35,8 +35,8 @@ use crate::Refused;
 /// gains v (r - θ·x)/(1 + q), the gain of recursive least squares. Each
 /// [`reinvert_every`](LinUcbConfig::reinvert_every) samples of an arm both are computed from A and b
 /// by Cholesky's factorisation, so that rounding does not add up. A and b are summed up in `f64`,
-/// whatever `T` is. If contexts lie along a line so much that rounding would eat the regulariser, it
-/// is raised to 2^-40 of A's diagonal.
+/// whatever `T` is. If contexts are so collinear that rounding would lose the regulariser, it is
+/// raised to 2^-40 of A's diagonal.
 ///
 /// **Cost.** A choice: K (2D² + 4D) flops. An update: 6D² + 10D flops; other arms are not touched. A
 /// re-inversion: 3D³ + 6D² flops, within the update that it falls on, which then takes about ten
@@ -59,7 +59,7 @@ use crate::Refused;
 /// let x = [1.0, 0.5];
 /// assert_eq!(bandit.select(0.8, &x), 0); // Nothing is known: the lowest arm.
 /// bandit.update(0, &x, 0.3)?;
-/// assert_eq!(bandit.select(0.8, &x), 1); // The other one is less sure.
+/// assert_eq!(bandit.select(0.8, &x), 1); // The other one is less certain.
 /// bandit.update(1, &x, 0.9)?;
 /// assert_eq!(bandit.select(0.8, &x), 1);
 ///

@@ -1,4 +1,4 @@
-//! Discounted UCB, for worlds that drift: what is long past counts for little; keeps no history.
+//! Discounted UCB, for rewards that drift: older rewards weigh less; keeps no history.
 
 use num_traits::Float;
 
@@ -21,7 +21,7 @@ const STALE: f64 = 1e-6;
 /// ```
 ///
 /// where the mean is weighted in the same way, and age is the number of rewards, of any arm, that
-/// came later. An arm that is not chosen becomes unknown again by and by.
+/// came later. An arm that is not chosen gradually becomes unknown again.
 ///
 /// **Source.** Garivier and Moulines: *On Upper-Confidence Bound Policies for Switching Bandit
 /// Problems*, ALT 2011, whose bonus 2 B sqrt(xi ln n / N) with xi = 1/2 is ours with c =
@@ -32,7 +32,7 @@ const STALE: f64 = 1e-6;
 ///
 /// **Exactness.** ln n is kept until n has changed by a millionth, which puts it wrong by less than
 /// 1e-6. Weights shrink by repeated multiplication, which puts a bonus wrong by less than 1e-13 /
-/// (1 - gamma), relatively. Age plays no part in either.
+/// (1 - gamma), relatively. Neither depends on the bandit's age.
 ///
 /// **Cost.** [`select`](Self::select): two flops an arm. [`update`](Self::update): 5 flops an arm
 /// and 10 more. No allocation; 44 bytes an arm.
@@ -80,9 +80,8 @@ pub struct DiscountedUcb<const K: usize> {
 }
 
 impl<const K: usize> DiscountedUcb<K> {
-    /// A bandit that knows nothing yet, of 1 to 32 arms. An exploration coefficient that is not a
-    /// number above 0 explores nothing, and with a discount that is not between 0 and 1 nothing is
-    /// forgotten.
+    /// A new bandit of 1 to 32 arms. An exploration coefficient that is not a number above 0 means no
+    /// exploration; a discount that is not between 0 and 1 means no forgetting.
     pub fn new(exploration: f64, discount: f64) -> Self {
         let discount = if discount > 0.0 && discount < 1.0 {
             discount
@@ -108,7 +107,7 @@ impl<const K: usize> DiscountedUcb<K> {
         self.board.select(self.root, eligible)
     }
 
-    /// The arm was chosen, and its reward will come later.
+    /// Reports that the arm was chosen; its reward will come later.
     ///
     /// # Errors
     ///
@@ -119,12 +118,12 @@ impl<const K: usize> DiscountedUcb<K> {
         Ok(())
     }
 
-    /// The reward of a choice: all that came before counts less by the discount.
+    /// The reward of a choice. All earlier rewards are discounted.
     ///
     /// # Errors
     ///
-    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing
-    /// but [`refused`](Self::refused) changes then.
+    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; only
+    /// [`refused`](Self::refused) changes then.
     #[inline]
     pub fn update(&mut self, arm: usize, reward: f64) -> Result<(), Refused> {
         self.board.reward(arm, reward)?;
@@ -150,8 +149,8 @@ impl<const K: usize> DiscountedUcb<K> {
         Ok(())
     }
 
-    /// What the arm would have given, had it been chosen: it counts in the mean alone, with the
-    /// weight of the last reward of a choice.
+    /// The reward that the arm would have had, if it had been chosen: it counts in the mean only, with
+    /// the weight of the last reward of a choice.
     ///
     /// # Errors
     ///

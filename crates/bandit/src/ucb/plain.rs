@@ -1,4 +1,4 @@
-//! UCB1 for worlds that stay as they are; forgets nothing.
+//! UCB1, for stationary rewards; forgets nothing.
 
 use num_traits::Float;
 
@@ -25,15 +25,15 @@ use crate::{ArmSet, Refused};
 /// Szepesvari: *Bandit Algorithms*, 2020, algorithm 6 and theorem 8.1, and of Shu and Chang's
 /// packet scheduler (CSC579, 2022).
 ///
-/// **Late rewards.** Where rewards come later than the next choice, tell each choice by
+/// **Late rewards.** If rewards come later than the next choice, report each choice by
 /// [`chosen`](Self::chosen): it counts in t at once, and in n_i only with its reward (Joulani,
 /// György, Szepesvári: *Online Learning under Delayed Feedback*, ICML 2013). An arm
-/// whose first reward is still to come is not chosen again while there is another one with a reward
-/// (ours: theirs has it chosen again and again). Where rewards come at once,
-/// [`update`](Self::update) alone does.
+/// whose first reward is still to come is not chosen again while another arm has a reward (ours: their
+/// algorithm chooses it again and again). If rewards come at once, [`update`](Self::update) is
+/// enough.
 ///
-/// **Exactness.** sqrt(2 ln f(t)) is brought up to date with t, not computed for each choice: it is
-/// exact for t < 128, and after that too small by less than 4 millionths of itself. Counts are
+/// **Exactness.** sqrt(2 ln f(t)) is updated with t, not computed for each choice. It is exact for
+/// t < 128, and later too small by less than 4 parts in a million. Counts are
 /// exact up to 2^53; neither cost nor exactness depends on the age.
 ///
 /// **Cost.** [`select`](Self::select): two flops an arm. `update`: 10 flops, among them two
@@ -51,7 +51,7 @@ use crate::{ArmSet, Refused};
 ///     bandit.update(arm, [0.2, 0.8][arm]).unwrap();
 /// }
 /// assert!(pulls[1] > 950 && pulls[0] > 10);
-/// assert_eq!(bandit.select(ArmSet::only(0)), Some(0)); // nothing else to be had
+/// assert_eq!(bandit.select(ArmSet::only(0)), Some(0)); // the only eligible arm
 /// ```
 #[derive(Debug, Clone)]
 #[cfg_attr(
@@ -73,8 +73,7 @@ pub struct Ucb1<const K: usize> {
 }
 
 impl<const K: usize> Ucb1<K> {
-    /// A bandit that knows nothing yet, of 1 to 32 arms; what is not a number above 0 explores
-    /// nothing.
+    /// A new bandit of 1 to 32 arms. A coefficient that is not a number above 0 means no exploration.
     pub fn new(exploration: f64) -> Self {
         Self {
             board: Board::new(),
@@ -91,7 +90,7 @@ impl<const K: usize> Ucb1<K> {
         self.board.select(self.horizon.root(), eligible)
     }
 
-    /// The arm was chosen, and its reward will come later.
+    /// Reports that the arm was chosen; its reward will come later.
     ///
     /// # Errors
     ///
@@ -103,13 +102,13 @@ impl<const K: usize> Ucb1<K> {
         Ok(())
     }
 
-    /// The reward of a choice; of one that was not [told of](Self::chosen), if no other of the arm
-    /// is outstanding.
+    /// The reward of a choice. If no choice of the arm was [reported](Self::chosen), it counts as one
+    /// whose reward came at once.
     ///
     /// # Errors
     ///
-    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing
-    /// but [`refused`](Self::refused) changes then.
+    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; only
+    /// [`refused`](Self::refused) changes then.
     #[inline]
     pub fn update(&mut self, arm: usize, reward: f64) -> Result<(), Refused> {
         self.board.reward(arm, reward)?;
@@ -122,7 +121,7 @@ impl<const K: usize> Ucb1<K> {
         Ok(())
     }
 
-    /// What the arm would have given, had it been chosen: it counts in the mean alone.
+    /// The reward that the arm would have had, if it had been chosen: it counts in the mean only.
     ///
     /// # Errors
     ///

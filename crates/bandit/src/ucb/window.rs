@@ -1,4 +1,4 @@
-//! Sliding-window UCB, for worlds that change at once: what is past the window counts for nothing.
+//! Sliding-window UCB, for rewards that change abruptly: only the newest rewards count.
 
 use num_traits::Float;
 
@@ -44,8 +44,8 @@ impl Record {
 ///
 /// **Late rewards.** As with [`Ucb1`](crate::Ucb1); a reward is in the window from when it comes.
 ///
-/// **Exactness.** Sums lose a reward when it leaves, and are replaced by sums taken afresh once per
-/// window, so that rounding does not pile up: it is that of two windows' worth of additions at most.
+/// **Exactness.** A reward that leaves is subtracted from the sums. The sums are recomputed once per window,
+/// so that rounding stays below that of two windows of additions.
 ///
 /// **Cost.** [`select`](Self::select): two flops an arm. [`update`](Self::update): 20 flops. No
 /// allocation; 16 bytes a reward of the window's largest size `W`, 60 an arm.
@@ -91,8 +91,8 @@ pub struct SlidingWindowUcb<const K: usize, const W: usize> {
 }
 
 impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
-    /// A bandit that knows nothing yet, of 1 to 32 arms. An exploration coefficient that is not a
-    /// number above 0 explores nothing, and a window of more than `W` is one of `W`, of 0 one of 1.
+    /// A new bandit of 1 to 32 arms. An exploration coefficient that is not a number above 0 means no
+    /// exploration. The window is limited to 1 to `W` rewards.
     pub fn new(exploration: f64, window: usize) -> Self {
         const { assert!(0 < W && W <= u32::MAX as usize, "a window of 1 or more") };
         Self {
@@ -116,7 +116,7 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
         self.board.select(self.root, eligible)
     }
 
-    /// The arm was chosen, and its reward will come later.
+    /// Reports that the arm was chosen; its reward will come later.
     ///
     /// # Errors
     ///
@@ -127,12 +127,12 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
         Ok(())
     }
 
-    /// The reward of a choice; the oldest in the window goes.
+    /// The reward of a choice. It replaces the oldest one in the window.
     ///
     /// # Errors
     ///
-    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; nothing
-    /// but [`refused`](Self::refused) changes then.
+    /// [`Refused::Reward`] if it is not finite or beyond 1e100 in size, [`Refused::Arm`]; only
+    /// [`refused`](Self::refused) changes then.
     pub fn update(&mut self, arm: usize, reward: f64) -> Result<(), Refused> {
         self.board.reward(arm, reward)?;
         self.push(arm, reward, true);
@@ -140,8 +140,8 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
         Ok(())
     }
 
-    /// What the arm would have given, had it been chosen: it counts in the mean alone, and takes a
-    /// place in the window.
+    /// The reward that the arm would have had, if it had been chosen: it counts in the mean only, and
+    /// takes a place in the window.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
         self.board.width[arm] = self.exploration / Float::sqrt(f64::from(self.pulls[arm]));
     }
 
-    /// The reward of a choice that was [told of](Self::chosen) will never come.
+    /// The reward of a choice that was [reported](Self::chosen) will never come.
     ///
     /// # Errors
     ///
