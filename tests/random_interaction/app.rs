@@ -112,7 +112,7 @@ impl Chaos {
                     self.sending.remove(&id);
                     return Ok(());
                 }
-                Err(WriteError::ClosedStream) => return Err(AppError::Closed { stream: id }),
+                Err(_) => return Err(AppError::Closed { stream: id }),
             }
         }
         if let Some((_, code)) = reset {
@@ -190,7 +190,7 @@ impl Chaos {
                     self.receiving.remove(&id);
                     return Ok(());
                 }
-                Err(ReadError::ClosedStream) => return Err(AppError::Closed { stream: id }),
+                Err(_) => return Err(AppError::Closed { stream: id }),
             }
         }
     }

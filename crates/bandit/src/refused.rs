@@ -4,6 +4,7 @@ use core::fmt;
 
 /// A sample that would have spoilt what was learned. It did not change the bandit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refused {
     /// The reward is not finite, or too large for sums of such rewards to stay finite.
     Reward,

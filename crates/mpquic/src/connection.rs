@@ -225,8 +225,9 @@ impl Connection {
                 Err(SendDatagramError::UnsupportedByPeer)
             }
             Err(proto::SendDatagramError::Disabled) => Err(SendDatagramError::Disabled),
-            Err(proto::SendDatagramError::TooLarge) => Err(SendDatagramError::TooLarge),
             Err(proto::SendDatagramError::Blocked(data)) => return Err(data),
+            // `TooLarge` is the only other one.
+            Err(_) => Err(SendDatagramError::TooLarge),
         })
     }
 

@@ -148,7 +148,6 @@ impl Inbound {
                     &mut self.response_data,
                 );
                 match event {
-                    None => {}
                     Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                         match self.runs.last_mut() {
                             Some(run) if run.connection.handle == handle => {
@@ -177,6 +176,8 @@ impl Inbound {
                         }
                     }
                     Some(DatagramEvent::Response(transmit)) => self.responses.push(transmit),
+                    // Nothing to do, or nothing that this driver knows of.
+                    _ => {}
                 }
             }
         }

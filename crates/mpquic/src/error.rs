@@ -64,6 +64,7 @@ pub enum OpenPathError {
 
 /// Why a write failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// The peer wants no more data, for the reason that its application defines.
     #[error("sending stopped by the peer: code {0}")]
@@ -78,6 +79,7 @@ pub enum WriteError {
 
 /// Why waiting for the peer's stop failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum StoppedError {
     /// The connection is over.
     #[error("connection lost: {0}")]
@@ -86,6 +88,7 @@ pub enum StoppedError {
 
 /// Why a read failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// The peer reset the stream. Unread data is lost.
     #[error("stream reset by the peer: code {0}")]
@@ -100,6 +103,7 @@ pub enum ReadError {
 
 /// Why a buffer was not filled.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ReadExactError {
     /// The stream ended after so many bytes.
     #[error("the stream ended early: {0} bytes read")]
@@ -111,6 +115,7 @@ pub enum ReadExactError {
 
 /// Why a stream was not read to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ReadToEndError {
     /// A read failed.
     #[error("read failed: {0}")]
@@ -122,6 +127,7 @@ pub enum ReadToEndError {
 
 /// Why waiting for a reset failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ResetError {
     /// The connection is over.
     #[error("connection lost: {0}")]
@@ -133,6 +139,7 @@ pub enum ResetError {
 
 /// Why a datagram was not queued.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendDatagramError {
     /// The peer takes no datagrams.
     #[error("the peer does not take datagrams")]

@@ -94,7 +94,8 @@ impl RecvStream {
                         Poll::Pending
                     }
                 }),
-                Err(proto::ReadError::ClosedStream) => Ok(End::Stopped),
+                // `ClosedStream` is the only other one.
+                Err(_) => Ok(End::Stopped),
             }
         });
         match end {

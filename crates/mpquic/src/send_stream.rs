@@ -73,7 +73,8 @@ impl SendStream {
                     return Poll::Pending;
                 }
                 Err(proto::WriteError::Stopped(code)) => Err(WriteError::Stopped(code)),
-                Err(proto::WriteError::ClosedStream) => Err(WriteError::ClosedStream),
+                // `ClosedStream` is the only other one.
+                Err(_) => Err(WriteError::ClosedStream),
             })
         })
     }
@@ -151,7 +152,7 @@ impl SendStream {
                     Ok(())
                 }
                 Err(FinishError::Stopped(_)) => Ok(()),
-                Err(FinishError::ClosedStream) => Err(ClosedStream),
+                Err(_) => Err(ClosedStream),
             })
     }
 
@@ -270,12 +271,12 @@ impl Drop for SendStream {
             }
             match state.proto.finish(self.id) {
                 Ok(()) => state.touched = true,
-                Err(FinishError::ClosedStream) => {}
                 // Finishing is not for a stopped stream: a reset is its end (RFC 9000 section 3.5).
                 Err(FinishError::Stopped(code)) => {
                     let _ = state.proto.reset(self.id, code);
                     state.touched = true;
                 }
+                Err(_) => {}
             }
         });
     }

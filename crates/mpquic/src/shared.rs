@@ -179,6 +179,7 @@ impl State {
                 effects.streams.extend(self.stopped.remove(&id));
                 effects.wakers.extend(self.writers.remove(&id));
             }
+            _ => {}
         }
     }
 

@@ -208,7 +208,7 @@ impl BackToBack {
                             .accept(incoming, self.now, &mut self.buf, None)
                             .ok();
                     }
-                    Some(DatagramEvent::Response(_)) | None => {}
+                    _ => {}
                 }
                 (self.meter)(None);
             }

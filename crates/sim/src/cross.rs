@@ -181,13 +181,13 @@ impl Source {
             match cx.connection.write_chunk(stream, &mut self.left) {
                 Ok(_) => {}
                 Err(WriteError::Blocked) => return Ok(()),
-                // The connection is closing.
-                Err(WriteError::ClosedStream) => {
-                    self.stream = None;
-                    return Ok(());
-                }
                 Err(WriteError::Stopped(code)) => {
                     return Err(AppError::GivenUp { stream, code });
+                }
+                // The connection is closing.
+                Err(_) => {
+                    self.stream = None;
+                    return Ok(());
                 }
             }
         }
@@ -225,8 +225,8 @@ impl App for Sink {
         loop {
             match cx.read(stream, CHUNK) {
                 Ok(Some(_)) => {}
-                Ok(None) | Err(ReadError::Blocked | ReadError::ClosedStream) => return Ok(()),
                 Err(ReadError::Reset(code)) => return Err(AppError::GivenUp { stream, code }),
+                Ok(None) | Err(_) => return Ok(()),
             }
         }
     }

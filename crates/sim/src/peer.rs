@@ -141,7 +141,7 @@ impl Peer {
             Some(DatagramEvent::Response(answer)) => {
                 fabric.send(at.now, self.flow, self.side, &answer, &self.buffer);
             }
-            None => {}
+            _ => {}
         }
     }
 

@@ -10,6 +10,7 @@ use crate::chain::SharedLink;
 use crate::link::{Link, LinkConfigError};
 
 /// An action for [`Network::at`].
+#[non_exhaustive]
 pub enum Action {
     /// The client opens a path between the addresses with these numbers.
     OpenPath {

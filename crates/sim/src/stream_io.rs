@@ -115,7 +115,7 @@ fn taken(result: Result<usize, WriteError>, stream: StreamId) -> Result<usize, A
         Ok(taken) => Ok(taken),
         Err(WriteError::Blocked) => Ok(0),
         Err(WriteError::Stopped(code)) => Err(AppError::GivenUp { stream, code }),
-        Err(WriteError::ClosedStream) => Err(AppError::Closed { stream }),
+        Err(_) => Err(AppError::Closed { stream }),
     }
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn write_all(
 pub(crate) fn finish(cx: &mut AppContext<'_>, stream: StreamId) -> Result<(), AppError> {
     cx.connection.finish(stream).map_err(|error| match error {
         FinishError::Stopped(code) => AppError::GivenUp { stream, code },
-        FinishError::ClosedStream => AppError::Closed { stream },
+        _ => AppError::Closed { stream },
     })
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn read(cx: &mut AppContext<'_>, stream: StreamId) -> Result<Read, Ap
         Ok(None) => Ok(Read::End),
         Err(ReadError::Blocked) => Ok(Read::Blocked),
         Err(ReadError::Reset(code)) => Err(AppError::GivenUp { stream, code }),
-        Err(ReadError::ClosedStream) => Err(AppError::Closed { stream }),
+        Err(_) => Err(AppError::Closed { stream }),
     }
 }
 

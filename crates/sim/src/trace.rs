@@ -29,6 +29,7 @@ pub struct DatagramInfo {
 
 /// What happened to a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DatagramStep {
     /// It entered the first link of its path.
     Sent,

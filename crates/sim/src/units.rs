@@ -30,6 +30,7 @@ const MAX: f64 = 1_125_899_906_842_624.0;
 /// Why a quantity could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{quantity} \"{value}\": {problem}, expected {expected}")]
+#[non_exhaustive]
 pub struct UnitError {
     /// "size", "rate", "time" or "share".
     pub quantity: &'static str,

@@ -106,6 +106,7 @@ impl FromStr for CongestionControl {
     "unknown congestion controller {name:?}, expected one of {}",
     known_names()
 )]
+#[non_exhaustive]
 pub struct UnknownCongestionControl {
     /// What was asked for.
     pub name: String,

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// Why a datagram was not queued.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendDatagramError {
     /// The peer takes no datagrams.
     #[error("the peer does not take datagrams")]

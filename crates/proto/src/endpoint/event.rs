@@ -12,6 +12,7 @@ use crate::{ConfigError, ConnectionError, ConnectionHandle, FourTuple, Transmit}
 
 /// What a datagram meant.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum DatagramEvent {
     /// It belongs to this connection: hand the event to it.
     ConnectionEvent(ConnectionHandle, ConnectionEvent),
@@ -32,6 +33,7 @@ pub struct ConnectionEvent {
 
 /// What a connection tells its endpoint. Hand it over before the connection's next transmit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EndpointEvent {
     /// Route datagrams with this connection ID here.
     AddCid(ConnectionId),
@@ -49,6 +51,7 @@ pub enum EndpointEvent {
 /// Why an incoming connection could not be accepted.
 #[derive(Debug, Error)]
 #[error("{cause}")]
+#[non_exhaustive]
 pub struct AcceptError {
     /// The reason.
     #[source]

@@ -28,6 +28,7 @@ use thiserror::Error;
 
 /// Something happened to a stream that the application wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StreamEvent {
     /// The peer opened one or more streams: accept them.
     Opened {
@@ -67,6 +68,7 @@ pub enum StreamEvent {
 
 /// Why a read gave nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// No data yet.
     #[error("no data yet")]
@@ -81,6 +83,7 @@ pub enum ReadError {
 
 /// Why a write took nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// No window or buffer space now.
     #[error("no room now")]
@@ -95,6 +98,7 @@ pub enum WriteError {
 
 /// Why a stream could not be finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum FinishError {
     /// The peer asked us to stop.
     #[error("stopped by the peer: code {0}")]

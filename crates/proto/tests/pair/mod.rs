@@ -181,7 +181,7 @@ impl Pair {
                         .unwrap();
                     side.connection = Some(accepted);
                 }
-                Some(DatagramEvent::Response(_)) | None => {}
+                _ => {}
             }
         }
         if let Some((_, connection)) = &mut side.connection

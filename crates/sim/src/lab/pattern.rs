@@ -25,6 +25,7 @@ pub struct Pattern {
 /// What is wrong with a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("pattern `{pattern}`: {fault}")]
+#[non_exhaustive]
 pub struct PatternError {
     /// The pattern.
     pub pattern: String,

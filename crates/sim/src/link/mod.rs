@@ -29,6 +29,7 @@ use timeline::{Due, Timeline};
 
 /// What happened to a packet that left a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fate {
     /// It arrived.
     Delivered,
@@ -53,6 +54,7 @@ impl Fate {
 
 /// Why a packet was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Loss {
     /// The queue was full.
     Queue,

@@ -12,6 +12,7 @@ use crate::units::{UnitError, rate, share, size, time};
 
 /// An error in an experiment file: one line with the place, the key, and what was expected.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileError {
     /// The file, by the name that the caller gave.
     pub file: String,
