@@ -28,7 +28,7 @@ fn slow() -> LinkConfig {
 fn transport(name: &str) -> TransportConfig {
     let factory = Registry::new().factory(name, &json!({})).unwrap();
     let mut transport = TransportConfig::default();
-    transport.scheduler(move || factory());
+    transport.scheduler(factory);
     transport
 }
 
@@ -229,7 +229,7 @@ fn a_stream_stays_on_its_path() {
         .factory("stream_minrtt", &json!({"fewest_streams": true}))
         .unwrap();
     let (mut transport, recorder) = (TransportConfig::default(), Recorder::default());
-    transport.scheduler(move || factory());
+    transport.scheduler(factory);
     recorder.attach(&mut transport, Side::Server);
     let mut network = network(1, &[fast(), slow()], transport)
         .client(small_downloads())

@@ -42,7 +42,7 @@ impl Seen {
 #[derive(Debug, Clone, Copy)]
 enum Entry {
     Step(Step),
-    /// Of the decision before: its paths, fast and slow, and the credit.
+    /// Of the decision before: its paths, fast and slow, and the flow-control window.
     Seen([Seen; 2], u64),
     Sent(Instant, u64, u16),
     Acked(Instant, u64),
@@ -61,7 +61,7 @@ impl Scheduler for Recorder {
         let mut log = self.log.lock().unwrap();
         if let Some(Entry::Step(Step::Decided { fast, slow, .. })) = log.last() {
             let seen = [fast, slow].map(|path| Seen::of(&cx.paths[path.get()]));
-            log.push(Entry::Seen(seen, cx.queue.credit));
+            log.push(Entry::Seen(seen, cx.queue.flow_control_window));
         }
         decision
     }
@@ -309,17 +309,17 @@ fn compare(log: &[Entry], config: &LinucbConfig, compared: &mut Compared) {
                 reference,
                 ..
             }) => {
-                let Some(Entry::Seen([f, s], credit)) = entries.next() else {
+                let Some(Entry::Seen([f, s], window)) = entries.next() else {
                     panic!("what decision {decision} rested on");
                 };
                 let per = |bytes: u64, path: &Seen| bytes as f64 / millis(path.rtt) / config.scale;
                 let expected = [
                     per(f.window, f),
                     per(f.in_flight, f),
-                    per(*credit, f),
+                    per(*window, f),
                     per(s.window, s),
                     per(s.in_flight, s),
-                    per(*credit, s),
+                    per(*window, s),
                 ];
                 let same = expected
                     .iter()
@@ -357,7 +357,7 @@ fn compare(log: &[Entry], config: &LinucbConfig, compared: &mut Compared) {
                     let largest = ours.abs().max(theirs.abs());
                     compared.worst = compared.worst.max((ours - theirs).abs() / largest);
                 }
-                let expected = if wt > tx { Arm::Wt } else { Arm::Tx };
+                let expected = if wt > tx { Arm::Wait } else { Arm::Send };
                 // The very first scores are bitwise equal on both sides.
                 if near(tx, wt, 1e-9) && tx != wt {
                     compared.ties += 1;
@@ -369,7 +369,7 @@ fn compare(log: &[Entry], config: &LinucbConfig, compared: &mut Compared) {
                 }
                 assert_eq!(arm, chosen);
                 compared.decisions += 1;
-                compared.waits += u64::from(arm == Arm::Wt);
+                compared.waits += u64::from(arm == Arm::Wait);
                 open.push_back((decision, now, fast, slow, context, arm, reference));
             }
             Entry::Step(Step::Settled {

@@ -164,7 +164,7 @@ fn a_steady_transfer_allocates_less_than_once_in_five_packets() {
         let mut transport = TransportConfig::default();
         transport.congestion(congestion);
         let factory = Registry::new().factory(name, &Value::Null).unwrap();
-        transport.scheduler(move || factory());
+        transport.scheduler(factory);
         let delay = Duration::from_millis(1);
         let mut pair = BackToBack::connect(transport, paths, delay, meter).unwrap();
         let [client, server] = steady(&mut pair, 32 << 20);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use mpquic_sched::{
-    Acked, Context, Decision, Dir, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, Side,
-    StreamId, StreamUpdate, StreamUpdateKind, StreamView,
+    Acked, Context, Decision, Dir, PathId, PathIndex, PathView, QueueView, Registry, Scheduler,
+    Sent, Side, StreamId, StreamUpdate, StreamUpdateKind, StreamView,
 };
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(crate) const HEEDFUL: &[&str] = &["daps", "sailfish", "stream_minrtt"];
 pub(crate) fn views(count: usize) -> Vec<PathView> {
     let view = |slot: usize| {
         let mut view = PathView::closed(PathIndex::new(slot).expect("below MAX_PATHS"));
-        view.id = slot as u32;
+        view.id = PathId(slot as u32);
         view.open = true;
         view.can_send = slot % 4 != 2;
         view.smoothed_rtt = Duration::from_micros(80_000 - 7_000 * slot as u64);
@@ -53,7 +53,7 @@ pub(crate) fn views(count: usize) -> Vec<PathView> {
 pub(crate) fn queue() -> QueueView {
     let mut queue = QueueView::default();
     queue.unsent = 1_000_000;
-    (queue.window_left, queue.credit) = (6_000_000, 6_000_000);
+    (queue.window_left, queue.flow_control_window) = (6_000_000, 6_000_000);
     queue
 }
 

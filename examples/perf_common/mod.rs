@@ -63,7 +63,7 @@ impl TransportOptions {
         let scheduler = Registry::new().factory(&self.scheduler, &settings)?;
         let mut transport = TransportConfig::default();
         transport
-            .scheduler(move || scheduler())
+            .scheduler(scheduler)
             .congestion(self.congestion)
             .initial_window(match self.initial_window {
                 Some(packets) => InitialWindow::Packets(packets),

@@ -32,7 +32,7 @@ impl Scenario {
             .expect("scenarios name schedulers that there are");
         let mut transport = TransportConfig::default();
         transport
-            .scheduler(move || factory())
+            .scheduler(factory)
             .congestion(self.congestion)
             .stream_receive_window(WINDOW)
             .receive_window(WINDOW)

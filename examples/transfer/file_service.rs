@@ -242,7 +242,7 @@ async fn connection(
     let mut transport = TransportConfig::default();
     let first = scheduler.factory(Some(&store), recorder.as_ref())?;
     let for_scheduler = slot.clone();
-    transport.scheduler(move || Box::new(Switchable::new(first(), for_scheduler.clone())));
+    transport.scheduler(move || Box::new(Switchable::new(first.make(), for_scheduler.clone())));
     config.transport(Arc::new(transport));
 
     let connection = match incoming.accept_with(Arc::new(config)) {
@@ -299,7 +299,7 @@ impl Service for FileService {
         let factory = choice
             .factory(Some(&self.store), self.recorder.as_ref())
             .map_err(|error| error.to_string())?;
-        self.slot.put(factory());
+        self.slot.put(factory.make());
         println!(
             "{}: scheduler {} {}",
             self.remote,

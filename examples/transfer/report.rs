@@ -222,7 +222,9 @@ lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
         (pair.decisions, pair.alpha) = (7, Some(0.8));
         learned.pairs.push(pair);
         learned.arms.push(LearnedArm::new(slot(1)));
-        learned.paths = [(slot(2), 1), (slot(0), 0), (slot(1), 9)].into();
+        learned.paths = [(2, 1), (0, 0), (1, 9)]
+            .map(|(path, id)| (slot(path), mpquic::PathId(id)))
+            .into();
         let mut report = report();
         report.learned = Some(learned);
         let expected = "\

@@ -2,7 +2,7 @@
 
 use mpquic::sched::memory::Store;
 use mpquic::sched::record::Recorder;
-use mpquic::sched::{Registry, RegistryError, Scheduler};
+use mpquic::sched::{Registry, RegistryError, SchedulerFactory};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -65,7 +65,7 @@ impl Choice {
         &self,
         memory: Option<&Store>,
         recorder: Option<&Recorder>,
-    ) -> Result<impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static, ChoiceError> {
+    ) -> Result<SchedulerFactory, ChoiceError> {
         let mut registry = Registry::new();
         if let Some(memory) = memory {
             registry = registry.with_memory(memory.clone());
@@ -73,7 +73,6 @@ impl Choice {
         if let Some(recorder) = recorder {
             registry = registry.with_recorder(recorder.clone());
         }
-        let factory = registry.factory(&self.name, &self.config)?;
-        Ok(move || factory())
+        Ok(registry.factory(&self.name, &self.config)?)
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn names(paths: &[PathShare], learned: &Learned) -> impl Fn(PathIndex
         let id = learned
             .paths
             .get(&slot)
-            .and_then(|id| usize::try_from(*id).ok());
+            .and_then(|id| usize::try_from(id.0).ok());
         let path = id.and_then(|id| paths.get(id));
         path.map_or_else(|| format!("path {slot}"), |path| path.name.clone())
     }

@@ -175,7 +175,12 @@ mod tests {
     fn a_new_scheduler_hears_what_still_holds() {
         let now = Instant::now();
         let path = |slot: usize, kind| {
-            PathUpdate::new(PathIndex::new(slot).unwrap(), slot as u32, now, kind)
+            PathUpdate::new(
+                PathIndex::new(slot).unwrap(),
+                mpquic::PathId(slot as u32),
+                now,
+                kind,
+            )
         };
         let stream = |id: u64, kind| {
             StreamUpdate::new(StreamId::from(mpquic::VarInt::try_from(id).unwrap()), kind)

@@ -290,7 +290,7 @@ impl Plan {
                 let factory = Registry::new()
                     .factory(name, &serde_json::Value::Null)
                     .unwrap();
-                config.scheduler(move || factory())
+                config.scheduler(factory)
             }
             Scheduling::Adversary => config.scheduler(move || Box::new(Adversary::new(seed))),
         };

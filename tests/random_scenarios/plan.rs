@@ -212,7 +212,7 @@ impl Plan {
         let [stream, connection, send] = self.windows;
         let mut transport = TransportConfig::default();
         transport
-            .scheduler(move || factory())
+            .scheduler(factory)
             .congestion(self.congestion)
             // Longer than any silence here. A side that misses the close needs a timeout.
             .max_idle_timeout(Some(Duration::from_secs(120)))

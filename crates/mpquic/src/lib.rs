@@ -60,7 +60,7 @@
 //! let registry = Registry::new().with_memory(memory.clone());
 //! let scheduler = registry.factory("linucb", &Default::default())?;
 //! let mut transport = TransportConfig::default();
-//! transport.scheduler(move || scheduler());
+//! transport.scheduler(scheduler);
 //!
 //! // ... connections with this configuration, until it is time to stop:
 //! memory.save(file)?;

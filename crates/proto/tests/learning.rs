@@ -16,9 +16,9 @@ use pair::{Pair, client_addr, server_addr, tuple};
 /// What a scheduler was told of paths, and whether it is gone.
 #[derive(Default)]
 struct Told {
-    events: Vec<(u32, PathUpdateKind, Option<PathKey>)>,
+    events: Vec<(PathId, PathUpdateKind, Option<PathKey>)>,
     /// Keys that views had, of open paths.
-    seen: Vec<(u32, Option<PathKey>)>,
+    seen: Vec<(PathId, Option<PathKey>)>,
     gone: bool,
 }
 
@@ -99,9 +99,9 @@ fn each_side_has_a_key_of_its_own_for_each_path() {
         for path in [PathId::ZERO, id] {
             let (a, b) = (client_addr(path.0 as u8), server_addr());
             let expected = if swap { key(b, a) } else { key(a, b) };
-            let validated = (path.0, PathUpdateKind::Validated, expected);
+            let validated = (path, PathUpdateKind::Validated, expected);
             assert!(told.events.contains(&validated), "{:?}", told.events);
-            assert!(told.seen.contains(&(path.0, expected)), "{:?}", told.seen);
+            assert!(told.seen.contains(&(path, expected)), "{:?}", told.seen);
         }
     }
 }
@@ -126,7 +126,7 @@ fn a_host_that_moves_has_another_key_and_a_port_does_not_matter() {
         }));
         let moves = moves();
         assert_eq!(moves.len(), expected);
-        let last = (id.0, PathUpdateKind::Moved, key(server_addr(), outside));
+        let last = (id, PathUpdateKind::Moved, key(server_addr(), outside));
         assert_eq!(moves.last(), Some(&last));
     }
     // It ends under the name that it had last.
@@ -136,7 +136,7 @@ fn a_host_that_moves_has_another_key_and_a_port_does_not_matter() {
         .unwrap();
     let told = server.lock().unwrap();
     let outside = SocketAddr::from(([203, 0, 113, 8], 3));
-    let last = (id.0, PathUpdateKind::Abandoned, key(server_addr(), outside));
+    let last = (id, PathUpdateKind::Abandoned, key(server_addr(), outside));
     assert_eq!(told.events.last(), Some(&last));
 }
 
@@ -154,11 +154,7 @@ fn a_local_address_that_is_not_known_counts_as_unspecified() {
     assert!(pair.run_until(Duration::from_secs(5), |pair| {
         pair.c().is_path_validated(id)
     }));
-    let unknown = (
-        id.0,
-        PathUpdateKind::Validated,
-        key(wildcard, server_addr()),
-    );
+    let unknown = (id, PathUpdateKind::Validated, key(wildcard, server_addr()));
     assert!(told.lock().unwrap().events.contains(&unknown));
 }
 

@@ -104,9 +104,15 @@ impl Decision {
     /// One packet of the transport's own choice on `path`, no copies.
     #[inline]
     pub const fn send(path: PathIndex) -> Self {
+        Self::send_data(path, Data::Next)
+    }
+
+    /// One packet of this kind on `path`, no copies.
+    #[inline]
+    pub const fn send_data(path: PathIndex, data: Data) -> Self {
         Self::Send {
             path,
-            data: Data::Next,
+            data,
             copies: PathSet::EMPTY,
         }
     }

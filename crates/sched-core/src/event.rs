@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::StreamId;
 
-use crate::{PathIndex, PathKey, PathStatus};
+use crate::{PathId, PathIndex, PathKey, PathStatus};
 
 /// A scheduled packet left.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,7 @@ pub struct PathUpdate {
     /// The path's slot.
     pub path: PathIndex,
     /// The path ID on the wire.
-    pub id: u32,
+    pub id: PathId,
     /// When.
     pub now: Instant,
     /// What.
@@ -183,7 +183,7 @@ constructor!(
 
 impl PathUpdate {
     /// The event of these parts, without a key; for transports, and for tests of schedulers.
-    pub const fn new(path: PathIndex, id: u32, now: Instant, kind: PathUpdateKind) -> Self {
+    pub const fn new(path: PathIndex, id: PathId, now: Instant, kind: PathUpdateKind) -> Self {
         Self {
             path,
             id,

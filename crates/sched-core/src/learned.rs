@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::PathIndex;
+use crate::{PathId, PathIndex};
 
 /// What a scheduler that learns has learned so far, as
 /// [`Scheduler::learned`](crate::Scheduler::learned) reports it.
@@ -51,7 +51,7 @@ pub struct Learned {
     /// Decisions whose reward was never settled: overflow, paths that ended, streams that were reset.
     pub dropped: u64,
     /// The IDs on the wire of the paths in the slots. Schedulers leave it to the transport.
-    pub paths: BTreeMap<PathIndex, u32>,
+    pub paths: BTreeMap<PathIndex, PathId>,
 }
 
 /// What was learned of waiting for `fast` rather than sending on `slow`.

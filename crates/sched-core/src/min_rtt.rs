@@ -2,18 +2,18 @@
 
 use std::time::Instant;
 
-use crate::{Context, Decision, Scheduler};
+use crate::{Context, Decision, PathView, Scheduler};
 
 /// Sends on the path with the smallest smoothed RTT that has room.
 ///
 /// **Rule.** Among the paths of [`Context::sendable`], the one with the smallest
-/// [`smoothed_rtt`](crate::PathView::smoothed_rtt); of equals, the one with the lowest slot. A path
+/// [`smoothed_rtt`](PathView::smoothed_rtt); of equals, the one with the lowest slot. A path
 /// without an RTT sample comes after every path with one; among such paths the one with the
 /// fewest packets sent goes first. No path has room: wait for the next event.
 ///
 /// **Pacing.** The kernel's scheduler tests the window alone, and pacing happens below it: what
 /// fits the fast path's window has been given to that path, however long the pacer takes over it.
-/// Here the pacer is part of [`can_send`](crate::PathView::can_send), and falling through to a slower path
+/// Here the pacer is part of [`can_send`](PathView::can_send), and falling through to a slower path
 /// whenever it holds for a millisecond would be a spill that the rule does not know. So if faster
 /// paths are held back by their pacers only, and their windows have room for all that is to be
 /// sent, it waits for the first of them. With more to send than that, the rest would go to the
@@ -28,15 +28,10 @@ use crate::{Context, Decision, Scheduler};
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use mpquic_sched_core::{Context, Decision, MinRtt, PathIndex, PathView, QueueView, Scheduler};
+/// use mpquic_sched_core::{Context, Decision, MinRtt, PathView, QueueView, Scheduler};
 ///
-/// let view = |slot, rtt| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, true);
-///     view.smoothed_rtt = Duration::from_millis(rtt);
-///     view
-/// };
-/// let mut paths = [view(0, 40), view(1, 15)];
+/// let ms = Duration::from_millis;
+/// let mut paths = [PathView::of(0, ms(40)), PathView::of(1, ms(15))];
 /// let queue = QueueView::default();
 ///
 /// let mut scheduler = MinRtt::default();
@@ -68,41 +63,45 @@ impl MinRtt {
 
 impl Scheduler for MinRtt {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        // The minimum over `cx.sendable()` in one walk: a better standing, even that of a full
-        // path, voids what was found before. Standings change rarely, so that branch is foreseen.
-        let mut standing = u8::MAX;
-        let mut best = u64::MAX;
-        let mut choice = None;
-        let mut paced = false;
-        for path in cx.open() {
-            if path.standing() != standing {
-                if path.standing() > standing {
-                    continue;
-                }
-                standing = path.standing();
-                best = u64::MAX;
-                choice = None;
-                paced = false;
-            }
-            paced |= path.next_release.is_some();
+        let nothing = || Best {
+            rank: u64::MAX,
+            path: None,
+            paced: false,
+        };
+        // The minimum over `cx.sendable()`, in one walk.
+        let best = cx.fold_usable(nothing, |best, path| {
+            best.paced |= path.next_release.is_some();
             let rank = if path.can_send {
                 path.rtt_rank()
             } else {
                 u64::MAX
             };
-            if rank < best {
-                best = rank;
-                choice = Some(path);
+            if rank < best.rank {
+                best.rank = rank;
+                best.path = Some(path);
             }
-        }
-        match choice {
-            Some(_) if paced && let Some(release) = awaited(cx, standing, best) => Decision::Wait {
-                until: Some(release),
-            },
+        });
+        match best.path {
+            Some(path)
+                if best.paced
+                    && let Some(release) = awaited(cx, path.standing(), best.rank) =>
+            {
+                Decision::Wait {
+                    until: Some(release),
+                }
+            }
             Some(path) => Decision::send(path.index),
             None => Decision::Wait { until: None },
         }
     }
+}
+
+/// The best path with room so far.
+struct Best<'a> {
+    rank: u64,
+    path: Option<&'a PathView>,
+    /// Whether a pacer holds any path back.
+    paced: bool,
 }
 
 /// When the first of the paths of this standing and of a better rank that only their pacers hold

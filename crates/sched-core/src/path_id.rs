@@ -4,7 +4,11 @@ use std::fmt;
 
 /// A path ID (RFC 10069): the same in both directions, generated in ascending order, never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(transparent))]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(transparent)
+)]
 pub struct PathId(pub u32);
 
 impl PathId {

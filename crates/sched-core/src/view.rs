@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::StreamId;
 
-use crate::{MAX_PATHS, PathIndex, PathKey, PathSet};
+use crate::{MAX_PATHS, PathId, PathIndex, PathKey, PathSet};
 
 /// All that a decision may rest on.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +62,33 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn open(&self) -> impl Iterator<Item = &'a PathView> + use<'a> {
         self.paths.iter().filter(|path| path.open)
+    }
+
+    /// Folds over the usable paths, those open ones with the best
+    /// [standing](PathView::standing), with room or without, in ascending order of their slots.
+    ///
+    /// One walk: where a path turns out to stand better than those before it, what was found is
+    /// thrown away and `start` called anew. Standings change rarely, so that this branch is
+    /// foreseen.
+    #[inline]
+    pub fn fold_usable<T>(
+        &self,
+        start: impl Fn() -> T,
+        mut each: impl FnMut(&mut T, &'a PathView),
+    ) -> T {
+        let mut standing = u8::MAX;
+        let mut found = start();
+        for path in self.open() {
+            if path.standing() != standing {
+                if path.standing() > standing {
+                    continue;
+                }
+                standing = path.standing();
+                found = start();
+            }
+            each(&mut found, path);
+        }
+        found
     }
 
     /// The paths that can take a packet now and that the preferences allow: those with the best
@@ -132,7 +159,7 @@ pub struct PathView {
     /// The path's slot.
     pub index: PathIndex,
     /// The path ID on the wire (RFC 10069); never reused within a connection.
-    pub id: u32,
+    pub id: PathId,
     /// Its name across connections, by the hosts at its ends; changes if the peer moves.
     pub key: Option<PathKey>,
     /// Whether the slot holds a path that is validated and not abandoned.
@@ -190,11 +217,28 @@ pub struct PathView {
 }
 
 impl PathView {
+    /// An open path with room and with this smoothed RTT, all else as [`closed`](Self::closed) has
+    /// it; for tests and examples.
+    ///
+    /// # Panics
+    ///
+    /// If `slot` is not below [`MAX_PATHS`].
+    pub const fn of(slot: usize, smoothed_rtt: Duration) -> Self {
+        let index = match PathIndex::new(slot) {
+            Some(index) => index,
+            None => panic!("a slot below MAX_PATHS"),
+        };
+        let mut view = Self::closed(index);
+        (view.open, view.can_send) = (true, true);
+        view.smoothed_rtt = smoothed_rtt;
+        view
+    }
+
     /// A slot without a path.
     pub const fn closed(index: PathIndex) -> Self {
         Self {
             index,
-            id: 0,
+            id: PathId::ZERO,
             key: None,
             open: false,
             can_send: false,
@@ -320,7 +364,7 @@ pub struct QueueView {
     /// What the peer's windows, the connection's and the streams', still allow of new data, bytes:
     /// [`window_left`](Self::window_left), or less if the streams that have data or want to write
     /// have less left in their own windows. A stream that is finished fits in its window.
-    pub credit: u64,
+    pub flow_control_window: u64,
     /// The path with the oldest packet in flight, while the peer's windows are all that keeps new
     /// data back: the one that holds the sender up. `None` while new data may go, or there is none.
     pub blocked_by: Option<PathIndex>,
@@ -423,11 +467,7 @@ mod tests {
     use super::*;
 
     fn view(slot: usize) -> PathView {
-        PathView {
-            open: true,
-            can_send: true,
-            ..PathView::closed(PathIndex::new(slot).unwrap())
-        }
+        PathView::of(slot, Duration::ZERO)
     }
 
     #[test]

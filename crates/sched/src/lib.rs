@@ -52,68 +52,27 @@
 #[macro_use]
 mod testing;
 
-mod arm;
-mod backup;
-mod binding;
-mod blest;
-mod blest_overflow;
-mod credit;
-mod daps;
-mod daps_gap;
-mod ecf;
-mod ecf_a;
-mod ecf_nowait;
-mod features;
-mod gap;
-mod linucb;
+mod heuristic;
+mod learned;
 pub mod memory;
-mod minrtt_ns3;
 #[cfg(feature = "neural")]
 pub mod neural;
-mod opportunity;
-mod pairs;
-mod patience;
-mod peek_frozen;
-mod peekaboo;
-mod ranking;
 #[cfg(feature = "record")]
 pub mod record;
-mod redundant;
 mod registry;
-mod round_robin;
-mod rr_ns3;
-mod sa_ecf;
-mod single_path;
-mod sticky;
-mod stms;
-mod stream_min_rtt;
-mod ucb;
-mod waiting;
+pub mod replica;
+pub mod support;
 
-pub use arm::{Arm, Step};
-pub use backup::{Backup, BackupConfig};
-pub use blest::{Blest, BlestConfig};
-pub use blest_overflow::{BlestOverflow, BlestOverflowConfig};
-pub use credit::Reward;
-pub use daps::{Daps, DapsConfig};
-pub use daps_gap::{DapsGap, DapsGapConfig};
-pub use ecf::{Ecf, EcfConfig};
-pub use ecf_a::{EcfA, EcfAConfig};
-pub use ecf_nowait::{EcfNoWait, EcfNoWaitConfig};
-pub use features::FeatureRtt;
-pub use linucb::{Linucb, LinucbConfig};
-pub use minrtt_ns3::{MinRttNs3, MinRttNs3Config};
-pub use peek_frozen::{PeekFrozen, PeekFrozenConfig};
-pub use peekaboo::{Peekaboo, PeekabooConfig, Tuning};
-pub use redundant::{Redundant, RedundantConfig};
+pub use heuristic::{
+    Backup, BackupConfig, Blest, BlestConfig, Daps, DapsConfig, Ecf, EcfA, EcfAConfig, EcfConfig,
+    Redundant, RedundantConfig, RoundRobin, RoundRobinConfig, SaEcf, SaEcfConfig, SinglePath,
+    SinglePathConfig, Stms, StmsConfig, StreamMinRtt, StreamMinRttConfig, StreamSharing,
+};
+pub use learned::{
+    Arm, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig, Peekaboo, PeekabooConfig,
+    Reward, Step, Tuning, Ucb, UcbConfig, UcbReward,
+};
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError};
-pub use round_robin::{RoundRobin, RoundRobinConfig};
-pub use rr_ns3::{RrNs3, RrNs3Config};
-pub use sa_ecf::{SaEcf, SaEcfConfig, StreamSharing};
-pub use single_path::{SinglePath, SinglePathConfig};
-pub use stms::{Stms, StmsConfig};
-pub use stream_min_rtt::{StreamMinRtt, StreamMinRttConfig};
-pub use ucb::{Forgetting, Ucb, UcbConfig, UcbReward};
 
 pub use mpquic_sched_core::{
     Acked, ConnectionId, Context, Data, Decision, Dir, EcnCodepoint, Fallbacks, Learned,

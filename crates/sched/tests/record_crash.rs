@@ -34,15 +34,15 @@ fn record_for_ever(file: &Path) -> ! {
         .with_action(&["half"]);
     let source = recorder.source(&schema).expect("a schema that fits");
     let mut kept = None;
-    let _connection = source.record(|tape| kept = Some(tape));
-    let mut tape = kept.expect("a tape");
+    let _connection = source.record(|ring| kept = Some(ring));
+    let mut ring = kept.expect("a ring");
     #[allow(clippy::disallowed_methods, reason = "a point to start from")]
     let start = Instant::now();
     for number in 0_u64.. {
         let now = start + Duration::from_micros(number);
         let value = number as f32;
-        tape.decided(number, now, &[value, 2.0 * value], &[value / 2.0], false);
-        tape.rewarded(number, now, -(number as f64), false);
+        ring.decided(number, now, &[value, 2.0 * value], &[value / 2.0], false);
+        ring.rewarded(number, now, -(number as f64), false);
         if number % 50 == 49 {
             recorder.flush().expect("written");
             println!("{}", number + 1);

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::VarInt;
 use mpquic_sched::{
-    Acked, Context, Lost, MAX_STREAM_VIEWS, PathIndex, PathStatus, PathUpdate, PathUpdateKind,
-    PathView, QueueView, Registry, Sent, StreamHints, StreamId, StreamUpdate, StreamUpdateKind,
-    StreamView,
+    Acked, Context, Lost, MAX_STREAM_VIEWS, PathId, PathIndex, PathStatus, PathUpdate,
+    PathUpdateKind, PathView, QueueView, Registry, Sent, StreamHints, StreamId, StreamUpdate,
+    StreamUpdateKind, StreamView,
 };
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ fn do_not_allocate(registry: &Registry) {
         // Those that learn make room for what they learn of each two paths.
         for slot in &slots {
             let opened = PathUpdateKind::Opened;
-            scheduler.on_path(&PathUpdate::new(*slot, 0, start, opened));
+            scheduler.on_path(&PathUpdate::new(*slot, PathId::ZERO, start, opened));
         }
         let before = allocations();
         for number in 0..10_000_u64 {
@@ -140,7 +140,7 @@ fn do_not_allocate(registry: &Registry) {
             // And a queue that has none, little, and much of everything.
             queue.unsent = number * 997 % 1_000_000;
             queue.window_left = number * 1009 % 3_000_000;
-            queue.credit = queue.window_left / 2;
+            queue.flow_control_window = queue.window_left / 2;
             queue.retransmittable = number / 32 % 2;
             queue.blocked_by = Some(slot).filter(|_| number % 19 == 0);
 
@@ -172,7 +172,7 @@ fn do_not_allocate(registry: &Registry) {
             .into_iter()
             .filter(|_| number % 501 == 0)
             {
-                scheduler.on_path(&PathUpdate::new(slot, number as u32, now, kind));
+                scheduler.on_path(&PathUpdate::new(slot, PathId(number as u32), now, kind));
             }
             for kind in [
                 StreamUpdateKind::Opened,
@@ -220,14 +220,14 @@ fn peekaboo_does_not_allocate_through_its_stages() {
         view.pto = view.smoothed_rtt * 3;
         scheduler.on_path(&PathUpdate::new(
             view.index,
-            0,
+            PathId::ZERO,
             start,
             PathUpdateKind::Opened,
         ));
         view
     });
     let mut queue = QueueView::default();
-    (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 1 << 20, 1 << 20);
+    (queue.unsent, queue.window_left, queue.flow_control_window) = (1 << 20, 1 << 20, 1 << 20);
     let relearned = |scheduler: &dyn mpquic_sched::Scheduler| {
         let pairs = scheduler.learned().unwrap().pairs;
         pairs.iter().map(|pair| pair.relearned).sum::<u64>()
@@ -274,14 +274,14 @@ fn dqn_does_not_allocate_over_chunks() {
             view.pto = view.smoothed_rtt * 3;
             scheduler.on_path(&PathUpdate::new(
                 view.index,
-                0,
+                PathId::ZERO,
                 start,
                 PathUpdateKind::Opened,
             ));
             view
         });
         let mut queue = QueueView::default();
-        (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 1 << 20, 1 << 20);
+        (queue.unsent, queue.window_left, queue.flow_control_window) = (1 << 20, 1 << 20, 1 << 20);
         let before = allocations();
         for number in 0..40_000_u64 {
             let now = start + Duration::from_millis(number);
@@ -342,7 +342,7 @@ fn sailfish_does_not_allocate_for_many_streams() {
         view
     });
     let mut queue = QueueView::default();
-    (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 1 << 20, 1 << 20);
+    (queue.unsent, queue.window_left, queue.flow_control_window) = (1 << 20, 1 << 20, 1 << 20);
     let id = |number: u64| StreamId::from(VarInt::from_u32(number as u32));
     for number in 0..1000 {
         scheduler.on_stream(&StreamUpdate::new(

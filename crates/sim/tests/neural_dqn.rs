@@ -238,7 +238,7 @@ fn equal_seeds_give_equal_runs() {
         let mut network = Network::builder(1)
             .transport({
                 let mut transport = TransportConfig::default();
-                transport.scheduler(move || factory());
+                transport.scheduler(factory);
                 transport
             })
             .client_boxed(workload.client(1))

@@ -33,14 +33,13 @@ fn registered(name: &str, config: &Value) -> SchedulerFactory {
 }
 
 fn asking(policy: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> SchedulerFactory {
-    Arc::new(move || Box::new(Gaps::new(&GapsConfig::default(), policy())))
+    SchedulerFactory::from(move || Box::new(Gaps::new(&GapsConfig::default(), policy())))
 }
 
 /// Both sides have this scheduler. The first link carries the handshake.
 fn network(seed: u64, links: &[LinkConfig], scheduler: &SchedulerFactory) -> NetworkBuilder {
     let mut transport = TransportConfig::default();
-    let scheduler = Arc::clone(scheduler);
-    transport.scheduler(move || scheduler());
+    transport.scheduler(scheduler.clone());
     let mut builder = Network::builder(seed)
         .transport(transport)
         .server(TransferServer::new())
@@ -123,11 +122,10 @@ fn small_windows_and_several_streams_hold_nothing_up() {
     ];
     for scheduler in &policies {
         let mut transport = TransportConfig::default();
-        let scheduler = Arc::clone(scheduler);
         transport
             .stream_receive_window(100_000)
             .receive_window(150_000)
-            .scheduler(move || scheduler());
+            .scheduler(scheduler.clone());
         let mut network = Network::builder(3)
             .transport(transport)
             .symmetric_path(fast())
@@ -245,7 +243,7 @@ fn a_search_over_fixed_gaps_finds_a_least_queue() {
 fn rewards_tell_of_the_receivers_queue() {
     let rewards = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&rewards);
-    let scheduler: SchedulerFactory = Arc::new(move || {
+    let scheduler = SchedulerFactory::from(move || {
         let heard = Arc::clone(&heard);
         let gaps = Gaps::new(&GapsConfig::default(), Box::new(Always([0.0; 8])));
         Box::new(gaps.with_observer(Box::new(move |experience| {
@@ -256,7 +254,7 @@ fn rewards_tell_of_the_receivers_queue() {
     });
     let mut transport = TransportConfig::default();
     transport.congestion(CongestionControl::Bbr);
-    transport.scheduler(move || scheduler());
+    transport.scheduler(scheduler);
     let mut network = Network::builder(1)
         .server_transport(transport)
         .symmetric_path(fast())

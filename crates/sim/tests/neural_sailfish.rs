@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mpquic_proto::{Side, TransportConfig};
 use mpquic_sched::neural::{Experience, Random, Sailfish, SailfishConfig};
-use mpquic_sched::{Learned, Registry, Scheduler};
+use mpquic_sched::{Learned, Registry, SchedulerFactory};
 use mpquic_sim::workload::{Workload, WorkloadResult};
 use mpquic_sim::{Action, LinkConfig, Network, NetworkBuilder};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ fn network(
     links: &[LinkConfig],
     workload: &Workload,
     seed: u64,
-    make: impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static,
+    make: impl Into<SchedulerFactory>,
 ) -> Network {
     let mut transport = TransportConfig::default();
     transport.scheduler(make);
@@ -50,7 +50,7 @@ fn load(
 ) -> (WorkloadResult, Learned, u128) {
     let workload: Workload = page.parse().unwrap();
     let factory = Registry::new().factory("sailfish", config).unwrap();
-    let mut network = network(links, &workload, seed, move || factory());
+    let mut network = network(links, &workload, seed, factory);
     prepare(&mut network);
     network.run_to_completion(workload.time_limit()).unwrap();
     let result = workload.result(&network).unwrap();

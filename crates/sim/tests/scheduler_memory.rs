@@ -81,7 +81,7 @@ fn download(store: &Store, paths: usize) -> Vec<LearnedArm> {
         .factory("counting", &serde_json::Value::Null)
         .unwrap();
     let mut server = TransportConfig::default();
-    server.scheduler(move || factory());
+    server.scheduler(factory);
     let mut network = Network::builder(1)
         .server_transport(server)
         .client(TransferClient::download(500_000))

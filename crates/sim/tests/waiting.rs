@@ -123,7 +123,7 @@ impl<'a> Download<'a> {
         let watched = Arc::clone(&seen);
         server.scheduler(move || {
             Box::new(Watched {
-                inner: factory(),
+                inner: factory.make(),
                 seen: Arc::clone(&watched),
             })
         });

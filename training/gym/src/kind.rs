@@ -43,7 +43,7 @@ macro_rules! factory {
             return Err(KindError::NotInline(kind));
         }
         let simulated = Arc::clone($simulated);
-        Ok(Arc::new(move || {
+        Ok(SchedulerFactory::from(move || {
             let scheduler = <$scheduler>::new(&config, simulated.policy());
             Box::new(scheduler.with_observer(simulated.observer()))
         }))

@@ -79,7 +79,7 @@ impl Setup {
         &self,
         scheduler: &SchedulerFactory,
     ) -> Result<TransportConfig, mpquic_proto::ConfigError> {
-        let (spec, scheduler) = (&self.network, Arc::clone(scheduler));
+        let spec = &self.network;
         let mut transport = TransportConfig::default();
         transport
             .receive_window(spec.receive_window)
@@ -88,7 +88,7 @@ impl Setup {
             .send_window(spec.send_window)
             .congestion(self.congestion)
             .initial_window(InitialWindow::Packets(spec.initial_window))?
-            .scheduler(move || scheduler())
+            .scheduler(scheduler.clone())
             .initial_mtu(spec.mtu)?
             .max_mtu(spec.mtu)?;
         Ok(transport)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_sched_core::{MinRtt, Scheduler, SchedulerFactory, Side};
+use mpquic_sched_core::{MinRtt, SchedulerFactory, Side};
 
 use super::ConfigError;
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow};
@@ -205,20 +205,18 @@ impl TransportConfig {
         Ok(self)
     }
 
-    /// The packet scheduler, made anew for each connection. Default minRTT.
+    /// The packet scheduler, made anew for each connection: by what a registry's `factory` gives back, or
+    /// by a closure. Default minRTT.
     ///
     /// ```
     /// use mpquic_proto::TransportConfig;
-    /// use mpquic_sched_core::MinRtt;
+    /// use mpquic_proto::sched::MinRtt;
     ///
     /// let mut config = TransportConfig::default();
     /// config.scheduler(|| Box::new(MinRtt::default()));
     /// ```
-    pub fn scheduler(
-        &mut self,
-        factory: impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static,
-    ) -> &mut Self {
-        self.scheduler = Arc::new(factory);
+    pub fn scheduler(&mut self, factory: impl Into<SchedulerFactory>) -> &mut Self {
+        self.scheduler = factory.into();
         self
     }
 
@@ -265,7 +263,7 @@ impl Default for TransportConfig {
             max_ack_delay: Duration::from_millis(25),
             congestion: Arc::new(CongestionControl::default()),
             initial_window: InitialWindow::default(),
-            scheduler: Arc::new(|| Box::new(MinRtt::default())),
+            scheduler: SchedulerFactory::from(|| Box::new(MinRtt::default())),
             segmentation_offload: true,
             ecn: true,
             observer: None,

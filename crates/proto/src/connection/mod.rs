@@ -220,7 +220,7 @@ impl Connection {
             local_cids: LocalCids::new(scid),
             remote_cids: RemoteCids::new(remote_cid),
             controller,
-            schedule: Schedule::new((config.scheduler)()),
+            schedule: Schedule::new(config.scheduler.make()),
             batches: Batches::default(),
             peer: TransportParameters::default(),
             peer_known: false,

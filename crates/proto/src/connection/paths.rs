@@ -215,7 +215,7 @@ impl Connection {
 
     pub(crate) fn tell_scheduler(&mut self, now: Instant, index: PathIndex, kind: PathUpdateKind) {
         if let Some(path) = self.paths.at(index) {
-            let event = mpquic_sched_core::PathUpdate::new(index, path.id.0, now, kind)
+            let event = mpquic_sched_core::PathUpdate::new(index, path.id, now, kind)
                 .with_key(path.tuple().key());
             self.schedule.on_path(&event);
         }
@@ -435,7 +435,7 @@ impl Connection {
             Some(mut path) => {
                 let last = (path.tuple(), path.stats(&*self.controller));
                 let kind = PathUpdateKind::Abandoned;
-                let event = mpquic_sched_core::PathUpdate::new(path.index, id.0, now, kind)
+                let event = mpquic_sched_core::PathUpdate::new(path.index, id, now, kind)
                     .with_key(path.tuple().key());
                 self.requeue_in_flight(now, &mut path);
                 self.controller.remove_path(path.index);

@@ -41,7 +41,7 @@ impl Path {
         let window = in_flight + u64::from(mtu) <= cwnd;
         let budget = recovery.pacer.budget(now, pace, &recovery.rtt, mtu);
         let paced = budget >= u64::from(mtu);
-        view.id = self.id.0;
+        view.id = self.id;
         view.open = facts.usable;
         view.can_send =
             facts.usable && window && paced && self.network.send_limit() >= u64::from(mtu);

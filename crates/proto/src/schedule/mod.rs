@@ -160,7 +160,7 @@ impl Schedule {
         queue.unsent = counters.unsent;
         queue.retransmittable = counters.retransmittable;
         queue.window_left = counters.window_left;
-        queue.credit = counters.credit;
+        queue.flow_control_window = counters.credit;
         queue.blocked_by = if counters.blocked {
             paths.oldest_scheduled_in_flight()
         } else {

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use serde::{Deserialize, Serialize};
 
-use super::mailbox::Mailbox;
+use super::latest_value::LatestValue;
 use super::{Policy, Unanswered};
 
 /// Where a neural scheduler's policy runs.
@@ -53,8 +53,8 @@ struct Worker {
 
 /// What both sides share.
 struct Post {
-    states: Mailbox,
-    answers: Mailbox,
+    states: LatestValue,
+    answers: LatestValue,
     stop: AtomicBool,
 }
 
@@ -120,8 +120,8 @@ impl Decider {
 impl Worker {
     fn start(policy: Box<dyn Policy>, inputs: usize, outputs: usize) -> Self {
         let post = Arc::new(Post {
-            states: Mailbox::new(inputs),
-            answers: Mailbox::new(outputs),
+            states: LatestValue::new(inputs),
+            answers: LatestValue::new(outputs),
             stop: AtomicBool::new(false),
         });
         let its = Arc::clone(&post);

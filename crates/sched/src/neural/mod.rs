@@ -19,7 +19,7 @@ mod dqn;
 mod experience;
 mod gaps;
 mod guard;
-mod mailbox;
+mod latest_value;
 mod model;
 mod policy;
 mod sailfish;

@@ -68,17 +68,17 @@
 //!
 //! # A scheduler of your own
 //!
-//! [`Recorder::source`] takes what its records look like, [`Source::record`] makes a scheduler that holds a [`Tape`] to
+//! [`Recorder::source`] takes what its records look like, [`Source::record`] makes a scheduler that holds a [`Ring`] to
 //! write them on, and counts around it what becomes of its packets.
 
 mod codec;
 mod error;
 mod read;
 mod recorder;
+mod ring;
 mod schema;
 mod segment;
 mod tally;
-mod tape;
 mod trajectory;
 mod writer;
 
@@ -86,8 +86,8 @@ pub use codec::{Decided, Event, Outcome, Rewarded};
 pub use error::{Damage, ReadError, RecordError};
 pub use read::{Recording, read};
 pub use recorder::{Recorder, RecorderConfig, Source, Written};
+pub use ring::{Recorded, Ring};
 pub use schema::Schema;
-pub use tape::{Recorded, Tape};
 pub use trajectory::{Pair, Trajectory};
 
 /// The most numbers in a state and its action together.

@@ -12,11 +12,11 @@ use rtrb::RingBuffer;
 use serde::{Deserialize, Serialize};
 
 use super::codec::longest;
+use super::ring::LENGTH;
 use super::segment::Segments;
 use super::tally::Tally;
-use super::tape::LENGTH;
 use super::writer::{Live, Writer};
-use super::{MAX_BYTES, MAX_VALUES, MIN_BYTES, RecordError, Recorded, Schema, Tape};
+use super::{MAX_BYTES, MAX_VALUES, MIN_BYTES, RecordError, Recorded, Ring, Schema};
 
 /// How much a recording may take.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,13 +178,13 @@ impl Recorder {
         }
     }
 
-    /// Where the tapes of schedulers with this schema come from.
+    /// Where the rings of schedulers with this schema come from.
     ///
     /// ```
-    /// use mpquic_sched::record::{Recorder, RecorderConfig, Schema, Tape};
+    /// use mpquic_sched::record::{Recorder, RecorderConfig, Schema, Ring};
     /// use mpquic_sched::{Context, Decision, Scheduler};
     ///
-    /// struct First(Tape);
+    /// struct First(Ring);
     ///
     /// impl Scheduler for First {
     ///     fn decide(&mut self, cx: &Context<'_>) -> Decision {
@@ -253,7 +253,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// Makes the tapes of one kind of scheduler.
+/// Makes the rings of one kind of scheduler.
 #[derive(Debug, Clone)]
 pub struct Source {
     recorder: Recorder,
@@ -262,11 +262,11 @@ pub struct Source {
 }
 
 impl Source {
-    /// Makes a scheduler that writes on a tape, and counts around it what becomes of its packets. When the scheduler is
+    /// Makes a scheduler that writes into a ring, and counts around it what becomes of its packets. When the scheduler is
     /// dropped, the outcome is written.
     ///
     /// Allocates the ring, and takes a lock for a moment.
-    pub fn record<S>(&self, make: impl FnOnce(Tape) -> S) -> Recorded<S> {
+    pub fn record<S>(&self, make: impl FnOnce(Ring) -> S) -> Recorded<S> {
         let inner = &self.recorder.0;
         let connection = inner.connections.fetch_add(1, Ordering::Relaxed);
         let [state, action] = self.sizes;
@@ -289,8 +289,8 @@ impl Source {
             }
         }
         inner.wake();
-        let tape = Tape::new(connection, producer, Arc::clone(&tally), self.sizes);
-        Recorded::new(make(tape), tally)
+        let ring = Ring::new(connection, producer, Arc::clone(&tally), self.sizes);
+        Recorded::new(make(ring), tally)
     }
 }
 

@@ -10,9 +10,9 @@ use rtrb::Consumer;
 
 use super::codec;
 use super::recorder::{Shared, Written};
+use super::ring::LENGTH;
 use super::segment::{About, Segments};
 use super::tally::Tally;
-use super::tape::LENGTH;
 
 /// How long records lie in a ring. Telling this thread that there are some would be a system call on the hot path: it
 /// looks for itself instead, as long as there are connections.

@@ -20,16 +20,28 @@ use serde_json::Value;
 use crate::memory::{Recall, Store};
 #[cfg(feature = "record")]
 use crate::record::Recorder;
-use outside::{Observed, Outside};
+use outside::{Outside, Wire};
 
+use crate::replica::{
+    BlestOverflow, DapsGap, EcfNoWait, MinRttNs3, PeekFrozen, PeekFrozenConfig, RrNs3,
+};
 use crate::{
-    Backup, Blest, BlestConfig, BlestOverflow, Daps, DapsConfig, DapsGap, Ecf, EcfA, EcfAConfig,
-    EcfConfig, EcfNoWait, Linucb, LinucbConfig, MinRtt, MinRttNs3, PeekFrozen, PeekFrozenConfig,
-    Peekaboo, PeekabooConfig, Redundant, RoundRobin, RrNs3, SaEcf, SaEcfConfig, Scheduler,
-    SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
+    Backup, Blest, BlestConfig, Daps, DapsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Linucb,
+    LinucbConfig, MinRtt, Peekaboo, PeekabooConfig, Redundant, RoundRobin, SaEcf, SaEcfConfig,
+    Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
 };
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
+
+/// The names of [`replica`](crate::replica)'s schedulers.
+const REPLICAS: [&str; 6] = [
+    "blest_overflow",
+    "daps_gap",
+    "ecf_nowait",
+    "minrtt_ns3",
+    "peek_frozen",
+    "rr_ns3",
+];
 
 /// Schedulers by name, for command lines, experiment files and users' configurations.
 ///
@@ -63,16 +75,17 @@ type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidCon
 /// | `gaps` | `neural::Gaps` | `neural::GapsConfig` |
 /// | `sailfish` | `neural::Sailfish` | `neural::SailfishConfig` |
 ///
-/// Faulty on purpose, to reproduce published figures that rest on these faults:
+/// Faulty on purpose, to reproduce published figures that rest on these faults ([`replicas`](Self::replicas) lists
+/// them, [`replica`](crate::replica) has them):
 ///
 /// | name | scheduler | configuration |
 /// |---|---|---|
-/// | `blest_overflow` | [`BlestOverflow`] | [`BlestOverflowConfig`](crate::BlestOverflowConfig) |
-/// | `ecf_nowait` | [`EcfNoWait`] | [`EcfNoWaitConfig`](crate::EcfNoWaitConfig) |
-/// | `daps_gap` | [`DapsGap`] | [`DapsGapConfig`](crate::DapsGapConfig) |
-/// | `minrtt_ns3` | [`MinRttNs3`] | [`MinRttNs3Config`](crate::MinRttNs3Config) |
+/// | `blest_overflow` | [`BlestOverflow`] | [`BlestOverflowConfig`](crate::replica::BlestOverflowConfig) |
+/// | `ecf_nowait` | [`EcfNoWait`] | [`EcfNoWaitConfig`](crate::replica::EcfNoWaitConfig) |
+/// | `daps_gap` | [`DapsGap`] | [`DapsGapConfig`](crate::replica::DapsGapConfig) |
+/// | `minrtt_ns3` | [`MinRttNs3`] | [`MinRttNs3Config`](crate::replica::MinRttNs3Config) |
 /// | `peek_frozen` | [`PeekFrozen`] | [`PeekFrozenConfig`] |
-/// | `rr_ns3` | [`RrNs3`] | [`RrNs3Config`](crate::RrNs3Config) |
+/// | `rr_ns3` | [`RrNs3`] | [`RrNs3Config`](crate::replica::RrNs3Config) |
 ///
 /// ```
 /// use mpquic_sched::Registry;
@@ -106,28 +119,38 @@ impl Registry {
     pub fn new() -> Self {
         let mut registry = Self::empty();
         registry
-            .insert("backup", |_| Ok(()), Backup::new)
-            .insert("blest", BlestConfig::check, Blest::new)
-            .insert("blest_overflow", |_| Ok(()), BlestOverflow::new)
-            .insert("daps", DapsConfig::check, Daps::new)
-            .insert("daps_gap", |_| Ok(()), DapsGap::new)
-            .insert("ecf", EcfConfig::check, Ecf::new)
-            .insert("ecf_a", EcfAConfig::check, EcfA::new)
-            .insert("ecf_nowait", |_| Ok(()), EcfNoWait::new)
-            .insert_observed("linucb", LinucbConfig::check, Linucb::with_memory)
-            .insert("minrtt", |_| Ok(()), MinRtt::new)
-            .insert("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
-            .insert("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
-            .insert_observed("peekaboo", PeekabooConfig::check, Peekaboo::with_memory)
-            .insert("redundant", |_| Ok(()), Redundant::new)
-            .insert("roundrobin", |_| Ok(()), RoundRobin::new)
-            .insert("rr_ns3", |_| Ok(()), RrNs3::new)
-            .insert("sa_ecf", SaEcfConfig::check, SaEcf::new)
-            .insert("single", |_| Ok(()), SinglePath::new)
-            .insert("stms", |_| Ok(()), Stms::new)
-            .insert("stream_minrtt", |_| Ok(()), StreamMinRtt::new)
-            .insert("ucb", UcbConfig::check, Ucb::new)
-            .insert("ucb_block", UcbConfig::check, Ucb::blocking);
+            .insert_checked("backup", |_| Ok(()), Backup::new)
+            .insert_checked("blest", BlestConfig::check, Blest::new)
+            .insert_checked("blest_overflow", |_| Ok(()), BlestOverflow::new)
+            .insert_checked("daps", DapsConfig::check, Daps::new)
+            .insert_checked("daps_gap", |_| Ok(()), DapsGap::new)
+            .insert_checked("ecf", EcfConfig::check, Ecf::new)
+            .insert_checked("ecf_a", EcfAConfig::check, EcfA::new)
+            .insert_checked("ecf_nowait", |_| Ok(()), EcfNoWait::new)
+            .insert(
+                "linucb",
+                recalled("linucb", LinucbConfig::check),
+                |config, recall| Linucb::with_memory(config, recall.clone()),
+                Outside::observed,
+            )
+            .insert_checked("minrtt", |_| Ok(()), MinRtt::new)
+            .insert_checked("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
+            .insert_checked("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
+            .insert(
+                "peekaboo",
+                recalled("peekaboo", PeekabooConfig::check),
+                |config, recall| Peekaboo::with_memory(config, recall.clone()),
+                Outside::observed,
+            )
+            .insert_checked("redundant", |_| Ok(()), Redundant::new)
+            .insert_checked("roundrobin", |_| Ok(()), RoundRobin::new)
+            .insert_checked("rr_ns3", |_| Ok(()), RrNs3::new)
+            .insert_checked("sa_ecf", SaEcfConfig::check, SaEcf::new)
+            .insert_checked("single", |_| Ok(()), SinglePath::new)
+            .insert_checked("stms", |_| Ok(()), Stms::new)
+            .insert_checked("stream_minrtt", |_| Ok(()), StreamMinRtt::new)
+            .insert_checked("ucb", UcbConfig::check, Ucb::new)
+            .insert_checked("ucb_block", UcbConfig::check, Ucb::blocking);
         registry.aliases.insert("rr".into(), "roundrobin".into());
         #[cfg(feature = "neural")]
         neural::insert(&mut registry);
@@ -225,7 +248,7 @@ impl Registry {
         S: Scheduler + 'static,
     {
         self.free(name)?;
-        Ok(self.insert(name, check, make))
+        Ok(self.insert_checked(name, check, make))
     }
 
     /// Registers a scheduler that learns: each one made gets a handle on what the earlier ones of
@@ -248,7 +271,8 @@ impl Registry {
         S: Scheduler + 'static,
     {
         self.free(name)?;
-        Ok(self.insert_learner(name, check, make))
+        let make = move |config: &C, recall: &Recall| make(config, recall.clone());
+        Ok(self.insert(name, recalled(name, check), make, Outside::plain))
     }
 
     fn free(&self, name: &str) -> Result<(), RegistryError> {
@@ -258,57 +282,7 @@ impl Registry {
         Ok(())
     }
 
-    fn insert_learner<C, S>(
-        &mut self,
-        name: &str,
-        check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
-        make: impl Fn(&C, Recall) -> S + Send + Sync + 'static,
-    ) -> &mut Self
-    where
-        C: DeserializeOwned + Serialize + Send + Sync + 'static,
-        S: Scheduler + 'static,
-    {
-        let make = Arc::new(make);
-        let scheduler = name.to_owned();
-        let parse = move |value: &Value, outside: &Outside| {
-            let config: C = settings::read(value)?;
-            check(&config)?;
-            let recall = outside.recall(&scheduler, &config);
-            let make = make.clone();
-            let factory: SchedulerFactory =
-                Arc::new(move || Box::new(make(&config, recall.clone())));
-            Ok(factory)
-        };
-        self.entries.insert(name.to_owned(), Box::new(parse));
-        self
-    }
-
-    /// The same for those that tell what they learn from.
-    fn insert_observed<C, S>(
-        &mut self,
-        name: &str,
-        check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
-        make: impl Fn(&C, Recall) -> S + Send + Sync + 'static,
-    ) -> &mut Self
-    where
-        C: DeserializeOwned + Serialize + Send + Sync + 'static,
-        S: Observed,
-    {
-        let make = Arc::new(make);
-        let scheduler = name.to_owned();
-        let parse = move |value: &Value, outside: &Outside| {
-            let config: C = settings::read(value)?;
-            check(&config)?;
-            let recall = outside.recall(&scheduler, &config);
-            let make = make.clone();
-            let written = settings::written(&config);
-            outside.factory(&scheduler, written, move || make(&config, recall.clone()))
-        };
-        self.entries.insert(name.to_owned(), Box::new(parse));
-        self
-    }
-
-    fn insert<C, S>(
+    fn insert_checked<C, S>(
         &mut self,
         name: &str,
         check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
@@ -318,39 +292,42 @@ impl Registry {
         C: DeserializeOwned + Send + Sync + 'static,
         S: Scheduler + 'static,
     {
-        let make = Arc::new(make);
-        let parse = move |value: &Value, _: &Outside| {
-            let config: C = settings::read(value)?;
-            check(&config)?;
-            let make = make.clone();
-            let factory: SchedulerFactory = Arc::new(move || Box::new(make(&config)));
-            Ok(factory)
-        };
-        self.entries.insert(name.to_owned(), Box::new(parse));
-        self
+        let prepare = move |config: &C, _: &Outside| check(config);
+        self.insert(
+            name,
+            prepare,
+            move |config, ()| make(config),
+            Outside::plain,
+        )
     }
 
-    /// For schedulers that need something from outside, read and checked once for all connections.
-    #[cfg(feature = "neural")]
-    fn insert_prepared<C, P, S>(
+    /// The one way in. A configuration is read, and `prepare` checks it and gets what its schedulers need from
+    /// outside, both once for all connections; `make` makes a scheduler of these two, and `wire` a factory that calls
+    /// it.
+    fn insert<C, P, S>(
         &mut self,
         name: &str,
-        prepare: impl Fn(&C) -> Result<P, InvalidConfig> + Send + Sync + 'static,
+        prepare: impl Fn(&C, &Outside) -> Result<P, InvalidConfig> + Send + Sync + 'static,
         make: impl Fn(&C, &P) -> S + Send + Sync + 'static,
+        wire: Wire<C, S>,
     ) -> &mut Self
     where
-        C: DeserializeOwned + Serialize + Send + Sync + 'static,
+        C: DeserializeOwned + Send + Sync + 'static,
         P: Send + Sync + 'static,
-        S: Observed,
+        S: Scheduler + 'static,
     {
         let make = Arc::new(make);
         let scheduler = name.to_owned();
         let parse = move |value: &Value, outside: &Outside| {
-            let config: C = settings::read(value)?;
-            let prepared = prepare(&config)?;
-            let make = make.clone();
-            let written = settings::written(&config);
-            outside.factory(&scheduler, written, move || make(&config, &prepared))
+            let config = Arc::new(settings::read::<C>(value)?);
+            let prepared = prepare(&config, outside)?;
+            let (make, of) = (make.clone(), config.clone());
+            wire(
+                outside,
+                &scheduler,
+                &config,
+                Box::new(move || make(&of, &prepared)),
+            )
         };
         self.entries.insert(name.to_owned(), Box::new(parse));
         self
@@ -362,7 +339,7 @@ impl Registry {
     ///
     /// [`RegistryError::UnknownName`], [`RegistryError::InvalidConfig`].
     pub fn build(&self, name: &str, config: &Value) -> Result<Box<dyn Scheduler>, RegistryError> {
-        Ok(self.factory(name, config)?())
+        Ok(self.factory(name, config)?.make())
     }
 
     /// Checks name and configuration once, and makes any number of schedulers after that.
@@ -371,8 +348,8 @@ impl Registry {
     /// use mpquic_sched::Registry;
     ///
     /// let factory = Registry::new().factory("minrtt", &serde_json::Value::Null)?;
-    /// let for_one_connection = factory();
-    /// let for_another = factory();
+    /// let for_one_connection = factory.make();
+    /// let for_another = factory.make();
     /// # drop((for_one_connection, for_another));
     /// # Ok::<(), mpquic_sched::RegistryError>(())
     /// ```
@@ -391,6 +368,12 @@ impl Registry {
             }
             None => Err(self.unknown(name)),
         }
+    }
+
+    /// The names of the schedulers with the faults of published code ([`replica`](crate::replica)), in
+    /// alphabetical order. They are among [`names`](Self::names); a list for people should keep them apart.
+    pub fn replicas(&self) -> impl Iterator<Item = &str> {
+        self.names().filter(|name| REPLICAS.contains(name))
     }
 
     /// The names of all schedulers, in alphabetical order and without second names.
@@ -423,6 +406,18 @@ impl Registry {
             nearest: error::nearest(name, self.names().chain(self.aliases.keys().map(|a| &**a))),
             known: known.collect(),
         }
+    }
+}
+
+/// Checks a configuration, and gets what a learning scheduler of this name remembers.
+fn recalled<C: Serialize>(
+    name: &str,
+    check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
+) -> impl Fn(&C, &Outside) -> Result<Recall, InvalidConfig> + Send + Sync + 'static {
+    let name = name.to_owned();
+    move |config, outside| {
+        check(config)?;
+        Ok(outside.recall(&name, config))
     }
 }
 

@@ -1,17 +1,17 @@
 //! What a registry's schedulers share beyond their connections, and how it reaches them; knows no names.
 
-use std::sync::Arc;
-
 use serde::Serialize;
-use serde_json::Value;
 
 use super::InvalidConfig;
+#[cfg(feature = "record")]
+use super::settings;
+use crate::learned::WaitRule;
 use crate::memory::{Recall, Store};
 #[cfg(feature = "neural")]
 use crate::neural::{Dqn, Gaps, Sailfish};
 #[cfg(feature = "record")]
-use crate::record::{Recorder, Schema, Tape};
-use crate::{Linucb, Peekaboo, Scheduler, SchedulerFactory};
+use crate::record::{Recorder, Ring, Schema};
+use crate::{LearnedWait, Scheduler, SchedulerFactory};
 
 /// A memory and a recorder, if there are any.
 pub(super) struct Outside {
@@ -20,15 +20,22 @@ pub(super) struct Outside {
     pub(super) recorder: Option<Recorder>,
 }
 
+/// Makes one scheduler.
+pub(super) type Make<S> = Box<dyn Fn() -> S + Send + Sync>;
+
+/// How a factory comes from what makes one scheduler: [`Outside::plain`] or [`Outside::observed`].
+pub(super) type Wire<C, S> =
+    fn(&Outside, &str, &C, Make<S>) -> Result<SchedulerFactory, InvalidConfig>;
+
 /// A scheduler that tells what it decides and earns.
 pub(super) trait Observed: Scheduler + Sized + 'static {
     /// The same schema with what its states and actions are.
     #[cfg(feature = "record")]
     fn describe(schema: Schema) -> Schema;
 
-    /// The same scheduler, which tells this tape.
+    /// The same scheduler, which tells this ring.
     #[cfg(feature = "record")]
-    fn tell(self, tape: Tape) -> Self;
+    fn tell(self, ring: Ring) -> Self;
 }
 
 impl Outside {
@@ -46,26 +53,34 @@ impl Outside {
         }
     }
 
-    /// Makes schedulers that are recorded, if there is a recorder.
-    pub(super) fn factory<S: Observed>(
+    /// A factory of schedulers that nobody watches.
+    pub(super) fn plain<C, S: Scheduler + 'static>(
+        &self,
+        _scheduler: &str,
+        _config: &C,
+        make: Make<S>,
+    ) -> Result<SchedulerFactory, InvalidConfig> {
+        Ok(SchedulerFactory::new(move || Box::new(make())))
+    }
+
+    /// A factory of schedulers that are recorded, if there is a recorder.
+    pub(super) fn observed<C: Serialize, S: Observed>(
         &self,
         scheduler: &str,
-        config: Value,
-        make: impl Fn() -> S + Send + Sync + 'static,
+        config: &C,
+        make: Make<S>,
     ) -> Result<SchedulerFactory, InvalidConfig> {
         #[cfg(feature = "record")]
         if let Some(recorder) = &self.recorder {
-            let schema = S::describe(Schema::new(scheduler, config));
+            let schema = S::describe(Schema::new(scheduler, settings::written(config)));
             let source = recorder
                 .source(&schema)
                 .map_err(|error| InvalidConfig::whole(error.to_string()))?;
-            return Ok(Arc::new(move || {
-                Box::new(source.record(|tape| make().tell(tape)))
+            return Ok(SchedulerFactory::new(move || {
+                Box::new(source.record(|ring| make().tell(ring)))
             }));
         }
-        #[cfg(not(feature = "record"))]
-        let _ = (scheduler, config);
-        Ok(Arc::new(move || Box::new(make())))
+        self.plain(scheduler, config, make)
     }
 }
 
@@ -86,24 +101,17 @@ fn waiting(schema: Schema) -> Schema {
     schema.with_state(1, &features).with_action(&["arm"])
 }
 
-macro_rules! bandit {
-    ($scheduler:ty) => {
-        impl Observed for $scheduler {
-            #[cfg(feature = "record")]
-            fn describe(schema: Schema) -> Schema {
-                waiting(schema)
-            }
+impl<R: WaitRule> Observed for LearnedWait<R> {
+    #[cfg(feature = "record")]
+    fn describe(schema: Schema) -> Schema {
+        waiting(schema)
+    }
 
-            #[cfg(feature = "record")]
-            fn tell(self, mut tape: Tape) -> Self {
-                self.with_observer(Box::new(move |step| tape.step(step)))
-            }
-        }
-    };
+    #[cfg(feature = "record")]
+    fn tell(self, mut ring: Ring) -> Self {
+        self.with_observer(Box::new(move |step| ring.step(step)))
+    }
 }
-
-bandit!(Linucb);
-bandit!(Peekaboo);
 
 /// The ones that ask a network: their states are rows of features, what they do is named here.
 #[cfg(feature = "neural")]
@@ -118,8 +126,8 @@ macro_rules! neural {
             }
 
             #[cfg(feature = "record")]
-            fn tell(self, mut tape: Tape) -> Self {
-                self.with_observer(Box::new(move |experience| tape.experience(experience)))
+            fn tell(self, mut ring: Ring) -> Self {
+                self.with_observer(Box::new(move |experience| ring.experience(experience)))
             }
         }
     };

@@ -93,7 +93,9 @@ pub(super) fn read<C: DeserializeOwned>(value: &Value) -> Result<C, InvalidConfi
         expected: error.to_string(),
     })
 }
+
 /// A configuration as JSON, its defaults included. Those that do not fit into JSON are written as nothing.
+#[cfg(feature = "record")]
 pub(super) fn written(config: &impl Serialize) -> Value {
     serde_json::to_value(config).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mpquic_sched::neural::{Dqn, DqnConfig, Experience, Policy, Run, Unanswered};
 use mpquic_sched::{
-    Acked, Data, Decision, Fallbacks, Learned, Lost, PathIndex, PathStatus, PathUpdate,
+    Acked, Data, Decision, Fallbacks, Learned, Lost, PathId, PathIndex, PathStatus, PathUpdate,
     PathUpdateKind, PathView, QueueView, Registry, Scheduler, StreamHints, StreamId, StreamUpdate,
     StreamUpdateKind,
 };
@@ -150,7 +150,7 @@ impl Fixture {
     }
 
     fn path(&mut self, path: usize, kind: PathUpdateKind) {
-        let event = PathUpdate::new(slot(path), path as u32, self.asked.now, kind);
+        let event = PathUpdate::new(slot(path), PathId(path as u32), self.asked.now, kind);
         self.asked.scheduler.on_path(&event);
     }
 
@@ -434,7 +434,7 @@ fn decisions_and_what_they_earn() {
     let mut f = Fixture::new(6);
     let fast = [loaded(0, 20, 1000, 10), loaded(1, 80, 10, 10)];
     let mut queue = much();
-    queue.credit = 300_000;
+    queue.flow_control_window = 300_000;
     let send = |f: &mut Fixture, count: usize| {
         for _ in 0..count {
             assert_eq!(f.next(&fast, &queue), FAST);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use mpquic_sched::replica::DapsGap;
 use mpquic_sched::{
-    Acked, Context, Daps, DapsConfig, DapsGap, Data, Decision, MinRtt, PathIndex, PathStatus,
+    Acked, Context, Daps, DapsConfig, Data, Decision, MinRtt, PathId, PathIndex, PathStatus,
     PathUpdate, PathUpdateKind, PathView, Scheduler, Stms,
 };
 
@@ -249,7 +250,7 @@ fn stms_keeps_the_gap_within_its_bounds() {
     stms.acked(0, 902, 10_000);
     assert_eq!(stms.at(120).gap(&paths), 0.0);
     // A slot's next path starts anew.
-    let event = PathUpdate::new(slot(1), 1, stms.now, PathUpdateKind::Abandoned);
+    let event = PathUpdate::new(slot(1), PathId(1), stms.now, PathUpdateKind::Abandoned);
     stms.scheduler.on_path(&event);
     assert_eq!(stms.gap(&paths), 10.0);
 }
@@ -350,7 +351,7 @@ fn daps_skips_what_cannot_be_used() {
     for _ in 0..3 {
         assert_eq!(daps.next(&paths, &queue), Some((1, Data::Next)));
     }
-    let event = PathUpdate::new(slot(0), 0, daps.now, PathUpdateKind::Abandoned);
+    let event = PathUpdate::new(slot(0), PathId::ZERO, daps.now, PathUpdateKind::Abandoned);
     daps.scheduler.on_path(&event);
     // Its slot's next path is in the next schedule: 12 slots and 3, four bursts of three packets
     // arrive before its one.

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::VarInt;
 use mpquic_sched::memory::Store;
+use mpquic_sched::replica::{PeekFrozen, PeekFrozenConfig};
 use mpquic_sched::{
-    Acked, Arm, Context, Decision, FeatureRtt, Linucb, LinucbConfig, PathIndex, PathKey,
-    PathUpdate, PathUpdateKind, PathView, PeekFrozen, PeekFrozenConfig, QueueView, Registry,
-    Reward, Scheduler, Sent, Step, StreamHead, StreamId, StreamUpdate, StreamUpdateKind,
+    Acked, Arm, Context, Decision, FeatureRtt, Linucb, LinucbConfig, PathId, PathIndex, PathKey,
+    PathUpdate, PathUpdateKind, PathView, QueueView, Registry, Reward, Scheduler, Sent, Step,
+    StreamHead, StreamId, StreamUpdate, StreamUpdateKind,
 };
 use serde_json::json;
 
@@ -37,7 +38,7 @@ fn pair(room: bool) -> [PathView; 2] {
     pair
 }
 
-/// x of that pair, with a credit of 400 kB: bytes per ms over 1000.
+/// x of that pair, with a flow-control window of 400 kB: bytes per ms over 1000.
 const X: [f64; 6] = [5.0, 5.0, 10.0, 0.5, 0.1, 4.0];
 
 /// x'x = 25 + 25 + 100 + 0.25 + 0.01 + 16.
@@ -45,7 +46,7 @@ const XX: f64 = 166.26;
 
 fn queue() -> QueueView {
     let mut queue = QueueView::default();
-    (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 400_000, 400_000);
+    (queue.unsent, queue.window_left, queue.flow_control_window) = (1 << 20, 400_000, 400_000);
     queue
 }
 
@@ -96,7 +97,7 @@ impl Connection {
     }
 
     fn path(&mut self, index: usize, kind: PathUpdateKind) {
-        let event = PathUpdate::new(slot(index), index as u32, self.start, kind);
+        let event = PathUpdate::new(slot(index), PathId(index as u32), self.start, kind);
         let key = PathKey::new(100 + index as u64);
         self.scheduler.on_path(&event.with_key(key));
     }
@@ -213,13 +214,13 @@ fn the_first_decisions_by_hand() {
     assert_eq!(connection.settled(), []);
     // Three T_ref have passed.
     assert_eq!(connection.next(315, &pair(false)), None);
-    let [(0, Arm::Tx, reward)] = connection.settled()[..] else {
+    let [(0, Arm::Send, reward)] = connection.settled()[..] else {
         panic!("{:?}", connection.settled());
     };
     near(reward, 0.008);
     // tx: A = I + xx', so that A^-1 x = x/(1 + x'x); wt is not known at all.
     let (chosen, arm, [tx, wt]) = connection.decided()[1];
-    assert_eq!((chosen, arm), (Arm::Wt, Arm::Wt));
+    assert_eq!((chosen, arm), (Arm::Wait, Arm::Wait));
     near(
         tx,
         (0.008 * XX + 0.8 * XX.sqrt() * (1.0 + XX).sqrt()) / (1.0 + XX),
@@ -245,7 +246,7 @@ fn a_wait_stands_and_its_first_packet_counts_from_the_decision() {
     let decided = connection.decided();
     assert_eq!(
         (decided.len(), decided[1].0, decided[1].1),
-        (2, Arm::Tx, Arm::Wt)
+        (2, Arm::Send, Arm::Wait)
     );
     assert_eq!(connection.next(40, &pair(true)), Some(0));
     // 1000/(70 - 10) + 0.9 · 1000/(70 - 30) + 0.81 · 1000/(90 - 40) = 16.67 + 22.5 + 16.2
@@ -256,7 +257,7 @@ fn a_wait_stands_and_its_first_packet_counts_from_the_decision() {
     let settled = connection.settled();
     assert_eq!(
         (settled.len(), settled[0].1, settled[1].1),
-        (2, Arm::Wt, Arm::Wt)
+        (2, Arm::Wait, Arm::Wait)
     );
     near(settled[0].2, 1.0 / 60.0 + 0.0225 + 0.0162);
     // 1000/(90 - 31).
@@ -426,8 +427,11 @@ fn chance_keeps_some_of_the_decisions() {
         connection.decide(0, &pair(true), &queue());
     }
     let decided = connection.decided();
-    assert!(decided.iter().all(|(chosen, ..)| *chosen == Arm::Tx));
-    let waits = decided.iter().filter(|(_, arm, _)| *arm == Arm::Wt).count();
+    assert!(decided.iter().all(|(chosen, ..)| *chosen == Arm::Send));
+    let waits = decided
+        .iter()
+        .filter(|(_, arm, _)| *arm == Arm::Wait)
+        .count();
     // Five standard deviations of a binomial: 5 · √(1000 · 0.3 · 0.7) = 72.
     assert!(waits.abs_diff(300) < 72, "{waits}");
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::neural::{Experience, Gaps, GapsConfig, Policy, Run, Unanswered};
 use mpquic_sched::{
-    Acked, Context, Data, Decision, MinRtt, PathIndex, PathUpdate, PathUpdateKind, PathView,
-    Registry, Scheduler,
+    Acked, Context, Data, Decision, MinRtt, PathId, PathIndex, PathUpdate, PathUpdateKind,
+    PathView, Registry, Scheduler,
 };
 use serde_json::json;
 
@@ -203,7 +203,12 @@ fn an_answer_changes_the_gaps_of_slower_paths_by_whole_packets() {
         ("custom", 3, 0)
     );
     // Another path in the slot starts anew.
-    let ended = PathUpdate::new(slot(2), 2, gaps.asked.now, PathUpdateKind::Abandoned);
+    let ended = PathUpdate::new(
+        slot(2),
+        PathId(2),
+        gaps.asked.now,
+        PathUpdateKind::Abandoned,
+    );
     gaps.asked.scheduler.on_path(&ended);
     assert_eq!(gaps.gap(&three(2)), 20.0);
 }

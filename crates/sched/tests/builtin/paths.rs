@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use mpquic_sched::replica::{MinRttNs3, RrNs3};
 use mpquic_sched::{
-    Acked, Backup, BackupConfig, Data, MinRttNs3, PathIndex, PathStatus, PathView, Redundant,
-    RrNs3, Scheduler, StreamId, StreamUpdate, StreamUpdateKind,
+    Acked, Backup, BackupConfig, Data, PathId, PathIndex, PathStatus, PathView, Redundant,
+    Scheduler, StreamId, StreamUpdate, StreamUpdateKind,
 };
 
 use crate::{Asked, full, loaded, path, unsent};
@@ -101,7 +102,9 @@ fn backup_uses_one_path() {
     ];
     for (case, paths, by_rtt, by_id) in table {
         for (primary, expected) in [(None, by_rtt), (Some(1), by_id)] {
-            let scheduler = Backup::new(&BackupConfig { primary });
+            let scheduler = Backup::new(&BackupConfig {
+                primary: primary.map(PathId),
+            });
             let next = Asked::new(scheduler).next(paths, &unsent(1));
             let expected = expected.map(|slot| (slot, Data::Next));
             assert_eq!(next, expected, "{case}, primary {primary:?}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mpquic_bandit::Draw;
 use mpquic_sched::memory::Store;
 use mpquic_sched::{
-    Acked, Context, Decision, LearnedPair, PathIndex, PathKey, PathUpdate, PathUpdateKind,
+    Acked, Context, Decision, LearnedPair, PathId, PathIndex, PathKey, PathUpdate, PathUpdateKind,
     PathView, Peekaboo, PeekabooConfig, QueueView, Registry, Scheduler, Sent, Step,
 };
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ impl World {
         let start = Instant::now();
         for index in 0..2 {
             for kind in [PathUpdateKind::Opened, PathUpdateKind::Validated] {
-                let event = PathUpdate::new(slot(index), index as u32, start, kind);
+                let event = PathUpdate::new(slot(index), PathId(index as u32), start, kind);
                 scheduler.on_path(&event.with_key(PathKey::new(7 + index as u64)));
             }
         }
@@ -98,7 +98,7 @@ impl World {
             let line = &self.lines[index];
             let in_flight = self.flying[index].len() as u64;
             let mut view = PathView::closed(slot(index));
-            (view.id, view.open, view.mtu) = (index as u32, true, PACKET as u16);
+            (view.id, view.open, view.mtu) = (PathId(index as u32), true, PACKET as u16);
             view.can_send = in_flight < line.window;
             view.smoothed_rtt = Duration::from_nanos((line.rtt * 1e6) as u64);
             (view.latest_rtt, view.min_rtt) = (view.smoothed_rtt, view.smoothed_rtt);
@@ -113,7 +113,8 @@ impl World {
     /// Sends what may be sent now; when it wants to be asked again.
     fn send(&mut self, unsent: u64) -> Option<Instant> {
         let mut queue = QueueView::default();
-        (queue.unsent, queue.window_left, queue.credit) = (unsent, 6_000_000, 6_000_000);
+        (queue.unsent, queue.window_left, queue.flow_control_window) =
+            (unsent, 6_000_000, 6_000_000);
         let now = self.at(self.now);
         while queue.unsent > 0 {
             let views = self.views();

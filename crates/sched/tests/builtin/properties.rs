@@ -40,7 +40,7 @@ fn view() -> impl Strategy<Value = PathView> {
             view.min_rtt = view.smoothed_rtt;
             view.pto = view.smoothed_rtt * 2;
             view.sent_packets = sent;
-            view.id = id;
+            view.id = mpquic_sched::PathId(id);
             view.in_flight = in_flight * 6000;
             view.cwnd = cwnd * 6000;
             view
@@ -111,7 +111,7 @@ proptest! {
     ) {
         let start = std::time::Instant::now();
         for (name, factory) in &*ALL {
-            let mut scheduler = factory();
+            let mut scheduler = factory.make();
             if name == "roundrobin" {
                 scheduler = Registry::new().build(name, &json!({"burst": burst})).unwrap();
             }
@@ -303,7 +303,7 @@ proptest! {
         let now = std::time::Instant::now();
         for (_, factory) in &*ALL {
             let run = || {
-                let mut scheduler = factory();
+                let mut scheduler = factory.make();
                 let decide = |(number, paths): (usize, &Vec<PathView>)| {
                     scheduler.decide(&Context::new(now, paths, &queue, number as u64))
                 };

@@ -64,7 +64,7 @@ fn makes_the_built_in_schedulers() {
 fn a_factory_makes_independent_schedulers() {
     let factory = Registry::default().factory("rr", &json!({})).unwrap();
     let paths = [path(0, 1), path(1, 1)];
-    let (mut one, mut other) = (factory(), factory());
+    let (mut one, mut other) = (factory.make(), factory.make());
     assert_eq!(ask_times(&mut *one, &paths, 3), [0, 1, 0]);
     assert_eq!(ask_times(&mut *other, &paths, 3), [0, 1, 0]);
 }

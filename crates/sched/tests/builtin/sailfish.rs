@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use mpquic_sched::neural::{Experience, Policy, Rates, Run, Sailfish, SailfishConfig, Unanswered};
 use mpquic_sched::{
-    Acked, Context, Data, Decision, PathUpdate, PathUpdateKind, PathView, Registry, Scheduler,
-    StreamId, StreamUpdate, StreamUpdateKind, StreamView,
+    Acked, Context, Data, Decision, PathId, PathUpdate, PathUpdateKind, PathView, Registry,
+    Scheduler, StreamId, StreamUpdate, StreamUpdateKind, StreamView,
 };
 use serde_json::json;
 
@@ -382,7 +382,12 @@ fn a_path_that_ends_gives_its_streams_to_the_fastest() {
     broken[2].suspect = true;
     assert_eq!(ask(&mut asked, &broken, &[stream(0)]), Some((0, 0)));
     assert_eq!(ask(&mut asked, &three(), &[stream(0)]), Some((2, 0)));
-    let over = PathUpdate::new(three()[2].index, 2, asked.now, PathUpdateKind::Abandoned);
+    let over = PathUpdate::new(
+        three()[2].index,
+        PathId(2),
+        asked.now,
+        PathUpdateKind::Abandoned,
+    );
     asked.scheduler.on_path(&over);
     assert_eq!(ask(&mut asked, &both(), &[stream(0)]), Some((0, 0)));
     assert_eq!(ask(&mut asked, &three(), &[stream(0)]), Some((0, 0)));
@@ -395,7 +400,12 @@ fn a_path_that_ends_gives_its_streams_to_the_fastest() {
         "{seen:?}"
     );
     // The slot's next path begins anew.
-    let opened = PathUpdate::new(three()[2].index, 3, asked.now, PathUpdateKind::Opened);
+    let opened = PathUpdate::new(
+        three()[2].index,
+        PathId(3),
+        asked.now,
+        PathUpdateKind::Opened,
+    );
     asked.scheduler.on_path(&opened);
     let arms = asked.scheduler.learned().unwrap().arms;
     assert_eq!(

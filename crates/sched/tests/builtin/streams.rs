@@ -1,8 +1,9 @@
 //! Stream-based minRTT: bindings worked out by hand.
 
 use mpquic_sched::{
-    Acked, Data, Decision, PathStatus, PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler,
-    StreamId, StreamMinRtt, StreamMinRttConfig, StreamUpdate, StreamUpdateKind, StreamView,
+    Acked, Data, Decision, PathId, PathStatus, PathUpdate, PathUpdateKind, PathView, QueueView,
+    Scheduler, StreamId, StreamMinRtt, StreamMinRttConfig, StreamUpdate, StreamUpdateKind,
+    StreamView,
 };
 
 use crate::{Asked, loaded, unsent};
@@ -118,7 +119,7 @@ fn what_was_lost_stays_on_its_path_and_goes_first() {
 
 #[test]
 fn a_path_that_fails_gives_its_streams_away() {
-    let over = |kind| PathUpdate::new(both()[0].index, 0, fresh().now, kind);
+    let over = |kind| PathUpdate::new(both()[0].index, PathId::ZERO, fresh().now, kind);
     let status = |mut path: PathView| {
         path.status = PathStatus::Backup;
         path

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Context, Data, Decision, PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView, SaEcf,
-    SaEcfConfig, Scheduler, StreamHead, StreamId, StreamSharing, StreamView,
+    Context, Data, Decision, PathId, PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView,
+    SaEcf, SaEcfConfig, Scheduler, StreamHead, StreamId, StreamSharing, StreamView,
 };
 use mpquic_sched::{Dir, Side};
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn stream(number: u64, priority: i32, unsent: u64) -> StreamView {
 fn queue(streams: &[StreamView]) -> QueueView {
     let mut queue = QueueView::default();
     queue.unsent = streams.iter().map(|stream| stream.unsent).sum();
-    (queue.window_left, queue.credit) = (1 << 40, 1 << 40);
+    (queue.window_left, queue.flow_control_window) = (1 << 40, 1 << 40);
     queue
 }
 
@@ -132,7 +132,7 @@ fn each_stream_has_a_flag() {
     assert_eq!(ask(&mut scheduler, &[stream(0, 0, 314)]), None);
     // A slot's next path: another pair.
     let slot = PathIndex::new(1).unwrap();
-    let gone = PathUpdate::new(slot, 1, Instant::now(), PathUpdateKind::Abandoned);
+    let gone = PathUpdate::new(slot, PathId(1), Instant::now(), PathUpdateKind::Abandoned);
     scheduler.on_path(&gone);
     assert_eq!(ask(&mut scheduler, &[stream(0, 0, 314)]), Some(0));
     // The stream that falls on the same place takes it over.

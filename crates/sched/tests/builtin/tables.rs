@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Context, Decision, MinRtt, PathIndex, PathStatus, PathUpdate, PathUpdateKind, PathView,
+    Context, Decision, MinRtt, PathId, PathIndex, PathStatus, PathUpdate, PathUpdateKind, PathView,
     QueueView, RoundRobin, RoundRobinConfig, Scheduler, SinglePath, SinglePathConfig,
 };
 
@@ -164,7 +164,7 @@ fn a_slots_next_path_starts_afresh() {
     let all = [path(0, 1), path(1, 1)];
     assert_eq!(ask(&mut scheduler, &all), Some(0));
     let slot = PathIndex::new(0).unwrap();
-    let event = |kind| PathUpdate::new(slot, 0, Instant::now(), kind);
+    let event = |kind| PathUpdate::new(slot, PathId::ZERO, Instant::now(), kind);
     scheduler.on_path(&event(PathUpdateKind::Suspect));
     assert_eq!(ask(&mut scheduler, &all), Some(1));
     assert_eq!(ask(&mut scheduler, &all), Some(0));
@@ -175,7 +175,7 @@ fn a_slots_next_path_starts_afresh() {
 
 #[test]
 fn single_path() {
-    let id = |view, id| with(view, |view: &mut PathView| view.id = id);
+    let id = |view, id| with(view, |view: &mut PathView| view.id = PathId(id));
     let table: &[(&str, &[PathView], Option<usize>)] = &[
         ("no path", &[closed(0)], None),
         ("its path", &[id(path(0, 1), 3), id(path(1, 9), 5)], Some(1)),
@@ -206,7 +206,7 @@ fn single_path() {
         ),
     ];
     for (case, paths, expected) in table {
-        let mut scheduler = SinglePath::new(&SinglePathConfig { path: 5 });
+        let mut scheduler = SinglePath::new(&SinglePathConfig { path: PathId(5) });
         assert_eq!(ask(&mut scheduler, paths), *expected, "{case}: {paths:?}");
     }
     assert_eq!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mpquic_sched::{
-    Acked, Data, Decision, Learned, Lost, PathIndex, PathUpdate, PathUpdateKind, PathView,
+    Acked, Data, Decision, Learned, Lost, PathId, PathIndex, PathUpdate, PathUpdateKind, PathView,
     Registry, Scheduler, StreamId, StreamUpdate, StreamUpdateKind, Ucb, UcbConfig,
 };
 use proptest::collection::vec;
@@ -207,7 +207,8 @@ fn a_slots_next_path_starts_afresh() {
         let (path, now) = (PathIndex::new(0).unwrap(), ucb.now);
         let before = arm(&ucb, 1);
         for kind in [PathUpdateKind::Abandoned, PathUpdateKind::Opened] {
-            ucb.scheduler.on_path(&PathUpdate::new(path, 7, now, kind));
+            ucb.scheduler
+                .on_path(&PathUpdate::new(path, PathId(7), now, kind));
         }
         assert_eq!(arm(&ucb, 0), (0, None), "{config}");
         assert_eq!(arm(&ucb, 1), before, "{config}");
@@ -294,7 +295,7 @@ fn late_rewards_are_those_of_the_packets() {
     // A path that goes away takes what it owed along.
     let gone = PathUpdate::new(
         PathIndex::new(0).unwrap(),
-        0,
+        PathId::ZERO,
         ucb.now,
         PathUpdateKind::Abandoned,
     );

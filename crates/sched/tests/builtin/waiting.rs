@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use mpquic_sched::replica::{BlestOverflow, EcfNoWait};
 use mpquic_sched::{
-    Blest, BlestConfig, BlestOverflow, Context, Data, Decision, Ecf, EcfA, EcfAConfig, EcfConfig,
-    EcfNoWait, MinRtt, PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler,
+    Blest, BlestConfig, Context, Data, Decision, Ecf, EcfA, EcfAConfig, EcfConfig, MinRtt, PathId,
+    PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -15,7 +16,7 @@ const fn ms(millis: u64) -> Duration {
 /// flight in packets.
 fn path(slot: usize, rtt: u64, var: u64, window: u64, in_flight: u64) -> PathView {
     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-    (view.id, view.open, view.mtu) = (slot as u32, true, 1000);
+    (view.id, view.open, view.mtu) = (PathId(slot as u32), true, 1000);
     (view.smoothed_rtt, view.rtt_var) = (ms(rtt), ms(var));
     view.pto = ms(rtt + 4 * var + 25);
     (view.cwnd, view.in_flight) = (window * 1000, in_flight * 1000);
@@ -24,9 +25,10 @@ fn path(slot: usize, rtt: u64, var: u64, window: u64, in_flight: u64) -> PathVie
 }
 
 /// So many bytes to send, so many allowed.
-fn queue(unsent: u64, credit: u64) -> QueueView {
+fn queue(unsent: u64, flow_window: u64) -> QueueView {
     let mut queue = QueueView::default();
-    (queue.unsent, queue.window_left, queue.credit) = (unsent, credit, credit);
+    (queue.unsent, queue.window_left) = (unsent, flow_window);
+    queue.flow_control_window = flow_window;
     queue
 }
 
@@ -140,7 +142,12 @@ fn ecf_keeps_a_flag_for_each_ordered_pair() {
     assert_eq!(decide(&mut ecf, now, &with_room(0, 0), &much), WAIT);
     // Another path in the slot has not been waited against.
     let slot = PathIndex::new(1).unwrap();
-    ecf.on_path(&PathUpdate::new(slot, 1, now, PathUpdateKind::Abandoned));
+    ecf.on_path(&PathUpdate::new(
+        slot,
+        PathId(1),
+        now,
+        PathUpdateKind::Abandoned,
+    ));
     assert_eq!(decide(&mut ecf, now, &with_room(0, 0), &much), SLOW);
 }
 
@@ -356,16 +363,16 @@ fn ecf_a_draws_once_per_episode() {
     }
 }
 
-/// The smallest credit with which BLEST sends on the slow path; one byte less, and it waits.
+/// The smallest flow-control window with which BLEST sends on the slow path; one byte less, and it waits.
 /// `before` are views that it saw earlier.
-fn credit_needed(config: &BlestConfig, before: &[Vec<PathView>], paths: &[PathView]) -> u64 {
+fn flow_window_needed(config: &BlestConfig, before: &[Vec<PathView>], paths: &[PathView]) -> u64 {
     let start = Instant::now();
-    let waits = |credit: u64| {
+    let waits = |flow_window: u64| {
         let mut blest = Blest::new(config);
         for views in before {
             decide(&mut blest, start, views, &queue(1, 1 << 50));
         }
-        decide(&mut blest, start, paths, &queue(1 << 20, credit)) == WAIT
+        decide(&mut blest, start, paths, &queue(1 << 20, flow_window)) == WAIT
     };
     let (mut low, mut high) = (0, 1 << 40);
     assert!(!waits(high));
@@ -395,7 +402,7 @@ fn blest_by_its_formula() {
         vec![path(0, 20, 0, 60, 0), path(1, 300, 0, 44, 0)],
         vec![path(0, 60, 0, 60, 0), path(1, 100, 0, 44, 0)],
     ];
-    // Space is credit + 60 + I_s - (I_s + 1) = credit + 59 packets.
+    // Space is flow_window + 60 + I_s - (I_s + 1) = flow_window + 59 packets.
     type Case<'a> = (&'a str, &'a [Vec<PathView>], Vec<PathView>, u64);
     let table: [Case<'_>; 8] = [
         // T = 100, n = ⌊100/40⌋ + 1 = 3, P = (60 + 1) · 3 = 183, X = 183000 · 1.2 = 219600.
@@ -456,7 +463,11 @@ fn blest_by_its_formula() {
         ),
     ];
     for (case, before, paths, expected) in table {
-        assert_eq!(credit_needed(&default, before, &paths), expected, "{case}");
+        assert_eq!(
+            flow_window_needed(&default, before, &paths),
+            expected,
+            "{case}"
+        );
     }
 }
 
@@ -469,18 +480,18 @@ fn blest_multi_counts_all_faster_paths_without_room() {
         path(3, 300, 0, 50, 50),
     ];
     paths[0].ssthresh = 30_000;
-    // Space is credit + (60 + 10 + 50 + 50) - 11 = credit + 159 packets; X = 219600 as above.
+    // Space is flow_window + (60 + 10 + 50 + 50) - 11 = flow_window + 159 packets; X = 219600 as above.
     let single = BlestConfig::default();
-    assert_eq!(credit_needed(&single, &[], &paths), 219_600 - 159_000);
+    assert_eq!(flow_window_needed(&single, &[], &paths), 219_600 - 159_000);
     // Slot 2 is in slow start: n = ⌊100/80⌋ + 1 = 2, P = 50 · 3 = 150; (183 + 150) · 1200 = 399600.
     let multi = BlestConfig {
         multi: true,
         ..BlestConfig::default()
     };
-    assert_eq!(credit_needed(&multi, &[], &paths), 399_600 - 159_000);
+    assert_eq!(flow_window_needed(&multi, &[], &paths), 399_600 - 159_000);
 }
 
-/// X is 183000 · λ, and space credit + 59000: λ is seen in thousandths by where it changes sides.
+/// X is 183000 · λ, and space flow_window + 59000: λ is seen in thousandths by where it changes sides.
 #[test]
 fn blest_adapts_lambda() {
     let start = Instant::now();
@@ -496,9 +507,9 @@ fn blest_adapts_lambda() {
             assert_eq!(decide(&mut blest, now, &paths, &blocked), SLOW);
         }
         let edge = 183 * thousandths - 59_000;
-        for (credit, expected) in [(edge - 90, WAIT), (edge + 90, SLOW)] {
-            let got = decide(&mut blest, now, &paths, &queue(1 << 20, credit));
-            assert_eq!(got, expected, "after {at} ms, {credit}");
+        for (flow_window, expected) in [(edge - 90, WAIT), (edge + 90, SLOW)] {
+            let got = decide(&mut blest, now, &paths, &queue(1 << 20, flow_window));
+            assert_eq!(got, expected, "after {at} ms, {flow_window}");
         }
     };
     expect(0, None, 1200);
@@ -520,7 +531,7 @@ fn blest_adapts_lambda() {
 fn blest_overflow_wraps_where_the_original_does() {
     let now = Instant::now();
     // Bytes here, as in the original: W_f, R_f and R_s in ms, C, I_s.
-    for (window, fast, slow, credit, in_flight, expected) in [
+    for (window, fast, slow, flow_window, in_flight, expected) in [
         // 1401646720000000000000000 > 3195328000000000000000 is meant; modulo 2⁶⁴ it is
         // 7765047327139561472 > 4041275248247570432.
         (60_000, 40, 200, 1_000_000, 0, WAIT),
@@ -534,8 +545,11 @@ fn blest_overflow_wraps_where_the_original_does() {
         paths[0].cwnd = window;
         paths[1].in_flight = in_flight;
         let mut scheduler = BlestOverflow::default();
-        let got = decide(&mut scheduler, now, &paths, &queue(1 << 20, credit));
-        assert_eq!(got, expected, "{window} {fast} {slow} {credit} {in_flight}");
+        let got = decide(&mut scheduler, now, &paths, &queue(1 << 20, flow_window));
+        assert_eq!(
+            got, expected,
+            "{window} {fast} {slow} {flow_window} {in_flight}"
+        );
     }
 }
 
@@ -556,16 +570,16 @@ fn blest_overflow_tosses_a_coin() {
         let fast_rtt = 40_000_000 + up_to(40_000_000);
         let slow_rtt = 200_000_000 + up_to(200_000_000);
         let window = 30_000 + up_to(300_000);
-        let (in_flight, credit) = (up_to(80_000), up_to(6_000_000));
+        let (in_flight, flow_window) = (up_to(80_000), up_to(6_000_000));
         paths[0].smoothed_rtt = Duration::from_nanos(fast_rtt);
         paths[1].smoothed_rtt = Duration::from_nanos(slow_rtt);
         (paths[0].cwnd, paths[1].in_flight) = (window, in_flight);
-        let queue = queue(1 << 20, credit);
+        let queue = queue(1 << 20, flow_window);
         let wait = decide(&mut BlestOverflow::default(), now, &paths, &queue) == WAIT;
         // The same without overflow.
         let (f, s, w) = (fast_rtt as f64, slow_rtt as f64, window as f64);
         let meant = 1460.0 * s * (2.0 * w * f + s - f)
-            > 2.0 * f * f * (credit as f64 - in_flight as f64 - 1460.0);
+            > 2.0 * f * f * (flow_window as f64 - in_flight as f64 - 1460.0);
         waits += u64::from(wait);
         differs += u64::from(wait != meant);
     }

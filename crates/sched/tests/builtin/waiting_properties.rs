@@ -101,7 +101,7 @@ fn queue() -> impl Strategy<Value = QueueView> {
         |(unsent, window, streams, again, control, blocker)| {
             let mut queue = QueueView::default();
             (queue.unsent, queue.window_left) = (unsent, window);
-            queue.credit = window.min(streams);
+            queue.flow_control_window = window.min(streams);
             (queue.retransmittable, queue.control) = (again, control);
             if window == 0 {
                 queue.blocked_by = PathIndex::new(blocker);
@@ -260,7 +260,7 @@ proptest! {
     fn blest_with_an_endless_window_is_min_rtt(rounds in vec((views(), queue()), 1..12)) {
         let mut rounds = still(rounds);
         for (_, queue) in &mut rounds {
-            (queue.window_left, queue.credit) = (1 << 60, 1 << 60);
+            (queue.window_left, queue.flow_control_window) = (1 << 60, 1 << 60);
         }
         for multi in [false, true] {
             same(("blest", json!({"multi": multi})), ("minrtt", json!({})), &rounds)?;
@@ -270,7 +270,7 @@ proptest! {
     /// The other end: with no window at all, BLEST spends nothing of it on a slower path.
     #[test]
     fn blest_without_a_window_never_spills(views in views(), mut queue in queue()) {
-        (queue.window_left, queue.credit, queue.unsent) = (1200, 1200, 1200);
+        (queue.window_left, queue.flow_control_window, queue.unsent) = (1200, 1200, 1200);
         (queue.retransmittable, queue.control) = (0, false);
         let mut paths = still(vec![(views, queue.clone())]).remove(0).0;
         for path in &mut paths {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use mpquic_sched::memory::{Recall, Store};
 use mpquic_sched::{
-    Context, Decision, InvalidConfig, Learned, LearnedPair, PathIndex, PathKey, PathUpdate,
+    Context, Decision, InvalidConfig, Learned, LearnedPair, PathId, PathIndex, PathKey, PathUpdate,
     PathUpdateKind, Registry, RegistryError, Scheduler,
 };
 use serde::{Deserialize, Serialize};
@@ -135,7 +135,7 @@ fn connection(
     for (slot, key) in keys.iter().enumerate() {
         let path = PathIndex::new(slot).unwrap();
         for kind in [PathUpdateKind::Opened, PathUpdateKind::Validated] {
-            let event = PathUpdate::new(path, slot as u32, now, kind);
+            let event = PathUpdate::new(path, PathId(slot as u32), now, kind);
             scheduler.on_path(&event.with_key(PathKey::new(*key)));
         }
     }
@@ -186,7 +186,8 @@ fn a_path_that_ends_deposits_before_its_slot_is_given_away() {
     let mut scheduler = registry.build("toy", &json!({"step": 3})).unwrap();
     let now = Instant::now();
     let event = |slot: usize, id, kind, key| {
-        PathUpdate::new(PathIndex::new(slot).unwrap(), id, now, kind).with_key(PathKey::new(key))
+        PathUpdate::new(PathIndex::new(slot).unwrap(), PathId(id), now, kind)
+            .with_key(PathKey::new(key))
     };
     scheduler.on_path(&event(0, 0, PathUpdateKind::Validated, 1));
     scheduler.on_path(&event(1, 1, PathUpdateKind::Validated, 2));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::record;
 use mpquic_sched::{
-    Acked, Context, Linucb, LinucbConfig, PathIndex, PathUpdate, PathUpdateKind, PathView,
+    Acked, Context, Linucb, LinucbConfig, PathId, PathIndex, PathUpdate, PathUpdateKind, PathView,
     Peekaboo, PeekabooConfig, QueueView, Registry, Scheduler, Sent, Step,
 };
 use serde_json::{Value, json};
@@ -20,11 +20,11 @@ fn drive(scheduler: &mut dyn Scheduler, start: Instant) {
         view.smoothed_rtt = Duration::from_millis(20 + 30 * slot as u64);
         view.pto = view.smoothed_rtt * 3;
         let opened = PathUpdateKind::Opened;
-        scheduler.on_path(&PathUpdate::new(view.index, 0, start, opened));
+        scheduler.on_path(&PathUpdate::new(view.index, PathId::ZERO, start, opened));
         view
     });
     let mut queue = QueueView::default();
-    (queue.unsent, queue.window_left, queue.credit) = (1 << 20, 1 << 20, 1 << 20);
+    (queue.unsent, queue.window_left, queue.flow_control_window) = (1 << 20, 1 << 20, 1 << 20);
     for number in 0..3000_u64 {
         let now = start + Duration::from_micros(500 * number);
         (paths[0].can_send, paths[1].can_send) = (number % 3 == 0, true);

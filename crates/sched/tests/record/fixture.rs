@@ -25,21 +25,21 @@ fn write(recorder: &Recorder) {
         .with_state(2, &[("rtt", "ms"), ("window", "bytes"), ("loss", "")])
         .with_action(&["path_0", "path_1"]);
     let source = recorder.source(&schema).unwrap();
-    let mut tape = None;
+    let mut ring = None;
     let start = Instant::now();
     let mut scheduler = source.record(|made| {
-        tape = Some(made);
+        ring = Some(made);
         Idle
     });
     let path = PathIndex::new(0).unwrap();
     scheduler.on_sent(&Sent::new(path, start, 1400, 0, false, 1300));
-    let mut tape = tape.unwrap();
+    let mut ring = ring.unwrap();
     for number in 0..5_u8 {
         let (value, now) = (f32::from(number), at(start, 1000 * u64::from(number)));
         let state = [value, 0.1, 1e-40, -value, f32::INFINITY, 3e38];
         // One is missing.
         if number != 3 {
-            tape.decided(
+            ring.decided(
                 u64::from(number),
                 now,
                 &state,
@@ -49,8 +49,8 @@ fn write(recorder: &Recorder) {
         }
         // In two parts, the second one later; the last one earns nothing.
         if number > 0 {
-            tape.rewarded(u64::from(number) - 1, now, 0.1, false);
-            tape.rewarded(u64::from(number) - 1, now, f64::from(number), number == 4);
+            ring.rewarded(u64::from(number) - 1, now, 0.1, false);
+            ring.rewarded(u64::from(number) - 1, now, f64::from(number), number == 4);
         }
     }
     scheduler.on_acked(&Acked::new(
@@ -63,12 +63,12 @@ fn write(recorder: &Recorder) {
         1300,
     ));
     scheduler.on_lost(&Lost::new(path, at(start, 6000), start, 1000, None));
-    drop(tape);
+    drop(ring);
     drop(scheduler);
     recorder.flush().unwrap();
 
     let other = Schema::new("other", serde_json::json!({})).with_action(&["slot"]);
-    let mut open = super::tape(&recorder.source(&other).unwrap());
+    let mut open = super::ring(&recorder.source(&other).unwrap());
     open.rewarded(17, start, -2.5, true);
     recorder.flush().unwrap();
     // Left open on purpose: what a process leaves that is killed.

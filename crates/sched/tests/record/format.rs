@@ -6,7 +6,7 @@ use mpquic_sched::record::{self, Event, MIN_BYTES, ReadError, Recording};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{at, place, recorder, schema, tape};
+use super::{at, place, recorder, ring, schema};
 
 const MAGIC: &[u8] = b"MPQTRAJ\n";
 
@@ -216,26 +216,26 @@ fn file_of(deeds: &[(usize, Deed)]) -> (Vec<u8>, Vec<String>) {
     let (_folder, file) = place();
     let recorder = recorder(&file, MIN_BYTES, 1 << 16);
     let source = recorder.source(&schema()).unwrap();
-    let mut tapes: Vec<_> = (0..3).map(|_| Some(tape(&source))).collect();
+    let mut rings: Vec<_> = (0..3).map(|_| Some(ring(&source))).collect();
     let (start, mut told) = (Instant::now(), vec![String::new(); 3]);
     for (us, (connection, deed)) in (0..).zip(deeds) {
-        let Some(tape) = &mut tapes[*connection] else {
+        let Some(ring) = &mut rings[*connection] else {
             continue;
         };
         // The time of a connection begins with its first record.
         let now = at(start, us);
         let text = match *deed {
             Deed::Decided(state, action, fell_back) => {
-                tape.decided(us, now, &state, &[action], fell_back);
+                ring.decided(us, now, &state, &[action], fell_back);
                 let bits = [state[0], state[1], action].map(f32::to_bits);
                 format!("{us} {bits:?} {fell_back};")
             }
             Deed::Rewarded(number, reward, done) => {
-                tape.rewarded(number, now, reward, done);
+                ring.rewarded(number, now, reward, done);
                 format!("{number} {:x} {done};", reward.to_bits())
             }
             Deed::Ended => {
-                tapes[*connection] = None;
+                rings[*connection] = None;
                 "ended;".to_owned()
             }
         };
@@ -365,9 +365,9 @@ fn several_segments_read_as_one() {
     let (_folder, file) = place();
     let recorder = recorder(&file, MIN_BYTES, 1 << 20);
     let source = recorder.source(&schema()).unwrap();
-    let mut tape = tape(&source);
+    let mut ring = ring(&source);
     let start = Instant::now();
-    (0..2000).for_each(|number| tape.decided(number, start, &[0.0, 1.0], &[2.0], false));
+    (0..2000).for_each(|number| ring.decided(number, start, &[0.0, 1.0], &[2.0], false));
     recorder.flush().unwrap();
     assert_eq!(record::read(&file).unwrap().segments, [0, 1]);
     // Damage in the older one costs what is behind it there, and is told; the newer one is read.

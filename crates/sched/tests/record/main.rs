@@ -13,7 +13,7 @@ mod recorder;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mpquic_sched::record::{Recorder, RecorderConfig, Schema, Source, Tape};
+use mpquic_sched::record::{Recorder, RecorderConfig, Ring, Schema, Source};
 
 /// A folder of its own, and a file in it that is not there yet.
 fn place() -> (tempfile::TempDir, PathBuf) {
@@ -36,11 +36,11 @@ fn schema() -> Schema {
         .with_action(&["slot"])
 }
 
-/// The tape of one more connection, which ends when it is dropped.
-fn tape(source: &Source) -> Tape {
-    let mut tape = None;
-    source.record(|made| tape = Some(made));
-    tape.unwrap()
+/// The ring of one more connection, which ends when it is dropped.
+fn ring(source: &Source) -> Ring {
+    let mut ring = None;
+    source.record(|made| ring = Some(made));
+    ring.unwrap()
 }
 
 /// A point in time, so many microseconds after some other one.

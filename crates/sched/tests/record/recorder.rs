@@ -9,10 +9,10 @@ use mpquic_sched::record::{
     RecorderConfig, Schema,
 };
 use mpquic_sched::{
-    Acked, Context, Decision, Lost, PathIndex, PathUpdate, PathUpdateKind, Scheduler, Sent,
+    Acked, Context, Decision, Lost, PathId, PathIndex, PathUpdate, PathUpdateKind, Scheduler, Sent,
 };
 
-use super::{at, place, recorder, schema, tape};
+use super::{at, place, recorder, ring, schema};
 
 #[test]
 fn records_come_back_by_connection_in_order_and_paired() {
@@ -23,8 +23,8 @@ fn records_come_back_by_connection_in_order_and_paired() {
         recorder.source(&schema()).unwrap(),
         recorder.source(&other).unwrap(),
     );
-    let (mut a, mut b, mut c) = (tape(&one), tape(&two), tape(&one));
-    assert_eq!([&a, &b, &c].map(|tape| tape.connection()), [0, 1, 2]);
+    let (mut a, mut b, mut c) = (ring(&one), ring(&two), ring(&one));
+    assert_eq!([&a, &b, &c].map(|ring| ring.connection()), [0, 1, 2]);
     let start = Instant::now();
     a.decided(3, at(start, 0), &[1.0, -0.0], &[f32::NAN], false);
     b.decided(0, at(start, 500), &[], &[], true);
@@ -116,7 +116,7 @@ fn the_outcome_tells_what_became_of_the_packets() {
     let mut scheduler = source.record(|_tape| Idle);
     let (path, start) = (PathIndex::new(0).unwrap(), Instant::now());
     let opened = PathUpdateKind::Opened;
-    scheduler.on_path(&PathUpdate::new(path, 0, at(start, 10), opened));
+    scheduler.on_path(&PathUpdate::new(path, PathId::ZERO, at(start, 10), opened));
     scheduler.on_sent(&Sent::new(path, at(start, 20), 1400, 0, false, 1300));
     scheduler.on_sent(&Sent::new(path, at(start, 30), 1000, 1, true, 0));
     scheduler.on_acked(&Acked::new(
@@ -152,15 +152,15 @@ fn what_is_not_written_is_counted() {
     let recorder = recorder(&file, 1 << 20, 1);
     let source = recorder.source(&schema()).unwrap();
     let start = Instant::now();
-    let mut tape = tape(&source);
+    let mut ring = ring(&source);
     // Not as the schema has it.
-    tape.decided(0, start, &[1.0], &[1.0], false);
-    tape.decided(1, start, &[1.0, 2.0], &[], false);
+    ring.decided(0, start, &[1.0], &[1.0], false);
+    ring.decided(1, start, &[1.0, 2.0], &[], false);
     // And faster than any disk: the ring holds two.
     for number in 2..100_000 {
-        tape.decided(number, start, &[1.0, 2.0], &[1.0], false);
+        ring.decided(number, start, &[1.0, 2.0], &[1.0], false);
     }
-    drop(tape);
+    drop(ring);
     let written = recorder.flush().unwrap();
     let recording = record::read(&file).unwrap();
     let trajectory = &recording.trajectories()[0];
@@ -179,7 +179,7 @@ fn the_newest_two_segments_are_kept() {
     let (folder, file) = place();
     let recorder = recorder(&file, MIN_BYTES, 64 << 10);
     let source = recorder.source(&schema()).unwrap();
-    let (start, mut quiet, mut busy) = (Instant::now(), tape(&source), tape(&source));
+    let (start, mut quiet, mut busy) = (Instant::now(), ring(&source), ring(&source));
     quiet.decided(0, start, &[0.0, 0.0], &[0.0], false);
     let mut number = 0;
     let newest = loop {
@@ -238,13 +238,13 @@ fn the_segment_before_can_be_missing_or_another_recordings() {
     let fill = |segments: u64| {
         let recorder = recorder(&file, MIN_BYTES, 1 << 20);
         let source = recorder.source(&schema()).unwrap();
-        let mut tape = tape(&source);
+        let mut ring = ring(&source);
         let start = Instant::now();
         // 49 bytes each, so that each segment holds less than 1400.
         for number in 0..segments * 1400 {
-            tape.decided(number, start, &[0.0, 1.0], &[1.0], false);
+            ring.decided(number, start, &[0.0, 1.0], &[1.0], false);
         }
-        drop(tape);
+        drop(ring);
         assert_eq!(recorder.flush().unwrap().dropped, 0);
     };
     fill(1);
@@ -272,12 +272,12 @@ fn a_recorder_that_ends_first_says_so_and_leaves_connections_alone() {
     let (_folder, file) = place();
     let recorder = recorder(&file, 1 << 20, 1);
     let source = recorder.source(&schema()).unwrap();
-    let mut tape = tape(&source);
+    let mut ring = ring(&source);
     let start = Instant::now();
-    tape.decided(0, start, &[0.0, 1.0], &[1.0], false);
+    ring.decided(0, start, &[0.0, 1.0], &[1.0], false);
     drop((source, recorder));
     for number in 1..100 {
-        tape.decided(number, start, &[0.0, 1.0], &[1.0], false);
+        ring.decided(number, start, &[0.0, 1.0], &[1.0], false);
     }
     let recording = record::read(&file).unwrap();
     let trajectory = &recording.trajectories()[0];
@@ -290,13 +290,13 @@ fn a_disk_that_fails_is_told_and_stops_no_connection() {
     let (folder, file) = place();
     let recorder = recorder(&file, MIN_BYTES, 1 << 20);
     let source = recorder.source(&schema()).unwrap();
-    let mut tape = tape(&source);
+    let mut ring = ring(&source);
     let start = Instant::now();
     fs::remove_dir_all(folder.path()).unwrap();
     let mut number = 0;
     let error = loop {
         for _ in 0..1000 {
-            tape.decided(number, start, &[0.0, 1.0], &[1.0], false);
+            ring.decided(number, start, &[0.0, 1.0], &[1.0], false);
             number += 1;
         }
         match recorder.flush() {
@@ -309,9 +309,9 @@ fn a_disk_that_fails_is_told_and_stops_no_connection() {
     assert!(error.to_string().starts_with(&expected), "{error}");
     assert!(recorder.flush().is_err());
     // Those to come are not recorded, either.
-    let mut after = super::tape(&source);
+    let mut after = super::ring(&source);
     after.decided(0, start, &[0.0, 1.0], &[1.0], false);
-    tape.decided(number, start, &[0.0, 1.0], &[1.0], false);
+    ring.decided(number, start, &[0.0, 1.0], &[1.0], false);
 }
 
 #[test]
@@ -361,9 +361,9 @@ fn settings_and_schemas_have_bounds() {
     let wide = Schema::new("wide", serde_json::json!({}));
     let widest = wide.clone().with_state(MAX_VALUES, &[("x", "")]);
     let source = recorder.source(&widest).unwrap();
-    let mut tape = tape(&source);
-    tape.decided(0, Instant::now(), &[0.5; MAX_VALUES], &[], false);
-    drop(tape);
+    let mut ring = ring(&source);
+    ring.decided(0, Instant::now(), &[0.5; MAX_VALUES], &[], false);
+    drop(ring);
     assert_eq!(recorder.flush().unwrap().records, 1);
     let recording = record::read(&file).unwrap();
     assert_eq!(

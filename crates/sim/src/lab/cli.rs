@@ -405,8 +405,17 @@ fn list(folder: &Path, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn names(out: &mut dyn Write) -> Result<(), Failure> {
     let registry = mpquic_sched::Registry::new();
-    let schedulers: Vec<_> = registry.names().collect();
+    let replicas: Vec<_> = registry.replicas().collect();
+    let schedulers: Vec<_> = registry
+        .names()
+        .filter(|name| !replicas.contains(name))
+        .collect();
     writeln!(out, "schedulers: {}", schedulers.join(", "))?;
+    writeln!(
+        out,
+        "replicas of published faults, not for use: {}",
+        replicas.join(", ")
+    )?;
     let controls = mpquic_proto::CongestionControl::ALL.iter();
     let controls: Vec<_> = controls.map(ToString::to_string).collect();
     writeln!(out, "congestion controls: {}", controls.join(", "))?;

@@ -133,7 +133,7 @@ fn transport(
         .send_window(spec.send_window)
         .congestion(congestion)
         .initial_window(InitialWindow::Packets(spec.initial_window))?
-        .scheduler(move || factory())
+        .scheduler(factory)
         // As in the papers' stacks, which do not search for a larger size.
         .initial_mtu(spec.mtu)?
         .max_mtu(spec.mtu)?;
@@ -187,7 +187,7 @@ mod tests {
             "8Mbit 1ms 0% | 9Mbit 1ms 0% | 10Mbit 1ms 0%",
         ] {
             let factory = scheduler(&registry, &spec, &network_of(line), 7).unwrap();
-            drop(factory());
+            drop(factory.make());
         }
         assert_eq!(
             *seen.lock().unwrap(),

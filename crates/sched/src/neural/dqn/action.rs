@@ -4,10 +4,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_bandit::Draw;
 
-use crate::gap::send;
 use crate::neural::Guard;
-use crate::patience::Patience;
-use crate::ranking::{Fastest, comes_back, usable};
+use crate::support::{Fastest, Patience, comes_back, usable};
 use crate::{Context, Data, Decision, PathIndex, PathView};
 
 /// What a path without an RTT sample is taken to have, seconds: kInitialRtt of RFC 9002, section 6.2.2.
@@ -201,7 +199,7 @@ impl Actor {
         };
         match self.patience.wait(cx.now, full) {
             Some(_) if cx.queue.retransmittable > 0 || cx.queue.control => {
-                send(other.index, Data::Again)
+                Decision::send_data(other.index, Data::Again)
             }
             Some(wait) => wait,
             None => self.send(other),

@@ -143,6 +143,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PathId;
     use crate::PathIndex;
 
     const fn ms(millis: u64) -> Duration {
@@ -163,7 +164,8 @@ mod tests {
             let start = Instant::now();
             let mut arrivals = Arrivals::new(ms(50));
             for path in 0..2 {
-                let opened = PathUpdate::new(slot(path), 0, start, PathUpdateKind::Opened);
+                let opened =
+                    PathUpdate::new(slot(path), PathId::ZERO, start, PathUpdateKind::Opened);
                 arrivals.on_path(&opened);
             }
             Self { arrivals, start }
@@ -236,7 +238,7 @@ mod tests {
         f.acked(0, 10, 0);
         assert_eq!(f.recent(0), 1);
         assert_eq!(f.arrivals.paths[0].capacity(), PACKETS);
-        let abandoned = PathUpdate::new(slot(0), 0, f.start, PathUpdateKind::Abandoned);
+        let abandoned = PathUpdate::new(slot(0), PathId::ZERO, f.start, PathUpdateKind::Abandoned);
         f.arrivals.on_path(&abandoned);
         f.sent(0, 20_000);
         f.acked(0, 20_000, 0);

@@ -42,8 +42,8 @@ const REWARD_SCALE: f64 = 100.0;
 /// takes its place at once.
 ///
 /// **State** ([`FEATURES`](Self::FEATURES), in this order): of path 1 its smoothed RTT (ms), window and bytes in flight;
-/// the same of path 2, windows and bytes in sum, RTTs as the mean weighted by windows; the credit that the peer's
-/// windows leave, at most 16 MiB; bytes of the chunk that were never sent; bytes of it that are not acknowledged with all
+/// the same of path 2, windows and bytes in sum, RTTs as the mean weighted by windows; what the peer's
+/// flow control leaves, at most 16 MiB; bytes of the chunk that were never sent; bytes of it that are not acknowledged with all
 /// before them; seconds since it was asked for.
 ///
 /// **Chunks** are streams that the application gives a chunk number ([`StreamHints::chunk`](crate::StreamHints::chunk)),
@@ -134,8 +134,8 @@ impl Dqn {
 
     /// The model that comes with the crate, and what any other one has to fit.
     pub(crate) const SHIPPED: Shipped = Shipped {
-        onnx: include_bytes!("../../../models/dqn.onnx"),
-        card: include_bytes!("../../../models/dqn.json"),
+        onnx: include_bytes!("../../../../../models/dqn.onnx"),
+        card: include_bytes!("../../../../../models/dqn.json"),
         shape: &[1, Self::STATE],
         axis: 1,
         features: Self::FEATURES,

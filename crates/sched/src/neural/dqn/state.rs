@@ -1,7 +1,7 @@
 //! What the policy is shown of paths, windows and the chunk; looks at no stream and decides nothing.
 
 use crate::PathView;
-use crate::ranking::usable;
+use crate::support::usable;
 use crate::{Context, PathIndex};
 
 /// Elements of a state.
@@ -23,9 +23,9 @@ pub(super) const FEATURES: &[(&str, &str)] = &[
 
 const _: () = assert!(FEATURES.len() == STATE);
 
-/// The most credit that is told: what the reference's streams tune up to. Windows without a limit would be as far from
+/// The largest flow-control window that is told: what the reference's streams tune up to. Windows without a limit would be as far from
 /// anything that a policy was trained on as a window can be.
-const MOST_CREDIT: u64 = 16 << 20;
+const MOST_WINDOW: u64 = 16 << 20;
 
 /// What a state says of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,7 +58,7 @@ pub(super) fn observe(cx: &Context<'_>, chunk: Progress) -> Option<([f32; STATE]
         rtt,
         window,
         in_flight,
-        cx.queue.credit.min(MOST_CREDIT) as f64,
+        cx.queue.flow_control_window.min(MOST_WINDOW) as f64,
         chunk.unsent as f64,
         chunk.unacked as f64,
         chunk.elapsed,
@@ -93,8 +93,8 @@ mod tests {
         elapsed: 0.25,
     };
 
-    fn state(paths: &[PathView], credit: u64) -> Option<([f32; STATE], usize)> {
-        let queue = changed!(QueueView::default(), credit = credit);
+    fn state(paths: &[PathView], flow_window: u64) -> Option<([f32; STATE], usize)> {
+        let queue = changed!(QueueView::default(), flow_control_window = flow_window);
         let cx = Context::new(Instant::now(), paths, &queue, 0);
         observe(&cx, CHUNK).map(|(state, first)| (state, first.get()))
     }
@@ -103,10 +103,10 @@ mod tests {
     fn path_1_is_the_fastest_and_path_2_the_others() {
         let mut paths = vec![path(0, 100, 30_000, 10_000), path(1, 20, 50_000, 50_000)];
         let chunk = [500_000.0, 625_000.0, 0.25];
-        let expect = |paths: [f32; 6], credit: f32, first| {
+        let expect = |paths: [f32; 6], flow_window: f32, first| {
             let mut state = [0.0; STATE];
             state[..6].copy_from_slice(&paths);
-            state[6] = credit;
+            state[6] = flow_window;
             state[7..].copy_from_slice(&chunk);
             Some((state, first))
         };

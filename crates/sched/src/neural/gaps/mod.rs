@@ -12,8 +12,7 @@ use std::time::Instant;
 use self::gap::Gap;
 use self::state::{FEATURES, STATE, State, TOKENS};
 use super::{Decider, Experience, Guard, Observer, Policy, Run, Shipped};
-use crate::patience::Patience;
-use crate::ranking::{Fastest, payload};
+use crate::support::{Fastest, Patience, payload};
 use crate::{
     Acked, Context, Data, Decision, Learned, LearnedGap, MAX_PATHS, PathIndex, PathUpdate,
     PathUpdateKind, Scheduler,
@@ -148,8 +147,8 @@ impl Gaps {
 
     /// The network that comes with the crate.
     pub(crate) const SHIPPED: Shipped = Shipped {
-        onnx: include_bytes!("../../../models/gaps.onnx"),
-        card: include_bytes!("../../../models/gaps.json"),
+        onnx: include_bytes!("../../../../../models/gaps.onnx"),
+        card: include_bytes!("../../../../../models/gaps.json"),
         shape: &[1, TOKENS, FEATURES.len()],
         axis: 2,
         features: FEATURES,
@@ -279,7 +278,7 @@ impl Scheduler for Gaps {
         }
         let gaps = &mut self.gaps;
         let mut gap = 0.0;
-        let decision = crate::gap::decide(cx, &mut self.patience, |fast, path| {
+        let decision = crate::support::gap::decide(cx, &mut self.patience, |fast, path| {
             gap = fixed.unwrap_or_else(|| gaps[path.index.get()].packets(fast, path));
             (gap * payload(fast) as f64).round() as u64
         });

@@ -1,7 +1,7 @@
 //! What GAPS' policy is shown: a token of nine features for each path; decides nothing.
 
 use super::gap::Gap;
-use crate::ranking::usable;
+use crate::support::usable;
 use crate::{Context, MAX_PATHS, PathIndex, PathView};
 
 /// Paths that a policy is told of, at most.

@@ -1,16 +1,16 @@
 //! SAILfish: a policy binds each stream to one path when it is first scheduled; its parts are in modules of their own.
 
-mod asking;
 mod config;
 mod ledger;
+mod path_choice;
 mod state;
 
 pub use config::{Rates, SailfishConfig};
 
-use asking::Asking;
+use path_choice::PathChoice;
 
 use super::{Experience, Policy, Shipped};
-use crate::binding::BoundStreams;
+use crate::support::binding::BoundStreams;
 use crate::{
     Acked, Context, Decision, Learned, Lost, PathUpdate, PathUpdateKind, Scheduler, Sent,
     StreamUpdate, StreamUpdateKind,
@@ -65,7 +65,7 @@ use crate::{
 /// ```
 pub struct Sailfish {
     streams: BoundStreams,
-    asking: Asking,
+    choice: PathChoice,
 }
 
 impl Sailfish {
@@ -79,8 +79,8 @@ impl Sailfish {
     pub const OUTPUTS: usize = state::MOST_PATHS;
 
     pub(crate) const SHIPPED: Shipped = Shipped {
-        onnx: include_bytes!("../../../models/sailfish.onnx"),
-        card: include_bytes!("../../../models/sailfish.json"),
+        onnx: include_bytes!("../../../../../models/sailfish.onnx"),
+        card: include_bytes!("../../../../../models/sailfish.json"),
         shape: &[1, state::MOST_PATHS, state::FEATURES.len()],
         axis: 2,
         features: Self::FEATURES,
@@ -91,7 +91,7 @@ impl Sailfish {
     pub fn new(config: &SailfishConfig, policy: Box<dyn Policy>) -> Self {
         Self {
             streams: BoundStreams::new(),
-            asking: Asking::new(config, policy),
+            choice: PathChoice::new(config, policy),
         }
     }
 
@@ -99,53 +99,53 @@ impl Sailfish {
     /// reward.
     #[must_use]
     pub fn with_observer(mut self, observer: Box<dyn FnMut(&Experience<'_>) + Send>) -> Self {
-        self.asking.watch(observer);
+        self.choice.watch(observer);
         self
     }
 }
 
 impl Scheduler for Sailfish {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        self.asking.begin(cx);
-        self.streams.decide(cx, &mut self.asking)
+        self.choice.begin(cx);
+        self.streams.decide(cx, &mut self.choice)
     }
 
     fn on_sent(&mut self, event: &Sent) {
-        self.asking.ledger.at(event.now);
+        self.choice.ledger.at(event.now);
         self.streams.on_sent(event);
     }
 
     fn on_path(&mut self, event: &PathUpdate) {
-        self.asking.ledger.at(event.now);
+        self.choice.ledger.at(event.now);
         self.streams.on_path(event);
         match event.kind {
-            PathUpdateKind::Opened => self.asking.open(event.path),
-            PathUpdateKind::Moved | PathUpdateKind::Abandoned => self.asking.forget(event.path),
+            PathUpdateKind::Opened => self.choice.open(event.path),
+            PathUpdateKind::Moved | PathUpdateKind::Abandoned => self.choice.forget(event.path),
             _ => {}
         }
     }
 
     fn on_acked(&mut self, event: &Acked) {
-        self.asking.ledger.at(event.now);
+        self.choice.ledger.at(event.now);
         self.streams.on_change();
     }
 
     fn on_lost(&mut self, event: &Lost) {
-        self.asking.ledger.at(event.now);
+        self.choice.ledger.at(event.now);
         self.streams.on_change();
     }
 
     fn on_stream(&mut self, event: &StreamUpdate) {
         self.streams.on_stream(event);
-        let ledger = &mut self.asking.ledger;
+        let ledger = &mut self.choice.ledger;
         match event.kind {
             StreamUpdateKind::Written(bytes) => ledger.written(event.id, bytes),
             StreamUpdateKind::Finished => ledger.finished(event.id),
-            StreamUpdateKind::FullyAcked => self.asking.pay(event.id),
-            StreamUpdateKind::Reset => self.asking.drop_stream(event.id),
+            StreamUpdateKind::FullyAcked => self.choice.pay(event.id),
+            StreamUpdateKind::Reset => self.choice.drop_stream(event.id),
             _ => {}
         }
-        self.streams.make_room(self.asking.ledger.len());
+        self.streams.make_room(self.choice.ledger.len());
     }
 
     fn wants_streams(&self) -> bool {
@@ -154,9 +154,9 @@ impl Scheduler for Sailfish {
 
     fn learned(&self) -> Option<Learned> {
         let mut learned = Learned::new("sailfish");
-        learned.arms = self.asking.arms();
-        learned.policy = Some(self.asking.report());
-        learned.dropped = self.asking.dropped();
+        learned.arms = self.choice.arms();
+        learned.policy = Some(self.choice.report());
+        learned.dropped = self.choice.dropped();
         Some(learned)
     }
 }

@@ -1,0 +1,25 @@
+//! Schedulers with a fixed rule: from the literature, from the Linux kernel, and a few of our own; they learn nothing.
+
+mod backup;
+mod blest;
+mod daps;
+mod ecf;
+mod ecf_a;
+mod redundant;
+mod round_robin;
+mod sa_ecf;
+mod single_path;
+mod stms;
+mod stream_min_rtt;
+
+pub use backup::{Backup, BackupConfig};
+pub use blest::{Blest, BlestConfig};
+pub use daps::{Daps, DapsConfig};
+pub use ecf::{Ecf, EcfConfig};
+pub use ecf_a::{EcfA, EcfAConfig};
+pub use redundant::{Redundant, RedundantConfig};
+pub use round_robin::{RoundRobin, RoundRobinConfig};
+pub use sa_ecf::{SaEcf, SaEcfConfig, StreamSharing};
+pub use single_path::{SinglePath, SinglePathConfig};
+pub use stms::{Stms, StmsConfig};
+pub use stream_min_rtt::{StreamMinRtt, StreamMinRttConfig};

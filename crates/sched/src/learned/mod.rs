@@ -1,0 +1,21 @@
+//! Schedulers that learn while the connection runs, and what they share: contexts, rewards, pairs of paths; no network is asked here.
+
+mod arm;
+mod features;
+mod linucb;
+mod pairs;
+mod peekaboo;
+mod rewards;
+mod ucb;
+mod wait;
+
+pub use arm::{Arm, Step};
+pub use features::FeatureRtt;
+pub use linucb::{Linucb, LinucbConfig};
+pub use peekaboo::{Peekaboo, PeekabooConfig, Tuning};
+pub use rewards::Reward;
+pub use ucb::{Forgetting, Ucb, UcbConfig, UcbReward};
+pub use wait::LearnedWait;
+pub(crate) use wait::WaitRule;
+
+pub(crate) use linucb::check_probability;

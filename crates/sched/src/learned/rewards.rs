@@ -1,0 +1,265 @@
+//! Gives decisions to wait or to transmit their late rewards, out of the events of a connection; does not learn from them.
+
+use std::time::Instant;
+
+use mpquic_bandit::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
+use serde::{Deserialize, Serialize};
+
+use super::features::{DIMENSIONS, Features, reference_time};
+use crate::support::nanos;
+use crate::{Acked, Arm, Context, PathIndex, PathView, Sent, StreamUpdate, StreamUpdateKind};
+
+/// What a decision earns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reward {
+    /// The discounted in-order rates of the packets after it
+    /// ([`DiscountedReward`](mpquic_bandit::DiscountedReward)): the paper's, Algorithm 1, with the
+    /// first packet counted from the decision.
+    #[default]
+    Discounted,
+    /// The rate of the first packet after it alone, from the decision to its release in order, as
+    /// in the public code that goes with the paper. However long that takes: until then,
+    /// nothing is learned from the decisions after it.
+    Packet,
+    /// As [`Discounted`](Self::Discounted), but a packet that comes too late counts for nothing
+    /// (ours, beyond the paper; for real-time messages, each of which is a stream of its own with a
+    /// deadline hint). A packet's deadline is that of the stream at the head of the queue
+    /// ([`StreamHead::deadline`](crate::StreamHead::deadline)) when the packet was decided on;
+    /// without one it is never late. It arrived, as far as the sender can know, half way in time
+    /// between when the packet that released it, itself or what filled the hole before it, was
+    /// sent and when that was acknowledged. Late packets discount those after them all the same.
+    Deadline,
+    /// The rate of what arrives in order over all paths within 1.5 T_ref of the decision, or until all is
+    /// there: [`Horizon::Goodput`](mpquic_bandit::Horizon::Goodput) (ours, beyond the paper). The
+    /// other rewards rate packets one by one, and so prefer waiting even where the slow path adds to
+    /// what arrives. This one finds when to stop using a slow path at the end of the data; what the
+    /// slow path adds to a long transfer is small per packet, and it learns it badly.
+    Goodput,
+}
+
+/// A decision that waits for its reward. `M` is the scheduler's own: which stage it belongs to, say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case<M> {
+    pub(crate) fast: PathIndex,
+    pub(crate) slow: PathIndex,
+    pub(crate) arm: Arm,
+    pub(crate) mark: M,
+    pub(crate) context: Features,
+}
+
+/// A decision and what it earned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Earned<M> {
+    /// The decision's number.
+    pub(crate) decision: u64,
+    pub(crate) case: Case<M>,
+    /// In units of the scale.
+    pub(crate) reward: f64,
+}
+
+/// Decisions that wait at most; as many as a full log of packets can be for if every fourth packet is
+/// one of its own.
+const DECISIONS: usize = 1024;
+/// Packets of new data, from the oldest open decision on, that are waited for at most: some 6 MB.
+const PACKETS: usize = 4096;
+
+type Ledger<M> = Settlement<Case<M>, Box<[DecisionSlot<Case<M>>]>, Box<[PacketSlot]>>;
+
+impl<M: Default> Default for Case<M> {
+    /// What is in a slot before there is a decision in it.
+    fn default() -> Self {
+        const NONE: PathIndex = PathIndex::new(0).unwrap();
+        Self {
+            fast: NONE,
+            slow: NONE,
+            arm: Arm::Send,
+            mark: M::default(),
+            context: [0.0; DIMENSIONS],
+        }
+    }
+}
+
+/// The open decisions of a connection, over all pairs of paths, settled in the order in which they
+/// were made.
+///
+/// Data is taken to be one sequence, in the order in which it was first sent: contiguous bytes are
+/// added up over all streams. With streams of different priority this is an approximation: a packet
+/// counts as released once as many bytes as were sent up to it are contiguous, whichever stream
+/// they are of. Datagrams carry no stream bytes and count for nothing.
+///
+/// A stream that is reset ends all open decisions without a reward, see [`Settlement::restart`].
+///
+/// Some 192 KiB, which [`make_room`](Self::make_room) allocates, once there is more than one path.
+#[derive(Debug, Clone)]
+pub(crate) struct Rewards<M> {
+    reward: Reward,
+    scale: f64,
+    ledger: Option<Box<Ledger<M>>>,
+    /// From which time is counted.
+    epoch: Option<Instant>,
+    /// The last time that was asked for, and how much that is.
+    latest: Option<(Instant, f64)>,
+    /// The deadline of what is sent next, milliseconds.
+    due: f64,
+    /// Bytes sent and not contiguous yet, unknown after a stream was reset.
+    outstanding: f64,
+}
+
+impl<M: Copy + Default> Rewards<M> {
+    /// No decision is open. Rewards are in `scale` bytes per millisecond.
+    pub(crate) const fn new(reward: Reward, scale: f64) -> Self {
+        Self {
+            reward,
+            scale,
+            ledger: None,
+            epoch: None,
+            latest: None,
+            due: f64::INFINITY,
+            outstanding: 0.0,
+        }
+    }
+
+    /// Allocates what it needs, if it has not.
+    pub(crate) fn make_room(&mut self) {
+        let horizon = match self.reward {
+            Reward::Discounted | Reward::Deadline => Horizon::Discounted,
+            Reward::Packet => Horizon::FirstPacket,
+            Reward::Goodput => Horizon::Goodput,
+        };
+        if self.ledger.is_none() {
+            let decisions = vec![DecisionSlot::default(); DECISIONS].into_boxed_slice();
+            let packets = vec![PacketSlot::default(); PACKETS].into_boxed_slice();
+            let mut ledger = Box::new(Settlement::new(horizon, decisions, packets));
+            // Before any decision it is only summed up, whenever it was.
+            ledger.sent(0.0, self.outstanding);
+            self.ledger = Some(ledger);
+        }
+    }
+
+    /// Milliseconds since the first event.
+    #[inline]
+    fn millis(&mut self, at: Instant) -> f64 {
+        // Most events share their time with the one before.
+        if let Some((latest, millis)) = self.latest
+            && latest == at
+        {
+            return millis;
+        }
+        let epoch = *self.epoch.get_or_insert(at);
+        let millis = match at.checked_duration_since(epoch) {
+            Some(after) => nanos(after) / 1e6,
+            // Something that was sent before the first event.
+            None => -nanos(epoch.duration_since(at)) / 1e6,
+        };
+        self.latest = Some((at, millis));
+        millis
+    }
+
+    /// To be called at every decision: what is sent next may have a deadline.
+    #[inline]
+    pub(crate) fn asked(&mut self, cx: &Context<'_>) {
+        if self.reward == Reward::Deadline {
+            let deadline = cx.queue.head.and_then(|head| head.deadline);
+            self.due = match deadline {
+                Some(deadline) => self.millis(deadline),
+                None => f64::INFINITY,
+            };
+        }
+    }
+
+    /// A decision between these paths was made. Returns its reference time.
+    #[inline]
+    pub(crate) fn decided(
+        &mut self,
+        cx: &Context<'_>,
+        fast: &PathView,
+        slow: &PathView,
+        case: Case<M>,
+    ) -> f64 {
+        let reference = reference_time(fast, slow);
+        let now = self.millis(cx.now);
+        if self.ledger.is_none() {
+            // Paths that were never announced; a transport announces them.
+            self.make_room();
+        }
+        if let Some(ledger) = &mut self.ledger {
+            ledger.open(cx.decision, now, reference, case);
+        }
+        reference
+    }
+
+    #[inline]
+    pub(crate) fn on_sent(&mut self, event: &Sent) {
+        let (now, due) = (self.millis(event.now), self.due);
+        let amount = f64::from(event.new_bytes);
+        self.outstanding += amount;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.sent_until(now, amount, due);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn on_acked(&mut self, event: &Acked) {
+        let now = self.millis(event.now);
+        let arrival = match self.reward {
+            Reward::Deadline => 0.5 * (now + self.millis(event.sent)),
+            _ => now,
+        };
+        let amount = event.contiguous as f64;
+        self.outstanding = (self.outstanding - amount).max(0.0);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.arrived_at(now, arrival, amount);
+        }
+    }
+
+    pub(crate) fn on_stream(&mut self, event: &StreamUpdate) {
+        if event.kind == StreamUpdateKind::Reset {
+            self.outstanding = f64::INFINITY;
+            if let Some(ledger) = &mut self.ledger {
+                ledger.restart();
+            }
+        }
+    }
+
+    /// A path ended: decisions that it was part of are not settled.
+    pub(crate) fn forget(&mut self, path: PathIndex) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.drop_those(|case| case.fast == path || case.slow == path);
+        }
+    }
+
+    /// The oldest decision whose reward is complete; to be called until there is none.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Instant) -> Option<Earned<M>> {
+        let now = self.millis(now);
+        let settled = self.ledger.as_mut()?.settle(now)?;
+        Some(self.earned(settled))
+    }
+
+    /// The same at the end of a connection, with the time of the last event: decisions whose time is
+    /// not over are settled by what has arrived. None if something is still under way, which they
+    /// would be blamed for.
+    pub(crate) fn settle_last(&mut self) -> Option<(Earned<M>, Instant)> {
+        if self.outstanding > 0.0 {
+            return None;
+        }
+        let (now, _) = self.latest?;
+        let settled = self.ledger.as_mut()?.settle(f64::INFINITY)?;
+        Some((self.earned(settled), now))
+    }
+
+    #[inline]
+    fn earned(&self, settled: Settled<Case<M>>) -> Earned<M> {
+        Earned {
+            decision: settled.key,
+            case: settled.what,
+            reward: settled.reward / self.scale,
+        }
+    }
+
+    /// Decisions that were never settled: of paths that ended, at a reset, or for want of room.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.dropped())
+    }
+}

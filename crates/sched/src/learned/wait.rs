@@ -1,0 +1,318 @@
+//! The scheduler that learns whether to wait for a faster path, all of it but the rule that learns; that is `linucb`'s or `peekaboo`'s.
+
+use std::fmt;
+use std::time::Instant;
+
+use mpquic_bandit::{Draw, Refused};
+
+use super::arm::Observer;
+use super::features::{Features, flow_control_window, reference_time};
+use super::pairs::{PairState, Pairs};
+use super::rewards::{Case, Earned, Rewards};
+use crate::memory::Recall;
+use crate::support::StickyWaiting;
+use crate::{
+    Acked, Arm, Context, Decision, FeatureRtt, Learned, LearnedPair, PathIndex, PathUpdate,
+    PathView, Reward, Scheduler, Sent, Step, StreamUpdate,
+};
+
+/// How the choice between sending on the slow path and waiting for the fast one is learned.
+pub trait WaitRule: Send + 'static {
+    /// The scheduler's name, as the registry knows it.
+    const NAME: &'static str;
+
+    /// The scheduler's settings.
+    type Config: fmt::Debug + Default;
+
+    /// What is learned of one ordered pair of paths.
+    type Pair: PairState + Send;
+
+    /// What the rule wants to know of a decision once its reward is there.
+    type Mark: Copy + Default + Send;
+
+    /// A rule with these settings.
+    fn new(config: &Self::Config) -> Self;
+
+    /// Its settings.
+    fn config(&self) -> &Self::Config;
+
+    /// What [`LearnedWait`] needs of them.
+    fn common(config: &Self::Config) -> Common;
+
+    /// The state of a pair of which nothing is known.
+    fn pair(&self) -> Self::Pair;
+
+    /// The decision in this context.
+    fn choose(
+        &self,
+        pair: &mut Self::Pair,
+        context: &Features,
+        now: Instant,
+        draw: &mut Draw,
+    ) -> Choice<Self::Mark>;
+
+    /// A decision of this pair has earned its reward: learns from it.
+    ///
+    /// # Errors
+    ///
+    /// What the model refuses.
+    fn learn(
+        &self,
+        pair: &mut Self::Pair,
+        mark: Self::Mark,
+        arm: Arm,
+        context: &Features,
+        reward: f64,
+        now: Instant,
+    ) -> Result<(), Refused>;
+
+    /// What was learned of a pair.
+    fn report(&self, pair: &Self::Pair, fast: PathIndex, slow: PathIndex) -> LearnedPair;
+
+    /// A decision was made between these paths; its reward counts what comes within `reference` milliseconds or a
+    /// few times that.
+    fn on_decided(&mut self, _fast: PathIndex, _slow: PathIndex, _now: Instant, _reference: f64) {}
+
+    /// So many bytes were released in order. The pair that they are counted for, if any.
+    fn on_released(&mut self, _bytes: u64, _now: Instant) -> Option<(PathIndex, PathIndex)> {
+        None
+    }
+
+    /// Counts them for it.
+    fn count(&self, _pair: &mut Self::Pair, _bytes: u64, _now: Instant) {}
+
+    /// A path ended or moved.
+    fn forget(&mut self, _path: PathIndex) {}
+}
+
+/// The settings that all rules have.
+#[derive(Debug, Clone, Copy)]
+pub struct Common {
+    /// What a decision earns.
+    pub(super) reward: Reward,
+    /// What features and rewards are divided by, bytes per millisecond.
+    pub(super) scale: f64,
+    /// Where the random numbers begin.
+    pub(super) seed: u64,
+    /// Which RTTs the features are made of.
+    pub(super) features: FeatureRtt,
+    /// Whether C in the features is no more than what there is to send.
+    pub(super) backlog: bool,
+}
+
+/// A decision.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice<M> {
+    pub(super) scores: [f64; 2],
+    /// The arm with the larger score.
+    pub(super) chosen: Arm,
+    /// What is done: the same, or the other one if chance has it so.
+    pub(super) arm: Arm,
+    /// `None` if nobody wants to know what it earns.
+    pub(super) mark: Option<M>,
+}
+
+/// A scheduler that learns whether to wait for a faster path: [`Linucb`](crate::Linucb) or
+/// [`Peekaboo`](crate::Peekaboo), which say what the rule is and what it costs.
+pub struct LearnedWait<R: WaitRule> {
+    rule: R,
+    common: Common,
+    wait: StickyWaiting,
+    pairs: Pairs<R::Pair>,
+    rewards: Rewards<R::Mark>,
+    draw: Draw,
+    refused: u64,
+    observer: Option<Observer>,
+}
+
+impl<R: WaitRule> LearnedWait<R> {
+    /// A scheduler with these settings.
+    ///
+    /// # Panics
+    ///
+    /// If ridge, discount or re-inversion are out of their ranges; a [`Registry`](crate::Registry)
+    /// checks all settings.
+    pub fn new(config: &R::Config) -> Self {
+        Self::with_memory(config, Recall::none())
+    }
+
+    /// The same, which begins with what is remembered of its paths, and leaves there what it learns.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub fn with_memory(config: &R::Config, memory: Recall) -> Self {
+        let common = R::common(config);
+        Self {
+            rule: R::new(config),
+            common,
+            wait: StickyWaiting::default(),
+            pairs: Pairs::new(memory),
+            rewards: Rewards::new(common.reward, common.scale),
+            draw: Draw::new(common.seed),
+            refused: 0,
+            observer: None,
+        }
+    }
+
+    /// The same, and `observer` is told of each decision and of each reward that is added up, as they
+    /// come. Without one, watching costs nothing.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Box<dyn FnMut(&Step) + Send>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Takes in the rewards that are complete.
+    #[inline]
+    fn learn(&mut self, now: Instant) {
+        while let Some(earned) = self.rewards.settle(now) {
+            self.take_in(earned, now);
+        }
+    }
+
+    /// Learns from one reward.
+    #[inline]
+    fn take_in(&mut self, earned: Earned<R::Mark>, now: Instant) {
+        let Case {
+            fast,
+            slow,
+            arm,
+            mark,
+            context,
+        } = earned.case;
+        let reward = earned.reward;
+        let Some(pair) = self.pairs.started(fast, slow) else {
+            return;
+        };
+        let learned = self.rule.learn(pair, mark, arm, &context, reward, now);
+        self.refused += u64::from(learned.is_err());
+        if let Some(observe) = &mut self.observer {
+            observe(&Step::Settled {
+                decision: earned.decision,
+                now,
+                fast,
+                slow,
+                context,
+                arm,
+                reward,
+            });
+        }
+    }
+
+    /// The decision between two paths.
+    #[inline]
+    fn choose(&mut self, cx: &Context<'_>, fast: &PathView, slow: &PathView) -> Arm {
+        self.learn(cx.now);
+        let common = &self.common;
+        let pair = self.pairs.get(fast.index, slow.index, || self.rule.pair());
+        let window = flow_control_window(cx.queue, common.backlog);
+        let context = common.features.context(fast, slow, window, common.scale);
+        let choice = self.rule.choose(pair, &context, cx.now, &mut self.draw);
+        let reference = match choice.mark {
+            Some(mark) => {
+                let case = Case {
+                    fast: fast.index,
+                    slow: slow.index,
+                    arm: choice.arm,
+                    mark,
+                    context,
+                };
+                self.rewards.decided(cx, fast, slow, case)
+            }
+            None => reference_time(fast, slow),
+        };
+        self.rule
+            .on_decided(fast.index, slow.index, cx.now, reference);
+        if let Some(observe) = &mut self.observer {
+            observe(&Step::Decided {
+                decision: cx.decision,
+                now: cx.now,
+                fast: fast.index,
+                slow: slow.index,
+                context,
+                scores: choice.scores,
+                chosen: choice.chosen,
+                arm: choice.arm,
+                reference,
+            });
+        }
+        choice.arm
+    }
+}
+
+impl<R: WaitRule> Drop for LearnedWait<R> {
+    /// What the last decisions have earned is known once there is nothing more to come. They are
+    /// those about the end of the data, of which little else tells.
+    fn drop(&mut self) {
+        while let Some((earned, now)) = self.rewards.settle_last() {
+            self.take_in(earned, now);
+        }
+    }
+}
+
+impl<R: WaitRule> Default for LearnedWait<R> {
+    fn default() -> Self {
+        Self::new(&R::Config::default())
+    }
+}
+
+impl<R: WaitRule> fmt::Debug for LearnedWait<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(R::NAME)
+            .field("config", self.rule.config())
+            .field("wait", &self.wait)
+            .field("dropped", &self.rewards.dropped())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: WaitRule> Scheduler for LearnedWait<R> {
+    fn decide(&mut self, cx: &Context<'_>) -> Decision {
+        self.rewards.asked(cx);
+        let mut wait = self.wait;
+        let decision = wait.decide(cx, |fast, slow| self.choose(cx, fast, slow));
+        self.wait = wait;
+        decision
+    }
+
+    fn on_sent(&mut self, event: &Sent) {
+        self.rewards.on_sent(event);
+    }
+
+    fn on_acked(&mut self, event: &Acked) {
+        self.rewards.on_acked(event);
+        self.learn(event.now);
+        if event.contiguous > 0
+            && let Some((fast, slow)) = self.rule.on_released(event.contiguous, event.now)
+            && let Some(pair) = self.pairs.started(fast, slow)
+        {
+            self.rule.count(pair, event.contiguous, event.now);
+        }
+    }
+
+    fn on_path(&mut self, event: &PathUpdate) {
+        if self.pairs.on_path(event, || self.rule.pair()) {
+            self.rewards.forget(event.path);
+            self.wait.forget(event.path);
+            self.rule.forget(event.path);
+        }
+        if self.pairs.is_needed() {
+            self.rewards.make_room();
+        }
+    }
+
+    fn on_stream(&mut self, event: &StreamUpdate) {
+        self.rewards.on_stream(event);
+    }
+
+    fn learned(&self) -> Option<Learned> {
+        let mut learned = Learned::new(R::NAME);
+        let pairs = self.pairs.iter();
+        learned.pairs = pairs
+            .map(|(fast, slow, pair)| self.rule.report(pair, fast, slow))
+            .collect();
+        (learned.refused, learned.dropped) = (self.refused, self.rewards.dropped());
+        Some(learned)
+    }
+}

@@ -1,0 +1,29 @@
+//! What schedulers share: which path is fast and which is slow, how long a wait may last, gaps, turns; no scheduler.
+//!
+//! Everything here is for use in a scheduler of your own. The parts, from the one that decides most to the one that
+//! decides least:
+//!
+//! - [`Waiting`] does all of a scheduler that may wait for a faster path but its rule: it finds the fast and the slow
+//!   path, asks the rule whether to wait, looks after lost data, control frames and pacers, and ends every wait in
+//!   time. With [`PairFlags`], [`backlog`] and [`nanos`], ECF is 20 lines. [`StickyWaiting`] is the same for rules that
+//!   answer once per wait.
+//! - [`gap::decide`] does the same for schedulers that leave a gap before what a slower path carries.
+//! - [`Opportunities`] gives turns: a chosen path sends until its window is full.
+//! - [`Fastest`], [`usable`] and [`comes_back`] are for schedulers that look at the paths themselves, and
+//!   [`Patience`] bounds their waits.
+//!
+//! `docs/guide/writing-a-scheduler.md` builds ECF from these parts.
+
+pub(crate) mod binding;
+pub mod gap;
+mod opportunity;
+mod patience;
+mod ranking;
+mod sticky;
+mod waiting;
+
+pub use opportunity::Opportunities;
+pub use patience::Patience;
+pub use ranking::{Fastest, comes_back, payload, usable};
+pub use sticky::StickyWaiting;
+pub use waiting::{Advice, PairFlags, Waiting, backlog, has_new_data, nanos};

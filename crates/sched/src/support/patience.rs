@@ -1,0 +1,83 @@
+//! How long a scheduler may wait for a path that is full, and when it may not at all; decides nothing else.
+
+use std::time::Instant;
+
+use super::ranking::comes_back;
+use crate::{Decision, PathView};
+
+/// Bounds the waits of a scheduler.
+///
+/// A wait must end: the path waited for must have something in flight, whose acknowledgement or
+/// loss makes the transport ask again, or be held back by its pacer only. And it must not last: a
+/// wait that has gone on for longer than the path's probe timeout, which is its smoothed RTT, four
+/// times its variation and the peer's largest acknowledgement delay (RFC 9002 section 6.2.1),
+/// gives way to one packet on whichever path has room.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Patience {
+    /// When the wait that is under way began.
+    since: Option<Instant>,
+}
+
+impl Patience {
+    /// The wait for `blocked`, or `None` if a packet has to go elsewhere now.
+    pub fn wait(&mut self, now: Instant, blocked: &PathView) -> Option<Decision> {
+        if !comes_back(blocked) {
+            self.end();
+            return None;
+        }
+        // The pacer's next release is the transport's timer anyway.
+        let until = self.deadline(now, blocked)?;
+        Some(Decision::Wait { until: Some(until) })
+    }
+
+    /// When the wait for `blocked` is over at the latest, for schedulers that have seen to it that something
+    /// ends it. `None` if it is over now, and has been forgotten.
+    #[inline]
+    pub fn deadline(&mut self, now: Instant, blocked: &PathView) -> Option<Instant> {
+        let since = *self.since.get_or_insert(now);
+        // A path with so long a timeout that time ends before is as good as dead.
+        let deadline = since.checked_add(blocked.pto).unwrap_or(now);
+        if deadline <= now {
+            self.since = None;
+            return None;
+        }
+        Some(deadline)
+    }
+
+    /// Something is sent: the next wait is a new one.
+    #[inline]
+    pub fn end(&mut self) {
+        self.since = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::PathIndex;
+
+    #[test]
+    fn waits_for_a_pto_and_only_for_what_comes() {
+        let start = Instant::now();
+        let ms = |ms| start + Duration::from_millis(ms);
+        let mut blocked = PathView::closed(PathIndex::new(0).unwrap());
+        blocked.pto = Duration::from_millis(100);
+        let mut patience = Patience::default();
+        assert_eq!(patience.wait(start, &blocked), None, "nothing in flight");
+
+        blocked.in_flight = 1;
+        let until = |at| Some(Decision::Wait { until: Some(at) });
+        assert_eq!(patience.wait(start, &blocked), until(ms(100)));
+        assert_eq!(patience.wait(ms(99), &blocked), until(ms(100)));
+        assert_eq!(patience.wait(ms(100), &blocked), None);
+        assert_eq!(patience.wait(ms(100), &blocked), until(ms(200)));
+        patience.end();
+        assert_eq!(patience.wait(ms(150), &blocked), until(ms(250)));
+
+        blocked.in_flight = 0;
+        blocked.next_release = Some(ms(151));
+        assert!(patience.wait(ms(150), &blocked).is_some());
+    }
+}
