@@ -102,8 +102,8 @@ impl<const K: usize> Ucb1<K> {
         Ok(())
     }
 
-    /// The reward of a choice. If no choice of the arm was [reported](Self::chosen), it counts as one
-    /// whose reward came at once.
+    /// The reward of a choice. If no [reported](Self::chosen) choice of the arm waits for its reward, it
+    /// counts as a choice whose reward came at once.
     ///
     /// # Errors
     ///
