@@ -226,7 +226,7 @@ fn unacked_copies_what_is_in_flight_elsewhere_and_nothing_twice() {
             if has_room(cx, 0) && cx.queue.unsent > 0 {
                 send(0, Data::Next)
             } else if has_room(cx, 1) {
-                send(1, Data::Unacked)
+                send(1, Data::Reinject)
             } else {
                 Decision::Wait { until: None }
             }
@@ -271,7 +271,7 @@ fn unacked_on_the_slow_path(cx: &Context<'_>, _: &Told) -> Decision {
         return prefer(cx, 0);
     }
     match has_room(cx, 1) {
-        true => send(1, Data::Unacked),
+        true => send(1, Data::Reinject),
         false => Decision::Wait { until: None },
     }
 }
@@ -466,7 +466,7 @@ fn a_new_path_in_an_old_slot_carries_what_the_old_one_did() {
                     data: Data::Next,
                     copies: PathSet::only(slot(1)),
                 },
-                (false, true) => send(1, Data::Unacked),
+                (false, true) => send(1, Data::Reinject),
                 _ => Decision::Wait { until: None },
             }
         }

@@ -40,7 +40,7 @@ impl Adversary {
                 len => Data::Stream(self.streams[rng.random_range(0..len)]),
             },
             6 | 7 => Data::Ahead(1 << rng.random_range(0..20)),
-            8 => Data::Unacked,
+            8 => Data::Reinject,
             9 => Data::Redundant,
             _ => Data::Control,
         }

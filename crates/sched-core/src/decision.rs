@@ -130,7 +130,7 @@ pub enum Data {
     Next,
     /// The same without new stream data: control frames, datagrams and retransmissions. For
     /// schedulers that hold new data back for another path (BLEST, ECF).
-    Again,
+    Retransmit,
     /// Control frames and datagrams only (schedulers that leave each path to certain streams).
     Control,
     /// Data of this stream only, what is to be sent again first (stream-based minRTT, SA-ECF,
@@ -142,9 +142,9 @@ pub enum Data {
     Ahead(u64),
     /// A copy of the oldest stream data in flight on other paths that this path has not carried
     /// (opportunistic retransmission, tail loss).
-    Unacked,
+    Reinject,
     /// The oldest data that this path has not carried and that nobody has acknowledged (redundant
-    /// sending): what is to be sent again, then copies as [`Unacked`](Self::Unacked) sends them,
+    /// sending): what is to be sent again, then copies as [`Reinject`](Self::Reinject) sends them,
     /// then new data.
     Redundant,
 }
@@ -153,6 +153,6 @@ impl Data {
     /// Whether data in flight may be sent once more though nothing waits to be sent.
     #[inline]
     pub const fn is_copy(self) -> bool {
-        matches!(self, Self::Unacked | Self::Redundant)
+        matches!(self, Self::Reinject | Self::Redundant)
     }
 }

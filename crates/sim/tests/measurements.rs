@@ -284,7 +284,7 @@ impl Scheduler for Reinject {
         match cx.sendable().next() {
             Some(path) if cx.queue.in_flight > 0 => Decision::Send {
                 path: path.index,
-                data: Data::Unacked,
+                data: Data::Reinject,
                 copies: PathSet::EMPTY,
             },
             _ => Decision::Wait { until: None },

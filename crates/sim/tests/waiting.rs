@@ -47,7 +47,8 @@ impl Scheduler for Watched {
         seen.asked += 1;
         match decision {
             Decision::Send {
-                data: Data::Again, ..
+                data: Data::Retransmit,
+                ..
             } => {}
             Decision::Send { path, .. } => {
                 seen.sent[path.get()] += 1;

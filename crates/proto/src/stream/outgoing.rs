@@ -171,10 +171,10 @@ impl Streams {
                 let again = self.totals.again > 0 && self.fill_again(w, path);
                 self.fill_fresh(w, path) || again
             }
-            Data::Again => self.totals.again > 0 && self.fill_again(w, path),
+            Data::Retransmit => self.totals.again > 0 && self.fill_again(w, path),
             Data::Stream(id) => self.fill_stream(w, id, path),
             Data::Ahead(gap) => self.fill_ahead(w, gap, path),
-            Data::Control | Data::Unacked | Data::Redundant => false,
+            Data::Control | Data::Reinject | Data::Redundant => false,
         }
     }
 

@@ -210,19 +210,19 @@ impl Connection {
         index: PathIndex,
     ) -> bool {
         match data {
-            Data::Next | Data::Again => {
+            Data::Next | Data::Retransmit => {
                 let wrote = self.fill_datagrams(w);
                 self.streams.fill(w, data, index) || wrote
             }
             Data::Control => self.fill_datagrams(w),
             Data::Stream(_) | Data::Ahead(_) => self.streams.fill(w, data, index),
-            Data::Unacked => self.fill_unacked(w, index),
+            Data::Reinject => self.fill_reinjected(w, index),
             Data::Redundant => {
                 let mut wrote = self.fill_datagrams(w);
                 if self.streams.queue().retransmittable > 0 {
                     wrote |= self.streams.fill_again(w, index);
                 }
-                wrote |= self.fill_unacked(w, index);
+                wrote |= self.fill_reinjected(w, index);
                 // New data never comes before older data that would have fitted.
                 if w.remaining() > MIN_COPY_ROOM {
                     wrote |= self.streams.fill_fresh(w, index);
@@ -242,7 +242,7 @@ impl Connection {
     }
 
     /// Copies of the oldest data in flight elsewhere, as much as fits.
-    fn fill_unacked(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) -> bool {
+    fn fill_reinjected(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) -> bool {
         let mut wrote = false;
         while w.remaining() > MIN_COPY_ROOM {
             let Some(candidate) = self.schedule.oldest_not_carried(&self.paths, index) else {

@@ -28,7 +28,7 @@ pub fn decide(
         return Decision::send(path.index);
     }
     if again {
-        return Decision::send_data(path.index, Data::Again);
+        return Decision::send_data(path.index, Data::Retransmit);
     }
     let gap = gap(fast, path);
     if gap < queue.unsent {

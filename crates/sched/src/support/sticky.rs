@@ -45,7 +45,7 @@ impl StickyWaiting {
         });
         let goes_on = match decision {
             Decision::Wait { .. } => true,
-            Decision::Send { data, .. } => data == Data::Again || !has_new_data(cx),
+            Decision::Send { data, .. } => data == Data::Retransmit || !has_new_data(cx),
         };
         self.held = holds.filter(|_| goes_on);
         decision

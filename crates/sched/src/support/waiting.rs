@@ -78,7 +78,7 @@ impl Waiting {
             Advice::Send if goes_now || !lost => self.send(slow, Data::Next),
             // New data without the lost, lowest offset first.
             Advice::Send => self.send(slow, Data::Ahead(0)),
-            Advice::SendStream(_) if goes_now => self.send(slow, Data::Again),
+            Advice::SendStream(_) if goes_now => self.send(slow, Data::Retransmit),
             Advice::SendStream(id) if lost && is_head(cx, id) => self.send(slow, Data::Ahead(0)),
             Advice::SendStream(id) => self.send(slow, Data::Stream(id)),
         }
@@ -105,7 +105,7 @@ impl Waiting {
     /// New data waits on while other things go on the slow path.
     fn send_meanwhile(&mut self, now: Instant, fast: &PathView, slow: &PathView) -> Decision {
         match self.patience.deadline(now, fast) {
-            Some(_) => Decision::send_data(slow.index, Data::Again),
+            Some(_) => Decision::send_data(slow.index, Data::Retransmit),
             None => Decision::send(slow.index),
         }
     }
@@ -495,15 +495,33 @@ mod tests {
                 &near,
                 &both,
                 wait,
-                Some(Data::Again),
+                Some(Data::Retransmit),
             ),
             ("there is no other", &near, &lost, wait, Some(Data::Next)),
             ("it goes first", &near, &both, goes, Some(Data::Next)),
-            ("before the head", &near, &both, of_head, Some(Data::Again)),
-            ("before another", &near, &both, of_other, Some(Data::Again)),
+            (
+                "before the head",
+                &near,
+                &both,
+                of_head,
+                Some(Data::Retransmit),
+            ),
+            (
+                "before another",
+                &near,
+                &both,
+                of_other,
+                Some(Data::Retransmit),
+            ),
             ("control waits too", &far, &control, wait, None),
-            ("or goes too", &near, &control, wait, Some(Data::Again)),
-            ("it needs no loss", &near, &told, of_head, Some(Data::Again)),
+            ("or goes too", &near, &control, wait, Some(Data::Retransmit)),
+            (
+                "it needs no loss",
+                &near,
+                &told,
+                of_head,
+                Some(Data::Retransmit),
+            ),
             ("nor new data", &far, &told, goes, Some(Data::Next)),
             ("no loss, no control", &far, &plain, goes, Some(Data::Next)),
             (
@@ -530,7 +548,11 @@ mod tests {
         }
         // What goes meanwhile does not put the end of the wait off.
         let mut waiting = Waiting::default();
-        for (at, data) in [(0, Data::Again), (49, Data::Again), (50, Data::Next)] {
+        for (at, data) in [
+            (0, Data::Retransmit),
+            (49, Data::Retransmit),
+            (50, Data::Next),
+        ] {
             assert_eq!(
                 decide(&mut waiting, now + ms(at), &near, &both, wait),
                 Decision::send_data(near[1].index, data)

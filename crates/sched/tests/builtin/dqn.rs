@@ -335,7 +335,7 @@ fn waits_end() {
 
 #[test]
 fn what_is_lost_waits_for_no_path() {
-    let again = Some((1, Data::Again));
+    let again = Some((1, Data::Retransmit));
     let mut f = Fixture::new(5);
     let mut queue = much();
     queue.retransmittable = PACKET;

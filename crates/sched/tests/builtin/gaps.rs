@@ -91,9 +91,9 @@ fn stms_and_daps_gap_choose() {
     // Nothing behind the gap: the fast path will take it.
     assert_eq!(next(&only, &unsent(gap)), None);
     // What was lost goes at once, and without a gap.
-    assert_eq!(next(&only, &lost(1)), Some((1, Data::Again)));
+    assert_eq!(next(&only, &lost(1)), Some((1, Data::Retransmit)));
     // So do control frames.
-    assert_eq!(next(&only, &control()), Some((1, Data::Again)));
+    assert_eq!(next(&only, &control()), Some((1, Data::Retransmit)));
     // Nothing there is nothing to leave a gap in.
     assert_eq!(next(&only, &unsent(0)), Some((1, Data::Next)));
     // No room anywhere, no path, a backup that nobody needs, a path that nobody has measured.
@@ -318,7 +318,7 @@ fn daps_waits_for_a_full_path_whose_turn_it_is() {
     // What was lost does not wait, nor does anything for a path in trouble: a period of one path.
     let mut lost = unsent(MANY);
     lost.retransmittable = 1;
-    assert_eq!(daps.next(&paths, &lost), Some((0, Data::Again)));
+    assert_eq!(daps.next(&paths, &lost), Some((0, Data::Retransmit)));
     paths[1].suspect = true;
     for _ in 0..10 {
         assert_eq!(daps.next(&paths, &queue), Some((0, Data::Next)));
@@ -337,7 +337,7 @@ fn daps_leaves_the_end_to_whom_it_belongs() {
     assert_eq!(next, Some((1, Data::Ahead(6 * PACKET))));
     let mut control = unsent(MANY);
     control.control = true;
-    assert_eq!(daps.next(&paths, &control), Some((1, Data::Again)));
+    assert_eq!(daps.next(&paths, &control), Some((1, Data::Retransmit)));
 }
 
 #[test]

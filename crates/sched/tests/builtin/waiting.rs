@@ -297,7 +297,7 @@ fn lost_data_goes_where_it_arrives_first() {
         let mut queue = queue(1000, 1000);
         assert_eq!(decide(&near, &queue), until_pto);
         queue.retransmittable = 1000;
-        assert_eq!(decide(&near, &queue), on_slow(Data::Again));
+        assert_eq!(decide(&near, &queue), on_slow(Data::Retransmit));
         assert_eq!(decide(&far, &queue), until_pto);
         // Nothing new; then control frames instead of lost data; then nothing at all.
         queue.unsent = 0;

@@ -176,7 +176,7 @@ proptest! {
                         let not_new = queue.retransmittable > 0 || queue.control;
                         let reason = match data {
                             Data::Next => true,
-                            Data::Again | Data::Ahead(0) => not_new,
+                            Data::Retransmit | Data::Ahead(0) => not_new,
                             _ => false,
                         };
                         prop_assert!(reason, "{} {:?}", name, data);

@@ -84,13 +84,13 @@ fn again_carries_no_new_data() {
     let (mut a, _) = pair(&TransportConfig::default());
     let id = a.open(Dir::Uni).unwrap();
     a.write(id, &[1; 10_000]).unwrap();
-    assert_eq!(sent(&mut a, Data::Again, 0), []);
+    assert_eq!(sent(&mut a, Data::Retransmit, 0), []);
     let first = data_packet(&mut a, 300, Data::Next, 0).unwrap();
     let end = ranges(&first)[0].end;
     lost(&mut a, &first.frames, 0);
     // The packet has room for more.
-    assert_eq!(sent(&mut a, Data::Again, 1), [(id, 0, end)]);
-    assert_eq!(sent(&mut a, Data::Again, 1), []);
+    assert_eq!(sent(&mut a, Data::Retransmit, 1), [(id, 0, end)]);
+    assert_eq!(sent(&mut a, Data::Retransmit, 1), []);
     assert_eq!(sent(&mut a, Data::Next, 1)[0].1, end);
 }
 

@@ -187,7 +187,7 @@ impl Scheduler for Daps {
         self.planned = None;
         let queue = cx.queue;
         if queue.retransmittable > 0 {
-            return Decision::send_data(fastest.index, Data::Again);
+            return Decision::send_data(fastest.index, Data::Retransmit);
         }
         if queue.unsent == 0 || open.is_empty() {
             self.patience.end();
@@ -203,7 +203,7 @@ impl Scheduler for Daps {
                 return Decision::send(path);
             }
             if queue.control {
-                return Decision::send_data(path, Data::Again);
+                return Decision::send_data(path, Data::Retransmit);
             }
             if gap < queue.unsent {
                 self.patience.end();

@@ -199,7 +199,7 @@ impl Actor {
         };
         match self.patience.wait(cx.now, full) {
             Some(_) if cx.queue.retransmittable > 0 || cx.queue.control => {
-                Decision::send_data(other.index, Data::Again)
+                Decision::send_data(other.index, Data::Retransmit)
             }
             Some(wait) => wait,
             None => self.send(other),
