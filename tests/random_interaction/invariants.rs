@@ -181,8 +181,10 @@ fn caps(connection: &Connection) -> Result<(), String> {
     broken
 }
 
-/// RFC 9000 section 8.1, by the connection's own count. The limit is for those who answer, not for the client that opens
-/// a path.
+//= specs/rfc9000.txt#section-8.1
+//= type=test
+//# Prior to validating the client address, servers MUST NOT send more than three times as many
+//# bytes as the number of bytes they have received.
 fn amplification(connection: &Connection) -> Result<(), String> {
     if connection.side() == Side::Client {
         return Ok(());

@@ -119,6 +119,10 @@ fn a_server_sends_no_data_on_a_path_that_is_not_proven() {
 //# If an endpoint sends a PATH_RESPONSE ({{Section 19.18 of QUIC-TRANSPORT}}), it MUST be sent on
 //# the same path as used by the packet that contained the PATH_CHALLENGE frame ({{Section 19.17 of
 //# QUIC-TRANSPORT}}), using a connection ID associated with the same path ID.
+//= specs/rfc9000.txt#section-8.2.2
+//= type=test
+//# A PATH_RESPONSE frame MUST be sent on the network path where the PATH_CHALLENGE frame was
+//# received.
 #[test]
 fn a_challenge_is_answered_on_its_own_path() {
     let mut pair = connected();
@@ -155,6 +159,11 @@ fn a_path_that_cannot_be_proven_is_abandoned() {
 //= type=test
 //# Each endpoint MUST also validate that a minimum QUIC packet MTU of 1200 bytes is supported on
 //# the path.
+//= specs/rfc9000.txt#section-8.2.1
+//= type=test
+//# An endpoint MUST expand datagrams that contain a PATH_CHALLENGE frame to at least the smallest
+//# allowed maximum datagram size of 1200 bytes, unless the anti-amplification limit for the path
+//# does not permit sending a datagram of this size.
 #[test]
 fn a_path_too_narrow_for_quic_is_not_proven() {
     let mut pair = connected();

@@ -64,6 +64,11 @@ fn settle(pair: &mut Pair, id: PathId, remote: SocketAddr) {
     assert!(moved, "{:?}", pair.s().network_path(id));
 }
 
+//= specs/rfc9000.txt#section-9.3
+//= type=test
+//# If the recipient permits the migration, it MUST send subsequent packets to the new peer address
+//# and MUST initiate path validation (Section 8.2) to verify the peer's ownership of the address if
+//# validation is not already underway.
 #[test]
 fn the_server_follows_a_nat_to_a_new_port() {
     let mut pair = connected();
@@ -109,6 +114,11 @@ fn each_path_moves_by_itself_and_stays_what_it_is() {
 }
 
 /// RFC 9000 section 9.3.1: an address that somebody made up gets three times what came from it.
+//= specs/rfc9000.txt#section-8
+//= type=test
+//# Therefore, after receiving packets from an address that is not yet validated, an endpoint MUST
+//# limit the amount of data it sends to the unvalidated address to three times the amount of data
+//# received from that address.
 #[test]
 fn a_made_up_address_gets_little_and_is_left_again() {
     let mut pair = connected();
@@ -131,6 +141,10 @@ fn a_made_up_address_gets_little_and_is_left_again() {
 
 /// RFC 9000 section 9.3.2: with nothing heard from the client at all, the last proven address is
 /// returned to.
+//= specs/rfc9000.txt#section-9.3.2
+//= type=test
+//# To protect the connection from failing due to such a spurious migration, an endpoint MUST revert
+//# to using the last validated peer address when validation of a new peer address fails.
 #[test]
 fn an_address_that_cannot_be_proven_is_given_up() {
     let mut pair = connected();

@@ -21,6 +21,9 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let id = match space {
             SpaceId::Initial | SpaceId::Handshake => PathId::ZERO,
+            //= specs/rfc10069-draft.md#handling-ack-and-path-ack-in-0-rtt-and-1-rtt
+            //# Endpoints MUST still process ACK frames that acknowledge 0-RTT packets or 1-RTT
+            //# packets.
             SpaceId::Data => match self.path_of_frame(frame.path)? {
                 PathState::Open(path) => path.id,
                 PathState::NeverOpened(_) => {
@@ -28,8 +31,10 @@ impl Connection {
                         "PATH_ACK for a path on which nothing was sent",
                     ));
                 }
-                // RFC 10069, handling PATH_ACK for abandoned paths: silently ignored; the data went
-                // elsewhere when the path was abandoned.
+                //= specs/rfc10069-draft.md#frames
+                //# If an endpoint receives a multipath-specific frame with a path ID that it cannot
+                //# process anymore (e.g., because the path might have been abandoned), it MUST
+                //# silently ignore the frame.
                 PathState::Abandoned(_) => return Ok(()),
             },
         };
@@ -58,7 +63,9 @@ impl Connection {
         let exponent = u32::from(self.peer.ack_delay_exponent);
         let micros = frame.delay.checked_shl(exponent).unwrap_or(u64::MAX);
         let delay = Duration::from_micros(micros.min(1 << 40));
-        // RFC 9002 section 5.3: not above max_ack_delay once the handshake is confirmed.
+        //= specs/rfc9002.txt#section-5.3
+        //# * MUST use the lesser of the acknowledgment delay and the peer's max_ack_delay after the
+        //# handshake is confirmed; and
         if self.confirmed {
             delay.min(self.peer_max_ack_delay())
         } else {
@@ -232,7 +239,12 @@ impl Connection {
             | SentFrame::DataBlocked
             | SentFrame::StreamDataBlocked(_)
             | SentFrame::StreamsBlocked(_) => self.streams.on_control_lost(frame),
+            //= specs/rfc9000.txt#section-13.3
+            //# * The HANDSHAKE_DONE frame MUST be retransmitted until it is acknowledged.
             SentFrame::HandshakeDone => self.handshake_done_pending = true,
+            //= specs/rfc10069-draft.md#path-abandon-frame
+            //# If a packet containing a PATH_ABANDON frame is considered lost, the peer SHOULD
+            //# repeat it.
             SentFrame::PathAbandon(id) => self.paths.on_abandon_lost(id),
             SentFrame::PathStatus { path, sequence } => {
                 if let Some(path) = self.paths.get_mut(path) {
@@ -284,6 +296,9 @@ impl Connection {
     /// lost).
     pub(super) fn requeue_in_flight(&mut self, now: Instant, path: &mut Path) {
         let mut settled = std::mem::take(&mut self.settled);
+        //= specs/rfc10069-draft.md#ack-after-abandon
+        //# When an endpoint finally deletes all state associated with the path, the packets sent
+        //# over the path and not yet acknowledged MUST be considered lost.
         path.drain_in_flight(&mut settled.lost);
         for (_, packet) in settled.lost.drain(..) {
             for frame in &packet.frames {

@@ -25,6 +25,10 @@ impl Connection {
             Some(limits) => limits.issue_max(self.paths.largest_used()),
             None => PathId::ZERO,
         };
+        //= specs/rfc10069-draft.md#issuing-new-connection-ids
+        //# If for any reason an endpoint does not want to issue connection IDs for all unused path
+        //# ID, it SHOULD NOT introduce discontinuity in the issuing of path IDs as path initiation
+        //# requires available connection IDs for the same path ID on both sides.
         let mut next = Some(PathId::ZERO);
         while let Some(id) = next.filter(|id| *id <= last) {
             next = id.next();
@@ -47,7 +51,10 @@ impl Connection {
     /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID.
     pub(crate) fn on_new_cid(&mut self, frame: &NewConnectionId) -> Result<(), TransportError> {
         let id = match self.path_of_frame(frame.path)? {
-            // RFC 10069, new frames: what cannot be processed any more is ignored.
+            //= specs/rfc10069-draft.md#frames
+            //# If an endpoint receives a multipath-specific frame with a path ID that it cannot
+            //# process anymore (e.g., because the path might have been abandoned), it MUST silently
+            //# ignore the frame.
             PathState::Abandoned(_) => return Ok(()),
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,
@@ -86,6 +93,9 @@ impl Connection {
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,
         };
+        //= specs/rfc10069-draft.md#rotating-and-retiring-connection-ids
+        //# As such, when receiving a PATH_RETIRE_CONNECTION_ID frame, an endpoint SHOULD provide
+        //# new connection IDs for that path, if still open, using PATH_NEW_CONNECTION_ID frames.
         if let Some(cid) = self.local_cids.retire(id, frame.sequence, dcid)? {
             self.endpoint_events
                 .push_back(EndpointEvent::RetireCid(cid));

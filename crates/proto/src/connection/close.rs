@@ -22,7 +22,12 @@ impl Connection {
         }
         self.schedule.end();
         let reason = reason(&close);
-        // RFC 10069, connection closure: three times the largest PTO among all paths.
+        //= specs/rfc10069-draft.md#connection-closure
+        //# When this specification is used, these states SHOULD instead persist for at least three
+        //# times the largest PTO among all paths.
+        //= specs/rfc10069-draft.md#connection-closure
+        //# {{Section 10.2 of QUIC-TRANSPORT}} specifies that the closing and draining connection
+        //# states "SHOULD persist for at least three times the current PTO".
         self.state.close(close, now + 3 * self.largest_pto());
         self.close_due = self
             .paths
@@ -77,6 +82,8 @@ impl Connection {
     /// A packet came while closing: answer it, ever more rarely (RFC 9000 section 10.2.1).
     pub(crate) fn on_received_while_closing(&mut self, path: mpquic_sched_core::PathIndex) {
         self.received_since_close += 1;
+        //= specs/rfc9000.txt#section-10.2.1
+        //# An endpoint SHOULD limit the rate at which it generates packets in the closing state.
         if self.received_since_close.is_power_of_two() {
             self.close_due.insert(path);
         }

@@ -30,7 +30,12 @@ impl Connection {
     fn on_progress(&mut self, now: Instant, progress: Progress) -> Result<(), TransportError> {
         if progress.complete {
             if !self.peer_known {
-                // RFC 9001 section 8.2.
+                //= specs/rfc9001.txt#section-8.2
+                //# Endpoints MUST send the quic_transport_parameters extension; endpoints that
+                //# receive ClientHello or EncryptedExtensions messages without the
+                //# quic_transport_parameters extension MUST close the connection with an error of
+                //# type 0x016d (equivalent to a fatal TLS missing_extension alert, see Section
+                //# 4.8).
                 return Err(TransportError::crypto(
                     109,
                     "the peer sent no transport parameters",
@@ -41,6 +46,9 @@ impl Connection {
             self.start_multipath();
             if self.side == Side::Server {
                 // RFC 9001 section 4.1.2: for a server, complete is confirmed.
+                //= specs/rfc9001.txt#section-4.1.2
+                //# The server MUST send a HANDSHAKE_DONE frame as soon as the handshake is
+                //# complete.
                 self.handshake_done_pending = true;
                 self.confirm();
             }
@@ -92,6 +100,10 @@ impl Connection {
 
     /// RFC 10069: used once the handshake is complete, if both sides sent initial_max_path_id.
     fn start_multipath(&mut self) {
+        //= specs/rfc10069-draft.md#connection-lifecycle-and-packet-protection
+        //# If either of the endpoints does not advertise the initial_max_path_id transport
+        //# parameter, then both endpoints MUST NOT use any frame or mechanism defined in this
+        //# document.
         if self.config.max_paths > 1
             && let Some(remote) = self.peer.initial_max_path_id
         {

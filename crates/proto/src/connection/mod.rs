@@ -111,7 +111,8 @@ impl Connection {
     ) -> Result<Self, ConnectError> {
         let cid_generator = CidGenerator::new(endpoint.cid_len);
         let scid = cid_generator.generate(&mut rng);
-        // RFC 9000 section 7.2: at least 8 unpredictable bytes.
+        //= specs/rfc9000.txt#section-7.2
+        //# This Destination Connection ID MUST be at least 8 bytes in length.
         let dcid = CidGenerator::new(8.max(endpoint.cid_len)).generate(&mut rng);
         let parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid)?;

@@ -49,6 +49,9 @@ impl Connection {
             return Err(PathError::TooManyPaths(open));
         }
         let usable = limits.usable_max();
+        //= specs/rfc10069-draft.md#path-initiation
+        //# To open a new path, an endpoint MUST use a new connection ID associated with an unused
+        //# path ID.
         let Some(id) = self.paths.next_unused(usable) else {
             limits.note_blocked();
             return Err(PathError::NoPathIdLeft { limit: usable });
@@ -202,6 +205,10 @@ impl Connection {
         let path = Path::new(now, id, index, network, space, &self.config);
         let path = self.paths.insert(path);
         path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
+        //= specs/rfc10069-draft.md#path-initiation
+        //# A client that wants to use a new path MUST validate the peer's address as described in
+        //# {{Section 8.2 of QUIC-TRANSPORT}}, unless it has previously validated the 4-tuple used
+        //# for that path.
         path.start_challenge(now, interval);
         self.tell_scheduler(now, index, PathUpdateKind::Opened);
         self.activate_cid(id);
@@ -256,6 +263,10 @@ impl Connection {
         let Some(path) = self.paths.get(id) else {
             return;
         };
+        //= specs/rfc10069-draft.md#relation-to-probing-and-migration
+        //# This MUST be treated as path migration, as specified in {{Section 9.3 of
+        //# QUIC-TRANSPORT}}, with the constraint that all connection IDs used during path migration
+        //# MUST be associated with the current path ID of the path being migrated.
         if !path.is_moved_by(&arrival.tuple, number) {
             return;
         }
@@ -322,6 +333,12 @@ impl Connection {
                 tracing::debug!(%id, to = %last.tuple, "the peer did not move after all");
                 self.switch(index, last);
             }
+            //= specs/rfc10069-draft.md#path-initiation
+            //# If validation fails, the client MUST NOT use the path and can remove any status
+            //# associated to the path initiation attempt.
+            //= specs/rfc10069-draft.md#path-initiation
+            //# As the used path ID is consumed either way, the endpoint MUST explicitly close the
+            //# path, as specified in {{path-close}}.
             Unanswered::GiveUp => {
                 self.abandon_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR, false);
             }
@@ -344,12 +361,24 @@ impl Connection {
         let max = match (&self.path_limits, path) {
             (Some(limits), _) => limits.local_max(),
             (None, None) => 0,
+            //= specs/rfc10069-draft.md#connection-lifecycle-and-packet-protection
+            //# If either of the endpoints does not advertise the initial_max_path_id transport
+            //# parameter, then both endpoints MUST NOT use any frame or mechanism defined in this
+            //# document.
             (None, Some(_)) => {
                 return Err(TransportError::protocol_violation(
                     "multipath frame without negotiation",
                 ));
             }
         };
+        //= specs/rfc10069-draft.md#frames
+        //# Receipt of multipath-specific frames that use a path ID that is greater than the
+        //# announced Maximum Paths value in the MAX_PATH_ID frame or in the initial_max_path_id
+        //# transport parameter, if no MAX_PATH_ID frame was received yet, MUST be treated as a
+        //# connection error of type PROTOCOL_VIOLATION.
+        //= specs/rfc10069-draft.md#paths-and-cids-blocked-frame
+        //# Receipt of a value of Maximum Path Identifier or Path Identifier that is higher than the
+        //# local maximum value MUST be treated as a connection error of type PROTOCOL_VIOLATION.
         match u32::try_from(path.unwrap_or(0)) {
             Ok(id) if id <= max => Ok(self.paths.state(PathId(id))),
             _ => Err(TransportError::protocol_violation(
@@ -426,7 +455,10 @@ impl Connection {
         by_peer: bool,
     ) {
         let pto = self.largest_pto();
-        // RFC 10069, path close: the peer's connection IDs count as retired at once.
+        //= specs/rfc10069-draft.md#path-close
+        //# Endpoints that send a PATH_ABANDON frame MUST treat all connection IDs received from the
+        //# peer for the path ID indicated in the PATH_ABANDON as immediately retired, and
+        //# subsequently cannot send any packet on that path anymore.
         if let Some(token) = self.remote_cids.abandon(id) {
             self.forget_reset_token(id, token);
         }
@@ -452,7 +484,18 @@ impl Connection {
                 (PacketSpace::new(&mut self.rng), None)
             }
         };
+        //= specs/rfc10069-draft.md#path-close
+        //# Therefore, knowledge of the connection IDs issued to the peer and of the state of the
+        //# number space associated to the path SHOULD be retained for 3 PTO after the PATH_ABANDON
+        //# frame has been received.
         let discard_at = by_peer.then(|| now + 3 * pto);
+        //= specs/rfc10069-draft.md#path-close
+        //# An endpoint that wants to abandon a path MUST explicitly close the path by sending a
+        //# PATH_ABANDON frame (see {{path-abandon-frame}}).
+        //= specs/rfc10069-draft.md#path-close
+        //# When an endpoint receives a PATH_ABANDON frame, it MUST send a corresponding
+        //# PATH_ABANDON frame, if it has not already done so, and respectively treat all connection
+        //# IDs received from the peer for that path as immediately retired.
         let retired = RetiredPath::new(id, space, error_code, discard_at, last);
         if let Some(dropped) = self.paths.retire(retired) {
             self.discard_path(dropped.id);

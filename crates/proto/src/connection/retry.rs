@@ -32,15 +32,30 @@ impl Connection {
         // tag is wrong; section 17.2.5.1: none that names the ID that the client made up.
         let expected = self.side == Side::Client
             && self.state.is_handshaking()
+            //= specs/rfc9000.txt#section-17.2.5.2
+            //# After the client has received and processed an Initial or Retry packet from the
+            //# server, it MUST discard any subsequent Retry packets that it receives.
             && !self.received_any
+            //= specs/rfc9000.txt#section-17.2.5.2
+            //# A client MUST accept and process at most one Retry packet for each connection
+            //# attempt.
             && self.retry.is_none()
             && *dcid == self.handshake_scid
+            //= specs/rfc9000.txt#section-17.2.5.1
+            //# A client MUST discard a Retry packet that contains a Source Connection ID field that
+            //# is identical to the Destination Connection ID field of its Initial packet.
             && source != self.original_dcid
             && token.len() <= limits::MAX_RETRY_TOKEN;
+        //= specs/rfc9000.txt#section-17.2.5.2
+        //# Clients MUST discard Retry packets that have a Retry Integrity Tag that cannot be
+        //# validated; see Section 5.8 of [QUIC-TLS].
         if !expected || !verify_retry_tag(&self.original_dcid, packet) {
             return;
         }
         // RFC 9001 section 5.2: the keys of Initial packets follow the new destination.
+        //= specs/rfc9000.txt#section-17.2.5.1
+        //# The client MUST use the value from the Source Connection ID field of the Retry packet in
+        //# the Destination Connection ID field of subsequent packets that it sends.
         self.remote_cids.replace_initial(source);
         self.handshake.initial = Some(initial_keys(&source, self.side));
         self.retry = Some(Retry {

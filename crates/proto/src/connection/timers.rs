@@ -130,7 +130,10 @@ impl Connection {
             return None;
         }
         let path = self.paths.get(PathId::ZERO)?;
-        // RFC 9002 section 6.2.2.1: a server at the amplification limit cannot send, and waits.
+        //= specs/rfc9002.txt#section-6.2.2.1
+        //# If no additional data can be sent, the server's PTO timer MUST NOT be armed until
+        //# datagrams have been received from the client because packets sent on PTO count against
+        //# the anti-amplification limit.
         if path.is_at_limit() || self.spaces.has_probes() {
             return None;
         }
@@ -142,8 +145,10 @@ impl Connection {
         if earliest.is_some() || self.side == Side::Server || self.confirmed {
             return earliest;
         }
-        // RFC 9002 section 6.2.2.1: a client keeps the PTO armed until its address is validated, so
-        // that a server at the amplification limit gets something to answer.
+        //= specs/rfc9002.txt#section-6.2.2.1
+        //# That is, the client MUST set the PTO timer if the client has not received an
+        //# acknowledgment for any of its Handshake packets and the handshake is not confirmed (see
+        //# Section 4.1.2 of [QUIC-TLS]), even if there are no packets in flight.
         Some(self.idle_since + pto_duration(rtt, Duration::ZERO, count))
     }
 
@@ -172,8 +177,10 @@ impl Connection {
             self.spaces.request_probes(space_id, PROBES_PER_PTO);
         }
         if !probed {
-            // Nothing in flight: RFC 9002 section 6.2.2.1, a Handshake packet if there are keys, else
-            // a padded Initial.
+            //= specs/rfc9002.txt#section-6.2.2.1
+            //# When the PTO fires, the client MUST send a Handshake packet if it has Handshake
+            //# keys, otherwise it MUST send an Initial packet in a UDP datagram with a payload of
+            //# at least 1200 bytes.
             let space_id = match self.handshake.handshake {
                 Some(_) => SpaceId::Handshake,
                 None => SpaceId::Initial,
@@ -187,6 +194,9 @@ impl Connection {
     /// RFC 9000 section 10.1: the smaller of both sides' timeouts, at least three PTOs.
     fn idle_deadline(&self) -> Option<Instant> {
         let timeout = self.idle_timeout()?;
+        //= specs/rfc9000.txt#section-10.1
+        //# To avoid excessively small idle timeout periods, endpoints MUST increase the idle
+        //# timeout period to be at least three times the current Probe Timeout (PTO).
         Some(self.idle_since + timeout.max(3 * self.largest_pto()))
     }
 

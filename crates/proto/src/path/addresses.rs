@@ -95,6 +95,13 @@ impl NetworkPath {
         if self.validated || self.ours {
             return u64::MAX;
         }
+        //= specs/rfc9000.txt#section-8.1
+        //# Prior to validating the client address, servers MUST NOT send more than three times as
+        //# many bytes as the number of bytes they have received.
+        //= specs/rfc9000.txt#section-8
+        //# Therefore, after receiving packets from an address that is not yet validated, an
+        //# endpoint MUST limit the amount of data it sends to the unvalidated address to three
+        //# times the amount of data received from that address.
         (self.received.saturating_mul(3)).saturating_sub(self.sent)
     }
 
@@ -127,6 +134,8 @@ impl NetworkPath {
             next: None,
             interval,
             // As long as all of them and the wait after the last take.
+            //= specs/rfc9000.txt#section-8.2.4
+            //# Endpoints SHOULD abandon path validation based on a timer.
             until: now + interval.saturating_mul((1 << MAX_CHALLENGES) - 1),
         });
     }
@@ -199,6 +208,9 @@ impl NetworkPath {
         if self.responses.len() == limits::MAX_PENDING_PATH_RESPONSES {
             self.responses.pop_front();
         }
+        //= specs/rfc9000.txt#section-8.2.2
+        //# On receiving a PATH_CHALLENGE frame, an endpoint MUST respond by echoing the data
+        //# contained in the PATH_CHALLENGE frame in a PATH_RESPONSE frame.
         self.responses.push_back(token);
     }
 
@@ -302,6 +314,10 @@ impl Path {
 
     /// Counts a datagram from these addresses (RFC 9000 section 8.1: all bytes count, decryptable or not).
     pub(crate) fn on_datagram_received(&mut self, from: &FourTuple, bytes: usize) {
+        //= specs/rfc9000.txt#section-8.1
+        //# For the purposes of avoiding amplification prior to address validation, servers MUST
+        //# count all of the payload bytes received in datagrams that are uniquely attributed to a
+        //# single connection.
         if self.network.tuple.matches(from) {
             self.network.on_received(bytes);
             self.count_received(bytes);
@@ -387,6 +403,10 @@ impl Path {
             network.on_received(bytes);
             network
         });
+        //= specs/rfc9000.txt#section-9.3
+        //# If the recipient permits the migration, it MUST send subsequent packets to the new peer
+        //# address and MUST initiate path validation (Section 8.2) to verify the peer's ownership
+        //# of the address if validation is not already underway.
         network.start_challenge(now, interval);
         network
     }
@@ -400,6 +420,9 @@ impl Path {
     /// Section 9.3.3: and to be asked whether the peer has moved at all, or somebody only passes its packets on.
     pub(crate) fn keep_previous(&mut self, now: Instant, old: NetworkPath, interval: Duration) {
         if old.is_validated() {
+            //= specs/rfc9000.txt#section-9.3.3
+            //# In response to an apparent migration, endpoints MUST validate the previously active
+            //# path using a PATH_CHALLENGE frame.
             self.previous.insert(old).challenge_again(now, interval);
         }
     }
@@ -415,6 +438,11 @@ impl Path {
         let same_host = self.measured.remote.ip() == self.network.tuple.remote.ip();
         if !same_host {
             self.measured = self.network.tuple;
+            //= specs/rfc9000.txt#section-9.4
+            //# On confirming a peer's ownership of its new address, an endpoint MUST immediately
+            //# reset the congestion controller and round-trip time estimator for the new path to
+            //# initial values (see Appendices A.3 and B.3 of [QUIC-RECOVERY]) unless the only
+            //# change in the peer's address is its port number.
             self.recovery.measure_anew(now, config);
             controller.on_path_changed(&NewPath::new(self.index, now, self.mtu()));
         }
@@ -436,6 +464,10 @@ impl Path {
             return Unanswered::Waiting;
         }
         match self.previous.take_if(|previous| previous.is_validated()) {
+            //= specs/rfc9000.txt#section-9.3.2
+            //# To protect the connection from failing due to such a spurious migration, an endpoint
+            //# MUST revert to using the last validated peer address when validation of a new peer
+            //# address fails.
             Some(last) => Unanswered::GoBack(last),
             None => Unanswered::GiveUp,
         }
@@ -454,6 +486,11 @@ mod tests {
         NetworkPath::new(tuple, false)
     }
 
+    //= specs/rfc9000.txt#section-8
+    //= type=test
+    //# Therefore, after receiving packets from an address that is not yet validated, an endpoint
+    //# MUST limit the amount of data it sends to the unvalidated address to three times the amount
+    //# of data received from that address.
     #[test]
     fn three_times_what_was_received_until_validated() {
         let mut path = network_path();
@@ -485,6 +522,9 @@ mod tests {
         assert!(!path.on_response(8));
     }
 
+    //= specs/rfc9000.txt#section-8.2.4
+    //= type=test
+    //# Endpoints SHOULD abandon path validation based on a timer.
     #[test]
     fn gives_up_in_the_end() {
         let mut now = Instant::now();

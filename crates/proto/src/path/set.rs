@@ -59,6 +59,10 @@ impl RetiredPath {
     /// The peer has abandoned the path too: its remains are kept until then (RFC 10069, path close: for three PTOs after
     /// the frame was received).
     pub(crate) fn on_peer_abandoned(&mut self, until: Instant) {
+        //= specs/rfc10069-draft.md#path-close
+        //# Therefore, knowledge of the connection IDs issued to the peer and of the state of the
+        //# number space associated to the path SHOULD be retained for 3 PTO after the PATH_ABANDON
+        //# frame has been received.
         self.discard_at.get_or_insert(until);
     }
 
@@ -288,6 +292,11 @@ impl Paths {
     }
 
     /// The lowest path ID up to `max` that was never used.
+    //= specs/rfc10069-draft.md#issuing-new-connection-ids
+    //# Similarly, endpoints SHOULD consume path IDs in a continuous way, i.e., when creating paths.
+    //= specs/rfc10069-draft.md#path-close
+    //# After a path is abandoned, the path ID MUST NOT be reused for new paths, as the path ID is
+    //# part of the nonce calculation {{nonce}}.
     pub(crate) fn next_unused(&self, max: PathId) -> Option<PathId> {
         (0..=max.0)
             .map(PathId)

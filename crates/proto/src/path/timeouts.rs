@@ -133,7 +133,9 @@ impl Path {
 
     /// When the PTO of the path's 1-RTT space expires.
     fn pto_deadline(&self, facts: TimerFacts) -> Option<Instant> {
-        // RFC 9002 section 6.2.1: not before the handshake is confirmed.
+        //= specs/rfc9002.txt#section-6.2.1
+        //# An endpoint MUST NOT set its PTO timer for the Application Data packet number space
+        //# until the handshake is confirmed.
         if !facts.confirmed || self.space.ack_eliciting_in_flight() == 0 {
             return None;
         }

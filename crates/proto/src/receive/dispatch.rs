@@ -31,6 +31,12 @@ impl Connection {
             let frame = frame?;
             any = true;
             let frame_type = frames.last_type();
+            //= specs/rfc10069-draft.md#frames
+            //# If an endpoint receives a multipath-specific frame in a different packet type, it
+            //# MUST close the connection with an error of type PROTOCOL_VIOLATION.
+            //= specs/rfc9000.txt#section-12.4
+            //# An endpoint MUST treat receipt of a frame in a packet type that is not permitted as
+            //# a connection error of type PROTOCOL_VIOLATION.
             if !frame.allowed_in(ty) {
                 return Err(not_allowed().in_frame(frame_type));
             }
@@ -213,7 +219,10 @@ impl Connection {
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,
         };
-        // RFC 10069, PATH_CIDS_BLOCKED.
+        //= specs/rfc10069-draft.md#paths-and-cids-blocked-frame
+        //# Receipt of a value of Next Sequence Number that is higher than the sequence number of
+        //# the next expected to be issued connection ID for this path MUST be treated as a
+        //# connection error of type PROTOCOL_VIOLATION.
         if next_seq > self.local_cids.next_sequence(id) {
             return Err(TransportError::protocol_violation(
                 "PATH_CIDS_BLOCKED expects a connection ID beyond the next",
@@ -255,7 +264,9 @@ fn not_allowed() -> TransportError {
 }
 
 fn empty() -> TransportError {
-    // RFC 9000 section 12.4.
+    //= specs/rfc9000.txt#section-12.4
+    //# An endpoint MUST treat receipt of a packet containing no frames as a connection error of
+    //# type PROTOCOL_VIOLATION.
     TransportError::protocol_violation("packet without frames")
 }
 

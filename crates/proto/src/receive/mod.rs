@@ -76,7 +76,9 @@ impl Connection {
             }
             offset += len;
         }
-        // RFC 9000 section 10.3.1: a stateless reset looks like a packet that cannot be decrypted.
+        //= specs/rfc9000.txt#section-10.3.1
+        //# However, the comparison MUST be performed when the first packet in an incoming datagram
+        //# either cannot be associated with a connection or cannot be decrypted.
         if first {
             self.check_reset(now, &datagram);
         }
@@ -118,6 +120,9 @@ impl Connection {
                     PacketType::Initial if self.side == Side::Client && !token.is_empty() => return,
                     PacketType::Initial => SpaceId::Initial,
                     PacketType::Handshake => SpaceId::Handshake,
+                    //= specs/rfc9001.txt#section-4.6.2
+                    //# When rejecting 0-RTT, a server MUST NOT process any 0-RTT packets, even if
+                    //# it could.
                     // 0-RTT is not accepted: its packets are dropped (RFC 9001 section 4.6.2).
                     _ => return,
                 };
@@ -132,10 +137,17 @@ impl Connection {
             ProtectedPacket::VersionNegotiation { dcid, versions, .. } => {
                 // RFC 9000 section 6.2: ignored after any other packet, and if it lists the version
                 // that we chose.
+                //= specs/rfc9000.txt#section-6.2
+                //# A client MUST discard any Version Negotiation packet if it has received and
+                //# successfully processed any other packet, including an earlier Version
+                //# Negotiation packet.
                 let ours = self.side == Side::Client
                     && !self.received_any
                     && self.retry.is_none()
                     && *dcid == self.handshake_scid;
+                //= specs/rfc9000.txt#section-6.2
+                //# A client MUST discard a Version Negotiation packet that lists the QUIC version
+                //# selected by the client.
                 let listed = version_list(&bytes[versions.clone()]).any(|v| v == VERSION_1);
                 if ours && !listed && self.state.is_alive() {
                     self.end(Some(ConnectionError::VersionMismatch));
@@ -180,6 +192,10 @@ impl Connection {
                 self.totals.undecryptable_packets += 1;
                 return;
             };
+            //= specs/rfc9000.txt#section-17.2
+            //# An endpoint MUST treat receipt of a packet that has a non-zero value for these bits
+            //# after removing both packet and header protection as a connection error of type
+            //# PROTOCOL_VIOLATION.
             if !reserved_bits_are_zero(first) {
                 return self.fail(
                     arrival.now,
@@ -197,9 +213,13 @@ impl Connection {
             }
             return;
         }
-        // RFC 9000 section 7.2: the server's choice replaces the client's random destination; later
-        // packets must keep to it.
+        //= specs/rfc9000.txt#section-7.2
+        //# Once a client has received a valid Initial packet from the server, it MUST discard any
+        //# subsequent packet it receives on that connection with a different Source Connection ID.
         if self.side == Side::Client && !self.received_any {
+            //= specs/rfc9000.txt#section-7.2
+            //# A client MUST change the Destination Connection ID it uses for sending packets in
+            //# response to only the first received Initial or Retry packet.
             self.remote_cids.replace_initial(*scid);
         } else if self.remote_cids.active(PathId::ZERO) != Some(*scid) && !self.confirmed {
             return;
@@ -208,11 +228,18 @@ impl Connection {
         let Some(space) = self.spaces.get(space_id) else {
             return;
         };
+        //= specs/rfc9000.txt#section-12.3
+        //# A receiver MUST discard a newly unprotected packet unless it is certain that it has not
+        //# processed another packet with the same packet number from the same packet number space.
         if space.received.is_duplicate(opened.number) {
             return;
         }
         self.on_authenticated(arrival.now, NumberSpace::of_space(space_id), opened.number);
         if self.side == Side::Server && space_id == SpaceId::Handshake {
+            //= specs/rfc9001.txt#section-4.9.1
+            //# Thus, a client MUST discard Initial keys when it first sends a Handshake packet and
+            //# a server MUST discard Initial keys when it first successfully processes a Handshake
+            //# packet.
             // RFC 9000 section 8.1: the client has proven its address.
             if let Some(path) = self.paths.get_mut(PathId::ZERO) {
                 path.validate();
@@ -239,7 +266,9 @@ impl Connection {
         let Some(id) = self.local_cids.path_of(dcid) else {
             return self.check_reset(now, bytes);
         };
-        // RFC 9001 section 5.7: a server processes no 1-RTT packets before TLS is complete.
+        //= specs/rfc9001.txt#section-5.7
+        //# A server MUST NOT process incoming 1-RTT protected packets before the TLS handshake is
+        //# complete.
         let ready = self.handshake.is_complete() || self.state.is_closing();
         if self.handshake.one_rtt.is_none() || !ready {
             return self.keep_undecryptable(arrival, SpaceId::Data, bytes);
@@ -281,6 +310,10 @@ impl Connection {
             }
             Err(crate::crypto::OpenError::Transport(error)) => return self.fail(now, error),
         };
+        //= specs/rfc9000.txt#section-17.3.1
+        //# An endpoint MUST treat receipt of a packet that has a non-zero value for these bits,
+        //# after removing both packet and header protection, as a connection error of type
+        //# PROTOCOL_VIOLATION.
         if !reserved_bits_are_zero(first) {
             return self.fail(
                 now,
@@ -360,6 +393,10 @@ impl Connection {
 
     /// RFC 9000 section 10.3.1.
     fn check_reset(&mut self, now: Instant, bytes: &[u8]) {
+        //= specs/rfc9000.txt#section-10.3.1
+        //# If the last 16 bytes of the datagram are identical in value to a stateless reset token,
+        //# the endpoint MUST enter the draining period and not send any further packets on this
+        //# connection.
         if self.state.is_alive() && is_reset(self.remote_cids.tokens(), bytes) {
             self.drain(now, ConnectionError::Reset);
         }

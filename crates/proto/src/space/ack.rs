@@ -62,7 +62,9 @@ impl AckScheduler {
     /// A packet came that is no duplicate. `gap`: numbers are missing between the largest
     /// ack-eliciting one before and this one.
     pub(crate) fn on_received(&mut self, packet: &ReceivedPacket, gap: bool) {
-        // RFC 9000 section 13.4.1.
+        //= specs/rfc9000.txt#section-13.4.1
+        //# Even if an endpoint does not set an ECT field in packets it sends, the endpoint MUST
+        //# provide feedback about ECN markings it receives, if these are accessible.
         match packet.ecn {
             Some(EcnCodepoint::Ect0) => self.ecn.ect0 += 1,
             Some(EcnCodepoint::Ect1) => self.ecn.ect1 += 1,
@@ -72,13 +74,21 @@ impl AckScheduler {
         if self.largest.is_none_or(|(largest, _)| packet.pn > largest) {
             self.largest = Some((packet.pn, packet.now));
         }
-        // Section 13.2.1: what elicits no ACK is acknowledged with the next that does.
+        //= specs/rfc9000.txt#section-13.2.1
+        //# An endpoint MUST NOT send a non-ack-eliciting packet in response to a non-ack-eliciting
+        //# packet, even if there are packet gaps that precede the received packet.
         if !packet.ack_eliciting {
             return;
         }
         self.unacked += 1;
         let reordered = self.largest_eliciting.is_some_and(|l| packet.pn < l);
         self.largest_eliciting = self.largest_eliciting.max(Some(packet.pn));
+        //= specs/rfc9000.txt#section-13.2.1
+        //# Similarly, packets marked with the ECN Congestion Experienced (CE) codepoint in the IP
+        //# header SHOULD be acknowledged immediately, to reduce the peer's response time to
+        //# congestion events.
+        //= specs/rfc9000.txt#section-13.2.2
+        //# A receiver SHOULD send an ACK frame after receiving at least two ack- eliciting packets.
         if packet.immediate
             || reordered
             || gap
@@ -148,6 +158,9 @@ mod tests {
         }
     }
 
+    //= specs/rfc9000.txt#section-13.2.2
+    //= type=test
+    //# A receiver SHOULD send an ACK frame after receiving at least two ack- eliciting packets.
     #[test]
     fn every_second_packet_or_the_timer() {
         let now = Instant::now();
@@ -167,6 +180,11 @@ mod tests {
         assert!(!acks.due(now + MAX_ACK_DELAY) && !acks.pending());
     }
 
+    //= specs/rfc9000.txt#section-13.2.1
+    //= type=test
+    //# Similarly, packets marked with the ECN Congestion Experienced (CE) codepoint in the IP
+    //# header SHOULD be acknowledged immediately, to reduce the peer's response time to congestion
+    //# events.
     #[test]
     fn at_once_for_gap_reordering_mark_and_handshake() {
         let now = Instant::now();
@@ -204,6 +222,10 @@ mod tests {
         assert!(acks.due(now), "Initial or Handshake");
     }
 
+    //= specs/rfc9000.txt#section-13.2.1
+    //= type=test
+    //# An endpoint MUST NOT send a non-ack-eliciting packet in response to a non-ack-eliciting
+    //# packet, even if there are packet gaps that precede the received packet.
     #[test]
     fn what_elicits_nothing_is_not_answered() {
         let now = Instant::now();

@@ -10,6 +10,10 @@ use crate::frame::EcnCounts;
 use crate::recovery::{EcnReport, RttEstimator, later};
 
 /// kPacketThreshold (RFC 9002 section 6.1.1).
+//= specs/rfc9002.txt#section-6.1.1
+//= type=implication
+//# In order to remain similar to TCP, implementations SHOULD NOT use a packet threshold less than
+//# 3; see [RFC5681].
 const PACKET_THRESHOLD: u64 = 3;
 
 /// Lost packets remembered per space, to notice that the loss was spurious.
@@ -107,6 +111,10 @@ impl PacketSpace {
         out: &mut Vec<(u64, SentPacket)>,
     ) -> Result<AckOutcome, TransportError> {
         if !self.numbers.was_reached(largest) {
+            //= specs/rfc9000.txt#section-13.1
+            //# An endpoint SHOULD treat receipt of an acknowledgment for a packet it did not send
+            //# as a connection error of type PROTOCOL_VIOLATION, if it is able to detect the
+            //# condition.
             return Err(TransportError::protocol_violation(
                 "acknowledgement of a packet that was not sent",
             ));
@@ -161,15 +169,22 @@ impl PacketSpace {
         }
         if let Some((newest, packet)) = acked.last() {
             outcome.newest_sent = Some(packet.time_sent);
-            // RFC 9002 section 5.1: a sample needs the largest newly acknowledged, and one packet
-            // among the newly acknowledged that made the peer answer.
+            //= specs/rfc9002.txt#section-5.1
+            //# To avoid generating multiple RTT samples for a single packet, an ACK frame SHOULD
+            //# NOT be used to update RTT estimates if it does not newly acknowledge the largest
+            //# acknowledged packet.
+            //= specs/rfc9002.txt#section-5.1
+            //# An RTT sample MUST NOT be generated on receiving an ACK frame that does not newly
+            //# acknowledge at least one ack-eliciting packet.
             if *newest == largest && outcome.ack_eliciting {
                 let sample = now.saturating_duration_since(packet.time_sent);
                 rtt.update(now, sample, ack_delay);
                 outcome.rtt_sample = Some(sample);
             }
         }
-        // RFC 9000 section 13.4.2.1: counts of reordered ACK frames say nothing.
+        //= specs/rfc9000.txt#section-13.4.2.1
+        //# An endpoint MUST NOT fail ECN validation as a result of processing an ACK frame that
+        //# does not increase the largest acknowledged packet number.
         if self.largest_acked.is_none_or(|before| largest > before) {
             self.largest_acked = Some(largest);
             outcome.ecn = self.ecn.on_ack(marked, ecn);
@@ -203,6 +218,9 @@ impl PacketSpace {
                 }
                 let overdue = later(packet.time_sent, loss_delay);
                 if largest_acked - pn < PACKET_THRESHOLD && overdue > now {
+                    //= specs/rfc9002.txt#section-6.1.2
+                    //# If packets sent prior to the largest acknowledged packet cannot yet be
+                    //# declared lost, then a timer SHOULD be set for the remaining time.
                     self.loss_time = Some(overdue);
                     break;
                 }
@@ -251,7 +269,10 @@ impl PacketSpace {
             self.persistent.on_acked();
         }
         self.lost.push(pn, &packet);
-        // RFC 9000 section 14.4: the loss of an MTU probe is no sign of congestion.
+        //= specs/rfc9000.txt#section-14.4
+        //# Loss of a QUIC packet that is carried in a PMTU probe is therefore not a reliable
+        //# indication of congestion and SHOULD NOT trigger a congestion control reaction; see Item
+        //# 7 in Section 3 of [DPLPMTUD].
         if !packet.mtu_probe {
             outcome.bytes += u64::from(packet.size);
             outcome.newest_sent = outcome.newest_sent.max(Some(packet.time_sent));

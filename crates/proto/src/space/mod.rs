@@ -137,6 +137,10 @@ impl PacketSpace {
         let delay = self.acks.delay(now).as_micros() as u64 >> exponent;
         let ecn = self.acks.ecn();
         let room = w.remaining();
+        //= specs/rfc10069-draft.md#handling-ack-and-path-ack-in-0-rtt-and-1-rtt
+        //# After the handshake concludes with support for the multipath extension, endpoints SHOULD
+        //# use PATH_ACK frames instead of ACK frames, including for so far unacknowledged 0-RTT
+        //# packets using path ID 0.
         let written = encode_ack(w.buf, wire, delay, self.received.descending(), ecn, room);
         if written.is_some() {
             self.acks.on_ack_sent();

@@ -83,6 +83,10 @@ impl ReceivedPackets {
     }
 
     /// The largest number received. It stays, whatever is discarded (RFC 9000 section 13.2.3).
+    //= specs/rfc9000.txt#section-13.2.3
+    //# Receivers can discard all ACK Ranges, but they MUST retain the largest packet number that
+    //# has been successfully processed, as that is used to recover packet numbers from subsequent
+    //# packets; see Section 17.1.
     pub(crate) fn largest(&self) -> Option<u64> {
         self.ranges.back().map(|&(_, end)| end)
     }
@@ -162,6 +166,11 @@ mod tests {
         assert!(r.insert(999_997));
     }
 
+    //= specs/rfc9000.txt#section-13.2.3
+    //= type=test
+    //# Receivers can discard all ACK Ranges, but they MUST retain the largest packet number that
+    //# has been successfully processed, as that is used to recover packet numbers from subsequent
+    //# packets; see Section 17.1.
     #[test]
     fn the_largest_survives_discarding() {
         let mut r = ReceivedPackets::default();

@@ -92,6 +92,12 @@ fn write_early_close(w: &mut FrameWriter<'_>, close: &CloseFrame) {
     match close {
         CloseFrame::Transport(error) => write_transport_close(w, error),
         CloseFrame::Application(_) => {
+            //= specs/rfc9000.txt#section-10.2.3
+            //# A CONNECTION_CLOSE of type 0x1d MUST be replaced by a CONNECTION_CLOSE of type 0x1c
+            //# when sending the frame in Initial or Handshake packets.
+            //= specs/rfc9000.txt#section-10.2.3
+            //# Endpoints MUST clear the value of the Reason Phrase field and SHOULD use the
+            //# APPLICATION_ERROR code when converting to a CONNECTION_CLOSE of type 0x1c.
             let error = crate::TransportError::new(TransportErrorCode::APPLICATION_ERROR, "");
             write_transport_close(w, &error);
         }

@@ -46,6 +46,9 @@ impl Connection {
     pub(super) fn fill_acks_of_other_paths(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
         for retired in self.paths.retired_mut() {
             let id = retired.id;
+            //= specs/rfc10069-draft.md#ack-after-abandon
+            //# Endpoints SHOULD promptly send PATH_ACK frames for all unacknowledged packets
+            //# received on an abandoned path if path state is still retained to do so.
             let space = &mut retired.space;
             space.write_ack(w, now, Some(id), id, ACK_DELAY_EXPONENT);
         }
@@ -129,6 +132,9 @@ impl Connection {
 
     fn fill_path_frames(&mut self, w: &mut FrameWriter<'_>) {
         for retired in self.paths.retired_mut() {
+            //= specs/rfc10069-draft.md#path-close
+            //# It is RECOMMENDED to send the PATH_ABANDON frames on another open path, especially
+            //# if connectivity on the to-be-abandoned path is expected to be broken.
             if let Some(error) = retired.pending_abandon() {
                 let path = retired.id.0.into();
                 let frame = Frame::PathAbandon { path, error };

@@ -57,6 +57,13 @@ impl Connection {
         };
         // RFC 9000 section 14.1: a client pads all datagrams with Initial packets, a server those
         // whose Initial packets are ack-eliciting. Padding all is allowed and simpler.
+        //= specs/rfc9000.txt#section-14.1
+        //# A client MUST expand the payload of all UDP datagrams carrying Initial packets to at
+        //# least the smallest allowed maximum datagram size of 1200 bytes by adding PADDING frames
+        //# to the Initial packet or by coalescing the Initial packet; see Section 12.2.
+        //= specs/rfc9000.txt#section-14.1
+        //# Similarly, a server MUST expand the payload of all UDP datagrams carrying ack-eliciting
+        //# Initial packets to at least the smallest allowed maximum datagram size of 1200 bytes.
         let must_pad =
             initial && (self.side == Side::Client || self.handshake.can_send(SpaceId::Initial));
         if must_pad && size < MIN_INITIAL_DATAGRAM {
@@ -87,7 +94,10 @@ impl Connection {
             self.send_handshake_packet(now, &spec, buf);
             let has_initial = self.spaces.get(SpaceId::Initial).is_some();
             if buf.len() > start && self.side == Side::Client && has_initial {
-                // RFC 9001 section 4.9.1.
+                //= specs/rfc9001.txt#section-4.9.1
+                //# Thus, a client MUST discard Initial keys when it first sends a Handshake packet
+                //# and a server MUST discard Initial keys when it first successfully processes a
+                //# Handshake packet.
                 self.discard_space(SpaceId::Initial);
             }
         }
@@ -112,6 +122,8 @@ impl Connection {
         let space_id = spec.space;
         self.send_packet(now, spec, buf, |this, w| {
             if let Some(space) = this.spaces.get_mut(space_id) {
+                //= specs/rfc10069-draft.md#frames
+                //# All frames defined in this document MUST only be sent in 1-RTT packets.
                 space.write_ack(w, now, None, PathId::ZERO, 0);
             }
             this.handshake.stream(space_id).fill(w);

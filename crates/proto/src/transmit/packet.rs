@@ -128,6 +128,9 @@ impl Connection {
     ) -> Option<u64> {
         let path = self.paths.at(spec.path)?;
         let id = path.id;
+        //= specs/rfc10069-draft.md#path-initiation
+        //# An endpoint MUST use a connection ID associated to the same path ID as used in the
+        //# packet received by the endpoint when it intends to send packets on the same path.
         let dcid = self.remote_cids.active(id)?;
         let packet = match spec.space {
             SpaceId::Data => {
@@ -139,6 +142,9 @@ impl Connection {
                 };
                 let limit = path.network(spec.to)?.send_limit();
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                //= specs/rfc9000.txt#section-8.2.2
+                //# However, an endpoint MUST NOT expand the datagram containing the PATH_RESPONSE
+                //# if the resulting data exceeds the anti-amplification limit.
                 let end = end.min(buf.len().saturating_add(limit));
                 start_short(buf, &dcid, phase, number, acked, end)?
             }

@@ -108,13 +108,35 @@ impl Connection {
     ) -> Option<Transmit> {
         let spec = PacketSpec {
             to,
+            //= specs/rfc10069-draft.md#path-initiation
+            //# Each endpoint MUST also validate that a minimum QUIC packet MTU of 1200 bytes is
+            //# supported on the path.
+            //= specs/rfc9000.txt#section-8.2.1
+            //# An endpoint MUST expand datagrams that contain a PATH_CHALLENGE frame to at least
+            //# the smallest allowed maximum datagram size of 1200 bytes, unless the
+            //# anti-amplification limit for the path does not permit sending a datagram of this
+            //# size.
+            //= specs/rfc9000.txt#section-8.2.2
+            //# An endpoint MUST expand datagrams that contain a PATH_RESPONSE frame to at least the
+            //# smallest allowed maximum datagram size of 1200 bytes.
             pad_to: buf.len() + MIN_INITIAL_DATAGRAM,
             ..PacketSpec::unscheduled(index)
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
+            //= specs/rfc9000.txt#section-8.2.1
+            //# The endpoint MUST use unpredictable data in every PATH_CHALLENGE frame so that it
+            //# can associate the peer's response with the corresponding PATH_CHALLENGE.
             let token = rand::Rng::next_u64(&mut this.rng);
             let path = this.paths.at_mut(index);
             if let Some(network) = path.and_then(|path| path.network_mut(to)) {
+                //= specs/rfc10069-draft.md#path-initiation
+                //# If an endpoint sends a PATH_RESPONSE ({{Section 19.18 of QUIC-TRANSPORT}}), it
+                //# MUST be sent on the same path as used by the packet that contained the
+                //# PATH_CHALLENGE frame ({{Section 19.17 of QUIC-TRANSPORT}}), using a connection
+                //# ID associated with the same path ID.
+                //= specs/rfc9000.txt#section-8.2.2
+                //# A PATH_RESPONSE frame MUST be sent on the network path where the PATH_CHALLENGE
+                //# frame was received.
                 if let Some(response) = network.next_response() {
                     Frame::PathResponse(response).encode(w.buf);
                     w.mark_ack_eliciting();
@@ -155,6 +177,8 @@ impl Connection {
                     }
                 }
             }
+            //= specs/rfc9002.txt#section-6.2.4
+            //# All probe packets sent on a PTO MUST be ack-eliciting.
             if !w.is_ack_eliciting() {
                 w.ping();
             }
