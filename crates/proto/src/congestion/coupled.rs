@@ -180,6 +180,9 @@ impl<I: CoupledIncrease> Controller for Coupled<I> {
         let bytes = packet.size.min(MAX_WINDOW);
         p.on_acked(packet.now, bytes, packet.rtt);
         // RFC 9002 appendix B.5.
+        //= specs/rfc9002.txt#section-7.8
+        //# When this occurs, the congestion window SHOULD NOT be increased in either slow start or
+        //# congestion avoidance.
         if packet.app_limited || p.reno.in_recovery(packet.sent) || p.reno.slow_start(packet, bytes)
         {
             return;

@@ -167,6 +167,9 @@ impl Controller for Cubic {
         if p.reno.in_recovery(packet.sent) {
             return;
         }
+        //= specs/rfc9002.txt#section-7.8
+        //# When this occurs, the congestion window SHOULD NOT be increased in either slow start or
+        //# congestion avoidance.
         if packet.app_limited {
             p.curve.idle_since.get_or_insert(packet.now);
             return;

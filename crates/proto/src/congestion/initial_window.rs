@@ -22,6 +22,10 @@ impl InitialWindow {
         let size = mtu as u64;
         let window = match self {
             Self::Rfc9002 => {
+                //= specs/rfc9002.txt#section-7.2
+                //# Endpoints SHOULD use an initial congestion window of ten times the maximum
+                //# datagram size (max_datagram_size), while limiting the window to the larger of
+                //# 14,720 bytes or twice the maximum datagram size.
                 let limit = if 2 * size > 14_720 { 2 * size } else { 14_720 };
                 if 10 * size < limit { 10 * size } else { limit }
             }
@@ -38,6 +42,9 @@ impl InitialWindow {
     /// RFC 9002 section 7.2: the initial window follows the size, as long as it is the window.
     pub(super) const fn on_mtu_update(self, window: u64, begun: bool, old: u16, new: u16) -> u64 {
         if !begun && window == self.bytes(old) {
+            //= specs/rfc9002.txt#section-7.2
+            //# If the maximum datagram size changes during the connection, the initial congestion
+            //# window SHOULD be recalculated with the new size.
             return self.bytes(new);
         }
         let minimum = minimum_window(new);
@@ -69,6 +76,11 @@ pub const fn minimum_window(mtu: u16) -> u64 {
 mod tests {
     use super::*;
 
+    //= specs/rfc9002.txt#section-7.2
+    //= type=test
+    //# Endpoints SHOULD use an initial congestion window of ten times the maximum datagram size
+    //# (max_datagram_size), while limiting the window to the larger of 14,720 bytes or twice the
+    //# maximum datagram size.
     #[test]
     fn section_7_2() {
         let rfc = InitialWindow::default();

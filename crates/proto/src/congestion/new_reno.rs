@@ -20,6 +20,10 @@ impl Path {
         let window = self.window.bytes();
         if self.acked >= window {
             self.acked -= window;
+            //= specs/rfc9002.txt#section-7.3.3
+            //# A sender in congestion avoidance uses an Additive Increase Multiplicative Decrease
+            //# (AIMD) approach that MUST limit the increase to the congestion window to at most one
+            //# maximum datagram size for each congestion window that is acknowledged.
             self.window.grow(self.window.datagram());
         }
     }
@@ -59,6 +63,9 @@ impl Controller for NewReno {
             return;
         };
         // RFC 9002 appendix B.5.
+        //= specs/rfc9002.txt#section-7.8
+        //# When this occurs, the congestion window SHOULD NOT be increased in either slow start or
+        //# congestion avoidance.
         if packet.app_limited || p.window.in_recovery(packet.sent) {
             return;
         }
@@ -75,6 +82,9 @@ impl Controller for NewReno {
         };
         // RFC 9002 appendix B.6: once per recovery period.
         if !p.window.in_recovery(event.newest_sent) {
+            //= specs/rfc9002.txt#section-7.3.2
+            //# On entering a recovery period, a sender MUST set the slow start threshold to half
+            //# the value of the congestion window when loss is detected.
             p.window.reduce(event.now, (p.window.window / 2.0).floor());
             p.acked = 0;
         }

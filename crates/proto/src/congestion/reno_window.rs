@@ -102,13 +102,23 @@ impl RenoWindow {
 
     /// Gives way to congestion: a recovery period begins (RFC 9002 section 7.3.2).
     pub(super) fn reduce(&mut self, now: Instant, window: f64) {
+        //= specs/rfc9002.txt#section-7.3.1
+        //# The sender MUST exit slow start and enter a recovery period when a packet is lost or
+        //# when the ECN-CE count reported by its peer increases.
         self.recovery_start = Some(now);
         self.window = window.max(self.minimum());
+        //= specs/rfc9002.txt#section-7.3.2
+        //# The congestion window MUST be set to the reduced value of the slow start threshold
+        //# before exiting the recovery period.
         self.ssthresh = self.window;
         self.events += 1;
     }
 
     /// Persistent congestion (RFC 9002 section 7.6.2 and appendix B.8).
+    //= specs/rfc9002.txt#section-7.6.2
+    //# When persistent congestion is declared, the sender's congestion window MUST be reduced to
+    //# the minimum congestion window (kMinimumWindow), similar to a TCP sender's response on an RTO
+    //# [RFC5681].
     pub(super) fn collapse(&mut self) {
         self.window = self.minimum();
         self.recovery_start = None;

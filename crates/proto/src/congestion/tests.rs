@@ -96,7 +96,10 @@ fn the_initial_window_is_as_configured() {
         let mut cc = build(kind, InitialWindow::Packets(32));
         cc.add_path(&NewPath::new(path, now, 1200));
         assert_eq!(cc.window(path), 38_400, "{kind}");
-        // RFC 9002 section 7.2: recalculated with the new size.
+        //= specs/rfc9002.txt#section-7.2
+        //= type=test
+        //# If the maximum datagram size changes during the connection, the initial congestion
+        //# window SHOULD be recalculated with the new size.
         cc.on_mtu_update(path, 1400);
         assert_eq!(cc.window(path), 44_800, "{kind}");
         cc.on_congestion_event(&CongestionEvent::loss(path, now, now, 1400, false));
@@ -106,6 +109,10 @@ fn the_initial_window_is_as_configured() {
     }
 }
 
+//= specs/rfc9002.txt#section-7.3.1
+//= type=test
+//# The sender MUST exit slow start and enter a recovery period when a packet is lost or when the
+//# ECN-CE count reported by its peer increases.
 #[test]
 fn slow_start_doubles_until_loss() {
     for kind in LOSS_BASED {
@@ -121,7 +128,15 @@ fn slow_start_doubles_until_loss() {
         }
         let before = run.window();
         run.lose(run.now, false);
+        //= specs/rfc9002.txt#section-7.3.2
+        //= type=test
+        //# The congestion window MUST be set to the reduced value of the slow start threshold
+        //# before exiting the recovery period.
         assert_eq!(run.window(), (before as f64 * factor) as u64);
+        //= specs/rfc9002.txt#section-7.3.2
+        //= type=test
+        //# On entering a recovery period, a sender MUST set the slow start threshold to half the
+        //# value of the congestion window when loss is detected.
         assert_eq!(run.cc.ssthresh(run.path), run.window());
         assert!(!run.cc.in_slow_start(run.path));
         // Packets sent before the event change nothing, whether lost or acknowledged.
@@ -136,6 +151,11 @@ fn slow_start_doubles_until_loss() {
     }
 }
 
+//= specs/rfc9002.txt#section-7.3.3
+//= type=test
+//# A sender in congestion avoidance uses an Additive Increase Multiplicative Decrease (AIMD)
+//# approach that MUST limit the increase to the congestion window to at most one maximum datagram
+//# size for each congestion window that is acknowledged.
 #[test]
 fn new_reno_grows_by_one_datagram_per_window() {
     let mut run = Run::new(CongestionControl::NewReno, 50);
@@ -149,6 +169,11 @@ fn new_reno_grows_by_one_datagram_per_window() {
     }
 }
 
+//= specs/rfc9002.txt#section-7.6.2
+//= type=test
+//# When persistent congestion is declared, the sender's congestion window MUST be reduced to the
+//# minimum congestion window (kMinimumWindow), similar to a TCP sender's response on an RTO
+//# [RFC5681].
 #[test]
 fn persistent_congestion_leads_to_the_minimum_and_slow_start() {
     for kind in LOSS_BASED {
@@ -162,6 +187,10 @@ fn persistent_congestion_leads_to_the_minimum_and_slow_start() {
     }
 }
 
+//= specs/rfc9002.txt#section-7.8
+//= type=test
+//# When this occurs, the congestion window SHOULD NOT be increased in either slow start or
+//# congestion avoidance.
 #[test]
 fn an_unused_window_does_not_grow() {
     for kind in LOSS_BASED {
