@@ -28,6 +28,14 @@ struct NumberWatch(Arc<Mutex<Numbers>>);
 impl Observer for NumberWatch {
     fn on_packet_sent(&mut self, packet: &PacketSent<'_>) {
         let mut numbers = self.0.lock().unwrap();
+        //= specs/rfc9000.txt#section-12.3
+        //= type=test
+        //# A QUIC endpoint MUST NOT reuse a packet number within the same packet number space in
+        //# one connection.
+        //= specs/rfc9000.txt#section-12.3
+        //= type=test
+        //# Subsequent packets sent in the same packet number space MUST increase the packet number
+        //# by at least one.
         let before = numbers.largest.insert(packet.space, packet.number);
         if before.is_some_and(|before| before >= packet.number) {
             numbers.broken = Some(format!("{packet:?} after number {before:?}"));

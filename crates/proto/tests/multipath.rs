@@ -293,6 +293,10 @@ fn a_broken_path_is_abandoned_on_another() {
 //= type=test
 //# When this specification is used, these states SHOULD instead persist for at least three times
 //# the largest PTO among all paths.
+//= specs/rfc9000.txt#section-10.2
+//= type=test
+//# These states SHOULD persist for at least three times the current PTO interval as defined in
+//# [QUIC-RECOVERY].
 #[test]
 fn a_closed_connection_lingers_for_three_times_the_largest_pto() {
     let mut pair = connected();

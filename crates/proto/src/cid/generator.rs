@@ -23,6 +23,8 @@ impl CidGenerator {
     /// impossible, hence 8 by default.
     pub(crate) const fn new(len: usize) -> Self {
         Self {
+            //= specs/rfc9000.txt#section-17.2
+            //# In QUIC version 1, this value MUST NOT exceed 20 bytes.
             len: if len > MAX_CID_LEN { MAX_CID_LEN } else { len },
         }
     }
@@ -38,6 +40,9 @@ impl CidGenerator {
         //# Connection IDs MUST NOT contain any information that can be used by an external observer
         //# (that is, one that does not cooperate with the issuer) to correlate them with other
         //# connection IDs for the same connection.
+        //= specs/rfc9000.txt#section-5.1
+        //# As a trivial example, this means the same connection ID MUST NOT be issued more than
+        //# once on the same connection.
         rng.fill_bytes(&mut bytes[..self.len]);
         ConnectionId::new(&bytes[..self.len])
     }
@@ -49,6 +54,10 @@ mod tests {
     use rand::SeedableRng;
     use std::collections::BTreeSet;
 
+    //= specs/rfc9000.txt#section-5.1
+    //= type=test
+    //# As a trivial example, this means the same connection ID MUST NOT be issued more than once on
+    //# the same connection.
     #[test]
     fn same_seed_same_ids_and_all_differ() {
         let (mut a, mut b) = (StdRng::seed_from_u64(7), StdRng::seed_from_u64(7));
@@ -62,6 +71,9 @@ mod tests {
         }
     }
 
+    //= specs/rfc9000.txt#section-17.2
+    //= type=test
+    //# In QUIC version 1, this value MUST NOT exceed 20 bytes.
     #[test]
     fn length_is_capped() {
         let mut rng = StdRng::seed_from_u64(0);

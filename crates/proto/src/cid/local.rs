@@ -224,6 +224,10 @@ impl LocalCids {
                     path: multipath.then_some(path.0.into()),
                     sequence,
                     // We never ask the peer to retire anything.
+                    //= specs/rfc9000.txt#section-19.15
+                    //= type=implication
+                    //# The value in the Retire Prior To field MUST be less than or equal to the
+                    //# value in the Sequence Number field.
                     retire_prior_to: 0,
                     id: issued.id,
                     reset_token: issued.token,
@@ -388,6 +392,9 @@ mod tests {
     //= type=test
     //# As such, when receiving a PATH_RETIRE_CONNECTION_ID frame, an endpoint SHOULD provide new
     //# connection IDs for that path, if still open, using PATH_NEW_CONNECTION_ID frames.
+    //= specs/rfc9000.txt#section-5.1.1
+    //= type=test
+    //# An endpoint SHOULD supply a new connection ID when the peer retires a connection ID.
     #[test]
     fn retire_flood_is_bounded() {
         let mut cids = LocalCids::new(cid(0));

@@ -131,7 +131,9 @@ impl Connection {
         if let Some(keys) = &mut self.handshake.one_rtt {
             keys.on_acked(nonce_path, ack.frame.largest, now, pto);
             if keys.update_due() && self.confirmed {
-                // RFC 9001 section 6.6: long before the limit of the keys is reached.
+                //= specs/rfc9001.txt#section-6.6
+                //# Endpoints MUST initiate a key update before sending more protected packets than
+                //# the confidentiality limit for the selected AEAD permits.
                 keys.initiate_update(now);
             }
         }

@@ -79,6 +79,9 @@ impl Connection {
     }
 
     /// Starts a key update (RFC 9001 section 6), unless one is under way or it is too early.
+    //= specs/rfc9001.txt#section-6.1
+    //# An endpoint MUST NOT initiate a key update prior to having confirmed the handshake (Section
+    //# 4.1.2).
     pub fn force_key_update(&mut self, now: Instant) {
         if self.confirmed
             && let Some(keys) = &mut self.handshake.one_rtt

@@ -96,6 +96,8 @@ impl Connection {
         //= specs/rfc10069-draft.md#rotating-and-retiring-connection-ids
         //# As such, when receiving a PATH_RETIRE_CONNECTION_ID frame, an endpoint SHOULD provide
         //# new connection IDs for that path, if still open, using PATH_NEW_CONNECTION_ID frames.
+        //= specs/rfc9000.txt#section-5.1.1
+        //# An endpoint SHOULD supply a new connection ID when the peer retires a connection ID.
         if let Some(cid) = self.local_cids.retire(id, frame.sequence, dcid)? {
             self.endpoint_events
                 .push_back(EndpointEvent::RetireCid(cid));

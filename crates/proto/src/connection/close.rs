@@ -28,6 +28,9 @@ impl Connection {
         //= specs/rfc10069-draft.md#connection-closure
         //# {{Section 10.2 of QUIC-TRANSPORT}} specifies that the closing and draining connection
         //# states "SHOULD persist for at least three times the current PTO".
+        //= specs/rfc9000.txt#section-10.2
+        //# These states SHOULD persist for at least three times the current PTO interval as defined
+        //# in [QUIC-RECOVERY].
         self.state.close(close, now + 3 * self.largest_pto());
         self.close_due = self
             .paths
@@ -59,6 +62,9 @@ impl Connection {
     pub(crate) fn drain(&mut self, now: Instant, reason: ConnectionError) {
         let was_alive = self.state.is_alive();
         self.state.drain(now + 3 * self.largest_pto());
+        //= specs/rfc9000.txt#section-10.2.2
+        //# While otherwise identical to the closing state, an endpoint in the draining state MUST
+        //# NOT send any packets.
         self.close_due = PathSet::EMPTY;
         self.schedule.end();
         if was_alive {
@@ -84,6 +90,9 @@ impl Connection {
         self.received_since_close += 1;
         //= specs/rfc9000.txt#section-10.2.1
         //# An endpoint SHOULD limit the rate at which it generates packets in the closing state.
+        //= specs/rfc9000.txt#section-11.1
+        //# An endpoint SHOULD be prepared to retransmit a packet containing a CONNECTION_CLOSE
+        //# frame if it receives more packets on a terminated connection.
         if self.received_since_close.is_power_of_two() {
             self.close_due.insert(path);
         }

@@ -133,6 +133,9 @@ impl Connection {
             return;
         }
         self.confirmed = true;
+        //= specs/rfc9001.txt#section-4.9.2
+        //# An endpoint MUST discard its Handshake keys when the TLS handshake is confirmed (Section
+        //# 4.1.2).
         self.discard_space(SpaceId::Handshake);
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
             // RFC 9002 section 6.2.1: the PTO starts afresh.
@@ -147,10 +150,16 @@ impl Connection {
     /// server when it first processes one.
     pub(crate) fn discard_space(&mut self, space_id: SpaceId) {
         self.handshake.discard(space_id);
-        // RFC 9002 section 6.4: packets of a dropped space leave the bytes in flight.
+        //= specs/rfc9002.txt#section-6.4
+        //# The sender MUST discard all recovery state associated with those packets and MUST remove
+        //# them from the count of bytes in flight.
         if self.spaces.discard(space_id)
             && let Some(path) = self.paths.get_mut(PathId::ZERO)
         {
+            //= specs/rfc9002.txt#section-6.2.2
+            //# When Initial or Handshake keys are discarded, the PTO and loss detection timers MUST
+            //# be reset, because discarding keys indicates forward progress and the loss detection
+            //# timer might have been set for a now- discarded packet number space.
             path.reset_pto_backoff();
         }
         if space_id == SpaceId::Initial && self.side == Side::Server {

@@ -66,6 +66,12 @@ impl Connection {
         // out again, in packets whose numbers go on (RFC 9000 section 17.2.5.3).
         let mut lost = Vec::new();
         if let Some(space) = self.spaces.get_mut(SpaceId::Initial) {
+            //= specs/rfc9000.txt#section-17.2.5.3
+            //# A client MUST use the same cryptographic handshake message it included in this
+            //# packet.
+            //= specs/rfc9000.txt#section-17.2.5.3
+            //# A client MUST NOT reset the packet number for any packet number space after
+            //# processing a Retry packet.
             space.drain_all(&mut lost);
             space.last_ack_eliciting_sent = None;
         }
@@ -83,6 +89,9 @@ impl Connection {
     }
 
     /// The token of Initial packets; empty unless there was a Retry.
+    //= specs/rfc9000.txt#section-8.1.2
+    //# This token MUST be repeated by the client in all Initial packets it sends for that
+    //# connection after it receives the Retry packet.
     pub(crate) fn initial_token(&self) -> Bytes {
         self.retry
             .as_ref()
@@ -138,6 +147,15 @@ mod tests {
         fn next(&mut self, keys_of: Option<ConnectionId>) -> Option<Initial> {
             let mut buf = Vec::new();
             let transmit = self.connection.poll_transmit(self.now, 1, &mut buf)?;
+            //= specs/rfc9000.txt#section-8.1
+            //= type=test
+            //# Clients MUST ensure that UDP datagrams containing Initial packets have UDP payloads
+            //# of at least 1200 bytes, adding PADDING frames as necessary.
+            //= specs/rfc9000.txt#section-14.1
+            //= type=test
+            //# A client MUST expand the payload of all UDP datagrams carrying Initial packets to at
+            //# least the smallest allowed maximum datagram size of 1200 bytes by adding PADDING
+            //# frames to the Initial packet or by coalescing the Initial packet; see Section 12.2.
             assert!(transmit.size >= 1200);
             let Ok(ProtectedPacket::Long {
                 dcid,
@@ -186,9 +204,24 @@ mod tests {
         let server = ConnectionId::new(&[9; 11]);
         client.receive(&retry(&first, &server, b"a token"));
         let second = client.next(None).unwrap();
+        //= specs/rfc9000.txt#section-17.2.5.1
+        //= type=test
+        //# The client MUST use the value from the Source Connection ID field of the Retry packet in
+        //# the Destination Connection ID field of subsequent packets that it sends.
         assert_eq!(second.dcid, server);
+        //= specs/rfc9000.txt#section-8.1.2
+        //= type=test
+        //# This token MUST be repeated by the client in all Initial packets it sends for that
+        //# connection after it receives the Retry packet.
         assert_eq!(second.token, b"a token");
+        //= specs/rfc9000.txt#section-17.2.5.3
+        //= type=test
+        //# A client MUST NOT reset the packet number for any packet number space after processing a
+        //# Retry packet.
         assert!(second.number > first.number);
+        //= specs/rfc9000.txt#section-17.2.5.3
+        //= type=test
+        //# A client MUST use the same cryptographic handshake message it included in this packet.
         // The same ClientHello: the same CRYPTO frame, with less padding after it.
         let hello = first.payload.iter().rposition(|byte| *byte != 0).unwrap();
         assert_eq!(second.payload[..hello], first.payload[..hello]);

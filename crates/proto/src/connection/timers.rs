@@ -139,6 +139,9 @@ impl Connection {
         }
         let (rtt, count) = (path.rtt(), path.pto_count());
         let spaces = self.spaces.iter();
+        //= specs/rfc9002.txt#section-6.2.1
+        //# When ack-eliciting packets in multiple packet number spaces are in flight, the timer
+        //# MUST be set to the earlier value of the Initial and Handshake packet number spaces.
         let earliest = spaces
             .filter_map(|space| pto_time(space, rtt, Duration::ZERO, count))
             .min();
@@ -176,6 +179,10 @@ impl Connection {
             }
             self.spaces.request_probes(space_id, PROBES_PER_PTO);
         }
+        //= specs/rfc9000.txt#section-8.1
+        //# Specifically, the client MUST send an Initial packet in a UDP datagram that contains at
+        //# least 1200 bytes if it does not have Handshake keys, and otherwise send a Handshake
+        //# packet.
         if !probed {
             //= specs/rfc9002.txt#section-6.2.2.1
             //# When the PTO fires, the client MUST send a Handshake packet if it has Handshake

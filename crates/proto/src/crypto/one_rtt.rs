@@ -272,6 +272,12 @@ impl OneRttKeys {
         //= specs/rfc9001.txt#section-6.2
         //# The endpoint MUST update its send keys to the corresponding key phase in response, as
         //# described in Section 6.1.
+        //= specs/rfc9001.txt#section-6.2
+        //# Sending keys MUST be updated before sending an acknowledgment for the packet that was
+        //# received with updated keys.
+        //= specs/rfc9001.txt#section-6.4
+        //# Packets with higher packet numbers MUST be protected with either the same or newer
+        //# packet protection keys than packets with lower packet numbers.
         self.roll(Some(now + 3 * pto));
         self.received.note(path, pn);
         Ok(Opened {
@@ -353,6 +359,9 @@ impl OneRttKeys {
         //# An endpoint MUST NOT initiate a subsequent key update unless it has received an
         //# acknowledgment for a packet that was sent protected with keys from the current key
         //# phase.
+        //= specs/rfc9001.txt#section-6.5
+        //# Endpoints SHOULD wait three times the PTO before initiating a key update after receiving
+        //# an acknowledgment that confirms that the previous key update was received.
         if !self.acked || self.update_from.is_none_or(|from| now < from) {
             return false;
         }

@@ -74,6 +74,9 @@ impl Datagrams {
     /// The largest datagram that fits into a packet with `room` bytes for frames and that the
     /// peer takes; `None` if it takes none.
     pub(crate) fn max_size(&self, room: usize) -> Option<usize> {
+        //= specs/rfc9221.txt#section-3
+        //# An endpoint MUST NOT send DATAGRAM frames that are larger than the
+        //# max_datagram_frame_size value it has received from its peer.
         let frame = usize::try_from(self.peer_max).map_or(room, |max| max.min(room));
         // The length's own size depends on the length: with the larger header there is always
         // enough, and exact at its border.
@@ -92,6 +95,10 @@ impl Datagrams {
         if self.send_limit == 0 {
             return Err(SendDatagramError::Disabled);
         }
+        //= specs/rfc9221.txt#section-3
+        //# An endpoint MUST NOT send DATAGRAM frames until it has received the
+        //# max_datagram_frame_size transport parameter with a non-zero value during the handshake
+        //# (or during a previous handshake if 0-RTT is used).
         if self.peer_max == 0 {
             return Err(SendDatagramError::UnsupportedByPeer);
         }
@@ -237,10 +244,19 @@ mod tests {
         );
         let mut d = datagrams(300, None);
         let refused = d.send(data.clone(), false, 1200);
+        //= specs/rfc9221.txt#section-3
+        //= type=test
+        //# An endpoint MUST NOT send DATAGRAM frames until it has received the
+        //# max_datagram_frame_size transport parameter with a non-zero value during the handshake
+        //# (or during a previous handshake if 0-RTT is used).
         assert_eq!(refused, Err(SendDatagramError::UnsupportedByPeer));
         d.set_peer_max(Some(102));
         assert_eq!(d.max_size(1200), Some(99));
         let refused = d.send(data.clone(), false, 1200);
+        //= specs/rfc9221.txt#section-3
+        //= type=test
+        //# An endpoint MUST NOT send DATAGRAM frames that are larger than the
+        //# max_datagram_frame_size value it has received from its peer.
         assert_eq!(refused, Err(SendDatagramError::TooLarge));
         d.set_peer_max(Some(65535));
         assert_eq!(d.max_size(1200), Some(1197));

@@ -153,7 +153,9 @@ impl Endpoint {
                 scid,
             } => {
                 if first & FIXED_BIT == 0 || first & LONG_TYPE_MASK != 0 {
-                    // Not an Initial packet: nothing to start from (section 5.2.2).
+                    //= specs/rfc9000.txt#section-5.2.2
+                    //# Clients are not able to send Handshake packets prior to receiving a server
+                    //# response, so servers SHOULD ignore any such packets.
                     return None;
                 }
                 let incoming = self.admit(now, network_path, ecn, &datagram, dcid, scid)?;

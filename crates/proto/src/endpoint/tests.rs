@@ -269,6 +269,14 @@ fn version_negotiation() {
     assert!(bench.handle(&strange).is_none());
 }
 
+//= specs/rfc9000.txt#section-5.2.2
+//= type=test
+//# Clients are not able to send Handshake packets prior to receiving a server response, so servers
+//# SHOULD ignore any such packets.
+//= specs/rfc9000.txt#section-14.1
+//= type=test
+//# A server MUST discard an Initial packet that is carried in a UDP datagram with a payload that is
+//# smaller than the smallest allowed maximum datagram size of 1200 bytes.
 #[test]
 fn what_is_no_first_initial() {
     let mut bench = Bench::server();

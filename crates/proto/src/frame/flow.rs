@@ -49,6 +49,11 @@ fn stream_count(r: &mut Reader<'_>) -> Result<u64, Malformed> {
         //= specs/rfc9000.txt#section-19.14
         //# Receipt of a frame that encodes a larger stream ID MUST be treated as a connection error
         //# of type STREAM_LIMIT_ERROR or FRAME_ENCODING_ERROR.
+        //= specs/rfc9000.txt#section-4.6
+        //# If either is received, the connection MUST be closed immediately with a connection error
+        //# of type TRANSPORT_PARAMETER_ERROR if the offending value was received in a transport
+        //# parameter or of type FRAME_ENCODING_ERROR if it was received in a frame; see Section
+        //# 10.2.
         count if count > MAX_STREAM_COUNT => Err(Malformed("stream count above 2^60")),
         count => Ok(count),
     }

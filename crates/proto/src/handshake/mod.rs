@@ -166,6 +166,10 @@ impl Handshake {
         let tls = &mut self.tls;
         let read = stream.read(|bytes| tls.read_hs(bytes));
         let read = read.map_err(|error| {
+            //= specs/rfc9001.txt#section-4.8
+            //# As QUIC provides alternative mechanisms for connection termination and the TLS
+            //# connection is only closed if an error is encountered, a QUIC endpoint MUST treat any
+            //# alert from TLS as if it were at the "fatal" level.
             // RFC 9001 section 4.8: a TLS alert becomes a connection error of code 0x100 + alert.
             let alert = self.tls.alert().map_or(80, u8::from);
             TransportError::crypto(alert, error.to_string())

@@ -21,6 +21,9 @@ pub(crate) struct Undecryptable(Vec<Buffered>);
 
 impl Undecryptable {
     /// Keeps a packet, unless too many are kept already.
+    //= specs/rfc9001.txt#section-4.1.4
+    //# While waiting for TLS processing to complete, an endpoint SHOULD buffer received packets if
+    //# they might be processed using keys that are not yet available.
     pub(crate) fn push(&mut self, packet: Buffered) {
         if self.0.len() < limits::MAX_UNDECRYPTABLE_PACKETS {
             self.0.push(packet);

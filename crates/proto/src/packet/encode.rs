@@ -55,6 +55,8 @@ pub(crate) fn encode_long_header(
 ) -> LongHeaderMarks {
     debug_assert!((1..=4).contains(&pn_len));
     let start = buf.len();
+    //= specs/rfc9000.txt#section-17.2
+    //# The value included prior to protection MUST be set to 0.
     buf.push(LONG_HEADER_FORM | FIXED_BIT | long_type(ty) | (pn_len.clamp(1, 4) - 1) as u8);
     buf.extend_from_slice(&version.to_be_bytes());
     put_cid(buf, dcid);
@@ -101,6 +103,8 @@ pub(crate) fn encode_short_header(
     let phase = if key_phase { KEY_PHASE_BIT } else { 0 };
     //= specs/rfc9000.txt#section-17.3.1
     //# The value included prior to protection MUST be set to 0.
+    //= specs/rfc9000.txt#section-17.4
+    //# An endpoint that does not support this feature MUST disable it, as defined below.
     buf.push(FIXED_BIT | phase | (pn_len.clamp(1, 4) - 1) as u8);
     buf.extend_from_slice(dcid);
     let pn_offset = buf.len();

@@ -10,6 +10,9 @@ pub(crate) const fn pn_len(pn: u64, largest_acked: Option<u64>) -> usize {
     //# largest acknowledged packet number and the packet number being sent.
     let unacked = match largest_acked {
         Some(acked) => pn.saturating_sub(acked),
+        //= specs/rfc9000.txt#section-17.1
+        //# Prior to receiving an acknowledgment for a packet number space, the full packet number
+        //# MUST be included; it is not to be truncated, as described below.
         None => pn.saturating_add(1),
     };
     if unacked < 1 << 7 {

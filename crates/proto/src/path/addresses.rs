@@ -164,6 +164,9 @@ impl NetworkPath {
         challenge.tokens.push(token);
         challenge.due = false;
         challenge.next = Some(now + challenge.interval);
+        //= specs/rfc9000.txt#section-8.2.1
+        //# An endpoint SHOULD NOT probe a new path with packets containing a PATH_CHALLENGE frame
+        //# more frequently than it would send an Initial packet.
         challenge.interval = challenge.interval.saturating_mul(2);
     }
 
@@ -211,6 +214,9 @@ impl NetworkPath {
         //= specs/rfc9000.txt#section-8.2.2
         //# On receiving a PATH_CHALLENGE frame, an endpoint MUST respond by echoing the data
         //# contained in the PATH_CHALLENGE frame in a PATH_RESPONSE frame.
+        //= specs/rfc9000.txt#section-19.17
+        //# The recipient of this frame MUST generate a PATH_RESPONSE frame (Section 19.18)
+        //# containing the same Data value.
         self.responses.push_back(token);
     }
 
@@ -224,6 +230,9 @@ impl NetworkPath {
         self.responses.len()
     }
 
+    //= specs/rfc9000.txt#section-8.2.2
+    //# An endpoint MUST NOT send more than one PATH_RESPONSE frame in response to one
+    //# PATH_CHALLENGE frame; see Section 13.3.
     pub(crate) fn next_response(&mut self) -> Option<u64> {
         self.responses.pop_front()
     }
@@ -363,6 +372,9 @@ impl Path {
     /// A PATH_RESPONSE came on this path. RFC 9000 section 8.2.3: whichever way it came, it proves the address that the
     /// challenge was sent to.
     pub(crate) fn on_path_response(&mut self, token: u64) -> Proof {
+        //= specs/rfc9000.txt#section-8.2.2
+        //# This requirement MUST NOT be enforced by the endpoint that initiates path validation, as
+        //# that would enable an attack on migration; see Section 9.3.3.
         let answered = self.network.on_response(token);
         if let Some(previous) = &mut self.previous {
             previous.on_response(token);

@@ -265,6 +265,8 @@ impl PathRecovery {
             }
         }
         if let Some(sent) = outcome.newest_sent {
+            //= specs/rfc9000.txt#section-13.3
+            //# Upon detecting losses, a sender MUST take appropriate congestion control action.
             controller.on_congestion_event(&CongestionEvent {
                 path: self.index,
                 now,

@@ -105,6 +105,9 @@ impl Path {
         outcome: &mut PathTimeout,
     ) {
         let recovery = &mut self.recovery;
+        //= specs/rfc9002.txt#section-6.2
+        //# A PTO timer expiration event does not indicate packet loss and MUST NOT cause prior
+        //# unacknowledged packets to be marked as lost.
         recovery.pto_count = recovery.pto_count.saturating_add(1);
         if recovery.mtu.on_pto(now, recovery.pto_count) {
             controller.on_mtu_update(self.index, recovery.mtu.current());
@@ -114,6 +117,9 @@ impl Path {
         outcome.offer = !outcome.suspect && facts.elsewhere;
         outcome.repeat_control = !facts.elsewhere;
         // With the data on other paths, one small probe shows whether this one lives.
+        //= specs/rfc9002.txt#section-6.2.4
+        //# When a PTO timer expires, a sender MUST send at least one ack- eliciting packet in the
+        //# packet number space as a probe.
         if facts.elsewhere {
             self.recovery.probes = 1;
             self.recovery.ping = true;

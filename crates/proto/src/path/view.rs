@@ -38,8 +38,15 @@ impl Path {
                 slow_start: controller.in_slow_start(self.index),
             },
         };
+        //= specs/rfc9002.txt#section-7
+        //# An endpoint MUST NOT send a packet if it would cause bytes_in_flight (see Appendix B.2)
+        //# to be larger than the congestion window, unless the packet is sent on a PTO timer
+        //# expiration (see Section 6.2) or when entering recovery (see Section 7.3.2).
         let window = in_flight + u64::from(mtu) <= cwnd;
         let budget = recovery.pacer.budget(now, pace, &recovery.rtt, mtu);
+        //= specs/rfc9002.txt#section-7.7
+        //# A sender SHOULD pace sending of all in-flight packets based on input from the congestion
+        //# controller.
         let paced = budget >= u64::from(mtu);
         view.id = self.id;
         view.open = facts.usable;

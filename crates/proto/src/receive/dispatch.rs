@@ -37,6 +37,9 @@ impl Connection {
             //= specs/rfc9000.txt#section-12.4
             //# An endpoint MUST treat receipt of a frame in a packet type that is not permitted as
             //# a connection error of type PROTOCOL_VIOLATION.
+            //= specs/rfc9000.txt#section-17.2.4
+            //# Endpoints MUST treat receipt of Handshake packets with other frames as a connection
+            //# error of type PROTOCOL_VIOLATION.
             if !frame.allowed_in(ty) {
                 return Err(not_allowed().in_frame(frame_type));
             }

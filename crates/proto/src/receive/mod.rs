@@ -60,6 +60,8 @@ impl Connection {
         self.totals.received_bytes += datagram.len() as u64;
         let mut offset = 0;
         let mut first = true;
+        //= specs/rfc9000.txt#section-12.2
+        //# Receivers MUST be able to process coalesced packets.
         while offset < datagram.len() {
             let rest = &mut datagram[offset..];
             let Ok(packet) = decode_next(rest, self.endpoint_config.cid_len) else {
@@ -126,6 +128,9 @@ impl Connection {
                     // 0-RTT is not accepted: its packets are dropped (RFC 9001 section 4.6.2).
                     _ => return,
                 };
+                //= specs/rfc9000.txt#section-5.2.1
+                //# If a client receives a packet that uses a different version than it initially
+                //# selected, it MUST discard that packet.
                 if *version != VERSION_1 {
                     return;
                 }
@@ -150,6 +155,10 @@ impl Connection {
                 //# selected by the client.
                 let listed = version_list(&bytes[versions.clone()]).any(|v| v == VERSION_1);
                 if ours && !listed && self.state.is_alive() {
+                    //= specs/rfc9000.txt#section-6.2
+                    //# A client that supports only this version of QUIC MUST abandon the current
+                    //# connection attempt if it receives a Version Negotiation packet, with the
+                    //# following two exceptions.
                     self.end(Some(ConnectionError::VersionMismatch));
                 }
             }

@@ -243,6 +243,9 @@ mod tests {
         assert_eq!(v.outgoing(), None);
     }
 
+    //= specs/rfc9000.txt#section-13.4.2.2
+    //= type=test
+    //# If validation fails, then the endpoint MUST disable ECN.
     #[test]
     fn all_lost_or_all_ce_fails() {
         let mut v = EcnValidator::new(true);

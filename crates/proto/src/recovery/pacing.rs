@@ -130,6 +130,8 @@ impl Pacer {
     pub(crate) fn on_sent(&mut self, bytes: u64) {
         if self.last.is_some() {
             // A debt beyond one full bucket would silence the path for no good.
+            //= specs/rfc9002.txt#section-7.7
+            //# Senders MUST either use pacing or limit such bursts.
             self.tokens = (self.tokens - bytes as f64).max(-self.capacity);
         }
     }
@@ -168,6 +170,9 @@ mod tests {
         );
     }
 
+    //= specs/rfc9002.txt#section-7.7
+    //= type=test
+    //# Senders MUST either use pacing or limit such bursts.
     #[test]
     fn a_burst_then_the_rate() {
         let mut now = Instant::now();

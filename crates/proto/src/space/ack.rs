@@ -97,6 +97,14 @@ impl AckScheduler {
         {
             self.immediate = true;
         } else if self.timer.is_none() {
+            //= specs/rfc9000.txt#section-13.2.1
+            //# An endpoint MUST acknowledge all ack-eliciting Initial and Handshake packets
+            //# immediately and all ack-eliciting 0-RTT and 1-RTT packets within its advertised
+            //# max_ack_delay, with the following exception.
+            //= specs/rfc9000.txt#section-13.2.1
+            //# Every packet SHOULD be acknowledged at least once, and ack-eliciting packets MUST be
+            //# acknowledged at least once within the maximum delay an endpoint communicated using
+            //# the max_ack_delay transport parameter; see Section 18.2.
             self.timer = Some(later(packet.now, packet.max_ack_delay));
         }
     }
@@ -161,6 +169,11 @@ mod tests {
     //= specs/rfc9000.txt#section-13.2.2
     //= type=test
     //# A receiver SHOULD send an ACK frame after receiving at least two ack- eliciting packets.
+    //= specs/rfc9000.txt#section-13.2.1
+    //= type=test
+    //# Every packet SHOULD be acknowledged at least once, and ack-eliciting packets MUST be
+    //# acknowledged at least once within the maximum delay an endpoint communicated using the
+    //# max_ack_delay transport parameter; see Section 18.2.
     #[test]
     fn every_second_packet_or_the_timer() {
         let now = Instant::now();
@@ -185,6 +198,11 @@ mod tests {
     //# Similarly, packets marked with the ECN Congestion Experienced (CE) codepoint in the IP
     //# header SHOULD be acknowledged immediately, to reduce the peer's response time to congestion
     //# events.
+    //= specs/rfc9000.txt#section-13.2.1
+    //= type=test
+    //# An endpoint MUST acknowledge all ack-eliciting Initial and Handshake packets immediately and
+    //# all ack-eliciting 0-RTT and 1-RTT packets within its advertised max_ack_delay, with the
+    //# following exception.
     #[test]
     fn at_once_for_gap_reordering_mark_and_handshake() {
         let now = Instant::now();

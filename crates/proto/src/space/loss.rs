@@ -216,6 +216,10 @@ impl PacketSpace {
                 if pn > largest_acked {
                     break;
                 }
+                //= specs/rfc9002.txt#section-6.1.2
+                //# Once a later packet within the same packet number space has been acknowledged,
+                //# an endpoint SHOULD declare an earlier packet lost if it was sent a threshold
+                //# amount of time in the past.
                 let overdue = later(packet.time_sent, loss_delay);
                 if largest_acked - pn < PACKET_THRESHOLD && overdue > now {
                     //= specs/rfc9002.txt#section-6.1.2

@@ -98,6 +98,14 @@ fn packet_threshold() {
     assert_eq!(s.space.loss_time, None);
 }
 
+//= specs/rfc9002.txt#section-6.1.2
+//= type=test
+//# Once a later packet within the same packet number space has been acknowledged, an endpoint
+//# SHOULD declare an earlier packet lost if it was sent a threshold amount of time in the past.
+//= specs/rfc9002.txt#section-6.1.2
+//= type=test
+//# If packets sent prior to the largest acknowledged packet cannot yet be declared lost, then a
+//# timer SHOULD be set for the remaining time.
 #[test]
 fn time_threshold() {
     let mut s = Sender::new();
@@ -117,6 +125,10 @@ fn time_threshold() {
     assert_eq!(s.space.ack_eliciting_in_flight(), 0);
 }
 
+//= specs/rfc9002.txt#section-5.1
+//= type=test
+//# To avoid generating multiple RTT samples for a single packet, an ACK frame SHOULD NOT be used to
+//# update RTT estimates if it does not newly acknowledge the largest acknowledged packet.
 #[test]
 fn samples_only_from_the_largest_newly_acknowledged() {
     let mut s = Sender::new();
@@ -138,6 +150,10 @@ fn samples_only_from_the_largest_newly_acknowledged() {
     assert_eq!(s.space.largest_acked, Some(3));
 }
 
+//= specs/rfc9002.txt#section-5.1
+//= type=test
+//# An RTT sample MUST NOT be generated on receiving an ACK frame that does not newly acknowledge at
+//# least one ack-eliciting packet.
 #[test]
 fn acknowledgements_of_acks_alone_give_no_sample() {
     let mut s = Sender::new();
@@ -154,6 +170,10 @@ fn acknowledgements_of_acks_alone_give_no_sample() {
     assert_eq!(outcome.rtt_sample, Some(ms(50)));
 }
 
+//= specs/rfc9000.txt#section-13.1
+//= type=test
+//# An endpoint SHOULD treat receipt of an acknowledgment for a packet it did not send as a
+//# connection error of type PROTOCOL_VIOLATION, if it is able to detect the condition.
 #[test]
 fn acknowledging_what_was_not_sent_is_a_violation() {
     let mut s = Sender::new();
@@ -233,6 +253,11 @@ fn an_acknowledged_packet_with_acks_only_breaks_persistent_congestion() {
     assert_eq!(s.lost(), [0, 2]);
 }
 
+//= specs/rfc9000.txt#section-14.4
+//= type=test
+//# Loss of a QUIC packet that is carried in a PMTU probe is therefore not a reliable indication of
+//# congestion and SHOULD NOT trigger a congestion control reaction; see Item 7 in Section 3 of
+//# [DPLPMTUD].
 #[test]
 fn mtu_probes_are_lost_without_congestion() {
     let mut s = Sender::new();

@@ -101,6 +101,9 @@ impl PacketSpace {
         if !self.received.insert(packet.pn) {
             return false;
         }
+        //= specs/rfc9000.txt#section-13.2.1
+        //# In order to assist loss detection at the sender, an endpoint SHOULD generate and send an
+        //# ACK frame without delay when it receives an ack- eliciting packet either:
         // RFC 9000 section 13.2.1, second case; before the first packet, 0 is the one expected.
         let gap = packet.ack_eliciting
             && match self.acks.largest_eliciting() {

@@ -57,6 +57,12 @@ impl PacketNumbers {
 
     /// Takes the next number.
     pub(crate) fn take(&mut self, rng: &mut StdRng) -> u64 {
+        //= specs/rfc9000.txt#section-12.3
+        //# A QUIC endpoint MUST NOT reuse a packet number within the same packet number space in
+        //# one connection.
+        //= specs/rfc9000.txt#section-12.3
+        //# Subsequent packets sent in the same packet number space MUST increase the packet number
+        //# by at least one.
         let pn = self.next;
         self.next += 1;
         if self.next == self.next_skip {

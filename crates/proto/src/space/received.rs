@@ -74,6 +74,9 @@ impl ReceivedPackets {
                     }
                     self.ranges.insert(after - 1, (pn, pn));
                 } else {
+                    //= specs/rfc9000.txt#section-13.2.3
+                    //# A receiver MUST retain an ACK Range unless it can ensure that it will not
+                    //# subsequently accept packets with numbers in that range.
                     // Older than all that is remembered, and no room: as if it had been lost.
                     return false;
                 }
@@ -98,6 +101,9 @@ impl ReceivedPackets {
     }
 
     /// The ranges in descending order, as an ACK frame lists them.
+    //= specs/rfc9000.txt#section-13.2.3
+    //# A receiver SHOULD include an ACK Range containing the largest received packet number in
+    //# every ACK frame.
     pub(crate) fn descending(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
         self.ranges.iter().rev().map(|&(start, end)| start..=end)
     }
@@ -110,6 +116,9 @@ impl ReceivedPackets {
 
     /// Numbers below `pn` need no acknowledging any more (RFC 9000 section 13.2.4). The largest
     /// number stays in any case: every ACK frame names it.
+    //= specs/rfc9000.txt#section-13.2.3
+    //# After receiving acknowledgments for an ACK frame, the receiver SHOULD stop tracking those
+    //# acknowledged ACK Ranges.
     pub(crate) fn discard_below(&mut self, pn: u64) {
         let Some(largest) = self.largest() else {
             return;
@@ -171,6 +180,10 @@ mod tests {
     //# Receivers can discard all ACK Ranges, but they MUST retain the largest packet number that
     //# has been successfully processed, as that is used to recover packet numbers from subsequent
     //# packets; see Section 17.1.
+    //= specs/rfc9000.txt#section-13.2.3
+    //= type=test
+    //# After receiving acknowledgments for an ACK frame, the receiver SHOULD stop tracking those
+    //# acknowledged ACK Ranges.
     #[test]
     fn the_largest_survives_discarding() {
         let mut r = ReceivedPackets::default();

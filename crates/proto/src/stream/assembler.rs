@@ -224,6 +224,8 @@ impl Assembler {
     }
 
     /// Moves bytes in order into `buf`.
+    //= specs/rfc9000.txt#section-2.2
+    //# Endpoints MUST be able to deliver stream data to an application as an ordered byte stream.
     pub(super) fn read(&mut self, buf: &mut [u8], pool: &mut Pool) -> usize {
         let mut done = 0;
         while done < buf.len() && self.read < self.frontier {
@@ -309,6 +311,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         /// Any frames in any order: what is read is what was sent, and the counts are right.
+        //= specs/rfc9000.txt#section-2.2
+        //= type=test
+        //# Endpoints MUST be able to deliver stream data to an application as an ordered byte
+        //# stream.
         #[test]
         fn same_as_a_plain_array(
             ops in prop::collection::vec((0u64..50_000, 1u64..3_000, 0usize..4, 1usize..40_000), 1..120),

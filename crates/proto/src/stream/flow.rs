@@ -75,6 +75,10 @@ impl RecvWindow {
 
     /// Whether a new limit is worth a frame (RFC 9000 section 4.2).
     pub(super) fn is_due(&self) -> bool {
+        //= specs/rfc9000.txt#section-4.2
+        //# Therefore, a receiver MUST NOT wait for a STREAM_DATA_BLOCKED or DATA_BLOCKED frame
+        //# before sending a MAX_STREAM_DATA or MAX_DATA frame; doing so could result in the sender
+        //# being blocked for the rest of the connection.
         self.target().saturating_sub(self.announced) >= (self.size / 4).max(1)
     }
 

@@ -80,6 +80,9 @@ impl RemoteIds {
             return Use::Forbidden;
         }
         if index >= self.opened {
+            //= specs/rfc9000.txt#section-3.2
+            //# Before a stream is created, all streams of the same type with lower- numbered stream
+            //# IDs MUST be created.
             self.untouched.insert(self.opened, index, ());
             self.opened = index + 1;
             return Use::New;
@@ -131,6 +134,11 @@ impl RemoteIds {
         }
         let news = self.target() - self.announced;
         let step = (self.concurrent / 8).max(1);
+        //= specs/rfc9000.txt#section-4.6
+        //# An endpoint MUST NOT wait to receive this signal before advertising additional credit,
+        //# since doing so will mean that the peer will be blocked for at least an entire round
+        //# trip, and potentially indefinitely if the peer chooses not to send STREAMS_BLOCKED
+        //# frames.
         news > 0 && (news >= step || self.announced - self.opened < step)
     }
 
@@ -163,6 +171,11 @@ mod tests {
         assert_eq!(ids.on_use(id(7)), Use::Known);
     }
 
+    //= specs/rfc9000.txt#section-4.6
+    //= type=test
+    //# An endpoint MUST NOT wait to receive this signal before advertising additional credit, since
+    //# doing so will mean that the peer will be blocked for at least an entire round trip, and
+    //# potentially indefinitely if the peer chooses not to send STREAMS_BLOCKED frames.
     #[test]
     fn credit_returns_in_steps_or_when_short() {
         let mut ids = RemoteIds::new(16);

@@ -125,6 +125,9 @@ impl Streams {
             //# An endpoint that receives a frame with a stream ID exceeding the limit it has sent
             //# MUST treat this as a connection error of type STREAM_LIMIT_ERROR; see Section 11 for
             //# details on error handling.
+            //= specs/rfc9000.txt#section-19.11
+            //# An endpoint MUST terminate a connection with an error of type STREAM_LIMIT_ERROR if
+            //# a peer opens more streams than was permitted.
             Use::Forbidden => {
                 return Err(
                     TransportError::stream_limit("a stream beyond the limit").in_frame(frame)
@@ -268,6 +271,9 @@ impl Streams {
         //= specs/rfc9000.txt#section-4.1
         //# A sender MUST ignore any MAX_STREAM_DATA or MAX_DATA frames that do not increase flow
         //# control limits.
+        //= specs/rfc9000.txt#section-13.3
+        //# A receiver MUST accept packets containing an outdated frame, such as a MAX_DATA frame
+        //# carrying a smaller maximum data value than one found in an older packet.
         self.max_data = self.max_data.max(limit);
     }
 
@@ -307,6 +313,8 @@ impl Streams {
     pub(super) fn raise_stream_limit(&mut self, dir: Dir, limit: u64) {
         let ids = &mut self.local[dir as usize];
         //= specs/rfc9000.txt#section-4.6
+        //# MAX_STREAMS frames that do not increase the stream limit MUST be ignored.
+        //= specs/rfc9000.txt#section-19.11
         //# MAX_STREAMS frames that do not increase the stream limit MUST be ignored.
         if limit > ids.limit {
             ids.limit = limit;

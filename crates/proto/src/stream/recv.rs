@@ -126,6 +126,10 @@ impl RecvStream {
         if end > self.window.limit() {
             return Err(TransportError::flow_control("beyond the stream's limit").in_frame(frame));
         }
+        //= specs/rfc9000.txt#section-4.1
+        //# A receiver MUST close the connection with an error of type FLOW_CONTROL_ERROR if the
+        //# sender violates the advertised connection or stream data limits; see Section 11 for
+        //# details on error handling.
         let rise = end.saturating_sub(self.highest);
         //= specs/rfc9000.txt#section-19.9
         //# An endpoint MUST terminate a connection with an error of type FLOW_CONTROL_ERROR if it
@@ -202,6 +206,9 @@ impl RecvStream {
         let rise = self.check(final_size, true, connection_left, types::RESET_STREAM)?;
         self.highest += rise;
         // RFC 9000 section 3.2: once all data is here, a reset may be ignored.
+        //= specs/rfc9000.txt#section-4.5
+        //# The receiver MUST use the final size of the stream to account for all bytes sent on the
+        //# stream in its connection-level flow controller.
         let ignored = self.is_complete() || self.reset.is_some();
         self.final_size = Some(final_size);
         let mut arrival = StreamChunk {

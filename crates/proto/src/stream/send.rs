@@ -230,6 +230,8 @@ impl SendStream {
     /// Code and final size for RESET_STREAM.
     pub(super) fn reset_frame(&self) -> Option<(VarInt, u64)> {
         match self.state {
+            //= specs/rfc9000.txt#section-13.3
+            //# The content of a RESET_STREAM frame MUST NOT change when it is sent again.
             State::Reset { code, acked: false } => Some((code, self.frontier)),
             _ => None,
         }
@@ -379,6 +381,11 @@ impl SendStream {
     ) -> Option<u64> {
         // RFC 9000 section 4.1: highest offsets count, so that a gap costs credit too; an end
         // costs none.
+        //= specs/rfc9000.txt#section-4.1
+        //# Senders MUST NOT send data in excess of either limit.
+        //= specs/rfc9000.txt#section-2.2
+        //# An endpoint MUST NOT send data on any stream without ensuring that it is within the flow
+        //# control limits set by its peer.
         let limit = self.frontier.saturating_add(window_left);
         let end = if limit < self.buffer.end() {
             limit

@@ -217,11 +217,18 @@ impl Streams {
 
     pub(crate) fn open(&mut self, dir: Dir) -> Option<StreamId> {
         let ids = &mut self.local[dir as usize];
+        //= specs/rfc9000.txt#section-4.6
+        //# Endpoints MUST NOT exceed the limit set by their peer.
+        //= specs/rfc9000.txt#section-19.11
+        //# An endpoint MUST NOT open more streams than permitted by the current stream limit set by
+        //# its peer.
         if ids.next >= ids.limit {
             ids.wanted = true;
             return None;
         }
         let id = StreamId::new(self.side, dir, ids.next);
+        //= specs/rfc9000.txt#section-2.1
+        //# A QUIC endpoint MUST NOT reuse a stream ID within a connection.
         ids.next += 1;
         self.create(id);
         Some(id)

@@ -48,6 +48,16 @@ impl Connection {
         };
         let keys = &self.handshake;
         let one_rtt = keys.one_rtt.is_some() && (keys.is_complete() || self.confirmed);
+        //= specs/rfc9000.txt#section-10.2.3
+        //# After the handshake is confirmed (see Section 4.1.2 of [QUIC-TLS]), an endpoint MUST
+        //# send any CONNECTION_CLOSE frames in a 1-RTT packet.
+        //= specs/rfc9000.txt#section-10.2.3
+        //# Under these circumstances, a server SHOULD send a CONNECTION_CLOSE frame in both
+        //# Handshake and Initial packets to ensure that at least one of them is processable by the
+        //# client.
+        //= specs/rfc9000.txt#section-10.2.3
+        //# * Prior to confirming the handshake, a peer might be unable to process 1-RTT packets, so
+        //# an endpoint SHOULD send a CONNECTION_CLOSE frame in both Handshake and 1-RTT packets.
         if id == PathId::ZERO && !self.confirmed {
             let has_initial = keys.initial.is_some();
             let ends_with_initial = keys.handshake.is_none();

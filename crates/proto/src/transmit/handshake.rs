@@ -64,6 +64,9 @@ impl Connection {
         //= specs/rfc9000.txt#section-14.1
         //# Similarly, a server MUST expand the payload of all UDP datagrams carrying ack-eliciting
         //# Initial packets to at least the smallest allowed maximum datagram size of 1200 bytes.
+        //= specs/rfc9000.txt#section-8.1
+        //# Clients MUST ensure that UDP datagrams containing Initial packets have UDP payloads of
+        //# at least 1200 bytes, adding PADDING frames as necessary.
         let must_pad =
             initial && (self.side == Side::Client || self.handshake.can_send(SpaceId::Initial));
         if must_pad && size < MIN_INITIAL_DATAGRAM {
@@ -124,6 +127,9 @@ impl Connection {
             if let Some(space) = this.spaces.get_mut(space_id) {
                 //= specs/rfc10069-draft.md#frames
                 //# All frames defined in this document MUST only be sent in 1-RTT packets.
+                //= specs/rfc9000.txt#section-13.2.6
+                //# ACK frames MUST only be carried in a packet that has the same packet number
+                //# space as the packet being acknowledged; see Section 12.1.
                 space.write_ack(w, now, None, PathId::ZERO, 0);
             }
             this.handshake.stream(space_id).fill(w);

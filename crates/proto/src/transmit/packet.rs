@@ -138,6 +138,10 @@ impl Connection {
                 let (number, acked) = path.next_number()?;
                 let end = match spec.end {
                     Some(end) => end,
+                    //= specs/rfc9000.txt#section-14.2
+                    //# All QUIC packets that are not sent in a PMTU probe SHOULD be sized to fit
+                    //# within the maximum datagram size to avoid the datagram being fragmented or
+                    //# dropped [RFC8085].
                     None => buf.len() + usize::from(path.mtu()),
                 };
                 let limit = path.network(spec.to)?.send_limit();

@@ -161,6 +161,8 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let path = self.paths.at_mut(index)?;
+        //= specs/rfc9002.txt#section-7.5
+        //# Probe packets MUST NOT be blocked by the congestion controller.
         path.on_loss_probe_sent();
         let spec = PacketSpec {
             ecn: path.ecn(),
@@ -179,6 +181,9 @@ impl Connection {
             }
             //= specs/rfc9002.txt#section-6.2.4
             //# All probe packets sent on a PTO MUST be ack-eliciting.
+            //= specs/rfc9002.txt#section-6.2.4
+            //# When there is no data to send, the sender SHOULD send a PING or other ack-eliciting
+            //# frame in a single packet, rearming the PTO timer.
             if !w.is_ack_eliciting() {
                 w.ping();
             }

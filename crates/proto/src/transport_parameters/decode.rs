@@ -41,6 +41,11 @@ fn checked(
 fn streams(value: Reader<'_>) -> Result<u64, TransportError> {
     checked(
         value,
+        //= specs/rfc9000.txt#section-4.6
+        //# If either is received, the connection MUST be closed immediately with a connection error
+        //# of type TRANSPORT_PARAMETER_ERROR if the offending value was received in a transport
+        //# parameter or of type FRAME_ENCODING_ERROR if it was received in a frame; see Section
+        //# 10.2.
         |x| x <= MAX_STREAM_COUNT,
         "initial_max_streams above 2^60",
     )
@@ -196,6 +201,8 @@ impl TransportParameters {
                 self.initial_max_path_id =
                     Some(x.map_err(|_| invalid("initial_max_path_id above 2^32-1"))?);
             }
+            //= specs/rfc9000.txt#section-7.4.2
+            //# An endpoint MUST ignore transport parameters that it does not support.
             _ => {}
         }
         Ok(())

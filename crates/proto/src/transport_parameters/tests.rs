@@ -228,6 +228,12 @@ fn bounds() {
         TransportParameters::decode(Side::Client, &integer(id, smallest_good)).unwrap();
     }
     for (id, largest_good) in [
+        //= specs/rfc9000.txt#section-4.6
+        //= type=test
+        //# If either is received, the connection MUST be closed immediately with a connection error
+        //# of type TRANSPORT_PARAMETER_ERROR if the offending value was received in a transport
+        //# parameter or of type FRAME_ENCODING_ERROR if it was received in a frame; see Section
+        //# 10.2.
         (id::INITIAL_MAX_STREAMS_BIDI, 1 << 60),
         (id::INITIAL_MAX_STREAMS_UNI, 1 << 60),
         (id::ACK_DELAY_EXPONENT, 20),

@@ -125,6 +125,10 @@ fn update_by_one_side() {
     //# Probe Timeout (PTO) (see {{Section 6.2 of QUIC-RECOVERY}}) among all the paths before
     //# initiating a new key update after receiving an acknowledgment that confirms the receipt of
     //# the previous key update.
+    //= specs/rfc9001.txt#section-6.5
+    //= type=test
+    //# Endpoints SHOULD wait three times the PTO before initiating a key update after receiving an
+    //# acknowledgment that confirms that the previous key update was received.
     assert!(!client.initiate_update(now + 3 * PTO - Duration::from_nanos(1)));
     assert!(client.initiate_update(now + 3 * PTO));
     assert!(!client.phase());

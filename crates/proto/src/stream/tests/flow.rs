@@ -9,6 +9,10 @@ fn client(params: PeerStreamParams, config: &TransportConfig) -> Streams {
     s
 }
 
+//= specs/rfc9000.txt#section-2.2
+//= type=test
+//# An endpoint MUST NOT send data on any stream without ensuring that it is within the flow control
+//# limits set by its peer.
 #[test]
 fn nothing_goes_before_the_peer_has_spoken() {
     let mut s = Streams::new(Side::Client, &TransportConfig::default());
@@ -30,6 +34,10 @@ fn nothing_goes_before_the_peer_has_spoken() {
     assert!(s.open(Dir::Bi).is_some());
 }
 
+//= specs/rfc9000.txt#section-19.13
+//= type=test
+//# A sender SHOULD send a STREAM_DATA_BLOCKED frame (type=0x15) when it wishes to send data but is
+//# unable to do so due to stream-level flow control.
 #[test]
 fn blocked_by_the_stream() {
     let mut s = client(params(10_000, 100, 1), &TransportConfig::default());
@@ -50,6 +58,13 @@ fn blocked_by_the_stream() {
     assert_eq!(s.write(id, &[0; 70]), Ok(50));
 }
 
+//= specs/rfc9000.txt#section-4.1
+//= type=test
+//# Senders MUST NOT send data in excess of either limit.
+//= specs/rfc9000.txt#section-19.12
+//= type=test
+//# A sender SHOULD send a DATA_BLOCKED frame (type=0x14) when it wishes to send data but is unable
+//# to do so due to connection-level flow control; see Section 4.
 #[test]
 fn blocked_by_the_connection() {
     let mut s = client(params(1000, 5000, 2), &TransportConfig::default());
@@ -145,6 +160,11 @@ fn a_left(a: &Streams) -> usize {
     first.buffer.len() as usize
 }
 
+//= specs/rfc9000.txt#section-4.2
+//= type=test
+//# Therefore, a receiver MUST NOT wait for a STREAM_DATA_BLOCKED or DATA_BLOCKED frame before
+//# sending a MAX_STREAM_DATA or MAX_DATA frame; doing so could result in the sender being blocked
+//# for the rest of the connection.
 #[test]
 fn reading_returns_credit_and_lost_credit_is_repeated() {
     let mut config = TransportConfig::default();

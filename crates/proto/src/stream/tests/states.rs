@@ -52,6 +52,11 @@ fn final_sizes_are_held_to() {
     s.on_reset_stream(id, code(0), 1000).unwrap();
 }
 
+//= specs/rfc9000.txt#section-4.1
+//= type=test
+//# A receiver MUST close the connection with an error of type FLOW_CONTROL_ERROR if the sender
+//# violates the advertised connection or stream data limits; see Section 11 for details on error
+//# handling.
 #[test]
 fn limits_are_held_to() {
     let mut config = TransportConfig::default();
@@ -144,6 +149,10 @@ fn streams_that_cannot_be() {
     //# An endpoint that receives a frame with a stream ID exceeding the limit it has sent MUST
     //# treat this as a connection error of type STREAM_LIMIT_ERROR; see Section 11 for details on
     //# error handling.
+    //= specs/rfc9000.txt#section-19.11
+    //= type=test
+    //# An endpoint MUST terminate a connection with an error of type STREAM_LIMIT_ERROR if a peer
+    //# opens more streams than was permitted.
     let error = TransportErrorCode::STREAM_LIMIT_ERROR;
     for dir in [Dir::Uni, Dir::Bi] {
         let beyond = client_stream(dir, 128);
@@ -159,6 +168,10 @@ fn streams_that_cannot_be() {
     assert_eq!(events(&mut s), []);
 }
 
+//= specs/rfc9000.txt#section-3.2
+//= type=test
+//# Before a stream is created, all streams of the same type with lower- numbered stream IDs MUST be
+//# created.
 #[test]
 fn a_stream_opens_those_before_it() {
     let mut s = server(&TransportConfig::default());
@@ -173,6 +186,10 @@ fn a_stream_opens_those_before_it() {
     assert_eq!(events(&mut s), [StreamEvent::Readable { id: ids[1] }]);
 }
 
+//= specs/rfc9000.txt#section-4.5
+//= type=test
+//# The receiver MUST use the final size of the stream to account for all bytes sent on the stream
+//# in its connection-level flow controller.
 #[test]
 fn reset_reaches_the_reader() {
     let (mut a, mut b) = pair(&TransportConfig::default());
