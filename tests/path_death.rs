@@ -71,7 +71,7 @@ fn the_first_path_to_return_carries_what_both_had_in_flight() {
 }
 
 /// The peer has not heard that a path was abandoned, and continues to probe it. The answers must
-/// not be stateless resets, which would end the connection (RFC 10069, path close).
+/// not be stateless resets, which would end the connection (RFC 10069, Path Close).
 //= specs/rfc10069-draft.md#path-close
 //= type=test
 //# Therefore, knowledge of the connection IDs issued to the peer and of the state of the number

@@ -13,7 +13,7 @@ use mpquic_proto::{
 use mpquic_sim::{DatagramInfo, DatagramStep, Network, StepView};
 
 /// No packet number is used twice in a space: the nonce would be the same (RFC 9001 section 5.3,
-/// RFC 10069).
+/// RFC 10069, Nonce Calculation).
 #[derive(Debug, Default)]
 struct Numbers {
     largest: BTreeMap<NumberSpace, u64>,

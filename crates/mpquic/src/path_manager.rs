@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use proto::{FourTuple, PathError, PathErrorCode, PathEvent, PathId};
 
-/// Which paths a client opens by itself. Servers open none (RFC 10069 leaves that to clients).
+/// Which paths a client opens by itself. Servers open none (RFC 10069, Path Management, leaves that to clients).
 ///
 /// For any other policy, take [`Manual`](Self::Manual) and write it with
 /// [`Connection::path_events`](crate::Connection::path_events) and

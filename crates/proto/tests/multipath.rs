@@ -5,11 +5,13 @@ mod pair;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic_proto::{
-    Dir, Event, PathErrorCode, PathEvent, PathId, StreamId, TransportConfig, VarInt,
+    Dir, Event, NumberSpace, Observer, PacketSent, PathErrorCode, PathEvent, PathId, StreamId,
+    TransportConfig, VarInt,
 };
 use pair::{Pair, client_addr, tuple};
 
@@ -316,4 +318,78 @@ fn a_closed_connection_lingers_for_three_times_the_largest_pto() {
     assert!(pair.now - start >= 3 * rtts[1], "{:?}", pair.now - start);
     assert!(pair.run_until(Duration::from_secs(60), |pair| pair.s().is_drained()));
     assert!(pair.now - start >= 3 * rtts[1], "{:?}", pair.now - start);
+}
+
+/// Each packet of one side: where its number counts, and its frames as they are printed.
+#[derive(Clone, Default)]
+struct Frames(Arc<Mutex<Vec<(NumberSpace, String)>>>);
+
+impl Observer for Frames {
+    fn on_packet_sent(&mut self, packet: &PacketSent<'_>) {
+        let mut packets = self.0.lock().unwrap();
+        packets.push((packet.space, format!("{packet:?}")));
+    }
+}
+
+impl Frames {
+    fn observe() -> (TransportConfig, Self) {
+        let frames = Self::default();
+        let mut config = TransportConfig::default();
+        let watch = frames.clone();
+        config.observer(move |_| Some(Box::new(watch.clone())));
+        (config, frames)
+    }
+
+    fn has(&self, space: NumberSpace, frame: &str) -> bool {
+        let packets = self.0.lock().unwrap();
+        packets
+            .iter()
+            .any(|(at, text)| *at == space && text.contains(frame))
+    }
+}
+
+//= specs/rfc10069-draft.md#ack-after-abandon
+//= type=test
+//# Endpoints SHOULD promptly send PATH_ACK frames for all unacknowledged packets received on an
+//# abandoned path if path state is still retained to do so.
+#[test]
+fn what_comes_on_an_abandoned_path_is_acknowledged_on_another() {
+    let (config, frames) = Frames::observe();
+    let mut pair = Pair::new(TransportConfig::default(), config);
+    pair.connect();
+    open_second(&mut pair);
+    assert!(pair.run_until(Duration::from_secs(5), |pair| {
+        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
+    }));
+    pair.run_until(Duration::from_secs(1), |_| false);
+    let ack = "Ack { path: PathId(1)";
+    assert!(!frames.has(NumberSpace::Path(PathId::ZERO), ack));
+    // The client's PING is on its way when the server gives up the path.
+    let now = pair.now;
+    pair.c().ping();
+    pair.s()
+        .close_path(now, SECOND, PathErrorCode::NO_ERROR)
+        .unwrap();
+    pair.run_until(Duration::from_secs(1), |_| false);
+    assert!(frames.has(NumberSpace::Path(PathId::ZERO), ack));
+}
+
+//= specs/rfc10069-draft.md#issuing-new-connection-ids
+//= type=test
+//# If for any reason an endpoint does not want to issue connection IDs for all unused path ID, it
+//# SHOULD NOT introduce discontinuity in the issuing of path IDs as path initiation requires
+//# available connection IDs for the same path ID on both sides.
+#[test]
+fn connection_ids_are_issued_for_path_ids_without_a_gap() {
+    let (config, frames) = Frames::observe();
+    let mut few = TransportConfig::default();
+    few.max_paths(5);
+    let mut pair = Pair::new(config, few);
+    pair.connect();
+    pair.run_until(Duration::from_secs(1), |_| false);
+    for id in 0..20 {
+        let issued = format!("NewConnectionId {{ path: PathId({id}), sequence");
+        let any = (0..5).any(|space| frames.has(NumberSpace::Path(PathId(space)), &issued));
+        assert_eq!(any, id < 5, "path {id}");
+    }
 }

@@ -1,4 +1,4 @@
-//! A client whose address changes (RFC 9000 section 9.3; RFC 10069, relation to probing and migration).
+//! A client whose address changes (RFC 9000 section 9.3; RFC 10069, Relation to Probing and Migration).
 
 mod pair;
 

@@ -14,7 +14,7 @@ pub struct PathId(pub u32);
 impl PathId {
     /// The path of the handshake.
     pub const ZERO: Self = Self(0);
-    /// The largest path ID: the nonce has 32 bits for it (RFC 10069, nonce calculation).
+    /// The largest path ID: the nonce has 32 bits for it (RFC 10069, Nonce Calculation).
     pub const MAX: Self = Self(u32::MAX);
 
     /// The path ID after this one, or `None` past the largest.

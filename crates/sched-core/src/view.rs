@@ -93,7 +93,7 @@ impl<'a> Context<'a> {
 
     /// The paths that can take a packet now and that the preferences allow: those with the best
     /// standing among the open ones, as [`standing`](PathView::standing) ranks them (available
-    /// before backup, healthy before suspect; RFC 10069, section on path status management).
+    /// before backup, healthy before suspect; RFC 10069, Path Status Management).
     /// In ascending order of their slots.
     ///
     /// A backup path is thus offered only while no healthy available path is open, and a full

@@ -19,7 +19,7 @@ pub(crate) struct CidGenerator {
 }
 
 impl CidGenerator {
-    /// IDs of `len` bytes. Multipath needs at least one (RFC 10069); collisions must be as good as
+    /// IDs of `len` bytes. Multipath needs at least one (RFC 10069, initial_max_path_id); collisions must be as good as
     /// impossible, hence 8 by default.
     pub(crate) const fn new(len: usize) -> Self {
         Self {

@@ -12,7 +12,8 @@ use crate::frame::{Frame, NewConnectionId};
 use crate::space::SentFrame;
 use crate::{PathId, TransportError, limits};
 
-/// The IDs by which the peer may address us. Each belongs to one path ID (RFC 10069).
+/// The IDs by which the peer may address us. Each belongs to one path ID (RFC 10069, Handling
+/// Connection IDs).
 ///
 /// Frames of the peer for path IDs that are beyond the limit, or whose state is discarded, must
 /// not come here: what to do about those is the paths' matter.
@@ -78,7 +79,7 @@ impl LocalCids {
     }
 
     /// How many more to issue for a path, given the peer's active_connection_id_limit, which
-    /// counts per path ID (RFC 10069).
+    /// counts per path ID (RFC 10069, Relation to Other Transport Parameters).
     pub(crate) fn needed(&self, path: PathId, peer_limit: u64) -> usize {
         //= specs/rfc9000.txt#section-5.1.1
         //# An endpoint MUST NOT provide more connection IDs than the peer's limit.
@@ -173,7 +174,7 @@ impl LocalCids {
     }
 
     /// The path is being abandoned: nothing more is issued or announced for it, but packets under
-    /// way are still recognised (RFC 10069: for 3 PTO).
+    /// way are still recognised.
     pub(crate) fn stop_issuing(&mut self, path: PathId) {
         //= specs/rfc10069-draft.md#path-close
         //# Therefore, knowledge of the connection IDs issued to the peer and of the state of the

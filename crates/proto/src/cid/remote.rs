@@ -46,7 +46,8 @@ pub(crate) struct Rotation {
     pub(crate) retired_token: Option<ResetToken>,
 }
 
-/// The IDs by which we may address the peer. Each may be used on one path ID only (RFC 10069).
+/// The IDs by which we may address the peer. Each may be used on one path ID only (RFC 10069,
+/// Handling Connection IDs).
 ///
 /// Frames for path IDs beyond the limit, or abandoned, must not come here: they are an error and
 /// ignored respectively, which is the paths' matter.
@@ -158,7 +159,7 @@ impl RemoteCids {
     }
 
     /// The sequence number that the peer's next ID for a path is expected to have: for
-    /// PATH_CIDS_BLOCKED (RFC 10069).
+    /// PATH_CIDS_BLOCKED (RFC 10069, PATHS_BLOCKED and PATH_CIDS_BLOCKED frames).
     pub(crate) fn next_expected(&self, path: PathId) -> u64 {
         self.paths.get(&path).map_or(0, |path| path.next)
     }
@@ -350,7 +351,8 @@ impl RemoteCids {
             .filter(|held| held.sequence == 0)
     }
 
-    /// RFC 9000 section 19.15: one number, one ID, one token; RFC 10069: over all paths. Whether
+    /// RFC 9000 section 19.15: one number, one ID, one token; RFC 10069, Issuing New Connection IDs: over
+    /// all paths. Whether
     /// this is the repetition of one that we hold.
     fn check_unique(
         &self,

@@ -333,7 +333,7 @@ impl Connection {
         Duration::from_millis(self.peer.max_ack_delay_ms)
     }
 
-    /// The largest probe timeout of all paths (RFC 10069: closing, key update).
+    /// The largest probe timeout of all paths (RFC 10069, Connection Closure and Key Phase Update Process).
     pub(crate) fn largest_pto(&self) -> Duration {
         let delay = self.peer_max_ack_delay();
         self.paths

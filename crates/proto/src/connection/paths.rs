@@ -353,7 +353,7 @@ impl Connection {
     /// # Errors
     ///
     /// PROTOCOL_VIOLATION for a path ID above the limit that we announced, and for one where the extension was not
-    /// negotiated (RFC 10069, new frames).
+    /// negotiated (RFC 10069, New Frames).
     pub(crate) fn path_of_frame(
         &mut self,
         path: Option<u64>,
@@ -436,7 +436,7 @@ impl Connection {
         let last = open && self.paths.open_count() == 1;
         self.abandon_path(now, id, error_code, true);
         if last {
-            // RFC 10069, path close: the only open path is gone.
+            // RFC 10069, Path Close: the only open path is gone.
             let close = CloseFrame::Transport(TransportError::new(
                 mpquic_sched_core::TransportErrorCode::NO_ERROR,
                 "the last path was abandoned",

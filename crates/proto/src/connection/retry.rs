@@ -28,8 +28,6 @@ impl Connection {
         token: &[u8],
         packet: &[u8],
     ) {
-        // RFC 9000 section 17.2.5.2: no second one, none after the server's first packet, none whose
-        // tag is wrong; section 17.2.5.1: none that names the ID that the client made up.
         let expected = self.side == Side::Client
             && self.state.is_handshaking()
             //= specs/rfc9000.txt#section-17.2.5.2

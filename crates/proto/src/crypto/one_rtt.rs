@@ -1,4 +1,4 @@
-//! 1-RTT keys: sealing and opening on any path, key update (RFC 9001 section 6, RFC 10069 "Key Phase Update Process"), AEAD limits over all paths.
+//! 1-RTT keys: sealing and opening on any path, key update (RFC 9001 section 6, RFC 10069, Key Phase Update Process), AEAD limits over all paths.
 
 use std::time::{Duration, Instant};
 
@@ -147,7 +147,7 @@ impl OneRttKeys {
 
     /// Seals the packet that starts at `start` of `buf` and ends at its end: encrypts, appends the
     /// tag, protects the header. `pn_offset` counts from the start of `buf`. `path` is `None` unless
-    /// multipath was negotiated (RFC 10069 "Nonce Calculation after Handshake Completion").
+    /// multipath was negotiated (RFC 10069, Nonce Calculation).
     ///
     /// # Errors
     ///
@@ -187,7 +187,7 @@ impl OneRttKeys {
     }
 
     /// Decrypts a payload, tag included, in place. `key_phase` is the bit of the unprotected
-    /// header; `pto` the largest of all paths (RFC 10069), read only when keys change.
+    /// header; `pto` the largest of all paths, read only when keys change.
     ///
     /// A failed attempt leaves `payload` unspecified: keys are chosen, not tried in turn.
     #[inline]
@@ -329,7 +329,6 @@ impl OneRttKeys {
         }
         self.acked = true;
         self.sent.0.clear();
-        // RFC 10069: three times the largest PTO between the confirmation of an update and the next.
         //= specs/rfc10069-draft.md#multipath-key-update
         //# When this specification is used, endpoints SHOULD wait for at least three times the
         //# largest Probe Timeout (PTO) (see {{Section 6.2 of QUIC-RECOVERY}}) among all the paths

@@ -1,4 +1,4 @@
-//! Why a path ends or cannot be opened (RFC 10069, error codes); ends none.
+//! Why a path ends or cannot be opened (RFC 10069, Error Codes); ends none.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::PathId;
 
-/// The error code of PATH_ABANDON (RFC 10069, error codes).
+/// The error code of PATH_ABANDON (RFC 10069, Error Codes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PathErrorCode(pub u64);
 
@@ -46,7 +46,7 @@ pub enum PathError {
     /// One of the endpoints does not speak the extension.
     #[error("multipath was not negotiated with this peer")]
     MultipathNotNegotiated,
-    /// Only clients open paths (RFC 10069, path management).
+    /// Only clients open paths (RFC 10069, Path Management).
     #[error("only the client of a connection can open paths")]
     ServerSide,
     /// The peer's MAX_PATH_ID, or our own, allows no further path ID; PATHS_BLOCKED was sent.

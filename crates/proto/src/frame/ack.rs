@@ -1,4 +1,4 @@
-//! ACK and PATH_ACK (RFC 9000 section 19.3, RFC 10069 "PATH_ACK Frame"); which packets to acknowledge is decided elsewhere.
+//! ACK and PATH_ACK (RFC 9000 section 19.3, RFC 10069, PATH_ACK Frame); which packets to acknowledge is decided elsewhere.
 
 use std::fmt;
 use std::ops::RangeInclusive;

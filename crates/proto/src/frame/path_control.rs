@@ -1,4 +1,4 @@
-//! Decodes the frames about one path: PATH_CHALLENGE and PATH_RESPONSE (RFC 9000 sections 19.17 and 19.18), PATH_ABANDON and PATH_STATUS_* (RFC 10069).
+//! Decodes the frames about one path: PATH_CHALLENGE and PATH_RESPONSE (RFC 9000 sections 19.17 and 19.18), PATH_ABANDON and PATH_STATUS_* (RFC 10069, New Frames).
 
 use super::Frame;
 use super::decode::Malformed;

@@ -532,7 +532,7 @@ fn a_long_close_reason_is_kept_in_part() {
     assert_eq!(close.reason.len(), crate::limits::MAX_CLOSE_REASON);
 }
 
-/// The figures of RFC 10069, byte for byte.
+/// The figures of RFC 10069, New Frames, byte for byte.
 #[test]
 fn multipath_frames_on_the_wire() {
     for (frame, bytes) in [

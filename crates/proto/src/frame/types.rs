@@ -1,4 +1,4 @@
-//! Frame types on the wire (RFC 9000 section 19, RFC 9221 section 4, RFC 10069 section "New Frames"); numbers only.
+//! Frame types on the wire (RFC 9000 section 19, RFC 9221 section 4, RFC 10069, New Frames); numbers only.
 
 pub(crate) const PADDING: u64 = 0x00;
 pub(crate) const PING: u64 = 0x01;

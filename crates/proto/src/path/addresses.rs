@@ -264,7 +264,7 @@ pub(crate) enum Unanswered {
     Waiting,
     /// The path goes back to the addresses that it had (RFC 9000 section 9.3.2).
     GoBack(NetworkPath),
-    /// The path cannot be validated (RFC 10069, path initiation: it is closed explicitly).
+    /// The path cannot be validated (RFC 10069, Path Initiation: it is closed explicitly).
     GiveUp,
 }
 

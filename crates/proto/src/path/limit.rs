@@ -1,4 +1,4 @@
-//! MAX_PATH_ID in both directions, and the blocked frames (RFC 10069); opens nothing.
+//! MAX_PATH_ID in both directions, and the blocked frames (RFC 10069, New Frames); opens nothing.
 
 use crate::{PathId, TransportError, limits};
 
@@ -70,7 +70,7 @@ impl PathLimits {
     }
 
     /// MAX_PATH_ID came; true if it raised the limit. A smaller value than before is reordering
-    /// and ignored (RFC 10069, MAX_PATH_ID).
+    /// and ignored.
     pub(crate) fn on_max_path_id(
         &mut self,
         max: u64,
@@ -172,7 +172,7 @@ impl PathLimits {
             .flatten()
     }
 
-    /// Repeated only if no newer one was sent (RFC 10069, MAX_PATH_ID).
+    /// Repeated only if no newer one was sent.
     pub(crate) fn on_max_path_id_lost(&mut self, max: u32) {
         //= specs/rfc10069-draft.md#max-paths-frame
         //# MAX_PATH_ID frames are ack-eliciting and SHOULD be retransmitted when lost and no more

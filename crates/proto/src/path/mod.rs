@@ -165,7 +165,7 @@ impl Path {
         self.recovery.mtu.poll(now)
     }
 
-    // Status (RFC 10069, path status management).
+    // Status (RFC 10069, Path Status Management).
 
     pub(crate) fn status(&self) -> &StatusState {
         &self.status

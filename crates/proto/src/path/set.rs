@@ -21,7 +21,7 @@ pub(crate) enum PathState<'a> {
     Abandoned(Option<&'a mut RetiredPath>),
 }
 
-/// What is kept of an abandoned path for three PTOs (RFC 10069, path close): enough to acknowledge stragglers and not to
+/// What is kept of an abandoned path for three PTOs (RFC 10069, Path Close): enough to acknowledge stragglers and not to
 /// answer them with stateless resets. Nothing is sent on it.
 pub(crate) struct RetiredPath {
     pub(crate) id: PathId,
@@ -56,7 +56,7 @@ impl RetiredPath {
         }
     }
 
-    /// The peer has abandoned the path too: its remains are kept until then (RFC 10069, path close: for three PTOs after
+    /// The peer has abandoned the path too: its remains are kept until then (RFC 10069, Path Close: for three PTOs after
     /// the frame was received).
     pub(crate) fn on_peer_abandoned(&mut self, until: Instant) {
         //= specs/rfc10069-draft.md#path-close
@@ -95,7 +95,7 @@ pub(crate) struct Paths {
     /// One past the highest slot in use: nobody walks over the empty ones beyond.
     used: usize,
     retired: Vec<RetiredPath>,
-    /// What the peer wants of path IDs that are not in use yet (RFC 10069: all path IDs below the
+    /// What the peer wants of path IDs that are not in use yet (RFC 10069, PATH_STATUS frames: all path IDs below the
     /// limit can be spoken of). At most as many as there are slots.
     early_status: Vec<(PathId, StatusState)>,
     abandoned: NumberSet,

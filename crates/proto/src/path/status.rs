@@ -1,4 +1,4 @@
-//! PATH_STATUS_AVAILABLE and PATH_STATUS_BACKUP of one path (RFC 10069, path status management);
+//! PATH_STATUS_AVAILABLE and PATH_STATUS_BACKUP of one path (RFC 10069, Path Status Management);
 //! does not choose paths.
 
 use mpquic_sched_core::PathStatus;
@@ -51,7 +51,7 @@ impl StatusState {
         self.pending = false;
     }
 
-    /// Repeated only if it is still the newest (RFC 10069, PATH_STATUS frames).
+    /// Repeated only if it is still the newest.
     pub(crate) fn on_lost(&mut self, seq: u64) {
         //= specs/rfc10069-draft.md#path-backup-available-frame
         //# If a packet containing a PATH_STATUS_BACKUP or PATH_STATUS_AVAILABLE frame is considered

@@ -125,7 +125,7 @@ impl Connection {
                     //= specs/rfc9001.txt#section-4.6.2
                     //# When rejecting 0-RTT, a server MUST NOT process any 0-RTT packets, even if
                     //# it could.
-                    // 0-RTT is not accepted: its packets are dropped (RFC 9001 section 4.6.2).
+                    // 0-RTT is not accepted.
                     _ => return,
                 };
                 //= specs/rfc9000.txt#section-5.2.1
@@ -140,8 +140,6 @@ impl Connection {
                 dcid, pn_offset, ..
             } => self.on_short_packet(arrival, dcid, *pn_offset, bytes),
             ProtectedPacket::VersionNegotiation { dcid, versions, .. } => {
-                // RFC 9000 section 6.2: ignored after any other packet, and if it lists the version
-                // that we chose.
                 //= specs/rfc9000.txt#section-6.2
                 //# A client MUST discard any Version Negotiation packet if it has received and
                 //# successfully processed any other packet, including an earlier Version

@@ -119,7 +119,7 @@ impl RttEstimator {
     }
 
     /// Forgets the minimum in favour of the newest sample: RFC 9002 section 5.2 after persistent
-    /// congestion; RFC 10069 when the path on which acknowledgements return has changed.
+    /// congestion; RFC 10069, Computing Path RTT, when the path on which acknowledgements return has changed.
     pub(crate) const fn reset_min(&mut self) {
         //= specs/rfc9002.txt#section-5.2
         //# Endpoints SHOULD set the min_rtt to the newest RTT sample after persistent congestion is

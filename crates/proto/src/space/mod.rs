@@ -30,11 +30,11 @@ use crate::recovery::{EcnCounter, PersistentCongestion};
 pub(crate) enum SpaceId {
     Initial,
     Handshake,
-    /// 1-RTT packets: with RFC 10069, one space per path ID.
+    /// 1-RTT packets: with RFC 10069 (section 1), one space per path ID.
     Data,
 }
 
-/// A packet number space: Initial, Handshake, or that of a path ID (RFC 10069). Its reaction to
+/// A packet number space: Initial, Handshake, or that of a path ID (RFC 10069 section 1). Its reaction to
 /// acknowledgements and time is in `loss`.
 #[derive(Debug)]
 pub(crate) struct PacketSpace {
@@ -178,6 +178,28 @@ mod tests {
             ecn: None,
             max_ack_delay: Duration::from_millis(25),
             immediate: false,
+        }
+    }
+
+    //= specs/rfc10069-draft.md#handling-ack-and-path-ack-in-0-rtt-and-1-rtt
+    //= type=test
+    //# After the handshake concludes with support for the multipath extension, endpoints SHOULD use
+    //# PATH_ACK frames instead of ACK frames, including for so far unacknowledged 0-RTT packets
+    //# using path ID 0.
+    #[test]
+    fn acknowledgements_name_their_path_with_multipath() {
+        let now = Instant::now();
+        for (wire, start) in [
+            (None, &[0x02, 5][..]),
+            (Some(PathId::ZERO), &[0x3e, 0, 5]),
+            (Some(PathId(3)), &[0x3e, 3, 5]),
+        ] {
+            let mut space = PacketSpace::new(&mut StdRng::seed_from_u64(1));
+            space.on_received(&arrival(now, 5));
+            let mut buf = Vec::new();
+            let mut w = FrameWriter::new(&mut buf, 1200);
+            space.write_ack(&mut w, now, wire, PathId(3), 0);
+            assert!(buf.starts_with(start), "{buf:x?}");
         }
     }
 

@@ -41,7 +41,7 @@ impl Connection {
         }
     }
 
-    /// Acknowledgements of paths that cannot carry their own: abandoned ones (RFC 10069, handling
+    /// Acknowledgements of paths that cannot carry their own: abandoned ones (RFC 10069, Handling
     /// PATH_ACK for abandoned paths) and those whose [acknowledgements go elsewhere](Self::acks_on_other_path).
     pub(super) fn fill_acks_of_other_paths(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
         for retired in self.paths.retired_mut() {

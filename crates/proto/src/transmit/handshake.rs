@@ -55,8 +55,6 @@ impl Connection {
             ecn: path.ecn(),
             ..PacketSpec::unscheduled(path.index)
         };
-        // RFC 9000 section 14.1: a client pads all datagrams with Initial packets, a server those
-        // whose Initial packets are ack-eliciting. Padding all is allowed and simpler.
         //= specs/rfc9000.txt#section-14.1
         //# A client MUST expand the payload of all UDP datagrams carrying Initial packets to at
         //# least the smallest allowed maximum datagram size of 1200 bytes by adding PADDING frames

@@ -1,4 +1,4 @@
-//! Transport parameters (RFC 9000 section 18, RFC 9221 section 3, RFC 10069): values, codec and checks; applies none of them.
+//! Transport parameters (RFC 9000 section 18, RFC 9221 section 3; RFC 10069, initial_max_path_id): values, codec and checks; applies none of them.
 
 mod decode;
 mod encode;
@@ -34,7 +34,7 @@ mod id {
     pub(super) const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
     /// RFC 9221 section 3.
     pub(super) const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
-    /// RFC 10069.
+    /// RFC 10069, initial_max_path_id.
     pub(super) const INITIAL_MAX_PATH_ID: u64 = 0x3e;
 }
 

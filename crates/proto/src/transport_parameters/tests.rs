@@ -275,7 +275,7 @@ fn initial_max_path_id_on_the_wire() {
         ..Default::default()
     };
     assert_eq!(encode(&params, Side::Client), [0x3e, 1, 7]);
-    // 0 is not the same as absent: multipath, but no further path yet (RFC 10069).
+    // 0 is not the same as absent: multipath, but no further path yet (RFC 10069, initial_max_path_id).
     let zero = TransportParameters::decode(Side::Client, &[0x3e, 1, 0]).unwrap();
     assert_eq!(zero.initial_max_path_id, Some(0));
     assert_eq!(encode(&zero, Side::Client), [0x3e, 1, 0]);
@@ -407,7 +407,6 @@ fn zero_length_connection_ids() {
         p.initial_source_connection_id = Some(empty);
         e.initial_source = empty;
     };
-    // RFC 10069.
     //= specs/rfc10069-draft.md#nego
     //= type=test
     //# If an initial_max_path_id transport parameter is received and the carrying packet contains a

@@ -1,4 +1,4 @@
-//! Checks transport parameters against the handshake that carried them (RFC 9000 section 7.3, RFC 10069).
+//! Checks transport parameters against the handshake that carried them (RFC 9000 section 7.3; RFC 10069, initial_max_path_id).
 
 use mpquic_sched_core::ConnectionId;
 
@@ -23,7 +23,7 @@ impl TransportParameters {
     /// # Errors
     ///
     /// TRANSPORT_PARAMETER_ERROR if an ID is missing, differs, or is there though it must not be;
-    /// PROTOCOL_VIOLATION for multipath with a zero-length ID (RFC 10069).
+    /// PROTOCOL_VIOLATION for multipath with a zero-length ID.
     pub(crate) fn validate(&self, expected: &ExpectedConnectionIds) -> Result<(), TransportError> {
         for (name, is, should) in [
             (

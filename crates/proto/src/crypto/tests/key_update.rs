@@ -44,7 +44,7 @@ fn a_packet_of_path_3_is_not_one_of_path_4() {
             );
         }
         assert_eq!(open(&mut server, Some(3), 54321, &packet, now), Ok(false));
-        // Without multipath the nonce is that of path 0 (RFC 10069).
+        // Without multipath the nonce is that of path 0 (RFC 10069, Nonce Calculation).
         let plain = seal(&mut server, None, 9);
         assert_eq!(open(&mut client, Some(0), 9, &plain, now), Ok(false));
         assert_eq!(open(&mut client, None, 9, &plain, now), Ok(false));
@@ -288,7 +288,7 @@ fn a_forged_key_phase_changes_nothing() {
     assert_eq!(open(&mut server, Some(0), 1, &packet, now), Ok(false));
 }
 
-/// RFC 10069: the limit is on packets of all paths together.
+/// RFC 10069, Cryptographic Handshake and AEAD Nonce: the limit is on packets of all paths together.
 //= specs/rfc9001.txt#section-6.6
 //= type=test
 //# If the total number of encrypted packets with the same key exceeds the confidentiality limit for

@@ -1,4 +1,4 @@
-//! The samples of RFC 9001 appendix A, and the nonce of RFC 10069.
+//! The samples of RFC 9001 appendix A, and the nonce of RFC 10069, Nonce Calculation.
 
 use mpquic_sched_core::Side;
 use ring::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
@@ -237,7 +237,7 @@ fn chacha20_short_header() {
     assert_eq!(buf, hex("4cfe4189655e5cd55c41f69080575d7999c25a5bfb"));
 }
 
-/// RFC 10069 "Nonce Calculation after Handshake Completion", the example's IV, path and number.
+/// RFC 10069, Nonce Calculation after Handshake Completion: the example's IV, path and number.
 #[test]
 fn multipath_nonce() {
     // rustls lets only keys of 32 bytes be made from bytes.
