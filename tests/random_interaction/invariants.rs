@@ -194,6 +194,7 @@ fn caps(connection: &Connection) -> Result<(), String> {
 //# Prior to validating the client address, servers MUST NOT send more than three times as many
 //# bytes as the number of bytes they have received.
 fn amplification(connection: &Connection) -> Result<(), String> {
+    // The limit is for those who answer, not for the client that opens a path.
     if connection.side() == Side::Client {
         return Ok(());
     }

@@ -17,8 +17,15 @@ use pair::{Pair, client_addr, tuple};
 
 const SECOND: PathId = PathId(1);
 
+/// With keep-alives, so that time passes in small steps and no connection idles out.
+fn config() -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config.keep_alive_interval(Some(Duration::from_millis(100)));
+    config
+}
+
 fn connected() -> Pair {
-    let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
+    let mut pair = Pair::new(config(), config());
     pair.connect();
     pair
 }
@@ -334,7 +341,7 @@ impl Observer for Frames {
 impl Frames {
     fn observe() -> (TransportConfig, Self) {
         let frames = Self::default();
-        let mut config = TransportConfig::default();
+        let mut config = config();
         let watch = frames.clone();
         config.observer(move |_| Some(Box::new(watch.clone())));
         (config, frames)
@@ -355,7 +362,7 @@ impl Frames {
 #[test]
 fn what_comes_on_an_abandoned_path_is_acknowledged_on_another() {
     let (config, frames) = Frames::observe();
-    let mut pair = Pair::new(TransportConfig::default(), config);
+    let mut pair = Pair::new(self::config(), config);
     pair.connect();
     open_second(&mut pair);
     assert!(pair.run_until(Duration::from_secs(5), |pair| {
@@ -382,7 +389,7 @@ fn what_comes_on_an_abandoned_path_is_acknowledged_on_another() {
 #[test]
 fn connection_ids_are_issued_for_path_ids_without_a_gap() {
     let (config, frames) = Frames::observe();
-    let mut few = TransportConfig::default();
+    let mut few = self::config();
     few.max_paths(5);
     let mut pair = Pair::new(config, few);
     pair.connect();
