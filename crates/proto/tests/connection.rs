@@ -59,6 +59,10 @@ fn transfer(pair: &mut Pair, len: usize, limit: Duration) {
     assert!(received == expected, "data differs");
 }
 
+/// A side that got a frame of the extension in an Initial or Handshake packet would close the connection.
+//= specs/rfc10069-draft.md#frames
+//= type=test
+//# All frames defined in this document MUST only be sent in 1-RTT packets.
 #[test]
 fn handshake() {
     let mut pair = pair();

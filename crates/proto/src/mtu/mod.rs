@@ -96,6 +96,9 @@ impl MtuDiscovery {
             // Most paths take the largest size: try that first.
             return (self.max > self.current).then_some(self.max);
         }
+        //= specs/rfc8899.txt#section-5.3.2
+        //# Implementations SHOULD select the set of probe packet sizes to maximize the gain in
+        //# PLPMTU from each search step.
         let size = self.current + (self.too_large - self.current) / 2;
         (size >= self.current.saturating_add(MIN_GAIN)).then_some(size)
     }

@@ -277,6 +277,10 @@ impl PacketSpace {
         //# Loss of a QUIC packet that is carried in a PMTU probe is therefore not a reliable
         //# indication of congestion and SHOULD NOT trigger a congestion control reaction; see Item
         //# 7 in Section 3 of [DPLPMTUD].
+        //= specs/rfc8899.txt#section-3
+        //# Loss of a probe packet SHOULD NOT be treated as an indication of congestion and SHOULD
+        //# NOT trigger a congestion control reaction [RFC4821] because this could result in
+        //# unnecessary reduction of the sending rate.
         if !packet.mtu_probe {
             outcome.bytes += u64::from(packet.size);
             outcome.newest_sent = outcome.newest_sent.max(Some(packet.time_sent));

@@ -258,6 +258,11 @@ fn an_acknowledged_packet_with_acks_only_breaks_persistent_congestion() {
 //# Loss of a QUIC packet that is carried in a PMTU probe is therefore not a reliable indication of
 //# congestion and SHOULD NOT trigger a congestion control reaction; see Item 7 in Section 3 of
 //# [DPLPMTUD].
+//= specs/rfc8899.txt#section-3
+//= type=test
+//# Loss of a probe packet SHOULD NOT be treated as an indication of congestion and SHOULD NOT
+//# trigger a congestion control reaction [RFC4821] because this could result in unnecessary
+//# reduction of the sending rate.
 #[test]
 fn mtu_probes_are_lost_without_congestion() {
     let mut s = Sender::new();

@@ -142,6 +142,9 @@ impl Connection {
                     //# All QUIC packets that are not sent in a PMTU probe SHOULD be sized to fit
                     //# within the maximum datagram size to avoid the datagram being fragmented or
                     //# dropped [RFC8085].
+                    //= specs/rfc8899.txt#section-3
+                    //# A PL MUST NOT send a datagram (other than a probe packet) with a size at the
+                    //# PL that is larger than the current PLPMTU.
                     None => buf.len() + usize::from(path.mtu()),
                 };
                 let limit = path.network(spec.to)?.send_limit();
