@@ -119,6 +119,9 @@ impl Connection {
     /// HANDSHAKE_DONE came.
     pub(crate) fn on_handshake_done(&mut self) -> Result<(), TransportError> {
         if self.side == Side::Server {
+            //= specs/rfc9000.txt#section-19.20
+            //# A server MUST treat receipt of a HANDSHAKE_DONE frame as a connection error of type
+            //# PROTOCOL_VIOLATION.
             return Err(TransportError::protocol_violation(
                 "HANDSHAKE_DONE from a client",
             ));

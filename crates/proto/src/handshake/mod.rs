@@ -157,7 +157,12 @@ impl Handshake {
         let reading = self.read_space();
         let stream = &mut self.streams[space_id as usize];
         if space_id < reading && !stream.has_read(offset + data.len() as u64) {
-            // RFC 9001 section 4.1.3.
+            //= specs/rfc9001.txt#section-4.1.3
+            //# * If the packet is from a previously installed encryption level, it MUST NOT contain
+            //# data that extends past the end of previously received data in that flow.
+            //= specs/rfc9001.txt#section-4.1.3
+            //# Implementations MUST treat any violations of this requirement as a connection
+            //# error of type PROTOCOL_VIOLATION.
             return Err(TransportError::protocol_violation(
                 "new CRYPTO data at an encryption level that is over",
             ));
@@ -183,7 +188,10 @@ impl Handshake {
             progress.complete = true;
         }
         if self.read_space() > reading && self.streams[reading as usize].has_unread() {
-            // RFC 9001 section 4.1.3.
+            //= specs/rfc9001.txt#section-4.1.3
+            //# When TLS provides keys for a higher encryption level, if there is data from a
+            //# previous encryption level that TLS has not consumed, this MUST be treated as a
+            //# connection error of type PROTOCOL_VIOLATION.
             return Err(TransportError::protocol_violation(
                 "CRYPTO data left over when its encryption level ended",
             ));

@@ -171,6 +171,9 @@ impl Connection {
             Frame::PathResponse(token) => self.on_path_response(now, id, token),
             Frame::HandshakeDone => self.on_handshake_done()?,
             Frame::NewToken(_) => {
+                //= specs/rfc9000.txt#section-19.7
+                //# A server MUST treat receipt of a NEW_TOKEN frame as a connection error of type
+                //# PROTOCOL_VIOLATION.
                 if self.side == mpquic_sched_core::Side::Server {
                     return Err(TransportError::protocol_violation(
                         "NEW_TOKEN from a client",

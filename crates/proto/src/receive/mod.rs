@@ -112,13 +112,20 @@ impl Connection {
                 ..
             } => {
                 let space_id = match ty {
-                    // RFC 9000 section 14.1: a server discards Initial packets in small datagrams.
+                    //= specs/rfc9000.txt#section-14.1
+                    //# A server MUST discard an Initial packet that is carried in a UDP datagram
+                    //# with a payload that is smaller than the smallest allowed maximum datagram
+                    //# size of 1200 bytes.
                     PacketType::Initial
                         if self.side == Side::Server && arrival.bytes < MIN_INITIAL_DATAGRAM =>
                     {
                         return;
                     }
-                    // RFC 9000 section 17.2.2: servers send no tokens in Initial packets.
+                    //= specs/rfc9000.txt#section-17.2.2
+                    //# Initial packets sent by the server MUST set the Token Length field to 0;
+                    //# clients that receive an Initial packet with a non-zero Token Length field
+                    //# MUST either discard the packet or generate a connection error of type
+                    //# PROTOCOL_VIOLATION.
                     PacketType::Initial if self.side == Side::Client && !token.is_empty() => return,
                     PacketType::Initial => SpaceId::Initial,
                     PacketType::Handshake => SpaceId::Handshake,

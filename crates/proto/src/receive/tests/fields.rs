@@ -372,6 +372,10 @@ fn check(sender: Side, cases: Vec<Case>) {
     }
 }
 
+//= specs/rfc9000.txt#section-13.1
+//= type=test
+//# An endpoint SHOULD treat receipt of an acknowledgment for a packet it did not send as a
+//# connection error of type PROTOCOL_VIOLATION, if it is able to detect the condition.
 #[test]
 fn acknowledgements() {
     check(Side::Client, of_acks());
@@ -390,6 +394,10 @@ fn connection_ids() {
     check(Side::Server, of_connection_ids());
 }
 
+//= specs/rfc9000.txt#section-19.7
+//= type=test
+//# A client MUST treat receipt of a NEW_TOKEN frame with an empty Token field as a connection error
+//# of type FRAME_ENCODING_ERROR.
 #[test]
 fn encodings() {
     for sender in [Side::Client, Side::Server] {

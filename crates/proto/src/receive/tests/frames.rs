@@ -124,21 +124,58 @@ fn check_all(packet: Packet) {
     }
 }
 
+//= specs/rfc10069-draft.md#frames
+//= type=test
+//# If an endpoint receives a multipath-specific frame in a different packet type, it MUST close the
+//# connection with an error of type PROTOCOL_VIOLATION.
+//= specs/rfc9000.txt#section-12.4
+//= type=test
+//# An endpoint MUST treat receipt of a frame in a packet type that is not permitted as a connection
+//# error of type PROTOCOL_VIOLATION.
 #[test]
 fn in_initial_packets() {
     check_all(Packet::Initial);
 }
 
+//= specs/rfc9000.txt#section-17.2.4
+//= type=test
+//# Endpoints MUST treat receipt of Handshake packets with other frames as a connection error of
+//# type PROTOCOL_VIOLATION.
 #[test]
 fn in_handshake_packets() {
     check_all(Packet::Handshake);
 }
 
+//= specs/rfc9001.txt#section-4.6.2
+//= type=test
+//# When rejecting 0-RTT, a server MUST NOT process any 0-RTT packets, even if it could.
+//= specs/rfc9001.txt#section-5.6
+//= type=test
+//# A client MUST NOT attempt to decrypt 0-RTT packets it receives and instead MUST discard them.
 #[test]
 fn in_zero_rtt_packets() {
     check_all(Packet::ZeroRtt);
 }
 
+//= specs/rfc10069-draft.md#handling-ack-and-path-ack-in-0-rtt-and-1-rtt
+//= type=test
+//# Endpoints MUST still process ACK frames that acknowledge 0-RTT packets or 1-RTT packets.
+//= specs/rfc9000.txt#section-19.7
+//= type=test
+//# A server MUST treat receipt of a NEW_TOKEN frame as a connection error of type
+//# PROTOCOL_VIOLATION.
+//= specs/rfc9000.txt#section-19.20
+//= type=test
+//# A server MUST treat receipt of a HANDSHAKE_DONE frame as a connection error of type
+//# PROTOCOL_VIOLATION.
+//= specs/rfc9000.txt#section-12.4
+//= type=test
+//# An endpoint MUST treat the receipt of a frame of unknown type as a connection error of type
+//# FRAME_ENCODING_ERROR.
+//= specs/rfc9221.txt#section-3
+//= type=test
+//# An endpoint that receives a DATAGRAM frame when it has not indicated support via the transport
+//# parameter MUST terminate the connection with an error of type PROTOCOL_VIOLATION.
 #[test]
 fn in_one_rtt_packets() {
     check_all(Packet::OneRtt);

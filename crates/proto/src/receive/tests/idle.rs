@@ -116,6 +116,10 @@ fn silently() {
 
 /// "endpoints MUST increase the idle timeout period to be at least three times the current Probe
 /// Timeout (PTO)".
+//= specs/rfc9000.txt#section-10.1
+//= type=test
+//# To avoid excessively small idle timeout periods, endpoints MUST increase the idle timeout period
+//# to be at least three times the current Probe Timeout (PTO).
 #[test]
 fn at_least_three_probe_timeouts() {
     let tiny = Some(Duration::from_millis(1));

@@ -19,8 +19,10 @@ fn ready_for(packet: Packet) -> Pair {
     )
 }
 
-/// RFC 9000 section 12.4: "An endpoint MUST treat receipt of a packet containing no frames as a
-/// connection error of type PROTOCOL_VIOLATION."
+//= specs/rfc9000.txt#section-12.4
+//= type=test
+//# An endpoint MUST treat receipt of a packet containing no frames as a connection error of type
+//# PROTOCOL_VIOLATION.
 #[test]
 fn without_frames() {
     for packet in PROTECTED {
@@ -43,9 +45,14 @@ fn reserved_bits(packet: Packet) -> [u8; 3] {
     }
 }
 
-/// RFC 9000 sections 17.2 and 17.3.1: "An endpoint MUST treat receipt of a packet that has a non-zero
-/// value for these bits after removing both packet and header protection as a connection error of
-/// type PROTOCOL_VIOLATION."
+//= specs/rfc9000.txt#section-17.2
+//= type=test
+//# An endpoint MUST treat receipt of a packet that has a non-zero value for these bits after
+//# removing both packet and header protection as a connection error of type PROTOCOL_VIOLATION.
+//= specs/rfc9000.txt#section-17.3.1
+//= type=test
+//# An endpoint MUST treat receipt of a packet that has a non-zero value for these bits, after
+//# removing both packet and header protection, as a connection error of type PROTOCOL_VIOLATION.
 #[test]
 fn with_reserved_bits() {
     for packet in PROTECTED {
@@ -88,6 +95,10 @@ fn reserved_bits_of_packets_that_are_not_authentic() {
 /// with a payload that is smaller than the smallest allowed maximum datagram size of 1200 bytes. A
 /// server MAY also immediately close the connection". Clients have no such rule: a server need not
 /// expand datagrams whose Initial packets are not ack-eliciting.
+//= specs/rfc9000.txt#section-14.1
+//= type=test
+//# A server MUST discard an Initial packet that is carried in a UDP datagram with a payload that is
+//# smaller than the smallest allowed maximum datagram size of 1200 bytes.
 #[test]
 fn initial_packets_in_small_datagrams() {
     let send = |from, datagram| {
@@ -106,6 +117,11 @@ fn initial_packets_in_small_datagrams() {
 /// RFC 9000 section 17.2.2: "clients that receive an Initial packet with a non-zero Token Length field
 /// MUST either discard the packet or generate a connection error of type PROTOCOL_VIOLATION." We
 /// discard it: Initial packets are not authentic.
+//= specs/rfc9000.txt#section-17.2.2
+//= type=test
+//# Initial packets sent by the server MUST set the Token Length field to 0; clients that receive an
+//# Initial packet with a non-zero Token Length field MUST either discard the packet or generate a
+//# connection error of type PROTOCOL_VIOLATION.
 #[test]
 fn initial_packets_of_a_server_with_a_token() {
     let send = |from| {
@@ -127,6 +143,14 @@ fn crypto_at(offset: u64) -> Vec<u8> {
 /// RFC 9001 section 4.1.3: a packet "from a previously installed encryption level" must not "contain
 /// data that extends past the end of previously received data in that flow. Implementations MUST
 /// treat any violations of this requirement as a connection error of type PROTOCOL_VIOLATION."
+//= specs/rfc9001.txt#section-4.1.3
+//= type=test
+//# * If the packet is from a previously installed encryption level, it MUST NOT contain data that
+//# extends past the end of previously received data in that flow.
+//= specs/rfc9001.txt#section-4.1.3
+//= type=test
+//# Implementations MUST treat any violations of this requirement as a connection error of type
+//# PROTOCOL_VIOLATION.
 #[test]
 fn tls_messages_of_a_level_that_is_over() {
     for (packet, sender) in [
@@ -156,6 +180,11 @@ fn tls_messages_of_a_level_that_is_over() {
 /// The same section: "When TLS provides keys for a higher encryption level, if there is data from a
 /// previous encryption level that TLS has not consumed, this MUST be treated as a connection error of
 /// type PROTOCOL_VIOLATION."
+//= specs/rfc9001.txt#section-4.1.3
+//= type=test
+//# When TLS provides keys for a higher encryption level, if there is data from a previous
+//# encryption level that TLS has not consumed, this MUST be treated as a connection error of type
+//# PROTOCOL_VIOLATION.
 #[test]
 fn tls_messages_left_over_when_a_level_ends() {
     // The client gets the byte first, and the ServerHello next.

@@ -67,6 +67,16 @@ fn frames_of(path: u64) -> Vec<Vec<u8>> {
 
 /// RFC 10069, new frames: a path ID above the announced limit is a PROTOCOL_VIOLATION, whichever
 /// frame speaks of it.
+//= specs/rfc10069-draft.md#frames
+//= type=test
+//# Receipt of multipath-specific frames that use a path ID that is greater than the announced
+//# Maximum Paths value in the MAX_PATH_ID frame or in the initial_max_path_id transport parameter,
+//# if no MAX_PATH_ID frame was received yet, MUST be treated as a connection error of type
+//# PROTOCOL_VIOLATION.
+//= specs/rfc10069-draft.md#paths-and-cids-blocked-frame
+//= type=test
+//# Receipt of a value of Maximum Path Identifier or Path Identifier that is higher than the local
+//# maximum value MUST be treated as a connection error of type PROTOCOL_VIOLATION.
 #[test]
 fn path_ids_beyond_the_limit() {
     for receiver in SIDES {
@@ -108,6 +118,10 @@ fn open_and_abandon(pair: &mut Pair) -> PathId {
 }
 
 /// The same frames of a path ID that was abandoned, and whose state is gone, are nothing.
+//= specs/rfc10069-draft.md#frames
+//= type=test
+//# If an endpoint receives a multipath-specific frame with a path ID that it cannot process anymore
+//# (e.g., because the path might have been abandoned), it MUST silently ignore the frame.
 #[test]
 fn frames_of_abandoned_paths_are_ignored() {
     for receiver in SIDES {
@@ -140,6 +154,10 @@ fn a_client_that_goes_beyond_the_limit_is_told() {
 /// A PATH_ACK for a path on which nothing was sent acknowledges a packet that was not sent: "An
 /// endpoint SHOULD treat receipt of an acknowledgment for a packet it did not send as a connection
 /// error of type PROTOCOL_VIOLATION" (RFC 9000 section 13.1).
+//= specs/rfc9000.txt#section-13.1
+//= type=test
+//# An endpoint SHOULD treat receipt of an acknowledgment for a packet it did not send as a
+//# connection error of type PROTOCOL_VIOLATION, if it is able to detect the condition.
 #[test]
 fn path_ack_of_a_path_never_used() {
     for receiver in SIDES {
@@ -162,6 +180,11 @@ fn path_ack_of_a_path_never_used() {
 /// RFC 10069, PATHS_BLOCKED and PATH_CIDS_BLOCKED frames: "Receipt of a value of Next Sequence Number
 /// that is higher than the sequence number of the next expected to be issued connection ID for this
 /// path MUST be treated as a connection error of type PROTOCOL_VIOLATION."
+//= specs/rfc10069-draft.md#paths-and-cids-blocked-frame
+//= type=test
+//# Receipt of a value of Next Sequence Number that is higher than the sequence number of the next
+//# expected to be issued connection ID for this path MUST be treated as a connection error of type
+//# PROTOCOL_VIOLATION.
 #[test]
 fn path_cids_blocked_beyond_the_next() {
     for receiver in SIDES {
@@ -187,6 +210,10 @@ fn path_cids_blocked_beyond_the_next() {
 /// RFC 10069, MAX_PATH_ID frame: the value MUST NOT exceed 2^32-1 nor be lower than
 /// initial_max_path_id. "Receipt of an invalid Maximum Path Identifier value MUST be treated as a
 /// connection error of type PROTOCOL_VIOLATION."
+//= specs/rfc10069-draft.md#max-paths-frame
+//= type=test
+//# Receipt of an invalid Maximum Path Identifier value MUST be treated as a connection error of
+//# type PROTOCOL_VIOLATION.
 #[test]
 fn invalid_values_of_max_path_id() {
     for receiver in SIDES {
@@ -206,6 +233,9 @@ fn invalid_values_of_max_path_id() {
 }
 
 /// The same section: "MAX_PATH_ID frames that do not increase the path limit MUST be ignored."
+//= specs/rfc10069-draft.md#max-paths-frame
+//= type=test
+//# MAX_PATH_ID frames that do not increase the path limit MUST be ignored.
 #[test]
 fn max_path_id_never_lowers_the_limit() {
     for receiver in SIDES {

@@ -63,6 +63,9 @@ fn a_flood_to_a_server() {
 
 /// RFC 9001 section 5.7: "A server MUST NOT process incoming 1-RTT protected packets before the TLS
 /// handshake is complete." They "MAY be stored and later decrypted and used".
+//= specs/rfc9001.txt#section-5.7
+//= type=test
+//# A server MUST NOT process incoming 1-RTT protected packets before the TLS handshake is complete.
 #[test]
 fn what_came_too_early_is_used_in_time() {
     let mut pair = ready_for(Packet::Handshake);
