@@ -347,6 +347,9 @@ impl OneRttKeys {
         //= specs/rfc9001.txt#section-6.6
         //# Endpoints MUST initiate a key update before sending more protected packets than the
         //# confidentiality limit for the selected AEAD permits.
+        //= specs/rfc9001.txt#section-5.3
+        //# An endpoint MUST initiate a key update (Section 6) prior to exceeding any limit set for
+        //# the AEAD that is in use.
         self.sealed >= self.confidentiality_limit / 2
     }
 

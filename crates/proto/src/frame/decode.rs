@@ -80,6 +80,10 @@ impl<'a> FrameIter<'a> {
         let r = &mut self.rest;
         Ok(match ty {
             types::STREAM..=types::STREAM_LAST => Frame::Stream(Stream::decode(ty, r)?),
+            //= specs/rfc9000.txt#section-19.3
+            //# QUIC implementations MUST properly handle both types, and, if they have enabled ECN
+            //# for packets they send, they SHOULD use the information in the ECN section to manage
+            //# their congestion state.
             types::ACK | types::ACK_ECN => {
                 Frame::Ack(AckFrame::decode(false, ty == types::ACK_ECN, r)?)
             }

@@ -138,6 +138,12 @@ impl AckScheduler {
 
     /// What the ACK Delay field says (RFC 9000 section 13.2.5).
     pub(crate) fn delay(&self, now: Instant) -> Duration {
+        //= specs/rfc9000.txt#section-13.2.5
+        //# An endpoint MUST NOT include delays that it does not control when populating the ACK
+        //# Delay field in an ACK frame.
+        //= specs/rfc9000.txt#section-13.2.5
+        //# When the measured acknowledgment delay is larger than its max_ack_delay, an endpoint
+        //# SHOULD report the measured delay.
         self.largest.map_or(Duration::ZERO, |(_, received)| {
             now.saturating_duration_since(received)
         })
