@@ -108,9 +108,6 @@ impl Connection {
     ) -> Option<Transmit> {
         let spec = PacketSpec {
             to,
-            //= specs/rfc10069-draft.md#path-initiation
-            //# Each endpoint MUST also validate that a minimum QUIC packet MTU of 1200 bytes is
-            //# supported on the path.
             //= specs/rfc9000.txt#section-8.2.1
             //# An endpoint MUST expand datagrams that contain a PATH_CHALLENGE frame to at least
             //# the smallest allowed maximum datagram size of 1200 bytes, unless the
