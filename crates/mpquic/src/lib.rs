@@ -134,12 +134,15 @@ pub use recv_stream::RecvStream;
 pub use send_stream::SendStream;
 pub use socket::LocalAddr;
 
+pub use bytes::Bytes;
+/// Why a connection attempt could not be started: [`ConnectError::Start`].
+pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::{
     ApplicationClose, ClientConfig, ClosedStream, ConfigError, CongestionControl, ConnectionClose,
-    ConnectionError, ConnectionStats, Dir, EndpointConfig, FourTuple, InitialWindow, PathError,
-    PathErrorCode, PathEvent, PathId, PathStats, PathStatus, ServerConfig, Side, StreamHints,
-    StreamId, TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
-    VarInt,
+    ConnectionError, ConnectionStats, Dir, EndpointConfig, FourTuple, InitialWindow, NumberSpace,
+    Observer, ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent,
+    PathId, PathStats, PathStatus, ServerConfig, Side, StreamHints, StreamId, StreamPiece,
+    TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
 pub use mpquic_sched as sched;

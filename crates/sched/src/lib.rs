@@ -74,6 +74,9 @@ pub use learned::{
 };
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError};
 
+pub use mpquic_bandit::Boundaries;
+pub use serde_json;
+
 pub use mpquic_sched_core::{
     Acked, ConnectionId, Context, Data, Decision, Dir, EcnCodepoint, Fallbacks, Learned,
     LearnedArm, LearnedGap, LearnedPair, LearnedPolicy, Lost, MAX_PATHS, MAX_STREAM_VIEWS, MinRtt,
