@@ -224,9 +224,8 @@ impl PathView {
     ///
     /// If `slot` is not below [`MAX_PATHS`].
     pub const fn of(slot: usize, smoothed_rtt: Duration) -> Self {
-        let index = match PathIndex::new(slot) {
-            Some(index) => index,
-            None => panic!("a slot below MAX_PATHS"),
+        let Some(index) = PathIndex::new(slot) else {
+            panic!("a slot below MAX_PATHS");
         };
         let mut view = Self::closed(index);
         (view.open, view.can_send) = (true, true);
