@@ -11,3 +11,6 @@ pub struct Paths;
 
 #[doc = include_str!("../../../docs/guide/deploying.md")]
 pub struct Deploying;
+
+#[doc = include_str!("../../../docs/guide/writing-a-scheduler.md")]
+pub struct WritingAScheduler;
