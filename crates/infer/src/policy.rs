@@ -59,6 +59,7 @@ pub enum RunError {
 ///
 /// A clone is an instance of its own for another thread or connection: compiled weights are shared, the values of a
 /// run are not.
+#[derive(Clone)]
 pub struct Policy {
     card: Card,
     runner: Runner,
@@ -207,17 +208,6 @@ impl Runner {
         match self {
             Self::Plan(plan) => plan.inputs(),
             Self::Tract(_, inputs) => inputs,
-        }
-    }
-}
-
-impl Clone for Policy {
-    fn clone(&self) -> Self {
-        Self {
-            card: self.card.clone(),
-            runner: self.runner.clone(),
-            why_no_plan: self.why_no_plan.clone(),
-            normalise: self.normalise.clone(),
         }
     }
 }

@@ -140,11 +140,12 @@ pub struct LearnedPolicy {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Fallbacks {
-    /// There was no answer: its engine failed, or the state held something that is no finite number.
+    /// There was no answer: its engine failed, the state held something that is no finite number, there were too few or
+    /// too many outputs, or a network found its own outputs not to be finite.
     pub unanswered: u64,
     /// An output was not a finite number.
     pub not_finite: u64,
-    /// An output was out of its range, or there were too few or too many.
+    /// An output was out of its range.
     pub out_of_range: u64,
     /// It named a path that could not be used.
     pub unusable: u64,

@@ -1,5 +1,5 @@
 //! The vectors that kernels are written in: plain arrays for every CPU, AVX2 and AVX-512 where detected. The only
-//! unsafe code of the plans is here and in `tile`.
+//! unsafe code of the plans is here.
 //!
 //! # What holds
 //!

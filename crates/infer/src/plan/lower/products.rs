@@ -77,6 +77,21 @@ struct Roles {
     depth: Vec<Axis>,
 }
 
+impl Roles {
+    /// How a product without a batch lies: as rows, then columns, each in the order of the result's axes.
+    fn lying(&self) -> Vec<(usize, Atom)> {
+        let axes = || self.rows.iter().chain(&self.columns);
+        let mut stride: usize = axes().map(|axis| axis.size).product();
+        axes()
+            .map(|axis| {
+                stride /= axis.size;
+                let size = axis.size;
+                (axis.c, Atom { size, stride })
+            })
+            .collect()
+    }
+}
+
 impl<'a> Lower<'a> {
     pub(super) fn einsum(&mut self, node: &'a TypedNode, einsum: &EinSum) -> Result<()> {
         if node.inputs.len() != 2 || einsum.q_params.is_some() {
@@ -211,25 +226,7 @@ impl<'a> Lower<'a> {
         }
         let outlet = OutletId::new(node.id, 0);
         let c = self.product(node, a.at, &roles, &numbers, NONE)?;
-        // The result lies as rows, then columns; each in the order of the result's axes.
-        let mut lying: Vec<(usize, Atom)> = Vec::new();
-        let mut stride: usize = roles
-            .rows
-            .iter()
-            .chain(&roles.columns)
-            .map(|axis| axis.size)
-            .product();
-        for axis in roles.rows.iter().chain(&roles.columns) {
-            stride /= axis.size;
-            lying.push((
-                axis.c,
-                Atom {
-                    size: axis.size,
-                    stride,
-                },
-            ));
-        }
-        self.result(outlet, shape, c, lying);
+        self.result(outlet, shape, c, roles.lying());
         Ok(true)
     }
 
@@ -523,24 +520,7 @@ impl<'a> Lower<'a> {
         of_column.resize(padded(self.vectors, out[channel], rows), 0.0);
         let bias = self.weigh(&of_column);
         let at = self.product(node, x.at, &roles, &kernel, bias)?;
-        let mut lying = Vec::new();
-        let mut stride: usize = roles
-            .rows
-            .iter()
-            .chain(&roles.columns)
-            .map(|axis| axis.size)
-            .product();
-        for axis in roles.rows.iter().chain(&roles.columns) {
-            stride /= axis.size;
-            lying.push((
-                axis.c,
-                Atom {
-                    size: axis.size,
-                    stride,
-                },
-            ));
-        }
-        self.result(outlet, &out, at, lying);
+        self.result(outlet, &out, at, roles.lying());
         Ok(())
     }
 }

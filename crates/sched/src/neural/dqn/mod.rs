@@ -75,8 +75,8 @@ const REWARD_SCALE: f64 = 100.0;
 /// the peer's ACK delay adds to D, which schedulers are not told.
 ///
 /// **Cost.** Between decisions a comparison of times, a draw at most, and one or two walks over the slots. A decision:
-/// one walk and the policy's answer. A packet acknowledged: O(log n) in the packets in flight on its path. Memory: 64 KiB
-/// for each slot that was used.
+/// one walk and the policy's answer. Where somebody watches, a packet acknowledged is O(log n) in the
+/// packets in flight on its path, and each slot that was used has 64 KiB.
 ///
 /// ```
 /// use mpquic_sched::Registry;
@@ -100,7 +100,8 @@ pub struct Dqn {
     guard: Guard,
     actor: Actor,
     chunks: Chunks,
-    arrivals: Arrivals,
+    /// What partial rewards count; nobody needs it whom nobody watches.
+    arrivals: Option<Arrivals>,
     /// Until when the action holds.
     holds_until: Option<Instant>,
     /// The number of the next decision.
@@ -150,7 +151,7 @@ impl Dqn {
             guard: Guard::default(),
             actor: Actor::new(config.seed),
             chunks: Chunks::default(),
-            arrivals: Arrivals::new(config.interval()),
+            arrivals: None,
             holds_until: None,
             next: 0,
             asked: Asked::default(),
@@ -165,6 +166,7 @@ impl Dqn {
     #[must_use]
     pub fn with_observer(mut self, observer: Box<dyn FnMut(&Experience<'_>) + Send>) -> Self {
         self.observer = Some(observer);
+        self.arrivals = Some(Arrivals::new(self.config.interval()));
         self
     }
 
@@ -188,8 +190,10 @@ impl Dqn {
         let Some((state, first)) = state::observe(cx, chunk.progress(cx.now)) else {
             return;
         };
-        if let Some(number) = chunk.decided.take() {
-            let packets = self.arrivals.recent(cx.now);
+        if let Some(number) = chunk.decided.take()
+            && let Some(arrivals) = &mut self.arrivals
+        {
+            let packets = arrivals.recent(cx.now);
             tell_reward(&mut self.observer, number, cx.now, packets.into(), false);
         }
         chunk.asked = Some(self.next);
@@ -210,7 +214,7 @@ impl Dqn {
             return;
         };
         let range = f32::MIN..=f32::MAX;
-        let values = self.guard.check(answer.outputs, Self::OUTPUTS, range);
+        let values = self.guard.check(answer.outputs, range);
         let action = values.map_or(MIN_RTT, largest);
         let fell_back = values.is_none();
         if let Some(first) = self.asked.first {
@@ -300,13 +304,17 @@ impl Scheduler for Dqn {
     }
 
     fn on_sent(&mut self, event: &Sent) {
-        self.arrivals.on_sent(event);
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.on_sent(event);
+        }
         self.chunks.on_sent(event.new_bytes.into());
     }
 
     fn on_acked(&mut self, event: &Acked) {
         self.chunks.tick(event.now);
-        self.arrivals.on_acked(event);
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.on_acked(event);
+        }
         self.last_ack = match self.last_ack {
             Some((now, sent)) if now == event.now => Some((now, sent.max(event.sent))),
             _ => Some((event.now, event.sent)),
@@ -319,11 +327,15 @@ impl Scheduler for Dqn {
     }
 
     fn on_lost(&mut self, event: &Lost) {
-        self.arrivals.on_lost(event);
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.on_lost(event);
+        }
     }
 
     fn on_path(&mut self, event: &PathUpdate) {
-        self.arrivals.on_path(event);
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.on_path(event);
+        }
     }
 
     fn on_stream(&mut self, event: &StreamUpdate) {

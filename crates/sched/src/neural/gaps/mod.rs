@@ -234,7 +234,7 @@ impl Gaps {
             return;
         };
         self.awaited = false;
-        let changes = self.guard.check(answer.outputs, TOKENS, -1.0..=1.0);
+        let changes = self.guard.check(answer.outputs, -1.0..=1.0);
         self.astray = changes.is_none();
         if let Some(observer) = &mut self.observer {
             observer(&Experience::Decided {

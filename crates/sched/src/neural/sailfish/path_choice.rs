@@ -155,10 +155,10 @@ impl PathChoice {
         self.decider.ask(self.number, state);
         let everything = f32::MIN..=f32::MAX;
         if let Some(answer) = self.decider.answer() {
-            let outputs = self.guard.check(answer.outputs, MOST_PATHS, everything);
+            let outputs = self.guard.check(answer.outputs, everything);
             self.logits = outputs.and_then(|outputs| outputs.try_into().ok());
         } else if self.logits.is_none() {
-            self.guard.check(Err(Unanswered), MOST_PATHS, everything);
+            self.guard.check(Err(Unanswered), everything);
         }
         let followed = match &self.logits {
             Some(logits) if is_elsewhere(logits, candidates) => {
