@@ -13,7 +13,6 @@ mod adjustment;
 mod alpha_tuning;
 mod arm_set;
 mod draw;
-mod epsilon_greedy;
 mod history;
 mod linucb;
 mod refused;
@@ -27,7 +26,6 @@ pub use adjustment::{Adjustment, Boundaries, indifference};
 pub use alpha_tuning::AlphaTuning;
 pub use arm_set::ArmSet;
 pub use draw::Draw;
-pub use epsilon_greedy::{Epsilon, EpsilonGreedy};
 pub use history::History;
 pub use linucb::{
     DiscountedLinUcb, DiscountedLinUcbConfig, InvalidSetting, LinUcb, LinUcbConfig, Real,

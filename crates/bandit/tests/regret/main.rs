@@ -5,7 +5,7 @@
 
 mod worlds;
 
-use mpquic_bandit::{DiscountedUcb, Draw, Epsilon, EpsilonGreedy, SlidingWindowUcb, Ucb1};
+use mpquic_bandit::{DiscountedUcb, Draw, SlidingWindowUcb, Ucb1};
 
 use crate::worlds::{Noise, Uniform, World, mean_regret};
 
@@ -67,33 +67,6 @@ fn ucb1_regret_is_logarithmic_and_below_the_ceiling() {
             assert!(growth(&regret) > 4.0, "{world:?}: {regret:?}");
         }
     }
-}
-
-#[test]
-fn epsilon_greedy_regret_is_that_of_its_decay() {
-    let world = World::new([0.3, 0.6, 0.4, 0.5], Noise::Bernoulli);
-    let play = |epsilon| {
-        let policy = |seed| EpsilonGreedy::new(epsilon, seed + 1000);
-        mean_regret(&world, policy, &DOUBLINGS, SEEDS)
-    };
-    // c K / d^2 with c = 5, K = 4 and the least gap 0.1.
-    let inverse = play(Epsilon::Inverse { scale: 2000.0 });
-    assert!(growth(&inverse[..]) < 1.5, "{inverse:?}");
-    let constant = play(Epsilon::Constant(0.1));
-    assert!(growth(&constant) > 6.0, "{constant:?}");
-    // One that stops exploring too early is stuck with what it has.
-    let stuck = play(Epsilon::Exponential {
-        first: 1.0,
-        factor: 0.9,
-        least: 0.0,
-    });
-    assert!(growth(&stuck) > 6.0, "{stuck:?}");
-    let patient = play(Epsilon::Exponential {
-        first: 1.0,
-        factor: 0.998,
-        least: 0.0,
-    });
-    assert!(patient[5] < stuck[5] / 2.0, "{patient:?} {stuck:?}");
 }
 
 /// A world that changes so many times in the time that there is: the best arm becomes the worst, and

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use mpquic_bandit::{ArmSet, DiscountedUcb, Draw, EpsilonGreedy, SlidingWindowUcb, Ucb1};
+use mpquic_bandit::{ArmSet, DiscountedUcb, Draw, SlidingWindowUcb, Ucb1};
 
 /// The arms of every world.
 pub(crate) const K: usize = 4;
@@ -83,15 +83,6 @@ macro_rules! policy {
 policy!(Ucb1<K>);
 policy!(DiscountedUcb<K>);
 policy!(SlidingWindowUcb<K, 4096>);
-
-impl Policy for EpsilonGreedy<K> {
-    fn select(&mut self) -> usize {
-        Self::select(self, ArmSet::first_of(K)).unwrap()
-    }
-    fn update(&mut self, arm: usize, reward: f64) {
-        Self::update(self, arm, reward).unwrap();
-    }
-}
 
 /// Learns nothing.
 pub(crate) struct Uniform(pub(crate) Draw);
