@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use mpquic_sched::{
-    Acked, Context, Decision, Dir, PathId, PathIndex, PathView, QueueView, Registry, Scheduler,
-    Sent, Side, StreamId, StreamUpdate, StreamUpdateKind, StreamView,
+    Acked, Context, Decision, Dir, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, Side,
+    StreamId, StreamUpdate, StreamUpdateKind, StreamView,
 };
 use serde_json::{Value, json};
 
@@ -35,11 +35,8 @@ pub(crate) const HEEDFUL: &[&str] = &["daps", "sailfish", "stream_minrtt"];
 /// Open paths with different RTTs; every fourth one is full, as under load.
 pub(crate) fn views(count: usize) -> Vec<PathView> {
     let view = |slot: usize| {
-        let mut view = PathView::closed(PathIndex::new(slot).expect("below MAX_PATHS"));
-        view.id = PathId(slot as u32);
-        view.open = true;
+        let mut view = PathView::of(slot, Duration::from_micros(80_000 - 7_000 * slot as u64));
         view.can_send = slot % 4 != 2;
-        view.smoothed_rtt = Duration::from_micros(80_000 - 7_000 * slot as u64);
         view.pto = view.smoothed_rtt + Duration::from_millis(25);
         view.cwnd = 100_000;
         view.ssthresh = 80_000;

@@ -217,8 +217,8 @@ pub struct PathView {
 }
 
 impl PathView {
-    /// An open path with room and with this smoothed RTT, all else as [`closed`](Self::closed) has
-    /// it; for tests and examples.
+    /// An open path with room and with this smoothed RTT, its path ID the slot's number, all else as
+    /// [`closed`](Self::closed) has it; for tests and examples.
     ///
     /// # Panics
     ///
@@ -229,6 +229,7 @@ impl PathView {
         };
         let mut view = Self::closed(index);
         (view.open, view.can_send) = (true, true);
+        view.id = PathId(slot as u32);
         view.smoothed_rtt = smoothed_rtt;
         view
     }

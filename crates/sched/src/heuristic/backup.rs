@@ -24,15 +24,10 @@ use crate::{Context, Decision, PathId, PathView, Scheduler};
 /// ```
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{PathId,
-///     Backup, BackupConfig, Context, Decision, PathIndex, PathView, QueueView, Scheduler,
+///     Backup, BackupConfig, Context, Decision, PathView, QueueView, Scheduler,
 /// };
 ///
-/// let view = |slot, rtt| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.id, view.open, view.can_send) = (PathId(slot as u32), true, true);
-///     view.smoothed_rtt = Duration::from_millis(rtt);
-///     view
-/// };
+/// let view = |slot, rtt| PathView::of(slot, Duration::from_millis(rtt));
 /// let mut paths = [view(0, 40), view(1, 15)];
 /// let queue = QueueView::default();
 ///

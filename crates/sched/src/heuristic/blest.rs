@@ -58,9 +58,7 @@ const MAX_DOUBLINGS: f64 = 16.0;
 /// use mpquic_sched::{Blest, Context, Decision, PathIndex, PathView, QueueView, Scheduler};
 ///
 /// let view = |slot, rtt_ms| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, true);
-///     view.smoothed_rtt = Duration::from_millis(rtt_ms);
+///     let mut view = PathView::of(slot, Duration::from_millis(rtt_ms));
 ///     view.pto = Duration::from_millis(rtt_ms + 25);
 ///     (view.cwnd, view.ssthresh, view.mtu) = (60_000, 30_000, 1200);
 ///     view

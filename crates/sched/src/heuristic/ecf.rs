@@ -49,9 +49,7 @@ use crate::{Context, Decision, InvalidConfig, PathUpdate, PathUpdateKind, PathVi
 /// use mpquic_sched::{Context, Decision, Ecf, PathIndex, PathView, QueueView, Scheduler};
 ///
 /// let view = |slot, rtt_ms, window| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, true);
-///     view.smoothed_rtt = Duration::from_millis(rtt_ms);
+///     let mut view = PathView::of(slot, Duration::from_millis(rtt_ms));
 ///     view.pto = Duration::from_millis(rtt_ms + 25);
 ///     view.cwnd = window;
 ///     view

@@ -25,15 +25,10 @@ use crate::{Context, Data, Decision, Scheduler};
 /// ```
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{
-///     Context, Data, Decision, PathIndex, PathView, QueueView, Redundant, Scheduler,
+///     Context, Data, Decision, PathView, QueueView, Redundant, Scheduler,
 /// };
 ///
-/// let view = |slot, rtt| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, true);
-///     view.smoothed_rtt = Duration::from_millis(rtt);
-///     view
-/// };
+/// let view = |slot, rtt| PathView::of(slot, Duration::from_millis(rtt));
 /// let mut paths = [view(0, 40), view(1, 15)];
 /// let queue = QueueView::default();
 ///

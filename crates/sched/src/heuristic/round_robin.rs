@@ -26,12 +26,12 @@ use crate::{
 /// **Cost.** One walk over the slots; 4 bytes of state per slot.
 ///
 /// ```
-/// use std::time::Instant;
-/// use mpquic_sched::{Context, Decision, PathIndex, PathView, QueueView, RoundRobin, Scheduler};
+/// use std::time::{Duration, Instant};
+/// use mpquic_sched::{Context, Decision, PathView, QueueView, RoundRobin, Scheduler};
 ///
 /// let paths = [0, 1, 2].map(|slot| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, slot != 1); // the path in slot 1 is full
+///     let mut view = PathView::of(slot, Duration::ZERO);
+///     view.can_send = slot != 1; // the path in slot 1 is full
 ///     view
 /// });
 /// let queue = QueueView::default();

@@ -41,15 +41,13 @@ use crate::{
 /// ```
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{
-///     Context, Data, Decision, PathIndex, PathSet, PathView, QueueView, SaEcf, Scheduler,
+///     Context, Data, Decision, PathSet, PathView, QueueView, SaEcf, Scheduler,
 ///     StreamId, StreamView,
 /// };
 /// use mpquic_sched::{Dir, Side};
 ///
 /// let view = |slot, rtt_ms, window| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, true);
-///     view.smoothed_rtt = Duration::from_millis(rtt_ms);
+///     let mut view = PathView::of(slot, Duration::from_millis(rtt_ms));
 ///     view.pto = Duration::from_millis(rtt_ms + 25);
 ///     view.cwnd = window;
 ///     view

@@ -18,16 +18,12 @@ use crate::{Context, Decision, PathId, PathView, Scheduler};
 /// **Cost.** One walk over the slots; no state.
 ///
 /// ```
-/// use std::time::Instant;
+/// use std::time::{Duration, Instant};
 /// use mpquic_sched::{PathId,
-///     Context, Decision, PathIndex, PathView, QueueView, Scheduler, SinglePath, SinglePathConfig,
+///     Context, Decision, PathView, QueueView, Scheduler, SinglePath, SinglePathConfig,
 /// };
 ///
-/// let mut paths = [0, 1].map(|slot| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.id, view.open, view.can_send) = (PathId(slot as u32), true, true);
-///     view
-/// });
+/// let mut paths = [0, 1].map(|slot| PathView::of(slot, Duration::ZERO));
 /// let queue = QueueView::default();
 ///
 /// let mut scheduler = SinglePath::new(&SinglePathConfig { path: PathId(1) });

@@ -53,12 +53,10 @@ const REPEATS: usize = 64;
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use mpquic_sched::{Context, Data, Decision, PathIndex, PathView, QueueView, Scheduler, Stms};
+/// use mpquic_sched::{Context, Data, Decision, PathView, QueueView, Scheduler, Stms};
 ///
 /// let view = |slot, rtt| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, true);
-///     view.smoothed_rtt = Duration::from_millis(rtt);
+///     let mut view = PathView::of(slot, Duration::from_millis(rtt));
 ///     (view.mtu, view.cwnd) = (1235, 12_350); // 10 packets of 1200 bytes of data
 ///     view
 /// };

@@ -39,14 +39,13 @@ use crate::{
 /// ```
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{
-///     Context, Data, Decision, PathIndex, PathView, QueueView, Scheduler, StreamId, StreamMinRtt,
+///     Context, Data, Decision, PathView, QueueView, Scheduler, StreamId, StreamMinRtt,
 ///     StreamView,
 /// };
 ///
 /// let view = |slot, rtt| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send, view.in_flight) = (true, true, 12_000);
-///     view.smoothed_rtt = Duration::from_millis(rtt);
+///     let mut view = PathView::of(slot, Duration::from_millis(rtt));
+///     view.in_flight = 12_000;
 ///     view
 /// };
 /// let mut paths = [view(0, 40), view(1, 15)];

@@ -43,9 +43,8 @@ const MSS: u64 = 1460;
 /// use mpquic_sched::replica::BlestOverflow;
 ///
 /// let view = |slot, rtt_us| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send, view.cwnd) = (true, true, 60_000);
-///     view.smoothed_rtt = Duration::from_micros(rtt_us);
+///     let mut view = PathView::of(slot, Duration::from_micros(rtt_us));
+///     view.cwnd = 60_000;
 ///     view.pto = Duration::from_micros(rtt_us + 25_000);
 ///     view
 /// };

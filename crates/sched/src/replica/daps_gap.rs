@@ -25,13 +25,11 @@ use crate::{Context, Decision, PathView, Scheduler};
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use mpquic_sched::{Context, Data, Decision, PathIndex, PathView, QueueView, Scheduler};
+/// use mpquic_sched::{Context, Data, Decision, PathView, QueueView, Scheduler};
 /// use mpquic_sched::replica::DapsGap;
 ///
 /// let view = |slot, rtt| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, true);
-///     view.smoothed_rtt = Duration::from_millis(rtt);
+///     let mut view = PathView::of(slot, Duration::from_millis(rtt));
 ///     (view.mtu, view.cwnd) = (1235, 12_350);
 ///     view
 /// };

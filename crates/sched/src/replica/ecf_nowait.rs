@@ -24,13 +24,12 @@ use crate::{Context, Decision, MinRtt, Scheduler};
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use mpquic_sched::{Context, Decision, PathIndex, PathView, QueueView, Scheduler};
+/// use mpquic_sched::{Context, Decision, PathView, QueueView, Scheduler};
 /// use mpquic_sched::replica::EcfNoWait;
 ///
 /// let view = |slot, rtt_ms| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send, view.cwnd) = (true, true, 30_000);
-///     view.smoothed_rtt = Duration::from_millis(rtt_ms);
+///     let mut view = PathView::of(slot, Duration::from_millis(rtt_ms));
+///     view.cwnd = 30_000;
 ///     view
 /// };
 /// let mut paths = [view(0, 40), view(1, 2000)];

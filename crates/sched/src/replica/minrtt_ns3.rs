@@ -25,12 +25,12 @@ use crate::{Acked, Context, Decision, Lost, PathUpdate, Scheduler, StreamUpdate}
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use mpquic_sched::{Context, Decision, Lost, PathIndex, PathView, QueueView, Scheduler};
+/// use mpquic_sched::{Context, Decision, Lost, PathView, QueueView, Scheduler};
 /// use mpquic_sched::replica::MinRttNs3;
 ///
 /// let mut paths = [0, 1].map(|slot| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, slot == 1); // the faster one is full
+///     let mut view = PathView::of(slot, Duration::ZERO);
+///     view.can_send = slot == 1; // the faster one is full
 ///     view.in_flight = 12_000;
 ///     view.latest_rtt = Duration::from_millis(20 + slot as u64);
 ///     view

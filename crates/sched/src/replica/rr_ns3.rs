@@ -26,13 +26,13 @@ use crate::{Acked, Context, Decision, Lost, PathIndex, PathUpdate, Scheduler, St
 /// **Cost.** Four walks over the slots; 6 bytes of state.
 ///
 /// ```
-/// use std::time::Instant;
-/// use mpquic_sched::{Context, Decision, Lost, PathIndex, PathView, QueueView, Scheduler};
+/// use std::time::{Duration, Instant};
+/// use mpquic_sched::{Context, Decision, Lost, PathView, QueueView, Scheduler};
 /// use mpquic_sched::replica::RrNs3;
 ///
 /// let paths = [0, 1].map(|slot| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, slot == 1); // the path in slot 0 is full
+///     let mut view = PathView::of(slot, Duration::ZERO);
+///     view.can_send = slot == 1; // the path in slot 0 is full
 ///     view.in_flight = 12_000;
 ///     view
 /// });

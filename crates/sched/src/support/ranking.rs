@@ -67,16 +67,14 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{PathIndex, PathStatus, QueueView};
+    use crate::{PathStatus, QueueView};
 
     #[test]
     fn the_fastest_with_room_and_without() {
         let view = |slot, rtt, can_send| {
             changed!(
-                PathView::closed(PathIndex::new(slot).unwrap()),
-                open = true,
-                can_send = can_send,
-                smoothed_rtt = Duration::from_millis(rtt)
+                PathView::of(slot, Duration::from_millis(rtt)),
+                can_send = can_send
             )
         };
         let queue = QueueView::default();

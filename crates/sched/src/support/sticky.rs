@@ -70,10 +70,8 @@ mod tests {
 
     fn path(slot: usize, rtt: u64, full: bool) -> PathView {
         changed!(
-            PathView::closed(PathIndex::new(slot).unwrap()),
-            open = true,
+            PathView::of(slot, ms(rtt)),
             can_send = !full,
-            smoothed_rtt = ms(rtt),
             pto = ms(rtt + 40),
             cwnd = 12_000,
             in_flight = if full { 12_000 } else { 0 }

@@ -258,13 +258,7 @@ mod tests {
     }
 
     fn path(slot: usize, rtt: u64) -> PathView {
-        changed!(
-            PathView::closed(PathIndex::new(slot).unwrap()),
-            open = true,
-            can_send = true,
-            smoothed_rtt = ms(rtt),
-            pto = ms(rtt + 40)
-        )
+        changed!(PathView::of(slot, ms(rtt)), pto = ms(rtt + 40))
     }
 
     fn full(slot: usize, rtt: u64) -> PathView {

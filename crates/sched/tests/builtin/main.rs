@@ -26,17 +26,12 @@ mod waiting_properties;
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Context, Data, Decision, PathId, PathIndex, PathSet, PathView, QueueView, Scheduler, Sent,
-    StreamView,
+    Context, Data, Decision, PathIndex, PathSet, PathView, QueueView, Scheduler, Sent, StreamView,
 };
 
 /// An open path with room, with this smoothed RTT in milliseconds; 0 is "no sample".
 fn path(slot: usize, rtt: u64) -> PathView {
-    let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-    view.id = PathId(slot as u32);
-    view.open = true;
-    view.can_send = true;
-    view.smoothed_rtt = Duration::from_millis(rtt);
+    let mut view = PathView::of(slot, Duration::from_millis(rtt));
     view
 }
 

@@ -14,9 +14,8 @@ use proptest::prelude::*;
 /// (1 + 315/60) · 40 = 250 = 1.25 · 200.
 fn pair() -> [PathView; 2] {
     let view = |slot, rtt: u64, window, in_flight| {
-        let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-        (view.open, view.mtu) = (true, 1000);
-        view.smoothed_rtt = Duration::from_millis(rtt);
+        let mut view = PathView::of(slot, Duration::from_millis(rtt));
+        view.mtu = 1000;
         view.pto = Duration::from_millis(rtt + 25);
         (view.cwnd, view.in_flight) = (window, in_flight);
         view.can_send = in_flight < window;

@@ -15,8 +15,8 @@ const fn ms(millis: u64) -> Duration {
 /// A path with packets of 1000 bytes, RTT and its variation in milliseconds, window and bytes in
 /// flight in packets.
 fn path(slot: usize, rtt: u64, var: u64, window: u64, in_flight: u64) -> PathView {
-    let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-    (view.id, view.open, view.mtu) = (PathId(slot as u32), true, 1000);
+    let mut view = PathView::of(slot, Duration::ZERO);
+    view.mtu = 1000;
     (view.smoothed_rtt, view.rtt_var) = (ms(rtt), ms(var));
     view.pto = ms(rtt + 4 * var + 25);
     (view.cwnd, view.in_flight) = (window * 1000, in_flight * 1000);

@@ -46,12 +46,10 @@ use crate::{
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use mpquic_sched::{Context, Daps, Data, Decision, PathIndex, PathView, QueueView, Scheduler};
+/// use mpquic_sched::{Context, Daps, Data, Decision, PathView, QueueView, Scheduler};
 ///
 /// let view = |slot, rtt, window: u64| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, true);
-///     view.smoothed_rtt = Duration::from_millis(rtt);
+///     let mut view = PathView::of(slot, Duration::from_millis(rtt));
 ///     (view.mtu, view.cwnd) = (1235, window * 1235); // 1200 bytes of data in a packet
 ///     view
 /// };

@@ -54,12 +54,7 @@ use crate::{
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{Context, Decision, Lost, PathIndex, PathView, QueueView, Scheduler, Ucb};
 ///
-/// let paths = [0, 1].map(|slot| {
-///     let mut view = PathView::closed(PathIndex::new(slot).unwrap());
-///     (view.open, view.can_send) = (true, true);
-///     view.smoothed_rtt = Duration::from_millis(20 + 60 * slot as u64);
-///     view
-/// });
+/// let paths = [0, 1].map(|slot| PathView::of(slot, Duration::from_millis(20 + 60 * slot as u64)));
 /// let mut queue = QueueView::default();
 /// queue.unsent = 100_000;
 /// let now = Instant::now();
