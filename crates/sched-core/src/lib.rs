@@ -69,3 +69,8 @@ pub use quinn_proto::coding;
 pub use quinn_proto::{
     ConnectionId, Dir, EcnCodepoint, Side, StreamId, TransportErrorCode, VarInt,
 };
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

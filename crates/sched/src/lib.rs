@@ -84,3 +84,8 @@ pub use mpquic_sched_core::{
     PathView, QueueView, RttHistory, Scheduler, SchedulerFactory, Sent, Side, StreamHead,
     StreamHints, StreamId, StreamUpdate, StreamUpdateKind, StreamView, TransportErrorCode, VarInt,
 };
+
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
