@@ -42,7 +42,9 @@ async fn main() -> ExitCode {
         Err(exit) => return exit,
     };
     if arguments.list_schedulers {
-        for name in mpquic::sched::Registry::new().names() {
+        let registry = mpquic::sched::Registry::new();
+        let replicas: Vec<_> = registry.replicas().collect();
+        for name in registry.names().filter(|name| !replicas.contains(name)) {
             println!("{name}");
         }
         return ExitCode::SUCCESS;
