@@ -31,8 +31,7 @@ use mpquic_sched::{
 
 /// An open path with room, with this smoothed RTT in milliseconds; 0 is "no sample".
 fn path(slot: usize, rtt: u64) -> PathView {
-    let mut view = PathView::of(slot, Duration::from_millis(rtt));
-    view
+    PathView::of(slot, Duration::from_millis(rtt))
 }
 
 /// The same without room.
