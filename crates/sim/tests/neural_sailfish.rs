@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mpquic_proto::{Side, TransportConfig};
 use mpquic_sched::neural::{Experience, Random, Sailfish, SailfishConfig};
-use mpquic_sched::{Learned, Registry, SchedulerFactory};
+use mpquic_sched::{Learned, Registry, Scheduler, SchedulerFactory};
 use mpquic_sim::workload::{Workload, WorkloadResult};
 use mpquic_sim::{Action, LinkConfig, Network, NetworkBuilder};
 use serde_json::{Value, json};
