@@ -20,8 +20,8 @@ pub struct FourTuple {
 }
 
 impl FourTuple {
-    /// Whether both may be the same network path: equal, or equal but for a local IP that one
-    /// side does not know.
+    /// Whether both may be the same network path: they are equal, or they differ only in a local IP
+    /// that one of them leaves unspecified.
     pub fn matches(&self, other: &Self) -> bool {
         self.remote == other.remote
             && self.local.port() == other.local.port()
@@ -33,9 +33,9 @@ impl FourTuple {
     /// The name under which schedulers store what they learn of this network path: the same in every
     /// connection, process, build and machine.
     ///
-    /// SipHash-2-4 of the two IPs under a fixed, public key. An IPv4 address in IPv6's clothes
-    /// (`::ffff:192.0.2.1`) is the IPv4 address. A local IP that is not known (a wildcard socket on
-    /// a system that does not tell) counts as unspecified, of either family.
+    /// It is SipHash-2-4 of the two IPs under a fixed, public key. An IPv4-mapped IPv6 address
+    /// (`::ffff:192.0.2.1`) counts as the IPv4 address. Unspecified local IPs of both families are
+    /// equal: a wildcard socket may not know its local IP.
     ///
     /// ```
     /// use mpquic_proto::FourTuple;

@@ -10,15 +10,15 @@ use mpquic_sched_core::{Side, StreamId};
 use crate::PathId;
 use crate::space::{SentFrame, SpaceId};
 
-/// Sees what a connection does. All methods have empty defaults.
+/// An observer of the packets of a connection, for tests and logs. All methods have empty defaults.
 ///
-/// Called on the hot path, with the connection's locks held: whatever takes long belongs elsewhere.
+/// The methods are called on the hot path, with the connection's locks held: they should be short.
 pub trait Observer: Send {
-    /// A packet was sealed; its datagram leaves with the same
+    /// A packet was built. Its datagram is part of the same
     /// [`poll_transmit`](crate::Connection::poll_transmit).
     fn on_packet_sent(&mut self, _packet: &PacketSent<'_>) {}
 
-    /// A packet of the peer was decrypted, for the first time; its frames come next.
+    /// A packet of the peer was decrypted, and it is not a duplicate. Its frames are processed next.
     fn on_packet_received(&mut self, _packet: &PacketReceived) {}
 }
 
@@ -54,28 +54,28 @@ pub struct StreamPiece {
     pub id: StreamId,
     /// The first byte.
     pub start: u64,
-    /// One past the last byte; equal to `start` for an end alone.
+    /// One past the last byte. Equal to `start` if the frame has no data but the end.
     pub end: u64,
-    /// Whether it says that the stream ends here.
+    /// Whether the stream ends here.
     pub fin: bool,
 }
 
 /// A packet that was sent.
 #[non_exhaustive]
 pub struct PacketSent<'a> {
-    /// When.
+    /// The current time.
     pub now: Instant,
-    /// Where its number counts.
+    /// Its number space.
     pub space: NumberSpace,
     /// Its number.
     pub number: u64,
-    /// Bytes, the AEAD tag included.
+    /// Its size, bytes, with the AEAD tag.
     pub size: u16,
     /// Whether the peer must acknowledge it.
     pub ack_eliciting: bool,
-    /// Whether it carries data that was sent before.
+    /// Whether it carries data that had been sent before.
     pub retransmission: bool,
-    /// The scheduler's decision that it came from, if it came from one.
+    /// The number of the scheduler's decision that caused it, if one did.
     pub decision: Option<u64>,
     pub(crate) frames: &'a [SentFrame],
 }
@@ -84,16 +84,16 @@ pub struct PacketSent<'a> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct PacketReceived {
-    /// When.
+    /// The current time.
     pub now: Instant,
-    /// Where its number counts.
+    /// Its number space.
     pub space: NumberSpace,
     /// Its number.
     pub number: u64,
 }
 
 impl PacketSent<'_> {
-    /// The stream data that it carries, in the order in which it stands there.
+    /// The stream data that it carries, in the order of its frames.
     pub fn stream_data(&self) -> impl Iterator<Item = StreamPiece> + '_ {
         self.frames.iter().filter_map(|frame| match frame {
             SentFrame::Stream(range) => Some(StreamPiece {

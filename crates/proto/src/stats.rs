@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Figures of one path.
+/// Statistics of one path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathStats {
@@ -12,7 +12,7 @@ pub struct PathStats {
     pub min_rtt: Duration,
     /// RTT variation.
     pub rtt_var: Duration,
-    /// Whether there was an RTT sample; before, the RTTs are the initial one, which is a guess.
+    /// Whether there was an RTT sample. Without one, the RTTs are the configured initial RTT.
     pub has_rtt: bool,
     /// Congestion window, bytes.
     pub cwnd: u64,
@@ -40,7 +40,7 @@ pub struct PathStats {
     pub lost_packets: u64,
     /// Packets declared lost and acknowledged after all.
     pub spurious_losses: u64,
-    /// Packets that carried data that had been sent before, for whatever reason.
+    /// Packets that carried data that had been sent before, for any reason.
     pub retransmitted_packets: u64,
     /// Stream bytes sent again because they were taken for lost: declared so, in flight only on paths
     /// in trouble, or sent again when a probe timeout expired.
@@ -52,15 +52,15 @@ pub struct PathStats {
     /// Stream bytes sent again while they were in flight on another path, because the scheduler asked
     /// for data not yet acknowledged.
     pub reinjected_bytes: u64,
-    /// Times the congestion window gave way to loss or ECN.
+    /// How often loss or ECN reduced the congestion window.
     pub congestion_events: u64,
     /// Delivery rate estimate, bytes per second.
     pub delivery_rate: u64,
-    /// Whether it is in trouble now.
+    /// Whether the path is suspect: it does not deliver, and its data goes to other paths.
     pub suspect: bool,
 }
 
-/// Figures of a connection over all its paths, closed ones included.
+/// Statistics of a connection over all its paths, closed ones included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionStats {
@@ -76,11 +76,11 @@ pub struct ConnectionStats {
     pub sent_packets: u64,
     /// Packets declared lost.
     pub lost_packets: u64,
-    /// Times the scheduler was asked.
+    /// How often the scheduler was asked.
     pub decisions: u64,
-    /// Times it answered "wait".
+    /// How often it answered "wait".
     pub waits: u64,
-    /// Times its wait was overridden.
+    /// How often its wait was overridden.
     pub overridden_waits: u64,
     /// Time during which data waited to be sent, a path could have sent it, and the scheduler's last
     /// answer was "wait"; up to when it was asked last.
@@ -93,14 +93,14 @@ pub struct ConnectionStats {
     pub copied_bytes: u64,
     /// Stream bytes received, duplicates included.
     pub received_stream_bytes: u64,
-    /// The most gaps that a stream's reassembly buffer held.
+    /// The peak number of gaps in a stream's reassembly buffer.
     pub max_receive_gaps: usize,
     /// Bytes that are received and not readable for a gap before them, over all streams: the
     /// receiver's out-of-order queue.
     pub out_of_order: u64,
-    /// The most that there were of these bytes.
+    /// The peak of these bytes.
     pub max_out_of_order: u64,
-    /// Received datagrams (RFC 9221) that were dropped because they were not fetched.
+    /// Received datagrams (RFC 9221) that were dropped because the application did not read them in time.
     pub dropped_datagrams: u64,
     /// Received packets that did not decrypt.
     pub undecryptable_packets: u64,

@@ -12,7 +12,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Connections that speak this TLS.
+    /// Connections with this TLS configuration.
     ///
     /// # Errors
     ///
@@ -26,11 +26,11 @@ impl ClientConfig {
         })
     }
 
-    /// Connections that trust servers whose certificates these roots signed.
+    /// Connections that trust servers with certificates signed by these roots.
     ///
     /// # Errors
     ///
-    /// If rustls refuses.
+    /// If rustls refuses the configuration.
     pub fn with_root_certificates(roots: rustls::RootCertStore) -> Result<Self, ConfigError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = rustls::ClientConfig::builder_with_provider(provider)
@@ -41,7 +41,7 @@ impl ClientConfig {
         Self::new(Arc::new(tls))
     }
 
-    /// The transport's settings.
+    /// Sets the settings of the transport. The default is [`TransportConfig::default`].
     pub fn transport(&mut self, transport: Arc<TransportConfig>) -> &mut Self {
         self.transport = transport;
         self

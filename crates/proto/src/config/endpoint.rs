@@ -11,9 +11,9 @@ pub struct EndpointConfig {
 }
 
 impl EndpointConfig {
-    /// Default settings and this seed for all that is random: connection IDs, stateless reset
-    /// keys, PATH_CHALLENGE data, skipped packet numbers. It must be secret and fresh in
-    /// production; in a simulation, the same seed gives the same run.
+    /// The default settings with this seed. The seed determines everything random: connection IDs,
+    /// stateless reset keys, PATH_CHALLENGE data, skipped packet numbers. In production it must be
+    /// secret and used once. In a simulation, the same seed gives the same run.
     pub const fn new(seed: [u8; 32]) -> Self {
         Self {
             //= specs/rfc10069-draft.md#nego
@@ -26,8 +26,8 @@ impl EndpointConfig {
         }
     }
 
-    /// The largest UDP payload that we take, told to the peer (RFC 9000 section 18.2).
-    /// Default 65527; values below 1200 are taken for 1200.
+    /// The largest UDP payload that this endpoint accepts (RFC 9000 section 18.2).
+    /// Default 65527; a value below 1200 becomes 1200.
     pub const fn max_udp_payload_size(&mut self, bytes: u16) -> &mut Self {
         self.max_udp_payload_size = if bytes < 1200 { 1200 } else { bytes };
         self

@@ -13,7 +13,7 @@ pub use transport::TransportConfig;
 
 use thiserror::Error;
 
-/// A setting that cannot be.
+/// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -24,13 +24,16 @@ pub enum ConfigError {
         name: &'static str,
         /// What it was set to.
         value: u64,
-        /// What would have been right.
+        /// The values that are allowed.
         expected: &'static str,
     },
-    /// The TLS configuration lacks TLS 1.3 with a cipher suite for QUIC Initial packets.
-    #[error("the TLS configuration offers no TLS 1.3 cipher suite that QUIC can use")]
+    /// The TLS configuration lacks the TLS 1.3 cipher suite that protects Initial packets (RFC 9001
+    /// section 5.2).
+    #[error(
+        "the TLS configuration has no TLS 1.3 cipher suite for QUIC Initial packets, expected TLS13_AES_128_GCM_SHA256"
+    )]
     NoInitialCipherSuite,
-    /// The TLS configuration was refused by rustls.
-    #[error("TLS: {0}")]
+    /// rustls refused the certificates, the key or the roots.
+    #[error("rustls refused the TLS configuration: {0}")]
     Tls(String),
 }

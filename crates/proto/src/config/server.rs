@@ -16,7 +16,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Connections that speak this TLS.
+    /// Connections with this TLS configuration.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl ServerConfig {
         })
     }
 
-    /// Connections that show this certificate chain, leaf first.
+    /// Connections that present this certificate chain, leaf first.
     ///
     /// # Errors
     ///
@@ -50,13 +50,13 @@ impl ServerConfig {
         Self::new(Arc::new(tls))
     }
 
-    /// The transport's settings.
+    /// Sets the settings of the transport. The default is [`TransportConfig::default`].
     pub fn transport(&mut self, transport: Arc<TransportConfig>) -> &mut Self {
         self.transport = transport;
         self
     }
 
-    /// How many connections may wait to be accepted; beyond, Initials are dropped.
+    /// How many connections may wait to be accepted. Initial packets beyond that are dropped.
     /// Default [`limits::MAX_INCOMING`].
     pub const fn max_incoming(&mut self, count: usize) -> &mut Self {
         self.max_incoming = count;

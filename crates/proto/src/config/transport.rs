@@ -10,7 +10,7 @@ use super::ConfigError;
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow};
 use crate::{Observer, ObserverFactory, limits};
 
-/// Settings of a connection's transport.
+/// Settings of the transport, for clients and servers.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,13 +47,13 @@ pub struct TransportConfig {
 }
 
 impl TransportConfig {
-    /// Bidirectional streams that the peer may have open at a time. Default 128.
+    /// How many bidirectional streams the peer may have open at a time. Default 128.
     pub fn max_concurrent_bidi_streams(&mut self, count: u64) -> &mut Self {
         self.max_concurrent_bidi_streams = count.min(1 << 60);
         self
     }
 
-    /// Unidirectional streams that the peer may have open at a time. Default 128.
+    /// How many unidirectional streams the peer may have open at a time. Default 128.
     pub fn max_concurrent_uni_streams(&mut self, count: u64) -> &mut Self {
         self.max_concurrent_uni_streams = count.min(1 << 60);
         self
@@ -67,54 +67,56 @@ impl TransportConfig {
         self
     }
 
-    /// Sends a PING on a path that has been silent for so long. Default `None`.
+    /// Sends a PING on each path that has been silent for this long. Default `None`: never.
     pub fn keep_alive_interval(&mut self, interval: Option<Duration>) -> &mut Self {
         self.keep_alive_interval = interval;
         self
     }
 
-    /// The most bytes that a peer may have under way on one stream; reached by auto-tuning.
+    /// How many bytes the peer may send on one stream before the application reads them. The
+    /// window starts smaller and grows up to this, see [`window_auto_tuning`](Self::window_auto_tuning).
     /// Default 16 MiB.
     pub fn stream_receive_window(&mut self, bytes: u64) -> &mut Self {
         self.stream_receive_window = bytes;
         self
     }
 
-    /// The most bytes that a peer may have under way on all streams; reached by auto-tuning.
+    /// How many bytes the peer may send on all streams together before the application reads them.
+    /// The window starts smaller and grows up to this.
     /// Default 24 MiB.
     pub fn receive_window(&mut self, bytes: u64) -> &mut Self {
         self.receive_window = bytes;
         self
     }
 
-    /// Whether receive windows start small and grow as they are used (default), or are as large as
-    /// they may be from the start: for peers that are trusted with that much memory at once, and for
-    /// measurements in which the window is a given.
+    /// Whether receive windows start small and grow as they are used. Default true. With `false`
+    /// they have their full size from the start: for trusted peers, and for measurements with a
+    /// fixed window.
     pub fn window_auto_tuning(&mut self, enabled: bool) -> &mut Self {
         self.window_auto_tuning = enabled;
         self
     }
 
-    /// The most bytes written and not acknowledged, over all streams. Default 16 MiB.
+    /// How many written bytes may be unacknowledged, over all streams. Default 16 MiB.
     pub fn send_window(&mut self, bytes: u64) -> &mut Self {
         self.send_window = bytes;
         self
     }
 
-    /// Bytes of received datagrams kept for the application; `None` refuses datagrams
+    /// How many bytes of received datagrams are kept for the application. `None` turns datagrams off
     /// (RFC 9221 section 3). Default 1 MiB.
     pub fn datagram_receive_buffer(&mut self, bytes: Option<usize>) -> &mut Self {
         self.datagram_receive_buffer = bytes;
         self
     }
 
-    /// Bytes of datagrams waiting to be sent. Default 1 MiB.
+    /// How many bytes of datagrams may wait to be sent. Default 1 MiB.
     pub fn datagram_send_buffer(&mut self, bytes: usize) -> &mut Self {
         self.datagram_send_buffer = bytes;
         self
     }
 
-    /// Paths that may be open at a time, the first included; 1 turns the extension off. Default 8,
+    /// How many paths may be open at a time, the first included. 1 turns multipath off. Default 8,
     /// at most [`limits::MAX_OPEN_PATHS`].
     pub fn max_paths(&mut self, count: u32) -> &mut Self {
         self.max_paths = count.clamp(1, limits::MAX_OPEN_PATHS as u32);
@@ -205,8 +207,8 @@ impl TransportConfig {
         Ok(self)
     }
 
-    /// The packet scheduler, made anew for each connection: by what a registry's `factory` gives back, or
-    /// by a closure. Default minRTT.
+    /// The packet scheduler. Each connection gets its own, from a registry's `factory` or from a closure.
+    /// Default minRTT.
     ///
     /// ```
     /// use mpquic_proto::TransportConfig;
@@ -220,7 +222,8 @@ impl TransportConfig {
         self
     }
 
-    /// Whether datagrams may be handed out in batches for the system to segment. Default true.
+    /// Whether one [`Transmit`](crate::Transmit) may hold several datagrams for segmentation offload. Default
+    /// true.
     pub fn segmentation_offload(&mut self, enabled: bool) -> &mut Self {
         self.segmentation_offload = enabled;
         self

@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl Connection {
-    /// Closes with the application's code and reason (RFC 9000 section 10.2). No effect on a
-    /// connection that is closed already.
+    /// Closes the connection with the application's code and reason (RFC 9000 section 10.2). Does
+    /// nothing if it is closed already.
     pub fn close(&mut self, now: Instant, code: VarInt, reason: Bytes) {
         let close = CloseFrame::Application(ApplicationClose {
             error_code: code,
@@ -23,51 +23,51 @@ impl Connection {
         self.start_closing(now, close, false);
     }
 
-    /// Whether it is closing, draining or drained.
+    /// Whether the connection is closing, draining or drained.
     pub fn is_closed(&self) -> bool {
         !self.state.is_alive()
     }
 
-    /// Whether it is over: nothing to send, nothing to wait for.
+    /// Whether the connection is over: it has nothing to send and nothing to wait for.
     pub fn is_drained(&self) -> bool {
         self.state.is_drained()
     }
 
-    /// Whether TLS is still under way.
+    /// Whether the TLS handshake is incomplete.
     pub fn is_handshaking(&self) -> bool {
         self.state.is_handshaking()
     }
 
-    /// RFC 9001 section 4.1.2: from here on, paths can be opened.
+    /// Whether the handshake is confirmed (RFC 9001 section 4.1.2). From then on, paths can be opened.
     pub fn is_handshake_confirmed(&self) -> bool {
         self.confirmed
     }
 
-    /// Why it ended, if it did.
+    /// Why the connection ended, if it has.
     pub fn lost_reason(&self) -> Option<&ConnectionError> {
         self.lost_reason.as_ref()
     }
 
-    /// The protocol that ALPN chose.
+    /// The application protocol that ALPN selected.
     pub fn alpn(&self) -> Option<&[u8]> {
         self.handshake.alpn()
     }
 
-    /// The server name that the client asked for; on servers.
+    /// The server name that the client sent. `None` on clients.
     pub fn server_name(&self) -> Option<&str> {
         self.handshake.server_name()
     }
 
-    /// The peer's certificate chain, leaf first, once TLS has it.
+    /// The peer's certificate chain, leaf first, once it was received.
     pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
         self.handshake.peer_certificates()
     }
 
-    /// Keying material for the application (RFC 8446 section 7.5).
+    /// Fills `output` with keying material for the application (RFC 8446 section 7.5).
     ///
     /// # Errors
     ///
-    /// While the handshake is under way, or if `output` is longer than TLS can give.
+    /// If the handshake is incomplete, or `output` is longer than TLS allows.
     pub fn export_keying_material(
         &self,
         output: &mut [u8],
@@ -78,7 +78,8 @@ impl Connection {
             .export_keying_material(output, label, context)
     }
 
-    /// Starts a key update (RFC 9001 section 6), unless one is under way or it is too early.
+    /// Starts a key update (RFC 9001 section 6). Does nothing if one is in progress or if it is too
+    /// early.
     //= specs/rfc9001.txt#section-6.1
     //# An endpoint MUST NOT initiate a key update prior to having confirmed the handshake (Section
     //# 4.1.2).
@@ -97,8 +98,8 @@ impl Connection {
         }
     }
 
-    /// Opens a stream; `None` if the peer's limit forbids, then
-    /// [`StreamEvent::Available`](crate::StreamEvent::Available) follows when it no longer does.
+    /// Opens a stream. Returns `None` if the peer's stream limit is reached;
+    /// [`StreamEvent::Available`](crate::StreamEvent::Available) is emitted when the limit rises.
     pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
         if self.is_closed() {
             return None;
@@ -106,12 +107,12 @@ impl Connection {
         self.streams.open(dir)
     }
 
-    /// Takes the next stream that the peer opened.
+    /// Accepts the next stream that the peer opened.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
         self.streams.accept(dir)
     }
 
-    /// Writes as much as there is room for; returns how many bytes.
+    /// Writes as much of `data` as fits. Returns how many bytes were written.
     ///
     /// # Errors
     ///
@@ -123,7 +124,7 @@ impl Connection {
         self.streams.write(id, data)
     }
 
-    /// Like [`write`](Self::write) without copying: `chunk` is advanced past what was taken.
+    /// Writes as much of `chunk` as fits, without copying it. Advances `chunk` past the written bytes.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Connection {
         self.streams.write_chunk(id, chunk)
     }
 
-    /// No more data will be written; what was written will still be delivered.
+    /// Ends the stream: no more data will be written. Written data is still delivered.
     ///
     /// # Errors
     ///
@@ -144,29 +145,30 @@ impl Connection {
         self.streams.finish(id)
     }
 
-    /// Abandons sending: what was not delivered yet may never be.
+    /// Resets the stream: data that was not delivered yet is no longer sent (RFC 9000 section 3.1).
     ///
     /// # Errors
     ///
-    /// If the stream is unknown or over.
+    /// If the stream is unknown or closed.
     pub fn reset(&mut self, id: StreamId, code: VarInt) -> Result<(), ClosedStream> {
         self.streams.reset(id, code)
     }
 
-    /// The code with which the peer asked us to stop sending, if it did.
+    /// The code with which the peer asked to stop sending, if it has.
     ///
     /// # Errors
     ///
-    /// If the stream is unknown or over.
+    /// If the stream is unknown or closed.
     pub fn stopped(&self, id: StreamId) -> Result<Option<VarInt>, ClosedStream> {
         self.streams.stopped(id)
     }
 
-    /// Streams of higher priority are sent first; equals take turns. Default 0.
+    /// Sets the priority. Streams of higher priority are sent first; streams of equal priority take
+    /// turns. Default 0.
     ///
     /// # Errors
     ///
-    /// If the stream is unknown or over.
+    /// If the stream is unknown or closed.
     pub fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), ClosedStream> {
         self.streams.set_priority(id, priority)
     }
@@ -175,7 +177,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the stream is unknown or over.
+    /// If the stream is unknown or closed.
     pub fn priority(&self, id: StreamId) -> Result<i32, ClosedStream> {
         self.streams.priority(id)
     }
@@ -184,12 +186,12 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the stream is unknown or over.
+    /// If the stream is unknown or closed.
     pub fn set_hints(&mut self, id: StreamId, hints: StreamHints) -> Result<(), ClosedStream> {
         self.streams.set_hints(id, hints)
     }
 
-    /// Reads in order into `buf`; `Ok(None)` is the end of the stream.
+    /// Reads the next bytes into `buf`. `Ok(None)` is the end of the stream.
     ///
     /// # Errors
     ///
@@ -198,7 +200,7 @@ impl Connection {
         self.streams.read(id, buf)
     }
 
-    /// Reads in order, at most `max` bytes; `Ok(None)` is the end of the stream.
+    /// Reads the next bytes without copying them, at most `max`. `Ok(None)` is the end of the stream.
     ///
     /// # Errors
     ///
@@ -207,16 +209,16 @@ impl Connection {
         self.streams.read_chunk(id, max)
     }
 
-    /// Asks the peer to stop sending; what was received and not read is dropped.
+    /// Asks the peer to stop sending. Unread data is dropped.
     ///
     /// # Errors
     ///
-    /// If the stream is unknown or over.
+    /// If the stream is unknown or closed.
     pub fn stop(&mut self, id: StreamId, code: VarInt) -> Result<(), ClosedStream> {
         self.streams.stop(id, code)
     }
 
-    /// Queues a datagram; with `drop`, the oldest queued ones make room for it.
+    /// Queues a datagram. With `drop`, the oldest queued datagrams are dropped if the buffer is full.
     ///
     /// # Errors
     ///
@@ -226,13 +228,13 @@ impl Connection {
         self.datagrams.send(data, drop, room)
     }
 
-    /// Takes the oldest received datagram.
+    /// Returns the oldest received datagram, and removes it.
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
         self.datagrams.recv()
     }
 
-    /// The largest datagram that every open path carries now; `None` if the peer takes none, or
-    /// before the handshake told.
+    /// The size of the largest datagram that fits every open path. `None` if the peer does not accept
+    /// datagrams, or if the handshake has not told yet.
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.peer.max_datagram_frame_size?;
         self.datagrams.max_size(self.datagram_room())

@@ -4,7 +4,7 @@ use mpquic_sched_core::PathStatus;
 
 use crate::{ConnectionError, PathErrorCode, PathId, StreamEvent};
 
-/// Something that the application may want to know.
+/// What a connection tells its application, by [`Connection::poll`](crate::Connection::poll).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -12,70 +12,72 @@ pub enum Event {
     HandshakeDataReady,
     /// The handshake is complete: streams can be opened.
     Connected,
-    /// RFC 9001 section 4.1.2: paths can be opened from here on.
+    /// The handshake is confirmed (RFC 9001 section 4.1.2): paths can be opened.
     HandshakeConfirmed,
-    /// It is over.
+    /// The connection is over.
     ConnectionLost {
         /// Why.
         reason: ConnectionError,
     },
-    /// Of a stream.
+    /// An event of a stream.
     Stream(StreamEvent),
     /// A datagram can be received.
     DatagramReceived,
     /// A blocked datagram can be sent.
     DatagramsUnblocked,
-    /// Of a path.
+    /// An event of a path.
     Path(PathEvent),
 }
 
-/// Something happened to a path.
+/// What happened to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathEvent {
-    /// Validated in our direction: it can carry data. (Path 0: at handshake completion.)
+    /// The peer's address was validated: the path can carry data. Path 0 is open when the handshake
+    /// is complete.
     Opened {
         /// The path.
         id: PathId,
     },
-    /// Abandoned, by either side, or never validated.
+    /// One side abandoned the path, or it could not be validated.
     Abandoned {
         /// The path.
         id: PathId,
-        /// The code that was sent or received first.
+        /// The code of the first PATH_ABANDON frame, sent or received.
         error_code: PathErrorCode,
-        /// Whether the peer was first.
+        /// Whether the peer abandoned the path first.
         by_peer: bool,
     },
-    /// Its state is gone, three PTOs after it was abandoned.
+    /// The state of the path was discarded, three PTOs after it was abandoned.
     Discarded {
         /// The path.
         id: PathId,
     },
-    /// The peer has other addresses now, and has proven them: see
+    /// The peer's address changed and was validated: see
     /// [`Connection::network_path`](crate::Connection::network_path).
     Moved {
         /// The path.
         id: PathId,
     },
-    /// The peer's preference changed.
+    /// The peer changed its status for the path (PATH_STATUS_AVAILABLE, PATH_STATUS_BACKUP).
     RemoteStatus {
         /// The path.
         id: PathId,
-        /// The preference.
+        /// The new status.
         status: PathStatus,
     },
-    /// In trouble: its data goes elsewhere.
+    /// The path does not deliver any more; its data goes to other paths.
     Suspect {
         /// The path.
         id: PathId,
     },
-    /// It works again.
+    /// The path delivers again.
     Recovered {
         /// The path.
         id: PathId,
     },
-    /// A path can be opened that could not before (new limit, or new connection IDs).
+    /// A path can be opened that could not be before: the peer raised the limit or issued connection
+    /// IDs.
     Available {
         /// The path ID that would be next.
         next: PathId,

@@ -40,17 +40,17 @@ use crate::{
 /// Our ack_delay_exponent: the default of RFC 9000 section 18.2.
 pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
 
-/// One connection, driven by its caller: datagrams and timeouts in, datagrams and events out.
+/// A connection without I/O. The caller passes datagrams and timeouts in, and takes datagrams and
+/// events out.
 ///
 /// After each call that may have changed something, a driver calls, in this order,
-/// [`poll_endpoint_events`](Self::poll_endpoint_events) until it is dry,
-/// [`poll_transmit`](Self::poll_transmit) until it is dry, [`poll`](Self::poll) until it is dry,
-/// and [`poll_timeout`](Self::poll_timeout).
+/// [`poll_endpoint_events`](Self::poll_endpoint_events), [`poll_transmit`](Self::poll_transmit) and
+/// [`poll`](Self::poll), each until it returns `None`, and then [`poll_timeout`](Self::poll_timeout).
 ///
 /// # Determinism
 ///
-/// Time and randomness are arguments: the same calls on a connection of the same seed have the
-/// same results, but for the bytes of TLS's own random values.
+/// Time and randomness are arguments. The same calls on connections with the same seed give the
+/// same results, except for the bytes of TLS's own random values.
 pub struct Connection {
     pub(crate) side: Side,
     pub(crate) config: Arc<TransportConfig>,

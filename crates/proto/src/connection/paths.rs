@@ -18,19 +18,19 @@ const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the application asks.
 impl Connection {
-    /// Whether both sides speak RFC 10069; known once the handshake is complete.
+    /// Whether multipath was negotiated (RFC 10069). Known when the handshake is complete.
     pub fn is_multipath(&self) -> bool {
         self.path_limits.is_some()
     }
 
-    /// Opens a path; on clients only, after the handshake is confirmed.
+    /// Opens a path. Only clients can, after the handshake is confirmed.
     /// [`PathEvent::Opened`] follows when the peer's address is validated,
     /// [`PathEvent::Abandoned`] if it cannot be.
     ///
     /// # Errors
     ///
-    /// See [`PathError`]. If the peer's limit or its connection IDs stand in the way, the peer is
-    /// told, and [`PathEvent::Available`] follows when they no longer do.
+    /// See [`PathError`]. If the peer's path limit is reached or it has issued no connection IDs, the
+    /// peer is told, and [`PathEvent::Available`] is emitted when the path can be opened.
     pub fn open_path(&mut self, now: Instant, tuple: FourTuple) -> Result<PathId, PathError> {
         if self.is_closed() {
             return Err(PathError::Closed);
@@ -65,7 +65,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Abandons a path: its data in flight goes to the other ones.
+    /// Abandons a path. Its data in flight is sent again on other paths.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sets our preference for a path: the peer is told, and our own scheduler goes by it.
+    /// Sets our status for a path. The peer and our own scheduler are told.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Our preference for a path, and the peer's, if it told.
+    /// Our status for a path, and the peer's if it has sent one.
     ///
     /// # Errors
     ///

@@ -45,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has come; harmless if called early.
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come. An early call does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.state.is_drained() {
             return;

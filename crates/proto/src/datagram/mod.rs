@@ -11,16 +11,17 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendDatagramError {
-    /// The peer takes no datagrams.
+    /// The peer does not accept datagrams.
     #[error("the peer does not take datagrams")]
     UnsupportedByPeer,
     /// Datagrams are turned off here.
     #[error("datagrams are turned off")]
     Disabled,
-    /// Larger than a packet on this connection, or than the peer takes.
-    #[error("the datagram is too large")]
+    /// The datagram is larger than
+    /// [`Connection::max_datagram_size`](crate::Connection::max_datagram_size).
+    #[error("the datagram is larger than max_datagram_size")]
     TooLarge,
-    /// The buffer is full; the datagram comes back.
+    /// The buffer is full. This is the datagram.
     #[error("the send buffer is full")]
     Blocked(Bytes),
 }

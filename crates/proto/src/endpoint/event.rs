@@ -10,19 +10,20 @@ use thiserror::Error;
 use super::Incoming;
 use crate::{ConfigError, ConnectionError, ConnectionHandle, FourTuple, Transmit};
 
-/// What a datagram meant.
+/// What a caller of [`Endpoint::handle`](crate::Endpoint::handle) must do with a datagram.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DatagramEvent {
-    /// It belongs to this connection: hand the event to it.
+    /// Pass the event to this connection.
     ConnectionEvent(ConnectionHandle, ConnectionEvent),
     /// A client wants to connect.
     NewConnection(Incoming),
-    /// Answer it with this, written to the buffer (version negotiation, stateless reset).
+    /// Send this answer, which is in the buffer (Version Negotiation or stateless
+    /// reset).
     Response(Transmit),
 }
 
-/// A datagram on its way from the endpoint to a connection.
+/// A datagram that an endpoint passes to a connection.
 #[derive(Debug)]
 pub struct ConnectionEvent {
     pub(crate) now: Instant,
@@ -31,20 +32,20 @@ pub struct ConnectionEvent {
     pub(crate) datagram: BytesMut,
 }
 
-/// What a connection tells its endpoint. Hand it over before the connection's next transmit.
+/// What a connection tells its endpoint. Pass it on before the connection's next transmit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndpointEvent {
-    /// Route datagrams with this connection ID here.
+    /// Datagrams with this connection ID belong to the connection.
     AddCid(ConnectionId),
-    /// Route them here no longer.
+    /// Datagrams with this connection ID no longer belong to it.
     RetireCid(ConnectionId),
     /// A datagram from this address that ends in this token is a stateless reset of this connection.
     AddResetToken(SocketAddr, [u8; 16]),
-    /// It is so no longer.
+    /// Such a datagram is no longer a stateless reset of this connection.
     RemoveResetToken(SocketAddr, [u8; 16]),
-    /// The connection is over: forget it. The last event of a connection: its handle may be given
-    /// to another one afterwards.
+    /// The connection is over. This is its last event: another connection may get its handle
+    /// afterwards.
     Drained,
 }
 
@@ -64,16 +65,16 @@ pub struct AcceptError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The server name is no DNS name and no IP address.
-    #[error("invalid server name: {0:?}")]
+    /// The server name is neither a DNS name nor an IP address.
+    #[error("invalid server name {0:?}, expected a DNS name or an IP address")]
     InvalidServerName(String),
-    /// The remote address cannot be: port 0 or an unspecified IP.
-    #[error("invalid remote address: {0}")]
+    /// The remote address has port 0 or an unspecified IP.
+    #[error("invalid remote address {0}, expected a specified IP and a port other than 0")]
     InvalidRemoteAddress(SocketAddr),
-    /// TLS refused to start.
+    /// rustls refused to start a handshake.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The configuration cannot be.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(#[from] ConfigError),
 }

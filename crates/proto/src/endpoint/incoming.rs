@@ -11,9 +11,9 @@ use crate::{FourTuple, limits};
 
 /// A client that wants to connect: accept, refuse or ignore it.
 ///
-/// The endpoint remembers it until then. Whoever holds one and may drop it, as asynchronous code
-/// does, must hand it to [`Endpoint::ignore`](crate::Endpoint::ignore) instead, or its place
-/// among those that may wait stays taken.
+/// Until then the endpoint stores its datagrams, and it counts against
+/// [`ServerConfig::max_incoming`](crate::ServerConfig::max_incoming). If you do not need it any more,
+/// pass it to [`Endpoint::ignore`](crate::Endpoint::ignore) instead of dropping it.
 #[derive(Debug)]
 #[must_use = "accept, refuse or ignore it: the endpoint remembers it until then"]
 pub struct Incoming {
@@ -29,12 +29,12 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Where it comes from. Nothing is proven about the remote address yet.
+    /// The addresses of its first datagram. The remote address is not validated yet.
     pub fn network_path(&self) -> FourTuple {
         self.network_path
     }
 
-    /// When its first datagram came.
+    /// When its first datagram was received.
     pub fn received(&self) -> Instant {
         self.received
     }

@@ -42,7 +42,8 @@ const MIN_INITIAL_SIZE: usize = 1200;
 /// The shortest destination connection ID that a client may make up (RFC 9000 section 7.2).
 const MIN_INITIAL_DCID: usize = 8;
 
-/// All connections of one or several sockets.
+/// All connections of one or several sockets, without I/O: routes datagrams to connections, starts and
+/// accepts connections.
 pub struct Endpoint {
     config: Arc<EndpointConfig>,
     server: Option<Arc<ServerConfig>>,
@@ -74,7 +75,7 @@ struct Known {
 }
 
 impl Endpoint {
-    /// An endpoint; with a server configuration, one that accepts connections.
+    /// An endpoint. It accepts connections if it has a server configuration.
     pub fn new(config: Arc<EndpointConfig>, server: Option<Arc<ServerConfig>>) -> Self {
         let mut rng = StdRng::from_seed(config.seed);
         Self {
@@ -90,13 +91,14 @@ impl Endpoint {
         }
     }
 
-    /// Replaces the server configuration for future connections. `None`: there are none, clients
-    /// that ask get no answer.
+    /// Replaces the server configuration for future connections. With `None`, clients that try to
+    /// connect get no answer.
     pub fn set_server_config(&mut self, server: Option<Arc<ServerConfig>>) {
         self.server = server;
     }
 
-    /// Takes in one datagram. An answer, if any, is appended to `buf`.
+    /// Processes a received datagram. Appends an answer to `buf` if it returns
+    /// [`DatagramEvent::Response`].
     pub fn handle(
         &mut self,
         now: Instant,

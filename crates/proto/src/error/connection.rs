@@ -13,7 +13,7 @@ pub struct ConnectionClose {
     pub error_code: TransportErrorCode,
     /// The frame type that triggered it; 0 for none.
     pub frame_type: u64,
-    /// For people; not checked to be UTF-8.
+    /// A text for people. It may not be UTF-8.
     pub reason: Bytes,
 }
 
@@ -22,7 +22,7 @@ pub struct ConnectionClose {
 pub struct ApplicationClose {
     /// The application's code.
     pub error_code: VarInt,
-    /// For people; not checked to be UTF-8.
+    /// A text for people. It may not be UTF-8.
     pub reason: Bytes,
 }
 
@@ -30,10 +30,10 @@ pub struct ApplicationClose {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The peer speaks no version that we speak.
+    /// The peer supports none of the QUIC versions that we support.
     #[error("the peer supports none of our QUIC versions")]
     VersionMismatch,
-    /// The peer broke the protocol, or the handshake failed here; we closed.
+    /// The peer violated the protocol, or the handshake failed here. We closed the connection.
     #[error("{0}")]
     TransportError(#[from] TransportError),
     /// The peer's transport closed the connection.

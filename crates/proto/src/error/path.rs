@@ -43,14 +43,14 @@ pub enum PathError {
     /// The handshake is not complete yet.
     #[error("the handshake is not complete: paths can be opened after it")]
     HandshakeIncomplete,
-    /// One of the endpoints does not speak the extension.
+    /// One of the endpoints does not support multipath.
     #[error("multipath was not negotiated with this peer")]
     MultipathNotNegotiated,
     /// Only clients open paths (RFC 10069, Path Management).
     #[error("only the client of a connection can open paths")]
     ServerSide,
     /// The peer's MAX_PATH_ID, or our own, allows no further path ID; PATHS_BLOCKED was sent.
-    #[error("no path ID left: the limit is {limit}")]
+    #[error("no path ID left: the largest that both sides allow is {limit}")]
     NoPathIdLeft {
         /// The largest path ID that both sides allow.
         limit: PathId,
@@ -62,12 +62,12 @@ pub enum PathError {
         path: PathId,
     },
     /// As many paths are open as [`limits`](crate::limits) allow.
-    #[error("as many paths are open as can be ({0})")]
+    #[error("{0} paths are open, and no more are allowed: see TransportConfig::max_paths")]
     TooManyPaths(usize),
     /// No open path has this ID.
     #[error("path {0} is not open")]
     NotOpen(PathId),
-    /// The last path cannot be abandoned; close the connection instead.
+    /// The path is the last one and cannot be abandoned; close the connection instead.
     #[error("path {0} is the last one: close the connection instead")]
     LastPath(PathId),
     /// The connection is closed.

@@ -12,7 +12,7 @@ pub struct TransportError {
     pub code: Code,
     /// The type of the frame that triggered it, if known.
     pub frame: Option<u64>,
-    /// For people; empty is fine.
+    /// A text for people; may be empty.
     pub reason: Cow<'static, str>,
 }
 

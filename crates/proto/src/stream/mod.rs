@@ -26,72 +26,72 @@ pub(crate) use set::{PeerStreamParams, Streams};
 use mpquic_sched_core::{Dir, StreamId, VarInt};
 use thiserror::Error;
 
-/// Something happened to a stream that the application wants to know.
+/// What happened to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// The peer opened one or more streams: accept them.
+    /// The peer opened streams; [`Connection::accept`](crate::Connection::accept) returns them.
     Opened {
-        /// Of this direction.
+        /// The direction of the streams.
         dir: Dir,
     },
-    /// There is data, an end or a reset to read.
+    /// A read returns data, the end of the stream or a reset.
     Readable {
         /// The stream.
         id: StreamId,
     },
-    /// A blocked write can go on.
+    /// A write that was blocked can continue.
     Writable {
         /// The stream.
         id: StreamId,
     },
-    /// All data and the end were acknowledged.
+    /// The peer has received all data and the end of the stream.
     Finished {
         /// The stream.
         id: StreamId,
     },
-    /// The peer asks us to send no more, and the transport has reset the stream (RFC 9000 section
-    /// 3.5). Unless it was finished, it counts as open until a write, finish or reset by the
-    /// application has found out.
+    /// The peer asked to stop sending, and the stream was reset (RFC 9000 section 3.5). If the
+    /// application has not finished it, the stream counts as open until a write, finish or reset
+    /// by the application returns the error.
     Stopped {
         /// The stream.
         id: StreamId,
-        /// The peer's reason.
+        /// The code that the peer sent.
         error_code: VarInt,
     },
-    /// A blocked open can go on.
+    /// An open that was blocked by the stream limit can be tried again.
     Available {
-        /// Of this direction.
+        /// The direction of the streams.
         dir: Dir,
     },
 }
 
-/// Why a read gave nothing.
+/// Why a read returned no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// No data yet.
+    /// There is no data yet.
     #[error("no data yet")]
     Blocked,
     /// The peer reset the stream.
     #[error("reset by the peer: code {0}")]
     Reset(VarInt),
-    /// Unknown, stopped, or read to its end.
+    /// The stream is unknown, was stopped, or was read to its end.
     #[error("the stream is closed")]
     ClosedStream,
 }
 
-/// Why a write took nothing.
+/// Why nothing was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// No window or buffer space now.
+    /// Flow control or the send buffer leave no room now.
     #[error("no room now")]
     Blocked,
-    /// The peer asked us to stop.
+    /// The peer asked to stop sending.
     #[error("stopped by the peer: code {0}")]
     Stopped(VarInt),
-    /// Unknown, finished or reset.
+    /// The stream is unknown, finished or reset.
     #[error("the stream is closed")]
     ClosedStream,
 }
@@ -100,10 +100,10 @@ pub enum WriteError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FinishError {
-    /// The peer asked us to stop.
+    /// The peer asked to stop sending.
     #[error("stopped by the peer: code {0}")]
     Stopped(VarInt),
-    /// Unknown, finished or reset.
+    /// The stream is unknown, finished or reset.
     #[error("the stream is closed")]
     ClosedStream,
 }
