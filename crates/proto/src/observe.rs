@@ -25,7 +25,7 @@ pub trait Observer: Send {
 /// Makes an observer for each new connection; `None` leaves the connection unobserved.
 pub type ObserverFactory = Arc<dyn Fn(Side) -> Option<Box<dyn Observer>> + Send + Sync>;
 
-/// Where a packet number counts (RFC 9000 section 12.3, RFC 10069 section 1: one space per path ID).
+/// The number space of a packet (RFC 9000 section 12.3; RFC 10069 section 1 has one per path ID).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NumberSpace {
     /// Initial packets.
