@@ -409,3 +409,25 @@ fn encodings() {
     let empty_token = case(&[0x07, 0], &[], ENCODING, "RFC 9000 section 19.7");
     check(Side::Server, vec![empty_token]);
 }
+
+/// As above, of streams that the receiver has opened. Only the direction is wrong then.
+#[test]
+fn streams_in_the_other_direction() {
+    for sender in [Side::Client, Side::Server] {
+        for (dir, allowed) in [(Dir::Uni, STREAM_STATE), (Dir::Bi, ACCEPTED)] {
+            let id = u64::from(StreamId::new(!sender, dir, 0));
+            for fields in [&[0x0a, id, 0][..], &[0x04, id, 0, 0], &[0x15, id, 1]] {
+                let mut pair = forge::ready_for(
+                    Packet::OneRtt,
+                    TransportConfig::default(),
+                    TransportConfig::default(),
+                );
+                let opened = forge::side_of(&mut pair, !sender).open(dir);
+                assert_eq!(opened.map(u64::from), Some(id));
+                let frame = forge::varints(fields);
+                let outcome = forge::deliver(&mut pair, sender, Packet::OneRtt, &frame);
+                assert_eq!(outcome, allowed[0], "from {sender:?}: {frame:02x?}");
+            }
+        }
+    }
+}

@@ -5,6 +5,7 @@ mod forge;
 mod frames;
 mod idle;
 mod packets;
+mod parameters;
 mod path_ids;
 mod table;
 mod undecryptable;
