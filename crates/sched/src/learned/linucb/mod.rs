@@ -19,7 +19,7 @@ use crate::{Arm, LearnedPair, PathIndex};
 /// The deterministic part of Peekaboo: a linear bandit decides whether to wait.
 ///
 /// **Rule.** `f` is the path with the smallest smoothed RTT, `s` the one with the smallest among
-/// those with room ([`Context::sendable`]). If they are the same, send. Otherwise one of two arms is
+/// those with room ([`sendable`](crate::Context::sendable)). If they are the same, send. Otherwise one of two arms is
 /// chosen: `tx`, send one packet on `s`, or `wt`, wait until `f` has room. The context is
 ///
 /// ```text
