@@ -34,6 +34,17 @@ impl NumberSet {
         self.0.get(at).is_some_and(|&(start, _)| start <= value)
     }
 
+    /// The numbers up to and including `max` that are not in the set, ascending: the work is that for the ranges and for
+    /// the numbers given, however many the set has.
+    pub(crate) fn missing(&self, max: u64) -> impl Iterator<Item = u64> + '_ {
+        let starts = std::iter::once(0).chain(self.0.iter().map(|&(_, end)| end + 1));
+        let ends = self.0.iter().map(|&(start, _)| start);
+        let ends = ends.chain(std::iter::once(max.saturating_add(1)));
+        starts
+            .zip(ends)
+            .flat_map(move |(start, end)| start..end.min(max.saturating_add(1)))
+    }
+
     /// How many ranges it takes: what it costs.
     pub(crate) fn ranges(&self) -> usize {
         self.0.len()
@@ -55,6 +66,10 @@ mod tests {
                 prop_assert_eq!(set.insert(value), model.insert(value));
                 prop_assert!(set.0.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
                 prop_assert!(set.0.iter().all(|&(start, end)| start <= end));
+            }
+            for max in [0, 1, 31, 63, 70] {
+                let missing: Vec<_> = (0..=max).filter(|value| !model.contains(value)).collect();
+                prop_assert_eq!(set.missing(max).collect::<Vec<_>>(), missing);
             }
             for value in 0..66 {
                 prop_assert_eq!(set.contains(value), model.contains(&value));

@@ -29,12 +29,7 @@ impl Connection {
         //# If for any reason an endpoint does not want to issue connection IDs for all unused path
         //# ID, it SHOULD NOT introduce discontinuity in the issuing of path IDs as path initiation
         //# requires available connection IDs for the same path ID on both sides.
-        let mut next = Some(PathId::ZERO);
-        while let Some(id) = next.filter(|id| *id <= last) {
-            next = id.next();
-            if self.paths.is_abandoned(id) {
-                continue;
-            }
+        for id in self.paths.not_abandoned(last) {
             let wanted = match self.paths.get(id) {
                 Some(_) => most,
                 None => most.min(ISSUED_AHEAD),

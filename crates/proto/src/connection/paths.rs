@@ -505,7 +505,12 @@ impl Connection {
             error_code,
             by_peer,
         }));
-        let max = self.config.max_paths - 1 + self.paths.abandoned_count();
+        self.raise_path_limit();
+    }
+
+    /// Allows the peer as many new path IDs as the abandoned ones make room for.
+    fn raise_path_limit(&mut self) {
+        let max = self.paths.limit(self.config.max_paths);
         if let Some(limits) = &mut self.path_limits {
             limits.raise_local(max);
         }
@@ -520,5 +525,6 @@ impl Connection {
         }
         self.events
             .push_back(Event::Path(PathEvent::Discarded { id }));
+        self.raise_path_limit();
     }
 }

@@ -100,6 +100,8 @@ pub(crate) struct Paths {
     early_status: Vec<(PathId, StatusState)>,
     abandoned: NumberSet,
     abandoned_count: u32,
+    /// Of these, those of which nothing is kept any more.
+    discarded_count: u32,
     largest_used: PathId,
     open: usize,
 }
@@ -113,6 +115,7 @@ impl Paths {
             early_status: Vec::new(),
             abandoned: NumberSet::default(),
             abandoned_count: 0,
+            discarded_count: 0,
             largest_used: PathId::ZERO,
             open: 0,
         }
@@ -169,8 +172,17 @@ impl Paths {
     }
 
     /// How many path IDs were abandoned over the connection's life.
+    #[cfg(test)]
     pub(crate) fn abandoned_count(&self) -> u32 {
         self.abandoned_count
+    }
+
+    /// The largest path ID to allow the peer, if so many paths may be open: each abandoned ID makes room for a new one.
+    /// Beyond `max_paths` of them, it does so only once nothing is kept of the old one, three PTOs later: a peer that
+    /// opens and abandons paths as fast as it can gets no further than that.
+    pub(crate) fn limit(&self, max_paths: u32) -> u32 {
+        let replaced = self.discarded_count.saturating_add(max_paths);
+        (max_paths - 1).saturating_add(self.abandoned_count.min(replaced))
     }
 
     pub(crate) fn is_abandoned(&self, id: PathId) -> bool {
@@ -248,6 +260,7 @@ impl Paths {
         let answered = |path: &RetiredPath| path.discard_at.is_some();
         over.then(|| {
             let oldest = self.retired.iter().position(answered);
+            self.discarded_count += 1;
             self.retired.remove(oldest.unwrap_or(0))
         })
     }
@@ -271,6 +284,7 @@ impl Paths {
     pub(crate) fn discard_due(&mut self, now: Instant) -> Option<PathId> {
         let due = |path: &RetiredPath| path.discard_at.is_some_and(|at| at <= now);
         let at = self.retired.iter().position(due)?;
+        self.discarded_count += 1;
         Some(self.retired.remove(at).id)
     }
 
@@ -291,6 +305,21 @@ impl Paths {
         suspects.map(|path| path.index).collect()
     }
 
+    /// The path IDs up to `max` that are not abandoned, ascending, open or not. The limit that we announce rises by one for
+    /// each ID that is abandoned, so that there are never more of them than paths are allowed: what this costs does not
+    /// grow with the IDs that a peer has used up.
+    pub(crate) fn not_abandoned(&self, max: PathId) -> impl Iterator<Item = PathId> + '_ {
+        self.abandoned
+            .missing(max.0.into())
+            .filter_map(|id| u32::try_from(id).ok().map(PathId))
+    }
+
+    /// The ranges in which abandoned IDs are remembered.
+    #[cfg(test)]
+    pub(crate) fn abandoned_ranges(&self) -> usize {
+        self.abandoned.ranges()
+    }
+
     /// The lowest path ID up to `max` that was never used.
     //= specs/rfc10069-draft.md#issuing-new-connection-ids
     //# Similarly, endpoints SHOULD consume path IDs in a continuous way, i.e., when creating paths.
@@ -298,9 +327,7 @@ impl Paths {
     //# After a path is abandoned, the path ID MUST NOT be reused for new paths, as the path ID is
     //# part of the nonce calculation {{nonce}}.
     pub(crate) fn next_unused(&self, max: PathId) -> Option<PathId> {
-        (0..=max.0)
-            .map(PathId)
-            .find(|id| !self.is_abandoned(*id) && self.get(*id).is_none())
+        self.not_abandoned(max).find(|id| self.get(*id).is_none())
     }
 }
 
