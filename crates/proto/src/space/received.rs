@@ -19,9 +19,20 @@ impl ReceivedPackets {
     /// Whether the packet was received before, or may have been.
     pub(crate) fn is_duplicate(&self, pn: u64) -> bool {
         pn < self.floor
+            || self.is_beyond_memory(pn)
             || self
                 .search(pn)
                 .is_some_and(|i| (self.ranges[i].0..=self.ranges[i].1).contains(&pn))
+    }
+
+    /// Whether a number lies below all that is remembered while there is no room to remember it: it might be processed
+    /// again and again (RFC 9000 section 12.3).
+    fn is_beyond_memory(&self, pn: u64) -> bool {
+        self.ranges.len() == MAX_ACK_RANGES
+            && self
+                .ranges
+                .front()
+                .is_some_and(|&(first, _)| pn + 1 < first)
     }
 
     /// The index of the last range that starts at or before `pn`.
