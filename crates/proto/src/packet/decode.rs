@@ -116,6 +116,16 @@ pub(crate) enum ProtectedPacket {
 }
 
 impl ProtectedPacket {
+    /// Its Destination Connection ID.
+    pub(crate) const fn dcid(&self) -> &ConnectionId {
+        match self {
+            Self::Long { dcid, .. }
+            | Self::Short { dcid, .. }
+            | Self::Retry { dcid, .. }
+            | Self::VersionNegotiation { dcid, .. } => dcid,
+        }
+    }
+
     /// Bytes of the datagram that this packet takes.
     pub(crate) const fn len(&self) -> usize {
         match self {

@@ -59,7 +59,7 @@ impl Connection {
         self.totals.received_datagrams += 1;
         self.totals.received_bytes += datagram.len() as u64;
         let mut offset = 0;
-        let mut first = true;
+        let mut first_dcid = None;
         //= specs/rfc9000.txt#section-12.2
         //# Receivers MUST be able to process coalesced packets.
         while offset < datagram.len() {
@@ -68,9 +68,19 @@ impl Connection {
                 break;
             };
             let len = packet.len();
-            if first {
-                self.count_datagram(&packet, &tuple, rest.len());
-                first = false;
+            match first_dcid {
+                None => {
+                    self.count_datagram(&packet, &tuple, rest.len());
+                    first_dcid = Some(*packet.dcid());
+                }
+                //= specs/rfc9000.txt#section-12.2
+                //# Receivers SHOULD ignore any subsequent packets with a different Destination
+                //# Connection ID than the first packet in the datagram.
+                Some(first) if first != *packet.dcid() => {
+                    offset += len;
+                    continue;
+                }
+                Some(_) => {}
             }
             self.on_packet(arrival, &packet, &mut rest[..len]);
             if self.state.is_drained() {
@@ -81,7 +91,7 @@ impl Connection {
         //= specs/rfc9000.txt#section-10.3.1
         //# However, the comparison MUST be performed when the first packet in an incoming datagram
         //# either cannot be associated with a connection or cannot be decrypted.
-        if first {
+        if first_dcid.is_none() {
             self.check_reset(now, &datagram);
         }
     }
