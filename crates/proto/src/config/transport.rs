@@ -10,6 +10,9 @@ use super::ConfigError;
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow};
 use crate::{Observer, ObserverFactory, limits};
 
+/// The longest time that a setting may have: sums of such times with a point in time overflow nowhere.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// Settings of the transport, for clients and servers.
 ///
 /// ```
@@ -61,15 +64,18 @@ impl TransportConfig {
 
     /// How long nothing may be received before the connection is given up; the smaller of both
     /// sides' values holds. `None` is for ever, and so is less than a millisecond: the peer is told
-    /// milliseconds, and 0 means none (RFC 9000 section 18.2). Default 30 s.
+    /// milliseconds, and 0 means none (RFC 9000 section 18.2). Default 30 s; more than a day counts
+    /// as a day.
     pub fn max_idle_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
-        self.max_idle_timeout = timeout.filter(|timeout| timeout.as_millis() > 0);
+        let timeout = timeout.filter(|timeout| timeout.as_millis() > 0);
+        self.max_idle_timeout = timeout.map(|timeout| timeout.min(DAY));
         self
     }
 
-    /// Sends a PING on each path that has been silent for this long. Default `None`: never.
+    /// Sends a PING on each path that has been silent for this long. Default `None`: never. More than a
+    /// day counts as a day.
     pub fn keep_alive_interval(&mut self, interval: Option<Duration>) -> &mut Self {
-        self.keep_alive_interval = interval;
+        self.keep_alive_interval = interval.map(|interval| interval.min(DAY));
         self
     }
 
@@ -123,9 +129,9 @@ impl TransportConfig {
         self
     }
 
-    /// The RTT assumed before the first sample (RFC 9002 section 6.2.2). Default 333 ms.
+    /// The RTT assumed before the first sample (RFC 9002 section 6.2.2). Default 333 ms; more than a day counts as a day.
     pub fn initial_rtt(&mut self, rtt: Duration) -> &mut Self {
-        self.initial_rtt = rtt;
+        self.initial_rtt = rtt.min(DAY);
         self
     }
 

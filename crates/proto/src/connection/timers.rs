@@ -11,6 +11,9 @@ use crate::recovery::{pto_duration, pto_time};
 use crate::space::{SentFrame, SpaceId};
 use crate::{ConnectionError, PathId};
 
+/// The longest idle timeout that three PTOs ask for in place of a shorter one that was negotiated.
+const MAX_IDLE_OF_PTO: Duration = Duration::from_secs(30);
+
 impl Connection {
     /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
@@ -204,7 +207,9 @@ impl Connection {
         //= specs/rfc9000.txt#section-10.1
         //# To avoid excessively small idle timeout periods, endpoints MUST increase the idle
         //# timeout period to be at least three times the current Probe Timeout (PTO).
-        Some(self.idle_since + timeout.max(3 * self.largest_pto()))
+        // The PTO rests on RTT samples, which a peer can make as long as it likes by answering late.
+        let least = (3 * self.largest_pto()).min(timeout.max(MAX_IDLE_OF_PTO));
+        Some(self.idle_since + timeout.max(least))
     }
 
     /// The smaller of both sides' idle timeouts.

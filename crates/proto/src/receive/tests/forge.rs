@@ -1,7 +1,7 @@
 //! Packets with any payload, sealed with the real keys of one side and delivered to the other, and
 //! what becomes of them. The other test files reach into connections only through these functions.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
@@ -117,15 +117,27 @@ impl<'a> Forgery<'a> {
         let sender = side_of(pair, from);
         let next_unsent = space(sender, self.packet, self.path).and_then(|space| space.next_pn());
         let number = next_unseen.max(next_unsent.unwrap_or(0));
+        (self.seal_as(pair, from, &dcid, number), number)
+    }
+
+    /// Seals the packet under this number, to this connection ID.
+    pub(super) fn seal_as(
+        &self,
+        pair: &mut Pair,
+        from: Side,
+        dcid: &ConnectionId,
+        number: u64,
+    ) -> Vec<u8> {
+        let sender = side_of(pair, from);
         let mut datagram = match self.packet {
-            Packet::OneRtt => self.seal_short(sender, &dcid, number),
-            _ => self.seal_long(sender, &dcid, number),
+            Packet::OneRtt => self.seal_short(sender, dcid, number),
+            _ => self.seal_long(sender, dcid, number),
         };
         if self.packet == Packet::Initial && datagram.len() < self.datagram {
             // RFC 9000 section 14.1: an Initial packet may be coalesced with an invalid packet.
             datagram.resize(self.datagram, 0);
         }
-        (datagram, number)
+        datagram
     }
 
     fn seal_long(&self, sender: &Connection, dcid: &ConnectionId, number: u64) -> Vec<u8> {
@@ -240,7 +252,7 @@ fn space(connection: &Connection, packet: Packet, path: PathId) -> Option<&Packe
 }
 
 /// A connection ID by which packets on a path reach this side.
-fn cid_of(connection: &Connection, path: PathId) -> ConnectionId {
+pub(super) fn cid_of(connection: &Connection, path: PathId) -> ConnectionId {
     if path == PathId::ZERO {
         return connection.handshake_scid;
     }
@@ -272,4 +284,39 @@ pub(super) fn believe_in_path_limit(connection: &mut Connection, max: u32) {
     let limits = connection.path_limits.as_mut().unwrap();
     assert_eq!(limits.on_max_path_id(max.into(), 0), Ok(true));
     connection.issue_cids();
+}
+
+/// The largest path ID that a side allows its peer.
+pub(super) fn announced_path_limit(connection: &Connection) -> u32 {
+    connection.path_limits.as_ref().unwrap().local_max()
+}
+
+/// The path IDs that a side looks at when it issues connection IDs, and the ranges in which it remembers the abandoned
+/// ones, whichever are more.
+pub(super) fn path_ids_looked_at(connection: &Connection) -> usize {
+    let limit = PathId(announced_path_limit(connection));
+    let ids = connection.paths.not_abandoned(limit).count();
+    ids.max(connection.paths.abandoned_ranges())
+}
+
+/// The number of the next 1-RTT packet that a side sends on path 0.
+pub(super) fn next_number(connection: &Connection) -> u64 {
+    let space = space(connection, Packet::OneRtt, PathId::ZERO);
+    space.and_then(|space| space.next_pn()).unwrap()
+}
+
+/// When a side last received a packet that it processed.
+pub(super) fn last_processed(connection: &Connection) -> Instant {
+    connection.idle_since
+}
+
+/// The connection ID that the client chose for its first packet: it reaches the server until the handshake is over.
+pub(super) fn original_dcid(connection: &Connection) -> ConnectionId {
+    connection.original_dcid
+}
+
+/// Whether a packet with this number was received and processed.
+pub(super) fn was_received(connection: &Connection, packet: Packet, number: u64) -> bool {
+    let space = space(connection, packet, PathId::ZERO);
+    space.is_some_and(|space| space.received.is_duplicate(number))
 }

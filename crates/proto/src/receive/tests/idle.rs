@@ -201,3 +201,43 @@ fn does_not_restart_with_what_is_not_processed() {
         assert_eq!(pair.now - since, Duration::from_secs(3) + SHORT);
     }
 }
+
+/// The PTO rests on RTT samples, which a peer makes as long as it likes by acknowledging late. Three of such PTOs would
+/// keep the connection for as long as it likes, too.
+#[test]
+fn late_acknowledgements_do_not_stretch_it() {
+    let mut pair = ready(Some(LONG), Some(LONG));
+    cut(&mut pair);
+    pair.s().ping();
+    let late = forge::next_number(pair.s());
+    for _ in 0..30 {
+        let end = pair.now + LONG / 2;
+        pair.run_until(LONG / 2, |_| false);
+        pair.now = end;
+        forge::deliver(&mut pair, Side::Client, Packet::OneRtt, &[1]);
+    }
+    // ACK: the largest number, delay, count of further ranges, first range.
+    let ack = forge::varints(&[0x02, late, 0, 0, 0]);
+    forge::deliver(&mut pair, Side::Client, Packet::OneRtt, &ack);
+    let rtt = pair.s().rtt(PathId::ZERO).unwrap();
+    assert!(rtt > LONG, "the acknowledgement gave no sample: {rtt:?}");
+    let since = pair.now;
+    let after = closed_after(&mut pair, Side::Server, since);
+    assert!(
+        after.is_some_and(|after| after <= Duration::from_secs(60)),
+        "{after:?} with an RTT of {rtt:?}"
+    );
+}
+
+/// Times without end in the configuration are as good as a day: no sum with them overflows.
+#[test]
+fn times_without_end() {
+    let mut config = config(Some(Duration::MAX));
+    config
+        .keep_alive_interval(Some(Duration::MAX))
+        .initial_rtt(Duration::MAX);
+    let mut pair = Pair::new(config.clone(), config);
+    pair.connect();
+    pair.run_until(LONG, |_| false);
+    assert!(!pair.c().is_closed() && !pair.s().is_closed());
+}

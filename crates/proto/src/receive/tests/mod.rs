@@ -1,5 +1,6 @@
 //! What is refused of a peer: tests from within, as no public call violates anything.
 
+mod attacks;
 mod fields;
 mod forge;
 mod frames;
