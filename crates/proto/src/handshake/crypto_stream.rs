@@ -18,10 +18,28 @@ pub(crate) struct CryptoStream {
     acked: Vec<Range<u64>>,
     /// Bytes handed to TLS so far.
     read: u64,
-    /// Received bytes from `read` on; bytes in no range of `ranges` are not there yet.
-    buffer: Vec<u8>,
-    /// Received and not read, ascending, disjoint and not adjacent.
-    ranges: Vec<Range<u64>>,
+    /// Received and not read, ascending, disjoint and not adjacent. The gaps between them take no memory.
+    received: Vec<Piece>,
+}
+
+/// Received bytes that follow each other.
+#[derive(Debug)]
+struct Piece {
+    start: u64,
+    data: Vec<u8>,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.start + self.data.len() as u64
+    }
+
+    /// Adds what lies beyond its end of data that begins no later than there.
+    fn extend(&mut self, start: u64, data: &[u8]) {
+        let known = usize::try_from(self.end() - start).unwrap_or(usize::MAX);
+        self.data
+            .extend_from_slice(data.get(known..).unwrap_or_default());
+    }
 }
 
 impl CryptoStream {
@@ -37,7 +55,8 @@ impl CryptoStream {
 
     /// Bytes kept of what came, and the ranges that they form.
     pub(crate) fn buffered(&self) -> (usize, usize) {
-        (self.buffer.len(), self.ranges.len())
+        let bytes = self.received.iter().map(|piece| piece.data.capacity());
+        (bytes.sum(), self.received.len())
     }
 
     pub(crate) fn can_send(&self) -> bool {
@@ -91,7 +110,7 @@ impl CryptoStream {
 
     /// Whether bytes came that TLS has not got.
     pub(crate) fn has_unread(&self) -> bool {
-        !self.ranges.is_empty()
+        !self.received.is_empty()
     }
 
     /// Takes in a CRYPTO frame.
@@ -112,14 +131,8 @@ impl CryptoStream {
         if start >= end {
             return Ok(());
         }
-        let at = (start - self.read) as usize;
-        let until = (end - self.read) as usize;
-        if self.buffer.len() < until {
-            self.buffer.resize(until, 0);
-        }
-        self.buffer[at..until].copy_from_slice(&data[(start - offset) as usize..]);
-        insert(&mut self.ranges, start..end);
-        if self.ranges.len() > limits::MAX_CRYPTO_GAPS {
+        self.insert(start, &data[(start - offset) as usize..]);
+        if self.received.len() > limits::MAX_CRYPTO_GAPS {
             return Err(TransportError::crypto_buffer_exceeded(
                 "too many gaps in CRYPTO data",
             ));
@@ -127,22 +140,49 @@ impl CryptoStream {
         Ok(())
     }
 
+    /// Puts received bytes to those that they touch.
+    fn insert(&mut self, start: u64, data: &[u8]) {
+        let end = start + data.len() as u64;
+        let from = self.received.partition_point(|piece| piece.end() < start);
+        let to = self.received.partition_point(|piece| piece.start <= end);
+        if from == to {
+            let data = data.to_vec();
+            self.received.insert(from, Piece { start, data });
+            return;
+        }
+        let mut merged = match &mut self.received[from] {
+            // The usual case: it follows what is there.
+            first if first.start <= start => Piece {
+                start: first.start,
+                data: std::mem::take(&mut first.data),
+            },
+            _ => Piece {
+                start,
+                data: data.to_vec(),
+            },
+        };
+        merged.extend(start, data);
+        for piece in self.received.drain(from..to) {
+            merged.extend(piece.start, &piece.data);
+        }
+        self.received.insert(from, merged);
+    }
+
     /// Hands the bytes that follow what was read so far to `consume`, if there are any.
     pub(crate) fn read<E>(
         &mut self,
         consume: impl FnOnce(&[u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
-        let Some(first) = self.ranges.first() else {
-            return Ok(false);
-        };
-        if first.start != self.read {
+        if self
+            .received
+            .first()
+            .is_none_or(|first| first.start != self.read)
+        {
             return Ok(false);
         }
-        let len = (first.end - self.read) as usize;
-        self.read = first.end;
-        self.ranges.remove(0);
-        let result = consume(&self.buffer[..len]);
-        self.buffer.drain(..len);
+        let first = self.received.remove(0);
+        self.read = first.end();
+        let result = consume(&first.data);
         result.map(|()| true)
     }
 }
@@ -162,6 +202,8 @@ fn insert(ranges: &mut Vec<Range<u64>>, new: Range<u64>) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(stream: &mut CryptoStream) -> Vec<u8> {
@@ -198,6 +240,41 @@ mod tests {
         assert!(stream.on_frame(1 << 20, b"x").is_err());
         let taken = (1..1000).take_while(|i| stream.on_frame(i * 2, b"x").is_ok());
         assert_eq!(taken.count(), limits::MAX_CRYPTO_GAPS);
+    }
+
+    #[test]
+    fn a_gap_takes_no_memory() {
+        let mut stream = CryptoStream::default();
+        stream
+            .on_frame(limits::MAX_CRYPTO_BUFFER - 1, b"x")
+            .unwrap();
+        let (bytes, pieces) = stream.buffered();
+        assert!(bytes <= 64 && pieces == 1, "{bytes} bytes in {pieces}");
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_flat_buffer(
+            frames in prop::collection::vec((0_u64..60, 0_usize..20, any::<bool>()), 0..60)
+        ) {
+            let byte = |at: u64| at as u8;
+            let mut stream = CryptoStream::default();
+            let mut there = [false; 100];
+            let mut read_so_far = 0;
+            for (offset, len, reads) in frames {
+                let data: Vec<u8> = (offset..offset + len as u64).map(byte).collect();
+                stream.on_frame(offset, &data).unwrap();
+                there[offset as usize..offset as usize + len].fill(true);
+                if reads {
+                    let end = (read_so_far..100).find(|at| !there[*at]).unwrap_or(100);
+                    let expected: Vec<u8> = (read_so_far as u64..end as u64).map(byte).collect();
+                    prop_assert_eq!(read(&mut stream), expected);
+                    read_so_far = end;
+                }
+                let pieces = &stream.received;
+                prop_assert!(pieces.windows(2).all(|two| two[0].end() < two[1].start));
+            }
+        }
     }
 
     #[test]
