@@ -122,6 +122,30 @@ fn a_server_sends_no_data_on_a_path_that_is_not_proven() {
     assert!(pair.s().path_stats(PathId::ZERO).unwrap().sent_stream_bytes > 0);
 }
 
+/// Not even in loss probes, when nothing comes back on the first path any more.
+//= specs/rfc10069-draft.md#path-initiation
+//= type=test
+//# After receiving packets from the client on a new path, if the server decides to use the new
+//# path, the server MUST validate the peer's address before sending any data as described in
+//# ({{Section 8.2 of QUIC-TRANSPORT}}), unless it has previously validated the 4-tuple used for
+//# that path.
+#[test]
+fn a_server_probes_a_path_that_is_not_proven_without_data() {
+    let mut pair = connected();
+    // Only the client's packets on the second path arrive: nothing that the server sends is answered.
+    pair.filter = Box::new(|from_client, tuple, _| from_client && is_second(from_client, tuple));
+    open_second(&mut pair);
+    pair.run_until(Duration::from_millis(30), |_| false);
+    let stream = pair.s().open(Dir::Uni).unwrap();
+    assert!(pair.s().write(stream, &[7; 65536]).is_ok());
+    pair.run_until(Duration::from_secs(3), |_| false);
+    assert!(!pair.s().is_path_validated(SECOND));
+    let first = pair.s().path_stats(PathId::ZERO).unwrap();
+    let second = pair.s().path_stats(SECOND).unwrap();
+    assert!(first.suspect && second.sent_datagrams > 1, "{second:?}");
+    assert_eq!(second.sent_stream_bytes, 0, "{second:?}");
+}
+
 /// The way back of the second path is closed: an answer that came on the first would prove it.
 //= specs/rfc10069-draft.md#path-initiation
 //= type=test

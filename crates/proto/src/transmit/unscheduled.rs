@@ -161,13 +161,15 @@ impl Connection {
         //= specs/rfc9002.txt#section-7.5
         //# Probe packets MUST NOT be blocked by the congestion controller.
         path.on_loss_probe_sent();
+        // No data before the address is validated (RFC 10069, path initiation).
+        let validated = path.is_validated();
         let spec = PacketSpec {
             ecn: path.ecn(),
             ..PacketSpec::unscheduled(index)
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
             this.fill_own_ack(w, now, index);
-            if !this.has_other_usable(index) {
+            if validated && !this.has_other_usable(index) {
                 this.fill_control(w);
                 if this.state.is_established() {
                     this.fill_data(w, Data::Next, index);
