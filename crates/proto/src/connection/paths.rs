@@ -433,16 +433,22 @@ impl Connection {
             PathState::NeverOpened(id) => (id, false),
             PathState::Open(path) => (path.id, true),
         };
-        let last = open && self.paths.open_count() == 1;
-        self.abandon_path(now, id, error_code, true);
-        if last {
+        if open && self.paths.open_count() == 1 {
+            // The path stays for as long as CONNECTION_CLOSE has to travel on it.
+            self.events.push_back(Event::Path(PathEvent::Abandoned {
+                id,
+                error_code,
+                by_peer: true,
+            }));
             // RFC 10069, Path Close: the only open path is gone.
             let close = CloseFrame::Transport(TransportError::new(
                 mpquic_sched_core::TransportErrorCode::NO_ERROR,
                 "the last path was abandoned",
             ));
             self.start_closing(now, close, true);
+            return Ok(());
         }
+        self.abandon_path(now, id, error_code, true);
         Ok(())
     }
 

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use mpquic_sched_core::Side;
+use mpquic_sched_core::{Side, TransportErrorCode};
 
 use super::forge::{self, Forgery, Outcome, Packet};
 use super::pair::Pair;
 use crate::frame::Frame;
 use crate::limits::MAX_ACK_RANGES;
-use crate::{PathErrorCode, PathId, TransportConfig};
+use crate::{ConnectionError, PathErrorCode, PathId, TransportConfig};
 
 fn connected() -> Pair {
     let config = TransportConfig::default();
@@ -107,4 +107,18 @@ fn coalesced_packets_to_other_connection_ids_are_ignored() {
     forge::hand_over(&mut pair, Side::Server, &datagram);
     assert!(forge::was_received(pair.s(), Packet::Handshake, first));
     assert!(!forge::was_received(pair.s(), Packet::Handshake, first + 1));
+}
+
+/// RFC 10069, path close: who hears that its only path is abandoned says that the connection ends.
+#[test]
+fn abandoning_the_only_path_is_answered_with_a_close() {
+    let mut pair = connected();
+    let outcome = forge::deliver(&mut pair, Side::Client, Packet::OneRtt, &abandon(0));
+    assert_eq!(outcome, Outcome::Closed(TransportErrorCode::NO_ERROR));
+    pair.run_until(Duration::from_secs(1), |pair| pair.c().is_closed());
+    let reason = pair.c().lost_reason().cloned();
+    assert!(
+        matches!(reason, Some(ConnectionError::ConnectionClosed(_))),
+        "{reason:?}"
+    );
 }
