@@ -58,8 +58,9 @@ impl Connection {
         //= specs/rfc9000.txt#section-10.2.3
         //# * Prior to confirming the handshake, a peer might be unable to process 1-RTT packets, so
         //# an endpoint SHOULD send a CONNECTION_CLOSE frame in both Handshake and 1-RTT packets.
-        if id == PathId::ZERO && !self.confirmed {
-            let has_initial = keys.initial.is_some();
+        let early = id == PathId::ZERO && !self.confirmed;
+        let has_initial = early && keys.initial.is_some();
+        if early {
             let ends_with_initial = keys.handshake.is_none();
             for (space, last) in [
                 (SpaceId::Initial, ends_with_initial),
@@ -78,6 +79,9 @@ impl Connection {
             }
         }
         if one_rtt {
+            // RFC 9000 section 14.1: what follows an Initial packet expands its datagram.
+            let pad_to = if has_initial { end } else { 0 };
+            let spec = PacketSpec { pad_to, ..spec };
             self.send_packet(now, &spec, buf, |_, w| {
                 match close {
                     CloseFrame::Transport(error) => write_transport_close(w, error),

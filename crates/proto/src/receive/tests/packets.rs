@@ -114,6 +114,23 @@ fn initial_packets_in_small_datagrams() {
     assert_eq!(send(Side::Server, 0), Outcome::Accepted);
 }
 
+/// RFC 9000 section 14.1: a client expands every datagram with an Initial packet, that with its close
+/// too. Here it closes with the keys of all levels, before it has sent a Handshake packet.
+#[test]
+fn a_client_that_closes_expands_its_datagram() {
+    let mut pair = ready_for(Packet::Initial);
+    while let Some(datagram) = pair.client.inbound.pop_front() {
+        forge::hand_over(&mut pair, Side::Client, &datagram.data);
+    }
+    let now = pair.now;
+    assert!(!pair.c().is_handshaking());
+    pair.c().close(now, 0u32.into(), Default::default());
+    let mut buf = Vec::new();
+    assert!(pair.c().poll_transmit(now, 1, &mut buf).is_some());
+    let is_initial = buf[0] & 0xf0 == 0xc0;
+    assert_eq!((is_initial, buf.len()), (true, 1200));
+}
+
 /// RFC 9000 section 17.2.2: "clients that receive an Initial packet with a non-zero Token Length field
 /// MUST either discard the packet or generate a connection error of type PROTOCOL_VIOLATION." We
 /// discard it: Initial packets are not authentic.
