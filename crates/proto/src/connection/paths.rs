@@ -440,7 +440,9 @@ impl Connection {
                 error_code,
                 by_peer: true,
             }));
-            // RFC 10069, Path Close: the only open path is gone.
+            //= specs/rfc10069-draft.md#path-close
+            //# If a PATH_ABANDON frame is received for the only open path of a QUIC connection, the
+            //# receiving peer SHOULD send a CONNECTION_CLOSE frame and enter the closing state.
             let close = CloseFrame::Transport(TransportError::new(
                 mpquic_sched_core::TransportErrorCode::NO_ERROR,
                 "the last path was abandoned",

@@ -161,7 +161,11 @@ impl Connection {
         //= specs/rfc9002.txt#section-7.5
         //# Probe packets MUST NOT be blocked by the congestion controller.
         path.on_loss_probe_sent();
-        // No data before the address is validated (RFC 10069, path initiation).
+        //= specs/rfc10069-draft.md#path-initiation
+        //# After receiving packets from the client on a new path, if the server decides to use the
+        //# new path, the server MUST validate the peer's address before sending any data as
+        //# described in ({{Section 8.2 of QUIC-TRANSPORT}}), unless it has previously validated the
+        //# 4-tuple used for that path.
         let validated = path.is_validated();
         let spec = PacketSpec {
             ecn: path.ecn(),

@@ -109,7 +109,11 @@ fn coalesced_packets_to_other_connection_ids_are_ignored() {
     assert!(!forge::was_received(pair.s(), Packet::Handshake, first + 1));
 }
 
-/// RFC 10069, path close: who hears that its only path is abandoned says that the connection ends.
+/// Who hears that its only path is abandoned says that the connection ends.
+//= specs/rfc10069-draft.md#path-close
+//= type=test
+//# If a PATH_ABANDON frame is received for the only open path of a QUIC connection, the receiving
+//# peer SHOULD send a CONNECTION_CLOSE frame and enter the closing state.
 #[test]
 fn abandoning_the_only_path_is_answered_with_a_close() {
     let mut pair = connected();
