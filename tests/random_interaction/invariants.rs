@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mpquic_proto::{
-    Connection, NumberSpace, Observer, PacketReceived, PacketSent, Side, TransportConfig,
+    Connection, NumberSpace, Observer, PacketReceived, PacketSent, PathId, Side, TransportConfig,
 };
 use mpquic_sim::{DatagramInfo, DatagramStep, Network, StepView};
 
@@ -148,7 +148,8 @@ impl Watch {
             let Some(server) = view.server else {
                 return Ok(());
             };
-            for id in server.paths().filter(|id| server.is_path_validated(*id)) {
+            let proven = |id: &PathId| server.path_amplification(*id) == Ok(None);
+            for id in server.paths().filter(proven) {
                 let remote = server.network_path(id).map(|path| path.remote);
                 if let Some(link) = clients.iter().position(|client| remote == Ok(*client)) {
                     validated[link] = true;
@@ -194,13 +195,10 @@ fn caps(connection: &Connection) -> Result<(), String> {
 //# Prior to validating the client address, servers MUST NOT send more than three times as many
 //# bytes as the number of bytes they have received.
 fn amplification(connection: &Connection) -> Result<(), String> {
-    // The limit is for those who answer, not for the client that opens a path.
-    if connection.side() == Side::Client {
-        return Ok(());
-    }
     for id in connection.paths() {
-        let (sent, received) = connection.path_amplification(id).unwrap_or_default();
-        if !connection.is_path_validated(id) && sent > received.saturating_mul(3) {
+        if let Ok(Some((sent, received))) = connection.path_amplification(id)
+            && sent > received.saturating_mul(3)
+        {
             return Err(format!("{sent} for {received} bytes on path {id}"));
         }
     }

@@ -127,13 +127,13 @@ impl Connection {
         self.paths.get(id).is_some_and(Path::is_validated)
     }
 
-    /// UDP payload bytes sent to and received from the path's address while it was not validated
-    /// (RFC 9000 section 8.1); for tests of the amplification limit, which holds for servers.
+    /// UDP payload bytes sent to and received from the path's address, while the amplification limit holds for it:
+    /// until the peer has proven that it is there (RFC 9000 section 8.1). For tests of that limit.
     ///
     /// # Errors
     ///
     /// If the path is not open.
-    pub fn path_amplification(&self, id: PathId) -> Result<(u64, u64), PathError> {
+    pub fn path_amplification(&self, id: PathId) -> Result<Option<(u64, u64)>, PathError> {
         Ok(self.path_or_error(id)?.traffic())
     }
 

@@ -18,6 +18,8 @@ const MAX_CHALLENGES: u32 = 7;
 pub(crate) struct NetworkPath {
     pub(crate) tuple: FourTuple,
     validated: bool,
+    /// An answer came to a challenge in a small datagram: the address is proven, a full datagram is not.
+    address_proven: bool,
     /// Whether we opened it: a client may send before the peer's address is validated, and only data waits for that
     /// (RFC 9000 section 8.1 limits those who answer).
     ours: bool,
@@ -30,8 +32,9 @@ pub(crate) struct NetworkPath {
 }
 
 struct Challenge {
-    /// All tokens sent: an answer to any of them proves the address (RFC 9000 section 8.2.3).
-    tokens: Vec<u64>,
+    /// All tokens sent, and whether in a full datagram: an answer to any of them proves the address (RFC 9000 section
+    /// 8.2.3).
+    tokens: Vec<(u64, bool)>,
     /// A token to be sent now.
     due: bool,
     /// When the next one is due.
@@ -54,6 +57,7 @@ impl NetworkPath {
         Self {
             tuple,
             validated,
+            address_proven: false,
             ours: false,
             received: 0,
             sent: 0,
@@ -89,10 +93,15 @@ impl NetworkPath {
         self.sent = self.sent.saturating_add(bytes as u64);
     }
 
+    /// Whether the amplification limit holds.
+    fn is_limited(&self) -> bool {
+        !self.validated && !self.address_proven && !self.ours
+    }
+
     /// Bytes that may be sent now: three times those received, until the address is validated
     /// (RFC 9000 section 8.1).
     pub(crate) fn send_limit(&self) -> u64 {
-        if self.validated || self.ours {
+        if !self.is_limited() {
             return u64::MAX;
         }
         //= specs/rfc9000.txt#section-8.1
@@ -111,9 +120,9 @@ impl NetworkPath {
         self.send_limit() < MIN_INITIAL_DATAGRAM as u64
     }
 
-    /// Bytes sent and received so far, for tests of the amplification limit.
-    pub(crate) fn traffic(&self) -> (u64, u64) {
-        (self.sent, self.received)
+    /// Bytes sent and received so far, while the amplification limit holds.
+    pub(crate) fn traffic(&self) -> Option<(u64, u64)> {
+        self.is_limited().then_some((self.sent, self.received))
     }
 
     /// Starts validation; the first challenge is due at once.
@@ -156,12 +165,12 @@ impl NetworkPath {
             .is_some_and(|challenge| challenge.due)
     }
 
-    /// A challenge with this token goes out now.
-    pub(crate) fn on_challenge_sent(&mut self, now: Instant, token: u64) {
+    /// A challenge with this token goes out now; `full`: in a datagram of at least 1200 bytes.
+    pub(crate) fn on_challenge_sent(&mut self, now: Instant, token: u64, full: bool) {
         let Some(challenge) = &mut self.challenge else {
             return;
         };
-        challenge.tokens.push(token);
+        challenge.tokens.push((token, full));
         challenge.due = false;
         challenge.next = Some(now + challenge.interval);
         //= specs/rfc9000.txt#section-8.2.1
@@ -193,17 +202,35 @@ impl NetworkPath {
         ChallengeTimeout::Resend
     }
 
-    /// A PATH_RESPONSE came; true if it is the first that answers a challenge of ours. One that
-    /// answers none is ignored (RFC 9000 section 8.2.3).
+    /// A PATH_RESPONSE came; true if it validates the path, being the first that answers a challenge of ours in a full
+    /// datagram. One that answers none is ignored (RFC 9000 section 8.2.3).
     pub(crate) fn on_response(&mut self, token: u64) -> bool {
-        let answers = self
-            .challenge
-            .as_ref()
-            .is_some_and(|challenge| challenge.tokens.contains(&token));
-        if answers {
-            self.validate();
+        let Some(challenge) = &mut self.challenge else {
+            return false;
+        };
+        let answered = challenge.tokens.iter().find(|(sent, _)| *sent == token);
+        match answered {
+            None => false,
+            Some((_, true)) => {
+                self.validate();
+                true
+            }
+            Some((_, false)) => {
+                //= specs/rfc9000.txt#section-8.2.1
+                //# To ensure that the path MTU is large enough, the endpoint MUST perform a second
+                //# path validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200
+                //# bytes.
+                //= specs/rfc10069-draft.md#path-initiation
+                //# Each endpoint MUST also validate that a minimum QUIC packet MTU of 1200 bytes is
+                //# supported on the path.
+                if !self.address_proven {
+                    self.address_proven = true;
+                    challenge.due = true;
+                    challenge.next = None;
+                }
+                false
+            }
         }
-        answers
     }
 
     /// A PATH_CHALLENGE came: it is to be answered on this path (RFC 9000 section 8.2.2).
@@ -274,8 +301,8 @@ impl Path {
         self.network.tuple
     }
 
-    /// Bytes sent and received so far, for tests of the amplification limit.
-    pub(crate) fn traffic(&self) -> (u64, u64) {
+    /// Bytes sent and received so far, while the amplification limit holds.
+    pub(crate) fn traffic(&self) -> Option<(u64, u64)> {
         self.network.traffic()
     }
 
@@ -523,11 +550,11 @@ mod tests {
         let mut path = network_path();
         path.start_challenge(now, Duration::from_millis(100));
         assert!(path.challenge_due());
-        path.on_challenge_sent(now, 7);
+        path.on_challenge_sent(now, 7, true);
         assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::NotDue);
         let later = now + Duration::from_millis(100);
         assert_eq!(path.on_challenge_timeout(later), ChallengeTimeout::Resend);
-        path.on_challenge_sent(later, 8);
+        path.on_challenge_sent(later, 8, true);
         assert!(!path.on_response(9));
         assert!(path.on_response(7));
         assert!(path.is_validated());
@@ -537,13 +564,32 @@ mod tests {
     //= specs/rfc9000.txt#section-8.2.4
     //= type=test
     //# Endpoints SHOULD abandon path validation based on a timer.
+    //= specs/rfc9000.txt#section-8.2.1
+    //= type=test
+    //# To ensure that the path MTU is large enough, the endpoint MUST perform a second path
+    //# validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200 bytes.
+    #[test]
+    fn an_answer_to_a_small_challenge_asks_for_a_full_one() {
+        let now = Instant::now();
+        let mut path = network_path();
+        path.on_received(100);
+        path.start_challenge(now, Duration::from_millis(100));
+        path.on_challenge_sent(now, 7, false);
+        assert!(!path.on_response(7) && !path.is_validated());
+        assert_eq!(path.send_limit(), u64::MAX, "the address is proven");
+        assert!(path.challenge_due(), "the size is not");
+        path.on_challenge_sent(now, 8, true);
+        assert!(!path.on_response(7) && !path.challenge_due());
+        assert!(path.on_response(8) && path.is_validated());
+    }
+
     #[test]
     fn gives_up_in_the_end() {
         let mut now = Instant::now();
         let mut path = network_path();
         path.start_challenge(now, Duration::from_millis(100));
         for token in 0..u64::from(MAX_CHALLENGES) {
-            path.on_challenge_sent(now, token);
+            path.on_challenge_sent(now, token, true);
             now = path.challenge_timer().unwrap();
             let expected = if token + 1 < u64::from(MAX_CHALLENGES) {
                 ChallengeTimeout::Resend

@@ -141,7 +141,8 @@ impl Connection {
                 if network.challenge_due() && w.remaining() > 16 {
                     Frame::PathChallenge(token).encode(w.buf);
                     w.record(SentFrame::PathChallenge(token));
-                    network.on_challenge_sent(now, token);
+                    let full = network.send_limit() >= MIN_INITIAL_DATAGRAM as u64;
+                    network.on_challenge_sent(now, token, full);
                 }
             }
             this.fill_own_ack(w, now, index);
