@@ -116,6 +116,10 @@ impl LocalCids {
     }
 
     /// The path ID to which a packet with this destination belongs.
+    //= specs/rfc9000.txt#section-5.1.1
+    //# When an endpoint issues a connection ID, it MUST accept packets that carry this connection
+    //# ID for the duration of the connection or until its peer invalidates the connection ID via a
+    //# RETIRE_CONNECTION_ID frame (Section 19.16).
     pub(crate) fn path_of(&self, id: &ConnectionId) -> Option<PathId> {
         // Packets come in runs of the same ID, or alternate between few.
         if let Some((recent, path)) = self.by_id.get(self.recent.get())

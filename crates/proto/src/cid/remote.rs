@@ -413,6 +413,10 @@ impl Path {
         active.token
     }
 
+    //= specs/rfc9000.txt#section-5.1.2
+    //# An endpoint MUST NOT forget a connection ID without retiring it, though it MAY choose to
+    //# treat having connection IDs in need of retirement that exceed this limit as a connection
+    //# error of type CONNECTION_ID_LIMIT_ERROR.
     fn retire(&mut self, sequence: u64, path: PathId, to_send: &mut BTreeSet<(PathId, u64)>) {
         if self.retired.insert(sequence) {
             to_send.insert((path, sequence));

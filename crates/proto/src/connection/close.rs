@@ -11,6 +11,9 @@ use crate::{ApplicationClose, ConnectionClose, ConnectionError, TransportError};
 
 impl Connection {
     /// The peer broke the protocol, or we cannot go on: tell it, then wait three PTOs.
+    //= specs/rfc9000.txt#section-10.3
+    //# An endpoint that wishes to communicate a fatal connection error MUST use a CONNECTION_CLOSE
+    //# frame if it is able.
     pub(crate) fn fail(&mut self, now: Instant, error: TransportError) {
         tracing::debug!(%error, "closing the connection");
         self.start_closing(now, CloseFrame::Transport(error), true);
@@ -65,6 +68,8 @@ impl Connection {
         //= specs/rfc9000.txt#section-10.2.2
         //# While otherwise identical to the closing state, an endpoint in the draining state MUST
         //# NOT send any packets.
+        //= specs/rfc9000.txt#section-10.2.2
+        //# An endpoint MUST NOT send further packets.
         self.close_due = PathSet::EMPTY;
         self.schedule.end();
         if was_alive {

@@ -154,6 +154,8 @@ impl Endpoint {
                 dcid,
                 scid,
             } => {
+                //= specs/rfc9000.txt#section-5.2.2
+                //# Servers MUST drop incoming packets under all other circumstances.
                 if first & FIXED_BIT == 0 || first & LONG_TYPE_MASK != 0 {
                     //= specs/rfc9000.txt#section-5.2.2
                     //# Clients are not able to send Handshake packets prior to receiving a server
@@ -244,6 +246,9 @@ impl Endpoint {
         };
         let datagrams = self.forget(&incoming);
         let rng = StdRng::from_rng(&mut self.rng);
+        //= specs/rfc9000.txt#section-7.2
+        //# A server MUST set the Destination Connection ID it uses for sending packets based on the
+        //# first received Initial packet.
         let mut connection = Connection::new_server(
             now,
             &server,

@@ -70,6 +70,8 @@ impl Handshake {
     ) -> Result<Self, TransportError> {
         let mut encoded = Vec::new();
         parameters.encode(Side::Server, &mut encoded);
+        //= specs/rfc9000.txt#section-7
+        //# The cryptographic handshake MUST provide the following properties:
         let tls = quic::ServerConnection::new(config, Version::V1, encoded)
             .map_err(|error| TransportError::internal(error.to_string()))?;
         Ok(Self::new(

@@ -148,6 +148,8 @@ fn cid(bytes: &[u8]) -> Result<ConnectionId, PacketDecodeError> {
 }
 
 /// Reads the first packet of a datagram or of what is left of it.
+//= specs/rfc9000.txt#section-10.3
+//# Endpoints MUST discard packets that are too small to be valid QUIC packets.
 pub(crate) fn decode_next(
     datagram: &[u8],
     local_cid_len: usize,

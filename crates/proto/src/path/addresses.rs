@@ -204,6 +204,9 @@ impl NetworkPath {
 
     /// A PATH_RESPONSE came; true if it validates the path, being the first that answers a challenge of ours in a full
     /// datagram. One that answers none is ignored (RFC 9000 section 8.2.3).
+    //= specs/rfc9000.txt#section-8.2.3
+    //# However, the endpoint MUST initiate another path validation with an expanded datagram to
+    //# verify that the path supports the required MTU.
     pub(crate) fn on_response(&mut self, token: u64) -> bool {
         let Some(challenge) = &mut self.challenge else {
             return false;
@@ -368,6 +371,9 @@ impl Path {
 
     /// A PATH_CHALLENGE came in a datagram of so many bytes: it is answered to where it came from (RFC 9000 section
     /// 8.2.2).
+    //= specs/rfc9000.txt#section-8.2.1
+    //# Unlike other cases where datagrams are expanded, endpoints MUST NOT discard datagrams that
+    //# appear to be too small when they contain PATH_CHALLENGE or PATH_RESPONSE.
     pub(crate) fn on_path_challenge(
         &mut self,
         side: Side,

@@ -561,6 +561,9 @@ impl Path {
     }
 
     /// When the PTO of the path's 1-RTT space expires.
+    //= specs/rfc9000.txt#section-8.1
+    //# To prevent this deadlock, clients MUST send a packet on a Probe Timeout (PTO); see Section
+    //# 6.2 of [QUIC-RECOVERY].
     fn pto_deadline(&self, facts: TimerFacts) -> Option<Instant> {
         //= specs/rfc9002.txt#section-6.2.1
         //# An endpoint MUST NOT set its PTO timer for the Application Data packet number space

@@ -244,7 +244,14 @@ impl Connection {
             //= specs/rfc9000.txt#section-7.2
             //# A client MUST change the Destination Connection ID it uses for sending packets in
             //# response to only the first received Initial or Retry packet.
+            //= specs/rfc9000.txt#section-7.2
+            //# Until a packet is received from the server, the client MUST use the same Destination
+            //# Connection ID value on all packets in this connection.
             self.remote_cids.replace_initial(*scid);
+        //= specs/rfc9000.txt#section-7.2
+        //# Any further changes to the Destination Connection ID are only permitted if the values
+        //# are taken from NEW_CONNECTION_ID frames; if subsequent Initial packets include a
+        //# different Source Connection ID, they MUST be discarded.
         } else if self.remote_cids.active(PathId::ZERO) != Some(*scid) && !self.confirmed {
             return;
         }
@@ -367,6 +374,9 @@ impl Connection {
             return;
         }
         self.on_authenticated(now, NumberSpace::Path(id), number);
+        //= specs/rfc9000.txt#section-5.2
+        //# An endpoint MUST generate a connection error if processing the contents of these packets
+        //# prior to discovering an error, or fully revert any changes made during that processing.
         if let Err(error) = self.on_data_payload(arrival, id, dcid, number, &bytes[payload]) {
             self.fail(now, error);
         }

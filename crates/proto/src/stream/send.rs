@@ -207,6 +207,8 @@ impl SendStream {
         rises
     }
 
+    //= specs/rfc9000.txt#section-4.5
+    //# An endpoint MUST NOT send data on a stream at or beyond the final size.
     pub(super) fn finish(&mut self) {
         debug_assert!(self.is_open());
         self.state = State::Finished;

@@ -39,6 +39,10 @@ impl Connection {
     ) -> Option<Transmit> {
         let start = buf.len();
         let path = self.paths.get(id)?;
+        //= specs/rfc9000.txt#section-10.2.1
+        //# An endpoint in the closing state MUST either discard packets received from an
+        //# unvalidated address or limit the cumulative size of packets it sends to an unvalidated
+        //# address to three times the size of packets it receives from that address.
         let limit = usize::try_from(path.send_limit()).unwrap_or(usize::MAX);
         let end = start + MIN_INITIAL_DATAGRAM.min(limit);
         let spec = PacketSpec {

@@ -45,6 +45,9 @@ fn put_int(buf: &mut Vec<u8>, id: u64, value: u64) {
 impl TransportParameters {
     /// Appends what `side` sends: a client never sends what is the server's to send
     /// (RFC 9000 section 18.2).
+    //= specs/rfc9000.txt#section-7.4
+    //# An endpoint MUST NOT send a parameter more than once in a given transport parameters
+    //# extension.
     pub(crate) fn encode(&self, side: Side, buf: &mut Vec<u8>) {
         for (id, value, default) in [
             (id::MAX_IDLE_TIMEOUT, self.max_idle_timeout_ms, 0),

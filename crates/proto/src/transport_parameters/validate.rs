@@ -24,6 +24,13 @@ impl TransportParameters {
     ///
     /// TRANSPORT_PARAMETER_ERROR if an ID is missing, differs, or is there though it must not be;
     /// PROTOCOL_VIOLATION for multipath with a zero-length ID.
+    //= specs/rfc9000.txt#section-7.3
+    //# The values provided by a peer for these transport parameters MUST match the values that an
+    //# endpoint used in the Destination and Source Connection ID fields of Initial packets that it
+    //# sent (and received, for servers).
+    //= specs/rfc9000.txt#section-7.3
+    //# An endpoint MUST treat the following as a connection error of type TRANSPORT_PARAMETER_ERROR
+    //# or PROTOCOL_VIOLATION:
     pub(crate) fn validate(&self, expected: &ExpectedConnectionIds) -> Result<(), TransportError> {
         for (name, is, should) in [
             (
