@@ -48,7 +48,8 @@ pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl}
 pub use connection::{Connection, Event, PathEvent};
 pub use datagram::SendDatagramError;
 pub use endpoint::{
-    AcceptError, ConnectError, ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, Incoming,
+    AcceptError, ConnectError, ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, HalfOpen,
+    Incoming,
 };
 pub use error::{
     ApplicationClose, ConnectionClose, ConnectionError, PathError, PathErrorCode, TransportError,

@@ -65,6 +65,18 @@ pub const MAX_CLOSE_REASON: usize = 512;
 /// Stops: Initial floods. Beyond it, Initials are dropped before any key is derived.
 pub const MAX_INCOMING: usize = 1 << 12;
 
+/// Connections of a server whose handshake is not complete, those that wait to be accepted included,
+/// unless configured otherwise. Stops: Initial floods from made-up addresses. Beyond it, Initials are
+/// dropped before any key is derived.
+pub const MAX_HALF_OPEN: usize = 1 << 13;
+
+/// Bytes that those hold together, unless configured otherwise.
+pub const MAX_HALF_OPEN_BYTES: usize = 128 << 20;
+
+/// What one connection whose handshake is under way is charged beside the handshake data that it keeps:
+/// its own state, TLS's, and what a driver has per connection. A test measures that it is enough.
+pub const HALF_OPEN_COST: usize = 24 << 10;
+
 /// Bytes of datagrams kept for one incoming connection before it is accepted.
 pub const MAX_INCOMING_BUFFER: usize = 10 * 1500;
 

@@ -11,7 +11,12 @@ pub use mpquic_sched_core::SchedulerFactory;
 pub use server::ServerConfig;
 pub use transport::TransportConfig;
 
+use std::time::Duration;
+
 use thiserror::Error;
+
+/// The longest time that a setting may have: sums of such times with a point in time overflow nowhere.
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -1,6 +1,7 @@
 //! Settings of incoming connections: TLS, transport, how many may wait; accepts nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -13,6 +14,9 @@ pub struct ServerConfig {
     pub(crate) tls: Arc<rustls::ServerConfig>,
     pub(crate) transport: Arc<TransportConfig>,
     pub(crate) max_incoming: usize,
+    pub(crate) max_half_open: usize,
+    pub(crate) half_open_memory: usize,
+    pub(crate) handshake_timeout: Duration,
 }
 
 impl ServerConfig {
@@ -28,6 +32,9 @@ impl ServerConfig {
             tls,
             transport: Arc::new(TransportConfig::default()),
             max_incoming: limits::MAX_INCOMING,
+            max_half_open: limits::MAX_HALF_OPEN,
+            half_open_memory: limits::MAX_HALF_OPEN_BYTES,
+            handshake_timeout: Duration::from_secs(10),
         })
     }
 
@@ -60,6 +67,31 @@ impl ServerConfig {
     /// Default [`limits::MAX_INCOMING`].
     pub const fn max_incoming(&mut self, count: usize) -> &mut Self {
         self.max_incoming = count;
+        self
+    }
+
+    /// How many connections may be half open: those that wait to be accepted, and those whose handshake
+    /// is not complete. Initial packets beyond that are dropped. Default [`limits::MAX_HALF_OPEN`].
+    ///
+    /// Anybody can make one half-open connection with one datagram from an address that is not theirs.
+    pub const fn max_half_open(&mut self, count: usize) -> &mut Self {
+        self.max_half_open = count;
+        self
+    }
+
+    /// How many bytes all half-open connections may hold together. Initial packets beyond that are
+    /// dropped. Default [`limits::MAX_HALF_OPEN_BYTES`]; each takes about [`limits::HALF_OPEN_COST`].
+    pub const fn half_open_memory(&mut self, bytes: usize) -> &mut Self {
+        self.half_open_memory = bytes;
+        self
+    }
+
+    /// How long a client may wait to be accepted, and how long its handshake may take from there. Then it
+    /// is forgotten without an answer. Default 10 s; more than a day counts as a day.
+    ///
+    /// Without this deadline, one small packet per idle timeout keeps a half-open connection alive.
+    pub fn handshake_timeout(&mut self, timeout: Duration) -> &mut Self {
+        self.handshake_timeout = timeout.min(super::DAY);
         self
     }
 }

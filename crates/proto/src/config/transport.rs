@@ -6,12 +6,9 @@ use std::time::Duration;
 
 use mpquic_sched_core::{MinRtt, SchedulerFactory, Side};
 
-use super::ConfigError;
+use super::{ConfigError, DAY};
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow};
 use crate::{Observer, ObserverFactory, limits};
-
-/// The longest time that a setting may have: sums of such times with a point in time overflow nowhere.
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Settings of the transport, for clients and servers.
 ///

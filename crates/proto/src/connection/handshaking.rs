@@ -13,6 +13,9 @@ use crate::space::SpaceId;
 use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};
 use crate::{PathEvent, PathId, TransportError};
 
+/// Changes of what a half-open connection keeps that the endpoint does not hear of.
+const HANDSHAKE_MEMORY_STEP: usize = 1024;
+
 impl Connection {
     /// A CRYPTO frame.
     pub(crate) fn on_crypto(
@@ -44,7 +47,10 @@ impl Connection {
             self.state.establish();
             self.events.push_back(Event::Connected);
             self.start_multipath();
+            self.handshake_deadline = None;
             if self.side == Side::Server {
+                self.endpoint_events
+                    .push_back(EndpointEvent::HandshakeComplete);
                 // RFC 9001 section 4.1.2: for a server, complete is confirmed.
                 //= specs/rfc9001.txt#section-4.1.2
                 //# The server MUST send a HANDSHAKE_DONE frame as soon as the handshake is
@@ -66,6 +72,19 @@ impl Connection {
             self.retry_undecryptable(now);
         }
         Ok(())
+    }
+
+    /// Tells the endpoint what a half-open connection keeps, once it differs by enough to matter.
+    pub(crate) fn tell_handshake_memory(&mut self) {
+        if self.side != Side::Server || !self.state.is_handshaking() {
+            return;
+        }
+        let bytes = self.handshake.memory();
+        if bytes.abs_diff(self.handshake_memory_told) >= HANDSHAKE_MEMORY_STEP {
+            self.handshake_memory_told = bytes;
+            self.endpoint_events
+                .push_back(EndpointEvent::HandshakeBytes(bytes));
+        }
     }
 
     /// Reads the peer's transport parameters as soon as TLS has them.

@@ -60,6 +60,10 @@ pub struct Connection {
     pub(crate) reset_key: Arc<ResetKey>,
     pub(crate) state: State,
     pub(crate) handshake: Handshake,
+    /// On servers: when the handshake must be complete.
+    pub(crate) handshake_deadline: Option<Instant>,
+    /// What the endpoint was told of the handshake's memory.
+    pub(crate) handshake_memory_told: usize,
     /// Our connection ID of the handshake.
     pub(crate) handshake_scid: ConnectionId,
     /// The destination connection ID of the client's first Initial packet.
@@ -164,6 +168,7 @@ impl Connection {
             original_dcid,
             client_scid,
         );
+        this.handshake_deadline = Some(now + config.handshake_timeout);
         this.endpoint_events
             .push_back(EndpointEvent::AddCid(original_dcid));
         Ok(this)
@@ -210,6 +215,8 @@ impl Connection {
             reset_key,
             state: State::new(),
             handshake,
+            handshake_deadline: None,
+            handshake_memory_told: 0,
             handshake_scid: scid,
             original_dcid,
             retry: None,
@@ -295,6 +302,7 @@ impl Connection {
     /// Takes in a datagram from the endpoint.
     pub fn handle_event(&mut self, event: ConnectionEvent) {
         self.on_datagram(event.now, event.network_path, event.ecn, event.datagram);
+        self.tell_handshake_memory();
     }
 
     /// Whether any packet of the peer was decrypted: if not, what came was no client's Initial.

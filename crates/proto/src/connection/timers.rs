@@ -25,6 +25,7 @@ impl Connection {
         }
         let mut next = None;
         let mut consider = |at: Option<Instant>| next = earlier(next, at);
+        consider(self.handshake_deadline);
         consider(self.handshake_pto_deadline());
         for space in self.spaces.iter() {
             consider(space.loss_time);
@@ -59,7 +60,8 @@ impl Connection {
             }
             return;
         }
-        if self.idle_deadline().is_some_and(|at| at <= now) {
+        let late = |at: Instant| at <= now;
+        if self.handshake_deadline.is_some_and(late) || self.idle_deadline().is_some_and(late) {
             // RFC 9000 section 10.1: silently.
             self.end(Some(ConnectionError::TimedOut));
             return;

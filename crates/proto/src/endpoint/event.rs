@@ -44,6 +44,10 @@ pub enum EndpointEvent {
     AddResetToken(SocketAddr, [u8; 16]),
     /// Such a datagram is no longer a stateless reset of this connection.
     RemoveResetToken(SocketAddr, [u8; 16]),
+    /// The handshake data that a connection keeps has so many bytes now.
+    HandshakeBytes(usize),
+    /// The handshake is complete: the connection is not half open any more.
+    HandshakeComplete,
     /// The connection is over. This is its last event: another connection may get its handle
     /// afterwards.
     Drained,

@@ -1,5 +1,6 @@
 //! Connections that wait to be accepted, and their datagrams, within bounds; decides on none.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -18,7 +19,10 @@ use crate::{FourTuple, limits};
 #[must_use = "accept, refuse or ignore it: the endpoint remembers it until then"]
 pub struct Incoming {
     pub(super) index: usize,
+    /// Tells it from a later one with the same index.
+    pub(super) number: u64,
     pub(super) received: Instant,
+    pub(super) expires: Instant,
     pub(super) network_path: FourTuple,
     pub(super) ecn: Option<EcnCodepoint>,
     /// The first datagram.
@@ -38,19 +42,38 @@ impl Incoming {
     pub fn received(&self) -> Instant {
         self.received
     }
+
+    /// When the endpoint forgets it: from then on, accepting it fails
+    /// ([`ServerConfig::handshake_timeout`](crate::ServerConfig::handshake_timeout)).
+    pub fn expires(&self) -> Instant {
+        self.expires
+    }
 }
 
 /// The endpoint's side of every [`Incoming`].
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     slots: Slab<Slot>,
+    /// Of all slots, by the time at which they are given up.
+    expiring: BTreeSet<(Instant, usize)>,
     /// Of all slots.
     bytes: usize,
+    /// Places taken so far.
+    count: u64,
+}
+
+/// Where one waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) index: usize,
+    pub(super) number: u64,
 }
 
 #[derive(Debug)]
 struct Slot {
     dcid: ConnectionId,
+    number: u64,
+    expires: Instant,
     /// After the first, which the [`Incoming`] has.
     datagrams: Vec<ConnectionEvent>,
     /// With the first.
@@ -64,7 +87,12 @@ impl Waiting {
 
     /// Takes a place for one whose first datagram has so many bytes. `None` if that is more than
     /// one may take, or if the memory for all is used up.
-    pub(super) fn open(&mut self, dcid: ConnectionId, datagram: usize) -> Option<usize> {
+    pub(super) fn open(
+        &mut self,
+        dcid: ConnectionId,
+        datagram: usize,
+        expires: Instant,
+    ) -> Option<Place> {
         let bytes = cost(datagram);
         if bytes > limits::MAX_INCOMING_BUFFER
             || self.bytes + bytes > limits::MAX_INCOMING_BUFFER_TOTAL
@@ -72,11 +100,17 @@ impl Waiting {
             return None;
         }
         self.bytes += bytes;
-        Some(self.slots.insert(Slot {
+        let number = self.count;
+        self.count += 1;
+        let index = self.slots.insert(Slot {
             dcid,
+            number,
+            expires,
             datagrams: Vec::new(),
             bytes,
-        }))
+        });
+        self.expiring.insert((expires, index));
+        Some(Place { index, number })
     }
 
     /// Keeps a further datagram, or drops it if there is no room. It is copied: the buffer that it
@@ -108,21 +142,39 @@ impl Waiting {
         });
     }
 
-    /// Gives the place up. The datagrams after the first.
-    pub(super) fn close(&mut self, incoming: &Incoming) -> Vec<ConnectionEvent> {
-        // An `Incoming` is consumed by what closes it, so it is there, unless it is another
-        // endpoint's.
-        match self.slots.get(incoming.index) {
-            Some(slot) if slot.dcid == incoming.dcid => {}
-            _ => return Vec::new(),
+    /// Gives the place up. The datagrams after the first; `None` if it was given up before, or is another
+    /// endpoint's.
+    pub(super) fn close(&mut self, incoming: &Incoming) -> Option<Vec<ConnectionEvent>> {
+        let slot = self.slots.get(incoming.index)?;
+        if slot.dcid != incoming.dcid || slot.number != incoming.number {
+            return None;
         }
-        let slot = self.slots.remove(incoming.index);
-        self.bytes -= slot.bytes;
-        slot.datagrams
+        Some(self.remove(incoming.index).datagrams)
     }
 
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
+    /// When the first place is given up.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        self.expiring.first().map(|(expires, _)| *expires)
+    }
+
+    /// Gives up the place whose time is over, if there is one; call it until there is none.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<(usize, ConnectionId)> {
+        let (expires, index) = *self.expiring.first()?;
+        if expires > now {
+            return None;
+        }
+        Some((index, self.remove(index).dcid))
+    }
+
+    fn remove(&mut self, index: usize) -> Slot {
+        let slot = self.slots.remove(index);
+        self.expiring.remove(&(slot.expires, index));
+        self.bytes -= slot.bytes;
+        slot
+    }
+
+    /// Bytes of all that is kept.
+    pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 }

@@ -1,6 +1,7 @@
 //! Routes datagrams to connections and makes new ones; does not run them.
 
 mod event;
+mod half_open;
 mod incoming;
 mod negotiation;
 mod refusal;
@@ -10,6 +11,7 @@ mod routes;
 mod tests;
 
 pub use event::{AcceptError, ConnectError, ConnectionEvent, DatagramEvent, EndpointEvent};
+pub use half_open::HalfOpen;
 pub use incoming::Incoming;
 
 use std::fmt;
@@ -24,6 +26,7 @@ use rand::rngs::StdRng;
 use rustls::pki_types::ServerName;
 use slab::Slab;
 
+use self::half_open::Share;
 use self::incoming::Waiting;
 use self::reset::ResetRate;
 use self::routes::{Route, Routes};
@@ -53,6 +56,8 @@ pub struct Endpoint {
     reset_rate: ResetRate,
     routes: Routes,
     waiting: Waiting,
+    /// Beside those that wait.
+    half_open: HalfOpen,
     connections: Slab<Known>,
 }
 
@@ -72,6 +77,8 @@ impl fmt::Debug for Endpoint {
 struct Known {
     cids: Vec<ConnectionId>,
     tokens: Vec<(SocketAddr, ResetToken)>,
+    /// While it is half open.
+    half_open: Option<Share>,
 }
 
 impl Endpoint {
@@ -85,6 +92,7 @@ impl Endpoint {
             reset_rate: ResetRate::new(),
             routes: Routes::new(&mut rng),
             waiting: Waiting::default(),
+            half_open: HalfOpen::default(),
             connections: Slab::new(),
             rng,
             config,
@@ -211,7 +219,7 @@ impl Endpoint {
             rng,
             Arc::clone(&self.reset_key),
         )?;
-        let handle = self.register();
+        let handle = self.register(None);
         self.take_events(handle, &mut connection);
         Ok((handle, connection))
     }
@@ -222,7 +230,8 @@ impl Endpoint {
     ///
     /// If there is no server configuration, or if the first datagram already ends the connection:
     /// no Initial packet in it could be decrypted, or what it says breaks the protocol, or TLS
-    /// refuses. Nothing of the connection is kept then.
+    /// refuses. Nothing of the connection is kept then. Also if it waited for longer than
+    /// [`ServerConfig::handshake_timeout`].
     #[expect(
         clippy::result_large_err,
         reason = "a Connection, returned otherwise, is larger by far"
@@ -244,7 +253,12 @@ impl Endpoint {
                 response: (response.size > 0).then_some(response),
             });
         };
-        let datagrams = self.forget(&incoming);
+        let Some(datagrams) = self.forget(&incoming) else {
+            return Err(AcceptError {
+                cause: ConnectionError::TimedOut,
+                response: None,
+            });
+        };
         let rng = StdRng::from_rng(&mut self.rng);
         //= specs/rfc9000.txt#section-7.2
         //# A server MUST set the Destination Connection ID it uses for sending packets based on the
@@ -263,7 +277,7 @@ impl Endpoint {
             cause: ConnectionError::TransportError(error),
             response: None,
         })?;
-        let handle = self.register();
+        let handle = self.register(Some(Share::default()));
         // The client goes on using the ID that it made up until it has seen ours (section 7.2), so
         // its repeated Initials must find the connection. The connection retires it.
         self.handle_event(handle, EndpointEvent::AddCid(incoming.dcid));
@@ -337,8 +351,21 @@ impl Endpoint {
                     self.routes.remove_token(remote, &token, handle);
                 }
             }
+            EndpointEvent::HandshakeBytes(bytes) => {
+                if let Some(share) = &mut known.half_open {
+                    self.half_open.resize(share, bytes);
+                }
+            }
+            EndpointEvent::HandshakeComplete => {
+                if let Some(share) = known.half_open.take() {
+                    self.half_open.remove(&share);
+                }
+            }
             EndpointEvent::Drained => {
                 let known = self.connections.remove(handle.0);
+                if let Some(share) = known.half_open {
+                    self.half_open.remove(&share);
+                }
                 for id in known.cids {
                     self.routes.remove(&id, Route::Connection(handle));
                 }
@@ -352,6 +379,30 @@ impl Endpoint {
     /// How many connections are not drained.
     pub fn open_connections(&self) -> usize {
         self.connections.len()
+    }
+
+    /// How many connections are half open, and what they hold: clients that wait to be accepted, and
+    /// connections whose handshake is not complete. Above [`ServerConfig::max_half_open`] and
+    /// [`ServerConfig::half_open_memory`], first Initial packets are dropped.
+    pub fn half_open(&self) -> HalfOpen {
+        HalfOpen {
+            connections: self.half_open.connections + self.waiting.len(),
+            bytes: self.half_open.bytes + self.waiting.bytes(),
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never. Changes with every
+    /// [`Incoming`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.waiting.next_expiry()
+    }
+
+    /// Forgets the clients that have waited to be accepted for too long. An early call does nothing; a late
+    /// one does no harm.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((index, dcid)) = self.waiting.expire(now) {
+            self.routes.remove(&dcid, Route::Incoming(index));
+        }
     }
 
     /// By connection ID. Version 1 and version negotiation only: packets of other versions do not
@@ -388,22 +439,31 @@ impl Endpoint {
         dcid: &[u8],
         scid: &[u8],
     ) -> Option<Incoming> {
-        let server = self.server.as_ref()?;
+        let server = Arc::clone(self.server.as_ref()?);
         //= specs/rfc9000.txt#section-14.1
         //# A server MUST discard an Initial packet that is carried in a UDP datagram with a payload
         //# that is smaller than the smallest allowed maximum datagram size of 1200 bytes.
         let valid = datagram.len() >= MIN_INITIAL_SIZE
             && (MIN_INITIAL_DCID..=MAX_CID_LEN).contains(&dcid.len())
             && scid.len() <= MAX_CID_LEN;
-        if !valid || self.waiting.len() >= server.max_incoming {
+        if !valid {
+            return None;
+        }
+        self.handle_timeout(now);
+        if self.waiting.len() >= server.max_incoming
+            || !self.half_open().has_room(&server, datagram.len())
+        {
             return None;
         }
         let dcid = ConnectionId::new(dcid);
-        let index = self.waiting.open(dcid, datagram.len())?;
-        self.routes.add(dcid, Route::Incoming(index));
+        let expires = now + server.handshake_timeout;
+        let place = self.waiting.open(dcid, datagram.len(), expires)?;
+        self.routes.add(dcid, Route::Incoming(place.index));
         Some(Incoming {
-            index,
+            index: place.index,
+            number: place.number,
             received: now,
+            expires,
             network_path,
             ecn,
             // A copy: the buffer that it came in may be large and shared, and this may wait long.
@@ -413,15 +473,22 @@ impl Endpoint {
         })
     }
 
-    /// Ends the wait. Its further datagrams.
-    fn forget(&mut self, incoming: &Incoming) -> Vec<ConnectionEvent> {
+    /// Ends the wait. Its further datagrams; `None` if the wait was over already.
+    fn forget(&mut self, incoming: &Incoming) -> Option<Vec<ConnectionEvent>> {
+        let datagrams = self.waiting.close(incoming)?;
         let route = Route::Incoming(incoming.index);
         self.routes.remove(&incoming.dcid, route);
-        self.waiting.close(incoming)
+        Some(datagrams)
     }
 
-    fn register(&mut self) -> ConnectionHandle {
-        ConnectionHandle(self.connections.insert(Known::default()))
+    fn register(&mut self, half_open: Option<Share>) -> ConnectionHandle {
+        if let Some(share) = &half_open {
+            self.half_open.add(share);
+        }
+        ConnectionHandle(self.connections.insert(Known {
+            half_open,
+            ..Known::default()
+        }))
     }
 
     fn take_events(&mut self, handle: ConnectionHandle, connection: &mut Connection) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{TransportConfig, limits};
+use crate::limits;
 
 const CLIENT: &str = "192.0.2.1:1111";
 
@@ -26,11 +26,9 @@ fn server_config(max_incoming: usize) -> Arc<ServerConfig> {
         .with_no_client_auth()
         .with_single_cert(vec![cert.cert.der().clone()], key)
         .unwrap();
-    Arc::new(ServerConfig {
-        tls: Arc::new(tls),
-        transport: Arc::new(TransportConfig::default()),
-        max_incoming,
-    })
+    let mut config = ServerConfig::new(Arc::new(tls)).unwrap();
+    config.max_incoming(max_incoming);
+    Arc::new(config)
 }
 
 /// An endpoint, the time, and the answers it wrote.
@@ -104,6 +102,8 @@ impl Bench {
 
     /// Nothing left behind by those that wait.
     fn assert_none_waits(&self) {
+        assert_eq!(self.endpoint.half_open(), HalfOpen::default());
+        assert_eq!(self.endpoint.poll_timeout(), None);
         assert_eq!(self.endpoint.waiting.len(), 0);
         assert_eq!(self.endpoint.waiting.bytes(), 0);
         assert_eq!(self.endpoint.routes.sizes().0, 0);
@@ -138,8 +138,8 @@ fn initial(dcid: u64) -> Vec<u8> {
 #[test]
 fn routes_by_connection_id_until_retired() {
     let mut bench = Bench::client();
-    let a = bench.endpoint.register();
-    let b = bench.endpoint.register();
+    let a = bench.endpoint.register(None);
+    let b = bench.endpoint.register(None);
     bench.tell(a, EndpointEvent::AddCid(cid(1)));
     bench.tell(b, EndpointEvent::AddCid(cid(2)));
     // Taken already: stays with the first.
@@ -163,8 +163,8 @@ fn routes_by_connection_id_until_retired() {
 fn drained_connections_leave_nothing() {
     let mut bench = Bench::client();
     let remote = CLIENT.parse().unwrap();
-    let a = bench.endpoint.register();
-    let b = bench.endpoint.register();
+    let a = bench.endpoint.register(None);
+    let b = bench.endpoint.register(None);
     assert_ne!(a, b);
     for n in 0..10 {
         bench.tell(a, EndpointEvent::AddCid(cid(n)));
@@ -190,7 +190,7 @@ fn drained_connections_leave_nothing() {
 fn stateless_resets_reach_the_connection() {
     let mut bench = Bench::client();
     let remote = CLIENT.parse().unwrap();
-    let a = bench.endpoint.register();
+    let a = bench.endpoint.register(None);
     bench.tell(a, EndpointEvent::AddResetToken(remote, [7; 16]));
     let mut reset = short(&cid(200), 30);
     reset.extend([7; 16]);
@@ -311,8 +311,8 @@ fn repeated_initials_wait_together() {
     for _ in 0..3 {
         assert!(bench.handle(&initial(1)).is_none());
     }
-    assert_eq!(bench.endpoint.forget(&incoming).len(), 3);
-    assert_eq!(bench.endpoint.forget(&other).len(), 0);
+    assert_eq!(bench.endpoint.forget(&incoming).unwrap().len(), 3);
+    assert_eq!(bench.endpoint.forget(&other).unwrap().len(), 0);
     bench.assert_none_waits();
 }
 
@@ -340,6 +340,7 @@ fn memory_of_the_waiting_is_bounded() {
         let kept: usize = bench
             .endpoint
             .forget(&incoming)
+            .unwrap()
             .iter()
             .map(|event| event.datagram.len())
             .sum();
@@ -351,7 +352,7 @@ fn memory_of_the_waiting_is_bounded() {
     for _ in 0..100_000 {
         bench.handle(&long(0xc0, 1, &1_u64.to_be_bytes(), &[], 0));
     }
-    assert!(bench.endpoint.forget(&incoming).len() < 200);
+    assert!(bench.endpoint.forget(&incoming).unwrap().len() < 200);
 }
 
 #[test]
@@ -368,6 +369,100 @@ fn saturation_drops_initials_and_recovers() {
         true
     }));
     assert!(bench.incoming(&initial(201)).is_none());
+}
+
+#[test]
+fn the_half_open_budget_counts_connections() {
+    let mut config = (*shared_server()).clone();
+    config.max_half_open(5);
+    let mut bench = Bench::with(Some(Arc::new(config)));
+    let mut waiting: Vec<_> = (0..10)
+        .filter_map(|n| bench.incoming(&initial(n)))
+        .collect();
+    assert_eq!(waiting.len(), 5);
+    assert_eq!(bench.endpoint.half_open().connections, 5);
+    // One is gone, another's handshake is under way: the place of the first is free.
+    bench.endpoint.ignore(waiting.pop().unwrap());
+    let incoming = waiting.pop().unwrap();
+    assert!(bench.endpoint.forget(&incoming).is_some());
+    let handle = bench.endpoint.register(Some(Share::default()));
+    assert!(bench.incoming(&initial(20)).is_some());
+    assert!(bench.incoming(&initial(21)).is_none());
+    // Complete: no longer half open. To say so twice changes nothing.
+    for _ in 0..2 {
+        bench.tell(handle, EndpointEvent::HandshakeComplete);
+        assert_eq!(bench.endpoint.half_open().connections, 4);
+    }
+    assert!(bench.incoming(&initial(22)).is_some());
+    assert!(bench.incoming(&initial(23)).is_none());
+    bench.tell(handle, EndpointEvent::Drained);
+    assert_eq!(bench.endpoint.half_open().connections, 5);
+}
+
+#[test]
+fn the_half_open_budget_counts_bytes() {
+    let mut config = (*shared_server()).clone();
+    config.half_open_memory(3 * limits::HALF_OPEN_COST);
+    let mut bench = Bench::with(Some(Arc::new(config)));
+    let handle = bench.endpoint.register(Some(Share::default()));
+    let room = |bench: &mut Bench, n| match bench.incoming(&initial(n)) {
+        Some(incoming) => {
+            bench.endpoint.ignore(incoming);
+            true
+        }
+        None => false,
+    };
+    assert!(room(&mut bench, 1));
+    let more = 2 * limits::HALF_OPEN_COST;
+    bench.tell(handle, EndpointEvent::HandshakeBytes(more));
+    assert_eq!(bench.endpoint.half_open().bytes, 3 * limits::HALF_OPEN_COST);
+    assert!(!room(&mut bench, 2));
+    bench.tell(handle, EndpointEvent::HandshakeBytes(100));
+    assert!(room(&mut bench, 3));
+    bench.tell(handle, EndpointEvent::HandshakeBytes(more));
+    bench.tell(handle, EndpointEvent::Drained);
+    bench.assert_none_waits();
+}
+
+#[test]
+fn what_nobody_accepts_expires() {
+    let mut bench = Bench::server();
+    let start = bench.now;
+    let old = bench.incoming(&initial(1)).unwrap();
+    bench.handle(&initial(1));
+    bench.now += Duration::from_secs(4);
+    let young = bench.incoming(&initial(2)).unwrap();
+    assert_eq!(old.expires(), start + Duration::from_secs(10));
+    assert_eq!(bench.endpoint.poll_timeout(), Some(old.expires()));
+    let early = old.expires() - Duration::from_nanos(1);
+    bench.endpoint.handle_timeout(early);
+    assert_eq!(bench.endpoint.half_open().connections, 2);
+    bench.endpoint.handle_timeout(old.expires());
+    assert_eq!(bench.endpoint.half_open().connections, 1);
+    assert_eq!(bench.endpoint.poll_timeout(), Some(young.expires()));
+    // Its client begins again. The old one cannot be accepted, nor take the new one's place.
+    let again = bench.incoming(&initial(1)).unwrap();
+    let error = bench
+        .endpoint
+        .accept(old, bench.now, &mut Vec::new(), None)
+        .err()
+        .unwrap();
+    assert!(matches!(error.cause, ConnectionError::TimedOut) && error.response.is_none());
+    assert_eq!(bench.endpoint.half_open().connections, 2);
+    bench.endpoint.ignore(again);
+    bench.endpoint.ignore(young);
+    bench.assert_none_waits();
+}
+
+#[test]
+fn a_full_queue_makes_room_by_expiry_alone() {
+    let mut bench = Bench::with(Some(server_config(3)));
+    let kept: Vec<_> = (0..5).map(|n| bench.incoming(&initial(n))).collect();
+    assert_eq!(kept.iter().flatten().count(), 3);
+    bench.now += Duration::from_secs(10);
+    // Nobody called `handle_timeout`, and the application still has the others.
+    assert!(bench.incoming(&initial(9)).is_some());
+    assert_eq!(bench.endpoint.half_open().connections, 1);
 }
 
 //= specs/rfc9000.txt#section-5.2.2
@@ -475,7 +570,7 @@ proptest! {
     #[test]
     fn any_datagram(bytes in prop::collection::vec(any::<u8>(), 0..1400), from in 0..3_u8) {
         let mut bench = Bench::with(Some(shared_server()));
-        let a = bench.endpoint.register();
+        let a = bench.endpoint.register(None);
         bench.tell(a, EndpointEvent::AddResetToken(CLIENT.parse().unwrap(), [1; 16]));
         let mut bytes = bytes;
         match (from, bytes.first_mut()) {

@@ -59,6 +59,11 @@ impl CryptoStream {
         (bytes.sum(), self.received.len())
     }
 
+    /// Memory of what was sent and of what came.
+    pub(crate) fn memory(&self) -> usize {
+        self.out.capacity() + self.buffered().0
+    }
+
     pub(crate) fn can_send(&self) -> bool {
         !self.pending.is_empty()
     }

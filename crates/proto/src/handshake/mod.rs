@@ -103,6 +103,12 @@ impl Handshake {
         self.streams[space_id as usize].buffered()
     }
 
+    /// Memory of the handshake data and of the packets that wait for keys: what a peer can make grow.
+    pub(crate) fn memory(&self) -> usize {
+        let streams = self.streams.iter().map(CryptoStream::memory);
+        streams.sum::<usize>() + self.undecryptable.memory()
+    }
+
     pub(crate) fn can_send(&self, space_id: SpaceId) -> bool {
         self.streams[space_id as usize].can_send()
     }

@@ -39,6 +39,11 @@ impl Undecryptable {
         taken
     }
 
+    /// Memory of the packets kept.
+    pub(crate) fn memory(&self) -> usize {
+        self.0.iter().map(|kept| kept.packet.capacity()).sum()
+    }
+
     /// How many packets are kept.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
