@@ -1,0 +1,377 @@
+//! The code under test: an `mpquic_proto::Endpoint` with all its connections, in virtual time. Knows no attack.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use mpquic_proto::{
+    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint,
+    Endpoint, EndpointConfig, Event, FourTuple, Incoming, ServerConfig, Transmit, TransportConfig,
+};
+
+use crate::meter;
+use crate::tls::Identity;
+
+/// A datagram that the victim has sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    /// When.
+    pub at: Instant,
+    /// Its own and the destination's address.
+    pub tuple: FourTuple,
+    /// The bytes.
+    pub data: Vec<u8>,
+}
+
+/// What the application does with a client that comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Accepts at once.
+    Accept,
+    /// Leaves it waiting.
+    Keep,
+    /// Refuses.
+    Refuse,
+    /// Ignores.
+    Ignore,
+}
+
+/// Bytes and datagrams in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Datagrams.
+    pub datagrams: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    fn add(&mut self, bytes: usize) {
+        self.datagrams += 1;
+        self.bytes += bytes as u64;
+    }
+}
+
+/// A server or a client in memory.
+pub struct Victim {
+    /// The virtual time.
+    pub now: Instant,
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// Its connections, in the order in which they began.
+    pub connections: Vec<(ConnectionHandle, Connection)>,
+    /// Clients that wait, with [`Admission::Keep`].
+    pub incoming: Vec<Incoming>,
+    /// What becomes of clients.
+    pub admission: Admission,
+    /// What it has sent, oldest first; taken out by the tests.
+    pub sent: Vec<Sent>,
+    /// What arrived from each address.
+    pub received_from: BTreeMap<SocketAddr, Traffic>,
+    /// What was sent to each address.
+    pub sent_to: BTreeMap<SocketAddr, Traffic>,
+    /// The events of all connections.
+    pub events: Vec<Event>,
+    /// Connections that are over.
+    pub ended: usize,
+    /// Why the last connections ended that were refused with their first datagram.
+    pub accept_errors: Vec<ConnectionError>,
+    /// Keeps events; off where they would be the only thing that grows.
+    pub keep_events: bool,
+    buf: Vec<u8>,
+}
+
+impl fmt::Debug for Victim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Victim")
+            .field("connections", &self.connections.len())
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a server is.
+pub fn server_address() -> SocketAddr {
+    ([192, 0, 2, 1], 443).into()
+}
+
+/// Where a client's path is.
+pub fn client_address(path: u32) -> SocketAddr {
+    (
+        [198, 51, 100, 1 + (path % 250) as u8],
+        40_000 + (path / 250 % 20_000) as u16,
+    )
+        .into()
+}
+
+impl Victim {
+    fn new(endpoint: Endpoint, now: Instant) -> Self {
+        Self {
+            now,
+            endpoint,
+            connections: Vec::new(),
+            incoming: Vec::new(),
+            admission: Admission::Accept,
+            sent: Vec::new(),
+            received_from: BTreeMap::new(),
+            sent_to: BTreeMap::new(),
+            events: Vec::new(),
+            ended: 0,
+            accept_errors: Vec::new(),
+            keep_events: true,
+            buf: meter::metered(|| Vec::with_capacity(1 << 16)),
+        }
+    }
+
+    /// A server with this identity.
+    ///
+    /// # Panics
+    ///
+    /// If rustls refuses the identity.
+    pub fn server(identity: &Identity, transport: TransportConfig) -> Self {
+        Self::server_with(identity, transport, |_| {})
+    }
+
+    /// A server whose settings are changed by `configure`.
+    ///
+    /// # Panics
+    ///
+    /// If rustls refuses the identity.
+    #[expect(clippy::disallowed_methods, clippy::allow_attributes_without_reason)]
+    pub fn server_with(
+        identity: &Identity,
+        transport: TransportConfig,
+        configure: impl FnOnce(&mut ServerConfig),
+    ) -> Self {
+        let chain = vec![identity.certificate.clone()];
+        let mut config =
+            ServerConfig::with_single_cert(chain, identity.key()).expect("a valid identity");
+        config.transport(Arc::new(transport));
+        configure(&mut config);
+        let endpoint = meter::metered(|| {
+            Endpoint::new(
+                Arc::new(EndpointConfig::new([2; 32])),
+                Some(Arc::new(config)),
+            )
+        });
+        Self::new(endpoint, Instant::now())
+    }
+
+    /// A client that connects to [`server_address`] and trusts this identity.
+    ///
+    /// # Panics
+    ///
+    /// If rustls refuses the identity.
+    pub fn client(identity: &Identity, transport: TransportConfig) -> Self {
+        let mut roots = rustls::RootCertStore::empty();
+        roots
+            .add(identity.certificate.clone())
+            .expect("a valid certificate");
+        let mut config = ClientConfig::with_root_certificates(roots).expect("ring has the suites");
+        config.transport(Arc::new(transport));
+        let endpoint =
+            meter::metered(|| Endpoint::new(Arc::new(EndpointConfig::new([1; 32])), None));
+        let mut this = Self::new(endpoint, Instant::now());
+        let tuple = FourTuple {
+            local: client_address(0),
+            remote: server_address(),
+        };
+        let now = this.now;
+        let connection = meter::metered(|| this.endpoint.connect(now, config, tuple, "localhost"));
+        this.connections.push(connection.expect("a valid address"));
+        this.flush();
+        this
+    }
+
+    /// The first connection that is not over.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.connections.first_mut().expect("a connection").1
+    }
+
+    /// Hands it a datagram that came to `tuple.local` from `tuple.remote`, and lets it answer.
+    pub fn deliver(&mut self, tuple: FourTuple, ecn: Option<EcnCodepoint>, datagram: &[u8]) {
+        self.received_from
+            .entry(tuple.remote)
+            .or_default()
+            .add(datagram.len());
+        let now = self.now;
+        let (endpoint, buf) = (&mut self.endpoint, &mut self.buf);
+        buf.clear();
+        let event =
+            meter::metered(|| endpoint.handle(now, tuple, ecn, BytesMut::from(datagram), buf));
+        match event {
+            Some(DatagramEvent::NewConnection(incoming)) => self.admit(incoming),
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let found = self
+                    .connections
+                    .iter_mut()
+                    .find(|(other, _)| *other == handle);
+                if let Some((_, connection)) = found {
+                    meter::metered(|| connection.handle_event(event));
+                }
+            }
+            Some(DatagramEvent::Response(transmit)) => self.note(&transmit),
+            Some(_) | None => {}
+        }
+        self.flush();
+    }
+
+    fn admit(&mut self, incoming: Incoming) {
+        let now = self.now;
+        let (endpoint, buf) = (&mut self.endpoint, &mut self.buf);
+        buf.clear();
+        match self.admission {
+            Admission::Keep => meter::metered(|| self.incoming.push(incoming)),
+            Admission::Ignore => meter::metered(|| endpoint.ignore(incoming)),
+            Admission::Refuse => {
+                let transmit = meter::metered(|| endpoint.refuse(incoming, buf));
+                self.note(&transmit);
+            }
+            Admission::Accept => match meter::metered(|| endpoint.accept(incoming, now, buf, None))
+            {
+                Ok(connection) => meter::metered(|| self.connections.push(connection)),
+                Err(error) => {
+                    if let Some(transmit) = error.response {
+                        self.note(&transmit);
+                    }
+                    self.accept_errors.push(error.cause);
+                }
+            },
+        }
+    }
+
+    /// Accepts the client that has waited longest.
+    pub fn accept_oldest(&mut self) {
+        let kept = std::mem::replace(&mut self.admission, Admission::Accept);
+        if !self.incoming.is_empty() {
+            let incoming = self.incoming.remove(0);
+            self.admit(incoming);
+            self.flush();
+        }
+        self.admission = kept;
+    }
+
+    /// Notes what is in the buffer as sent.
+    fn note(&mut self, transmit: &Transmit) {
+        if transmit.size == 0 {
+            return;
+        }
+        let segment = transmit.segment_size.unwrap_or(transmit.size);
+        for data in self.buf[..transmit.size].chunks(segment) {
+            self.sent_to
+                .entry(transmit.network_path.remote)
+                .or_default()
+                .add(data.len());
+            self.sent.push(Sent {
+                at: self.now,
+                tuple: transmit.network_path,
+                data: data.to_vec(),
+            });
+        }
+    }
+
+    /// Sends all that its connections want to send now, and lets the endpoint forget those that are over.
+    pub fn flush(&mut self) {
+        let now = self.now;
+        let mut at = 0;
+        while at < self.connections.len() {
+            loop {
+                let (handle, connection) = &mut self.connections[at];
+                let endpoint = &mut self.endpoint;
+                meter::metered(|| {
+                    while let Some(event) = connection.poll_endpoint_events() {
+                        endpoint.handle_event(*handle, event);
+                    }
+                });
+                self.buf.clear();
+                let buf = &mut self.buf;
+                let Some(transmit) = meter::metered(|| connection.poll_transmit(now, 10, buf))
+                else {
+                    break;
+                };
+                self.note(&transmit);
+            }
+            let (handle, connection) = &mut self.connections[at];
+            while let Some(event) = meter::metered(|| connection.poll()) {
+                if self.keep_events {
+                    self.events.push(event);
+                }
+            }
+            let endpoint = &mut self.endpoint;
+            meter::metered(|| {
+                while let Some(event) = connection.poll_endpoint_events() {
+                    endpoint.handle_event(*handle, event);
+                }
+            });
+            if connection.is_drained() {
+                self.ended += 1;
+                let over = self.connections.remove(at);
+                meter::metered(|| drop(over));
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// When a connection next has something to do.
+    pub fn next_timeout(&mut self) -> Option<Instant> {
+        let connections = self.connections.iter_mut();
+        connections
+            .filter_map(|(_, connection)| connection.poll_timeout())
+            .min()
+    }
+
+    /// Lets time pass, timer by timer.
+    ///
+    /// # Panics
+    ///
+    /// If timers fire without end at one point in time.
+    pub fn advance(&mut self, by: Duration) {
+        let end = self.now + by;
+        let mut at_once = 0;
+        while let Some(at) = self.next_timeout().filter(|at| *at <= end) {
+            at_once = if at > self.now { 0 } else { at_once + 1 };
+            assert!(at_once < 1000, "timers fire without end");
+            self.now = self.now.max(at);
+            let now = self.now;
+            for (_, connection) in &mut self.connections {
+                if connection.poll_timeout().is_some_and(|at| at <= now) {
+                    meter::metered(|| connection.handle_timeout(now));
+                }
+            }
+            self.flush();
+        }
+        self.now = end;
+        self.flush();
+    }
+
+    /// All that was sent to anyone.
+    pub fn sent_in_all(&self) -> Traffic {
+        self.sent_to
+            .values()
+            .fold(Traffic::default(), |sum, traffic| Traffic {
+                datagrams: sum.datagrams + traffic.datagrams,
+                bytes: sum.bytes + traffic.bytes,
+            })
+    }
+
+    /// Every collection of every connection that is above its cap.
+    pub fn over_caps(&self) -> Vec<String> {
+        let mut over = Vec::new();
+        for (_, connection) in &self.connections {
+            connection.for_each_collection(|collection| {
+                if collection.size > collection.cap {
+                    over.push(format!("{collection:?}"));
+                }
+            });
+        }
+        over
+    }
+}
