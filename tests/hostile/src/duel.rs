@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpquic_proto::{ConnectionError, FourTuple, TransportConfig};
+use mpquic_proto::{ConnectionError, EcnCodepoint, FourTuple, TransportConfig};
 
 use crate::params::Params;
 use crate::peer::{Opened, Peer, Sealing, Space};
@@ -207,8 +207,11 @@ impl Duel {
         self.send_from(tuple, path, frames)
     }
 
-    /// Sends these frames with a path ID from any address.
+    /// Sends these frames with a path ID from any address; nothing if there are none.
     pub fn send_from(&mut self, tuple: FourTuple, path: u32, frames: &[Frame]) -> bool {
+        if frames.is_empty() {
+            return false;
+        }
         let sealed = self.peer.seal(Space::Data(path), frames);
         let sent = sealed.is_some();
         if let Some(datagram) = sealed {
@@ -233,17 +236,28 @@ impl Duel {
     }
 
     /// What the victim has sent since the last time, decrypted, with the addresses.
+    ///
+    /// # Panics
+    ///
+    /// If it has used a packet number twice.
     pub fn collect(&mut self) -> Vec<(FourTuple, Opened)> {
         let sent = std::mem::take(&mut self.victim.sent);
         let mut all = Vec::new();
         for datagram in sent {
-            let opened = self.peer.receive(&datagram.data);
+            let marked = datagram.ecn == Some(EcnCodepoint::Ect0);
+            let opened = self.peer.receive_marked(&datagram.data, marked);
             all.extend(opened.into_iter().map(|opened| (datagram.tuple, opened)));
         }
+        // RFC 10069, Nonce Calculation: no path ID and packet number is used twice under the same keys.
+        assert_eq!(self.peer.reused, 0, "a nonce was used twice");
         all
     }
 
     /// The frames that the victim has sent since the last time.
+    ///
+    /// # Panics
+    ///
+    /// If it has used a packet number twice.
     pub fn frames(&mut self) -> Vec<Frame> {
         self.collect()
             .into_iter()
@@ -278,6 +292,15 @@ impl Duel {
     pub fn error(&mut self) -> Option<u64> {
         let living = self.victim.connections.first();
         own_error(living.and_then(|(_, connection)| connection.lost_reason()))
+    }
+
+    /// Why the victim's connection is over, if it is.
+    pub fn reason(&self) -> Option<String> {
+        let living = self.victim.connections.first();
+        match living {
+            Some((_, connection)) => connection.lost_reason().map(|reason| format!("{reason:?}")),
+            None => Some(format!("{:?}", self.victim.events.last())),
+        }
     }
 
     /// Whether the victim's connection goes on.

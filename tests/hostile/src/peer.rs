@@ -57,6 +57,8 @@ pub struct Sealing {
     pub generation: i32,
     /// The version of a long header.
     pub version: Option<u32>,
+    /// The source connection ID of a long header.
+    pub scid: Option<Vec<u8>>,
 }
 
 /// A connection ID of the other side.
@@ -125,6 +127,7 @@ enum Tls {
 pub struct Peer {
     who: u32,
     is_client: bool,
+    has_no_cid: bool,
     params: Params,
     tls: Tls,
     initial: Option<Keys>,
@@ -134,6 +137,7 @@ pub struct Peer {
     next: BTreeMap<Space, u64>,
     received: BTreeMap<Space, BTreeSet<u64>>,
     to_ack: BTreeSet<Space>,
+    marked: BTreeMap<Space, u64>,
     /// Where Initial and Handshake packets go to.
     pub handshake_dcid: Vec<u8>,
     /// The token of Initial packets.
@@ -156,6 +160,8 @@ pub struct Peer {
     pub retries: usize,
     /// Packets that no key opened.
     pub unopened: usize,
+    /// Packets under a number that another packet of the same path had: one nonce used twice.
+    pub reused: usize,
 }
 
 impl fmt::Debug for Peer {
@@ -183,6 +189,7 @@ impl Peer {
         Self {
             who,
             is_client,
+            has_no_cid: false,
             params,
             tls,
             initial: None,
@@ -192,6 +199,7 @@ impl Peer {
             next: BTreeMap::new(),
             received: BTreeMap::new(),
             to_ack: BTreeSet::new(),
+            marked: BTreeMap::new(),
             handshake_dcid: Vec::new(),
             token: Vec::new(),
             their_cids: BTreeMap::new(),
@@ -203,6 +211,7 @@ impl Peer {
             tls_error: None,
             retries: 0,
             unopened: 0,
+            reused: 0,
         }
     }
 
@@ -224,6 +233,27 @@ impl Peer {
         let mut this = Self::new(who, true, params, Tls::Running(Box::new(tls.into())));
         this.handshake_dcid = first_dcid.to_vec();
         this.initial = initial_keys(first_dcid, true);
+        this.write_tls();
+        Ok(this)
+    }
+
+    /// A client whose packets have a source connection ID of no length.
+    ///
+    /// # Errors
+    ///
+    /// If rustls refuses the configuration.
+    pub fn client_without_cid(
+        first_dcid: &[u8],
+        params: Params,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Self, rustls::Error> {
+        let mut this = Self::client(0, first_dcid, params.clone(), Arc::clone(&tls))?;
+        let name = ServerName::try_from("localhost").map_err(|_| rustls::Error::EncryptError)?;
+        let tls = quic::ClientConnection::new(tls, quic::Version::V1, name, params.encode())?;
+        this.params = params;
+        this.tls = Tls::Running(Box::new(tls.into()));
+        this.levels = Default::default();
+        this.has_no_cid = true;
         this.write_tls();
         Ok(this)
     }
@@ -310,7 +340,12 @@ impl Peer {
         let version = how.version.unwrap_or(VERSION_1);
         let long = |ty, keys: &DirectionalKeys| {
             let dcid = how.dcid.as_ref().unwrap_or(&self.handshake_dcid);
-            let scid = self.own_cid(0, 0);
+            let own = if self.has_no_cid {
+                Vec::new()
+            } else {
+                self.own_cid(0, 0)
+            };
+            let scid = how.scid.clone().unwrap_or(own);
             packet::seal_long(
                 ty,
                 version,
@@ -436,7 +471,7 @@ impl Peer {
             delay: 0,
             first: first.unwrap_or(0),
             ranges,
-            ecn: None,
+            ecn: self.marked.get(&space).map(|marked| [*marked, 0, 0]),
         })
     }
 
@@ -454,6 +489,17 @@ impl Peer {
                 self.ack_of(*space)
             })
             .collect()
+    }
+
+    /// The same for a datagram that came with ECT(0) or without.
+    pub fn receive_marked(&mut self, datagram: &[u8], marked: bool) -> Vec<Opened> {
+        let opened = self.receive(datagram);
+        if marked {
+            for packet in &opened {
+                *self.marked.entry(packet.space).or_default() += 1;
+            }
+        }
+        opened
     }
 
     /// Takes in a datagram: decrypts its packets, runs TLS, notes connection IDs and limits.
@@ -601,10 +647,8 @@ impl Peer {
     }
 
     fn on_packet(&mut self, opened: &Opened) {
-        self.received
-            .entry(opened.space)
-            .or_default()
-            .insert(opened.number);
+        let numbers = self.received.entry(opened.space).or_default();
+        self.reused += usize::from(!numbers.insert(opened.number));
         if opened.frames.iter().any(Frame::is_ack_eliciting) {
             self.to_ack.insert(opened.space);
         }

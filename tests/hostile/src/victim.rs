@@ -22,6 +22,8 @@ pub struct Sent {
     pub at: Instant,
     /// Its own and the destination's address.
     pub tuple: FourTuple,
+    /// How it is marked.
+    pub ecn: Option<EcnCodepoint>,
     /// The bytes.
     pub data: Vec<u8>,
 }
@@ -140,7 +142,6 @@ impl Victim {
     /// # Panics
     ///
     /// If rustls refuses the identity.
-    #[expect(clippy::disallowed_methods, clippy::allow_attributes_without_reason)]
     pub fn server_with(
         identity: &Identity,
         transport: TransportConfig,
@@ -192,7 +193,21 @@ impl Victim {
     ///
     /// If there is none.
     pub fn connection(&mut self) -> &mut Connection {
-        &mut self.connections.first_mut().expect("a connection").1
+        let events = &self.events;
+        match self.connections.first_mut() {
+            Some((_, connection)) => connection,
+            None => panic!("no connection any more: {:?}", events.last()),
+        }
+    }
+
+    /// What an application does with the first connection, with what it allocates and frees counted.
+    ///
+    /// # Panics
+    ///
+    /// If there is no connection.
+    pub fn run_app<T>(&mut self, f: impl FnOnce(&mut Connection) -> T) -> T {
+        let connection = self.connection();
+        meter::metered(|| f(connection))
     }
 
     /// Hands it a datagram that came to `tuple.local` from `tuple.remote`, and lets it answer.
@@ -234,8 +249,10 @@ impl Victim {
                 let transmit = meter::metered(|| endpoint.refuse(incoming, buf));
                 self.note(&transmit);
             }
-            Admission::Accept => match meter::metered(|| endpoint.accept(incoming, now, buf, None))
-            {
+            Admission::Accept => match meter::metered(|| {
+                let accepted = endpoint.accept(incoming, now, buf, None);
+                accepted.map_err(Box::new)
+            }) {
                 Ok(connection) => meter::metered(|| self.connections.push(connection)),
                 Err(error) => {
                     if let Some(transmit) = error.response {
@@ -272,6 +289,7 @@ impl Victim {
             self.sent.push(Sent {
                 at: self.now,
                 tuple: transmit.network_path,
+                ecn: transmit.ecn,
                 data: data.to_vec(),
             });
         }

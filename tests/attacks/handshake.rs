@@ -1,0 +1,509 @@
+//! Attacks before and during the handshake: floods of Initial packets, memory before keys, strange orders of answers.
+
+use std::time::Duration;
+
+use mpquic_hostile::duel::{Duel, from};
+use mpquic_hostile::meter;
+use mpquic_hostile::packet::parse_header;
+use mpquic_hostile::params::{Params, id};
+use mpquic_hostile::peer::{CID_LEN, Peer, Sealing, Space};
+use mpquic_hostile::tls::{self, Identity};
+use mpquic_hostile::victim::{Admission, Victim, client_address};
+use mpquic_hostile::wire::Frame;
+
+use super::*;
+
+fn client(who: u32) -> Peer {
+    let dcid = [b"first".as_slice(), &who.to_be_bytes()].concat();
+    Peer::client(
+        who,
+        &dcid,
+        Params::generous(Some(7)),
+        tls::credulous_client(),
+    )
+    .unwrap()
+}
+
+#[test]
+fn crypto_out_of_order() {
+    // One byte far away.
+    for space in [Space::Initial, Space::Handshake, Space::Data(0)] {
+        let mut duel = Duel::with_server(quiet(), Params::generous(Some(7)));
+        let hello = duel.peer.flight();
+        if space == Space::Initial {
+            // The first packet has it: nothing is kept of the client.
+            let far = [
+                Frame::Crypto {
+                    offset: 1 << 20,
+                    data: vec![1],
+                },
+                Frame::Padding(1150),
+            ];
+            duel.send_as(space, &far, &Sealing::default());
+            assert_eq!(duel.victim.endpoint.open_connections(), 0);
+            assert_eq!(duel.victim.accept_errors.len(), 1);
+            continue;
+        }
+        for datagram in hello {
+            duel.deliver(&datagram);
+        }
+        duel.collect();
+        if let Space::Data(_) = space {
+            duel.connect();
+        }
+        duel.send_as(
+            space,
+            &[Frame::Crypto {
+                offset: 1 << 20,
+                data: vec![1],
+            }],
+            &Sealing::default(),
+        );
+        assert_eq!(duel.error(), CRYPTO_BUFFER_EXCEEDED, "{space:?}");
+    }
+    // One byte at every second offset: the cap on gaps ends it, and what was held is bounded.
+    for space in [Space::Handshake, Space::Data(0)] {
+        let mut duel = Duel::with_server(quiet(), Params::generous(Some(7)));
+        for datagram in duel.peer.flight() {
+            duel.deliver(&datagram);
+        }
+        duel.collect();
+        if let Space::Data(_) = space {
+            duel.connect();
+        }
+        let before = meter::reading().held;
+        meter::reset_peak();
+        let mut frames = 0;
+        while duel.alive() && frames < 2000 {
+            frames += 1;
+            duel.send_as(
+                space,
+                &[Frame::Crypto {
+                    offset: 100 + 2 * frames,
+                    data: vec![1],
+                }],
+                &Sealing::default(),
+            );
+        }
+        assert_eq!(duel.error(), CRYPTO_BUFFER_EXCEEDED);
+        figure(
+            "out-of-order CRYPTO",
+            "one-byte frames until the end",
+            frames,
+            200,
+        );
+        growth(
+            "out-of-order CRYPTO",
+            "bytes held at most meanwhile",
+            before,
+            meter::reading().peak,
+            48 * 1024,
+        );
+    }
+    // The last byte that may be: what is held is what came, not the gap before it.
+    let mut duel = multipath();
+    let before = meter::reading().held;
+    duel.send(&[Frame::Crypto {
+        offset: 65_000,
+        data: vec![1],
+    }]);
+    assert!(duel.alive(), "{:?}", duel.reason());
+    growth(
+        "out-of-order CRYPTO",
+        "bytes held for one byte at 65,000",
+        before,
+        meter::reading().held,
+        2048,
+    );
+}
+
+/// CVE-2025-54939: packets behind the first, to other connection IDs.
+#[test]
+fn coalesced_with_other_connection_ids() {
+    let mut victim = Victim::server(&Identity::generate(), quiet());
+    let mut peer = client(1);
+    let hello = peer.flight();
+    let tuple = from(client_address(1));
+    for datagram in &hello {
+        victim.deliver(tuple, None, datagram);
+    }
+    victim.sent.clear();
+    let before = meter::reading().held;
+    for stranger in 0..2000u32 {
+        let ping = [Frame::Ping, Frame::Padding(700)];
+        let mut datagram = peer.seal(Space::Initial, &ping).unwrap();
+        let dcid = Some([b"stranger".as_slice(), &stranger.to_be_bytes()].concat());
+        let other = Sealing {
+            dcid,
+            ..Sealing::default()
+        };
+        let payload = mpquic_hostile::wire::payload(&ping);
+        datagram.extend(peer.seal_as(Space::Initial, &payload, &other).unwrap());
+        victim.deliver(tuple, None, &datagram);
+    }
+    assert_eq!(victim.endpoint.open_connections(), 1);
+    growth(
+        "pre-handshake memory",
+        "bytes held after 2,000 coalesced strangers",
+        before,
+        meter::reading().held,
+        32_768,
+    );
+}
+
+#[test]
+fn packets_before_their_keys() {
+    let mut duel = Duel::with_server(quiet(), Params::generous(Some(7)));
+    for datagram in duel.peer.flight() {
+        duel.deliver(&datagram);
+    }
+    duel.collect();
+    let before = meter::reading().held;
+    let mut sent = 0;
+    for number in 0..1000 {
+        // The server has 1-RTT keys, and must not use them before TLS is complete; these open with none.
+        let dcid = duel.peer.dcid(0).unwrap().cid.clone();
+        let mut datagram = vec![0x43];
+        datagram.extend_from_slice(&dcid);
+        datagram.resize(1400, number as u8);
+        duel.deliver(&datagram);
+        sent += datagram.len() as u64;
+    }
+    growth(
+        "undecryptable",
+        "bytes held of 1,400,000 before keys",
+        before,
+        meter::reading().held,
+        16_384,
+    );
+    assert!(sent > 1_000_000 && duel.victim.over_caps().is_empty());
+    // All of it is gone once the handshake is over.
+    duel.connect();
+    duel.victim.advance(Duration::from_secs(120));
+    assert_eq!(duel.victim.endpoint.open_connections(), 0);
+}
+
+/// Initial packets of clients that wait: as many as may, and nothing for those beyond.
+#[test]
+fn initial_flood() {
+    let limit = 500;
+    let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
+        config.max_incoming(limit);
+    });
+    victim.admission = Admission::Keep;
+    let before = meter::reading();
+    let mut template = client(0).flight().remove(0);
+    let flood = |victim: &mut Victim, range: std::ops::Range<u32>, template: &mut [u8]| {
+        for who in range {
+            // Another connection ID: nobody derives keys to see that the rest does not fit.
+            template[6..10].copy_from_slice(&who.to_be_bytes());
+            victim.deliver(from(client_address(who)), None, template);
+        }
+    };
+    flood(&mut victim, 0..limit as u32, &mut template);
+    assert_eq!(victim.incoming.len(), limit);
+    let full = meter::reading();
+    let each = (full.held - before.held) as u64 / limit as u64;
+    figure("Initial flood", "bytes held per waiting client", each, 4096);
+    flood(&mut victim, 10_000..15_000, &mut template);
+    let after = meter::reading();
+    assert_eq!(victim.incoming.len(), limit);
+    figure(
+        "Initial flood",
+        "allocations per Initial beyond the cap",
+        (after.allocations - full.allocations) / 5000,
+        2,
+    );
+    growth(
+        "Initial flood",
+        "bytes held for 5,000 beyond the cap",
+        full.held,
+        after.held,
+        1024,
+    );
+    let waiting = std::mem::take(&mut victim.incoming);
+    meter::metered(|| {
+        for incoming in waiting {
+            victim.endpoint.ignore(incoming);
+        }
+    });
+    growth(
+        "Initial flood",
+        "bytes held when all were ignored",
+        before.held,
+        meter::reading().held,
+        131_072,
+    );
+}
+
+/// CVE-2024-45311: copies of an Initial in every order of the application's answers.
+#[test]
+fn every_answer_to_a_client() {
+    let answers = [
+        Admission::Accept,
+        Admission::Keep,
+        Admission::Refuse,
+        Admission::Ignore,
+    ];
+    let mut orders = 0;
+    for first in answers {
+        for second in answers {
+            for third in answers {
+                let mut victim = Victim::server(&Identity::generate(), quiet());
+                let mut peer = client(3);
+                let hello = peer.flight();
+                let tuple = from(client_address(3));
+                for answer in [first, second, third] {
+                    victim.admission = answer;
+                    for datagram in &hello {
+                        victim.deliver(tuple, None, datagram);
+                        victim.deliver(tuple, None, datagram);
+                    }
+                    victim.advance(Duration::from_millis(10));
+                    if answer == Admission::Refuse {
+                        victim.accept_oldest();
+                    }
+                }
+                while !victim.incoming.is_empty() {
+                    victim.accept_oldest();
+                }
+                assert!(victim.endpoint.open_connections() <= 1);
+                victim.advance(Duration::from_secs(3600));
+                assert_eq!(victim.endpoint.open_connections(), 0);
+                orders += 1;
+            }
+        }
+    }
+    figure(
+        "incoming state machine",
+        "orders left out, of 64",
+        64 - orders,
+        0,
+    );
+}
+
+/// Every datagram of a handshake, cut off at every byte, in both roles: nothing breaks and the handshake goes on.
+#[test]
+fn datagrams_cut_off() {
+    let mut cuts = 0;
+    let mut duel = Duel::with_server(quiet(), Params::generous(Some(7)));
+    for datagram in duel.peer.flight() {
+        for len in 0..datagram.len() {
+            duel.deliver(&datagram[..len]);
+            cuts += 1;
+        }
+        assert_eq!(
+            duel.victim.endpoint.open_connections(),
+            0,
+            "a cut packet is not authentic"
+        );
+        duel.deliver(&datagram);
+    }
+    duel.collect();
+    for datagram in duel.peer.flight() {
+        for len in 0..datagram.len() {
+            duel.deliver(&datagram[..len]);
+            cuts += 1;
+        }
+        duel.deliver(&datagram);
+    }
+    duel.connect();
+    assert!(duel.alive(), "{:?}", duel.reason());
+    let mut duel = Duel::with_client(quiet(), Params::generous(Some(7)));
+    for _ in 0..3 {
+        duel.collect();
+        for datagram in duel.peer.flight() {
+            for len in 0..datagram.len() {
+                duel.deliver(&datagram[..len]);
+                cuts += 1;
+            }
+            duel.deliver(&datagram);
+        }
+        duel.victim.advance(Duration::from_millis(10));
+    }
+    duel.connect();
+    assert!(duel.alive() && cuts > 2000);
+    // A Retry shorter than its tag (GHSA-hvhj-4r52-8568), and every other length.
+    let mut duel = Duel::with_client(quiet(), Params::generous(Some(7)));
+    duel.collect();
+    let scid = duel.peer.handshake_dcid.clone();
+    let mut retry = vec![0xf0, 0, 0, 0, 1, scid.len() as u8];
+    retry.extend_from_slice(&scid);
+    retry.extend_from_slice(&[4, 1, 2, 3, 4]);
+    for len in 0..200 {
+        let mut retry = retry.clone();
+        retry.resize(retry.len() + len, 7);
+        duel.deliver(&retry);
+    }
+    duel.connect();
+    assert!(duel.alive(), "a Retry without a valid tag changes nothing");
+    figure("truncation", "panics in thousands of cut datagrams", 0, 0);
+}
+
+/// Transport parameters cut off at every byte: the handshake ends with TRANSPORT_PARAMETER_ERROR or goes on.
+#[test]
+fn transport_parameters_cut_off() {
+    let mut whole = Params::generous(Some(7));
+    whole.set(id::MAX_ACK_DELAY, 25);
+    let mut refused = 0;
+    for position in 0..whole.0.len() {
+        let (id, value) = whole.0[position].clone();
+        for len in 0..value.len() {
+            let mut params = whole.clone();
+            params.set_bytes(id, &value[..len]);
+            let mut duel = Duel::with_server(quiet(), params);
+            for datagram in duel.peer.flight() {
+                duel.deliver(&datagram);
+            }
+            let error = duel.victim.accept_errors.first();
+            assert_eq!(
+                mpquic_hostile::duel::own_error(error),
+                TRANSPORT_PARAMETER_ERROR,
+                "{id:#x}, {len} bytes"
+            );
+            assert_eq!(duel.victim.endpoint.open_connections(), 0);
+            refused += 1;
+        }
+    }
+    figure(
+        "truncation",
+        "parameters cut off and taken",
+        whole.0.len() as u64 - refused.min(whole.0.len() as u64),
+        0,
+    );
+}
+
+/// RFC 10069, initial_max_path_id: not with connection IDs of no length.
+#[test]
+fn multipath_without_connection_ids() {
+    let mut params = Params::generous(Some(7));
+    params.set_bytes(id::INITIAL_SCID, b"");
+    let mut victim = Victim::server(&Identity::generate(), quiet());
+    let mut peer = Peer::client_without_cid(b"original", params, tls::credulous_client()).unwrap();
+    for datagram in peer.flight() {
+        victim.deliver(from(client_address(0)), None, &datagram);
+    }
+    let error = mpquic_hostile::duel::own_error(victim.accept_errors.first());
+    assert!(
+        error == PROTOCOL_VIOLATION || error == TRANSPORT_PARAMETER_ERROR,
+        "{error:?}"
+    );
+    figure(
+        "zero-length CID with multipath",
+        "connections made",
+        victim.endpoint.open_connections() as u64,
+        0,
+    );
+}
+
+/// Empty datagrams, tiny ones, and ones of other versions: little is done and little answered.
+#[test]
+fn datagrams_of_nothing() {
+    let mut victim = Victim::server(&Identity::generate(), quiet());
+    let before = meter::reading().held;
+    for len in 0..40 {
+        for first in [0, 0x40, 0x80, 0xc0, 0xff] {
+            victim.deliver(from(client_address(len)), None, &vec![first; len as usize]);
+        }
+    }
+    let sent = victim.sent_in_all();
+    figure(
+        "zero length",
+        "bytes sent for datagrams of less than 40",
+        sent.bytes,
+        39 * 40,
+    );
+    growth(
+        "zero length",
+        "bytes held after them",
+        before,
+        meter::reading().held,
+        1024,
+    );
+    for sent in &victim.sent {
+        assert!(
+            parse_header(&sent.data, CID_LEN)
+                .is_none_or(|header| !format!("{header:?}").contains("Versions"))
+        );
+    }
+}
+
+/// RFC 9000 section 10.3.3: resets are shorter than what they answer, so two endpoints end; and they are rationed.
+#[test]
+fn reset_loops() {
+    let mut one = Victim::server(&Identity::generate(), quiet());
+    let mut other = Victim::server(&Identity::generate(), quiet());
+    one.deliver(from(client_address(0)), None, &[0x55; 1200]);
+    let mut turns = 0;
+    while let Some(sent) = one.sent.pop() {
+        turns += 1;
+        other.deliver(from(client_address(0)), None, &sent.data);
+        std::mem::swap(&mut one, &mut other);
+    }
+    figure(
+        "stateless reset loop",
+        "datagrams until two endpoints are silent",
+        turns,
+        1200,
+    );
+    let mut victim = Victim::server(&Identity::generate(), quiet());
+    let before = victim.sent_in_all();
+    for who in 0..5000 {
+        let mut datagram = vec![0x41; 43];
+        datagram[1..5].copy_from_slice(&u32::to_be_bytes(who));
+        victim.deliver(from(client_address(who)), None, &datagram);
+        let last = victim.sent.pop();
+        assert!(
+            last.is_none_or(|sent| sent.data.len() < 43),
+            "no longer than what it answers"
+        );
+    }
+    let sent = victim.sent_in_all().datagrams - before.datagrams;
+    figure(
+        "stateless reset flood",
+        "resets sent for 5,000 packets at once",
+        sent,
+        500,
+    );
+}
+
+/// NCC: connection IDs of a peer are never hashed without a key. Nobody counts probes of a map from outside, so the
+/// sources are searched for hashers that take none.
+#[test]
+fn no_unkeyed_hash() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates");
+    let mut found = Vec::new();
+    let mut files = 0;
+    let mut folders = vec![std::path::PathBuf::from(root)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                files += 1;
+                let text = std::fs::read_to_string(&path).unwrap();
+                for hasher in [
+                    "FxHash",
+                    "FxBuild",
+                    "FnvHash",
+                    "FnvBuild",
+                    "BuildHasherDefault",
+                    "AHash",
+                    "XxHash",
+                ] {
+                    if text.contains(hasher) {
+                        found.push(format!("{hasher} in {}", path.display()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(files > 100 && found.is_empty(), "{found:?}");
+    figure(
+        "HashDoS",
+        "hashers without a key in the sources",
+        found.len() as u64,
+        0,
+    );
+}

@@ -1,0 +1,445 @@
+//! Attacks by streams and keys: fragments, churn, slow peers, strange orders, duplicates around key updates.
+
+use std::time::Duration;
+
+use mpquic_hostile::duel::Duel;
+use mpquic_hostile::meter;
+use mpquic_hostile::params::{Params, id};
+use mpquic_hostile::peer::{Sealing, Space};
+use mpquic_hostile::wire::{Frame, payload};
+use mpquic_proto::{Dir, StreamId};
+
+use super::*;
+
+fn piece(id: u64, offset: u64, data: &[u8], fin: bool) -> Frame {
+    Frame::Stream {
+        id,
+        offset,
+        fin,
+        data: data.to_vec(),
+    }
+}
+
+/// RUSTSEC-2026-0185: one byte at every second offset.
+#[test]
+fn fragmentation() {
+    let mut duel = multipath();
+    let before = meter::reading().held;
+    meter::reset_peak();
+    let (mut frames, mut offset) = (0u64, 1);
+    let mut received = 0;
+    while duel.alive() && frames < 200_000 {
+        let mut packet = Vec::new();
+        for _ in 0..100 {
+            packet.push(piece(0, offset, &[7], false));
+            offset += 2;
+        }
+        frames += 100;
+        received += payload(&packet).len() as u64;
+        duel.send(&packet);
+    }
+    assert!(!duel.alive(), "the cap on gaps, or flow control, ends it");
+    let peak = meter::reading().peak;
+    figure(
+        "stream fragmentation",
+        "one-byte frames until the end",
+        frames,
+        100_000,
+    );
+    figure(
+        "stream fragmentation",
+        "bytes held per byte received",
+        (peak - before).max(0) as u64 / received,
+        16,
+    );
+}
+
+/// Streams that are opened and reset at once, without end (GHSA-475v-pq2g-fp9g).
+#[test]
+fn churn() {
+    let mut duel = multipath();
+    duel.victim.keep_events = false;
+    let mut next = 0u64;
+    let mut allowed = 128;
+    let mut received = 0u64;
+    let mut early = None;
+    let before = meter::reading();
+    let sent = duel.victim.sent_in_all().bytes;
+    for round in 0..3000 {
+        let mut packet = Vec::new();
+        while next < allowed && packet.len() < 40 {
+            packet.push(piece(4 * next, 0, &[1], false));
+            packet.push(Frame::ResetStream {
+                id: 4 * next,
+                code: 7,
+                size: 1,
+            });
+            packet.push(Frame::StopSending {
+                id: 4 * next,
+                code: 7,
+            });
+            next += 1;
+        }
+        if packet.is_empty() {
+            packet.push(Frame::Ping);
+        }
+        received += 30 + payload(&packet).len() as u64;
+        duel.send(&packet);
+        duel.victim.run_app(|connection| {
+            while let Some(id) = connection.accept(Dir::Bi) {
+                let _ = connection.reset(id, 7u32.into());
+                let _ = connection.read_chunk(id, 100);
+            }
+        });
+        duel.victim.flush();
+        duel.victim.advance(Duration::from_millis(2));
+        let came = duel.collect();
+        for (_, opened) in &came {
+            for frame in &opened.frames {
+                if let Frame::MaxStreams { uni: false, max } = frame {
+                    allowed = allowed.max(*max);
+                }
+            }
+        }
+        duel.answer(&came);
+        if round == 300 {
+            early = Some(meter::reading());
+        }
+    }
+    let after = meter::reading();
+    let early = early.unwrap();
+    assert!(duel.alive() && next > 2000, "{next} streams");
+    assert_eq!(duel.victim.over_caps(), Vec::<String>::new());
+    growth(
+        "stream churn",
+        "bytes held more after 3,000 rounds than after 300",
+        early.held,
+        after.held,
+        65_536,
+    );
+    let out = duel.victim.sent_in_all().bytes - sent;
+    figure(
+        "stream churn",
+        "bytes sent per byte received",
+        out / received,
+        3,
+    );
+    figure(
+        "stream churn",
+        "allocations per stream",
+        (after.allocations - before.allocations) / next,
+        40,
+    );
+}
+
+/// RFC 9000 section 21.8: only the highest stream is opened; all below it come to be.
+#[test]
+fn highest_stream_only() {
+    let mut duel = multipath();
+    let before = meter::reading().held;
+    duel.send(&[
+        piece(4 * 127, 0, &[1], false),
+        piece(2 + 4 * 127, 0, &[1], false),
+    ]);
+    assert!(duel.alive(), "{:?}", duel.reason());
+    let held = (meter::reading().held - before).max(0) as u64;
+    figure(
+        "stream commitment",
+        "bytes held for 256 streams by one packet",
+        held,
+        256 * 1024,
+    );
+    duel.send(&[piece(4 * 128, 0, &[1], false)]);
+    assert_eq!(duel.error(), STREAM_LIMIT_ERROR);
+    let mut duel = multipath();
+    duel.send(&[piece(0, (1 << 62) - 2, &[1], false)]);
+    let error = duel.error();
+    assert!(
+        [FLOW_CONTROL_ERROR, FRAME_ENCODING_ERROR].contains(&error),
+        "{error:?}"
+    );
+}
+
+/// One byte in every idle period: what is held does not grow, and the end comes when the bytes end.
+#[test]
+fn slowloris() {
+    let mut duel = multipath();
+    let before = meter::reading().held;
+    for byte in 0..200 {
+        duel.send(&[piece(0, byte, &[1], false)]);
+        duel.victim.advance(29 * SECOND);
+        duel.collect();
+        assert!(duel.alive(), "{:?}", duel.reason());
+    }
+    growth(
+        "slowloris",
+        "bytes held after 200 bytes in 97 minutes",
+        before,
+        meter::reading().held,
+        65_536,
+    );
+    duel.victim.advance(61 * SECOND);
+    figure(
+        "slowloris",
+        "connections left after the last byte",
+        duel.victim.endpoint.open_connections() as u64,
+        0,
+    );
+}
+
+/// Finding 5: a reader that does not read. What one connection pins is what its send window allows; the budget of the
+/// endpoint is the sum's.
+#[test]
+fn slow_reader() {
+    let mut params = Params::generous(Some(7));
+    params.set(id::INITIAL_MAX_DATA, 0);
+    let mut config = quiet();
+    config.send_window(1 << 20);
+    let mut duel = Duel::established(config, params);
+    let before = meter::reading().held;
+    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let mut written = 0;
+    for _ in 0..1000 {
+        written += duel
+            .victim
+            .connection()
+            .write(id, &[7; 1 << 16])
+            .unwrap_or(0);
+    }
+    let held = (meter::reading().held - before).max(0) as u64;
+    assert!(written >= 1 << 20);
+    figure(
+        "slow reader",
+        "bytes held with a send window of 1,048,576",
+        held,
+        (1 << 20) * 3 / 2,
+    );
+}
+
+/// neqo cc1d9b55: every order of the frames that end a stream, in one packet and in several.
+#[test]
+fn orders_of_stop_and_reset() {
+    let frames = [
+        piece(0, 0, b"abc", false),
+        piece(0, 3, b"def", true),
+        Frame::StopSending { id: 0, code: 1 },
+        Frame::ResetStream {
+            id: 0,
+            code: 2,
+            size: 6,
+        },
+        Frame::MaxStreamData {
+            id: 0,
+            max: 1 << 30,
+        },
+    ];
+    let mut orders = Vec::new();
+    permute(&mut (0..frames.len()).collect(), 0, &mut orders);
+    for order in &orders {
+        for together in [true, false] {
+            let mut duel = multipath();
+            let ordered: Vec<_> = order.iter().map(|at| frames[*at].clone()).collect();
+            if together {
+                duel.send(&ordered);
+            }
+            for frame in &ordered {
+                duel.send(std::slice::from_ref(frame));
+                let id = StreamId::from(mpquic_proto::VarInt::from_u32(0));
+                let _ = duel.victim.connection().write(id, b"answer");
+                let _ = duel.victim.connection().read_chunk(id, 2);
+                duel.victim.flush();
+            }
+            duel.settle();
+            assert!(duel.alive(), "{order:?}: {:?}", duel.error());
+        }
+    }
+    figure(
+        "STOP_SENDING and STREAM",
+        "orders left out, of 120",
+        120 - orders.len() as u64,
+        0,
+    );
+}
+
+fn permute(rest: &mut Vec<usize>, at: usize, all: &mut Vec<Vec<usize>>) {
+    if at == rest.len() {
+        all.push(rest.clone());
+        return;
+    }
+    for other in at..rest.len() {
+        rest.swap(at, other);
+        permute(rest, at + 1, all);
+        rest.swap(at, other);
+    }
+}
+
+/// RFC 9000 section 4.5: a final size that changes, and data beyond it.
+#[test]
+fn final_size_lies() {
+    for (second, name) in [
+        (piece(0, 10, b"x", false), "data beyond"),
+        (piece(0, 0, b"ab", true), "smaller"),
+        (
+            Frame::ResetStream {
+                id: 0,
+                code: 0,
+                size: 9,
+            },
+            "larger by a reset",
+        ),
+        (
+            Frame::ResetStream {
+                id: 0,
+                code: 0,
+                size: 1,
+            },
+            "below what came",
+        ),
+    ] {
+        let mut duel = multipath();
+        duel.send(&[piece(0, 0, b"abc", true)]);
+        duel.send(&[second]);
+        assert_eq!(duel.error(), Some(6), "{name}");
+    }
+}
+
+/// neqo d8403dae: packets around key updates twice, early, late, on two paths.
+#[test]
+fn key_updates() {
+    let mut duel = multipath();
+    duel.open_path(1);
+    let mut processed = 0;
+    for round in 0..12u8 {
+        let path = u32::from(round % 2);
+        // One of the old keys that comes late.
+        let old = payload(&[Frame::Datagram(vec![round; 30])]);
+        let late = duel
+            .peer
+            .seal_as(Space::Data(path), &old, &Sealing::default())
+            .unwrap();
+        duel.peer.update_keys();
+        for path in [path, 1 - path] {
+            let frames = [Frame::Datagram(vec![100 + round; 30])];
+            let fresh = duel.peer.seal(Space::Data(path), &frames).unwrap();
+            let tuple = duel.tuple(path);
+            for _ in 0..3 {
+                duel.victim.deliver(tuple, None, &fresh);
+            }
+        }
+        let tuple = duel.tuple(path);
+        for _ in 0..3 {
+            duel.victim.deliver(tuple, None, &late);
+        }
+        while duel.victim.connection().recv_datagram().is_some() {
+            processed += 1;
+        }
+        assert!(duel.alive(), "{:?} in round {round}", duel.error());
+        duel.settle();
+        duel.victim.advance(4 * SECOND);
+        assert_eq!(
+            duel.peer.their_updates(),
+            1 + usize::from(round),
+            "the victim follows"
+        );
+    }
+    assert!(processed >= 24, "{processed}");
+    figure(
+        "key update duplicates",
+        "packets processed, of 36 in three copies",
+        processed,
+        36,
+    );
+    // Twice in a row, without an acknowledgement in between (RFC 9001 section 6.2): an error, or not authentic.
+    let mut duel = multipath();
+    duel.peer.update_keys();
+    duel.peer.update_keys();
+    duel.send(&[Frame::Ping]);
+    assert!(duel.alive() && duel.peer.their_updates() == 0);
+    // The bit flips with every packet, sealed with keys of long ago: nothing is opened, and nothing kept.
+    let before = meter::reading().held;
+    for generation in 0..200 {
+        let how = Sealing {
+            generation: generation % 5 - 2,
+            ..Sealing::default()
+        };
+        duel.send_as(Space::Data(0), &[Frame::Ping], &how);
+    }
+    growth(
+        "key update duplicates",
+        "bytes held after 200 packets of odd keys",
+        before,
+        meter::reading().held,
+        16_384,
+    );
+}
+
+/// Datagrams that nobody reads.
+#[test]
+fn unread_datagrams() {
+    let mut config = quiet();
+    config.datagram_receive_buffer(Some(64 * 1024));
+    let mut duel = Duel::established(config, Params::generous(Some(7)));
+    duel.victim.keep_events = false;
+    let before = meter::reading().held;
+    for size in 0..20_000 {
+        duel.send(&[Frame::Datagram(vec![1; size % 3])]);
+    }
+    let held = (meter::reading().held - before).max(0) as u64;
+    assert_eq!(duel.victim.over_caps(), Vec::<String>::new());
+    figure(
+        "unread datagrams",
+        "bytes held with a buffer of 65,536, of 0 to 2 bytes each",
+        held,
+        16 * 65_536,
+    );
+}
+
+/// Many frames in one packet that each make an event or an answer.
+#[test]
+fn packets_full_of_frames() {
+    let full: [(&str, Vec<Frame>); 5] = [
+        ("PING", vec![Frame::Ping; 1100]),
+        (
+            "PATH_CHALLENGE",
+            (0..120).map(|n| Frame::PathChallenge([n; 8])).collect(),
+        ),
+        (
+            "MAX_DATA",
+            (0..200).map(|n| Frame::MaxData((1 << 41) + n)).collect(),
+        ),
+        (
+            "RESET_STREAM",
+            (0..128)
+                .map(|n| Frame::ResetStream {
+                    id: 4 * n,
+                    code: 0,
+                    size: 0,
+                })
+                .collect(),
+        ),
+        ("ACK", vec![Frame::ack(Some(0), 0, 0); 180]),
+    ];
+    for (name, frames) in full {
+        let mut duel = multipath();
+        duel.victim.keep_events = false;
+        let before = meter::reading();
+        let sent = duel.victim.sent_in_all().bytes;
+        duel.send(&frames);
+        assert!(duel.alive(), "{name}: {:?}", duel.error());
+        let out = duel.victim.sent_in_all().bytes - sent;
+        let allocations = meter::reading().allocations - before.allocations;
+        let count = frames.len() as u64;
+        figure(
+            "full packets",
+            &format!("{name}: allocations for {count} frames"),
+            allocations,
+            200 + 3 * count,
+        );
+        figure(
+            "full packets",
+            &format!("{name}: bytes sent for one packet"),
+            out,
+            6000,
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! Attacks by addresses: amplification, challenges without end, addresses that rotate, black holes, forged requests.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mpquic_hostile::duel::{Duel, from};
+use mpquic_hostile::params::{Params, id};
+use mpquic_hostile::peer::{Peer, Space};
+use mpquic_hostile::tls::{self, Identity};
+use mpquic_hostile::victim::{Victim, client_address};
+use mpquic_hostile::wire::Frame;
+use mpquic_proto::{Dir, PathId};
+
+use super::*;
+
+/// The largest excess of what was sent over three times what was received, over all addresses but `validated`.
+fn excess(victim: &Victim, validated: &[SocketAddr]) -> u64 {
+    let sent = victim
+        .sent_to
+        .iter()
+        .filter(|(to, _)| !validated.contains(to));
+    sent.map(|(to, sent)| {
+        let received = victim
+            .received_from
+            .get(to)
+            .map_or(0, |received| received.bytes);
+        sent.bytes.saturating_sub(3 * received)
+    })
+    .max()
+    .unwrap_or(0)
+}
+
+/// RFC 9000 section 8.1: before the address is validated, at every moment, in every state.
+#[test]
+fn amplification_before_validation() {
+    let mut worst = 0;
+    // Silent after the first datagram, for as long as it lasts.
+    let mut victim = Victim::server(&Identity::generate(), TransportConfig::default());
+    let mut peer = Peer::client(
+        1,
+        b"original",
+        Params::generous(Some(7)),
+        tls::credulous_client(),
+    )
+    .unwrap();
+    let hello = peer.flight();
+    for datagram in &hello {
+        victim.deliver(from(client_address(1)), None, datagram);
+        worst = worst.max(excess(&victim, &[]));
+    }
+    for _ in 0..600 {
+        victim.advance(Duration::from_millis(100));
+        worst = worst.max(excess(&victim, &[]));
+    }
+    // Its own copies, one after the other; and garbage in small pieces, which counts too.
+    let mut victim = Victim::server(&Identity::generate(), TransportConfig::default());
+    for round in 0..50 {
+        for datagram in &hello {
+            victim.deliver(from(client_address(1)), None, datagram);
+            victim.deliver(from(client_address(1)), None, &datagram[..40 + 20 * round]);
+            worst = worst.max(excess(&victim, &[]));
+        }
+        victim.advance(Duration::from_millis(200));
+        worst = worst.max(excess(&victim, &[]));
+    }
+    // A close: what the client says is an error.
+    let mut victim = Victim::server(&Identity::generate(), TransportConfig::default());
+    for datagram in &hello {
+        victim.deliver(from(client_address(1)), None, datagram);
+    }
+    let bad = peer
+        .seal(
+            Space::Initial,
+            &[Frame::HandshakeDone, Frame::Padding(1150)],
+        )
+        .unwrap();
+    for _ in 0..100 {
+        victim.deliver(from(client_address(1)), None, &bad);
+        worst = worst.max(excess(&victim, &[]));
+        victim.advance(Duration::from_millis(10));
+    }
+    figure(
+        "amplification",
+        "bytes beyond 3 x received, handshake and close",
+        worst,
+        0,
+    );
+}
+
+/// The same for new addresses of a connection, all at once, and for paths that are opened towards a victim's address.
+#[test]
+fn amplification_of_new_addresses() {
+    let mut duel = multipath();
+    let first = duel.tuple(0).remote;
+    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let _ = duel.victim.connection().write(id, &[7; 1 << 20]);
+    let mut worst = 0;
+    for round in 0..200u32 {
+        let size = [1, 20, 200, 1100][round as usize % 4];
+        duel.send_from(
+            from(client_address(10 + round % 40)),
+            0,
+            &[Frame::Ping, Frame::Padding(size)],
+        );
+        worst = worst.max(excess(&duel.victim, &[first]));
+        duel.victim.advance(Duration::from_millis(37));
+        worst = worst.max(excess(&duel.victim, &[first]));
+    }
+    figure(
+        "amplification",
+        "bytes beyond 3 x received, 40 new addresses",
+        worst,
+        0,
+    );
+    // All paths to one address: RFC 10069, Denial of Service with Multiple Paths.
+    let mut duel = multipath();
+    let first = duel.tuple(0).remote;
+    let target = client_address(99);
+    let mut worst = 0;
+    for path in 1..=7 {
+        let issue = [duel.peer.issue(path, 0), duel.peer.issue(path, 1)];
+        duel.send(&issue);
+        duel.send_from(
+            from(target),
+            path,
+            &[Frame::PathChallenge([1; 8]), Frame::Padding(300)],
+        );
+        worst = worst.max(excess(&duel.victim, &[first]));
+    }
+    for _ in 0..200 {
+        duel.victim.advance(Duration::from_millis(100));
+        worst = worst.max(excess(&duel.victim, &[first]));
+    }
+    figure(
+        "simultaneous validation",
+        "bytes beyond 3 x received, 7 paths to one address",
+        worst,
+        0,
+    );
+}
+
+/// quinn 1c7c4604, RFC 9000 section 8.2.2: the answer goes to where the challenge came from, and nowhere else.
+#[test]
+fn response_to_the_address_of_the_challenge() {
+    let mut duel = multipath();
+    let elsewhere = client_address(77);
+    duel.collect();
+    duel.send_from(
+        from(elsewhere),
+        0,
+        &[Frame::PathChallenge([7; 8]), Frame::Padding(1150)],
+    );
+    let mut wrong = 0;
+    let mut right = 0;
+    for (tuple, opened) in duel.collect() {
+        if opened.frames.contains(&Frame::PathResponse([7; 8])) {
+            wrong += u64::from(tuple.remote != elsewhere);
+            right += u64::from(tuple.remote == elsewhere);
+            assert!(opened.size >= 1200, "padded: {}", opened.size);
+        }
+    }
+    assert_eq!(right, 1);
+    figure(
+        "response to wrong address",
+        "answers sent elsewhere",
+        wrong,
+        0,
+    );
+    // A small challenge from a new address: the answer counts against the limit of that address.
+    duel.send_from(from(client_address(78)), 0, &[Frame::PathChallenge([8; 8])]);
+    duel.victim.advance(SECOND);
+    let over = excess(&duel.victim, &[duel.tuple(0).remote]);
+    figure(
+        "response to wrong address",
+        "bytes beyond 3 x received at the new address",
+        over,
+        0,
+    );
+}
+
+/// Finding 8: a peer that moves twice, and is heard again where it was.
+#[test]
+fn black_hole() {
+    let mut silent = 0;
+    for spare in [0, 1, 4] {
+        for moves in 2..6u32 {
+            let mut duel = single_path();
+            let extra: Vec<_> = (1..=spare).map(|seq| duel.peer.issue(0, seq)).collect();
+            duel.send(&extra);
+            duel.settle();
+            for place in 1..=moves {
+                duel.send_from(
+                    from(client_address(place)),
+                    0,
+                    &[Frame::Ping, Frame::Padding(1150)],
+                );
+            }
+            let mut answered = false;
+            for _ in 0..30 {
+                duel.victim.advance(SECOND / 10);
+                let came = duel.collect();
+                answered |= came
+                    .iter()
+                    .any(|(tuple, _)| tuple.remote == client_address(moves));
+                for (_, opened) in came {
+                    for frame in opened.frames {
+                        if let Frame::PathChallenge(data) = frame {
+                            let here = from(client_address(moves));
+                            duel.send_from(
+                                here,
+                                0,
+                                &[Frame::PathResponse(data), Frame::Padding(1150)],
+                            );
+                        }
+                    }
+                }
+                let closed = !duel.alive();
+                answered |= closed;
+            }
+            silent += u64::from(!answered);
+        }
+    }
+    figure(
+        "black hole",
+        "peers that moved and were neither answered nor closed",
+        silent,
+        0,
+    );
+}
+
+/// quinn 26b01e96: acknowledgements while a path is validated do not open its window.
+#[test]
+fn window_before_validation() {
+    let mut duel = multipath();
+    let issue = [duel.peer.issue(1, 0), duel.peer.issue(1, 1)];
+    duel.send(&issue);
+    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let _ = duel.victim.connection().write(id, &[7; 1 << 20]);
+    duel.send_on(1, &[Frame::Ping, Frame::Padding(1150)]);
+    let at_first = duel.victim.connection().path_stats(PathId(1)).unwrap().cwnd;
+    for _ in 0..50 {
+        duel.victim.advance(Duration::from_millis(20));
+        let came = duel.collect();
+        let data = came.iter().any(|(_, opened)| {
+            opened.space == Space::Data(1)
+                && opened
+                    .frames
+                    .iter()
+                    .any(|frame| matches!(frame, Frame::Stream { .. }))
+        });
+        assert!(
+            !data,
+            "no data before validation (RFC 10069, Path Initiation and Validation)"
+        );
+        let acks = duel.peer.take_acks();
+        duel.send(&acks);
+        duel.send_on(1, &[Frame::Ping, Frame::Padding(1150)]);
+    }
+    let after = duel
+        .victim
+        .connection()
+        .path_stats(PathId(1))
+        .map_or(0, |stats| stats.cwnd);
+    figure(
+        "window before validation",
+        "bytes that the window grew by",
+        after.saturating_sub(at_first),
+        0,
+    );
+}
+
+/// RFC 9000 section 21.5: a server's preferred address that is the client's own network.
+#[test]
+fn request_forgery() {
+    for address in [
+        [127, 0, 0, 1],
+        [0, 0, 0, 0],
+        [255, 255, 255, 255],
+        [224, 0, 0, 1],
+    ] {
+        let mut params = Params::generous(Some(7));
+        let mut preferred = Vec::new();
+        preferred.extend_from_slice(&address);
+        preferred.extend_from_slice(&8080u16.to_be_bytes());
+        preferred.extend_from_slice(&[0; 18]);
+        preferred.push(12);
+        preferred.extend_from_slice(&[5; 12]);
+        preferred.extend_from_slice(&[6; 16]);
+        params.set_bytes(id::PREFERRED_ADDRESS, &preferred);
+        let mut duel = Duel::established_client(quiet(), params);
+        duel.victim.advance(5 * SECOND);
+        duel.settle();
+        let target = SocketAddr::from((address, 8080));
+        let sent = duel
+            .victim
+            .sent_to
+            .get(&target)
+            .map_or(0, |sent| sent.datagrams);
+        figure(
+            "request forgery",
+            &format!("datagrams to {target}"),
+            sent,
+            0,
+        );
+        assert!(duel.alive() || duel.error().is_some());
+    }
+}
