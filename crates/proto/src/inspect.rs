@@ -68,6 +68,11 @@ impl Connection {
             self.handshake.undecryptable.len(),
             limits::MAX_UNDECRYPTABLE_PACKETS,
         );
+        tell(
+            "bytes of undecryptable packets",
+            self.handshake.undecryptable.bytes(),
+            limits::MAX_UNDECRYPTABLE_BYTES,
+        );
         let (retiring, most_held) = self.remote_cids.sizes();
         tell(
             "connection IDs to retire",

@@ -58,6 +58,10 @@ pub const MAX_ABANDONED_PATHS: usize = 32;
 /// Packets that came before their keys, and are kept. Stops: floods of undecryptable packets.
 pub const MAX_UNDECRYPTABLE_PACKETS: usize = 10;
 
+/// Bytes of such packets: as many as fit into full-size Ethernet frames. Stops: the same with datagrams of
+/// 64 KiB.
+pub const MAX_UNDECRYPTABLE_BYTES: usize = MAX_UNDECRYPTABLE_PACKETS * 1500;
+
 /// Bytes of CONNECTION_CLOSE reason that are kept.
 pub const MAX_CLOSE_REASON: usize = 512;
 

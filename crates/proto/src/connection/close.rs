@@ -42,6 +42,7 @@ impl Connection {
             .map(|path| path.index)
             .collect();
         self.received_since_close = 0;
+        self.release_memory();
         self.lost_reason = Some(reason.clone());
         if tell {
             self.events.push_back(Event::ConnectionLost { reason });
@@ -72,6 +73,7 @@ impl Connection {
         //# An endpoint MUST NOT send further packets.
         self.close_due = PathSet::EMPTY;
         self.schedule.end();
+        self.release_memory();
         if was_alive {
             self.lost_reason = Some(reason.clone());
             self.events.push_back(Event::ConnectionLost { reason });
@@ -85,9 +87,16 @@ impl Connection {
             self.events.push_back(Event::ConnectionLost { reason });
         }
         self.schedule.end();
+        self.release_memory();
         if self.state.end() {
             self.endpoint_events.push_back(EndpointEvent::Drained);
         }
+    }
+
+    /// Nothing more is sent or decrypted: what was kept for that goes. What was received can still be read.
+    fn release_memory(&mut self) {
+        self.handshake.undecryptable.clear();
+        self.streams.on_closed();
     }
 
     /// A packet came while closing: answer it, ever more rarely (RFC 9000 section 10.2.1).

@@ -12,7 +12,7 @@ use rustls::quic::{self, KeyChange, Version};
 
 pub(crate) use crypto_stream::CryptoStream;
 pub(crate) use spaces::HandshakeSpaces;
-pub(crate) use undecryptable::{Buffered, Undecryptable};
+pub(crate) use undecryptable::Undecryptable;
 
 use crate::crypto::{Keys, OneRttKeys, initial_keys};
 use crate::space::SpaceId;

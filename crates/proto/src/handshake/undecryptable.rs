@@ -17,39 +17,102 @@ pub(crate) struct Buffered {
 
 /// The packets kept.
 #[derive(Debug, Default)]
-pub(crate) struct Undecryptable(Vec<Buffered>);
+pub(crate) struct Undecryptable {
+    packets: Vec<Buffered>,
+    /// Of the packets.
+    bytes: usize,
+}
 
 impl Undecryptable {
-    /// Keeps a packet, unless too many are kept already.
+    /// Keeps a packet, unless too many or too large ones are kept already.
     //= specs/rfc9001.txt#section-4.1.4
     //# While waiting for TLS processing to complete, an endpoint SHOULD buffer received packets if
     //# they might be processed using keys that are not yet available.
-    pub(crate) fn push(&mut self, packet: Buffered) {
-        if self.0.len() < limits::MAX_UNDECRYPTABLE_PACKETS {
-            self.0.push(packet);
+    pub(crate) fn push(
+        &mut self,
+        space_id: SpaceId,
+        network_path: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        packet: &[u8],
+    ) {
+        let bytes = self.bytes + packet.len();
+        if self.packets.len() < limits::MAX_UNDECRYPTABLE_PACKETS
+            && bytes <= limits::MAX_UNDECRYPTABLE_BYTES
+        {
+            self.bytes = bytes;
+            self.packets.push(Buffered {
+                space_id,
+                network_path,
+                ecn,
+                // A copy: the buffer that it came in may be large and shared.
+                packet: BytesMut::from(packet),
+            });
         }
     }
 
     /// Takes out the packets of a level, oldest first.
     pub(crate) fn take(&mut self, space_id: SpaceId) -> Vec<Buffered> {
-        let (taken, kept) = std::mem::take(&mut self.0)
+        let (taken, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.packets)
             .into_iter()
             .partition(|packet| packet.space_id == space_id);
-        self.0 = kept;
+        self.packets = kept;
+        self.bytes = self.packets.iter().map(|packet| packet.packet.len()).sum();
         taken
     }
 
     /// Memory of the packets kept.
     pub(crate) fn memory(&self) -> usize {
-        self.0.iter().map(|kept| kept.packet.capacity()).sum()
+        self.packets.iter().map(|kept| kept.packet.capacity()).sum()
+    }
+
+    /// Forgets them all: the connection ended.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
     }
 
     /// How many packets are kept.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.packets.len()
+    }
+
+    /// Their bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.packets.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounded_by_packets_and_by_bytes() {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+        let tuple = FourTuple {
+            local: address,
+            remote: address,
+        };
+        for (size, most) in [
+            (50, limits::MAX_UNDECRYPTABLE_PACKETS),
+            (65_000, 0),
+            (9000, limits::MAX_UNDECRYPTABLE_BYTES / 9000),
+        ] {
+            let mut kept = Undecryptable::default();
+            for _ in 0..100 {
+                kept.push(SpaceId::Data, tuple, None, &vec![1; size]);
+            }
+            assert_eq!((kept.len(), kept.bytes()), (most, most * size));
+            let memory: usize = kept.packets.iter().map(|p| p.packet.capacity()).sum();
+            assert!(memory <= limits::MAX_UNDECRYPTABLE_BYTES, "{memory} bytes");
+            kept.push(SpaceId::Handshake, tuple, None, &[1; 10]);
+            kept.take(SpaceId::Data);
+            assert!(kept.bytes() <= 10);
+            kept.clear();
+            assert!(kept.is_empty() && kept.bytes() == 0);
+        }
     }
 }

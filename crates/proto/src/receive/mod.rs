@@ -13,7 +13,6 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
 use crate::cid::is_reset;
 use crate::connection::Connection;
 use crate::crypto::open_long;
-use crate::handshake::Buffered;
 use crate::packet::{
     MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn,
     key_phase, reserved_bits_are_zero, unprotect_header, version_list,
@@ -392,12 +391,11 @@ impl Connection {
     }
 
     fn keep_undecryptable(&mut self, arrival: DatagramMeta, space_id: SpaceId, bytes: &[u8]) {
-        self.handshake.undecryptable.push(Buffered {
-            space_id,
-            network_path: arrival.tuple,
-            ecn: arrival.ecn,
-            packet: BytesMut::from(bytes),
-        });
+        if self.state.is_alive() {
+            let (tuple, ecn) = (arrival.tuple, arrival.ecn);
+            let kept = &mut self.handshake.undecryptable;
+            kept.push(space_id, tuple, ecn, bytes);
+        }
     }
 
     /// New keys are there: tries again what came too early (RFC 9001 section 5.7).

@@ -1,92 +1,28 @@
 //! Puts received stream data in order; knows neither flow control nor final sizes.
 //!
 //! Data is copied to its offset into blocks of fixed size, so that memory follows the highest
-//! offset received (which flow control bounds) and not the number or size of frames. Which bytes
-//! of a block arrived out of order is kept per block: inserting costs the same however many gaps
-//! the rest of the stream has. In-order data touches no range at all.
+//! offset received (which flow control bounds) and not the number or size of frames. Nor does it
+//! follow the offset alone: a block with few bytes has them packed (`block.rs`), so that what is held
+//! is at most [`SPREAD`] times what was received. Which bytes of a block arrived out of order is kept
+//! per block: inserting costs the same however many gaps the rest of the stream has. In-order data
+//! touches no range at all.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
+use super::block::{Block, InOrder, SPREAD, Why};
 use super::pool::{BLOCK, Pool};
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
-/// The smallest memory for the first block of a stream.
-const SMALLEST: usize = 1024;
-
-/// A received range within a block. Eight of them inline: a block holds no more than that many
-/// full-size packets with gaps between.
-type Ranges = SmallVec<[(u16, u16); 8]>;
-
-#[derive(Debug, Default)]
-struct Slot {
-    data: Vec<u8>,
-    /// Received ranges beyond the frontier, ascending, apart from each other.
-    ranges: Ranges,
-}
-
-impl Slot {
-    fn starts_full(&self) -> bool {
-        self.ranges.first().is_some_and(|r| r.0 == 0)
-    }
-
-    fn ends_full(&self) -> bool {
-        self.ranges
-            .last()
-            .is_some_and(|r| usize::from(r.1) == BLOCK)
-    }
-
-    /// Adds a range; how many bytes of it are new.
-    fn add(&mut self, start: u16, end: u16) -> u64 {
-        // The ranges from `first` to before `last` touch or overlap the new one.
-        let first = self.ranges.partition_point(|r| r.1 < start);
-        let touching = self.ranges[first..].iter().take_while(|r| r.0 <= end);
-        let (mut merged, mut known, mut count) = ((start, end), 0, 0);
-        for r in touching {
-            merged = (merged.0.min(r.0), merged.1.max(r.1));
-            known += u64::from(r.1 - r.0);
-            count += 1;
-        }
-        if count == 0 {
-            self.ranges.insert(first, merged);
-        } else {
-            self.ranges[first] = merged;
-            self.ranges.drain(first + 1..first + count);
-        }
-        u64::from(merged.1 - merged.0) - known
-    }
-
-    /// Makes room for the bytes up to `end`.
-    fn reserve(&mut self, end: usize, first_of_stream: bool, pool: &mut Pool) {
-        if self.data.len() >= end {
-            return;
-        }
-        if self.data.is_empty()
-            && let Some(block) = pool.take()
-        {
-            self.data = block;
-        }
-        // A stream that never outgrows its first block needs no full one.
-        let size = if first_of_stream && self.data.capacity() < BLOCK {
-            end.next_power_of_two().clamp(SMALLEST, BLOCK)
-        } else {
-            BLOCK
-        };
-        if self.data.capacity() == 0 {
-            self.data = vec![0; size];
-        } else {
-            self.data.resize(size.max(self.data.len()), 0);
-        }
-    }
-}
+/// Blocks with few bytes that are let be until a pass packs them all: a pass looks at every block.
+const SLACK: usize = 4;
 
 /// The receive buffer of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
-    slots: VecDeque<Slot>,
+    slots: VecDeque<Block>,
     /// The number of the first slot's block.
     first_block: u64,
     /// Everything before was read.
@@ -97,6 +33,10 @@ pub(super) struct Assembler {
     gaps: usize,
     /// Bytes received beyond the frontier.
     out_of_order: u64,
+    /// Blocks beyond the frontier's that have memory of their full size.
+    ahead: usize,
+    /// Bytes of memory for data.
+    held: usize,
 }
 
 impl Assembler {
@@ -120,6 +60,25 @@ impl Assembler {
         self.out_of_order
     }
 
+    /// Bytes of memory for data.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// The most memory for data that what was received and not read may take.
+    pub(super) fn most_held(&self) -> usize {
+        let bytes = self.readable() + self.out_of_order;
+        // The blocks of the first byte not read and of the frontier may be full ones.
+        SPREAD * bytes as usize + (SLACK + 2) * BLOCK
+    }
+
+    /// All memory but this struct's own.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        let spilled: usize = self.slots.iter().map(Block::spilled).sum();
+        self.held + spilled + self.slots.capacity() * size_of::<Block>()
+    }
+
     /// Bytes received and not read.
     #[cfg(test)]
     pub(super) fn buffered(&self) -> u64 {
@@ -138,35 +97,90 @@ impl Assembler {
             self.insert_ahead(start, data, pool);
             return false;
         }
-        self.copy_in(start, data, pool);
+        self.copy_in(start, data, true, pool);
+        let before = self.frontier;
         if self.gaps > 0 {
             self.mark(start, end);
             self.absorb();
         } else {
             self.frontier = end;
         }
+        self.on_frontier_moved(before, pool);
         true
     }
 
     fn insert_ahead(&mut self, start: u64, data: &[u8], pool: &mut Pool) {
-        self.copy_in(start, data, pool);
+        self.copy_in(start, data, false, pool);
         self.mark(start, start + data.len() as u64);
     }
 
-    fn copy_in(&mut self, mut start: u64, mut data: &[u8], pool: &mut Pool) {
+    /// `follows`: it begins at the frontier.
+    fn copy_in(&mut self, mut start: u64, mut data: &[u8], follows: bool, pool: &mut Pool) {
         while !data.is_empty() {
             let block = start / BLOCK_U64;
             let from = (start % BLOCK_U64) as usize;
             let n = data.len().min(BLOCK - from);
             let at = (block - self.first_block) as usize;
             if at >= self.slots.len() {
-                self.slots.resize_with(at + 1, Slot::default);
+                self.slots.resize_with(at + 1, Block::default);
             }
+            let in_order = self.in_order(block);
+            let is_ahead = !follows && block > self.frontier / BLOCK_U64;
+            // What waits behind a gap is enough for one more block that is not full.
+            let wanted = (self.ahead + 1) * BLOCK;
+            let why = if follows {
+                Why::Follows
+            } else if is_ahead && wanted as u64 <= SPREAD as u64 * self.out_of_order {
+                Why::Covered
+            } else {
+                Why::Neither
+            };
             let slot = &mut self.slots[at];
-            slot.reserve(from + n, block == 0, pool);
-            slot.data[from..from + n].copy_from_slice(&data[..n]);
+            let before = slot.memory();
+            slot.put(from, &data[..n], in_order, block == 0, why, pool);
+            self.held = self.held - before + slot.memory();
+            if is_ahead && !slot.is_packed() && !slot.ahead {
+                slot.ahead = true;
+                self.ahead += 1;
+            }
             data = &data[n..];
             start += n as u64;
+        }
+    }
+
+    /// The bytes in order of a block.
+    fn in_order(&self, block: u64) -> InOrder {
+        let base = block * BLOCK_U64;
+        let within = |at: u64| at.saturating_sub(base).min(BLOCK_U64) as usize;
+        InOrder {
+            floor: within(self.read),
+            front: within(self.frontier),
+        }
+    }
+
+    /// Blocks that the frontier reached are ahead of it no more; and if what waits behind a gap became
+    /// little, so does the memory for it.
+    fn on_frontier_moved(&mut self, before: u64, pool: &mut Pool) {
+        let reached = self.frontier / BLOCK_U64;
+        for block in before / BLOCK_U64 + 1..=reached {
+            if let Some(slot) = self.slots.get_mut((block - self.first_block) as usize) {
+                self.ahead -= usize::from(std::mem::take(&mut slot.ahead));
+            }
+        }
+        let most = SPREAD as u64 * self.out_of_order + (SLACK * BLOCK) as u64;
+        if (self.ahead * BLOCK) as u64 <= most {
+            return;
+        }
+        // Those that stay hold so much that this is not soon the case again.
+        let first = (reached + 1 - self.first_block) as usize;
+        for slot in self.slots.iter_mut().skip(first) {
+            if slot.ahead && slot.is_sparse() {
+                let before = slot.memory();
+                slot.pack(InOrder { floor: 0, front: 0 }, pool);
+                self.held = self.held - before + slot.memory();
+                slot.ahead = false;
+                self.ahead -= 1;
+            }
         }
     }
 
@@ -188,13 +202,13 @@ impl Assembler {
     /// How many ranges the slots add to the total, where ranges that meet at the border of two
     /// blocks are one. One too many for each joined border, kept positive for the difference.
     fn pieces(&self, first: usize, last: usize) -> usize {
-        let ranges: usize = (first..=last).map(|at| self.slots[at].ranges.len()).sum();
+        let ranges: usize = (first..=last).map(|at| self.slots[at].ranges().len()).sum();
         let borders = last + 2 - first;
         let joined = (first..=last + 1)
             .filter(|&border| {
                 border > 0
                     && self.slots[border - 1].ends_full()
-                    && self.slots.get(border).is_some_and(Slot::starts_full)
+                    && self.slots.get(border).is_some_and(Block::starts_full)
             })
             .count();
         ranges + borders - joined
@@ -209,16 +223,13 @@ impl Assembler {
                 return;
             };
             let from = (self.frontier % BLOCK_U64) as u16;
-            match slot.ranges.first() {
-                Some(&(start, end)) if start == from => {
-                    slot.ranges.remove(0);
-                    self.frontier += u64::from(end - start);
-                    self.out_of_order -= u64::from(end - start);
-                    if usize::from(end) < BLOCK {
-                        return;
-                    }
-                }
-                _ => return,
+            let Some(end) = slot.take_first(from) else {
+                return;
+            };
+            self.frontier += u64::from(end - from);
+            self.out_of_order -= u64::from(end - from);
+            if usize::from(end) < BLOCK {
+                return;
             }
         }
     }
@@ -233,7 +244,7 @@ impl Assembler {
             let n = (buf.len() - done)
                 .min(BLOCK - from)
                 .min(self.readable() as usize);
-            buf[done..done + n].copy_from_slice(&self.slots[0].data[from..from + n]);
+            buf[done..done + n].copy_from_slice(&self.slots[0].read_from(from)[..n]);
             done += n;
             self.advance(n as u64, pool);
         }
@@ -244,7 +255,8 @@ impl Assembler {
     pub(super) fn read_chunk(&mut self, max: usize, pool: &mut Pool) -> Bytes {
         let n = (self.readable().min(max as u64)) as usize;
         if n >= BLOCK && self.read.is_multiple_of(BLOCK_U64) {
-            let block = std::mem::take(&mut self.slots[0].data);
+            let block = self.slots[0].take_data();
+            self.held -= block.capacity();
             self.advance(BLOCK_U64, pool);
             return block.into();
         }
@@ -259,27 +271,39 @@ impl Assembler {
         self.read += n;
         if self.read.is_multiple_of(BLOCK_U64) {
             if let Some(slot) = self.slots.pop_front() {
-                pool.give(slot.data);
+                self.give(slot, pool);
             }
             self.first_block += 1;
-        } else if self.read == self.frontier
-            && let Some(slot) = self.slots.front_mut()
-            && slot.ranges.is_empty()
-        {
-            // Nothing of the block is needed: a stream at rest holds no memory.
-            pool.give(std::mem::take(&mut slot.data));
+        } else if let Some(slot) = self.slots.front_mut() {
+            slot.consume(n as usize);
+            if self.read == self.frontier && slot.ranges().is_empty() {
+                // Nothing of the block is needed: a stream at rest holds no memory.
+                let slot = std::mem::take(slot);
+                self.give(slot, pool);
+            }
         }
+    }
+
+    fn give(&mut self, mut slot: Block, pool: &mut Pool) {
+        let data = slot.take_data();
+        self.held -= data.capacity();
+        self.ahead -= usize::from(slot.ahead);
+        pool.give(data);
     }
 
     /// Drops everything; nothing will be inserted or read any more.
     pub(super) fn clear(&mut self, pool: &mut Pool) {
-        for slot in self.slots.drain(..) {
-            pool.give(slot.data);
+        for slot in std::mem::take(&mut self.slots) {
+            self.give(slot, pool);
         }
-        self.slots = VecDeque::new();
         self.read = self.frontier;
         self.gaps = 0;
         self.out_of_order = 0;
+    }
+
+    /// Gives back memory that a stream at rest does not need.
+    pub(super) fn shrink(&mut self) {
+        self.slots.shrink_to_fit();
     }
 }
 
@@ -287,6 +311,7 @@ impl Assembler {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::block::SMALLEST;
     use super::*;
     use crate::limits::max_stream_gaps;
 
@@ -308,6 +333,19 @@ mod tests {
         gaps
     }
 
+    fn length() -> impl Strategy<Value = u64> {
+        prop_oneof![1u64..3_000, 1u64..10]
+    }
+
+    /// The sum is right, and no more than a multiple of what is needed.
+    fn check_memory(a: &Assembler) {
+        let held: usize = a.slots.iter().map(Block::memory).sum();
+        assert_eq!(a.held(), held);
+        let ahead = a.slots.iter().filter(|slot| slot.ahead).count();
+        assert_eq!(a.ahead, ahead);
+        assert!(held <= a.most_held(), "{held} for {}", a.buffered());
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
         /// Any frames in any order: what is read is what was sent, and the counts are right.
@@ -317,7 +355,7 @@ mod tests {
         //# stream.
         #[test]
         fn same_as_a_plain_array(
-            ops in prop::collection::vec((0u64..50_000, 1u64..3_000, 0usize..4, 1usize..40_000), 1..120),
+            ops in prop::collection::vec((0u64..50_000, length(), 0usize..4, 1usize..40_000), 1..120),
         ) {
             let mut pool = Pool::default();
             let mut a = Assembler::default();
@@ -333,6 +371,7 @@ mod tests {
                 prop_assert_eq!(a.gaps(), gaps_of(&received, frontier));
                 let beyond = received[frontier..].iter().filter(|r| **r).count();
                 prop_assert_eq!(a.out_of_order(), beyond as u64);
+                check_memory(&a);
                 let got = match how {
                     0 => {
                         let mut buf = vec![0; size];
@@ -345,8 +384,69 @@ mod tests {
                 };
                 prop_assert_eq!(&got, &bytes(expect, got.len() as u64));
                 expect += got.len() as u64;
+                check_memory(&a);
             }
         }
+    }
+
+    /// One byte in every block of the largest window: what is held is a few bytes for each.
+    #[test]
+    fn few_bytes_far_apart_take_little_memory() {
+        let mut pool = Pool::default();
+        let mut a = Assembler::default();
+        let blocks = 1024;
+        for block in 0..blocks {
+            let at = block * BLOCK_U64 + 16_000;
+            a.insert(at, &bytes(at, 1), &mut pool);
+        }
+        assert_eq!(a.gaps(), blocks as usize);
+        assert!(a.held() <= 8 * blocks as usize, "{} bytes", a.held());
+        let overhead = a.slots.capacity() * size_of::<Block>();
+        assert!(overhead <= 160 * blocks as usize, "{overhead} bytes");
+        // The other bytes come, and all of it is right.
+        for at in (0..blocks * BLOCK_U64).step_by(1000) {
+            a.insert(at, &bytes(at, 1000), &mut pool);
+        }
+        let mut at = 0;
+        while a.readable() > 0 {
+            let chunk = a.read_chunk(usize::MAX, &mut pool);
+            assert_eq!(chunk, bytes(at, chunk.len() as u64));
+            at += chunk.len() as u64;
+        }
+        assert!(at >= blocks * BLOCK_U64);
+    }
+
+    /// A stream for each byte, wherever in its first block the byte is.
+    #[test]
+    fn a_byte_of_a_new_stream_takes_little_memory() {
+        for (at, then) in [(0, 16_383), (16_383, 0), (9_000, 4_000)] {
+            let mut pool = Pool::default();
+            let mut a = Assembler::default();
+            a.insert(at, &bytes(at, 1), &mut pool);
+            a.insert(then, &bytes(then, 1), &mut pool);
+            assert!(a.held() <= SMALLEST, "{} bytes", a.held());
+            a.insert(1, &bytes(1, 16_382), &mut pool);
+            a.insert(0, &bytes(0, 16_384), &mut pool);
+            let chunk = a.read_chunk(usize::MAX, &mut pool);
+            assert_eq!(chunk, bytes(0, 16_384));
+        }
+    }
+
+    /// What waits behind a gap lends memory to what came far apart, until the gap is filled.
+    #[test]
+    fn memory_is_given_back_when_the_gap_is_filled() {
+        let mut pool = Pool::default();
+        let mut a = Assembler::default();
+        a.insert(1, &bytes(1, 1 << 20), &mut pool);
+        for block in 66..258 {
+            a.insert(block * BLOCK_U64, b"x", &mut pool);
+        }
+        assert!(a.held() > 3 << 20);
+        a.insert(0, &bytes(0, 1), &mut pool);
+        while a.readable() > 0 {
+            a.read_chunk(usize::MAX, &mut pool);
+        }
+        assert!(a.held() <= 192 * 8, "{} bytes", a.held());
     }
 
     #[test]
@@ -357,7 +457,7 @@ mod tests {
             a.insert(at, &[byte(at)], &mut pool);
         }
         assert_eq!(a.gaps(), 1 << 19);
-        let held: usize = a.slots.iter().map(|s| s.data.capacity()).sum();
+        let held: usize = a.slots.iter().map(Block::memory).sum();
         assert!(held <= (1 << 20) + BLOCK, "{held}");
     }
 
@@ -366,10 +466,10 @@ mod tests {
         let mut pool = Pool::default();
         let mut a = Assembler::default();
         a.insert(0, &bytes(0, 100), &mut pool);
-        assert_eq!(a.slots[0].data.capacity(), SMALLEST);
+        assert_eq!(a.slots[0].memory(), SMALLEST);
         let mut buf = [0; 200];
         assert_eq!(a.read(&mut buf, &mut pool), 100);
-        assert_eq!(a.slots[0].data.capacity(), 0);
+        assert_eq!(a.slots[0].memory(), 0);
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Streams {
     }
 
     fn fill_send_control(&mut self, w: &mut FrameWriter<'_>) {
-        while let Some(&id) = self.send_control.front() {
+        while let Some(id) = self.send_control.front() {
             if let Some(stream) = self.sends.get_mut(&id) {
                 if stream.pending.reset
                     && let Some((error_code, final_size)) = stream.reset_frame()
@@ -106,12 +106,12 @@ impl Streams {
                 stream.pending.blocked = false;
                 stream.in_control = false;
             }
-            self.send_control.pop_front();
+            self.send_control.pop();
         }
     }
 
     fn fill_recv_control(&mut self, w: &mut FrameWriter<'_>) {
-        while let Some(&id) = self.recv_control.front() {
+        while let Some(id) = self.recv_control.front() {
             if let Some(stream) = self.recvs.get_mut(&id) {
                 if stream.pending.stop_sending
                     && let Some(error_code) = stream.stopped()
@@ -137,7 +137,7 @@ impl Streams {
                 stream.pending.max_stream_data = false;
                 stream.in_control = false;
             }
-            self.recv_control.pop_front();
+            self.recv_control.pop();
         }
     }
 

@@ -41,6 +41,11 @@ impl SchedEvents {
         self.queue.push_back((id, kind));
     }
 
+    /// Gives back memory that is not used.
+    pub(super) fn shrink(&mut self) {
+        self.queue.shrink_to_fit();
+    }
+
     pub(super) fn pop(&mut self) -> Option<mpquic_sched_core::StreamUpdate> {
         let (id, kind) = self.queue.pop_front()?;
         Some(mpquic_sched_core::StreamUpdate::new(id, kind))

@@ -3,7 +3,9 @@
 //! A window starts small and follows what is consumed per round trip, times a factor that covers
 //! the repair of losses, up to the configured maximum. It doubles, too, when the sender has used all
 //! of it up and only a gap keeps the application from consuming: a path that falls behind the others
-//! by more than its round trips told. Without auto-tuning it is at its maximum from the start. A new
+//! by more than its round trips told. That counts only if most of the window has arrived, and once
+//! until the application reads again: else a peer could open the window to its maximum with a few bytes
+//! at its end, or with data that nobody reads. Without auto-tuning it is at its maximum from the start. A new
 //! limit is announced when a quarter of the window has been consumed since the last one.
 
 use std::time::{Duration, Instant};
@@ -38,6 +40,8 @@ pub(super) struct RecvWindow {
     consumed: u64,
     /// Since when, and from which `consumed` on, the window's use is being measured.
     epoch: Option<(Instant, u64)>,
+    /// The application has read since the window last doubled.
+    may_double: bool,
 }
 
 impl RecvWindow {
@@ -49,6 +53,7 @@ impl RecvWindow {
             announced: size,
             consumed: 0,
             epoch: None,
+            may_double: true,
         }
     }
 
@@ -65,8 +70,19 @@ impl RecvWindow {
         self.announced
     }
 
+    /// The application has read so much.
     pub(super) fn consume(&mut self, bytes: u64) {
         self.consumed += bytes;
+        self.may_double = true;
+    }
+
+    /// The application will never read so much, which may never have been sent: that returns credit and
+    /// says nothing of how fast it reads.
+    pub(super) fn discard(&mut self, bytes: u64) {
+        self.consumed += bytes;
+        if let Some((_, from)) = &mut self.epoch {
+            *from += bytes;
+        }
     }
 
     fn target(&self) -> u64 {
@@ -111,9 +127,13 @@ impl RecvWindow {
         self.size > before
     }
 
-    /// The peer has sent all that it may, and what the application waits for is still on its way.
-    /// True if the window grew.
-    pub(super) fn on_starved(&mut self) -> bool {
+    /// The peer has used up all that it may send, and what the application waits for is still on its way.
+    /// So much has arrived behind it. True if the window grew.
+    pub(super) fn on_starved(&mut self, waiting: u64) -> bool {
+        if !self.may_double || waiting < self.size / 2 {
+            return false;
+        }
+        self.may_double = false;
         let before = self.size;
         self.grow_to(self.size.saturating_mul(2));
         self.size > before
@@ -128,6 +148,35 @@ impl RecvWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn doubles_for_what_arrived_and_once_until_something_is_read() {
+        let mut window = RecvWindow::new(1000, 8000);
+        assert!(!window.on_starved(499), "the peer sent next to nothing");
+        assert!(window.on_starved(500));
+        assert!(!window.on_starved(2000), "nothing was read since");
+        window.discard(10);
+        assert!(!window.on_starved(2000));
+        window.consume(1);
+        assert!(window.on_starved(2000));
+        assert_eq!(window.size(), 4000);
+    }
+
+    /// Streams that are reset at the end of their windows cost a peer nothing.
+    #[test]
+    fn what_is_dropped_does_not_grow_the_window() {
+        let rtt = Duration::from_millis(100);
+        let mut now = Instant::now();
+        let mut window = RecvWindow::new(1000, 8000);
+        for _ in 0..100 {
+            window.tune(now, rtt);
+            window.discard(1000);
+            window.announce();
+            now += rtt;
+        }
+        assert_eq!(window.size(), 1000);
+        assert_eq!(window.limit(), 101_000);
+    }
 
     #[test]
     fn follows_what_is_consumed_per_round_trip() {

@@ -78,7 +78,7 @@ impl Streams {
         let before = stream.assembler.out_of_order();
         let (dropped, over) = stream.stop(code, &mut self.pool);
         self.note_out_of_order(before, 0);
-        self.window.consume(dropped);
+        self.window.discard(dropped);
         if over {
             self.free_recv(id);
         } else {
@@ -171,7 +171,7 @@ impl Streams {
 
     fn on_arrival(&mut self, id: StreamId, arrival: &StreamChunk) {
         self.received += arrival.rise;
-        self.window.consume(arrival.dropped);
+        self.window.discard(arrival.dropped);
         if arrival.readable {
             self.push_readable(id);
         }
@@ -210,7 +210,7 @@ impl Streams {
         // One stream must be able to use its window whatever others leave unread.
         self.window.tune(now, rtt);
         if arrival.starved && self.received == self.window.limit() {
-            self.window.on_starved();
+            self.window.on_starved(self.out_of_order());
         }
         self.window.grow_to(stream_window.saturating_mul(3) / 2);
         Ok(())

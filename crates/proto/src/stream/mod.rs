@@ -1,7 +1,9 @@
 //! Streams: their set, their buffers, their flow control; does not know packets or paths' state.
 
 mod assembler;
+mod block;
 mod control;
+mod control_queue;
 mod events;
 mod flight;
 mod flow;

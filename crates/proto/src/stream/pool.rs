@@ -28,6 +28,12 @@ impl Pool {
         }
     }
 
+    /// Bytes of the free blocks.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        self.free.iter().map(Vec::capacity).sum()
+    }
+
     /// No stream is open: keep little.
     pub(super) fn trim(&mut self) {
         self.free.truncate(KEEP_IDLE);

@@ -173,7 +173,7 @@ impl RecvStream {
             ..StreamChunk::default()
         };
         if self.stopped.is_some() || self.reset.is_some() {
-            self.window.consume(rise);
+            self.window.discard(rise);
             arrival.dropped = rise;
             arrival.over = self.stopped.is_some() && self.final_size.is_some();
             return Ok(arrival);
@@ -187,7 +187,8 @@ impl RecvStream {
         arrival.starved = rise > 0 && self.assembler.gaps() > 0 && self.assembler.readable() == 0;
         let used_up = arrival.starved && self.highest == self.window.limit();
         if self.wants_more()
-            && (self.window.tune(now, rtt) || (used_up && self.window.on_starved()))
+            && (self.window.tune(now, rtt)
+                || (used_up && self.window.on_starved(self.assembler.out_of_order())))
         {
             self.pending.max_stream_data |= self.window.is_due();
         }
@@ -216,7 +217,7 @@ impl RecvStream {
             ..StreamChunk::default()
         };
         if self.stopped.is_some() {
-            self.window.consume(rise);
+            self.window.discard(rise);
             arrival.dropped = rise;
             arrival.over = true;
         } else if !ignored {
@@ -230,7 +231,7 @@ impl RecvStream {
     /// Drops what was received and not read; how much of the connection's window that frees.
     fn drop_data(&mut self, pool: &mut Pool) -> u64 {
         let dropped = self.highest - self.window.consumed();
-        self.window.consume(dropped);
+        self.window.discard(dropped);
         self.assembler.clear(pool);
         dropped
     }

@@ -8,6 +8,7 @@ use mpquic_sched_core::{
 };
 
 use super::StreamEvent;
+use super::control_queue::ControlQueue;
 use super::events::SchedEvents;
 use super::flight::Tally;
 use super::flow::{self, INITIAL_STREAM_WINDOW, INITIAL_WINDOW, RecvWindow};
@@ -98,8 +99,8 @@ pub(crate) struct Streams {
     max_out_of_order_seen: u64,
 
     // Waiting to be polled or sent.
-    pub(super) send_control: VecDeque<StreamId>,
-    pub(super) recv_control: VecDeque<StreamId>,
+    pub(super) send_control: ControlQueue,
+    pub(super) recv_control: ControlQueue,
     pub(super) events: VecDeque<StreamEvent>,
     pub(super) opened_queued: [bool; 2],
     pub(super) sched_events: SchedEvents,
@@ -151,8 +152,8 @@ impl Streams {
             max_gaps_seen: 0,
             out_of_order: 0,
             max_out_of_order_seen: 0,
-            send_control: VecDeque::new(),
-            recv_control: VecDeque::new(),
+            send_control: ControlQueue::default(),
+            recv_control: ControlQueue::default(),
             events: VecDeque::new(),
             opened_queued: [false; 2],
             sched_events: SchedEvents::default(),
@@ -368,6 +369,15 @@ impl Streams {
         self.recvs.values().map(|s| s.assembler.buffered()).sum()
     }
 
+    /// Memory for received data and for streams, in bytes.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        let buffers: usize = self.recvs.values().map(|s| s.assembler.memory()).sum();
+        let recvs = self.recvs.len() * size_of::<RecvStream>();
+        let sends = self.sends.len() * size_of::<SendStream>();
+        buffers + recvs + sends + self.pool.memory()
+    }
+
     /// The most gaps that one stream's data has had.
     pub(crate) fn max_gaps_seen(&self) -> usize {
         self.max_gaps_seen
@@ -402,6 +412,11 @@ impl Streams {
                 max_stream_gaps(window),
             );
             tell("bytes of a stream", bytes, window as usize);
+            tell(
+                "memory of a stream",
+                assembler.held(),
+                assembler.most_held(),
+            );
         }
         tell("bytes of all streams", total, self.window.size() as usize);
         for ids in &self.remote {
@@ -469,7 +484,7 @@ impl Streams {
             && !stream.in_control
         {
             stream.in_control = true;
-            self.send_control.push_back(id);
+            self.send_control.push(id);
         }
     }
 
@@ -478,7 +493,7 @@ impl Streams {
             && !stream.in_control
         {
             stream.in_control = true;
-            self.recv_control.push_back(id);
+            self.recv_control.push(id);
         }
     }
 
@@ -531,8 +546,15 @@ impl Streams {
         }
         if let Some(stream) = self.sends.remove(&id) {
             self.totals.replace(stream.tally(), Tally::default());
+            let there = |id| self.sends.contains_key(&id);
             if stream.in_control {
-                self.send_control.retain(|x| *x != id);
+                self.send_control.on_freed(there);
+            }
+            if stream.in_fresh {
+                self.fresh.on_freed(there);
+            }
+            if stream.in_again {
+                self.again.on_freed(there);
             }
         }
         if delivered {
@@ -549,9 +571,34 @@ impl Streams {
             self.note_out_of_order(stream.assembler.out_of_order(), 0);
             stream.assembler.clear(&mut self.pool);
             if stream.in_control {
-                self.recv_control.retain(|x| *x != id);
+                self.recv_control
+                    .on_freed(|id| self.recvs.contains_key(&id));
             }
             self.on_half_freed(id);
+        }
+    }
+
+    /// The connection ended: nothing more is sent. What was received can still be read.
+    pub(crate) fn on_closed(&mut self) {
+        let ids: Vec<_> = self.sends.keys().copied().collect();
+        for id in ids {
+            self.with_send(id, |stream, pool| stream.buffer.clear(pool));
+        }
+        self.shrink();
+    }
+
+    /// Gives back memory that is kept to be used again.
+    pub(crate) fn shrink(&mut self) {
+        self.pool = Pool::default();
+        self.fresh.shrink();
+        self.again.shrink();
+        self.blocked.shrink_to_fit();
+        self.send_control.shrink();
+        self.recv_control.shrink();
+        self.events.shrink_to_fit();
+        self.sched_events.shrink();
+        for stream in self.recvs.values_mut() {
+            stream.assembler.shrink();
         }
     }
 

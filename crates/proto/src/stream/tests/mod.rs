@@ -2,6 +2,7 @@
 
 mod flow;
 mod hostile;
+mod memory;
 mod model;
 mod packing;
 mod states;

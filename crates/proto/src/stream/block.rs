@@ -1,0 +1,258 @@
+//! One block of a receive buffer: its bytes at their places, or close together while they are few; knows no stream.
+//!
+//! Offsets in here are those within the block. Bytes in order, from `floor` (the first that was not
+//! read) to `front` (the first that was not received), are the caller's knowledge; bytes beyond
+//! them are in `ranges`. A packed block has the former and then the latter without the gaps between,
+//! so that few bytes that came far apart take little memory.
+
+use smallvec::SmallVec;
+
+use super::pool::{BLOCK, Pool};
+
+/// The smallest memory for the first block of a stream.
+pub(super) const SMALLEST: usize = 1024;
+
+/// A block whose memory is so many times its bytes is worth packing.
+pub(super) const SPREAD: usize = 4;
+
+/// A received range within a block. Eight of them inline: a block holds no more than that many
+/// full-size packets with gaps between.
+type Ranges = SmallVec<[(u16, u16); 8]>;
+
+/// The bytes in order that a block has: from the first not read to the first not received.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InOrder {
+    pub(super) floor: usize,
+    pub(super) front: usize,
+}
+
+impl InOrder {
+    const fn len(self) -> usize {
+        self.front.saturating_sub(self.floor)
+    }
+}
+
+/// What speaks for memory of full size for a block with few bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The new bytes follow all that came before.
+    Follows,
+    /// The stream as a whole holds enough.
+    Covered,
+    Neither,
+}
+
+/// Bytes of a stream whose offsets have all but the last 14 bits in common.
+#[derive(Debug, Default)]
+pub(super) struct Block {
+    data: Vec<u8>,
+    /// Received ranges beyond the frontier, ascending, apart from each other.
+    ranges: Ranges,
+    packed: bool,
+    /// Has memory of its full size while no byte of it is in order.
+    pub(super) ahead: bool,
+}
+
+impl Block {
+    pub(super) fn starts_full(&self) -> bool {
+        self.ranges.first().is_some_and(|r| r.0 == 0)
+    }
+
+    pub(super) fn ends_full(&self) -> bool {
+        self.ranges
+            .last()
+            .is_some_and(|r| usize::from(r.1) == BLOCK)
+    }
+
+    pub(super) fn ranges(&self) -> &[(u16, u16)] {
+        &self.ranges
+    }
+
+    pub(super) const fn is_packed(&self) -> bool {
+        self.packed
+    }
+
+    /// Bytes of memory for data.
+    pub(super) const fn memory(&self) -> usize {
+        self.data.capacity()
+    }
+
+    /// Bytes of memory for ranges that are too many to be inline.
+    #[cfg(test)]
+    pub(super) fn spilled(&self) -> usize {
+        if self.ranges.spilled() {
+            self.ranges.capacity() * size_of::<(u16, u16)>()
+        } else {
+            0
+        }
+    }
+
+    /// Bytes beyond the frontier.
+    fn beyond(&self) -> usize {
+        let bytes = self.ranges.iter().map(|r| usize::from(r.1 - r.0));
+        bytes.sum()
+    }
+
+    /// Adds a range; how many bytes of it are new.
+    pub(super) fn add(&mut self, start: u16, end: u16) -> u64 {
+        // The ranges from `first` to before `last` touch or overlap the new one.
+        let first = self.ranges.partition_point(|r| r.1 < start);
+        let touching = self.ranges[first..].iter().take_while(|r| r.0 <= end);
+        let (mut merged, mut known, mut count) = ((start, end), 0, 0);
+        for r in touching {
+            merged = (merged.0.min(r.0), merged.1.max(r.1));
+            known += u64::from(r.1 - r.0);
+            count += 1;
+        }
+        if count == 0 {
+            self.ranges.insert(first, merged);
+        } else {
+            self.ranges[first] = merged;
+            self.ranges.drain(first + 1..first + count);
+        }
+        u64::from(merged.1 - merged.0) - known
+    }
+
+    /// Takes out the first range, if it begins at `start`; where it ends.
+    pub(super) fn take_first(&mut self, start: u16) -> Option<u16> {
+        let end = self.ranges.first().filter(|r| r.0 == start)?.1;
+        self.ranges.remove(0);
+        Some(end)
+    }
+
+    /// The memory that the block needs with its bytes at their places up to `end`.
+    fn full_size(&self, end: usize, is_first: bool) -> usize {
+        if !is_first {
+            return BLOCK;
+        }
+        // A stream that never outgrows its first block needs no full one.
+        let last = self.ranges.last().map_or(0, |r| usize::from(r.1));
+        end.max(last).next_power_of_two().clamp(SMALLEST, BLOCK)
+    }
+
+    /// Puts bytes in that begin at `from`, at or beyond the frontier. `is_first`: of the stream.
+    pub(super) fn put(
+        &mut self,
+        from: usize,
+        data: &[u8],
+        in_order: InOrder,
+        is_first: bool,
+        why: Why,
+        pool: &mut Pool,
+    ) {
+        let to = from + data.len();
+        if self.packed || self.data.len() < to {
+            let size = self.full_size(to, is_first);
+            let bytes = in_order.len() + self.beyond() + data.len();
+            let may_spread = match why {
+                // All bytes before these came at some time.
+                Why::Follows => !is_first || size <= (2 * to).max(SMALLEST),
+                Why::Covered => true,
+                Why::Neither => false,
+            };
+            if size <= SPREAD * bytes || may_spread {
+                self.spread(size, in_order, pool);
+            } else {
+                self.pack(in_order, pool);
+                self.put_packed(from, data, in_order);
+                return;
+            }
+        }
+        self.data[from..to].copy_from_slice(data);
+    }
+
+    /// Brings all bytes to their places, in memory for the bytes up to `size`.
+    fn spread(&mut self, size: usize, in_order: InOrder, pool: &mut Pool) {
+        if !self.packed && self.data.capacity() > 0 {
+            self.data.resize(size.max(self.data.len()), 0);
+            return;
+        }
+        let mut block = match pool.take() {
+            Some(block) => block,
+            None => vec![0; size],
+        };
+        if block.len() < size {
+            block.resize(size, 0);
+        }
+        if self.packed {
+            let mut at = 0;
+            let front = (in_order.floor, in_order.front);
+            let beyond = self.ranges.iter().map(|r| (r.0.into(), r.1.into()));
+            for (start, end) in std::iter::once(front).chain(beyond) {
+                let n = end.saturating_sub(start);
+                block[start..start + n].copy_from_slice(&self.data[at..at + n]);
+                at += n;
+            }
+        }
+        self.data = block;
+        self.packed = false;
+    }
+
+    /// Brings all bytes together, in memory for no more than them.
+    pub(super) fn pack(&mut self, in_order: InOrder, pool: &mut Pool) {
+        if self.packed {
+            return;
+        }
+        let mut packed = Vec::with_capacity(in_order.len() + self.beyond());
+        if !self.data.is_empty() {
+            if in_order.len() > 0 {
+                packed.extend_from_slice(&self.data[in_order.floor..in_order.front]);
+            }
+            for r in &self.ranges {
+                packed.extend_from_slice(&self.data[r.0.into()..r.1.into()]);
+            }
+        }
+        pool.give(std::mem::replace(&mut self.data, packed));
+        self.packed = true;
+    }
+
+    /// Whether packing would free most of its memory.
+    pub(super) fn is_sparse(&self) -> bool {
+        !self.packed && self.data.capacity() > SPREAD * self.beyond()
+    }
+
+    /// Inserts those of the bytes that are not there.
+    fn put_packed(&mut self, from: usize, data: &[u8], in_order: InOrder) {
+        let to = from + data.len();
+        let mut at = in_order.len();
+        let mut pos = from;
+        let mut insert = |at: usize, pos: usize, end: usize| {
+            let new = data[pos - from..end - from].iter().copied();
+            self.data.splice(at..at, new);
+        };
+        for &(start, end) in &self.ranges {
+            let (start, end) = (usize::from(start), usize::from(end));
+            if start >= to || pos >= to {
+                break;
+            }
+            if pos < start {
+                insert(at, pos, start);
+                at += start - pos;
+            }
+            at += end - start;
+            pos = pos.max(end);
+        }
+        if pos < to {
+            insert(at, pos, to);
+        }
+    }
+
+    /// The bytes in order from `floor` on, at least those up to the frontier.
+    pub(super) fn read_from(&self, floor: usize) -> &[u8] {
+        let floor = if self.packed { 0 } else { floor };
+        self.data.get(floor..).unwrap_or_default()
+    }
+
+    /// So many bytes in order were read.
+    pub(super) fn consume(&mut self, n: usize) {
+        if self.packed {
+            self.data.drain(..n.min(self.data.len()));
+        }
+    }
+
+    /// Takes the memory out.
+    pub(super) fn take_data(&mut self) -> Vec<u8> {
+        self.packed = false;
+        std::mem::take(&mut self.data)
+    }
+}

@@ -1,0 +1,133 @@
+//! What a hostile peer's frames cost: memory per byte sent, look-ups and frames per stream.
+
+use super::*;
+
+/// A frame's bytes on the wire beside its data: type, stream ID, offset, length.
+const FRAME: usize = 1 + 2 + 4 + 1;
+
+/// One byte in each block of 16 KiB, in the first stream and then in others, up to all credit that there
+/// is: memory for each byte sent is a small multiple, and what is set off against it is small.
+#[test]
+fn bytes_far_apart_take_little_memory() {
+    let now = Instant::now();
+    let mut s = server(&TransportConfig::default());
+    let (mut sent, mut index) = (0, 0);
+    loop {
+        let id = client_stream(Dir::Uni, index);
+        let limit = Streams::local_params(&TransportConfig::default()).max_stream_data_uni;
+        let mut refused = false;
+        for at in (100..limit).step_by(16 * 1024) {
+            refused |= s.on_stream(now, RTT, id, at, false, b"x").is_err();
+            sent += FRAME + 1;
+        }
+        while let Some(packet) = control_packet(&mut s) {
+            assert!(packet.frames.is_empty(), "credit for {:?}", packet.frames);
+        }
+        index += 1;
+        if refused {
+            break;
+        }
+    }
+    let held = s.memory();
+    println!("{sent} bytes sent, {held} held");
+    assert!(held <= 8 * sent + 32 * 1024, "{held} bytes for {sent}");
+}
+
+/// The same within one block of many streams.
+#[test]
+fn a_byte_in_each_of_many_streams_takes_little_memory() {
+    let now = Instant::now();
+    let mut config = TransportConfig::default();
+    config.max_concurrent_uni_streams(1000);
+    let mut s = server(&config);
+    let mut sent = 0;
+    // Up to the connection's credit.
+    for index in 0..90 {
+        let id = client_stream(Dir::Uni, index);
+        for at in [0, 16_000] {
+            s.on_stream(now, RTT, id, at, false, b"x").unwrap();
+            sent += FRAME + 1;
+        }
+    }
+    let held = s.memory();
+    println!("{sent} bytes sent, {held} held");
+    // Most of it are the streams' own structs.
+    assert!(held <= 64 * sent, "{held} bytes for {sent}");
+}
+
+/// A window that is used up behind a gap, by a peer that fills the gap only when it has got all that there
+/// is to be had: what it can have waiting is what it sent.
+#[test]
+fn windows_do_not_grow_while_nothing_is_read() {
+    let now = Instant::now();
+    let mut s = server(&TransportConfig::default());
+    let id = client_stream(Dir::Uni, 0);
+    let first = Streams::local_params(&TransportConfig::default()).max_stream_data_uni;
+    let mut at = 1;
+    while s.on_stream(now, RTT, id, at, false, &[1; 1024]).is_ok() {
+        at += 1024;
+        while control_packet(&mut s).is_some() {}
+    }
+    let window = s.recvs[&id].window.size();
+    assert!(window <= 2 * first, "{window} bytes");
+}
+
+/// A million streams that are opened and reset, while one stays open: nothing is left of them, and the
+/// peer's limit rises in steps.
+#[test]
+fn a_million_streams_leave_nothing_behind() {
+    const STREAMS: u64 = 1_000_000;
+    let now = Instant::now();
+    let mut s = server(&TransportConfig::default());
+    let concurrent = s.remote[Dir::Bi as usize].open().1;
+    let first = client_stream(Dir::Bi, 0);
+    s.on_stream(now, RTT, first, 0, false, b"x").unwrap();
+    assert_eq!(s.accept(Dir::Bi), Some(first));
+    s.set_peer_params(params(100, 100, 0));
+    // Its data waits in front of all others' for as long as the peer likes.
+    s.write(first, &[0; 100]).unwrap();
+    while data_packet(&mut s, 1200, Data::Next, 0).is_some() {}
+    s.on_max_stream_data(first, 1000).unwrap();
+    s.write(first, &[0; 100]).unwrap();
+    let (mut limits, mut most) = (0, 0);
+    for index in 1..=STREAMS {
+        let id = client_stream(Dir::Bi, index);
+        s.on_stream(now, RTT, id, 0, false, b"request").unwrap();
+        assert_eq!(s.accept(Dir::Bi), Some(id));
+        s.write(id, b"answer").unwrap();
+        s.on_reset_stream(id, code(1), 7).unwrap();
+        s.on_stop_sending(id, code(1)).unwrap();
+        assert!(s.read(id, &mut [0; 10]).is_err());
+        assert!(s.write(id, b"more").is_err());
+        while let Some(packet) = control_packet(&mut s) {
+            limits += packet
+                .frames
+                .iter()
+                .filter(|frame| **frame == SentFrame::MaxStreams(Dir::Bi))
+                .count() as u64;
+            acked(&mut s, &packet.frames);
+        }
+        events(&mut s);
+        most = most.max(s.memory());
+        assert_eq!(s.open_halves(), (1, 1));
+    }
+    assert!(most < 64 * 1024, "{most} bytes");
+    let queued = s.fresh.iter().count() + s.again.iter().count();
+    let control = s.send_control.len() + s.recv_control.len();
+    assert!(queued + control <= 200, "{queued} and {control} queued");
+    let steps = STREAMS / (concurrent / 8);
+    assert!(limits <= steps + 1, "{limits} times MAX_STREAMS");
+}
+
+/// RFC 9000 section 2.1: a stream opens all of lower numbers, which take no memory until they are used.
+#[test]
+fn the_highest_stream_alone_takes_memory() {
+    let now = Instant::now();
+    let mut config = TransportConfig::default();
+    config.max_concurrent_bidi_streams(1 << 60);
+    let mut s = server(&config);
+    let id = client_stream(Dir::Bi, (1 << 60) - 1);
+    s.on_stream(now, RTT, id, 0, false, b"x").unwrap();
+    assert_eq!(s.open_halves(), (1, 1));
+    assert!(s.memory() < 4 * 1024, "{} bytes", s.memory());
+}
