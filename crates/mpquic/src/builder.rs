@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use proto::{ClientConfig, EndpointConfig, ServerConfig};
 use rand::TryRng;
@@ -82,7 +83,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Settings of the endpoint instead of the default ones, which take a seed from the system.
+    /// Settings of the endpoint instead of the default ones, which take a seed, the keys and the time from the system.
+    /// Several processes with the same keys need the time too: [`EndpointConfig::clock`].
     pub fn endpoint_config(mut self, config: EndpointConfig) -> Self {
         self.config = Some(config);
         self
@@ -105,11 +107,7 @@ impl EndpointBuilder {
         tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
         let config = match self.config {
             Some(config) => config,
-            None => {
-                let mut seed = [0; 32];
-                SysRng.try_fill_bytes(&mut seed).map_err(io::Error::other)?;
-                EndpointConfig::new(seed)
-            }
+            None => default_config()?,
         };
         let mut sockets = bind_all(&self.locals, self.sizes)?;
         for socket in self.sockets {
@@ -122,6 +120,24 @@ impl EndpointBuilder {
             self.path_manager,
         )
     }
+}
+
+/// A seed and keys from the system, which have nothing to do with each other.
+fn default_config() -> io::Result<EndpointConfig> {
+    let secret = || {
+        let mut bytes = [0; 32];
+        SysRng
+            .try_fill_bytes(&mut bytes)
+            .map_err(io::Error::other)?;
+        Ok::<_, io::Error>(bytes)
+    };
+    let mut config = EndpointConfig::new(secret()?);
+    config.token_key(secret()?).reset_key(secret()?);
+    let now = tokio::time::Instant::now().into_std();
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    // A clock before 1970 serves the endpoint's own tokens all the same.
+    config.clock(now, since_epoch.unwrap_or_default());
+    Ok(config)
 }
 
 /// Binds all or none.

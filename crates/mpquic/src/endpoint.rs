@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use proto::{ClientConfig, FourTuple, ServerConfig, VarInt};
@@ -101,6 +102,22 @@ impl Endpoint {
             .lock()
             .proto
             .set_server_config(config.map(Arc::new));
+    }
+
+    /// Seals address validation tokens with this key from now on. Those of the key before it are accepted until the
+    /// next rotation, so rotate at intervals longer than the lifetime of tokens
+    /// ([`ValidationTokenConfig::lifetime`](crate::ValidationTokenConfig::lifetime)). It must be 32 random bytes; give
+    /// it to all processes that share the key ([`EndpointConfig::token_key`](crate::EndpointConfig::token_key)).
+    ///
+    /// Also takes the time from the system again, by which tokens expire.
+    pub fn rotate_token_key(&self, key: [u8; 32]) {
+        let state = self.shared.lock();
+        state.proto.rotate_token_key(key);
+        if let Ok(since_epoch) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+            state
+                .proto
+                .set_clock(Instant::now().into_std(), since_epoch);
+        }
     }
 
     /// Which paths future connections to servers open by themselves; see also

@@ -205,6 +205,15 @@ impl EndpointShared {
         self.respond(&transmit, &answer);
     }
 
+    /// Has the client prove its address first.
+    pub(crate) fn retry(&self, incoming: proto::Incoming) -> Result<(), proto::RetryError> {
+        let mut answer = Vec::new();
+        let now = Instant::now().into_std();
+        let transmit = self.lock().proto.retry(incoming, now, &mut answer)?;
+        self.respond(&transmit, &answer);
+        Ok(())
+    }
+
     pub(crate) fn ignore(&self, incoming: proto::Incoming) {
         self.lock().proto.ignore(incoming);
     }

@@ -12,7 +12,8 @@ use crate::connection::{Connecting, Connection};
 use crate::endpoint::Endpoint;
 
 /// A client that wants to connect: [accept](Self::accept), [refuse](Self::refuse) or
-/// [ignore](Self::ignore) it. Dropping it ignores it; awaiting it accepts it.
+/// [ignore](Self::ignore) it, or have it prove its address first ([retry](Self::retry)). Dropping it ignores it;
+/// awaiting it accepts it.
 ///
 /// ```no_run
 /// # async fn run(endpoint: mpquic::Endpoint) {
@@ -31,12 +32,16 @@ pub struct Incoming {
     /// Taken by whichever way it goes.
     inner: Option<(proto::Incoming, Endpoint)>,
     network_path: FourTuple,
+    validated: bool,
+    may_retry: bool,
 }
 
 impl Incoming {
     pub(crate) fn new(incoming: proto::Incoming, endpoint: Endpoint) -> Self {
         Self {
             network_path: incoming.network_path(),
+            validated: incoming.remote_address_validated(),
+            may_retry: incoming.may_retry(),
             inner: Some((incoming, endpoint)),
         }
     }
@@ -49,6 +54,51 @@ impl Incoming {
     /// The local address that it contacted. The IP is known even on a wildcard socket.
     pub const fn local_address(&self) -> SocketAddr {
         self.network_path.local
+    }
+
+    /// Whether the client has proven that it receives at [`remote_address`](Self::remote_address), by a token of a
+    /// Retry packet or of an earlier connection (RFC 9000 section 8.1). Otherwise its first packet can come from
+    /// anybody, with any address.
+    ///
+    /// If this is false, [`may_retry`](Self::may_retry) is true.
+    pub const fn remote_address_validated(&self) -> bool {
+        self.validated
+    }
+
+    /// Whether [`retry`](Self::retry) is possible: unless the client has answered a Retry packet already.
+    pub const fn may_retry(&self) -> bool {
+        self.may_retry
+    }
+
+    /// Has the client prove its address first, with a Retry packet: it begins again, a round trip later, and is
+    /// another `Incoming` then. Nothing is kept until it does.
+    ///
+    /// The endpoint does this by itself under load ([`ServerConfig::retry_above`]).
+    ///
+    /// ```no_run
+    /// # async fn run(endpoint: mpquic::Endpoint) {
+    /// while let Some(incoming) = endpoint.accept().await {
+    ///     if !incoming.remote_address_validated() {
+    ///         incoming.retry().expect("not answered a Retry packet yet");
+    ///         continue;
+    ///     }
+    ///     tokio::spawn(incoming.into_future());
+    /// }
+    /// # }
+    /// # use std::future::IntoFuture;
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the client has answered a Retry packet already. [`RetryError::into_incoming`] gives it back.
+    pub fn retry(mut self) -> Result<(), RetryError> {
+        let Some((incoming, endpoint)) = self.inner.take() else {
+            return Ok(());
+        };
+        endpoint.shared().retry(incoming).map_err(|error| {
+            let incoming = error.into_incoming();
+            RetryError(Box::new(Self::new(incoming, endpoint.clone())))
+        })
     }
 
     /// Continues the handshake.
@@ -103,6 +153,18 @@ impl fmt::Debug for Incoming {
         f.debug_struct("Incoming")
             .field("network_path", &self.network_path)
             .finish_non_exhaustive()
+    }
+}
+
+/// The client has answered a Retry packet already; it accepts no second one (RFC 9000 section 17.2.5.2).
+#[derive(Debug, thiserror::Error)]
+#[error("the client has answered a Retry packet already, accept, refuse or ignore it")]
+pub struct RetryError(Box<Incoming>);
+
+impl RetryError {
+    /// The client, as it was.
+    pub fn into_incoming(self) -> Incoming {
+        *self.0
     }
 }
 

@@ -127,7 +127,7 @@ pub use error::{
     ConnectError, OpenPathError, ReadError, ReadExactError, ReadToEndError, ResetError,
     SendDatagramError, StoppedError, WriteError,
 };
-pub use incoming::{Incoming, IncomingFuture};
+pub use incoming::{Incoming, IncomingFuture, RetryError};
 pub use path::{OpenPath, Path, PathEvents};
 pub use path_manager::{FullMesh, PathManager};
 pub use recv_stream::RecvStream;
@@ -139,10 +139,11 @@ pub use bytes::Bytes;
 pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::{
     ApplicationClose, ClientConfig, ClosedStream, ConfigError, CongestionControl, ConnectionClose,
-    ConnectionError, ConnectionStats, Dir, EndpointConfig, FourTuple, InitialWindow, NumberSpace,
-    Observer, ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent,
-    PathId, PathStats, PathStatus, ServerConfig, Side, StreamHints, StreamId, StreamPiece,
-    TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl, VarInt,
+    ConnectionError, ConnectionStats, Dir, EndpointConfig, FourTuple, InitialWindow, NoTokenLog,
+    NumberSpace, Observer, ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode,
+    PathEvent, PathId, PathStats, PathStatus, ServerConfig, Side, StreamHints, StreamId,
+    StreamPiece, TokenLog, TokenMemoryLog, TokenReuseError, TransportConfig, TransportError,
+    TransportErrorCode, UnknownCongestionControl, ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
 pub use mpquic_sched as sched;

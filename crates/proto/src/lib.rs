@@ -40,16 +40,19 @@ mod schedule;
 mod space;
 mod stats;
 mod stream;
+mod token;
 mod transmit;
 mod transport_parameters;
 
-pub use config::{ClientConfig, ConfigError, EndpointConfig, ServerConfig, TransportConfig};
+pub use config::{
+    ClientConfig, ConfigError, EndpointConfig, ServerConfig, TransportConfig, ValidationTokenConfig,
+};
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};
 pub use datagram::SendDatagramError;
 pub use endpoint::{
     AcceptError, ConnectError, ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, HalfOpen,
-    Incoming,
+    Incoming, RetryError,
 };
 pub use error::{
     ApplicationClose, ConnectionClose, ConnectionError, PathError, PathErrorCode, TransportError,
@@ -67,3 +70,4 @@ pub use observe::{
 };
 pub use stats::{ConnectionStats, PathStats};
 pub use stream::{ClosedStream, FinishError, ReadError, StreamEvent, WriteError};
+pub use token::{NoTokenLog, TokenLog, TokenMemoryLog, TokenReuseError};

@@ -8,6 +8,14 @@ pub const MAX_ACK_RANGES: usize = 64;
 /// Initial packets of 1200 bytes, which all repeat it. Longer ones are dropped.
 pub const MAX_RETRY_TOKEN: usize = 1024;
 
+/// IPs that a token of a NEW_TOKEN frame validates. Stops: a peer that validates address after address to make
+/// tokens longer than its Initial packets can carry.
+pub const MAX_TOKEN_ADDRESSES: usize = 8;
+
+/// Used tokens that the default log remembers per lifetime of a token. Stops: clients that collect tokens and use
+/// them. Beyond it, tokens do not count.
+pub const MAX_USED_TOKENS: usize = 1 << 17;
+
 /// CRYPTO bytes buffered out of order per encryption level. Stops: sparse CRYPTO frames
 /// (CVE-2024-1765). Over it: CRYPTO_BUFFER_EXCEEDED.
 pub const MAX_CRYPTO_BUFFER: u64 = 64 * 1024;
@@ -76,6 +84,11 @@ pub const MAX_HALF_OPEN: usize = 1 << 13;
 
 /// Bytes that those hold together, unless configured otherwise.
 pub const MAX_HALF_OPEN_BYTES: usize = 128 << 20;
+
+/// Half-open connections from which on a client must prove its address, unless configured otherwise. Stops:
+/// Initial floods from made-up addresses, long before they use up what honest clients need. Beyond it, the
+/// endpoint answers with Retry packets.
+pub const RETRY_ABOVE: usize = 256;
 
 /// What one connection whose handshake is under way is charged beside the handshake data that it keeps:
 /// its own state, TLS's, and what a driver has per connection. A test measures that it is enough.

@@ -18,9 +18,10 @@ const MIN_RESET: usize = 5 + TOKEN_LEN;
 pub(crate) struct ResetKey(hmac::Key);
 
 impl ResetKey {
-    /// The key that belongs to an endpoint's seed. A label separates it from the seed's other uses.
-    pub(crate) fn new(seed: &[u8; 32]) -> Self {
-        let root = hmac::Key::new(hmac::HMAC_SHA256, seed);
+    /// The key that a secret gives: the operator's, or the endpoint's seed. A label separates it from the secret's
+    /// other uses.
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
+        let root = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let key = hmac::sign(&root, b"stateless reset");
         Self(hmac::Key::new(hmac::HMAC_SHA256, key.as_ref()))
     }

@@ -1,6 +1,7 @@
 //! Settings of an endpoint, shared by all its connections; no behaviour.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 /// Settings of an endpoint.
 #[derive(Clone)]
@@ -8,12 +9,16 @@ pub struct EndpointConfig {
     pub(crate) cid_len: usize,
     pub(crate) max_udp_payload_size: u16,
     pub(crate) seed: [u8; 32],
+    pub(crate) token_key: Option<[u8; 32]>,
+    pub(crate) reset_key: Option<[u8; 32]>,
+    pub(crate) clock: Option<(Instant, Duration)>,
 }
 
 impl EndpointConfig {
     /// The default settings with this seed. The seed determines everything random: connection IDs,
-    /// stateless reset keys, PATH_CHALLENGE data, skipped packet numbers. In production it must be
-    /// secret and used once. In a simulation, the same seed gives the same run.
+    /// PATH_CHALLENGE data, skipped packet numbers, and the keys that are not given
+    /// ([`token_key`](Self::token_key), [`reset_key`](Self::reset_key)). In production it must be secret and
+    /// used once, by one endpoint. In a simulation, the same seed gives the same run.
     pub const fn new(seed: [u8; 32]) -> Self {
         Self {
             //= specs/rfc10069-draft.md#nego
@@ -23,7 +28,45 @@ impl EndpointConfig {
             cid_len: 8,
             max_udp_payload_size: 65527,
             seed,
+            token_key: None,
+            reset_key: None,
+            clock: None,
         }
+    }
+
+    /// The key that seals address validation tokens: those of Retry packets, and those that clients keep for
+    /// later connections (RFC 9000 section 8.1). Default: derived from the seed.
+    ///
+    /// Endpoints with the same key accept each other's tokens: give it to all processes that serve the same
+    /// name or the same address, and to a process that replaces another one. It must be 32 random bytes, and
+    /// nobody else may know it: who does can pretend to be at any address.
+    /// [`Endpoint::rotate_token_key`](crate::Endpoint::rotate_token_key) replaces it while the endpoint runs.
+    /// The processes also need a [`clock`](Self::clock).
+    pub const fn token_key(&mut self, key: [u8; 32]) -> &mut Self {
+        self.token_key = Some(key);
+        self
+    }
+
+    /// The key that makes stateless reset tokens out of connection IDs (RFC 9000 section 10.3.2). Default:
+    /// derived from the seed.
+    ///
+    /// With the same key, an endpoint can end connections of a process that it replaces or that it shares an
+    /// address with: their peers notice at once instead of after their idle timeout. It must be 32 random
+    /// bytes: who knows it can end every connection of the endpoint. It cannot be replaced while the endpoint
+    /// runs, since the tokens of open connections come from it.
+    pub const fn reset_key(&mut self, key: [u8; 32]) -> &mut Self {
+        self.reset_key = Some(key);
+        self
+    }
+
+    /// What a clock showed at `now`: the time since the Unix epoch. Tokens carry the time at which they were
+    /// issued. Only endpoints with clocks that agree within a minute can accept each other's tokens.
+    ///
+    /// Without it, the endpoint counts from the first instant that it sees, which is enough for its own tokens.
+    /// [`Endpoint::set_clock`](crate::Endpoint::set_clock) corrects it later.
+    pub const fn clock(&mut self, now: Instant, since_epoch: Duration) -> &mut Self {
+        self.clock = Some((now, since_epoch));
+        self
     }
 
     /// The largest UDP payload that this endpoint accepts (RFC 9000 section 18.2).
@@ -36,7 +79,7 @@ impl EndpointConfig {
 
 impl fmt::Debug for EndpointConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The seed is a secret.
+        // The seed and the keys are secrets.
         f.debug_struct("EndpointConfig")
             .field("cid_len", &self.cid_len)
             .field("max_udp_payload_size", &self.max_udp_payload_size)

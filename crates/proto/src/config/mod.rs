@@ -3,12 +3,14 @@
 mod client;
 mod endpoint;
 mod server;
+mod tokens;
 mod transport;
 
 pub use client::ClientConfig;
 pub use endpoint::EndpointConfig;
 pub use mpquic_sched_core::SchedulerFactory;
 pub use server::ServerConfig;
+pub use tokens::ValidationTokenConfig;
 pub use transport::TransportConfig;
 
 use std::time::Duration;

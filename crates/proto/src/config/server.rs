@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{ConfigError, TransportConfig};
+use super::{ConfigError, TransportConfig, ValidationTokenConfig};
 use crate::limits;
+use crate::token::Lifetimes;
 
 /// Settings of incoming connections: TLS, transport, and how many may wait.
 #[derive(Debug, Clone)]
@@ -17,6 +18,9 @@ pub struct ServerConfig {
     pub(crate) max_half_open: usize,
     pub(crate) half_open_memory: usize,
     pub(crate) handshake_timeout: Duration,
+    pub(crate) retry_above: usize,
+    pub(crate) retry_token_lifetime: Duration,
+    pub(crate) validation_tokens: ValidationTokenConfig,
 }
 
 impl ServerConfig {
@@ -35,6 +39,9 @@ impl ServerConfig {
             max_half_open: limits::MAX_HALF_OPEN,
             half_open_memory: limits::MAX_HALF_OPEN_BYTES,
             handshake_timeout: Duration::from_secs(10),
+            retry_above: limits::RETRY_ABOVE,
+            retry_token_lifetime: Duration::from_secs(15),
+            validation_tokens: ValidationTokenConfig::default(),
         })
     }
 
@@ -93,5 +100,42 @@ impl ServerConfig {
     pub fn handshake_timeout(&mut self, timeout: Duration) -> &mut Self {
         self.handshake_timeout = timeout.min(super::DAY);
         self
+    }
+
+    /// From how many half-open connections on ([`max_half_open`](Self::max_half_open)) a client must prove its
+    /// address: the endpoint answers its first packet with a Retry packet, by itself and without keeping anything.
+    /// The client's handshake takes a round trip longer then, and the application learns of it when it comes
+    /// back. Clients with a token of an earlier connection are spared
+    /// ([`validation_tokens`](Self::validation_tokens)). Default [`limits::RETRY_ABOVE`]; 0 is always,
+    /// `usize::MAX` never.
+    ///
+    /// It bounds what somebody can do who sends from addresses of others: that many half-open connections for
+    /// [`handshake_timeout`](Self::handshake_timeout), and the work of as many ClientHellos. An honest server
+    /// needs the number of handshakes per second times the round trip time of its clients.
+    pub const fn retry_above(&mut self, half_open: usize) -> &mut Self {
+        self.retry_above = half_open;
+        self
+    }
+
+    /// How long after a Retry packet its token is accepted. Default 15 s. It covers a round trip and a few
+    /// repetitions; a longer time gives more of it to whoever has got hold of a token of another client at the
+    /// same address (RFC 9000 section 8.1.4).
+    pub const fn retry_token_lifetime(&mut self, lifetime: Duration) -> &mut Self {
+        self.retry_token_lifetime = lifetime;
+        self
+    }
+
+    /// Sets the settings of the tokens that clients get for later connections. The default is
+    /// [`ValidationTokenConfig::default`].
+    pub fn validation_tokens(&mut self, config: ValidationTokenConfig) -> &mut Self {
+        self.validation_tokens = config;
+        self
+    }
+
+    pub(crate) const fn token_lifetimes(&self) -> Lifetimes {
+        Lifetimes {
+            retry: self.retry_token_lifetime,
+            new: self.validation_tokens.lifetime,
+        }
     }
 }

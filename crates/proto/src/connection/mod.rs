@@ -24,7 +24,7 @@ pub(crate) use state::{CloseFrame, State};
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
 use crate::congestion::{Controller, ControllerContext, NewPath};
 use crate::datagram::Datagrams;
-use crate::endpoint::{ConnectionEvent, EndpointEvent};
+use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::path::{NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::schedule::Schedule;
@@ -66,7 +66,8 @@ pub struct Connection {
     pub(crate) handshake_memory_told: usize,
     /// Our connection ID of the handshake.
     pub(crate) handshake_scid: ConnectionId,
-    /// The destination connection ID of the client's first Initial packet.
+    /// The destination connection ID of the client's first Initial packet; on servers, of the first that was not
+    /// answered by a Retry packet.
     pub(crate) original_dcid: ConnectionId,
     /// On clients.
     pub(crate) retry: Option<retry::Retry>,
@@ -136,41 +137,56 @@ impl Connection {
         ))
     }
 
-    /// A connection that a client starts with an Initial packet from `client_scid` to
-    /// `original_dcid`, which is to be handed over next.
+    /// A connection that a client starts with an Initial packet, which is to be handed over next.
     pub(crate) fn new_server(
         now: Instant,
         config: &Arc<ServerConfig>,
         endpoint: &Arc<EndpointConfig>,
-        tuple: FourTuple,
-        original_dcid: ConnectionId,
-        client_scid: ConnectionId,
+        attempt: &Attempt,
         mut rng: StdRng,
         reset_key: Arc<ResetKey>,
     ) -> Result<Self, TransportError> {
         let cid_generator = CidGenerator::new(endpoint.cid_len);
         let scid = cid_generator.generate(&mut rng);
         let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
-        parameters.original_destination_connection_id = Some(original_dcid);
+        //= specs/rfc9000.txt#section-7.3
+        //# A server MUST include the Destination Connection ID field from the first Initial packet it
+        //# received from the client in the original_destination_connection_id transport parameter; if
+        //# the server sent a Retry packet, this refers to the first Initial packet received before
+        //# sending the Retry packet.
+        parameters.original_destination_connection_id = Some(attempt.dcid);
+        if let AddressProof::Retry { original_dcid } = attempt.proof {
+            parameters.original_destination_connection_id = Some(original_dcid);
+            //= specs/rfc9000.txt#section-7.3
+            //# If it sends a Retry packet, a server MUST also include the Source Connection ID field
+            //# from the Retry packet in the retry_source_connection_id transport parameter.
+            parameters.retry_source_connection_id = Some(attempt.dcid);
+        }
         parameters.stateless_reset_token = Some(reset_key.token(&scid));
-        let handshake = Handshake::server(config.tls.clone(), &parameters, &original_dcid)?;
+        let handshake = Handshake::server(config.tls.clone(), &parameters, &attempt.dcid)?;
         let mut this = Self::new(
             now,
             Side::Server,
             config.transport.clone(),
             endpoint,
-            tuple,
+            attempt.network_path,
             rng,
             reset_key,
             cid_generator,
             handshake,
             scid,
-            original_dcid,
-            client_scid,
+            attempt.dcid,
+            attempt.scid,
         );
         this.handshake_deadline = Some(now + config.handshake_timeout);
+        if attempt.proof.is_valid()
+            && let Some(path) = this.paths.get_mut(PathId::ZERO)
+        {
+            // RFC 9000 section 8.1: the client has proven its address, so there is no limit on what is sent to it.
+            path.validate();
+        }
         this.endpoint_events
-            .push_back(EndpointEvent::AddCid(original_dcid));
+            .push_back(EndpointEvent::AddCid(attempt.dcid));
         Ok(this)
     }
 

@@ -18,8 +18,8 @@ pub enum DatagramEvent {
     ConnectionEvent(ConnectionHandle, ConnectionEvent),
     /// A client wants to connect.
     NewConnection(Incoming),
-    /// Send this answer, which is in the buffer (Version Negotiation or stateless
-    /// reset).
+    /// Send this answer, which is in the buffer (Version Negotiation, stateless reset, Retry, or a close of what
+    /// cannot begin).
     Response(Transmit),
 }
 
@@ -63,6 +63,19 @@ pub struct AcceptError {
     pub cause: ConnectionError,
     /// An answer for the client, written to the buffer.
     pub response: Option<Transmit>,
+}
+
+/// The client was sent a Retry packet already: it takes no second one (RFC 9000 section 17.2.5.2). The incoming
+/// connection is as before.
+#[derive(Debug, Error)]
+#[error("the client has answered a Retry packet already, accept, refuse or ignore it")]
+pub struct RetryError(pub(super) Box<Incoming>);
+
+impl RetryError {
+    /// The incoming connection.
+    pub fn into_incoming(self) -> Incoming {
+        *self.0
+    }
 }
 
 /// Why no connection could be started.

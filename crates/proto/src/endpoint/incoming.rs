@@ -10,13 +10,13 @@ use slab::Slab;
 use super::ConnectionEvent;
 use crate::{FourTuple, limits};
 
-/// A client that wants to connect: accept, refuse or ignore it.
+/// A client that wants to connect: accept, refuse or ignore it, or have it prove its address first.
 ///
 /// Until then the endpoint stores its datagrams, and it counts against
 /// [`ServerConfig::max_incoming`](crate::ServerConfig::max_incoming). If you do not need it any more,
 /// pass it to [`Endpoint::ignore`](crate::Endpoint::ignore) instead of dropping it.
 #[derive(Debug)]
-#[must_use = "accept, refuse or ignore it: the endpoint remembers it until then"]
+#[must_use = "accept, refuse, ignore or retry it: the endpoint remembers it until then"]
 pub struct Incoming {
     pub(super) index: usize,
     /// Tells it from a later one with the same index.
@@ -30,10 +30,40 @@ pub struct Incoming {
     /// Destination and source connection IDs of its first packet.
     pub(super) dcid: ConnectionId,
     pub(super) scid: ConnectionId,
+    pub(super) proof: AddressProof,
+}
+
+/// What the token of a client's first packet has proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AddressProof {
+    /// Nothing, or there was none.
+    None,
+    /// The client answers a Retry packet. Its very first Initial packet went to this ID.
+    Retry { original_dcid: ConnectionId },
+    /// The client was at this IP in a connection before.
+    Token,
+}
+
+impl AddressProof {
+    /// RFC 9000 section 8.1: whether the client has proven that it receives at its address.
+    pub(crate) fn is_valid(self) -> bool {
+        self != Self::None
+    }
+}
+
+/// What a server's connection begins with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempt {
+    pub(crate) network_path: FourTuple,
+    /// Destination and source connection IDs of the client's first packet that was not answered by a Retry.
+    pub(crate) dcid: ConnectionId,
+    pub(crate) scid: ConnectionId,
+    pub(crate) proof: AddressProof,
 }
 
 impl Incoming {
-    /// The addresses of its first datagram. The remote address is not validated yet.
+    /// The addresses of its first datagram. See
+    /// [`remote_address_validated`](Self::remote_address_validated) for what is known of the remote one.
     pub fn network_path(&self) -> FourTuple {
         self.network_path
     }
@@ -47,6 +77,33 @@ impl Incoming {
     /// ([`ServerConfig::handshake_timeout`](crate::ServerConfig::handshake_timeout)).
     pub fn expires(&self) -> Instant {
         self.expires
+    }
+
+    /// Whether the client has proven that it receives at its address, by a token of a Retry packet or of an
+    /// earlier connection (RFC 9000 section 8.1). Otherwise the datagram can come from anybody.
+    ///
+    /// If this is false, [`may_retry`](Self::may_retry) is true.
+    pub fn remote_address_validated(&self) -> bool {
+        self.proof.is_valid()
+    }
+
+    /// Whether [`Endpoint::retry`](crate::Endpoint::retry) is possible: unless the client has answered a
+    /// Retry packet already.
+    pub fn may_retry(&self) -> bool {
+        //= specs/rfc9000.txt#section-8.1.2
+        //# In response to processing an Initial packet containing a token that was provided in a
+        //# Retry packet, a server cannot send another Retry packet; it can only refuse the
+        //# connection or permit it to proceed.
+        !matches!(self.proof, AddressProof::Retry { .. })
+    }
+
+    pub(super) fn attempt(&self) -> Attempt {
+        Attempt {
+            network_path: self.network_path,
+            dcid: self.dcid,
+            scid: self.scid,
+            proof: self.proof,
+        }
     }
 }
 

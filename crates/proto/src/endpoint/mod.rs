@@ -1,23 +1,30 @@
 //! Routes datagrams to connections and makes new ones; does not run them.
 
+mod admission;
+#[cfg(test)]
+mod admission_tests;
 mod event;
 mod half_open;
 mod incoming;
 mod negotiation;
 mod refusal;
 mod reset;
+mod retry;
 mod routes;
 #[cfg(test)]
 mod tests;
 
-pub use event::{AcceptError, ConnectError, ConnectionEvent, DatagramEvent, EndpointEvent};
+pub use event::{
+    AcceptError, ConnectError, ConnectionEvent, DatagramEvent, EndpointEvent, RetryError,
+};
 pub use half_open::HalfOpen;
 pub use incoming::Incoming;
+pub(crate) use incoming::{AddressProof, Attempt};
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, TransportErrorCode};
@@ -26,14 +33,14 @@ use rand::rngs::StdRng;
 use rustls::pki_types::ServerName;
 use slab::Slab;
 
+use self::admission::FirstPacket;
 use self::half_open::Share;
 use self::incoming::Waiting;
-use self::reset::ResetRate;
+use self::reset::AnswerRate;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
-use crate::packet::{
-    FIXED_BIT, Invariant, LONG_TYPE_MASK, MAX_CID_LEN, VERSION_1, parse_invariant,
-};
+use crate::packet::{FIXED_BIT, Invariant, LONG_TYPE_MASK, VERSION_1, parse_invariant};
+use crate::token::AddressTokens;
 use crate::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, EndpointConfig, FourTuple,
     ServerConfig, Transmit, TransportError,
@@ -41,9 +48,6 @@ use crate::{
 
 /// Datagrams with a client's Initial packets have at least this size (RFC 9000 section 14.1).
 const MIN_INITIAL_SIZE: usize = 1200;
-
-/// The shortest destination connection ID that a client may make up (RFC 9000 section 7.2).
-const MIN_INITIAL_DCID: usize = 8;
 
 /// All connections of one or several sockets, without I/O: routes datagrams to connections, starts and
 /// accepts connections.
@@ -53,7 +57,9 @@ pub struct Endpoint {
     rng: StdRng,
     generator: CidGenerator,
     reset_key: Arc<ResetKey>,
-    reset_rate: ResetRate,
+    reset_rate: AnswerRate,
+    tokens: Arc<AddressTokens>,
+    invalid_token_rate: AnswerRate,
     routes: Routes,
     waiting: Waiting,
     /// Beside those that wait.
@@ -88,8 +94,15 @@ impl Endpoint {
         Self {
             server,
             generator: CidGenerator::new(config.cid_len),
-            reset_key: Arc::new(ResetKey::new(&config.seed)),
-            reset_rate: ResetRate::new(),
+            reset_key: Arc::new(ResetKey::new(
+                config.reset_key.as_ref().unwrap_or(&config.seed),
+            )),
+            reset_rate: AnswerRate::new(),
+            tokens: Arc::new(AddressTokens::new(
+                config.token_key.as_ref().unwrap_or(&config.seed),
+                config.clock,
+            )),
+            invalid_token_rate: AnswerRate::new(),
             routes: Routes::new(&mut rng),
             waiting: Waiting::default(),
             half_open: HalfOpen::default(),
@@ -103,6 +116,33 @@ impl Endpoint {
     /// connect get no answer.
     pub fn set_server_config(&mut self, server: Option<Arc<ServerConfig>>) {
         self.server = server;
+    }
+
+    /// Seals address validation tokens with this key from now on; those that the key before it sealed are still
+    /// accepted, and no older ones. The rules for the key are those of
+    /// [`EndpointConfig::token_key`]. Processes that share keys must all know a new one before the first
+    /// rotates twice: rotate at intervals longer than the lifetime of the tokens, and no token is lost.
+    ///
+    /// A process that starts between two rotations is given the older key in its configuration and the newer
+    /// one here.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::Instant};
+    /// use mpquic_proto::{Endpoint, EndpointConfig};
+    ///
+    /// # let [seed, old, new] = [[1; 32], [2; 32], [3; 32]]; // 32 random bytes each
+    /// let mut config = EndpointConfig::new(seed);
+    /// config.token_key(old);
+    /// let endpoint = Endpoint::new(Arc::new(config), None);
+    /// endpoint.rotate_token_key(new);
+    /// ```
+    pub fn rotate_token_key(&self, key: [u8; 32]) {
+        self.tokens.rotate(&key);
+    }
+
+    /// Corrects the clock of [`EndpointConfig::clock`].
+    pub fn set_clock(&self, now: Instant, since_epoch: Duration) {
+        self.tokens.set_clock(now, since_epoch);
     }
 
     /// Processes a received datagram. Appends an answer to `buf` if it returns
@@ -170,8 +210,16 @@ impl Endpoint {
                     //# response, so servers SHOULD ignore any such packets.
                     return None;
                 }
-                let incoming = self.admit(now, network_path, ecn, &datagram, dcid, scid)?;
-                Some(DatagramEvent::NewConnection(incoming))
+                let datagram = &datagram;
+                let first = FirstPacket {
+                    now,
+                    network_path,
+                    ecn,
+                    datagram,
+                    dcid,
+                    scid,
+                };
+                self.admit(&first, buf)
             }
             Invariant::Long { dcid, scid, .. } => {
                 // Section 5.2.2: only servers, and only if it could have begun a connection. The
@@ -267,9 +315,7 @@ impl Endpoint {
             now,
             &server,
             &self.config,
-            incoming.network_path,
-            incoming.dcid,
-            incoming.scid,
+            &incoming.attempt(),
             rng,
             Arc::clone(&self.reset_key),
         )
@@ -312,7 +358,8 @@ impl Endpoint {
         //= specs/rfc9000.txt#section-5.2.2
         //# If a server refuses to accept a new connection, it SHOULD send an Initial packet
         //# containing a CONNECTION_CLOSE frame with error code CONNECTION_REFUSED.
-        let size = refusal::write(buf, &incoming.dcid, &incoming.scid, &own);
+        let code = TransportErrorCode::CONNECTION_REFUSED;
+        let size = refusal::write(buf, &incoming.dcid, &incoming.scid, &own, code);
         // It cannot fail: the packet is short. If it did, there is just no answer.
         answer_to(incoming.network_path, size.unwrap_or(0))
     }
@@ -426,51 +473,6 @@ impl Endpoint {
                 .filter(|route| matches!(route, Route::Connection(_))),
             _ => None,
         }
-    }
-
-    /// A client's first Initial packet. No key is derived and nothing decrypted here, so that a
-    /// flood of them costs little, and nothing but this once as many wait as may.
-    fn admit(
-        &mut self,
-        now: Instant,
-        network_path: FourTuple,
-        ecn: Option<EcnCodepoint>,
-        datagram: &[u8],
-        dcid: &[u8],
-        scid: &[u8],
-    ) -> Option<Incoming> {
-        let server = Arc::clone(self.server.as_ref()?);
-        //= specs/rfc9000.txt#section-14.1
-        //# A server MUST discard an Initial packet that is carried in a UDP datagram with a payload
-        //# that is smaller than the smallest allowed maximum datagram size of 1200 bytes.
-        let valid = datagram.len() >= MIN_INITIAL_SIZE
-            && (MIN_INITIAL_DCID..=MAX_CID_LEN).contains(&dcid.len())
-            && scid.len() <= MAX_CID_LEN;
-        if !valid {
-            return None;
-        }
-        self.handle_timeout(now);
-        if self.waiting.len() >= server.max_incoming
-            || !self.half_open().has_room(&server, datagram.len())
-        {
-            return None;
-        }
-        let dcid = ConnectionId::new(dcid);
-        let expires = now + server.handshake_timeout;
-        let place = self.waiting.open(dcid, datagram.len(), expires)?;
-        self.routes.add(dcid, Route::Incoming(place.index));
-        Some(Incoming {
-            index: place.index,
-            number: place.number,
-            received: now,
-            expires,
-            network_path,
-            ecn,
-            // A copy: the buffer that it came in may be large and shared, and this may wait long.
-            datagram: datagram.into(),
-            dcid,
-            scid: ConnectionId::new(scid),
-        })
     }
 
     /// Ends the wait. Its further datagrams; `None` if the wait was over already.

@@ -1,4 +1,4 @@
-//! Refuses a connection without making one: an Initial packet with CONNECTION_CLOSE (RFC 9000 section 5.2.2).
+//! Refuses a connection without making one: an Initial packet with CONNECTION_CLOSE (RFC 9000 sections 5.2.2 and 8.1.2).
 
 use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
 
@@ -13,13 +13,14 @@ pub(super) fn write(
     client_dcid: &ConnectionId,
     client_scid: &ConnectionId,
     own: &ConnectionId,
+    code: TransportErrorCode,
 ) -> Result<usize, TransportError> {
     let start = buf.len();
     let ty = PacketType::Initial;
     let marks = encode_long_header(buf, ty, VERSION_1, client_scid, own, &[], 0, 1);
     // Four bytes: enough for the header protection sample (RFC 9001 section 5.4.2).
     let close = ConnectionClose {
-        error_code: TransportErrorCode::CONNECTION_REFUSED,
+        error_code: code,
         frame_type: 0,
         reason: bytes::Bytes::new(),
     };
@@ -41,7 +42,14 @@ mod tests {
         let scid = ConnectionId::new(&[2; 5]);
         let own = ConnectionId::new(&[3; 8]);
         let mut buf = vec![0xff; 7];
-        let size = write(&mut buf, &dcid, &scid, &own).unwrap();
+        let size = write(
+            &mut buf,
+            &dcid,
+            &scid,
+            &own,
+            TransportErrorCode::CONNECTION_REFUSED,
+        )
+        .unwrap();
         let packet = &mut buf[7..];
         assert_eq!(packet.len(), size);
         assert!(size < 1200);

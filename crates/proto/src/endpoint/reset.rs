@@ -15,22 +15,23 @@ const MIN_SIZE: usize = 42;
 /// Up to here the size is random; a reset has no reason to be longer.
 const MAX_SIZE: usize = 96;
 
-/// One reset more may be sent each time that this has passed.
+/// One answer more may be sent each time that this has passed.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Resets that may be sent at once.
+/// Answers that may be sent at once.
 const BURST: u32 = 64;
 
-/// A bucket of resets. Stops: floods of packets that belong nowhere, made to have us compute and
-/// send, and what is left of reset loops (RFC 9000 section 10.3.3).
+/// A bucket of answers of one sort: stateless resets, closes for invalid tokens. Stops: floods of packets that
+/// belong nowhere, made to have us compute and send, and what is left of reset loops (RFC 9000 section
+/// 10.3.3).
 #[derive(Debug)]
-pub(super) struct ResetRate {
+pub(super) struct AnswerRate {
     left: u32,
     /// Up to when the refill is accounted for.
     since: Option<Instant>,
 }
 
-impl ResetRate {
+impl AnswerRate {
     pub(super) const fn new() -> Self {
         Self {
             left: BURST,
@@ -132,7 +133,7 @@ mod tests {
 
     #[test]
     fn rate() {
-        let mut rate = ResetRate::new();
+        let mut rate = AnswerRate::new();
         let start = Instant::now();
         let mut taken = |now, times: usize| (0..times).filter(|_| rate.take(now)).count();
         assert_eq!(taken(start, 1000), 64);
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(taken(start, 10), 0);
         assert_eq!(taken(start + Duration::from_secs(3600), 1000), 64);
         // Over 10 seconds: the burst and 200 a second.
-        let mut rate = ResetRate::new();
+        let mut rate = AnswerRate::new();
         let sent = (0..100_000)
             .filter(|n| rate.take(start + Duration::from_micros(100 * n)))
             .count();

@@ -2,10 +2,8 @@
 
 use mpquic_sched_core::ConnectionId;
 
-#[cfg(test)]
-use super::LONG_TYPE_MASK;
 use super::varint;
-use super::{FIXED_BIT, KEY_PHASE_BIT, LONG_HEADER_FORM, PacketType};
+use super::{FIXED_BIT, KEY_PHASE_BIT, LONG_HEADER_FORM, LONG_TYPE_MASK, PacketType};
 
 /// Where things are in the buffer, counted from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,8 +111,7 @@ pub(crate) fn encode_short_header(
 }
 
 /// Appends a Retry packet without its integrity tag (RFC 9000 section 17.2.5); the tag is
-/// `crypto::retry_tag` over what was appended. Servers send none yet.
-#[cfg(test)]
+/// `crypto::retry_tag` over what was appended.
 pub(crate) fn encode_retry_header(
     buf: &mut Vec<u8>,
     version: u32,

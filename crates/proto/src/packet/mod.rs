@@ -8,13 +8,11 @@ mod protection;
 mod tests;
 pub(crate) mod varint;
 
-#[cfg(test)]
-pub(crate) use self::encode::encode_retry_header;
 pub(crate) use self::{
     decode::{Invariant, ProtectedPacket, decode_next, parse_invariant, version_list},
     encode::{
-        LongHeaderMarks, encode_long_header, encode_short_header, encode_version_negotiation,
-        patch_length,
+        LongHeaderMarks, encode_long_header, encode_retry_header, encode_short_header,
+        encode_version_negotiation, patch_length,
     },
     number::{expand_pn, pn_len},
     protection::{seal_packet, unprotect_header},

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use mpquic_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Event,
-    FourTuple, ServerConfig, TransportConfig,
+    FourTuple, ServerConfig, Transmit, TransportConfig,
 };
 
 /// A datagram on its way.
@@ -45,6 +45,8 @@ pub(crate) struct Pair {
     /// What a NAT makes of the client's addresses: inside and outside ones. What is sent to an outside
     /// address that it does not have any more gets lost.
     pub(crate) nat: Vec<(SocketAddr, SocketAddr)>,
+    /// Whether the server has clients prove their address first.
+    pub(crate) retry: bool,
     buf: Vec<u8>,
 }
 
@@ -85,6 +87,7 @@ impl Pair {
             )),
             filter: Box::new(|_, _, _| true),
             nat: Vec::new(),
+            retry: false,
             buf: Vec::new(),
         };
         let connection = this
@@ -151,14 +154,36 @@ impl Pair {
         }
     }
 
+    fn side(&mut self, client: bool) -> &mut Side {
+        match client {
+            true => &mut self.client,
+            false => &mut self.server,
+        }
+    }
+
+    /// Sends what the server's endpoint has written.
+    fn answer(&mut self, transmit: &Transmit) {
+        if (self.filter)(false, &transmit.network_path, &self.buf) {
+            self.client.inbound.push_back(Flying {
+                at: self.now + self.delay,
+                tuple: FourTuple {
+                    local: transmit.network_path.remote,
+                    remote: transmit.network_path.local,
+                },
+                data: self.buf.clone(),
+            });
+        }
+    }
+
     fn deliver(&mut self, to_client: bool) {
-        let side = if to_client {
-            &mut self.client
-        } else {
-            &mut self.server
-        };
-        while side.inbound.front().is_some_and(|f| f.at <= self.now) {
-            let flying = side.inbound.pop_front().unwrap();
+        loop {
+            let side = match to_client {
+                true => &mut self.client,
+                false => &mut self.server,
+            };
+            let Some(flying) = side.inbound.pop_front_if(|flying| flying.at <= self.now) else {
+                break;
+            };
             self.buf.clear();
             let event = side.endpoint.handle(
                 self.now,
@@ -173,6 +198,12 @@ impl Pair {
                     assert_eq!(*own, handle);
                     connection.handle_event(event);
                 }
+                Some(DatagramEvent::NewConnection(incoming))
+                    if self.retry && incoming.may_retry() =>
+                {
+                    let answer = side.endpoint.retry(incoming, self.now, &mut self.buf);
+                    self.answer(&answer.unwrap());
+                }
                 Some(DatagramEvent::NewConnection(incoming)) => {
                     let accepted = side
                         .endpoint
@@ -181,13 +212,16 @@ impl Pair {
                         .unwrap();
                     side.connection = Some(accepted);
                 }
+                Some(DatagramEvent::Response(answer)) => self.answer(&answer),
                 _ => {}
             }
         }
+        let now = self.now;
+        let side = self.side(to_client);
         if let Some((_, connection)) = &mut side.connection
-            && connection.poll_timeout().is_some_and(|at| at <= self.now)
+            && connection.poll_timeout().is_some_and(|at| at <= now)
         {
-            connection.handle_timeout(self.now);
+            connection.handle_timeout(now);
         }
     }
 

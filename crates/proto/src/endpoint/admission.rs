@@ -1,0 +1,172 @@
+//! Whom a server lets in: what a first Initial packet must be, who must prove their address first; accepts nobody.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use mpquic_sched_core::{ConnectionId, EcnCodepoint, TransportErrorCode};
+
+use super::{
+    AddressProof, DatagramEvent, Endpoint, Incoming, MIN_INITIAL_SIZE, RetryError, Route,
+    answer_to, refusal, retry,
+};
+use crate::cid::CidGenerator;
+use crate::packet::{MAX_CID_LEN, ProtectedPacket, decode_next};
+use crate::token::{TokenReuseError, Verdict};
+use crate::{FourTuple, ServerConfig, Transmit};
+
+/// The shortest destination connection ID that a client may make up (RFC 9000 section 7.2).
+const MIN_INITIAL_DCID: usize = 8;
+
+/// A packet that may begin a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FirstPacket<'a> {
+    pub(super) now: Instant,
+    pub(super) network_path: FourTuple,
+    pub(super) ecn: Option<EcnCodepoint>,
+    pub(super) datagram: &'a [u8],
+    pub(super) dcid: &'a [u8],
+    pub(super) scid: &'a [u8],
+}
+
+impl Endpoint {
+    /// A client's first Initial packet. No key of a packet is derived and nothing decrypted but the token, so that
+    /// a flood of them costs little, and nothing but this once there is no room for more.
+    pub(super) fn admit(
+        &mut self,
+        first: &FirstPacket<'_>,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
+        let server = Arc::clone(self.server.as_ref()?);
+        let FirstPacket { now, datagram, .. } = *first;
+        //= specs/rfc9000.txt#section-14.1
+        //# A server MUST discard an Initial packet that is carried in a UDP datagram with a payload
+        //# that is smaller than the smallest allowed maximum datagram size of 1200 bytes.
+        let valid = datagram.len() >= MIN_INITIAL_SIZE
+            && (MIN_INITIAL_DCID..=MAX_CID_LEN).contains(&first.dcid.len())
+            && first.scid.len() <= MAX_CID_LEN;
+        if !valid {
+            return None;
+        }
+        self.handle_timeout(now);
+        let half_open = self.half_open();
+        if self.waiting.len() >= server.max_incoming || !half_open.has_room(&server, datagram.len())
+        {
+            return None;
+        }
+        let Ok(ProtectedPacket::Long { token, .. }) = decode_next(datagram, self.generator.len())
+        else {
+            return None;
+        };
+        let (dcid, scid) = (ConnectionId::new(first.dcid), ConnectionId::new(first.scid));
+        let network_path = first.network_path;
+        let Some(proof) = self.prove(first, &datagram[token], &dcid, &server) else {
+            //= specs/rfc9000.txt#section-8.1.2
+            //# Instead, the server SHOULD immediately close (Section 10.2) the connection with an
+            //# INVALID_TOKEN error.
+            if !self.invalid_token_rate.take(now) {
+                return None;
+            }
+            let own = self.generator.generate(&mut self.rng);
+            let code = TransportErrorCode::INVALID_TOKEN;
+            let size = refusal::write(buf, &dcid, &scid, &own, code).ok()?;
+            return Some(DatagramEvent::Response(answer_to(network_path, size)));
+        };
+        if !proof.is_valid() && half_open.connections >= server.retry_above {
+            // Whoever sends from addresses of others fills no more places than these.
+            let transmit = self.write_retry(now, network_path, &dcid, &scid, buf);
+            return Some(DatagramEvent::Response(transmit));
+        }
+        let expires = now + server.handshake_timeout;
+        let place = self.waiting.open(dcid, datagram.len(), expires)?;
+        self.routes.add(dcid, Route::Incoming(place.index));
+        Some(DatagramEvent::NewConnection(Incoming {
+            index: place.index,
+            number: place.number,
+            received: now,
+            expires,
+            network_path,
+            ecn: first.ecn,
+            // A copy: the buffer that it came in may be large and shared, and this may wait long.
+            datagram: datagram.into(),
+            dcid,
+            scid,
+            proof,
+        }))
+    }
+
+    /// What a token proves. `None` if it is one of a Retry packet and does not count.
+    fn prove(
+        &self,
+        first: &FirstPacket<'_>,
+        token: &[u8],
+        dcid: &ConnectionId,
+        server: &ServerConfig,
+    ) -> Option<AddressProof> {
+        //= specs/rfc9000.txt#section-8.1.3
+        //# When a server receives an Initial packet with an address validation token, it MUST attempt
+        //# to validate the token, unless it has already completed address validation.
+        let remote = first.network_path.remote;
+        let lifetimes = server.token_lifetimes();
+        let verdict = self.tokens.check(first.now, token, remote, dcid, lifetimes);
+        match verdict {
+            Verdict::Nothing => Some(AddressProof::None),
+            Verdict::Retry { original_dcid } => Some(AddressProof::Retry { original_dcid }),
+            //= specs/rfc9000.txt#section-8.1.4
+            //# To protect against such attacks, servers MUST ensure that replay of tokens is
+            //# prevented or limited.
+            Verdict::New { nonce, issued } => {
+                let config = &server.validation_tokens;
+                let issued = SystemTime::UNIX_EPOCH.checked_add(issued)?;
+                match config.log.check_and_insert(nonce, issued, config.lifetime) {
+                    Ok(()) => Some(AddressProof::Token),
+                    Err(TokenReuseError) => Some(AddressProof::None),
+                }
+            }
+            Verdict::InvalidRetry => None,
+        }
+    }
+
+    /// Answers an incoming connection with a Retry packet, written to `buf`, and forgets it. The client begins again
+    /// with a token that proves its address, if it is there: then there is another [`Incoming`], whose
+    /// [`remote_address_validated`](Incoming::remote_address_validated) is true.
+    ///
+    /// # Errors
+    ///
+    /// If the client has answered a Retry packet already. The error gives the incoming connection back.
+    pub fn retry(
+        &mut self,
+        incoming: Incoming,
+        now: Instant,
+        buf: &mut Vec<u8>,
+    ) -> Result<Transmit, RetryError> {
+        if !incoming.may_retry() {
+            return Err(RetryError(Box::new(incoming)));
+        }
+        self.forget(&incoming);
+        let (dcid, scid) = (incoming.dcid, incoming.scid);
+        Ok(self.write_retry(now, incoming.network_path, &dcid, &scid, buf))
+    }
+
+    fn write_retry(
+        &mut self,
+        now: Instant,
+        network_path: FourTuple,
+        dcid: &ConnectionId,
+        scid: &ConnectionId,
+        buf: &mut Vec<u8>,
+    ) -> Transmit {
+        // The client sends its next Initial packet to this ID, which must be as long as those that clients make up.
+        let ids = CidGenerator::new(self.generator.len().max(MIN_INITIAL_DCID));
+        let mut own = ids.generate(&mut self.rng);
+        //= specs/rfc9000.txt#section-17.2.5.1
+        //# This value MUST NOT be equal to the Destination Connection ID field of the packet sent by
+        //# the client.
+        while own == *dcid {
+            own = ids.generate(&mut self.rng);
+        }
+        let remote = network_path.remote;
+        let token = self.tokens.retry(now, &mut self.rng, remote, *dcid, &own);
+        let size = retry::write(buf, dcid, scid, &own, &token);
+        answer_to(network_path, size)
+    }
+}
