@@ -188,7 +188,7 @@ fn packets_before_their_keys() {
 fn initial_flood() {
     let limit = 500;
     let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
-        config.max_incoming(limit);
+        config.max_incoming(limit).retry_above(usize::MAX);
     });
     victim.admission = Admission::Keep;
     let before = meter::reading();
