@@ -186,6 +186,8 @@ impl Controller for Cubic {
         let Some(p) = self.paths.get_mut(event.path) else {
             return;
         };
+        let threshold = p.reno.ssthresh;
+        let climbing = p.reno.in_slow_start() && threshold.is_finite();
         if !p.reno.in_recovery(event.newest_sent) {
             p.reduce(event.now, event.lost_bytes, event.ecn);
         } else if event.ecn {
@@ -197,6 +199,13 @@ impl Controller for Cubic {
             // RFC 9438 section 4.8: slow start up to ssthresh, then an epoch that begins at its
             // plateau.
             p.reno.collapse();
+            // The path failed again before the window was back at the threshold that the last failure left: how far
+            // it got says nothing of the path. RFC 5681 section 3.1 holds the threshold constant through timeouts in
+            // a row likewise. A path that flaps would otherwise be left with a window of a few packets and without
+            // slow start.
+            if climbing {
+                p.reno.ssthresh = threshold;
+            }
             p.curve.w_max = 0.0;
             p.curve.epoch = None;
             p.undo = None;

@@ -187,6 +187,28 @@ fn persistent_congestion_leads_to_the_minimum_and_slow_start() {
     }
 }
 
+/// A path that fails again and again before its window has grown back keeps its threshold: slow start brings the window
+/// back in a few round trips once it works.
+#[test]
+fn flaps_leave_cubic_its_threshold() {
+    let mut run = Run::new(CongestionControl::Cubic, 50);
+    (0..5).for_each(|_| run.round());
+    run.lose(run.now, true);
+    let threshold = run.cc.ssthresh(run.path);
+    for _ in 0..4 {
+        run.round();
+        run.now += ms(500);
+        run.lose(run.now, true);
+        assert_eq!(run.window(), 2400);
+        assert_eq!(run.cc.ssthresh(run.path), threshold);
+    }
+    // Congestion at a lower window does lower it.
+    run.round();
+    run.now += ms(500);
+    run.lose(run.now, false);
+    assert!(run.cc.ssthresh(run.path) < threshold);
+}
+
 //= specs/rfc9002.txt#section-7.8
 //= type=test
 //# When this occurs, the congestion window SHOULD NOT be increased in either slow start or

@@ -29,9 +29,16 @@ use crate::space::{
 use crate::{FourTuple, PathId, TransportConfig, TransportError};
 use recovery::PathRecovery;
 
-/// A suspect path is probed at least so often while another path carries the data: a path that
+/// A suspect path is probed at intervals of an eighth of the time of its silence, but of at least this and a PTO: its
+/// return is noticed that much later, and the longer it was away the less that matters.
+const MIN_SUSPECT_PROBE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A suspect path is probed at least so often while another path carries the data, by a small datagram: a path that
 /// comes back is found within this time and its round trip.
 const MAX_SUSPECT_PROBE_INTERVAL: Duration = Duration::from_millis(400);
+
+/// The same for a connection whose paths are all suspect. Its probes carry data.
+const MAX_LONE_PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Probes of a suspect path that are remembered: they go on for as long as the path is silent. An
 /// answer to one of the newest is what tells that it is back.
@@ -548,7 +555,9 @@ impl Path {
             self.recovery.ping = true;
             self.space.sent.forget_bare(MAX_BARE_PROBES);
         } else {
-            self.recovery.probes = PROBES_PER_PTO;
+            // Two probes at first, then one: those that follow come more often than the PTO doubles.
+            let first = self.recovery.pto_count <= 1;
+            self.recovery.probes = if first { PROBES_PER_PTO } else { 1 };
         }
     }
 
@@ -578,13 +587,19 @@ impl Path {
         }
         let (rtt, count) = (&self.recovery.rtt, self.recovery.pto_count);
         let deadline = pto_time(&self.space, rtt, facts.max_ack_delay, count)?;
-        if self.is_suspect() && facts.elsewhere {
-            let interval = self
-                .pto(facts.max_ack_delay)
-                .max(MAX_SUSPECT_PROBE_INTERVAL);
-            return Some(deadline.min(self.space.last_ack_eliciting_sent? + interval));
-        }
-        Some(deadline)
+        let Some(suspect_since) = self.recovery.suspect.since() else {
+            return Some(deadline);
+        };
+        let sent = self.space.last_ack_eliciting_sent?;
+        let most = match facts.elsewhere {
+            true => MAX_SUSPECT_PROBE_INTERVAL,
+            false => MAX_LONE_PROBE_INTERVAL,
+        };
+        let silence = sent.saturating_duration_since(suspect_since);
+        let interval = (silence / 8)
+            .clamp(MIN_SUSPECT_PROBE_INTERVAL, most)
+            .max(self.pto(facts.max_ack_delay));
+        Some(deadline.min(sent + interval))
     }
 
     /// When a PING is due for want of anything else. What is in flight must be acknowledged as it is,

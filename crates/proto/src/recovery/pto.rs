@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use super::{RttEstimator, later};
 use crate::space::PacketSpace;
 
-/// Doublings after which the back-off stays: 64 PTOs. A path that came back is then noticed in
-/// tolerable time, at a rate of probes that hurts nobody.
-const MAX_BACKOFF_EXPONENT: u32 = 6;
+/// So often doubled, the longest PTO lasts longer than any connection. The multiplication is what it limits.
+const MAX_BACKOFF_EXPONENT: u32 = 30;
 
 /// The PTO with back-off (RFC 9002 section 6.2.1). `max_ack_delay` is zero for the Initial and
 /// Handshake spaces.
@@ -16,6 +15,9 @@ pub(crate) fn pto_duration(
     max_ack_delay: Duration,
     pto_count: u32,
 ) -> Duration {
+    //= specs/rfc9002.txt#section-6.2.1
+    //# When a PTO timer expires, the PTO backoff MUST be increased, resulting in the PTO period
+    //# being set to twice its current value.
     rtt.pto_base(max_ack_delay)
         .saturating_mul(1 << pto_count.min(MAX_BACKOFF_EXPONENT))
 }
@@ -40,13 +42,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backs_off_up_to_the_cap() {
+    //= specs/rfc9002.txt#section-6.2.1
+    //= type=test
+    //# When a PTO timer expires, the PTO backoff MUST be increased, resulting in the PTO period
+    //# being set to twice its current value.
+    fn backs_off_without_end() {
         let ms = Duration::from_millis;
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(Instant::now(), ms(100), Duration::ZERO);
         assert_eq!(pto_duration(&rtt, ms(25), 0), ms(325));
         assert_eq!(pto_duration(&rtt, ms(25), 2), ms(1300));
         assert_eq!(pto_duration(&rtt, Duration::ZERO, 6), ms(19_200));
-        assert_eq!(pto_duration(&rtt, Duration::ZERO, u32::MAX), ms(19_200));
+        assert_eq!(pto_duration(&rtt, Duration::ZERO, 7), ms(38_400));
+        assert_eq!(pto_duration(&rtt, Duration::ZERO, 16), ms(300 << 16));
+        let longest = pto_duration(&rtt, Duration::ZERO, u32::MAX);
+        assert!(longest > ms(300 << 16));
     }
 }

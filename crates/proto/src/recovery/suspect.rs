@@ -8,13 +8,15 @@ use crate::space::PacketSpace;
 /// The least slack beyond the smoothed RTT before silence tells anything: hosts stall that long.
 const MIN_SLACK: Duration = Duration::from_millis(10);
 
-/// Follows one path. It is suspect once a probe timeout has passed, or once nothing was acknowledged
-/// for a PTO though an ack-eliciting packet has been in flight for as long. The second matters while
-/// packets keep leaving, each of which puts the probe timer off. A path whose RTT merely grows or
-/// jitters has acknowledgements coming in all the while, and is not touched by it.
+/// Follows one path. It is suspect once a probe timeout has passed, or once an ack-eliciting packet has been in flight
+/// for a PTO and nothing was acknowledged for half an RTT and the same slack. The second matters while packets keep
+/// leaving, each of which puts the probe timer off: acknowledgements then come in all the while, so that silence tells
+/// more than on a path with little in flight. A path whose RTT merely grows or jitters is not silent.
 #[derive(Debug, Default)]
 pub(crate) struct Suspect {
     since: Option<Instant>,
+    /// How long a packet was waited for when the path fell suspect.
+    patience: Duration,
     /// When an ACK frame last acknowledged something new.
     last_ack: Option<Instant>,
 }
@@ -31,16 +33,24 @@ impl Suspect {
         if self.since.is_some() {
             return None;
         }
-        let waiting_since = Some(space.sent.first_ack_eliciting_sent()?).max(self.last_ack)?;
-        Some(later(waiting_since, Self::patience(rtt, max_ack_delay)))
+        let sent = space.sent.first_ack_eliciting_sent()?;
+        let overdue = later(sent, Self::patience(rtt, max_ack_delay));
+        let silent = self.last_ack.map(|at| {
+            let quiet = Self::slack(rtt, max_ack_delay).saturating_add(rtt.smoothed() / 2);
+            later(at, quiet)
+        });
+        Some(overdue).max(silent)
     }
 
     /// The PTO without back-off (RFC 9002 section 6.2.1), but for a larger least slack.
     fn patience(rtt: &RttEstimator, max_ack_delay: Duration) -> Duration {
+        Self::slack(rtt, max_ack_delay).saturating_add(rtt.smoothed())
+    }
+
+    /// What a PTO has beyond the RTT.
+    fn slack(rtt: &RttEstimator, max_ack_delay: Duration) -> Duration {
         let slack = rtt.var().saturating_mul(4).max(MIN_SLACK);
-        rtt.smoothed()
-            .saturating_add(slack)
-            .saturating_add(max_ack_delay)
+        slack.saturating_add(max_ack_delay)
     }
 
     /// Looks at the path; true if it has become suspect just now.
@@ -59,12 +69,14 @@ impl Suspect {
             return false;
         }
         self.since = Some(now);
+        self.patience = Self::patience(rtt, max_ack_delay);
         true
     }
 
     /// An ACK frame newly acknowledged packets, the newest of which was sent at `newest_sent`; the
     /// space has taken it in. True if the path has recovered by it: a packet came through that was
-    /// sent since it is suspect, or the last one before did and nothing is left to wait for.
+    /// sent since it is suspect, or as fast as on a healthy path, or the last one before did and nothing
+    /// is left to wait for.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
@@ -75,11 +87,18 @@ impl Suspect {
         let Some(since) = self.since else {
             return false;
         };
-        let recovered = newest_sent >= since || space.sent.ack_eliciting() == 0;
+        let recovered = newest_sent >= since
+            || now.saturating_duration_since(newest_sent) <= self.patience
+            || space.sent.ack_eliciting() == 0;
         if recovered {
             self.since = None;
         }
         recovered
+    }
+
+    /// Since when the path is suspect.
+    pub(crate) const fn since(&self) -> Option<Instant> {
+        self.since
     }
 
     /// Whether the path is suspect.
@@ -183,6 +202,30 @@ mod tests {
         assert!(path.suspect.is_suspect());
         path.send(110);
         assert!(path.ack(160, path.space.next_pn().unwrap() - 1));
+        assert!(!path.suspect.is_suspect());
+    }
+
+    /// Acknowledgements came one after the other, and none comes any more: nobody waits for a whole RTT.
+    #[test]
+    fn silence_of_a_busy_path_tells_sooner() {
+        let mut path = Path::new();
+        let mut numbers = Vec::new();
+        for at in 0..100 {
+            numbers.push(path.space.next_pn().unwrap());
+            path.send(at);
+            if let Some(acked) = at.checked_sub(50) {
+                path.ack(at, numbers[acked as usize]);
+            }
+        }
+        // 25 ms, slack of 10 ms, and 25 ms since the last acknowledgement at 99 ms.
+        let deadline = path
+            .suspect
+            .deadline(&path.space, &path.rtt, DELAY)
+            .unwrap();
+        assert_eq!(deadline - path.t0, ms(159));
+        assert!(path.check(160, 0));
+        // A hiccup: what comes through now took no longer than usual.
+        assert!(path.ack(161, numbers[99]));
         assert!(!path.suspect.is_suspect());
     }
 

@@ -25,6 +25,10 @@ use wait::WaitClock;
 /// Reinjections that wait for their path at most; more are dropped, they are only copies.
 const MAX_PENDING_REINJECTIONS: usize = 4 * MAX_PATHS;
 
+/// By how much the RTT of a path exceeds that of a faster one for lost data to wait for room on the latter: an RTT at
+/// most until there is room and half of one to arrive are then less than half an RTT on the slower path.
+const MUCH_SLOWER: u32 = 3;
+
 /// A decision to be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Planned {
@@ -175,6 +179,30 @@ impl Schedule {
         } else {
             self.streams.clear();
         }
+    }
+
+    /// The paths that data may be sent on and that are not in trouble, when their views were last brought up to date.
+    pub(crate) fn usable(&self) -> PathSet {
+        let views = Self::visible(&self.views, self.used).iter();
+        let usable = views.filter(|view| view.open && !view.suspect);
+        usable.map(|view| view.index).collect()
+    }
+
+    /// The paths on which lost data would arrive later than on a faster one that has no room just now. A path without
+    /// room has something in flight: room comes with the next acknowledgement, or the path falls suspect.
+    pub(crate) fn late(&self) -> PathSet {
+        let views = Self::visible(&self.views, self.used).iter();
+        let full = |view: &&PathView| {
+            let busy = !view.can_send && !self.exhausted.contains(view.index);
+            busy && view.open && !view.suspect && !view.smoothed_rtt.is_zero()
+        };
+        let fastest = views.clone().filter(full).map(|view| view.smoothed_rtt);
+        let Some(fastest) = fastest.min() else {
+            return PathSet::EMPTY;
+        };
+        let limit = fastest.saturating_mul(MUCH_SLOWER);
+        let late = views.filter(|view| view.open && view.smoothed_rtt > limit);
+        late.map(|view| view.index).collect()
     }
 
     /// Whether a path had room when its view was last brought up to date.

@@ -167,6 +167,9 @@ impl Streams {
     /// Copies need the records of sent packets: see [`fill_range`](Self::fill_range).
     pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, pick: Data, path: PathIndex) -> bool {
         match pick {
+            // The receiver waits for lost data, which is the oldest: the faster path will have room in less time than
+            // this one takes.
+            Data::Next if self.late.contains(path) => self.fill_fresh(w, path),
             Data::Next => {
                 let again = self.totals.again > 0 && self.fill_again(w, path);
                 self.fill_fresh(w, path) || again
@@ -178,15 +181,16 @@ impl Streams {
         }
     }
 
-    /// Lost data, by priority. Ranges that `path` has not carried go first within a stream.
+    /// Lost data, by priority. Ranges that `path` has carried wait for another path within a stream, if one can carry
+    /// them.
     pub(crate) fn fill_again(&mut self, w: &mut FrameWriter<'_>, path: PathIndex) -> bool {
-        let mut wrote = false;
+        let (mut wrote, usable) = (false, self.usable);
         let mut at = 0;
         // A stream that has nothing for this path, or nothing that fits, is passed over.
         while w.remaining() > 0 && at <= MAX_PASSED_OVER {
             let next = self.again.iter().nth(at);
             let Some(id) = next else { break };
-            if self.with_send(id, |s, _| s.send_again(w, path)) == Some(true) {
+            if self.with_send(id, |s, _| s.send_again(w, path, usable)) == Some(true) {
                 wrote = true;
             } else {
                 at += 1;
@@ -240,8 +244,10 @@ impl Streams {
     }
 
     fn fill_stream(&mut self, w: &mut FrameWriter<'_>, id: StreamId, path: PathIndex) -> bool {
-        let mut wrote = false;
-        while self.with_send(id, |s, _| s.again() > 0 && s.send_again(w, path)) == Some(true) {
+        let (mut wrote, usable) = (false, self.usable);
+        while self.with_send(id, |s, _| s.again() > 0 && s.send_again(w, path, usable))
+            == Some(true)
+        {
             wrote = true;
         }
         while self
@@ -390,6 +396,13 @@ impl Streams {
         self.suspects = paths;
     }
 
+    /// The paths that can be counted on to carry data, and those on which lost data would arrive later than on a faster
+    /// one that has no room just now. Whenever that may have changed.
+    pub(crate) fn set_usable(&mut self, usable: PathSet, late: PathSet) {
+        self.usable = usable;
+        self.late = late;
+    }
+
     /// A path in trouble has this range in flight: it is sent elsewhere, unless a healthy path has
     /// it in flight too.
     pub(crate) fn make_sendable(&mut self, r: &StreamRange) {
@@ -400,6 +413,8 @@ impl Streams {
     /// A path ended, after what it had in flight was declared lost: its slot will mean another.
     pub(crate) fn forget_path(&mut self, path: PathIndex) {
         self.suspects.remove(path);
+        self.usable.remove(path);
+        self.late.remove(path);
         for stream in self.sends.values_mut() {
             stream.forget_path(path);
         }

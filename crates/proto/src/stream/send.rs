@@ -302,14 +302,24 @@ impl SendStream {
         Some(data_to + u64::from(fin))
     }
 
-    /// Sends lost data again, if there is some that `path` may carry. True if something was written.
-    pub(super) fn send_again(&mut self, w: &mut FrameWriter<'_>, path: PathIndex) -> bool {
+    /// Sends lost data again, if there is some that `path` may carry: the oldest, but for what another of the `usable`
+    /// paths has not tried yet. True if something was written.
+    pub(super) fn send_again(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        path: PathIndex,
+        usable: PathSet,
+    ) -> bool {
+        let others = usable.difference(PathSet::only(path));
         let mut choice = None;
         for (start, end, flight) in self.queue.iter().take(MAX_LOOKED_AT) {
             if !flight.may_go(path) {
                 continue;
             }
-            if !flight.carried.contains(path) {
+            // What this path lost is better off on another one, if there is another one. Without any, the receiver
+            // would wait for the oldest data until all that is newer has left.
+            let tried = flight.carried.contains(path);
+            if !tried || others.difference(flight.carried).is_empty() {
                 choice = Some((start, end, flight));
                 break;
             }

@@ -80,6 +80,10 @@ pub(crate) struct Streams {
     pub(super) again: ReadyQueue,
     /// Paths in trouble.
     pub(super) suspects: PathSet,
+    /// Paths that can be counted on to carry data soon.
+    pub(super) usable: PathSet,
+    /// Paths on which lost data would arrive later than on a faster one that has no room just now.
+    pub(super) late: PathSet,
     /// Writers that wait for room in the send window.
     pub(super) blocked: Vec<StreamId>,
     /// The limit that DATA_BLOCKED was sent for.
@@ -142,6 +146,8 @@ impl Streams {
             fresh: ReadyQueue::default(),
             again: ReadyQueue::default(),
             suspects: PathSet::EMPTY,
+            usable: PathSet::EMPTY,
+            late: PathSet::EMPTY,
             blocked: Vec::new(),
             told_blocked_at: None,
             window: connection_window(config),

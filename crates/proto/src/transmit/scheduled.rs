@@ -331,6 +331,8 @@ impl Connection {
 
     /// Brings the scheduler's view of the queue up to date.
     fn refresh_queue(&mut self) {
+        let (usable, late) = (self.schedule.usable(), self.schedule.late());
+        self.streams.set_usable(usable, late);
         let control = self.has_control();
         self.schedule
             .refresh_queue(&self.streams, control, &self.paths);

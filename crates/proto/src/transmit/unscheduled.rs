@@ -177,6 +177,9 @@ impl Connection {
             if validated && !this.has_other_usable(index) {
                 this.fill_control(w);
                 if this.state.is_established() {
+                    let only = mpquic_sched_core::PathSet::only(index);
+                    let none = mpquic_sched_core::PathSet::EMPTY;
+                    this.streams.set_usable(only, none);
                     this.fill_data(w, Data::Next, index);
                     if !w.is_ack_eliciting() {
                         this.fill_oldest_in_flight(w, index);

@@ -337,6 +337,7 @@ fn retransmissions_prefer_another_path() {
         .into();
     lost(&mut a, &p[0].frames, 0);
     lost(&mut a, &p[1].frames, 1);
+    a.set_usable([path(0), path(1)].into_iter().collect(), PathSet::EMPTY);
     let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
     let expected = Resent {
         any: true,
@@ -345,6 +346,48 @@ fn retransmissions_prefer_another_path() {
     };
     assert_eq!(again.resent, expected);
     assert_eq!(ranges(&again)[0].start, ranges(&p[1])[0].start);
+    let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    assert_eq!(ranges(&again)[0].start, 0);
+}
+
+/// The one path that is left has lost the oldest data before: it goes first all the same. Otherwise, the receiver waits
+/// for it until all that is newer was sent again.
+#[test]
+fn the_only_path_repeats_the_oldest_data_first() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 3000]).unwrap();
+    let p: Vec<_> = [0, 1, 1]
+        .map(|on| data_packet(&mut a, 1000, Data::Next, on).unwrap())
+        .into();
+    for (packet, on) in p.iter().zip([0, 1, 1]) {
+        lost(&mut a, &packet.frames, on);
+    }
+    a.set_usable(PathSet::only(path(0)), PathSet::EMPTY);
+    let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    assert_eq!(ranges(&again)[0].start, 0);
+}
+
+/// On a path that is far slower than another one, which has no room just now, new data goes first: what was lost would
+/// arrive sooner on the fast one.
+#[test]
+fn a_late_path_leaves_lost_data_to_the_fast_one() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 1500]).unwrap();
+    let first = data_packet(&mut a, 1000, Data::Next, 1).unwrap();
+    lost(&mut a, &first.frames, 1);
+    let both = [path(0), path(1)].into_iter().collect();
+    a.set_usable(both, PathSet::only(path(1)));
+    let fresh = data_packet(&mut a, 1000, Data::Next, 1).unwrap();
+    assert_eq!(ranges(&fresh)[0].start, ranges(&first)[0].end);
+    assert!(data_packet(&mut a, 1000, Data::Next, 1).is_none());
+    // A scheduler that asks for it gets it.
+    assert!(a.queue().retransmittable > 0);
+    let asked = data_packet(&mut a, 1000, Data::Retransmit, 1).unwrap();
+    assert_eq!(ranges(&asked)[0].start, 0);
+    lost(&mut a, &asked.frames, 1);
+    a.set_usable(both, PathSet::EMPTY);
     let again = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
     assert_eq!(ranges(&again)[0].start, 0);
 }
