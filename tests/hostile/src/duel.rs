@@ -1,6 +1,7 @@
 //! A victim and one hostile peer: the way through a handshake to any state, and what comes back. The peer's packets
 //! arrive at once; the victim's too, as far as the test wants them.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -24,8 +25,8 @@ pub struct Duel {
     pub peer: Peer,
     /// Whether the victim is the server.
     pub against_server: bool,
-    /// Answers the victim's challenges, and acknowledges.
-    pub friendly: bool,
+    /// The client's addresses that the peer has proved to be its own.
+    pub validated: BTreeSet<SocketAddr>,
 }
 
 /// The error code of a connection that its own side has closed.
@@ -59,20 +60,24 @@ impl Duel {
             victim,
             peer,
             against_server: true,
-            friendly: true,
+            validated: BTreeSet::from([client_address(0)]),
         }
     }
 
     /// A client of this configuration, which has sent its first datagrams, and a server.
     pub fn with_client(transport: TransportConfig, params: Params) -> Self {
-        let identity = Identity::generate();
-        let victim = Victim::client(&identity, transport);
-        let peer = Peer::server(8, params, tls::server(&identity));
+        Self::with_client_of(&Identity::generate(), transport, params)
+    }
+
+    /// The same with a given identity of the server.
+    pub fn with_client_of(identity: &Identity, transport: TransportConfig, params: Params) -> Self {
+        let victim = Victim::client(identity, transport);
+        let peer = Peer::server(8, params, tls::server(identity));
         Self {
             victim,
             peer,
             against_server: false,
-            friendly: true,
+            validated: BTreeSet::from([client_address(0)]),
         }
     }
 
@@ -164,6 +169,7 @@ impl Duel {
         for (tuple, opened) in came {
             for frame in &opened.frames {
                 if let (Frame::PathChallenge(data), Space::Data(path)) = (frame, opened.space) {
+                    self.validated.insert(tuple.remote);
                     self.send_from(
                         *tuple,
                         path,

@@ -648,7 +648,9 @@ impl Peer {
 
     fn on_packet(&mut self, opened: &Opened) {
         let numbers = self.received.entry(opened.space).or_default();
-        self.reused += usize::from(!numbers.insert(opened.number));
+        let again = !numbers.insert(opened.number);
+        // The keys of Initial packets are no secret: a server that keeps nothing of a client numbers from 0 each time.
+        self.reused += usize::from(again && opened.space != Space::Initial);
         if opened.frames.iter().any(Frame::is_ack_eliciting) {
             self.to_ack.insert(opened.space);
         }

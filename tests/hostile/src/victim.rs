@@ -380,10 +380,14 @@ impl Victim {
             })
     }
 
-    /// Every collection of every connection that is above its cap.
+    /// Every collection of every connection that is above its cap. What went over it closes the connection, so closed
+    /// ones do not count.
     pub fn over_caps(&self) -> Vec<String> {
         let mut over = Vec::new();
         for (_, connection) in &self.connections {
+            if connection.is_closed() {
+                continue;
+            }
             connection.for_each_collection(|collection| {
                 if collection.size > collection.cap {
                     over.push(format!("{collection:?}"));
