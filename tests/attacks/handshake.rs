@@ -507,3 +507,181 @@ fn no_unkeyed_hash() {
         0,
     );
 }
+
+/// Finding 2: clients that begin a handshake and go no further, from addresses that need not be theirs.
+#[test]
+fn half_open_connections() {
+    let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
+        config.max_half_open(200).retry_above(usize::MAX);
+    });
+    victim.keep_events = false;
+    let before = meter::reading().held;
+    let mut received = 0;
+    for who in 0..1000 {
+        for datagram in client(who).flight() {
+            victim.deliver(from(client_address(who)), None, &datagram);
+            received += datagram.len() as u64;
+        }
+        victim.sent.clear();
+    }
+    let held = (meter::reading().held - before).max(0) as u64;
+    figure(
+        "half-open connections",
+        "half-open connections of 1,000, cap 200",
+        victim.endpoint.half_open().connections as u64,
+        200,
+    );
+    figure(
+        "half-open connections",
+        "bytes held per byte received",
+        held / received,
+        25,
+    );
+    figure(
+        "half-open connections",
+        "bytes held per half-open connection",
+        held / 200,
+        65_536,
+    );
+    // They are over by the deadline, whatever else comes.
+    for _ in 0..12 {
+        victim.advance(SECOND);
+        victim.sent.clear();
+    }
+    figure(
+        "half-open connections",
+        "of them after 12 s",
+        victim.endpoint.half_open().connections as u64,
+        0,
+    );
+    // And what the closing state needs is over after three PTOs.
+    victim.advance(8 * SECOND);
+    growth(
+        "half-open connections",
+        "bytes held then",
+        before,
+        meter::reading().held,
+        262_144,
+    );
+}
+
+/// One that is kept alive by small packets now and then.
+#[test]
+fn half_open_kept_alive() {
+    let mut victim = Victim::server(&Identity::generate(), quiet());
+    let mut peer = client(1);
+    let tuple = from(client_address(1));
+    for datagram in peer.flight() {
+        victim.deliver(tuple, None, &datagram);
+    }
+    let mut seconds = 0;
+    while victim.endpoint.open_connections() > 0 && seconds < 200 {
+        for sent in std::mem::take(&mut victim.sent) {
+            peer.receive(&sent.data);
+        }
+        // Small and large ones: neither changes the deadline.
+        let size = if seconds % 2 == 0 { 1 } else { 1170 };
+        let ping = peer
+            .seal(Space::Initial, &[Frame::Ping, Frame::Padding(size)])
+            .unwrap();
+        victim.deliver(tuple, None, &ping);
+        victim.advance(SECOND);
+        seconds += 1;
+    }
+    figure(
+        "half-open connections",
+        "seconds that PINGs keep one alive",
+        seconds,
+        12,
+    );
+}
+
+/// RFC 9000 section 14.1: small Initial packets of a client do nothing, on connections neither.
+#[test]
+fn small_initial_packets() {
+    let mut duel = Duel::with_server(quiet(), Params::generous(Some(7)));
+    for datagram in duel.peer.flight() {
+        duel.deliver(&datagram);
+    }
+    duel.collect();
+    let before = duel.victim.connection().stats();
+    for _ in 0..100 {
+        duel.send_as(Space::Initial, &[Frame::Ping], &Sealing::default());
+    }
+    duel.victim.flush();
+    let after = duel.victim.connection().stats();
+    assert_eq!(before.undecryptable_packets, after.undecryptable_packets);
+    let acks = duel
+        .frames()
+        .iter()
+        .filter(|frame| matches!(frame, Frame::Ack { .. }))
+        .count();
+    figure(
+        "small Initial packets",
+        "acknowledgements of 100 small Initials",
+        acks as u64,
+        0,
+    );
+}
+
+/// Retry: above its threshold the server keeps nothing of a client, and answers no more than it got.
+#[test]
+fn retry_under_load() {
+    let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
+        config.retry_above(50);
+    });
+    victim.keep_events = false;
+    let mut who = 0;
+    let mut flood = |victim: &mut Victim, count: u32| {
+        let mut received = 0;
+        for _ in 0..count {
+            who += 1;
+            for datagram in client(who).flight() {
+                received += datagram.len() as u64;
+                victim.deliver(from(client_address(who)), None, &datagram);
+            }
+        }
+        received
+    };
+    flood(&mut victim, 60);
+    let before = meter::reading();
+    let (sent, accepted) = (victim.sent_in_all().bytes, victim.proven.len());
+    let received = flood(&mut victim, 500);
+    let after = meter::reading();
+    growth(
+        "Retry",
+        "bytes held for 500 clients above the threshold",
+        before.held,
+        after.held,
+        4096,
+    );
+    figure(
+        "Retry",
+        "allocations per client above the threshold",
+        (after.allocations - before.allocations) / 500,
+        8,
+    );
+    figure(
+        "Retry",
+        "tenths of a byte sent per byte received",
+        10 * (victim.sent_in_all().bytes - sent) / received,
+        10,
+    );
+    figure(
+        "Retry",
+        "TLS handshakes begun above the threshold",
+        (victim.proven.len() - accepted) as u64,
+        0,
+    );
+    // One that answers is served.
+    let mut duel = Duel::between(victim, Params::generous(Some(7)));
+    duel.victim.sent.clear();
+    for _ in 0..10 {
+        duel.exchange();
+    }
+    assert!(
+        duel.peer.complete && duel.peer.retries == 1,
+        "{:?}",
+        duel.peer
+    );
+}

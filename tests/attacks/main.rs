@@ -2,6 +2,7 @@
 //! table. No figure is a time: they count bytes, packets, allocations and elements.
 
 mod acks;
+
 mod cids;
 mod handshake;
 mod matrix;

@@ -54,6 +54,31 @@ fn fragmentation() {
     );
 }
 
+/// Finding 6: one byte in every block.
+#[test]
+fn sparse_data() {
+    let mut duel = multipath();
+    let before = meter::reading().held;
+    let mut received = 0;
+    'all: for stream in 0..64 {
+        for block in 0..200u64 {
+            let frame = piece(4 * stream, block * 16_384 + 1, &[7], false);
+            received += payload(std::slice::from_ref(&frame)).len() as u64 + 30;
+            duel.send(&[frame]);
+            if !duel.alive() {
+                break 'all;
+            }
+        }
+    }
+    let held = (meter::reading().held - before).max(0) as u64;
+    figure(
+        "sparse stream data",
+        "bytes held per byte received",
+        held / received,
+        64,
+    );
+}
+
 /// Streams that are opened and reset at once, without end (GHSA-475v-pq2g-fp9g).
 #[test]
 fn churn() {

@@ -148,6 +148,8 @@ pub struct Peer {
     pub their_max_path_id: Option<u64>,
     /// The other side's transport parameters, once TLS has them.
     pub their_params: Params,
+    /// The tokens of NEW_TOKEN frames.
+    pub new_tokens: Vec<Vec<u8>>,
     /// TLS is complete.
     pub complete: bool,
     /// A HANDSHAKE_DONE has come.
@@ -205,6 +207,7 @@ impl Peer {
             their_cids: BTreeMap::new(),
             their_max_path_id: None,
             their_params: Params::default(),
+            new_tokens: Vec::new(),
             complete: false,
             confirmed: false,
             close: None,
@@ -663,6 +666,7 @@ impl Peer {
             match frame {
                 Frame::Crypto { offset, data } => self.on_crypto(level, *offset, data),
                 Frame::HandshakeDone => self.confirmed = true,
+                Frame::NewToken(token) => self.new_tokens.push(token.clone()),
                 Frame::NewCid {
                     path,
                     seq,

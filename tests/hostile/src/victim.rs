@@ -39,6 +39,8 @@ pub enum Admission {
     Refuse,
     /// Ignores.
     Ignore,
+    /// Sends a Retry, and accepts who has answered one.
+    Retry,
 }
 
 /// Bytes and datagrams in one direction.
@@ -64,7 +66,7 @@ pub struct Victim {
     /// The endpoint.
     pub endpoint: Endpoint,
     /// Its connections, in the order in which they began.
-    pub connections: Vec<(ConnectionHandle, Connection)>,
+    pub connections: Vec<(ConnectionHandle, Box<Connection>)>,
     /// Clients that wait, with [`Admission::Keep`].
     pub incoming: Vec<Incoming>,
     /// What becomes of clients.
@@ -79,6 +81,8 @@ pub struct Victim {
     pub events: Vec<Event>,
     /// Connections that are over.
     pub ended: usize,
+    /// Of each client that came, whether a token has proven its address.
+    pub proven: Vec<bool>,
     /// Why the last connections ended that were refused with their first datagram.
     pub accept_errors: Vec<ConnectionError>,
     /// Keeps events; off where they would be the only thing that grows.
@@ -122,6 +126,7 @@ impl Victim {
             sent_to: BTreeMap::new(),
             events: Vec::new(),
             ended: 0,
+            proven: Vec::new(),
             accept_errors: Vec::new(),
             keep_events: true,
             buf: meter::metered(|| Vec::with_capacity(1 << 16)),
@@ -182,7 +187,9 @@ impl Victim {
         };
         let now = this.now;
         let connection = meter::metered(|| this.endpoint.connect(now, config, tuple, "localhost"));
-        this.connections.push(connection.expect("a valid address"));
+        let (handle, connection) = connection.expect("a valid address");
+        let connection = meter::metered(|| Box::new(connection));
+        this.connections.push((handle, connection));
         this.flush();
         this
     }
@@ -242,18 +249,28 @@ impl Victim {
         let now = self.now;
         let (endpoint, buf) = (&mut self.endpoint, &mut self.buf);
         buf.clear();
+        self.proven.push(incoming.remote_address_validated());
         match self.admission {
+            Admission::Retry if incoming.may_retry() => {
+                let written = meter::metered(|| endpoint.retry(incoming, now, buf).ok());
+                if let Some(transmit) = written {
+                    self.note(&transmit);
+                }
+            }
             Admission::Keep => meter::metered(|| self.incoming.push(incoming)),
             Admission::Ignore => meter::metered(|| endpoint.ignore(incoming)),
             Admission::Refuse => {
                 let transmit = meter::metered(|| endpoint.refuse(incoming, buf));
                 self.note(&transmit);
             }
-            Admission::Accept => match meter::metered(|| {
+            Admission::Accept | Admission::Retry => match meter::metered(|| {
                 let accepted = endpoint.accept(incoming, now, buf, None);
                 accepted.map_err(Box::new)
             }) {
-                Ok(connection) => meter::metered(|| self.connections.push(connection)),
+                Ok((handle, connection)) => {
+                    let connection = meter::metered(|| Box::new(connection));
+                    self.connections.push((handle, connection));
+                }
                 Err(error) => {
                     if let Some(transmit) = error.response {
                         self.note(&transmit);
@@ -338,12 +355,11 @@ impl Victim {
         }
     }
 
-    /// When a connection next has something to do.
+    /// When the endpoint or a connection next has something to do.
     pub fn next_timeout(&mut self) -> Option<Instant> {
         let connections = self.connections.iter_mut();
-        connections
-            .filter_map(|(_, connection)| connection.poll_timeout())
-            .min()
+        let connections = connections.filter_map(|(_, connection)| connection.poll_timeout());
+        connections.chain(self.endpoint.poll_timeout()).min()
     }
 
     /// Lets time pass, timer by timer.
@@ -359,6 +375,8 @@ impl Victim {
             assert!(at_once < 1000, "timers fire without end");
             self.now = self.now.max(at);
             let now = self.now;
+            let endpoint = &mut self.endpoint;
+            meter::metered(|| endpoint.handle_timeout(now));
             for (_, connection) in &mut self.connections {
                 if connection.poll_timeout().is_some_and(|at| at <= now) {
                     meter::metered(|| connection.handle_timeout(now));

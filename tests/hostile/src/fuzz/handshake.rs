@@ -115,10 +115,11 @@ fn step(input: &mut Input<'_>, duel: &mut Duel, features: &mut Features) -> Opti
             duel.deliver(&datagram);
         }
         8 => {
-            duel.victim.admission = match input.byte()? % 4 {
+            duel.victim.admission = match input.byte()? % 5 {
                 0 => Admission::Keep,
                 1 => Admission::Refuse,
                 2 => Admission::Ignore,
+                3 => Admission::Retry,
                 _ => Admission::Accept,
             };
             duel.victim.accept_oldest();

@@ -7,6 +7,7 @@ mod connection;
 mod handshake;
 mod input;
 mod paths;
+mod tokens;
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,6 +26,7 @@ pub use self::cids::cids;
 pub use self::connection::connection;
 pub use self::handshake::handshake;
 pub use self::paths::paths;
+pub use self::tokens::tokens;
 
 /// What a run did, as numbers: two runs that differ in one of them behaved differently.
 pub type Features = BTreeSet<u32>;
@@ -37,6 +39,7 @@ pub fn target(name: &str) -> Option<fn(&[u8]) -> Features> {
         "paths" => paths,
         "cids" => cids,
         "handshake" => handshake,
+        "tokens" => tokens,
         "frame" => |data| {
             fuzzing::frames(data);
             shape(data)
@@ -66,6 +69,7 @@ pub const TARGETS: &[&str] = &[
     "paths",
     "cids",
     "handshake",
+    "tokens",
     "frame",
     "packet",
     "transport_parameters",
