@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use mpquic_proto::{CongestionControl, Dir, ReadError, Side, TransportConfig};
+use mpquic_proto::{AckFrequencyConfig, CongestionControl, Dir, ReadError, Side, TransportConfig};
 use mpquic_sched::{
     Acked, Context, Decision, Lost, PathIndex, PathView, QueueView, Registry, Sent,
 };
@@ -152,17 +152,21 @@ fn steady(pair: &mut BackToBack, len: usize) -> [(u64, u64); 2] {
 fn a_steady_transfer_allocates_less_than_once_in_five_packets() {
     // The last four schedulers request gaps, copies and lists of streams.
     let cubic = CongestionControl::Cubic;
-    for (paths, name, congestion) in [
-        (1, "roundrobin", cubic),
-        (2, "roundrobin", cubic),
-        (2, "roundrobin", CongestionControl::Bbr),
-        (2, "daps", cubic),
-        (2, "redundant", cubic),
-        (2, "stms", cubic),
-        (2, "stream_minrtt", cubic),
+    let fewer = Some(AckFrequencyConfig::default());
+    for (paths, name, congestion, ack_frequency) in [
+        (1, "roundrobin", cubic, None),
+        (2, "roundrobin", cubic, None),
+        (2, "roundrobin", cubic, fewer),
+        (2, "roundrobin", CongestionControl::Bbr, None),
+        (2, "daps", cubic, None),
+        (2, "redundant", cubic, None),
+        (2, "stms", cubic, None),
+        (2, "stream_minrtt", cubic, None),
     ] {
         let mut transport = TransportConfig::default();
-        transport.congestion(congestion);
+        transport
+            .congestion(congestion)
+            .ack_frequency_config(ack_frequency);
         let factory = Registry::new().factory(name, &Value::Null).unwrap();
         transport.scheduler(factory);
         let delay = Duration::from_millis(1);

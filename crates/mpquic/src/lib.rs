@@ -138,12 +138,13 @@ pub use bytes::Bytes;
 /// Why a connection attempt could not be started: [`ConnectError::Start`].
 pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::{
-    ApplicationClose, ClientConfig, ClosedStream, ConfigError, CongestionControl, ConnectionClose,
-    ConnectionError, ConnectionStats, Dir, EndpointConfig, FourTuple, InitialWindow, NoTokenLog,
-    NumberSpace, Observer, ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode,
-    PathEvent, PathId, PathStats, PathStatus, ServerConfig, Side, StreamHints, StreamId,
-    StreamPiece, TokenLog, TokenMemoryLog, TokenReuseError, TransportConfig, TransportError,
-    TransportErrorCode, UnknownCongestionControl, ValidationTokenConfig, VarInt,
+    AckFrequencyConfig, ApplicationClose, ClientConfig, ClosedStream, ConfigError,
+    CongestionControl, ConnectionClose, ConnectionError, ConnectionStats, Dir, EndpointConfig,
+    FourTuple, InitialWindow, NoTokenLog, NumberSpace, Observer, ObserverFactory, PacketReceived,
+    PacketSent, PathError, PathErrorCode, PathEvent, PathId, PathStats, PathStatus, ServerConfig,
+    Side, StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog, TokenReuseError,
+    TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
+    ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
 pub use mpquic_sched as sched;

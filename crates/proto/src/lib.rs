@@ -45,7 +45,8 @@ mod transmit;
 mod transport_parameters;
 
 pub use config::{
-    ClientConfig, ConfigError, EndpointConfig, ServerConfig, TransportConfig, ValidationTokenConfig,
+    AckFrequencyConfig, ClientConfig, ConfigError, EndpointConfig, ServerConfig, TransportConfig,
+    ValidationTokenConfig,
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};

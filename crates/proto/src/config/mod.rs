@@ -1,11 +1,13 @@
 //! What a user sets: of the endpoint, of a client or server, of the transport; no behaviour.
 
+mod ack_frequency;
 mod client;
 mod endpoint;
 mod server;
 mod tokens;
 mod transport;
 
+pub use ack_frequency::AckFrequencyConfig;
 pub use client::ClientConfig;
 pub use endpoint::EndpointConfig;
 pub use mpquic_sched_core::SchedulerFactory;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mpquic_sched_core::{MinRtt, SchedulerFactory, Side};
 
-use super::{ConfigError, DAY};
+use super::{AckFrequencyConfig, ConfigError, DAY};
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow};
 use crate::{Observer, ObserverFactory, limits};
 
@@ -38,6 +38,7 @@ pub struct TransportConfig {
     pub(crate) initial_mtu: u16,
     pub(crate) max_mtu: u16,
     pub(crate) max_ack_delay: Duration,
+    pub(crate) ack_frequency_config: Option<AckFrequencyConfig>,
     pub(crate) congestion: Arc<dyn ControllerFactory>,
     pub(crate) initial_window: InitialWindow,
     pub(crate) scheduler: SchedulerFactory,
@@ -232,6 +233,14 @@ impl TransportConfig {
         self
     }
 
+    /// How often the peer is asked to acknowledge what we send, if it can be asked (QUIC Acknowledgment
+    /// Frequency). What the peer asks of us is done in any case. Default `None`: as RFC 9000 section 13.2 has
+    /// it, every second packet.
+    pub fn ack_frequency_config(&mut self, config: Option<AckFrequencyConfig>) -> &mut Self {
+        self.ack_frequency_config = config;
+        self
+    }
+
     /// Whether packets are marked ECT(0) (RFC 9000 section 13.4). Default true.
     pub fn ecn(&mut self, enabled: bool) -> &mut Self {
         self.ecn = enabled;
@@ -267,6 +276,7 @@ impl Default for TransportConfig {
             initial_mtu: 1200,
             max_mtu: 1452,
             max_ack_delay: Duration::from_millis(25),
+            ack_frequency_config: None,
             congestion: Arc::new(CongestionControl::default()),
             initial_window: InitialWindow::default(),
             scheduler: SchedulerFactory::from(|| Box::new(MinRtt::default())),

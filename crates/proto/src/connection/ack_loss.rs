@@ -8,6 +8,7 @@ use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind, Side};
 use super::Connection;
 use crate::frame::AckFrame;
 use crate::path::{Path, PathAck, PathState, ReceivedAck, SettledPackets};
+use crate::recovery::PathsInUse;
 use crate::space::{SentFrame, SpaceId};
 use crate::{Event, PathEvent, PathId, TransportError};
 
@@ -137,12 +138,37 @@ impl Connection {
                 keys.initiate_update(now);
             }
         }
+        self.update_ack_frequency();
         if outcome.recovered {
             self.streams.set_suspects(self.paths.suspects());
             self.offer_stranded();
             self.events
                 .push_back(Event::Path(PathEvent::Recovered { id }));
             self.tell_scheduler(now, index, PathUpdateKind::Recovered);
+        }
+    }
+
+    /// What the peer is asked for by way of acknowledgements has to suit all paths.
+    fn update_ack_frequency(&mut self) {
+        if !self.ack_frequency.is_wanted() || !self.state.is_established() {
+            return;
+        }
+        let mut least: Option<PathsInUse> = None;
+        for path in self.paths.iter() {
+            if !path.is_validated() || path.is_suspect() || path.space().bytes_in_flight() == 0 {
+                continue;
+            }
+            let rtt = path.rtt().smoothed();
+            let window = self.controller.window(path.index) / u64::from(path.mtu());
+            least = Some(
+                least.map_or(PathsInUse { rtt, window }, |least| PathsInUse {
+                    rtt: least.rtt.min(rtt),
+                    window: least.window.min(window),
+                }),
+            );
+        }
+        if let Some(paths) = least {
+            self.ack_frequency.update(paths);
         }
     }
 
@@ -167,6 +193,7 @@ impl Connection {
             SentFrame::RetireConnectionId { path, sequence } => {
                 self.remote_cids.on_acked(path, sequence);
             }
+            SentFrame::AckFrequency(sequence) => self.ack_frequency.on_acked(sequence),
             SentFrame::ResetStream(_)
             | SentFrame::StopSending(_)
             | SentFrame::MaxData
@@ -244,6 +271,7 @@ impl Connection {
             //= specs/rfc9000.txt#section-13.3
             //# * The HANDSHAKE_DONE frame MUST be retransmitted until it is acknowledged.
             SentFrame::HandshakeDone => self.handshake_done_pending = true,
+            SentFrame::AckFrequency(sequence) => self.ack_frequency.on_lost(sequence),
             //= specs/rfc10069-draft.md#path-abandon-frame
             //# If a packet containing a PATH_ABANDON frame is considered lost, the peer SHOULD
             //# repeat it.

@@ -102,6 +102,7 @@ impl Connection {
             original_destination: (self.side == Side::Client).then_some(self.original_dcid),
             retry_source: self.retry.as_ref().map(|retry| retry.source),
         })?;
+        self.ack_frequency.set_peer(&peer);
         self.peer = peer;
         self.peer_known = true;
         if let Some(token) = self.peer.stateless_reset_token

@@ -27,6 +27,7 @@ use crate::datagram::Datagrams;
 use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::path::{NetworkPath, Path, PathLimits, Paths, SettledPackets};
+use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
 use crate::space::PacketSpace;
 use crate::stream::{PeerStreamParams, Streams};
@@ -87,6 +88,7 @@ pub struct Connection {
     pub(crate) received_any: bool,
     /// RFC 9001 section 4.1.2.
     pub(crate) confirmed: bool,
+    pub(crate) ack_frequency: AckFrequency,
     pub(crate) handshake_done_pending: bool,
     /// When a packet was last received, or the first ack-eliciting one sent after that.
     pub(crate) idle_since: Instant,
@@ -250,6 +252,7 @@ impl Connection {
             peer_known: false,
             received_any: false,
             confirmed: false,
+            ack_frequency: AckFrequency::new(config.max_ack_delay, config.ack_frequency_config),
             handshake_done_pending: false,
             idle_since: now,
             eliciting_since_received: false,
@@ -289,6 +292,7 @@ impl Connection {
             active_connection_id_limit: crate::limits::ACTIVE_CONNECTION_ID_LIMIT,
             initial_source_connection_id: Some(scid),
             max_datagram_frame_size: Datagrams::local_max_frame_size(config),
+            min_ack_delay_us: Some(AckFrequency::min_ack_delay_us(config.max_ack_delay)),
             initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
             grease: Some(Grease::new(rng)),
             ..TransportParameters::default()
@@ -352,9 +356,9 @@ impl Connection {
         self.schedule.learned()
     }
 
-    /// The peer's max_ack_delay (RFC 9000 section 18.2).
+    /// The peer's max_ack_delay: that of its transport parameters (RFC 9000 section 18.2), or what it was asked for.
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
-        Duration::from_millis(self.peer.max_ack_delay_ms)
+        self.ack_frequency.peer_max_ack_delay()
     }
 
     /// The largest probe timeout of all paths (RFC 10069, Connection Closure and Key Phase Update Process).

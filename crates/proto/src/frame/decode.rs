@@ -5,8 +5,8 @@ use std::iter::FusedIterator;
 use mpquic_sched_core::{StreamId, VarInt};
 
 use super::{
-    AckFrame, Crypto, Frame, NewConnectionId, ResetStream, RetireConnectionId, StopSending, Stream,
-    flow, path_control, path_limit, types,
+    AckFrame, AckFrequencyFrame, Crypto, Frame, NewConnectionId, ResetStream, RetireConnectionId,
+    StopSending, Stream, flow, path_control, path_limit, types,
 };
 use crate::packet::varint::{self, Reader, UnexpectedEnd};
 use crate::{ApplicationClose, ConnectionClose, TransportError};
@@ -116,6 +116,8 @@ impl<'a> FrameIter<'a> {
             types::CONNECTION_CLOSE => Frame::ConnectionClose(ConnectionClose::decode(r)?),
             types::APPLICATION_CLOSE => Frame::ApplicationClose(ApplicationClose::decode(r)?),
             types::HANDSHAKE_DONE => Frame::HandshakeDone,
+            types::IMMEDIATE_ACK => Frame::ImmediateAck,
+            types::ACK_FREQUENCY => Frame::AckFrequency(AckFrequencyFrame::decode(r)?),
             types::DATAGRAM => Frame::Datagram(r.take_rest()),
             types::DATAGRAM_LEN => Frame::Datagram(r.varint_bytes()?),
             types::PATH_ABANDON..=types::PATH_STATUS_AVAILABLE => path_control::decode(ty, r)?,

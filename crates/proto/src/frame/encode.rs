@@ -33,6 +33,8 @@ impl Frame<'_> {
             Self::ConnectionClose(_) => types::CONNECTION_CLOSE,
             Self::ApplicationClose(_) => types::APPLICATION_CLOSE,
             Self::HandshakeDone => types::HANDSHAKE_DONE,
+            Self::AckFrequency(_) => types::ACK_FREQUENCY,
+            Self::ImmediateAck => types::IMMEDIATE_ACK,
             Self::Datagram(_) => types::DATAGRAM_LEN,
             Self::PathAbandon { .. } => types::PATH_ABANDON,
             Self::PathStatusBackup { .. } => types::PATH_STATUS_BACKUP,
@@ -93,10 +95,16 @@ impl Frame<'_> {
                 _ => false,
             },
             PacketType::ZeroRtt => {
+                //= specs/quic-ack-frequency.md#nego
+                //# Consequently, ACK_FREQUENCY
+                //# and IMMEDIATE_ACK frames cannot be sent in 0-RTT packets, as per
+                //# {{Section 7.4.1 of QUIC-TRANSPORT}}.
                 !self.is_multipath()
                     && !matches!(
                         self,
                         Self::Ack(_)
+                            | Self::AckFrequency(_)
+                            | Self::ImmediateAck
                             | Self::Crypto(_)
                             | Self::NewToken(_)
                             | Self::PathResponse(_)
@@ -140,6 +148,7 @@ impl Frame<'_> {
             Self::Stream(f) => f.encode(buf),
             Self::NewConnectionId(f) => f.encode(buf),
             Self::RetireConnectionId(f) => f.encode(buf),
+            Self::AckFrequency(f) => f.encode(buf),
             Self::MaxStreamData { id, offset } | Self::StreamDataBlocked { id, offset } => {
                 varint::put(buf, self.ty());
                 varint::put(buf, (*id).into());
@@ -176,6 +185,7 @@ impl Frame<'_> {
             Self::Stream(f) => f.size(),
             Self::NewConnectionId(f) => f.size(),
             Self::RetireConnectionId(f) => f.size(),
+            Self::AckFrequency(f) => f.size(),
             Self::MaxStreamData { id, offset } | Self::StreamDataBlocked { id, offset } => {
                 1 + varint::size((*id).into()) + varint::size(*offset)
             }

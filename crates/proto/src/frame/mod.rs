@@ -1,6 +1,7 @@
-//! The frames of RFC 9000, 9221 and 10069 as values; codec only: no state, no policy.
+//! The frames of RFC 9000, 9221, 10069 and of QUIC Acknowledgment Frequency as values; codec only: no state, no policy.
 
 mod ack;
+mod ack_frequency;
 mod cid;
 mod close;
 mod decode;
@@ -18,6 +19,7 @@ use mpquic_sched_core::{Dir, StreamId};
 
 pub(crate) use self::{
     ack::{AckFrame, EcnCounts, encode_ack},
+    ack_frequency::AckFrequencyFrame,
     cid::{NewConnectionId, RetireConnectionId},
     decode::FrameIter,
     encode::{datagram_header_size, encode_datagram_header},
@@ -71,6 +73,8 @@ pub(crate) enum Frame<'a> {
     ConnectionClose(ConnectionClose),
     ApplicationClose(ApplicationClose),
     HandshakeDone,
+    AckFrequency(AckFrequencyFrame),
+    ImmediateAck,
     Datagram(&'a [u8]),
     PathAbandon {
         path: u64,

@@ -29,12 +29,16 @@ pub(crate) const PATH_RESPONSE: u64 = 0x1b;
 pub(crate) const CONNECTION_CLOSE: u64 = 0x1c;
 pub(crate) const APPLICATION_CLOSE: u64 = 0x1d;
 pub(crate) const HANDSHAKE_DONE: u64 = 0x1e;
+/// QUIC Acknowledgment Frequency, IMMEDIATE_ACK Frame.
+pub(crate) const IMMEDIATE_ACK: u64 = 0x1f;
 /// DATAGRAM that reaches to the end of the packet.
 pub(crate) const DATAGRAM: u64 = 0x30;
 /// DATAGRAM with a length.
 pub(crate) const DATAGRAM_LEN: u64 = 0x31;
 pub(crate) const PATH_ACK: u64 = 0x3e;
 pub(crate) const PATH_ACK_ECN: u64 = 0x3f;
+/// QUIC Acknowledgment Frequency, ACK_FREQUENCY Frame.
+pub(crate) const ACK_FREQUENCY: u64 = 0xaf;
 pub(crate) const PATH_ABANDON: u64 = 0x3e75;
 pub(crate) const PATH_STATUS_BACKUP: u64 = 0x3e76;
 pub(crate) const PATH_STATUS_AVAILABLE: u64 = 0x3e77;

@@ -56,6 +56,14 @@ impl<'a> FrameWriter<'a> {
         self.mark_ack_eliciting();
     }
 
+    /// Writes an IMMEDIATE_ACK if there is room.
+    pub(crate) fn immediate_ack(&mut self) {
+        if self.remaining() > 0 {
+            self.buf.push(super::types::IMMEDIATE_ACK as u8);
+            self.mark_ack_eliciting();
+        }
+    }
+
     /// Writes a frame if it fits; the caller notes what it was. False, and nothing written, if not.
     pub(crate) fn put(&mut self, frame: &Frame<'_>) -> bool {
         let fits = frame.size() <= self.remaining();

@@ -65,7 +65,7 @@ impl Connection {
                 pn: number,
                 ack_eliciting,
                 ecn: arrival.ecn,
-                max_ack_delay: std::time::Duration::ZERO,
+                policy: self.ack_frequency.policy(),
                 immediate: true,
             });
         }
@@ -85,12 +85,14 @@ impl Connection {
         let mut ack_eliciting = false;
         let mut any = false;
         let mut probing = true;
+        let mut immediate = false;
         let mut frames = FrameIter::new(payload);
         while let Some(frame) = frames.next() {
             let frame = frame?;
             any = true;
             ack_eliciting |= frame.is_ack_eliciting();
             probing &= frame.is_probing();
+            immediate |= matches!(frame, Frame::ImmediateAck);
             let frame_type = frames.last_type();
             self.on_frame(arrival, id, dcid, frame)
                 .map_err(|error| error.in_frame(frame_type))?;
@@ -106,8 +108,8 @@ impl Connection {
             pn: number,
             ack_eliciting,
             ecn: arrival.ecn,
-            max_ack_delay: self.config.max_ack_delay,
-            immediate: false,
+            policy: self.ack_frequency.policy(),
+            immediate,
         };
         // A PATH_ABANDON among the frames may have moved the space.
         match self.paths.state(id) {
@@ -132,7 +134,8 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let now = arrival.now;
         match frame {
-            Frame::Padding | Frame::Ping => {}
+            Frame::Padding | Frame::Ping | Frame::ImmediateAck => {}
+            Frame::AckFrequency(frame) => self.ack_frequency.on_frame(&frame)?,
             Frame::Ack(ack) => self.on_ack(now, SpaceId::Data, &ack)?,
             Frame::Crypto(crypto) => {
                 self.on_crypto(now, SpaceId::Data, crypto.offset, crypto.data)?;

@@ -1,5 +1,6 @@
 //! Loss recovery of one path (RFC 9002): what was lost, when to probe, how fast to send; sends nothing.
 
+mod ack_frequency;
 mod delivery_rate;
 mod ecn;
 mod pacing;
@@ -10,6 +11,7 @@ mod suspect;
 
 use std::time::{Duration, Instant};
 
+pub(crate) use ack_frequency::{AckFrequency, PathsInUse};
 pub use delivery_rate::RateSample;
 pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot};
 pub(crate) use ecn::{EcnCounter, EcnReport, EcnValidator};

@@ -5,10 +5,50 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::EcnCodepoint;
 
 use crate::frame::EcnCounts;
+use crate::limits::MAX_ACK_RANGES;
 use crate::recovery::later;
 
-/// Ack-eliciting packets after which an ACK goes at once (RFC 9000 section 13.2.2).
-const DEFAULT_THRESHOLD: u32 = 2;
+/// Ranges of received packets that no ACK frame has told of, after which one goes whatever the peer asked for.
+const MAX_UNREPORTED_RANGES: usize = MAX_ACK_RANGES / 4;
+
+/// When to acknowledge: as RFC 9000 section 13.2 has it, until the peer asks for something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AckPolicy {
+    /// Our max_ack_delay.
+    pub(crate) max_ack_delay: Duration,
+    /// Ack-eliciting packets that may wait for a common ACK.
+    pub(crate) ack_eliciting_threshold: u64,
+    /// How far packets may be out of order before an ACK goes at once; 0: as far as they like.
+    pub(crate) reordering_threshold: u64,
+}
+
+impl AckPolicy {
+    /// What holds before the peer asks for something else.
+    pub(crate) const fn new(max_ack_delay: Duration) -> Self {
+        Self {
+            max_ack_delay,
+            //= specs/rfc9000.txt#section-13.2.2
+            //# A receiver SHOULD send an ACK frame after receiving at least two ack- eliciting
+            //# packets.
+            ack_eliciting_threshold: 1,
+            reordering_threshold: 1,
+        }
+    }
+
+    /// Whether a packet with a CE mark is acknowledged at once; `after_mark`: so was the one before.
+    const fn hastens_mark(&self, after_mark: bool) -> bool {
+        //= specs/quic-ack-frequency.md#congestion
+        //# If the Ack-Eliciting Threshold is larger than 1, an endpoint SHOULD send
+        //# an immediate acknowledgement when a packet marked with the ECN Congestion
+        //# Experienced (CE) {{?RFC3168}} codepoint in the IP header is received and
+        //# the previously received packet was not marked CE.
+        //= specs/rfc9000.txt#section-13.2.1
+        //# Similarly, packets marked with the ECN Congestion Experienced (CE) codepoint in the IP
+        //# header SHOULD be acknowledged immediately, to reduce the peer's response time to
+        //# congestion events.
+        self.ack_eliciting_threshold <= 1 || !after_mark
+    }
+}
 
 /// What a received packet was.
 #[derive(Debug, Clone, Copy)]
@@ -18,39 +58,28 @@ pub(crate) struct ReceivedPacket {
     pub(crate) ack_eliciting: bool,
     /// The mark of its IP header.
     pub(crate) ecn: Option<EcnCodepoint>,
-    /// Our own max_ack_delay.
-    pub(crate) max_ack_delay: Duration,
-    /// Whether the space acknowledges at once: Initial and Handshake.
+    pub(crate) policy: AckPolicy,
+    /// Whether it is acknowledged at once: in Initial and Handshake packets, or because it asks for that.
     pub(crate) immediate: bool,
 }
 
 /// Decides when a space owes an ACK.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct AckScheduler {
-    /// Ack-eliciting packets that may wait for a common ACK.
-    pub(crate) threshold: u32,
     /// Ack-eliciting packets since the last ACK was sent.
-    unacked: u32,
+    unacked: u64,
+    /// Ranges of received packets that came into being since then.
+    ranges: usize,
     immediate: bool,
     timer: Option<Instant>,
     largest_eliciting: Option<u64>,
+    /// The largest number that an ACK frame named.
+    largest_acked: Option<u64>,
+    /// Whether the packet before had a CE mark.
+    after_mark: bool,
     /// The largest packet and when it came: for the ACK Delay field.
     largest: Option<(u64, Instant)>,
     ecn: EcnCounts,
-}
-
-impl Default for AckScheduler {
-    fn default() -> Self {
-        Self {
-            threshold: DEFAULT_THRESHOLD,
-            unacked: 0,
-            immediate: false,
-            timer: None,
-            largest_eliciting: None,
-            largest: None,
-            ecn: EcnCounts::default(),
-        }
-    }
 }
 
 impl AckScheduler {
@@ -59,9 +88,19 @@ impl AckScheduler {
         self.largest_eliciting
     }
 
-    /// A packet came that is no duplicate. `gap`: numbers are missing between the largest
-    /// ack-eliciting one before and this one.
-    pub(crate) fn on_received(&mut self, packet: &ReceivedPacket, gap: bool) {
+    /// The Largest Acknowledged of the ACK frames sent.
+    pub(crate) const fn largest_acked(&self) -> Option<u64> {
+        self.largest_acked
+    }
+
+    /// A packet came that is no duplicate. `out_of_order`: in a way of which its sender should learn at once.
+    /// `new_range`: it does not continue the numbers received.
+    pub(crate) fn on_received(
+        &mut self,
+        packet: &ReceivedPacket,
+        out_of_order: bool,
+        new_range: bool,
+    ) {
         //= specs/rfc9000.txt#section-13.4.1
         //# Even if an endpoint does not set an ECT field in packets it sends, the endpoint MUST
         //# provide feedback about ECN markings it receives, if these are accessible.
@@ -74,6 +113,9 @@ impl AckScheduler {
         if self.largest.is_none_or(|(largest, _)| packet.pn > largest) {
             self.largest = Some((packet.pn, packet.now));
         }
+        let marked = packet.ecn == Some(EcnCodepoint::Ce);
+        let after_mark = std::mem::replace(&mut self.after_mark, marked);
+        self.ranges += usize::from(new_range);
         //= specs/rfc9000.txt#section-13.2.1
         //# An endpoint MUST NOT send a non-ack-eliciting packet in response to a non-ack-eliciting
         //# packet, even if there are packet gaps that precede the received packet.
@@ -81,19 +123,18 @@ impl AckScheduler {
             return;
         }
         self.unacked += 1;
-        let reordered = self.largest_eliciting.is_some_and(|l| packet.pn < l);
         self.largest_eliciting = self.largest_eliciting.max(Some(packet.pn));
-        //= specs/rfc9000.txt#section-13.2.1
-        //# Similarly, packets marked with the ECN Congestion Experienced (CE) codepoint in the IP
-        //# header SHOULD be acknowledged immediately, to reduce the peer's response time to
-        //# congestion events.
-        //= specs/rfc9000.txt#section-13.2.2
-        //# A receiver SHOULD send an ACK frame after receiving at least two ack- eliciting packets.
+        //= specs/quic-ack-frequency.md#ack-frequency-frame
+        //# A receiving endpoint SHOULD send at least one ACK frame after receiving more
+        //# than this many ack-eliciting packets.
+        //= specs/quic-ack-frequency.md#immediate-ack-frame
+        //# An endpoint SHOULD send a packet containing an ACK frame
+        //# immediately upon receiving an IMMEDIATE_ACK frame.
         if packet.immediate
-            || reordered
-            || gap
-            || packet.ecn == Some(EcnCodepoint::Ce)
-            || self.unacked >= self.threshold
+            || out_of_order
+            || (marked && packet.policy.hastens_mark(after_mark))
+            || self.unacked > packet.policy.ack_eliciting_threshold
+            || self.ranges >= MAX_UNREPORTED_RANGES
         {
             self.immediate = true;
         } else if self.timer.is_none() {
@@ -105,7 +146,7 @@ impl AckScheduler {
             //# Every packet SHOULD be acknowledged at least once, and ack-eliciting packets MUST be
             //# acknowledged at least once within the maximum delay an endpoint communicated using
             //# the max_ack_delay transport parameter; see Section 18.2.
-            self.timer = Some(later(packet.now, packet.max_ack_delay));
+            self.timer = Some(later(packet.now, packet.policy.max_ack_delay));
         }
     }
 
@@ -124,9 +165,11 @@ impl AckScheduler {
         self.timer.filter(|_| !self.immediate)
     }
 
-    /// An ACK frame with the largest range left.
-    pub(crate) const fn on_ack_sent(&mut self) {
+    /// An ACK frame left, of which the largest number was `largest`.
+    pub(crate) const fn on_ack_sent(&mut self, largest: u64) {
+        self.largest_acked = Some(largest);
         self.unacked = 0;
+        self.ranges = 0;
         self.immediate = false;
         self.timer = None;
     }
@@ -167,7 +210,7 @@ mod tests {
             pn,
             ack_eliciting: true,
             ecn: None,
-            max_ack_delay: MAX_ACK_DELAY,
+            policy: AckPolicy::new(MAX_ACK_DELAY),
             immediate: false,
         }
     }
@@ -184,18 +227,18 @@ mod tests {
     fn every_second_packet_or_the_timer() {
         let now = Instant::now();
         let mut acks = AckScheduler::default();
-        acks.on_received(&packet(now, 0), false);
+        acks.on_received(&packet(now, 0), false, false);
         assert!(!acks.due(now) && acks.pending());
         assert_eq!(acks.timer(), Some(now + MAX_ACK_DELAY));
         assert!(acks.due(now + MAX_ACK_DELAY));
-        acks.on_received(&packet(now + Duration::from_millis(3), 1), false);
+        acks.on_received(&packet(now + Duration::from_millis(3), 1), false, false);
         assert!(acks.due(now));
         assert_eq!(acks.timer(), None);
         assert_eq!(
             acks.delay(now + Duration::from_millis(5)),
             Duration::from_millis(2)
         );
-        acks.on_ack_sent();
+        acks.on_ack_sent(5);
         assert!(!acks.due(now + MAX_ACK_DELAY) && !acks.pending());
     }
 
@@ -210,20 +253,18 @@ mod tests {
     //# all ack-eliciting 0-RTT and 1-RTT packets within its advertised max_ack_delay, with the
     //# following exception.
     #[test]
-    fn at_once_for_gap_reordering_mark_and_handshake() {
+    fn at_once_for_a_gap_a_mark_and_the_handshake() {
         let now = Instant::now();
         let mut acks = AckScheduler::default();
-        acks.on_received(&packet(now, 5), true);
-        assert!(acks.due(now), "gap");
-        acks.on_ack_sent();
-        acks.on_received(&packet(now, 4), false);
-        assert!(acks.due(now), "reordered");
-        acks.on_ack_sent();
+        acks.on_received(&packet(now, 5), true, false);
+        assert!(acks.due(now), "out of order");
+        acks.on_ack_sent(5);
         acks.on_received(
             &ReceivedPacket {
                 ecn: Some(EcnCodepoint::Ce),
                 ..packet(now, 6)
             },
+            false,
             false,
         );
         assert!(acks.due(now), "CE");
@@ -235,15 +276,63 @@ mod tests {
                 ce: 1
             })
         );
-        acks.on_ack_sent();
+        acks.on_ack_sent(5);
         acks.on_received(
             &ReceivedPacket {
                 immediate: true,
                 ..packet(now, 7)
             },
             false,
+            false,
         );
         assert!(acks.due(now), "Initial or Handshake");
+    }
+
+    //= specs/quic-ack-frequency.md#ack-frequency-frame
+    //= type=test
+    //# A receiving endpoint SHOULD send at least one ACK frame after receiving more
+    //# than this many ack-eliciting packets.
+    #[test]
+    fn as_many_packets_as_the_peer_asked_for() {
+        let now = Instant::now();
+        for threshold in [0, 1, 2, 10, 100] {
+            let mut acks = AckScheduler::default();
+            for pn in 0..=threshold {
+                assert!(!acks.due(now), "{pn} packets, {threshold} may wait");
+                let mut packet = packet(now, pn);
+                packet.policy.ack_eliciting_threshold = threshold;
+                acks.on_received(&packet, false, false);
+            }
+            assert!(acks.due(now), "{threshold} may wait");
+        }
+    }
+
+    //= specs/quic-ack-frequency.md#congestion
+    //= type=test
+    //# If the Ack-Eliciting Threshold is larger than 1, an endpoint SHOULD send
+    //# an immediate acknowledgement when a packet marked with the ECN Congestion
+    //# Experienced (CE) {{?RFC3168}} codepoint in the IP header is received and
+    //# the previously received packet was not marked CE.
+    #[test]
+    fn the_first_of_marked_packets_is_acknowledged_at_once() {
+        let now = Instant::now();
+        let marks = [false, true, true, false, true];
+        for (threshold, expected) in [
+            (1, [false, true, true, false, true]),
+            (9, [false, true, false, false, true]),
+        ] {
+            let mut acks = AckScheduler::default();
+            for (pn, (mark, due)) in marks.into_iter().zip(expected).enumerate() {
+                let mut packet = packet(now, pn as u64);
+                packet.policy.ack_eliciting_threshold = threshold;
+                packet.ecn = mark.then_some(EcnCodepoint::Ce);
+                acks.on_received(&packet, false, false);
+                assert_eq!(acks.due(now), due, "packet {pn}, threshold {threshold}");
+                if due || threshold == 1 {
+                    acks.on_ack_sent(pn as u64);
+                }
+            }
+        }
     }
 
     //= specs/rfc9000.txt#section-13.2.1
@@ -260,6 +349,7 @@ mod tests {
                 ..packet(now, 9)
             },
             true,
+            false,
         );
         assert!(!acks.pending() && !acks.due(now) && acks.timer().is_none());
         assert_eq!(acks.ecn(), None);

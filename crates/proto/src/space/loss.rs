@@ -14,7 +14,7 @@ use crate::recovery::{EcnReport, RttEstimator, later};
 //= type=implication
 //# In order to remain similar to TCP, implementations SHOULD NOT use a packet threshold less than
 //# 3; see [RFC5681].
-const PACKET_THRESHOLD: u64 = 3;
+pub(crate) const PACKET_THRESHOLD: u64 = 3;
 
 /// Lost packets remembered per space, to notice that the loss was spurious.
 const MAX_REMEMBERED: usize = 256;

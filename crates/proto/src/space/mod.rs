@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use rand::rngs::StdRng;
 
-pub(crate) use ack::{AckScheduler, ReceivedPacket};
-pub(crate) use loss::LostNumbers;
+pub(crate) use ack::{AckPolicy, AckScheduler, ReceivedPacket};
+pub(crate) use loss::{LostNumbers, PACKET_THRESHOLD};
 pub(crate) use numbers::PacketNumbers;
 pub(crate) use received::ReceivedPackets;
 pub(crate) use sent::{Oldest, PacketOrigin, SentPacket, SentPackets};
@@ -101,19 +101,61 @@ impl PacketSpace {
         if !self.received.insert(packet.pn) {
             return false;
         }
-        //= specs/rfc9000.txt#section-13.2.1
-        //# In order to assist loss detection at the sender, an endpoint SHOULD generate and send an
-        //# ACK frame without delay when it receives an ack- eliciting packet either:
-        // RFC 9000 section 13.2.1, second case; before the first packet, 0 is the one expected.
-        let gap = packet.ack_eliciting
-            && match self.acks.largest_eliciting() {
-                Some(largest) => {
-                    packet.pn > largest && self.received.missing_between(largest, packet.pn)
-                }
-                None => packet.pn > 0 && self.received.missing_between(0, packet.pn),
-            };
-        self.acks.on_received(packet, gap);
+        let out_of_order = packet.ack_eliciting && self.is_out_of_order(packet);
+        self.acks
+            .on_received(packet, out_of_order, self.received.is_alone(packet.pn));
         true
+    }
+
+    /// Whether an ack-eliciting packet is out of order so that its sender should learn of it at once.
+    fn is_out_of_order(&self, packet: &ReceivedPacket) -> bool {
+        let before = self.acks.largest_eliciting();
+        match packet.policy.reordering_threshold {
+            //= specs/quic-ack-frequency.md#out-of-order
+            //# If the most recent ACK_FREQUENCY frame received from the peer has a Reordering
+            //# Threshold value of 0, the endpoint SHOULD NOT send an immediate
+            //# acknowledgment in response to packets received out of order, and instead
+            //# rely on the peer's Ack-Eliciting Threshold and Requested Max Ack Delay
+            //# for sending acknowledgments.
+            0 => false,
+            //= specs/rfc9000.txt#section-13.2.1
+            //# In order to assist loss detection at the sender, an endpoint SHOULD generate and send
+            //# an ACK frame without delay when it receives an ack- eliciting packet either:
+            //#
+            //# * when the received packet has a packet number less than another ack-eliciting packet
+            //# that has been received, or
+            //#
+            //# * when the packet has a packet number larger than the highest- numbered ack-eliciting
+            //# packet that has been received and there are missing packets between that packet and
+            //# this packet.
+            1 => match before {
+                Some(largest) => {
+                    packet.pn < largest || self.received.missing_between(largest, packet.pn)
+                }
+                // Before the first packet, 0 is the one expected.
+                None => packet.pn > 0 && self.received.missing_between(0, packet.pn),
+            },
+            //= specs/quic-ack-frequency.md#out-of-order
+            //# An endpoint that receives an ACK_FREQUENCY frame with a non-zero Reordering
+            //# Threshold value SHOULD send an immediate ACK whenever it receives an ack-eliciting,
+            //# out-of order packet whose packet number is outside the reordering window of the peer,
+            //# i.e. when
+            //# * the difference between the smallest Unreported Missing packet and the
+            //# Largest Unacked packet is greater than or equal to the Reordering
+            //# Threshold value; or
+            //# * the received packet number is less than or equal to `Largest Acked - Reordering Threshold`.
+            threshold => {
+                let largest_unacked = before.map_or(packet.pn, |largest| largest.max(packet.pn));
+                let largest_acked = self.acks.largest_acked();
+                let reported = largest_acked.and_then(|acked| acked.checked_sub(threshold));
+                let unreported = reported.map_or(0, |reported| reported + 1);
+                let missing = self.received.first_missing_from(unreported);
+                packet.pn < unreported
+                    || largest_unacked
+                        .checked_sub(missing)
+                        .is_some_and(|distance| distance >= threshold)
+            }
+        }
     }
 
     /// One past the largest number received: what truncated numbers are expanded near (RFC 9000 appendix A.3).
@@ -146,7 +188,7 @@ impl PacketSpace {
         //# packets using path ID 0.
         let written = encode_ack(w.buf, wire, delay, self.received.descending(), ecn, room);
         if written.is_some() {
-            self.acks.on_ack_sent();
+            self.acks.on_ack_sent(largest);
             w.record(SentFrame::Ack { path: id, largest });
         }
     }
@@ -176,7 +218,7 @@ mod tests {
             pn,
             ack_eliciting: true,
             ecn: None,
-            max_ack_delay: Duration::from_millis(25),
+            policy: AckPolicy::new(Duration::from_millis(25)),
             immediate: false,
         }
     }
@@ -212,11 +254,80 @@ mod tests {
         assert!(!space.on_received(&arrival(now, 0)), "duplicate");
         assert!(space.on_received(&arrival(now, 2)));
         assert!(space.acks.due(now), "1 is missing");
-        space.acks.on_ack_sent();
+        space.acks.on_ack_sent(2);
         assert!(space.on_received(&arrival(now, 3)));
         assert!(!space.acks.due(now), "nothing is missing between 2 and 3");
         assert!(space.on_received(&arrival(now, 1)));
         assert!(space.acks.due(now), "reordered");
+    }
+
+    /// The packets after which an acknowledgement goes at once, with this Reordering Threshold alone.
+    fn acknowledged_at(reordering_threshold: u64, numbers: &[u64]) -> Vec<u64> {
+        let now = Instant::now();
+        let mut space = PacketSpace::new(&mut StdRng::seed_from_u64(1));
+        let mut at = Vec::new();
+        for &pn in numbers {
+            let mut packet = arrival(now, pn);
+            packet.policy.ack_eliciting_threshold = u64::MAX;
+            packet.policy.reordering_threshold = reordering_threshold;
+            assert!(space.on_received(&packet));
+            if space.acks.due(now) {
+                let mut buf = Vec::new();
+                let mut w = FrameWriter::new(&mut buf, 1200);
+                space.write_ack(&mut w, now, None, PathId::ZERO, 0);
+                at.push(pn);
+            }
+        }
+        at
+    }
+
+    //= specs/quic-ack-frequency.md#out-of-order
+    //= type=test
+    //# An endpoint that receives an ACK_FREQUENCY frame with a non-zero Reordering
+    //# Threshold value SHOULD send an immediate ACK whenever it receives an ack-eliciting,
+    //# out-of order packet whose packet number is outside the reordering window of the peer,
+    //# i.e. when
+    //# * the difference between the smallest Unreported Missing packet and the
+    //# Largest Unacked packet is greater than or equal to the Reordering
+    //# Threshold value; or
+    //# * the received packet number is less than or equal to `Largest Acked - Reordering Threshold`.
+    //= specs/quic-ack-frequency.md#out-of-order
+    //= type=test
+    //# If the most recent ACK_FREQUENCY frame received from the peer has a Reordering
+    //# Threshold value of 0, the endpoint SHOULD NOT send an immediate
+    //# acknowledgment in response to packets received out of order, and instead
+    //# rely on the peer's Ack-Eliciting Threshold and Requested Max Ack Delay
+    //# for sending acknowledgments.
+    #[test]
+    fn reordering_is_reported_as_the_peer_asked() {
+        // The examples of the draft.
+        assert_eq!(
+            acknowledged_at(3, &[0, 1, 3, 4, 5, 8, 9, 10]),
+            [5, 9, 10],
+            "a threshold of 3"
+        );
+        assert_eq!(
+            acknowledged_at(5, &[0, 1, 3, 5, 6, 7, 8, 9]),
+            [7, 9],
+            "a threshold of 5"
+        );
+        assert_eq!(acknowledged_at(1, &[0, 1, 3, 4, 2, 5]), [3, 2]);
+        assert_eq!(acknowledged_at(0, &[0, 1, 3, 4, 20, 2, 19]), []);
+        // 2 is one that the sender has declared lost by the first acknowledgement.
+        assert_eq!(acknowledged_at(3, &[0, 1, 3, 4, 5, 2]), [5, 2]);
+        assert_eq!(acknowledged_at(3, &[7]), [7], "0 to 6 are missing");
+        assert_eq!(acknowledged_at(u64::MAX, &[0, 9, 1_000_000]), []);
+    }
+
+    /// What no ACK frame has told of must not fall out of the memory.
+    #[test]
+    fn ranges_are_told_before_they_are_forgotten() {
+        let numbers: Vec<u64> = (0..1000).map(|n| 2 * n).collect();
+        let acknowledged = acknowledged_at(0, &numbers);
+        assert!(
+            acknowledged.len() > 1000 / crate::limits::MAX_ACK_RANGES,
+            "{acknowledged:?}"
+        );
     }
 
     #[test]

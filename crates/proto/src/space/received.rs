@@ -111,6 +111,20 @@ impl ReceivedPackets {
             .is_none_or(|i| self.ranges[i].0 > low.saturating_add(1).max(self.floor))
     }
 
+    /// Whether this number was received, and neither of its neighbours was.
+    pub(crate) fn is_alone(&self, pn: u64) -> bool {
+        self.search(pn).is_some_and(|i| self.ranges[i] == (pn, pn))
+    }
+
+    /// The smallest number that is not below `pn` and was not received.
+    pub(crate) fn first_missing_from(&self, pn: u64) -> u64 {
+        let pn = pn.max(self.floor);
+        match self.search(pn) {
+            Some(i) if self.ranges[i].1 >= pn => self.ranges[i].1.saturating_add(1),
+            _ => pn,
+        }
+    }
+
     /// The ranges in descending order, as an ACK frame lists them.
     //= specs/rfc9000.txt#section-13.2.3
     //# A receiver SHOULD include an ACK Range containing the largest received packet number in
@@ -249,6 +263,8 @@ mod tests {
                     }
                     model.extend(floor..r.floor);
                 }
+                let missing = (pn..).find(|pn| *pn >= r.floor && !model.contains(pn));
+                prop_assert_eq!(Some(r.first_missing_from(pn)), missing);
                 prop_assert!(r.len() <= MAX_ACK_RANGES);
                 prop_assert_eq!(r.largest(), model.last().copied());
                 let listed: BTreeSet<u64> = r.descending().flatten().collect();

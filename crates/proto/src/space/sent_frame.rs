@@ -49,6 +49,8 @@ pub(crate) enum SentFrame {
         largest: u64,
     },
     HandshakeDone,
+    /// ACK_FREQUENCY with this sequence number.
+    AckFrequency(u64),
     Datagram {
         len: u16,
     },

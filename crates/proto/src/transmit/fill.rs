@@ -89,6 +89,7 @@ impl Connection {
     /// Whether control frames or datagrams wait to be scheduled.
     pub(crate) fn has_control(&self) -> bool {
         self.handshake_done_pending
+            || self.ack_frequency.can_send()
             || self.handshake.can_send(SpaceId::Data)
             || self.local_cids.can_send()
             || self.remote_cids.can_send()
@@ -117,6 +118,15 @@ impl Connection {
             self.handshake_done_pending = false;
         }
         self.handshake.stream(SpaceId::Data).fill(w);
+        if let Some(frame) = self.ack_frequency.pending()
+            && write_small(
+                w,
+                &Frame::AckFrequency(frame),
+                SentFrame::AckFrequency(frame.sequence),
+            )
+        {
+            self.ack_frequency.on_sent();
+        }
         self.fill_path_frames(w);
         let multipath = self.path_limits.is_some();
         if self.remote_cids.can_send() {

@@ -194,6 +194,10 @@ impl Connection {
             if !w.is_ack_eliciting() {
                 w.ping();
             }
+            if this.ack_frequency.is_in_use() {
+                // Answered late, a probe would tell nothing before the next one.
+                w.immediate_ack();
+            }
             true
         })
     }
@@ -270,8 +274,11 @@ impl Connection {
             origin: PacketOrigin::MtuProbe,
             ..PacketSpec::unscheduled(index)
         };
-        self.transmit_packet(now, &spec, buf, |_, w| {
+        self.transmit_packet(now, &spec, buf, |this, w| {
             w.ping();
+            if this.ack_frequency.is_in_use() {
+                w.immediate_ack();
+            }
             true
         })
     }

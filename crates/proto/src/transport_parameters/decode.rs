@@ -119,6 +119,16 @@ impl TransportParameters {
         if seen.has_duplicates() {
             return Err(invalid("sent twice"));
         }
+        //= specs/quic-ack-frequency.md#nego
+        //# Endpoints that support this extension MUST treat receipt of a min_ack_delay that
+        //# is greater than the max_ack_delay as a connection error of type
+        //# TRANSPORT_PARAMETER_ERROR.
+        if params
+            .min_ack_delay_us
+            .is_some_and(|min| min > params.max_ack_delay_ms * 1000)
+        {
+            return Err(invalid("min_ack_delay above max_ack_delay"));
+        }
         Ok(params)
     }
 
@@ -201,6 +211,7 @@ impl TransportParameters {
                 self.initial_max_path_id =
                     Some(x.map_err(|_| invalid("initial_max_path_id above 2^32-1"))?);
             }
+            id::MIN_ACK_DELAY => self.min_ack_delay_us = Some(int(value)?),
             //= specs/rfc9000.txt#section-7.4.2
             //# An endpoint MUST ignore transport parameters that it does not support.
             _ => {}

@@ -34,6 +34,8 @@ mod id {
     pub(super) const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
     /// RFC 9221 section 3.
     pub(super) const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
+    /// QUIC Acknowledgment Frequency, Negotiating Extension Use.
+    pub(super) const MIN_ACK_DELAY: u64 = 0xff04_de1b;
     /// RFC 10069, initial_max_path_id.
     pub(super) const INITIAL_MAX_PATH_ID: u64 = 0x3e;
 }
@@ -80,6 +82,8 @@ pub(crate) struct TransportParameters {
     //# This value MUST NOT exceed 2<sup>32</sup>-1, the maximum allowed value for the path ID due
     //# to restrictions on the nonce calculation (see {{nonce}}).
     pub(crate) initial_max_path_id: Option<u32>,
+    /// Microseconds; `None` if the sender does not take ACK_FREQUENCY frames. Never remembered for 0-RTT.
+    pub(crate) min_ack_delay_us: Option<u64>,
     /// A parameter that nobody knows (RFC 9000 section 18.1); only ever sent.
     pub(crate) grease: Option<Grease>,
 }
@@ -113,6 +117,7 @@ impl Default for TransportParameters {
             preferred_address: None,
             max_datagram_frame_size: None,
             initial_max_path_id: None,
+            min_ack_delay_us: None,
             grease: None,
         }
     }

@@ -62,6 +62,7 @@ fn parameters(side: Side) -> impl Strategy<Value = TransportParameters> {
         prop::option::of(preferred_address()),
         prop::option::of(1..=varint::MAX),
         prop::option::of(any::<u32>()),
+        prop::option::of(0..1u64 << 24),
     );
     (numbers, ids, options).prop_map(move |(n, ids, options)| {
         let mut params = TransportParameters {
@@ -84,6 +85,7 @@ fn parameters(side: Side) -> impl Strategy<Value = TransportParameters> {
             preferred_address: options.1,
             max_datagram_frame_size: options.2,
             initial_max_path_id: options.3,
+            min_ack_delay_us: options.4.map(|us| us.min(n.9 * 1000)),
             grease: None,
         };
         if side == Side::Client {
@@ -279,6 +281,29 @@ fn initial_max_path_id_on_the_wire() {
     let zero = TransportParameters::decode(Side::Client, &[0x3e, 1, 0]).unwrap();
     assert_eq!(zero.initial_max_path_id, Some(0));
     assert_eq!(encode(&zero, Side::Client), [0x3e, 1, 0]);
+}
+
+//= specs/quic-ack-frequency.md#nego
+//= type=test
+//# Endpoints that support this extension MUST treat receipt of a min_ack_delay that
+//# is greater than the max_ack_delay as a connection error of type
+//# TRANSPORT_PARAMETER_ERROR.
+#[test]
+fn min_ack_delay_is_not_above_max_ack_delay() {
+    let decode = |data: &[u8]| TransportParameters::decode(Side::Server, data);
+    let wire = [0xc0, 0, 0, 0, 0xff, 0x04, 0xde, 0x1b, 2, 0x43, 0xe8];
+    assert_eq!(integer(id::MIN_ACK_DELAY, 1000), wire);
+    assert_eq!(decode(&wire).unwrap().min_ack_delay_us, Some(1000));
+    assert_eq!(decode(&[]).unwrap().min_ack_delay_us, None);
+    // The default of max_ack_delay is 25 ms.
+    assert!(decode(&integer(id::MIN_ACK_DELAY, 25_000)).is_ok());
+    assert_refused(&integer(id::MIN_ACK_DELAY, 25_001));
+    let (min, max) = (
+        integer(id::MIN_ACK_DELAY, 25_001),
+        integer(id::MAX_ACK_DELAY, 26),
+    );
+    assert!(decode(&[min.clone(), max.clone()].concat()).is_ok());
+    assert!(decode(&[max, min].concat()).is_ok(), "in whichever order");
 }
 
 #[test]

@@ -280,6 +280,25 @@ fn of_connection_ids() -> Vec<Case> {
     cases
 }
 
+/// QUIC Acknowledgment Frequency. We announce a min_ack_delay of one millisecond.
+fn of_ack_frequency() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (max_ack_delay, allowed) in [
+        (0, VIOLATION),
+        (999, VIOLATION),
+        (1000, ACCEPTED),
+        ((1 << 14) * 1000 - 1, ACCEPTED),
+        ((1 << 14) * 1000, VIOLATION),
+        (MAX, VIOLATION),
+    ] {
+        // Twice: the second one is obsolete, and invalid all the same.
+        let fields = [0xaf, MAX, MAX, max_ack_delay, MAX];
+        let section = "QUIC Acknowledgment Frequency, ACK_FREQUENCY Frame";
+        cases.push(case(&fields.repeat(2), &[], allowed, section));
+    }
+    cases
+}
+
 /// Encodings that are wrong whatever the type.
 fn of_all_frames() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -333,6 +352,7 @@ fn cut_off() -> Vec<Case> {
         &[0x1b],
         &[0x1c, 0, 0, 0],
         &[0x1d, 0, 0],
+        &[0xaf, 0, 1, 25_000, 1],
         &[0x31, 1],
         &[0x3e, 0, 0, 0, 0, 0],
         &[0x3f, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -386,6 +406,19 @@ fn acknowledgements() {
 fn streams() {
     check(Side::Client, of_streams(Side::Client));
     check(Side::Server, of_streams(Side::Server));
+}
+
+//= specs/quic-ack-frequency.md#ack-frequency-frame
+//= type=test
+//# Note that values
+//# of 2^14 milliseconds or greater are invalid for max_ack_delay, as specified in
+//# {{Section 18.2 of QUIC-TRANSPORT}}. A value smaller than the min_ack_delay
+//# advertised by the peer is also invalid. Receipt of an invalid value MUST be
+//# treated as a connection error of type PROTOCOL_VIOLATION.
+#[test]
+fn ack_frequency() {
+    check(Side::Client, of_ack_frequency());
+    check(Side::Server, of_ack_frequency());
 }
 
 #[test]

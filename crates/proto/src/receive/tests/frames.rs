@@ -59,6 +59,7 @@ fn valid_frame(pair: &mut Pair, sender: Side, ty: u64) -> Vec<u8> {
         0x1a | 0x1b => with(&[ty], b"8 bytes."),
         0x1c => with(&[ty, 0, 0, 0], &[]),
         0x1d => with(&[ty, 0, 0], &[]),
+        0xaf => with(&[ty, 0, 1, 25_000, 1], &[]),
         0x30 => with(&[ty], b"datagram"),
         0x31 => with(&[ty, 8], b"datagram"),
         0x3e => with(&[ty, 0, 0, 0, 0, 0], &[]),

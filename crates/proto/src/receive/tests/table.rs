@@ -119,6 +119,11 @@ pub(super) const FRAMES: &[Row] = &[
     // PROTOCOL_VIOLATION."
     row((0x1e, 0x1e), "HANDSHAKE_DONE", "___1", "", "RFC 9000 section 19.20").by_server(),
 
+    row((0x1f, 0x1f), "IMMEDIATE_ACK", "___1", "",
+        "QUIC Acknowledgment Frequency, IMMEDIATE_ACK Frame"),
+    row((0xaf, 0xaf), "ACK_FREQUENCY", "___1", "",
+        "QUIC Acknowledgment Frequency, ACK_FREQUENCY Frame"),
+
     row((0x30, 0x31), "DATAGRAM", "__01", "", "RFC 9221 section 4").of(Extension::Datagram),
 
     row((0x3e, 0x3f), "PATH_ACK", "___1", "N", "RFC 10069, PATH_ACK Frame")
@@ -153,9 +158,9 @@ pub(super) fn unknown_types() -> Vec<u64> {
     let one_byte = 0x00..=0x3f;
     let neighbours = [0x3e74, 0x3e7d];
     let edges = [0x40, 0x3fff, 0x4000, (1 << 30) - 1, 1 << 30, (1 << 62) - 1];
-    // ACK_FREQUENCY (IMMEDIATE_ACK is 0x1f); ADD_ADDRESS and PUNCH_ME_NOW of NAT traversal; the
+    // ADD_ADDRESS and PUNCH_ME_NOW of NAT traversal; the
     // PATH_ABANDON of an early draft of RFC 10069.
-    let others = [0xaf, 0x003d_7e90, 0x003d_7e92, 0x1522_8c05];
+    let others = [0x003d_7e90, 0x003d_7e92, 0x1522_8c05];
     let all = one_byte.chain(neighbours).chain(edges).chain(others);
     all.filter(|ty| find(*ty).is_none()).collect()
 }

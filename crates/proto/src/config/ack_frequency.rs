@@ -1,0 +1,61 @@
+//! How often the peer is asked to acknowledge (QUIC Acknowledgment Frequency); no behaviour.
+
+use std::time::Duration;
+
+use mpquic_sched_core::VarInt;
+
+/// What to ask of the acknowledgements that the peer sends, if it speaks the extension QUIC Acknowledgment
+/// Frequency: fewer of them save work at both ends, and room on paths that are narrow in the direction of the
+/// acknowledgements.
+///
+/// The request follows the connection: the peer is never asked for fewer than about four acknowledgements per
+/// congestion window, nor for a longer delay than the shortest RTT of the paths (but no less than 25 ms). It
+/// holds for each path by itself.
+///
+/// ```
+/// use mpquic_proto::{AckFrequencyConfig, TransportConfig};
+///
+/// let mut ack_frequency = AckFrequencyConfig::default();
+/// ack_frequency.ack_eliciting_threshold(20u32.into());
+/// let mut config = TransportConfig::default();
+/// config.ack_frequency_config(Some(ack_frequency));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AckFrequencyConfig {
+    pub(crate) ack_eliciting_threshold: u64,
+    pub(crate) max_ack_delay: Option<Duration>,
+    pub(crate) reordering_threshold: u64,
+}
+
+impl AckFrequencyConfig {
+    /// How many ack-eliciting packets the peer may receive without acknowledging them, at most; 0 asks for an
+    /// acknowledgement of each packet. Without the extension it is 1. Default 10.
+    pub fn ack_eliciting_threshold(&mut self, packets: VarInt) -> &mut Self {
+        self.ack_eliciting_threshold = packets.into();
+        self
+    }
+
+    /// How long the peer may wait before it acknowledges what it received, at most. A time that the peer
+    /// refuses becomes the nearest one that it takes. Default `None`: what the peer announced, 25 ms with most.
+    pub fn max_ack_delay(&mut self, delay: Option<Duration>) -> &mut Self {
+        self.max_ack_delay = delay;
+        self
+    }
+
+    /// How far packets may arrive out of order before the peer acknowledges at once; 0 asks it never to do so
+    /// for that reason. Without the extension it is 1. Default 3, which is when packets are declared lost.
+    pub fn reordering_threshold(&mut self, packets: VarInt) -> &mut Self {
+        self.reordering_threshold = packets.into();
+        self
+    }
+}
+
+impl Default for AckFrequencyConfig {
+    fn default() -> Self {
+        Self {
+            ack_eliciting_threshold: 10,
+            max_ack_delay: None,
+            reordering_threshold: crate::space::PACKET_THRESHOLD,
+        }
+    }
+}

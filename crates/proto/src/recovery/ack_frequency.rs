@@ -1,0 +1,432 @@
+//! How often packets are acknowledged (QUIC Acknowledgment Frequency): what we ask of the peer, and what it asks of us;
+//! sends and counts nothing.
+
+use std::time::Duration;
+
+use crate::TransportError;
+use crate::config::AckFrequencyConfig;
+use crate::frame::AckFrequencyFrame;
+use crate::space::AckPolicy;
+use crate::transport_parameters::TransportParameters;
+
+/// The least time that we wait before an acknowledgement, if we wait at all: what timers can keep.
+const MIN_ACK_DELAY: Duration = Duration::from_millis(1);
+
+/// Values of 2^14 milliseconds or more are invalid (RFC 9000 section 18.2).
+const MAX_ACK_DELAY_LIMIT: Duration = Duration::from_millis(1 << 14);
+
+/// Paths with a shorter RTT are not asked for a shorter delay: acknowledgements by time matter where little is sent.
+const MIN_REQUESTED_DELAY: Duration = Duration::from_millis(25);
+
+/// So many acknowledgements per congestion window at least, so that the window grows and losses show in time.
+const ACKS_PER_WINDOW: u64 = 4;
+
+/// The paths that a request has to suit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PathsInUse {
+    /// The shortest smoothed RTT.
+    pub(crate) rtt: Duration,
+    /// The smallest congestion window, packets of full size.
+    pub(crate) window: u64,
+}
+
+/// Both roles of one connection. The extension knows no paths: what is asked for holds in each packet number space, and
+/// each space counts its own packets.
+#[derive(Debug)]
+pub(crate) struct AckFrequency {
+    /// What we do.
+    policy: AckPolicy,
+    /// The shortest delay that we announced to take.
+    min: Duration,
+    /// The largest sequence number of the frames that were processed.
+    processed: Option<u64>,
+    /// What we want, if anything.
+    config: Option<AckFrequencyConfig>,
+    /// The peer's min_ack_delay, if it takes ACK_FREQUENCY frames.
+    peer_min: Option<Duration>,
+    /// The peer's max_ack_delay by its transport parameters.
+    initial: Duration,
+    /// The peer's max_ack_delay, as far as that is known.
+    current: Duration,
+    /// The longest max_ack_delay among the requests that the peer may have taken since.
+    unacked: Duration,
+    /// What the peer was last asked for; before that, what it does without.
+    asked: AckPolicy,
+    /// The sequence number of the next frame.
+    next_sequence: u64,
+    /// The newest frame is neither acknowledged nor lost.
+    in_flight: bool,
+    /// A frame is to be sent.
+    pending: bool,
+}
+
+impl AckFrequency {
+    /// `max_ack_delay`: our own. `config`: what to ask of the peer.
+    pub(crate) fn new(max_ack_delay: Duration, config: Option<AckFrequencyConfig>) -> Self {
+        let mut this = Self {
+            policy: AckPolicy::new(max_ack_delay),
+            min: Duration::from_micros(Self::min_ack_delay_us(max_ack_delay)),
+            processed: None,
+            config,
+            peer_min: None,
+            initial: Duration::ZERO,
+            current: Duration::ZERO,
+            unacked: Duration::ZERO,
+            asked: AckPolicy::new(Duration::ZERO),
+            next_sequence: 0,
+            in_flight: false,
+            pending: false,
+        };
+        this.set_peer(&TransportParameters::default());
+        this
+    }
+
+    /// The min_ack_delay that we announce, microseconds.
+    pub(crate) fn min_ack_delay_us(max_ack_delay: Duration) -> u64 {
+        //= specs/quic-ack-frequency.md#nego
+        //# An endpoint's min_ack_delay MUST NOT be greater than its max_ack_delay.
+        // The parameter max_ack_delay has whole milliseconds.
+        let max_ack_delay = Duration::from_millis(max_ack_delay.as_millis() as u64);
+        MIN_ACK_DELAY.min(max_ack_delay).as_micros() as u64
+    }
+
+    /// The peer's transport parameters are known.
+    pub(crate) fn set_peer(&mut self, peer: &TransportParameters) {
+        self.initial = Duration::from_millis(peer.max_ack_delay_ms);
+        self.current = self.initial;
+        self.asked = AckPolicy::new(self.current);
+        self.peer_min = peer.min_ack_delay_us.map(Duration::from_micros);
+    }
+
+    // As the receiver of data.
+
+    /// When to acknowledge.
+    pub(crate) const fn policy(&self) -> AckPolicy {
+        self.policy
+    }
+
+    /// An ACK_FREQUENCY frame came.
+    ///
+    /// # Errors
+    ///
+    /// PROTOCOL_VIOLATION for a delay that is longer or shorter than may be asked for.
+    pub(crate) fn on_frame(&mut self, frame: &AckFrequencyFrame) -> Result<(), TransportError> {
+        let requested = Duration::from_micros(frame.max_ack_delay);
+        //= specs/quic-ack-frequency.md#ack-frequency-frame
+        //# Note that values
+        //# of 2^14 milliseconds or greater are invalid for max_ack_delay, as specified in
+        //# {{Section 18.2 of QUIC-TRANSPORT}}. A value smaller than the min_ack_delay
+        //# advertised by the peer is also invalid. Receipt of an invalid value MUST be
+        //# treated as a connection error of type PROTOCOL_VIOLATION.
+        if requested >= MAX_ACK_DELAY_LIMIT || requested < self.min {
+            return Err(TransportError::protocol_violation(
+                "ACK_FREQUENCY with an invalid max_ack_delay",
+            ));
+        }
+        //= specs/quic-ack-frequency.md#ack-frequency-frame
+        //# A receiving endpoint MUST ignore a received ACK_FREQUENCY frame unless the
+        //# Sequence Number value in the frame is greater than the largest processed
+        //# value.
+        if self
+            .processed
+            .is_some_and(|largest| frame.sequence <= largest)
+        {
+            return Ok(());
+        }
+        self.processed = Some(frame.sequence);
+        self.policy = AckPolicy {
+            max_ack_delay: requested,
+            ack_eliciting_threshold: frame.ack_eliciting_threshold,
+            reordering_threshold: frame.reordering_threshold,
+        };
+        Ok(())
+    }
+
+    // As the sender of data.
+
+    /// The longest that the peer may wait before an acknowledgement: for probe timeouts.
+    //= specs/quic-ack-frequency.md#computation-of-probe-timeout-period
+    //# Until the packet carrying the ACK_FREQUENCY frame is acknowledged, the endpoint
+    //# MUST use the greater of the current max_ack_delay and the value that is in flight
+    //# when computing the PTO period.
+    //= specs/quic-ack-frequency.md#computation-of-probe-timeout-period
+    //# When using max_ack_delay for PTO computations, endpoints MUST use
+    //# the maximum of the current value and all those in flight.
+    pub(crate) fn peer_max_ack_delay(&self) -> Duration {
+        self.current.max(self.unacked)
+    }
+
+    /// Whether requests are to be kept up to date.
+    pub(crate) const fn is_wanted(&self) -> bool {
+        self.config.is_some() && self.peer_min.is_some()
+    }
+
+    /// Whether the peer was asked for fewer acknowledgements, so that those needed at once have to be asked for.
+    pub(crate) const fn is_in_use(&self) -> bool {
+        self.next_sequence > 0
+    }
+
+    /// What would suit these paths.
+    fn wish(&self, paths: PathsInUse) -> Option<AckPolicy> {
+        let (config, min) = (self.config?, self.peer_min?);
+        // At least one acknowledgement per round trip of every path.
+        let longest = paths.rtt.max(MIN_REQUESTED_DELAY);
+        let delay = config.max_ack_delay.unwrap_or(self.initial);
+        let limit = MAX_ACK_DELAY_LIMIT - Duration::from_micros(1);
+        let by_window = (paths.window / ACKS_PER_WINDOW).max(1);
+        Some(AckPolicy {
+            max_ack_delay: delay.min(longest).max(min).min(limit),
+            ack_eliciting_threshold: config.ack_eliciting_threshold.min(by_window),
+            reordering_threshold: config.reordering_threshold,
+        })
+    }
+
+    /// The paths have changed, or what is known of them: asks again if that matters, at most once per round trip.
+    pub(crate) fn update(&mut self, paths: PathsInUse) {
+        if self.in_flight || self.pending {
+            return;
+        }
+        let Some(wish) = self.wish(paths) else {
+            return;
+        };
+        let asked = self.asked;
+        let (delay, threshold) = (asked.max_ack_delay, asked.ack_eliciting_threshold);
+        if delay.abs_diff(wish.max_ack_delay) > delay / 4
+            || threshold.abs_diff(wish.ack_eliciting_threshold) > threshold / 4
+            || asked.reordering_threshold != wish.reordering_threshold
+        {
+            self.asked = wish;
+            self.pending = true;
+        }
+    }
+
+    /// Whether a frame waits to be sent.
+    pub(crate) const fn can_send(&self) -> bool {
+        self.pending
+    }
+
+    /// The frame to be sent, if any; [`on_sent`](Self::on_sent) follows if it fitted.
+    pub(crate) fn pending(&self) -> Option<AckFrequencyFrame> {
+        self.pending.then_some(AckFrequencyFrame {
+            //= specs/quic-ack-frequency.md#ack-frequency-frame
+            //# A sending endpoint MUST send monotonically increasing values in
+            //# the Sequence Number field to allow obsolete ACK_FREQUENCY frames to be
+            //# ignored when packets are processed out of order.
+            sequence: self.next_sequence,
+            ack_eliciting_threshold: self.asked.ack_eliciting_threshold,
+            max_ack_delay: self.asked.max_ack_delay.as_micros() as u64,
+            reordering_threshold: self.asked.reordering_threshold,
+        })
+    }
+
+    /// The frame of [`pending`](Self::pending) left.
+    pub(crate) fn on_sent(&mut self) {
+        self.next_sequence += 1;
+        self.pending = false;
+        self.in_flight = true;
+        self.unacked = self.unacked.max(self.asked.max_ack_delay);
+    }
+
+    fn is_newest(&self, sequence: u64) -> bool {
+        sequence + 1 == self.next_sequence
+    }
+
+    /// The frame with this sequence number has arrived.
+    pub(crate) fn on_acked(&mut self, sequence: u64) {
+        // An older one says nothing: of those after it, the peer may have taken any.
+        if self.is_newest(sequence) {
+            self.in_flight = false;
+            self.pending = false;
+            self.current = self.asked.max_ack_delay;
+            self.unacked = Duration::ZERO;
+        }
+    }
+
+    /// The frame with this sequence number was lost, or may be.
+    pub(crate) fn on_lost(&mut self, sequence: u64) {
+        if self.is_newest(sequence) && self.in_flight {
+            self.in_flight = false;
+            self.pending = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn sender(config: AckFrequencyConfig) -> AckFrequency {
+        let mut sender = AckFrequency::new(ms(25), Some(config));
+        sender.set_peer(&TransportParameters {
+            min_ack_delay_us: Some(5000),
+            ..TransportParameters::default()
+        });
+        sender
+    }
+
+    const fn paths(rtt: Duration, window: u64) -> PathsInUse {
+        PathsInUse { rtt, window }
+    }
+
+    /// Sends what is pending, and returns it.
+    fn send(sender: &mut AckFrequency) -> AckFrequencyFrame {
+        let frame = sender.pending().unwrap();
+        sender.on_sent();
+        assert_eq!(sender.pending(), None);
+        frame
+    }
+
+    //= specs/quic-ack-frequency.md#computation-of-probe-timeout-period
+    //= type=test
+    //# Until the packet carrying the ACK_FREQUENCY frame is acknowledged, the endpoint
+    //# MUST use the greater of the current max_ack_delay and the value that is in flight
+    //# when computing the PTO period.
+    //= specs/quic-ack-frequency.md#computation-of-probe-timeout-period
+    //= type=test
+    //# When using max_ack_delay for PTO computations, endpoints MUST use
+    //# the maximum of the current value and all those in flight.
+    //= specs/quic-ack-frequency.md#ack-frequency-frame
+    //= type=test
+    //# A sending endpoint MUST send monotonically increasing values in
+    //# the Sequence Number field to allow obsolete ACK_FREQUENCY frames to be
+    //# ignored when packets are processed out of order.
+    #[test]
+    fn the_probe_timeout_counts_on_the_longest_delay_that_may_hold() {
+        let mut config = AckFrequencyConfig::default();
+        config.max_ack_delay(Some(ms(10)));
+        let mut sender = sender(config);
+        sender.update(paths(ms(100), 100));
+        assert_eq!(sender.peer_max_ack_delay(), ms(25));
+        assert_eq!(send(&mut sender).max_ack_delay, 10_000);
+        assert_eq!(
+            sender.peer_max_ack_delay(),
+            ms(25),
+            "shorter, not yet known"
+        );
+        sender.on_acked(0);
+        assert_eq!(sender.peer_max_ack_delay(), ms(10));
+
+        sender.config.as_mut().unwrap().max_ack_delay(Some(ms(80)));
+        sender.update(paths(ms(100), 100));
+        assert_eq!(sender.peer_max_ack_delay(), ms(10), "not sent yet");
+        assert_eq!(send(&mut sender).sequence, 1);
+        assert_eq!(sender.peer_max_ack_delay(), ms(80), "longer, perhaps");
+        sender.on_lost(1);
+        sender.on_lost(0);
+        assert_eq!(
+            sender.peer_max_ack_delay(),
+            ms(80),
+            "the loss may be spurious"
+        );
+        let again = send(&mut sender);
+        assert_eq!((again.sequence, again.max_ack_delay), (2, 80_000));
+        sender.on_acked(1);
+        assert!(sender.in_flight, "2 is what counts");
+        sender.on_acked(2);
+        assert_eq!(sender.peer_max_ack_delay(), ms(80));
+    }
+
+    #[test]
+    fn asks_for_what_suits_the_paths_and_only_if_it_matters() {
+        let mut config = AckFrequencyConfig::default();
+        config.ack_eliciting_threshold(20u32.into());
+        let mut sender = sender(config);
+        sender.update(paths(ms(50), 12));
+        let frame = send(&mut sender);
+        assert_eq!(
+            (
+                frame.ack_eliciting_threshold,
+                frame.max_ack_delay,
+                frame.reordering_threshold
+            ),
+            (3, 25_000, 3)
+        );
+        sender.update(paths(ms(50), 1000));
+        assert!(!sender.can_send(), "one at a time");
+        sender.on_acked(0);
+        sender.update(paths(ms(50), 12));
+        sender.update(paths(ms(60), 15));
+        assert!(!sender.can_send(), "nothing new");
+        sender.update(paths(ms(50), 1000));
+        assert_eq!(send(&mut sender).ack_eliciting_threshold, 20);
+        sender.on_acked(1);
+        sender.update(paths(ms(50), 1));
+        assert_eq!(send(&mut sender).ack_eliciting_threshold, 1);
+    }
+
+    #[test]
+    fn the_delay_stays_within_the_limits_of_paths_and_peer() {
+        for (wanted, rtt, requested) in [
+            (ms(0), ms(100), ms(5)),
+            (ms(80), ms(100), ms(80)),
+            (ms(80), ms(40), ms(40)),
+            (ms(80), ms(1), ms(25)),
+            (
+                Duration::MAX,
+                Duration::MAX,
+                MAX_ACK_DELAY_LIMIT - Duration::from_micros(1),
+            ),
+        ] {
+            let mut config = AckFrequencyConfig::default();
+            config.max_ack_delay(Some(wanted));
+            let mut sender = sender(config);
+            sender.update(paths(rtt, 100));
+            let frame = send(&mut sender);
+            assert_eq!(Duration::from_micros(frame.max_ack_delay), requested);
+            // A receiver of ours, whose min_ack_delay is shorter, takes it.
+            let mut receiver = AckFrequency::new(ms(25), None);
+            assert_eq!(receiver.on_frame(&frame), Ok(()));
+            assert_eq!(receiver.policy().max_ack_delay, requested);
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_of_who_does_not_take_it_or_without_a_wish() {
+        let mut sender = AckFrequency::new(ms(25), Some(AckFrequencyConfig::default()));
+        sender.set_peer(&TransportParameters::default());
+        sender.update(paths(ms(50), 1000));
+        assert!(!sender.is_wanted() && !sender.can_send() && !sender.is_in_use());
+        let mut sender = AckFrequency::new(ms(25), None);
+        sender.set_peer(&TransportParameters {
+            min_ack_delay_us: Some(1000),
+            ..TransportParameters::default()
+        });
+        sender.update(paths(ms(50), 1000));
+        assert!(!sender.is_wanted() && !sender.can_send() && !sender.is_in_use());
+    }
+
+    //= specs/quic-ack-frequency.md#ack-frequency-frame
+    //= type=test
+    //# A receiving endpoint MUST ignore a received ACK_FREQUENCY frame unless the
+    //# Sequence Number value in the frame is greater than the largest processed
+    //# value.
+    #[test]
+    fn an_obsolete_frame_changes_nothing() {
+        let mut receiver = AckFrequency::new(ms(25), None);
+        let frame = |sequence, threshold| AckFrequencyFrame {
+            sequence,
+            ack_eliciting_threshold: threshold,
+            max_ack_delay: 25_000,
+            reordering_threshold: 1,
+        };
+        for (sequence, threshold, holds) in [(4, 10, 10), (4, 20, 10), (3, 30, 10), (5, 40, 40)] {
+            receiver.on_frame(&frame(sequence, threshold)).unwrap();
+            assert_eq!(receiver.policy().ack_eliciting_threshold, holds);
+        }
+    }
+
+    //= specs/quic-ack-frequency.md#nego
+    //= type=test
+    //# An endpoint's min_ack_delay MUST NOT be greater than its max_ack_delay.
+    #[test]
+    fn the_announced_minimum_is_below_the_maximum() {
+        for us in [0, 1, 999, 1000, 25_999] {
+            let max = Duration::from_micros(us);
+            assert!(AckFrequency::min_ack_delay_us(max) <= max.as_millis() as u64 * 1000);
+        }
+    }
+}
