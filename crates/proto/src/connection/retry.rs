@@ -194,6 +194,30 @@ mod tests {
         buf
     }
 
+    /// RFC 9000 section 17.2.2: the first packet that a server sees carries the ClientHello, whichever of them are
+    /// lost.
+    #[test]
+    fn every_loss_probe_carries_the_client_hello() {
+        let mut client = Client::new();
+        let first = client.next(None).unwrap();
+        assert!(client.next(None).is_none());
+        for _ in 0..3 {
+            client.now = client.connection.poll_timeout().unwrap();
+            client.connection.handle_timeout(client.now);
+            let mut probes = 0;
+            while let Some(probe) = client.next(None) {
+                assert_eq!(probe.dcid, first.dcid);
+                assert_eq!(
+                    probe.payload[..8],
+                    first.payload[..8],
+                    "not the same CRYPTO frame"
+                );
+                probes += 1;
+            }
+            assert_eq!(probes, 2, "RFC 9002 section 6.2.4");
+        }
+    }
+
     #[test]
     fn the_client_begins_again_with_the_token() {
         let mut client = Client::new();

@@ -108,6 +108,25 @@ impl CryptoStream {
         }
     }
 
+    /// Queues again all that is in flight, if nothing else is queued: a loss probe carries data (RFC 9002 section
+    /// 6.2.4), and the first Initial packet that a server sees has to carry some (RFC 9000 section 17.2.2).
+    pub(crate) fn repeat(&mut self) {
+        if self.can_send() {
+            return;
+        }
+        let mut start = 0;
+        for acked in &self.acked {
+            if start < acked.start {
+                self.pending.push_back(start..acked.start);
+            }
+            start = acked.end;
+        }
+        let end = self.out.len() as u64;
+        if start < end {
+            self.pending.push_back(start..end);
+        }
+    }
+
     /// Whether TLS has got all bytes up to this offset.
     pub(crate) fn has_read(&self, end: u64) -> bool {
         end <= self.read

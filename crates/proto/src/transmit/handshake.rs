@@ -130,8 +130,13 @@ impl Connection {
                 //# space as the packet being acknowledged; see Section 12.1.
                 space.write_ack(w, now, None, PathId::ZERO, 0);
             }
-            this.handshake.stream(space_id).fill(w);
-            if this.spaces.take_probe(space_id) && !w.is_ack_eliciting() {
+            let probe = this.spaces.take_probe(space_id);
+            let stream = this.handshake.stream(space_id);
+            if probe {
+                stream.repeat();
+            }
+            stream.fill(w);
+            if probe && !w.is_ack_eliciting() {
                 w.ping();
             }
             true
