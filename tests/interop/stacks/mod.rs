@@ -8,11 +8,14 @@ mod stack;
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{CipherSuite, RootCertStore};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CipherSuite, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 pub(crate) use mpquic_stack::Mpquic;
 pub(crate) use quinn_stack::Quinn;
@@ -129,7 +132,10 @@ pub(crate) enum Answer {
 pub(crate) trait Stack: 'static {
     type Endpoint: Clone + Send + Sync + 'static;
     type Peer: Peer;
-    fn client(setup: &Setup) -> Self::Endpoint;
+    fn client(setup: &Setup) -> Self::Endpoint {
+        Self::client_from(setup, LOOPBACK)
+    }
+    fn client_from(setup: &Setup, local: SocketAddr) -> Self::Endpoint;
     fn server(setup: &Setup, socket: std::net::UdpSocket) -> Self::Endpoint;
     fn local_address(endpoint: &Self::Endpoint) -> SocketAddr;
     /// Uses the endpoint's configuration. May be called repeatedly.
@@ -203,6 +209,8 @@ pub(crate) struct Setup {
     pub(crate) empty_cids: bool,
     /// The only version that quinn supports.
     pub(crate) version: Option<u32>,
+    /// How often a client checked a certificate: not when it resumes a session.
+    pub(crate) certificate_checks: Arc<AtomicUsize>,
 }
 
 impl Default for Setup {
@@ -218,7 +226,52 @@ impl Default for Setup {
             server_needs_client_certificate: false,
             empty_cids: false,
             version: None,
+            certificate_checks: Arc::default(),
         }
+    }
+}
+
+/// Counts how often certificates are checked.
+#[derive(Debug)]
+struct CountedVerifier {
+    verifier: Arc<WebPkiServerVerifier>,
+    checks: Arc<AtomicUsize>,
+}
+
+impl ServerCertVerifier for CountedVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.checks.fetch_add(1, Ordering::Relaxed);
+        self.verifier
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
     }
 }
 
@@ -246,10 +299,17 @@ impl Setup {
                 .cipher_suites
                 .sort_by_key(|one| one.suite() != suite);
         }
-        let tls = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
+        let provider = Arc::new(provider);
+        let roots = Arc::new(self.roots());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider));
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()
-            .with_root_certificates(self.roots());
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(CountedVerifier {
+                verifier: verifier.build().unwrap(),
+                checks: Arc::clone(&self.certificate_checks),
+            }));
         let mut tls = if self.server_needs_client_certificate {
             let identity = &self.identity;
             tls.with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mpquic::{Endpoint, EndpointConfig, HandshakeData, TransportConfig};
 use rustls::pki_types::CertificateDer;
 
-use super::{Answer, LOOPBACK, Setup, Stack, stack};
+use super::{Answer, Setup, Stack, stack};
 
 pub(crate) struct Mpquic;
 
@@ -53,10 +53,10 @@ impl Stack for Mpquic {
     type Endpoint = Endpoint;
     type Peer = Connection;
 
-    fn client(setup: &Setup) -> Endpoint {
+    fn client_from(setup: &Setup, local: SocketAddr) -> Endpoint {
         let mut config = mpquic::ClientConfig::new(Arc::new(setup.client_tls())).unwrap();
         config.transport(transport(setup, true));
-        let endpoint = Endpoint::client(&[LOOPBACK]).unwrap();
+        let endpoint = Endpoint::client(&[local]).unwrap();
         endpoint.set_default_client_config(config);
         endpoint
     }
@@ -83,15 +83,20 @@ impl Stack for Mpquic {
     }
 
     async fn answer(endpoint: &Endpoint, answer: Answer) -> Result<Connection, End> {
-        let incoming = endpoint.accept().await.unwrap();
+        let mut incoming = endpoint.accept().await.unwrap();
         match answer {
-            Answer::Accept => incoming.await.map(established).map_err(end),
+            Answer::Accept => {}
             Answer::Refuse => {
                 incoming.refuse();
-                Err(End::Local)
+                return Err(End::Local);
             }
-            Answer::Retry => unimplemented!("this crate sends no Retry"),
+            Answer::Retry => {
+                incoming.retry().unwrap();
+                incoming = endpoint.accept().await.unwrap();
+                assert!(incoming.remote_address_validated());
+            }
         }
+        incoming.await.map(established).map_err(end)
     }
 
     async fn wait_idle(endpoint: &Endpoint) {

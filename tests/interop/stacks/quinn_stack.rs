@@ -8,7 +8,7 @@ use quinn::{Endpoint, EndpointConfig, TokioRuntime, TransportConfig};
 use quinn_proto::RandomConnectionIdGenerator;
 use rustls::pki_types::CertificateDer;
 
-use super::{Answer, LOOPBACK, Setup, Stack, stack};
+use super::{Answer, Setup, Stack, stack};
 
 pub(crate) struct Quinn;
 
@@ -62,14 +62,14 @@ impl Stack for Quinn {
     type Endpoint = Endpoint;
     type Peer = Connection;
 
-    fn client(setup: &Setup) -> Endpoint {
+    fn client_from(setup: &Setup, local: SocketAddr) -> Endpoint {
         let tls = QuicClientConfig::try_from(setup.client_tls()).unwrap();
         let mut config = quinn::ClientConfig::new(Arc::new(tls));
         config.transport_config(transport(setup, true));
         if let Some(version) = setup.version {
             config.version(version);
         }
-        let mut endpoint = endpoint(setup, None, UdpSocket::bind(LOOPBACK).unwrap());
+        let mut endpoint = endpoint(setup, None, UdpSocket::bind(local).unwrap());
         endpoint.set_default_client_config(config);
         endpoint
     }

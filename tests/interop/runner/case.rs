@@ -1,0 +1,153 @@
+//! What each case of the interop runner asks for: downloads, links, settings.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use mpquic_sim::{LinkConfig, QueueLimit, RelayStats};
+use rustls::CipherSuite;
+
+use crate::loopback;
+
+/// Named as the interop runner names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Case {
+    Handshake,
+    Transfer,
+    LongRtt,
+    ChaCha20,
+    Multiplexing,
+    Retry,
+    Resumption,
+    KeyUpdate,
+    Blackhole,
+    HandshakeLoss,
+    TransferLoss,
+    HandshakeCorruption,
+    TransferCorruption,
+    Ipv6,
+    RebindPort,
+    RebindAddr,
+}
+
+impl Case {
+    pub(crate) const ALL: [Self; 16] = [
+        Self::Handshake,
+        Self::Transfer,
+        Self::LongRtt,
+        Self::ChaCha20,
+        Self::Multiplexing,
+        Self::Retry,
+        Self::Resumption,
+        Self::KeyUpdate,
+        Self::Blackhole,
+        Self::HandshakeLoss,
+        Self::TransferLoss,
+        Self::HandshakeCorruption,
+        Self::TransferCorruption,
+        Self::Ipv6,
+        Self::RebindPort,
+        Self::RebindAddr,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Transfer => "transfer",
+            Self::LongRtt => "longrtt",
+            Self::ChaCha20 => "chacha20",
+            Self::Multiplexing => "multiplexing",
+            Self::Retry => "retry",
+            Self::Resumption => "resumption",
+            Self::KeyUpdate => "keyupdate",
+            Self::Blackhole => "blackhole",
+            Self::HandshakeLoss => "handshakeloss",
+            Self::TransferLoss => "transferloss",
+            Self::HandshakeCorruption => "handshakecorruption",
+            Self::TransferCorruption => "transfercorruption",
+            Self::Ipv6 => "ipv6",
+            Self::RebindPort => "rebind-port",
+            Self::RebindAddr => "rebind-addr",
+        }
+    }
+
+    /// The files that a client downloads on one connection.
+    pub(crate) fn sizes(self) -> Vec<usize> {
+        match self {
+            Self::Multiplexing => vec![32; 500],
+            Self::Transfer | Self::TransferLoss | Self::TransferCorruption => {
+                vec![600_000, 300_000, 100_000]
+            }
+            Self::Blackhole | Self::KeyUpdate | Self::ChaCha20 => vec![1_500_000],
+            Self::RebindPort | Self::RebindAddr => vec![3_000_000],
+            _ => vec![1_024],
+        }
+    }
+
+    /// Connections, one after the other. A program of another language makes those of
+    /// [`Resumption`](Self::Resumption) itself.
+    pub(crate) const fn connections(self) -> usize {
+        match self {
+            Self::HandshakeLoss | Self::HandshakeCorruption => 5,
+            Self::Resumption => 2,
+            _ => 1,
+        }
+    }
+
+    pub(crate) const fn host(self) -> IpAddr {
+        match self {
+            Self::Ipv6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
+            _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        }
+    }
+
+    pub(crate) fn suite(self) -> Option<CipherSuite> {
+        (self == Self::ChaCha20).then_some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256)
+    }
+
+    /// The links from and to the client. The runner's: 10 Mbit/s, 15 ms, a queue of 25 packets.
+    pub(crate) fn links(self) -> Option<(LinkConfig, LinkConfig)> {
+        let simple = LinkConfig::new(10_000_000, Duration::from_millis(15))
+            .with_queue(QueueLimit::Packets(25));
+        let link = match self {
+            Self::LongRtt => LinkConfig::new(10_000_000, Duration::from_millis(750))
+                .with_queue(QueueLimit::Packets(25)),
+            Self::Blackhole => {
+                simple.with_outage(Duration::from_millis(600), Duration::from_millis(2_000))
+            }
+            Self::HandshakeLoss => simple.with_loss(0.3),
+            Self::TransferLoss => simple.with_loss(0.02),
+            Self::HandshakeCorruption => LinkConfig {
+                corruption: 0.3,
+                ..simple
+            },
+            Self::TransferCorruption => LinkConfig {
+                corruption: 0.02,
+                ..simple
+            },
+            Self::Transfer => simple,
+            _ => return None,
+        };
+        Some((link.clone(), link))
+    }
+
+    /// Whether the links lost or garbled what they were to lose or garble.
+    pub(crate) fn links_did_it(self, stats: &RelayStats) -> bool {
+        let (up, down) = (&stats.up, &stats.down);
+        match self {
+            Self::HandshakeLoss | Self::TransferLoss => up.dropped_loss + down.dropped_loss > 0,
+            Self::HandshakeCorruption | Self::TransferCorruption => {
+                up.corrupted + down.corrupted > 0
+            }
+            _ => true,
+        }
+    }
+
+    /// The addresses that the client's NAT takes, one after the other.
+    pub(crate) fn rebinding(self) -> Option<Vec<IpAddr>> {
+        match self {
+            Self::RebindPort => Some(vec![loopback(1); 3]),
+            Self::RebindAddr => Some(vec![loopback(2), loopback(3), loopback(4)]),
+            _ => None,
+        }
+    }
+}

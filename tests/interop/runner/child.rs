@@ -1,0 +1,175 @@
+//! Peers in other languages, as processes: finds, starts and listens to them.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::case::Case;
+use crate::hq;
+
+/// Names the peers that are to be run, separated by commas.
+const PEERS: &str = "MPQUIC_INTEROP_PEERS";
+/// The exit status of a program whose library cannot do a case.
+const UNSUPPORTED: i32 = 127;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Language {
+    Aioquic,
+    QuicGo,
+}
+
+impl Language {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Aioquic => "aioquic",
+            Self::QuicGo => "quic-go",
+        }
+    }
+}
+
+/// How to start a peer.
+#[derive(Clone)]
+pub(crate) struct Program {
+    command: Vec<PathBuf>,
+}
+
+/// A certificate and its key in files, for programs that read them.
+#[derive(Clone)]
+pub(crate) struct Pem {
+    folder: Arc<tempfile::TempDir>,
+}
+
+impl Pem {
+    pub(crate) fn write(certificate: &str, key: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cert.pem"), certificate).unwrap();
+        std::fs::write(folder.path().join("key.pem"), key).unwrap();
+        Self {
+            folder: Arc::new(folder),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// A server of another language. Ends with the value: its standard input is closed.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    process: Child,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        self.process.wait().ok();
+    }
+}
+
+/// What a client of another language told.
+pub(crate) struct Said {
+    lines: Vec<String>,
+}
+
+impl Said {
+    /// That all files came whole, and what else the case is about.
+    pub(crate) fn check(&self, case: Case) {
+        let got: Vec<_> = self
+            .lines
+            .iter()
+            .filter(|l| l.starts_with("got "))
+            .collect();
+        let sizes = case.sizes();
+        assert_eq!(got.len(), sizes.len(), "{:?}", self.lines);
+        for (line, size) in got.into_iter().zip(sizes) {
+            let digest = Sha256::digest(hq::body(size));
+            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(*line, format!("got {size} {digest}"));
+        }
+        let resumed = self.lines.iter().any(|line| line == "resumed");
+        assert_eq!(resumed, case == Case::Resumption, "{:?}", self.lines);
+        assert!(self.lines.iter().any(|line| line == "version 0x1"));
+    }
+}
+
+impl Program {
+    /// `None`, with the reason on the standard error, if the peer is not to be run.
+    pub(crate) fn find(language: Language) -> Option<Self> {
+        let name = language.name();
+        let wanted = env::var(PEERS).unwrap_or_default();
+        if !wanted.split(',').any(|one| one.trim() == name) {
+            eprintln!("skipped: {PEERS} does not name {name} (tests/interop/peers/README.md)");
+            return None;
+        }
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+        let command = match language {
+            Language::Aioquic => vec![
+                env::var_os("MPQUIC_PYTHON").map_or_else(|| "python3".into(), PathBuf::from),
+                peers.join("aioquic_peer.py"),
+            ],
+            Language::QuicGo => vec![peers.join("quic-go/peer")],
+        };
+        Some(Self { command })
+    }
+
+    fn start(&self, role: &str, case: Case) -> Command {
+        let mut command = Command::new(&self.command[0]);
+        command
+            .args(&self.command[1..])
+            .args([role, case.name()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// Starts a server. `None`, with the reason on the standard error, if it cannot do the case.
+    pub(crate) fn serve(&self, case: Case, pem: &Pem) -> Option<Server> {
+        let mut process = self
+            .start("server", case)
+            .args([pem.path("cert.pem"), pem.path("key.pem")])
+            .arg(case.host().to_string())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.command[0].display()));
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let first = lines.next().expect("the server says nothing").unwrap();
+        if let Some(why) = first.strip_prefix("unsupported:") {
+            assert_eq!(process.wait().unwrap().code(), Some(UNSUPPORTED));
+            eprintln!("skipped:{why}");
+            return None;
+        }
+        let port = first.strip_prefix("listening ").expect(&first);
+        Some(Server {
+            address: SocketAddr::new(case.host(), port.parse().unwrap()),
+            process,
+        })
+    }
+
+    /// Runs a client to its end. `None`, with the reason on the standard error, if it cannot do the
+    /// case.
+    pub(crate) fn download(&self, case: Case, pem: &Pem, remote: SocketAddr) -> Option<Said> {
+        let sizes: Vec<_> = case.sizes().iter().map(usize::to_string).collect();
+        let output = self
+            .start("client", case)
+            .arg(pem.path("cert.pem"))
+            .args([remote.ip().to_string(), remote.port().to_string()])
+            .arg(sizes.join(","))
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.command[0].display()));
+        let text = String::from_utf8(output.stdout).unwrap();
+        if output.status.code() == Some(UNSUPPORTED) {
+            eprintln!("skipped: {text}");
+            return None;
+        }
+        assert!(output.status.success(), "{}: {text}", output.status);
+        Some(Said {
+            lines: text.lines().map(str::to_owned).collect(),
+        })
+    }
+}
