@@ -40,6 +40,9 @@ struct Probe {
 /// DPLPMTUD of one network path. A probe is a packet of its own with PING and PADDING.
 #[derive(Debug)]
 pub(crate) struct MtuDiscovery {
+    /// When there was a path first, and the size assumed to pass on every one.
+    since: Instant,
+    initial: u16,
     /// MAX_PLPMTU.
     max: u16,
     /// The largest size known to pass.
@@ -53,6 +56,8 @@ pub(crate) struct MtuDiscovery {
     next_probe: Option<Instant>,
     /// Losses of large packets since one came through.
     black_hole: u8,
+    /// Nothing came through when the size was last reduced: as soon as something does, larger sizes are tried.
+    silent: bool,
 }
 
 impl MtuDiscovery {
@@ -61,6 +66,8 @@ impl MtuDiscovery {
         let initial = initial.max(BASE_MTU);
         let max = max.max(initial);
         Self {
+            since: now,
+            initial,
             max,
             current: initial,
             too_large: max.saturating_add(1),
@@ -68,7 +75,16 @@ impl MtuDiscovery {
             losses: 0,
             next_probe: (max > initial).then_some(now),
             black_hole: 0,
+            silent: false,
         }
+    }
+
+    /// Another network path, of which nothing is known but what the peer takes.
+    //= specs/rfc9000.txt#section-14.2
+    //# In the absence of these mechanisms, QUIC endpoints SHOULD NOT send datagrams larger than the
+    //# smallest allowed maximum datagram size.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::new(self.since, self.initial.min(self.max), self.max);
     }
 
     /// The largest UDP payload to send now.
@@ -164,6 +180,10 @@ impl MtuDiscovery {
 
     /// A packet of this size, no probe, was acknowledged.
     pub(crate) const fn on_acked(&mut self, size: u16) {
+        if self.silent {
+            self.silent = false;
+            self.next_probe = Some(self.since);
+        }
         if size > BASE_MTU {
             self.black_hole = 0;
         }
@@ -181,11 +201,18 @@ impl MtuDiscovery {
     }
 
     /// So many probe timeouts have passed in a row. True as for [`on_lost`](Self::on_lost): where
-    /// all large packets vanish, no acknowledgement ever tells of their loss.
+    /// all large packets vanish, no acknowledgement ever tells of their loss. Where all packets do, it
+    /// is no black hole, and the first one that comes through starts the search again.
     pub(crate) fn on_pto(&mut self, now: Instant, pto_count: u32) -> bool {
-        pto_count >= BLACK_HOLE_PTOS && self.current > BASE_MTU && self.fall_back(now)
+        if pto_count < BLACK_HOLE_PTOS || self.current <= BASE_MTU {
+            return false;
+        }
+        self.fall_back(now);
+        self.silent = self.next_probe.take().is_some();
+        true
     }
 
+    /// RFC 8899 section 4.3.
     fn fall_back(&mut self, now: Instant) -> bool {
         self.current = BASE_MTU;
         self.too_large = self.max.saturating_add(1);
@@ -296,6 +323,40 @@ mod tests {
         assert!(!mtu.on_pto(now, 2));
         assert!(mtu.on_pto(now, 3));
         assert!(!mtu.on_pto(now, 4), "already at the base");
+        // Nothing is tried into the silence, and at once after it.
+        assert_eq!(mtu.poll(now + BLACK_HOLE_DELAY), None);
+        mtu.on_acked(1200);
+        assert_eq!(mtu.poll(now), Some(1452));
+        mtu.on_probe_sent(0, 1452);
+        mtu.on_acked(1200);
+        mtu.on_probe_lost(now, 0);
+        assert_eq!(mtu.poll(now), None, "the search goes on as ever");
+    }
+
+    #[test]
+    fn another_network_path_is_searched_from_the_start() {
+        let mut now = Instant::now();
+        let mut mtu = MtuDiscovery::new(now, 1200, 1452);
+        assert!(!mtu.set_peer_limit(1400));
+        search(&mut mtu, &mut now, 1500);
+        assert_eq!((mtu.current(), mtu.poll(now)), (1400, None));
+        for _ in 0..3 {
+            mtu.on_lost(now, 1400);
+        }
+        mtu.restart();
+        assert_eq!(mtu.current(), 1200);
+        assert!(!mtu.on_lost(now, 1400), "lost on the path before");
+        assert_eq!(mtu.poll(now), Some(1400), "the peer takes no more");
+        mtu.on_probe_sent(7, 1400);
+        mtu.restart();
+        assert!(!mtu.on_probe_acked(now, 7), "arrived by the path before");
+        search(&mut mtu, &mut now, 1300);
+        assert!((1284..=1300).contains(&mtu.current()));
+        // An initial size above what the peer takes.
+        let mut mtu = MtuDiscovery::new(now, 1440, 1452);
+        mtu.set_peer_limit(1300);
+        mtu.restart();
+        assert_eq!((mtu.current(), mtu.poll(now)), (1300, None));
     }
 
     proptest! {

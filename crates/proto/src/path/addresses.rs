@@ -458,6 +458,7 @@ impl Path {
 
     /// Takes other addresses into use; returns the old ones.
     pub(crate) fn replace_network(&mut self, network: NetworkPath) -> NetworkPath {
+        self.recovery.on_network_changed(&mut self.space);
         std::mem::replace(&mut self.network, network)
     }
 
@@ -488,8 +489,10 @@ impl Path {
             //# reset the congestion controller and round-trip time estimator for the new path to
             //# initial values (see Appendices A.3 and B.3 of [QUIC-RECOVERY]) unless the only
             //# change in the peer's address is its port number.
-            self.recovery.measure_anew(now, config);
+            self.recovery.measure_anew(config);
             controller.on_path_changed(&NewPath::new(self.index, now, self.mtu()));
+        } else {
+            controller.on_mtu_update(self.index, self.mtu());
         }
         !same_host
     }

@@ -82,12 +82,19 @@ impl PathRecovery {
 
     /// Forgets what was measured: the path leads over other addresses now (RFC 9000 section 9.4). The
     /// delivery rate goes by packets in flight, and finds its way by itself.
-    pub(super) fn measure_anew(&mut self, now: Instant, config: &TransportConfig) {
+    pub(super) fn measure_anew(&mut self, config: &TransportConfig) {
         self.rtt = RttEstimator::new(config.initial_rtt);
         self.pacer = Pacer::default();
-        self.ecn = EcnValidator::new(config.ecn);
-        self.mtu = MtuDiscovery::new(now, config.initial_mtu, config.max_mtu);
         self.pto_count = 0;
+    }
+
+    /// The next packets take another network path. Whether it carries ECN marks, and how large a datagram it takes, has
+    /// to be found out whatever part of the addresses has changed.
+    pub(super) fn on_network_changed(&mut self, space: &mut PacketSpace) {
+        // RFC 9000 section 13.4.2; RFC 8899 section 3: both belong to the network path.
+        self.ecn.restart();
+        space.ecn.restart(space.numbers.next().unwrap_or(u64::MAX));
+        self.mtu.restart();
     }
 
     /// Takes in an ACK frame and looks for the packets that are lost by it. `None` if it acknowledged nothing new.
@@ -246,7 +253,7 @@ impl PathRecovery {
                 continue;
             }
             self.counters.lost_packets += 1;
-            if packet.ecn_marked && one_rtt {
+            if packet.ecn_marked && one_rtt && space.ecn.concerns(*number) {
                 self.ecn.on_lost_marked();
             }
             if let Some(snapshot) = &packet.delivery {

@@ -162,10 +162,13 @@ impl PacketSpace {
             acked.sort_unstable_by_key(|(pn, _)| *pn);
         }
 
-        let mut marked = 0;
-        for (_, packet) in acked.iter() {
+        let (mut marked, mut first_marked) = (0, u64::MAX);
+        for (pn, packet) in acked.iter() {
             outcome.ack_eliciting |= packet.ack_eliciting;
-            marked += u64::from(packet.ecn_marked);
+            if packet.ecn_marked {
+                marked += 1;
+                first_marked = first_marked.min(*pn);
+            }
         }
         if let Some((newest, packet)) = acked.last() {
             outcome.newest_sent = Some(packet.time_sent);
@@ -187,7 +190,7 @@ impl PacketSpace {
         //# does not increase the largest acknowledged packet number.
         if self.largest_acked.is_none_or(|before| largest > before) {
             self.largest_acked = Some(largest);
-            outcome.ecn = self.ecn.on_ack(marked, ecn);
+            outcome.ecn = self.ecn.on_ack(marked, first_marked, ecn);
         }
         Ok(outcome)
     }

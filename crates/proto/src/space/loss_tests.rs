@@ -349,6 +349,44 @@ fn ecn_counts_are_checked_against_newly_acknowledged_packets() {
     assert_eq!(ack(0..=3, counts(2, 1)), EcnReport::Invalid);
 }
 
+/// The number space goes on over another network path, the marks of which are judged by themselves.
+#[test]
+fn marks_of_the_network_path_before_do_not_fail_the_next_one() {
+    let mut s = Sender::new();
+    let marked = |s: &mut Sender| {
+        let mut packet = packet(s.t0);
+        packet.ecn_marked = true;
+        s.space.on_sent(packet, &mut s.rng);
+    };
+    for _ in 0..2 {
+        marked(&mut s);
+    }
+    let next = s.space.numbers.next().unwrap();
+    s.space.ecn.restart(next);
+    for _ in 0..2 {
+        marked(&mut s);
+    }
+    let mut ack = |range: RangeInclusive<u64>, ecn| {
+        let mut out = Vec::new();
+        let (space, rtt) = (&mut s.space, &mut s.rtt);
+        let blocks = std::iter::once(range.clone());
+        let largest = *range.end();
+        let outcome = space.on_ack(largest, blocks, ecn, Duration::ZERO, s.t0, rtt, &mut out);
+        outcome.unwrap().ecn
+    };
+    let counts = |ect0| {
+        Some(EcnCounts {
+            ect0,
+            ect1: 0,
+            ce: 0,
+        })
+    };
+    assert_eq!(ack(0..=1, None), EcnReport::Silent, "bleached before");
+    assert_eq!(ack(0..=2, counts(1)), EcnReport::Silent, "the first one");
+    let valid = EcnReport::Valid { marked: 1, ce: 0 };
+    assert_eq!(ack(0..=3, counts(2)), valid);
+}
+
 /// Frames that list all over again cost no walk over what is settled.
 #[test]
 fn repeated_ranges_are_cheap() {
