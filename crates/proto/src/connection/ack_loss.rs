@@ -241,7 +241,7 @@ impl Connection {
     }
 
     /// The owner of a frame learns that it did not arrive on this path.
-    fn on_frame_lost(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
+    pub(super) fn on_frame_lost(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
         match *frame {
             SentFrame::Stream(range) => self.streams.on_lost(&range, path),
             _ => self.repeat_control(space, frame),

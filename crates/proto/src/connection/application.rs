@@ -249,7 +249,14 @@ impl Connection {
             .min()
             .unwrap_or(crate::packet::MIN_INITIAL_DATAGRAM);
         // Short header with the longest connection ID and packet number, and the tag.
-        packet - (1 + 20 + 4 + crate::packet::TAG_LEN)
+        let short = 1 + 20 + 4 + crate::packet::TAG_LEN;
+        // Long header of 0-RTT packets: version, another connection ID, lengths.
+        let long = if self.side.is_client() && self.has_early_keys() {
+            4 + 1 + 1 + 20 + 2
+        } else {
+            0
+        };
+        packet - (short + long)
     }
 
     /// Free bytes in the buffer of datagrams to send.

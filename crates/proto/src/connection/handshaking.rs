@@ -102,6 +102,10 @@ impl Connection {
             original_destination: (self.side == Side::Client).then_some(self.original_dcid),
             retry_source: self.retry.as_ref().map(|retry| retry.source),
         })?;
+        self.settle_early_data(&peer)?;
+        //= specs/rfc9000.txt#section-7.4.1
+        //# Once the handshake completes, the client uses the transport parameters established in
+        //# the handshake.
         self.ack_frequency.set_peer(&peer);
         self.peer = peer;
         self.peer_known = true;

@@ -4,6 +4,7 @@ mod ack_loss;
 mod application;
 mod cids;
 mod close;
+mod early_data;
 mod event;
 mod handshaking;
 mod paths;
@@ -123,7 +124,7 @@ impl Connection {
         let dcid = CidGenerator::new(8.max(endpoint.cid_len)).generate(&mut rng);
         let parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid)?;
-        Ok(Self::new(
+        let mut this = Self::new(
             now,
             Side::Client,
             config.transport,
@@ -136,7 +137,9 @@ impl Connection {
             scid,
             dcid,
             dcid,
-        ))
+        );
+        this.start_early_data();
+        Ok(this)
     }
 
     /// A connection that a client starts with an Initial packet, which is to be handed over next.

@@ -80,6 +80,7 @@ impl Connection {
                 }
             }
         }
+        self.repeat_early_data();
         self.spaces.request_probes(SpaceId::Initial, 0);
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
             path.reset_pto_backoff();

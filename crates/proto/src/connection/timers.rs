@@ -27,6 +27,7 @@ impl Connection {
         let mut consider = |at: Option<Instant>| next = earlier(next, at);
         consider(self.handshake_deadline);
         consider(self.handshake_pto_deadline());
+        consider(self.handshake.early_data.timer());
         for space in self.spaces.iter() {
             consider(space.loss_time);
         }

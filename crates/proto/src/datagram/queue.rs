@@ -162,6 +162,11 @@ impl Datagrams {
         wrote
     }
 
+    /// Drops all that waits to be sent.
+    pub(crate) fn drop_outgoing(&mut self) {
+        self.outgoing = Queue::default();
+    }
+
     /// Drops datagrams in front that fit no packet any more: paths' MTUs may shrink. How many.
     pub(crate) fn drop_oversized(&mut self, room: usize) -> usize {
         let mut dropped = 0;

@@ -68,6 +68,12 @@ impl CryptoStream {
         !self.pending.is_empty()
     }
 
+    /// Bytes that wait to be sent.
+    pub(crate) fn unsent(&self) -> usize {
+        let bytes = self.pending.iter().map(|range| range.end - range.start);
+        usize::try_from(bytes.sum::<u64>()).unwrap_or(usize::MAX)
+    }
+
     /// Writes CRYPTO frames while there is room.
     pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>) {
         while let Some(range) = self.pending.front().cloned() {

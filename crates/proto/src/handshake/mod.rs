@@ -1,6 +1,7 @@
 //! Drives TLS through the CRYPTO streams and holds the keys of each level; does not touch packets.
 
 mod crypto_stream;
+mod early_data;
 mod spaces;
 mod undecryptable;
 
@@ -11,6 +12,7 @@ use mpquic_sched_core::{ConnectionId, Side};
 use rustls::quic::{self, KeyChange, Version};
 
 pub(crate) use crypto_stream::CryptoStream;
+pub(crate) use early_data::EarlyData;
 pub(crate) use spaces::HandshakeSpaces;
 pub(crate) use undecryptable::Undecryptable;
 
@@ -28,6 +30,7 @@ pub(crate) struct Handshake {
     pub(crate) initial: Option<Keys>,
     pub(crate) handshake: Option<Keys>,
     pub(crate) one_rtt: Option<OneRttKeys>,
+    pub(crate) early_data: EarlyData,
     pub(crate) undecryptable: Undecryptable,
     complete: bool,
     scratch: Vec<u8>,
@@ -88,6 +91,7 @@ impl Handshake {
             initial: Some(initial),
             handshake: None,
             one_rtt: None,
+            early_data: EarlyData::default(),
             undecryptable: Undecryptable::default(),
             complete: false,
             scratch: Vec::new(),
@@ -113,6 +117,11 @@ impl Handshake {
         self.streams[space_id as usize].can_send()
     }
 
+    /// Bytes of a level that wait to be sent.
+    pub(crate) fn unsent(&self, space_id: SpaceId) -> usize {
+        self.streams[space_id as usize].unsent()
+    }
+
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
@@ -125,6 +134,44 @@ impl Handshake {
             return None;
         }
         self.tls.quic_transport_parameters()
+    }
+
+    /// On a client that resumes a session and may send early data, the parameters of the server on the
+    /// earlier connection; to be asked for before the handshake begins.
+    pub(crate) fn remembered_parameters(&self) -> Option<&[u8]> {
+        let client = matches!(self.tls, quic::Connection::Client(_));
+        if !client || self.tls.zero_rtt_keys().is_none() {
+            return None;
+        }
+        self.tls.quic_transport_parameters()
+    }
+
+    /// The client will send early data.
+    pub(crate) fn offer_early_data(&mut self) {
+        if let Some(keys) = self.tls.zero_rtt_keys() {
+            self.early_data.offer(keys);
+        }
+    }
+
+    /// On a client whose handshake is complete, whether the server took its early data. `None` if it
+    /// offered none, or if that was asked before.
+    pub(crate) fn settle_early_data(&mut self) -> Option<bool> {
+        match &self.tls {
+            quic::Connection::Client(tls) if !tls.is_handshaking() => {
+                self.early_data.settle(tls.is_early_data_accepted())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the session is one of an earlier connection.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// Whether a server waits for the ClientHello, or for the rest of it.
+    pub(crate) fn awaits_client_hello(&self) -> bool {
+        self.read_space() == SpaceId::Initial
     }
 
     pub(crate) fn alpn(&self) -> Option<&[u8]> {
@@ -185,6 +232,13 @@ impl Handshake {
             //# alert from TLS as if it were at the "fatal" level.
             // RFC 9001 section 4.8: a TLS alert becomes a connection error of code 0x100 + alert.
             let alert = self.tls.alert().map_or(80, u8::from);
+            if error == rustls::PeerMisbehaved::InvalidMaxEarlyDataSize.into() {
+                //= specs/rfc9001.txt#section-4.6.1
+                //# A client MUST treat receipt of a NewSessionTicket that contains an early_data
+                //# extension with any other value as a connection error of type
+                //# PROTOCOL_VIOLATION.
+                return TransportError::protocol_violation("a ticket with a limit on early data");
+            }
             TransportError::crypto(alert, error.to_string())
         })?;
         if !read {
@@ -228,6 +282,12 @@ impl Handshake {
             self.streams[self.write_space as usize].write(&self.scratch);
             match change {
                 Some(KeyChange::Handshake { keys }) => {
+                    // The ClientHello was read, and with it TLS has decided on early data.
+                    if let quic::Connection::Server(tls) = &self.tls
+                        && let Some(keys) = tls.zero_rtt_keys()
+                    {
+                        self.early_data.accept(keys);
+                    }
                     self.handshake = Some(keys);
                     self.write_space = SpaceId::Handshake;
                     progress.handshake_keys = true;
@@ -258,6 +318,7 @@ impl Handshake {
         if let Some(keys) = &mut self.one_rtt {
             keys.on_timeout(now);
         }
+        self.early_data.on_timeout(now);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{FourTuple, limits};
 /// One packet, headers still protected.
 #[derive(Debug)]
 pub(crate) struct Buffered {
+    /// The level whose TLS messages bring the keys: of 0-RTT packets Initial, as the ClientHello does.
     pub(crate) space_id: SpaceId,
     pub(crate) network_path: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,

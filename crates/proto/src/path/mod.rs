@@ -466,6 +466,14 @@ impl Path {
         self.space.sent.forget_path(other);
     }
 
+    /// Takes out all that is in flight, which was not lost: the peer has dropped it for other reasons.
+    pub(crate) fn discard_in_flight(&mut self) -> Vec<SentPacket> {
+        let mut discarded = Vec::new();
+        self.space.drain_all(&mut discarded);
+        self.space.last_ack_eliciting_sent = None;
+        discarded.into_iter().map(|(_, packet)| packet).collect()
+    }
+
     /// Gives up all that is in flight, onto `lost`: the path is abandoned.
     pub(crate) fn drain_in_flight(&mut self, lost: &mut Vec<(u64, SentPacket)>) {
         self.space.drain_all(lost);

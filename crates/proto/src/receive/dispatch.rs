@@ -125,7 +125,7 @@ impl Connection {
         Ok(())
     }
 
-    fn on_frame(
+    pub(super) fn on_frame(
         &mut self,
         arrival: DatagramMeta,
         id: PathId,
@@ -268,11 +268,11 @@ impl Connection {
     }
 }
 
-fn not_allowed() -> TransportError {
+pub(super) fn not_allowed() -> TransportError {
     TransportError::protocol_violation("frame not allowed in this packet")
 }
 
-fn empty() -> TransportError {
+pub(super) fn empty() -> TransportError {
     //= specs/rfc9000.txt#section-12.4
     //# An endpoint MUST treat receipt of a packet containing no frames as a connection error of
     //# type PROTOCOL_VIOLATION.

@@ -4,6 +4,7 @@
 mod dispatch;
 #[cfg(test)]
 mod tests;
+mod zero_rtt;
 
 use std::time::{Duration, Instant};
 
@@ -115,6 +116,7 @@ impl Connection {
             ProtectedPacket::Long {
                 ty,
                 version,
+                dcid,
                 scid,
                 token,
                 pn_offset,
@@ -138,11 +140,15 @@ impl Connection {
                     PacketType::Initial if self.side == Side::Client && !token.is_empty() => return,
                     PacketType::Initial => SpaceId::Initial,
                     PacketType::Handshake => SpaceId::Handshake,
-                    //= specs/rfc9001.txt#section-4.6.2
-                    //# When rejecting 0-RTT, a server MUST NOT process any 0-RTT packets, even if
-                    //# it could.
-                    // 0-RTT is not accepted.
-                    _ => return,
+                    PacketType::ZeroRtt => {
+                        //= specs/rfc9001.txt#section-5.6
+                        //# A client MUST NOT attempt to decrypt 0-RTT packets it receives and
+                        //# instead MUST discard them.
+                        if self.side == Side::Server && *version == VERSION_1 {
+                            self.on_zero_rtt_packet(arrival, dcid, scid, *pn_offset, bytes);
+                        }
+                        return;
+                    }
                 };
                 //= specs/rfc9000.txt#section-5.2.1
                 //# If a client receives a packet that uses a different version than it initially
@@ -350,6 +356,9 @@ impl Connection {
                 TransportError::protocol_violation("reserved bits are set"),
             );
         }
+        if self.handshake.early_data.keys().is_some() {
+            self.schedule_early_key_discard(now);
+        }
         let payload = pn_offset + pn_len..pn_offset + pn_len + len;
         if !self.state.is_alive() {
             if self.state.is_closing() {
@@ -400,10 +409,12 @@ impl Connection {
 
     /// New keys are there: tries again what came too early (RFC 9001 section 5.7).
     pub(crate) fn retry_undecryptable(&mut self, now: Instant) {
-        for space_id in [SpaceId::Handshake, SpaceId::Data] {
+        // Those of the Initial level are 0-RTT packets that came before the ClientHello.
+        for space_id in [SpaceId::Initial, SpaceId::Handshake, SpaceId::Data] {
             let ready = match space_id {
                 SpaceId::Data => self.handshake.is_complete(),
-                _ => self.handshake.handshake.is_some(),
+                SpaceId::Handshake => self.handshake.handshake.is_some(),
+                SpaceId::Initial => !self.handshake.awaits_client_hello(),
             };
             if !ready {
                 continue;

@@ -51,6 +51,8 @@ pub(super) struct RecvStream {
     pub(super) in_control: bool,
     /// Whether a Readable event waits to be polled.
     pub(super) readable_queued: bool,
+    /// Whether data came in 0-RTT packets.
+    pub(super) is_early: bool,
     /// One past the highest byte received, or the final size.
     highest: u64,
     final_size: Option<u64>,
@@ -66,6 +68,7 @@ impl RecvStream {
             pending: RecvPending::default(),
             in_control: false,
             readable_queued: false,
+            is_early: false,
             highest: 0,
             final_size: None,
             reset: None,

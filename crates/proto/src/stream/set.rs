@@ -197,6 +197,30 @@ impl Streams {
         self.raise_stream_limit(Dir::Uni, params.max_streams_uni);
     }
 
+    /// The server rejected 0-RTT, and nothing was received yet: as if no stream had ever been opened.
+    pub(crate) fn start_over(&mut self, config: &TransportConfig) {
+        let wanted = [self.local[0].wanted, self.local[1].wanted];
+        let sched_events = self.sched_events.enabled;
+        *self = Self::new(self.side, config);
+        self.sched_events.enabled = sched_events;
+        for (ids, wanted) in self.local.iter_mut().zip(wanted) {
+            // Whoever waits to open a stream still does.
+            ids.wanted = wanted;
+        }
+    }
+
+    /// Data of this stream came in a 0-RTT packet.
+    pub(crate) fn mark_early(&mut self, id: StreamId) {
+        if let Some(stream) = self.recvs.get_mut(&id) {
+            stream.is_early = true;
+        }
+    }
+
+    /// Whether data of this stream came in a 0-RTT packet; false if it is over.
+    pub(crate) fn is_early(&self, id: StreamId) -> bool {
+        self.recvs.get(&id).is_some_and(|stream| stream.is_early)
+    }
+
     /// What the peer granted a stream to begin with: its "local" are the streams that it opens.
     fn initial_credit(&self, id: StreamId) -> u64 {
         match (id.dir(), id.initiator() == self.side) {

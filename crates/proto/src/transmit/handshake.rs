@@ -75,15 +75,24 @@ impl Connection {
         } else {
             0
         };
+        // A request that fits travels in the datagram of the ClientHello.
+        let early = initial && !handshake && self.early_data_follows_initial(size);
         if initial {
             let space = SpaceId::Initial;
-            let pad_to = if handshake { 0 } else { pad_to };
+            let pad_to = if handshake || early { 0 } else { pad_to };
             let spec = PacketSpec {
                 space,
                 pad_to,
                 ..spec
             };
             self.send_handshake_packet(now, &spec, buf)?;
+        }
+        if early {
+            let spec = PacketSpec { pad_to, ..spec };
+            self.send_packet(now, &spec, buf, |this, w| {
+                this.fill_early(w);
+                true
+            });
         }
         if handshake {
             let space = SpaceId::Handshake;

@@ -3,6 +3,7 @@
 
 mod batch;
 mod close_packet;
+mod early;
 mod fill;
 mod handshake;
 mod packet;
@@ -34,6 +35,11 @@ impl Connection {
             return Some(transmit);
         }
         if let Some(transmit) = self.transmit_handshake(now, buf) {
+            return Some(transmit);
+        }
+        if self.state.is_handshaking()
+            && let Some(transmit) = self.transmit_early(now, buf)
+        {
             return Some(transmit);
         }
         self.handshake.one_rtt.as_ref()?;

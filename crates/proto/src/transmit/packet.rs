@@ -3,10 +3,10 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::{ConnectionId, EcnCodepoint, PathIndex, Sent};
+use mpquic_sched_core::{ConnectionId, EcnCodepoint, PathIndex, Sent, Side};
 
 use crate::connection::Connection;
-use crate::crypto::seal_long;
+use crate::crypto::{OneRttKeys, seal_long};
 use crate::frame::writer::{FrameWriter, Resent};
 use crate::ids::Transmit;
 use crate::packet::{
@@ -134,7 +134,7 @@ impl Connection {
         let dcid = self.remote_cids.active(id)?;
         let packet = match spec.space {
             SpaceId::Data => {
-                let phase = self.handshake.one_rtt.as_ref()?.phase();
+                let phase = self.handshake.one_rtt.as_ref().map(OneRttKeys::phase);
                 let (number, acked) = path.next_number()?;
                 let end = match spec.end {
                     Some(end) => end,
@@ -153,7 +153,10 @@ impl Connection {
                 //# However, an endpoint MUST NOT expand the datagram containing the PATH_RESPONSE
                 //# if the resulting data exceeds the anti-amplification limit.
                 let end = end.min(buf.len().saturating_add(limit));
-                start_short(buf, &dcid, phase, number, acked, end)?
+                match phase {
+                    Some(phase) => start_short(buf, &dcid, phase, number, acked, end)?,
+                    None => self.start_zero_rtt(&dcid, buf, number, acked, end)?,
+                }
             }
             space_id => self.start_long(space_id, &dcid, buf, spec.end?)?,
         };
@@ -205,6 +208,30 @@ impl Connection {
         OpenPacket::new(buf, start, pn_offset, pn_len, Some(marks), number, end)
     }
 
+    /// Starts a 0-RTT packet.
+    fn start_zero_rtt(
+        &self,
+        dcid: &ConnectionId,
+        buf: &mut Vec<u8>,
+        number: u64,
+        largest_acked: Option<u64>,
+        end: usize,
+    ) -> Option<OpenPacket> {
+        if self.side != Side::Client {
+            //= specs/rfc9001.txt#section-5.6
+            //# A server MUST NOT use 0-RTT keys to protect packets; it uses 1-RTT keys to protect
+            //# acknowledgments of 0-RTT packets.
+            return None;
+        }
+        self.handshake.early_data.keys()?;
+        let (ty, scid) = (PacketType::ZeroRtt, &self.handshake_scid);
+        let pn_len = pn_len(number, largest_acked);
+        let start = buf.len();
+        let marks = encode_long_header(buf, ty, VERSION_1, dcid, scid, &[], number, pn_len);
+        let pn_offset = marks.pn_offset;
+        OpenPacket::new(buf, start, pn_offset, pn_len, Some(marks), number, end)
+    }
+
     /// Encrypts a packet and protects its header.
     fn protect(
         &mut self,
@@ -215,13 +242,13 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let nonce_path = self.nonce_path(id);
         let long = match space {
-            SpaceId::Initial => self.handshake.initial.as_ref(),
-            SpaceId::Handshake => self.handshake.handshake.as_ref(),
-            SpaceId::Data => None,
+            SpaceId::Initial => self.handshake.initial.as_ref().map(|keys| &keys.local),
+            SpaceId::Handshake => self.handshake.handshake.as_ref().map(|keys| &keys.local),
+            SpaceId::Data => self.handshake.early_data.keys(),
         };
         match (&packet.long, long, &mut self.handshake.one_rtt) {
-            (Some(marks), Some(keys), _) => seal_long(&keys.local, buf, marks, packet.number),
-            (None, None, Some(keys)) => keys.seal_packet(
+            (Some(marks), Some(keys), _) => seal_long(keys, buf, marks, packet.number),
+            (None, _, Some(keys)) => keys.seal_packet(
                 buf,
                 packet.start,
                 packet.pn_offset,

@@ -3,6 +3,7 @@
 mod decode;
 mod encode;
 mod preferred_address;
+mod remembered;
 #[cfg(test)]
 mod tests;
 mod validate;

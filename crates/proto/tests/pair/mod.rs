@@ -35,6 +35,10 @@ pub(crate) struct Side {
 /// What happens to a datagram: `None` drops it.
 pub(crate) type Filter = Box<dyn FnMut(bool, &FourTuple, &[u8]) -> bool>;
 
+/// What an application does when something has arrived, before anything is sent: is it the client's, and
+/// what time is it.
+pub(crate) type App = Box<dyn FnMut(bool, Instant, &mut Connection)>;
+
 pub(crate) struct Pair {
     pub(crate) now: Instant,
     pub(crate) delay: Duration,
@@ -42,6 +46,7 @@ pub(crate) struct Pair {
     pub(crate) server: Side,
     /// Called with (from client, sender's tuple, datagram); false drops.
     pub(crate) filter: Filter,
+    pub(crate) app: App,
     /// What a NAT makes of the client's addresses: inside and outside ones. What is sent to an outside
     /// address that it does not have any more gets lost.
     pub(crate) nat: Vec<(SocketAddr, SocketAddr)>,
@@ -65,6 +70,63 @@ pub(crate) fn tuple(path: u8) -> FourTuple {
     }
 }
 
+/// What two connections in a row have in common: a client that remembers sessions, a server that
+/// remembers them, too.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) client: rustls::ClientConfig,
+    pub(crate) server: rustls::ServerConfig,
+}
+
+impl Tls {
+    /// Early data is allowed on both sides.
+    pub(crate) fn new() -> Self {
+        let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(cert.cert.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let versions = &[&rustls::version::TLS13];
+        let mut client = rustls::ClientConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        client.enable_early_data = true;
+        let mut server = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.cert.der().clone()], key.into())
+            .unwrap();
+        server.max_early_data_size = u32::MAX;
+        Self { client, server }
+    }
+
+    /// A client and a server that begin a connection.
+    pub(crate) fn pair(&self, client: TransportConfig, server: TransportConfig) -> Pair {
+        let mut client_config = ClientConfig::new(Arc::new(self.client.clone())).unwrap();
+        client_config.transport(Arc::new(client));
+        let mut server_config = ServerConfig::new(Arc::new(self.server.clone())).unwrap();
+        server_config.transport(Arc::new(server));
+        Pair::of(client_config, server_config)
+    }
+
+    /// The same after a connection whose tickets the client has got.
+    pub(crate) fn resumed_pair(&self, client: TransportConfig, server: TransportConfig) -> Pair {
+        self.get_tickets(&server);
+        self.pair(client, server)
+    }
+
+    /// A connection to a server with these settings, long enough that its tickets reach the client.
+    pub(crate) fn get_tickets(&self, server: &TransportConfig) {
+        let mut first = self.pair(TransportConfig::default(), server.clone());
+        first.connect();
+        first.run_until(Duration::from_secs(1), |_| false);
+        assert!(!first.c().is_resumed());
+    }
+}
+
 impl Pair {
     pub(crate) fn new(client: TransportConfig, server: TransportConfig) -> Self {
         let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
@@ -76,6 +138,10 @@ impl Pair {
         roots.add(cert.cert.der().clone()).unwrap();
         let mut client_config = ClientConfig::with_root_certificates(roots).unwrap();
         client_config.transport(Arc::new(client));
+        Self::of(client_config, server_config)
+    }
+
+    fn of(client_config: ClientConfig, server_config: ServerConfig) -> Self {
         let now = Instant::now();
         let mut this = Self {
             now,
@@ -86,6 +152,7 @@ impl Pair {
                 Some(Arc::new(server_config)),
             )),
             filter: Box::new(|_, _, _| true),
+            app: Box::new(|_, _, _| ()),
             nat: Vec::new(),
             retry: false,
             buf: Vec::new(),
@@ -229,6 +296,11 @@ impl Pair {
     pub(crate) fn step(&mut self) -> bool {
         self.deliver(true);
         self.deliver(false);
+        for (is_client, side) in [(true, &mut self.client), (false, &mut self.server)] {
+            if let Some((_, connection)) = &mut side.connection {
+                (self.app)(is_client, self.now, connection);
+            }
+        }
         self.flush(true);
         self.flush(false);
         let next = [&mut self.client, &mut self.server]

@@ -1,0 +1,255 @@
+//! Resumption, early data of clients (0-RTT) and of servers (0.5-RTT), in virtual time.
+
+mod pair;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use mpquic_proto::{Connection, Dir, Event, StreamId, TransportConfig};
+use pair::{Pair, Tls};
+
+const REQUEST: &[u8] = b"GET /";
+
+fn defaults() -> (TransportConfig, TransportConfig) {
+    Default::default()
+}
+
+fn resumed() -> Pair {
+    let (client, server) = defaults();
+    Tls::new().resumed_pair(client, server)
+}
+
+/// Writes all of it on a new stream, and ends it.
+fn send(connection: &mut Connection, dir: Dir, data: &[u8]) -> StreamId {
+    let id = connection.open(dir).unwrap();
+    assert_eq!(connection.write(id, data), Ok(data.len()));
+    connection.finish(id).unwrap();
+    id
+}
+
+/// Reads what is there.
+fn read(connection: &mut Connection, id: StreamId) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut buf = [0; 4096];
+    while let Ok(Some(count)) = connection.read(id, &mut buf) {
+        all.extend_from_slice(&buf[..count]);
+    }
+    all
+}
+
+fn has_accepted(pair: &mut Pair) -> bool {
+    pair.server.connection.is_some()
+}
+
+#[test]
+fn a_second_connection_resumes_the_session_of_the_first() {
+    let mut tls = Tls::new();
+    tls.client.enable_early_data = false;
+    let (client, server) = defaults();
+    let mut pair = tls.resumed_pair(client, server);
+    assert!(!pair.c().has_0rtt());
+    pair.connect();
+    assert!(pair.c().is_resumed() && pair.s().is_resumed());
+    assert!(!pair.s().has_0rtt() && !pair.c().accepted_0rtt() && !pair.c().rejected_0rtt());
+}
+
+#[test]
+fn without_a_ticket_there_is_no_early_data() {
+    let (client, server) = defaults();
+    let mut pair = Tls::new().pair(client, server);
+    assert!(!pair.c().has_0rtt());
+    assert_eq!(pair.c().open(Dir::Uni), None);
+    pair.connect();
+    assert!(!pair.c().accepted_0rtt() && !pair.c().rejected_0rtt());
+}
+
+/// What an application saw, and when.
+type Seen<T> = Rc<RefCell<Vec<(Instant, T)>>>;
+
+/// The request arrives with the ClientHello, the answer with the server's first flight.
+#[test]
+fn a_request_and_its_answer_take_one_round_trip() {
+    let mut pair = resumed();
+    let (start, delay) = (pair.now, pair.delay);
+    assert!(pair.c().has_0rtt() && pair.c().is_handshaking());
+    let id = send(pair.c(), Dir::Bi, REQUEST);
+    let seen: Seen<Vec<u8>> = Rc::default();
+    let log = seen.clone();
+    pair.app = Box::new(move |is_client, now, connection| {
+        if !is_client && connection.accept(Dir::Bi) == Some(id) {
+            assert!(connection.is_handshaking() && connection.accepted_0rtt());
+            assert!(connection.is_0rtt(id));
+            log.borrow_mut().push((now, read(connection, id)));
+            // 0.5-RTT.
+            assert_eq!(connection.write(id, b"200 OK"), Ok(6));
+            connection.finish(id).unwrap();
+        }
+        let answer = if is_client {
+            read(connection, id)
+        } else {
+            Vec::new()
+        };
+        if !answer.is_empty() {
+            assert!(connection.accepted_0rtt() && !connection.rejected_0rtt());
+            log.borrow_mut().push((now, answer));
+        }
+    });
+    pair.connect();
+    let expected = [
+        (start + delay, REQUEST.to_vec()),
+        (start + 2 * delay, b"200 OK".to_vec()),
+    ];
+    assert_eq!(seen.borrow()[..], expected);
+    assert_eq!(pair.c().stats().lost_packets, 0);
+    assert!(pair.c().is_multipath() && pair.s().is_multipath());
+}
+
+#[test]
+fn more_early_data_than_one_datagram_holds() {
+    let mut pair = resumed();
+    let data: Vec<u8> = (0..8000_u32).map(|i| i as u8).collect();
+    let id = send(pair.c(), Dir::Uni, &data);
+    let (start, delay) = (pair.now, pair.delay);
+    let seen: Seen<Vec<u8>> = Rc::default();
+    let log = seen.clone();
+    pair.app = Box::new(move |is_client, now, connection| {
+        if !is_client {
+            connection.accept(Dir::Uni);
+            log.borrow_mut().push((now, read(connection, id)));
+        }
+    });
+    pair.connect();
+    let seen = seen.borrow();
+    let all: Vec<u8> = seen.iter().flat_map(|(_, data)| data.clone()).collect();
+    assert_eq!(all, data);
+    // With the first flight.
+    assert_eq!((seen[0].0, seen[0].1.len()), (start + delay, data.len()));
+    assert_eq!(pair.c().stats().retransmitted_bytes, 0);
+}
+
+#[test]
+fn rejected_early_data_is_as_if_never_sent() {
+    let tls = Tls::new();
+    let (client, server) = defaults();
+    tls.get_tickets(&server);
+    let mut refusing = tls.clone();
+    refusing.server.max_early_data_size = 0;
+    let mut pair = refusing.pair(client, server);
+    let id = send(pair.c(), Dir::Uni, &[7; 5000]);
+    pair.c().send_datagram(b"lost"[..].into(), false).unwrap();
+    pair.connect();
+    assert!(pair.c().is_resumed() && pair.c().rejected_0rtt() && !pair.c().accepted_0rtt());
+    assert!(!pair.s().accepted_0rtt());
+    assert_eq!(pair.s().accept(Dir::Uni), None);
+    assert_eq!(pair.s().stats().received_stream_bytes, 0);
+    // The stream is gone, and its ID is free.
+    assert!(pair.c().write(id, b"more").is_err());
+    assert_eq!(send(pair.c(), Dir::Uni, b"again"), id);
+    let arrived = |pair: &mut Pair| pair.s().accept(Dir::Uni).is_some();
+    assert!(pair.run_until(Duration::from_secs(1), arrived));
+    assert!(!pair.s().is_0rtt(id));
+    assert_eq!(read(pair.s(), id), b"again");
+    assert_eq!(pair.s().recv_datagram(), None);
+    assert_eq!(pair.c().stats().lost_packets, 0);
+}
+
+/// A blocked open is told of the limits of the new connection, whatever became of the early data.
+#[test]
+fn who_waits_for_a_stream_hears_of_it_after_a_rejection() {
+    let mut tls = Tls::new();
+    let (client, mut server) = defaults();
+    server.max_concurrent_uni_streams(1);
+    tls.get_tickets(&server);
+    tls.server.max_early_data_size = 0;
+    let mut pair = tls.pair(client, server);
+    assert!(pair.c().open(Dir::Uni).is_some());
+    assert!(pair.c().open(Dir::Uni).is_none());
+    pair.connect();
+    let available = Event::Stream(mpquic_proto::StreamEvent::Available { dir: Dir::Uni });
+    assert!(pair.client.events.contains(&available));
+    assert!(pair.c().open(Dir::Uni).is_some());
+}
+
+/// Long header, type 1 (RFC 9000 section 17.2.3).
+fn is_zero_rtt(datagram: &[u8]) -> bool {
+    datagram[0] & 0xf0 == 0xd0
+}
+
+#[test]
+fn lost_early_data_is_sent_again() {
+    let mut pair = resumed();
+    let data = vec![9; 6000];
+    let id = send(pair.c(), Dir::Uni, &data);
+    let dropped = Rc::new(Cell::new(0));
+    let count = dropped.clone();
+    pair.filter = Box::new(move |_, _, datagram| {
+        let drop = is_zero_rtt(datagram);
+        count.set(count.get() + usize::from(drop));
+        !drop
+    });
+    pair.connect();
+    assert!(dropped.get() >= 4, "{}", dropped.get());
+    let mut got = Vec::new();
+    let all = pair.run_until(Duration::from_secs(5), |pair| {
+        pair.s().accept(Dir::Uni);
+        got.extend(read(pair.s(), id));
+        got.len() == 6000
+    });
+    assert!(all, "{}", got.len());
+    assert_eq!(got, data);
+}
+
+/// RFC 9000 section 8.1: a server that answers early sends no more than three times what it received until
+/// it has heard a Handshake packet.
+#[test]
+fn a_server_that_answers_early_keeps_to_the_amplification_limit() {
+    let mut pair = resumed();
+    let id = send(pair.c(), Dir::Bi, REQUEST);
+    // The client falls silent after its first datagram.
+    let bytes = Rc::new(Cell::new((0, 0)));
+    let count = bytes.clone();
+    pair.filter = Box::new(move |from_client, _, datagram| {
+        let (received, sent) = count.get();
+        if from_client && received > 0 {
+            return false;
+        }
+        count.set(if from_client {
+            (datagram.len(), sent)
+        } else {
+            (received, sent + datagram.len())
+        });
+        true
+    });
+    assert!(pair.run_until(Duration::from_secs(1), has_accepted));
+    assert_eq!(pair.s().accept(Dir::Bi), Some(id));
+    assert_eq!(pair.s().write(id, &[1; 100_000]), Ok(100_000));
+    pair.run_until(Duration::from_secs(5), |_| false);
+    let (received, sent) = bytes.get();
+    assert!(received >= 1200 && sent > received, "{received}, {sent}");
+    assert!(sent <= 3 * received, "{received}, {sent}");
+}
+
+/// A server can speak first, without any early data of the client's.
+#[test]
+fn a_server_may_send_before_the_handshake_is_complete() {
+    let (client, server) = defaults();
+    let mut pair = Pair::new(client, server);
+    let (start, delay) = (pair.now, pair.delay);
+    let seen: Seen<Vec<u8>> = Rc::default();
+    let log = seen.clone();
+    pair.app = Box::new(move |is_client, now, connection| {
+        if is_client {
+            if let Some(id) = connection.accept(Dir::Uni) {
+                log.borrow_mut().push((now, read(connection, id)));
+            }
+        } else if connection.is_handshaking()
+            && let Some(id) = connection.open(Dir::Uni)
+        {
+            assert_eq!(connection.write(id, b"welcome"), Ok(7));
+        }
+    });
+    pair.connect();
+    let seen = seen.borrow();
+    assert_eq!(seen[0], (start + 2 * delay, b"welcome".to_vec()));
+}
