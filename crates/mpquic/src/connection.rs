@@ -20,7 +20,7 @@ use crate::path::{OpenPath, Path, PathEvents};
 use crate::path_manager::{Mesh, PathManager};
 use crate::recv_stream::RecvStream;
 use crate::send_stream::SendStream;
-use crate::shared::{ConnectionRef, Signal, State};
+use crate::shared::{ConnectionRef, Shared, Signal, State};
 use crate::socket::LocalAddr;
 
 /// What the handshake agreed on.
@@ -82,6 +82,73 @@ impl Connecting {
         self.connection.wait_for(Signal::HandshakeData, check).await
     }
 
+    /// The connection, before the handshake is complete, and a future that tells whether early data was accepted.
+    ///
+    /// # Clients: 0-RTT
+    ///
+    /// Possible if the client resumes a session with a server that takes early data, and if
+    /// `enable_early_data` is set in its [`rustls::ClientConfig`], which keeps the sessions
+    /// (`resumption`): connections whose [`ClientConfig`](crate::ClientConfig)s were made from the same one share
+    /// them. Otherwise the attempt is given back.
+    ///
+    /// Streams can be opened and written at once, within the limits that the server had last time. The data leaves with
+    /// the first packets, a round trip before the handshake is complete.
+    ///
+    /// **Early data can be replayed.** Who records the packets can send them again, and a server may act on
+    /// them each time. So write only what is harmless when it is repeated, such as a request that reads, and
+    /// wait for the future for everything else. Early data has no forward secrecy with regard to the
+    /// ticket, either (RFC 9001 section 9.2, RFC 8446 section 8).
+    ///
+    /// If the server rejects early data, the future gives `false`, and it is as if nothing had been sent:
+    /// operations on the streams opened before fail with `ZeroRttRejected`. Open new ones and write again.
+    /// It gives `false`, too, if the handshake fails.
+    ///
+    /// # Servers: 0.5-RTT, and early data of clients
+    ///
+    /// Always possible. What is written before the handshake is complete goes to a client whose address is
+    /// not validated, at most three times as much as came from it, and who may be anyone: a client
+    /// certificate is not checked yet. The future gives `true` once the handshake is complete.
+    ///
+    /// Streams that a client opened with early data can be accepted: see [`RecvStream::is_0rtt`].
+    ///
+    /// # Errors
+    ///
+    /// The attempt itself, on clients without a session that allows early data.
+    ///
+    /// ```no_run
+    /// # async fn run(endpoint: mpquic::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
+    /// let connecting = endpoint.connect("203.0.113.5:4433".parse()?, "example.com")?;
+    /// let connection = match connecting.into_0rtt() {
+    ///     Ok((connection, accepted)) => {
+    ///         let (mut send, mut recv) = connection.open_bi().await?;
+    ///         send.write_all(b"GET /").await?; // harmless when repeated
+    ///         send.finish()?;
+    ///         if accepted.await {
+    ///             println!("{} bytes", recv.read_to_end(1 << 20).await?.len());
+    ///         } else {
+    ///             println!("rejected: to be asked again, on a new stream");
+    ///         }
+    ///         connection
+    ///     }
+    ///     Err(connecting) => connecting.await?, // no ticket: the full handshake
+    /// };
+    /// # Ok(()) }
+    /// ```
+    pub fn into_0rtt(self) -> Result<(Connection, ZeroRttAccepted), Self> {
+        let possible = {
+            let state = self.connection.lock();
+            !state.proto.side().is_client() || state.proto.has_0rtt()
+        };
+        if !possible {
+            return Err(self);
+        }
+        let accepted = ZeroRttAccepted {
+            shared: std::sync::Arc::clone(self.connection.shared()),
+            done: self.done,
+        };
+        Ok((Connection(self.connection), accepted))
+    }
+
     /// The peer's address.
     pub fn remote_address(&self) -> SocketAddr {
         self.connection.first_path.remote
@@ -99,6 +166,32 @@ impl Future for Connecting {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let done = self.done.0.as_mut().poll(cx);
         done.map(|result| result.map(|()| Connection(self.connection.clone())))
+    }
+}
+
+/// Tells, once the handshake is complete, whether the server accepted early data; from [`Connecting::into_0rtt`]. On a
+/// server, whether the handshake was completed. Dropping it changes nothing.
+#[must_use = "futures do nothing unless polled"]
+pub struct ZeroRttAccepted {
+    /// Not a counted reference: it does not keep the connection open.
+    shared: std::sync::Arc<Shared>,
+    done: WaitConnected,
+}
+
+impl Future for ZeroRttAccepted {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        self.done.0.as_mut().poll(cx).map(|result| {
+            let state = self.shared.lock();
+            result.is_ok() && (!state.proto.side().is_client() || state.proto.accepted_0rtt())
+        })
+    }
+}
+
+impl fmt::Debug for ZeroRttAccepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ZeroRttAccepted")
     }
 }
 
@@ -130,14 +223,16 @@ pub struct Connection(ConnectionRef);
 impl Connection {
     // -- streams
 
-    async fn open(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+    /// A new stream, and whether it was opened by a client before the handshake was complete.
+    async fn open(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let check = |state: &mut State| match &state.error {
             Some(error) => Some(Err(error.clone())),
             None => {
+                let early = state.proto.side().is_client() && state.proto.is_handshaking();
                 let id = state.proto.open(dir);
                 // Without one, the peer must hear that we are blocked.
                 state.touched |= id.is_none();
-                id.map(Ok)
+                id.map(|id| Ok((id, early)))
             }
         };
         self.0.wait_for(Signal::available(dir), check).await
@@ -151,8 +246,8 @@ impl Connection {
     ///
     /// If the connection is over.
     pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
-        let id = self.open(Dir::Uni).await?;
-        Ok(SendStream::new(self.0.clone(), id))
+        let (id, early) = self.open(Dir::Uni).await?;
+        Ok(SendStream::new(self.0.clone(), id, early))
     }
 
     /// Opens a stream to send and to receive on. Waits while the peer allows no more.
@@ -163,8 +258,8 @@ impl Connection {
     ///
     /// If the connection is over.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
-        let id = self.open(Dir::Bi).await?;
-        Ok(self.both(id))
+        let (id, early) = self.open(Dir::Bi).await?;
+        Ok(self.both(id, early))
     }
 
     async fn accept(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
@@ -186,7 +281,7 @@ impl Connection {
     /// If the connection is over.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
         let id = self.accept(Dir::Uni).await?;
-        Ok(RecvStream::new(self.0.clone(), id))
+        Ok(RecvStream::new(self.0.clone(), id, false))
     }
 
     /// The next stream that the peer opened to send and to receive on.
@@ -196,13 +291,13 @@ impl Connection {
     /// If the connection is over.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let id = self.accept(Dir::Bi).await?;
-        Ok(self.both(id))
+        Ok(self.both(id, false))
     }
 
-    fn both(&self, id: StreamId) -> (SendStream, RecvStream) {
+    fn both(&self, id: StreamId, early: bool) -> (SendStream, RecvStream) {
         (
-            SendStream::new(self.0.clone(), id),
-            RecvStream::new(self.0.clone(), id),
+            SendStream::new(self.0.clone(), id, early),
+            RecvStream::new(self.0.clone(), id, early),
         )
     }
 
@@ -263,6 +358,9 @@ impl Connection {
     }
 
     /// The next datagram from the peer.
+    ///
+    /// On a server that takes early data, a datagram can be a repetition of what another connection brought
+    /// before, at least if it came before the handshake was complete: see [`RecvStream::is_0rtt`].
     ///
     /// # Errors
     ///
@@ -364,6 +462,17 @@ impl Connection {
     /// The application protocol (ALPN), if one was agreed on.
     pub fn alpn(&self) -> Option<Vec<u8>> {
         self.0.lock().proto.alpn().map(<[u8]>::to_vec)
+    }
+
+    /// Whether the TLS session is one of an earlier connection: no certificate was sent and checked. False
+    /// until the handshake says so.
+    pub fn is_resumed(&self) -> bool {
+        self.0.lock().proto.is_resumed()
+    }
+
+    /// Whether the server accepted early data (0-RTT). On clients, false until the handshake is complete.
+    pub fn accepted_0rtt(&self) -> bool {
+        self.0.lock().proto.accepted_0rtt()
     }
 
     /// What the handshake agreed on.

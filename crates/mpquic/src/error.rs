@@ -75,6 +75,10 @@ pub enum WriteError {
     /// The stream was finished or reset here.
     #[error("the stream is closed")]
     ClosedStream,
+    /// The stream was opened before the handshake was complete, and the server rejected early data: nothing of the
+    /// stream has arrived, nor will it. See [`Connecting::into_0rtt`](crate::Connecting::into_0rtt).
+    #[error("the server rejected early data")]
+    ZeroRttRejected,
 }
 
 /// Why waiting for the peer's stop failed.
@@ -84,6 +88,10 @@ pub enum StoppedError {
     /// The connection is over.
     #[error("connection lost: {0}")]
     ConnectionLost(#[from] ConnectionError),
+    /// The stream was opened before the handshake was complete, and the server rejected early data: nothing of the
+    /// stream has arrived, nor will it. See [`Connecting::into_0rtt`](crate::Connecting::into_0rtt).
+    #[error("the server rejected early data")]
+    ZeroRttRejected,
 }
 
 /// Why a read failed.
@@ -99,6 +107,10 @@ pub enum ReadError {
     /// The stream was stopped here.
     #[error("the stream is closed")]
     ClosedStream,
+    /// The stream was opened before the handshake was complete, and the server rejected early data: nothing of the
+    /// stream has arrived, nor will it. See [`Connecting::into_0rtt`](crate::Connecting::into_0rtt).
+    #[error("the server rejected early data")]
+    ZeroRttRejected,
 }
 
 /// Why a buffer was not filled.
@@ -135,6 +147,10 @@ pub enum ResetError {
     /// The stream was stopped here.
     #[error("the stream is closed")]
     ClosedStream,
+    /// The stream was opened before the handshake was complete, and the server rejected early data: nothing of the
+    /// stream has arrived, nor will it. See [`Connecting::into_0rtt`](crate::Connecting::into_0rtt).
+    #[error("the server rejected early data")]
+    ZeroRttRejected,
 }
 
 /// Why a datagram was not queued.
@@ -172,6 +188,7 @@ impl From<WriteError> for io::Error {
             WriteError::Stopped(_) => io::ErrorKind::ConnectionReset,
             WriteError::ConnectionLost(reason) => lost(reason),
             WriteError::ClosedStream => io::ErrorKind::NotConnected,
+            WriteError::ZeroRttRejected => io::ErrorKind::ConnectionReset,
         };
         Self::new(kind, error)
     }
@@ -183,14 +200,18 @@ impl From<ReadError> for io::Error {
             ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
             ReadError::ConnectionLost(reason) => lost(reason),
             ReadError::ClosedStream => io::ErrorKind::NotConnected,
+            ReadError::ZeroRttRejected => io::ErrorKind::ConnectionReset,
         };
         Self::new(kind, error)
     }
 }
 
 impl From<StoppedError> for io::Error {
-    fn from(StoppedError::ConnectionLost(reason): StoppedError) -> Self {
-        Self::new(lost(&reason), reason)
+    fn from(error: StoppedError) -> Self {
+        match error {
+            StoppedError::ConnectionLost(reason) => Self::new(lost(&reason), reason),
+            StoppedError::ZeroRttRejected => Self::new(io::ErrorKind::ConnectionReset, error),
+        }
     }
 }
 

@@ -121,7 +121,7 @@ mod socket;
 extern crate mpquic_proto as proto;
 
 pub use builder::EndpointBuilder;
-pub use connection::{Connecting, Connection, HandshakeData};
+pub use connection::{Connecting, Connection, HandshakeData, ZeroRttAccepted};
 pub use endpoint::Endpoint;
 pub use error::{
     ConnectError, OpenPathError, ReadError, ReadExactError, ReadToEndError, ResetError,

@@ -29,6 +29,10 @@ pub struct RecvStream {
     connection: ConnectionRef,
     id: StreamId,
     end: Option<End>,
+    /// Opened by a client before the handshake was complete.
+    early: bool,
+    /// On servers, read something that came in 0-RTT packets.
+    read_early: bool,
 }
 
 /// How the stream ended. The protocol forgets a stream once it has told; this does not.
@@ -50,12 +54,30 @@ impl End {
 }
 
 impl RecvStream {
-    pub(crate) const fn new(connection: ConnectionRef, id: StreamId) -> Self {
+    pub(crate) const fn new(connection: ConnectionRef, id: StreamId, early: bool) -> Self {
         Self {
             connection,
             id,
             end: None,
+            early,
+            read_early: false,
         }
+    }
+
+    /// Whether this is a stream with early data (0-RTT): on clients, one that was opened before the handshake was
+    /// complete; on servers, one of which some data came in 0-RTT packets.
+    ///
+    /// **Early data can be a replay.** Who records a client's first packets can send them again. A server
+    /// whose sessions are kept by one process ([`rustls::server::ServerSessionMemoryCache`], the default of
+    /// rustls) takes each ticket once, so that the same data is not accepted twice by that process while it
+    /// runs; several servers that share sessions, or one that was restarted from a copy, have no such
+    /// protection unless the store has it. Whatever a client may write early must therefore be harmless
+    /// when it is repeated, and the server's application is responsible for refusing the rest: it should act
+    /// on such a stream only if the request is safe, or answer that the client should ask again.
+    ///
+    /// Ask when the request has been read: data may come later that came early.
+    pub fn is_0rtt(&self) -> bool {
+        self.early || self.read_early || self.connection.lock().proto.is_0rtt(self.id)
     }
 
     /// Its ID.
@@ -71,8 +93,17 @@ impl RecvStream {
         if let Some(end) = self.end {
             return Poll::Ready(end.result());
         }
-        let id = self.id;
+        let (id, early) = (self.id, self.early);
+        let read_early = &mut self.read_early;
         let end = self.connection.with(|state| {
+            if state.is_rejected(early) {
+                return Err(Poll::Ready(Err(match &state.error {
+                    Some(error) => error.clone().into(),
+                    None => ReadError::ZeroRttRejected,
+                })));
+            }
+            // The protocol forgets it with the stream.
+            *read_early |= state.proto.is_0rtt(id);
             match read(&mut state.proto, id) {
                 Ok(Some(value)) => {
                     // The peer may be allowed to send more.
@@ -136,7 +167,8 @@ impl RecvStream {
     ///
     /// # Errors
     ///
-    /// If the peer reset the stream, it was stopped here, or the connection is over. Data that came
+    /// If the peer reset the stream, it was stopped here, the server rejected the early data that it was
+    /// opened with, or the connection is over. Data that came
     /// before the connection's end can still be read.
     pub async fn read(&mut self, buf: &mut [u8]) -> Result<Option<usize>, ReadError> {
         poll_fn(|cx| self.poll_read(cx, buf)).await
@@ -198,6 +230,9 @@ impl RecvStream {
             return Err(ClosedStream);
         }
         self.connection.with(|state| {
+            if state.is_rejected(self.early) {
+                return Err(ClosedStream);
+            }
             state.touched = true;
             state.proto.stop(self.id, code)
         })?;
@@ -225,6 +260,7 @@ impl RecvStream {
             Err(ReadError::Reset(code)) => Ok(Some(code)),
             Err(ReadError::ClosedStream) => Err(ResetError::ClosedStream),
             Err(ReadError::ConnectionLost(reason)) => Err(reason.into()),
+            Err(ReadError::ZeroRttRejected) => Err(ResetError::ZeroRttRejected),
         }
     }
 }
@@ -245,6 +281,9 @@ impl AsyncRead for RecvStream {
 impl Drop for RecvStream {
     fn drop(&mut self) {
         self.connection.with(|state| {
+            if state.is_rejected(self.early) {
+                return;
+            }
             state.readers.remove(&self.id);
             if self.end.is_none() && state.error.is_none() {
                 // Already over is fine.

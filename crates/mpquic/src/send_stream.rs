@@ -41,11 +41,30 @@ use crate::shared::{ConnectionRef, State};
 pub struct SendStream {
     connection: ConnectionRef,
     id: StreamId,
+    /// Opened by a client before the handshake was complete.
+    early: bool,
 }
 
 impl SendStream {
-    pub(crate) const fn new(connection: ConnectionRef, id: StreamId) -> Self {
-        Self { connection, id }
+    pub(crate) const fn new(connection: ConnectionRef, id: StreamId, early: bool) -> Self {
+        Self {
+            connection,
+            id,
+            early,
+        }
+    }
+
+    /// Runs `f`, unless the stream is gone with rejected early data.
+    fn with<T>(
+        &self,
+        f: impl FnOnce(&mut State) -> Result<T, ClosedStream>,
+    ) -> Result<T, ClosedStream> {
+        self.connection.with(|state| {
+            if state.is_rejected(self.early) {
+                return Err(ClosedStream);
+            }
+            f(state)
+        })
     }
 
     /// Its ID.
@@ -58,10 +77,13 @@ impl SendStream {
         cx: &mut Context<'_>,
         write: impl FnOnce(&mut proto::Connection, StreamId) -> Result<usize, proto::WriteError>,
     ) -> Poll<Result<usize, WriteError>> {
-        let id = self.id;
+        let (id, early) = (self.id, self.early);
         self.connection.with(|state| {
             if let Some(error) = &state.error {
                 return Poll::Ready(Err(error.clone().into()));
+            }
+            if state.is_rejected(early) {
+                return Poll::Ready(Err(WriteError::ZeroRttRejected));
             }
             Poll::Ready(match write(&mut state.proto, id) {
                 Ok(count) => {
@@ -96,7 +118,8 @@ impl SendStream {
     ///
     /// # Errors
     ///
-    /// If the peer stopped the stream, the stream was closed, or the connection is over.
+    /// If the peer stopped the stream, the stream was closed, the server rejected the early data that it was
+    /// opened with, or the connection is over.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
         poll_fn(|cx| self.poll_write(cx, data)).await
     }
@@ -145,15 +168,14 @@ impl SendStream {
     ///
     /// If it was finished or reset before. It is no error if the peer has stopped it.
     pub fn finish(&mut self) -> Result<(), ClosedStream> {
-        self.connection
-            .with(|state| match state.proto.finish(self.id) {
-                Ok(()) => {
-                    state.touched = true;
-                    Ok(())
-                }
-                Err(FinishError::Stopped(_)) => Ok(()),
-                Err(_) => Err(ClosedStream),
-            })
+        self.with(|state| match state.proto.finish(self.id) {
+            Ok(()) => {
+                state.touched = true;
+                Ok(())
+            }
+            Err(FinishError::Stopped(_)) => Ok(()),
+            Err(_) => Err(ClosedStream),
+        })
     }
 
     /// Resets the stream: nothing more is sent or retransmitted, and the peer receives the code.
@@ -162,7 +184,7 @@ impl SendStream {
     ///
     /// If it was reset before, or all data has arrived.
     pub fn reset(&mut self, code: VarInt) -> Result<(), ClosedStream> {
-        self.connection.with(|state| {
+        self.with(|state| {
             state.touched = true;
             state.proto.reset(self.id, code)
         })
@@ -174,8 +196,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
-        self.connection
-            .with(|state| state.proto.set_priority(self.id, priority))
+        self.with(|state| state.proto.set_priority(self.id, priority))
     }
 
     /// Its priority.
@@ -184,7 +205,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
-        self.connection.lock().proto.priority(self.id)
+        self.with(|state| state.proto.priority(self.id))
     }
 
     /// Tells the scheduler what the application knows of the stream: its size, its deadline, its place
@@ -194,8 +215,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn set_hints(&self, hints: StreamHints) -> Result<(), ClosedStream> {
-        self.connection
-            .with(|state| state.proto.set_hints(self.id, hints))
+        self.with(|state| state.proto.set_hints(self.id, hints))
     }
 
     /// Waits until the peer stops the stream (`Some` with its code) or has received all of it
@@ -208,13 +228,13 @@ impl SendStream {
         &self,
     ) -> impl Future<Output = Result<Option<VarInt>, StoppedError>> + Send + Sync + 'static {
         let connection = self.connection.clone();
-        let id = self.id;
+        let (id, early) = (self.id, self.early);
         async move {
             loop {
                 let notify = connection.with(|state| notify_for(state, id));
                 // Made before the check: it hears what happens from here on.
                 let notified = notify.notified();
-                if let Some(result) = connection.with(|state| outcome(state, id)) {
+                if let Some(result) = connection.with(|state| outcome(state, id, early)) {
                     return result;
                 }
                 notified.await;
@@ -228,7 +248,14 @@ fn notify_for(state: &mut State, id: StreamId) -> Arc<Notify> {
     Arc::clone(notify)
 }
 
-fn outcome(state: &mut State, id: StreamId) -> Option<Result<Option<VarInt>, StoppedError>> {
+fn outcome(
+    state: &mut State,
+    id: StreamId,
+    early: bool,
+) -> Option<Result<Option<VarInt>, StoppedError>> {
+    if state.is_rejected(early) {
+        return Some(Err(StoppedError::ZeroRttRejected));
+    }
     let result = match state.proto.stopped(id) {
         Ok(Some(code)) => Ok(Some(code)),
         // Over: all has arrived, or it was reset.
@@ -265,6 +292,9 @@ impl AsyncWrite for SendStream {
 impl Drop for SendStream {
     fn drop(&mut self) {
         self.connection.with(|state| {
+            if state.is_rejected(self.early) {
+                return;
+            }
             state.writers.remove(&self.id);
             if state.error.is_some() {
                 return;

@@ -138,6 +138,12 @@ impl Effects {
 }
 
 impl State {
+    /// Whether a stream is gone, and its ID another's: the client opened it `early`, before the handshake was complete,
+    /// and the server rejected early data.
+    pub(crate) fn is_rejected(&self, early: bool) -> bool {
+        early && self.proto.rejected_0rtt()
+    }
+
     /// Takes in what the protocol has to tell its application.
     pub(crate) fn forward_events(&mut self, now: Instant, effects: &mut Effects) {
         while let Some(event) = self.proto.poll() {
@@ -149,6 +155,9 @@ impl State {
                 Event::Connected => {
                     self.handshake_data_ready = true;
                     self.connected = true;
+                    if self.proto.rejected_0rtt() {
+                        self.wake_streams(effects);
+                    }
                     effects.signal(Signal::HandshakeData);
                     effects.signal(Signal::Connected);
                 }
@@ -206,12 +215,8 @@ impl State {
         effects.signal(Signal::Paths);
     }
 
-    /// The connection is over: whoever waits for anything hears of it. The first reason counts.
-    pub(crate) fn terminate(&mut self, reason: ConnectionError, effects: &mut Effects) {
-        if self.error.is_some() {
-            return;
-        }
-        self.error = Some(reason);
+    /// Whoever waits for a stream is to look again.
+    fn wake_streams(&mut self, effects: &mut Effects) {
         effects
             .wakers
             .extend(self.readers.drain().map(|(_, waker)| waker));
@@ -221,6 +226,15 @@ impl State {
         effects
             .streams
             .extend(self.stopped.drain().map(|(_, notify)| notify));
+    }
+
+    /// The connection is over: whoever waits for anything hears of it. The first reason counts.
+    pub(crate) fn terminate(&mut self, reason: ConnectionError, effects: &mut Effects) {
+        if self.error.is_some() {
+            return;
+        }
+        self.error = Some(reason);
+        self.wake_streams(effects);
         // Dropping the senders tells the receivers.
         self.opening.clear();
         self.mesh = None;

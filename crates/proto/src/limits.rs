@@ -97,6 +97,13 @@ pub const HALF_OPEN_COST: usize = 24 << 10;
 /// Bytes of datagrams kept for one incoming connection before it is accepted.
 pub const MAX_INCOMING_BUFFER: usize = 10 * 1500;
 
+/// Datagrams with 0-RTT packets kept for connections whose Initial packet has not come. Stops: floods of 0-RTT packets
+/// from nowhere. The oldest go first.
+pub const MAX_EARLY_DATAGRAMS: usize = 32;
+
+/// Bytes of such a datagram; larger ones are dropped.
+pub const MAX_EARLY_DATAGRAM: usize = 1500;
+
 /// Bytes of datagrams kept for all incoming connections together.
 pub const MAX_INCOMING_BUFFER_TOTAL: usize = 16 << 20;
 

@@ -139,8 +139,8 @@ fn rejected_early_data_is_as_if_never_sent() {
     let id = send(pair.c(), Dir::Uni, &[7; 5000]);
     pair.c().send_datagram(b"lost"[..].into(), false).unwrap();
     pair.connect();
-    assert!(pair.c().is_resumed() && pair.c().rejected_0rtt() && !pair.c().accepted_0rtt());
-    assert!(!pair.s().accepted_0rtt());
+    assert!(pair.c().rejected_0rtt() && !pair.c().accepted_0rtt());
+    assert!(!pair.s().has_0rtt() && !pair.s().accepted_0rtt());
     assert_eq!(pair.s().accept(Dir::Uni), None);
     assert_eq!(pair.s().stats().received_stream_bytes, 0);
     // The stream is gone, and its ID is free.
@@ -198,6 +198,89 @@ fn lost_early_data_is_sent_again() {
     });
     assert!(all, "{}", got.len());
     assert_eq!(got, data);
+}
+
+/// A server with smaller limits than those it promised does not break the promise: the session is forgotten.
+//= specs/rfc9000.txt#section-7.4.1
+//= type=test
+//# A server MUST reject 0-RTT data if the restored values for transport parameters cannot be
+//# supported.
+#[test]
+fn a_server_with_smaller_limits_rejects_early_data() {
+    for (streams, accepted) in [(128, true), (500, true), (127, false)] {
+        let tls = Tls::new();
+        let (client, server) = defaults();
+        tls.get_tickets(&server);
+        let mut changed = TransportConfig::default();
+        changed.max_concurrent_bidi_streams(streams);
+        let mut pair = tls.pair(client, changed);
+        assert!(pair.c().has_0rtt());
+        pair.connect();
+        assert_eq!(pair.c().accepted_0rtt(), accepted, "{streams}");
+        assert_eq!(pair.c().is_resumed(), accepted, "{streams}");
+        let open = std::iter::from_fn(|| pair.c().open(Dir::Bi)).count();
+        assert_eq!(open as u64, streams);
+    }
+}
+
+/// Limits that rose since hold from the end of the handshake on, for streams opened before it, too.
+//= specs/rfc9000.txt#section-7.4.1
+//= type=test
+//# Once the handshake completes, the client uses the transport parameters established in the
+//# handshake.
+#[test]
+fn limits_that_rose_hold_for_early_streams() {
+    let tls = Tls::new();
+    let mut small = TransportConfig::default();
+    small.stream_receive_window(1000);
+    tls.get_tickets(&small);
+    let mut pair = tls.pair(TransportConfig::default(), TransportConfig::default());
+    let id = pair.c().open(Dir::Uni).unwrap();
+    assert_eq!(pair.c().write(id, &[1; 5000]), Ok(1000));
+    pair.connect();
+    assert!(pair.c().accepted_0rtt());
+    assert_eq!(pair.c().write(id, &[1; 5000]), Ok(5000));
+}
+
+/// What an eavesdropper can do: send the client's first flight again, to the server whose client is long gone. The
+/// ticket was used: no early data is accepted, and the handshake goes nowhere.
+#[test]
+fn a_replay_to_the_same_server_is_rejected() {
+    let tls = Tls::new();
+    let (client, server) = defaults();
+    let mut pair = tls.resumed_pair(client, server);
+    let id = send(pair.c(), Dir::Uni, b"pay");
+    pair.step();
+    let recorded = pair.server.inbound.clone();
+    pair.connect();
+    assert_eq!(pair.s().accept(Dir::Uni), Some(id));
+    // Another connection of the same server.
+    let (client, server) = defaults();
+    let mut again = tls.pair(client, server);
+    again.step();
+    again.server.inbound = recorded
+        .into_iter()
+        .map(|mut flying| {
+            flying.at = again.now;
+            flying
+        })
+        .collect();
+    again.filter = Box::new(|_, _, _| false);
+    assert!(again.run_until(Duration::from_secs(1), has_accepted));
+    assert!(!again.s().accepted_0rtt() && !again.s().is_resumed());
+    assert_eq!(again.s().accept(Dir::Uni), None);
+    assert!(again.s().is_handshaking());
+}
+
+#[test]
+fn a_limit_on_early_data_other_than_all_is_refused() {
+    let mut tls = Tls::new().server;
+    tls.max_early_data_size = 1000;
+    let error = mpquic_proto::ServerConfig::new(tls.into()).unwrap_err();
+    assert!(
+        error.to_string().contains("max_early_data_size is 1000"),
+        "{error}"
+    );
 }
 
 /// RFC 9000 section 8.1: a server that answers early sends no more than three times what it received until

@@ -14,6 +14,10 @@ pub struct ClientConfig {
 impl ClientConfig {
     /// Connections with this TLS configuration.
     ///
+    /// Sessions are kept in its `resumption` store (the default of rustls keeps 256 of them in memory): clones of this
+    /// `ClientConfig`, and others made from the same `Arc`, resume them, which saves the certificates.
+    /// Early data (0-RTT) needs `enable_early_data`, too; the application must then ask for it with each connection.
+    ///
     /// # Errors
     ///
     /// If the configuration has no TLS 1.3 cipher suite for QUIC

@@ -26,12 +26,46 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// Connections with this TLS configuration.
     ///
+    /// # Early data (0-RTT)
+    ///
+    /// Taken only if `max_early_data_size` is `u32::MAX`: the default of rustls is 0, no early data. It needs a
+    /// store of sessions (`session_storage`; the default keeps 256 of them in memory); with stateless
+    /// tickets (`ticketer`), rustls takes none. **Early data can be replayed**: the application must be prepared
+    /// for requests that are repeated. rustls takes each ticket out of the store with its first use, so a
+    /// replay to the same store is rejected. So is early data with a ticket whose age differs by more than a
+    /// minute from what the client says. Stores that several processes share must take out sessions as one operation, or
+    /// each process can be sent a replay.
+    ///
+    /// Sessions are bound to the transport limits that held when they were made (RFC 9000 section 7.4.1): a
+    /// server with smaller ones does not resume them.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use mpquic_proto::{ConfigError, ServerConfig};
+    ///
+    /// fn with_early_data(mut tls: rustls::ServerConfig) -> Result<ServerConfig, ConfigError> {
+    ///     tls.max_early_data_size = u32::MAX;
+    ///     ServerConfig::new(Arc::new(tls))
+    /// }
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the configuration has no TLS 1.3 cipher suite for QUIC
-    /// (TLS13_AES_128_GCM_SHA256 protects Initial packets, RFC 9001 section 5.2).
+    /// (TLS13_AES_128_GCM_SHA256 protects Initial packets, RFC 9001 section 5.2), or a `max_early_data_size`
+    /// other than 0 and 2^32-1.
     pub fn new(tls: Arc<rustls::ServerConfig>) -> Result<Self, ConfigError> {
         crate::handshake::check_suites(tls.crypto_provider())?;
+        //= specs/rfc9001.txt#section-4.6.1
+        //# Servers MUST NOT send the early_data extension with a max_early_data_size field set to
+        //# any value other than 0xffffffff.
+        if ![0, u32::MAX].contains(&tls.max_early_data_size) {
+            return Err(ConfigError::OutOfRange {
+                name: "max_early_data_size",
+                value: tls.max_early_data_size.into(),
+                expected: "0 for no early data, or 2^32-1 for early data (RFC 9001 section 4.6.1)",
+            });
+        }
         Ok(Self {
             tls,
             transport: Arc::new(TransportConfig::default()),

@@ -98,7 +98,7 @@ impl Connection {
     /// On servers, whether data of this stream came in 0-RTT packets, so that it may be a repetition of
     /// what another connection brought before. False once the stream was read to its end.
     pub fn is_0rtt(&self, id: StreamId) -> bool {
-        self.streams.is_early(id)
+        self.has_0rtt() && self.streams.is_early(id)
     }
 
     /// Whether the TLS session is one of an earlier connection. False until the handshake data is known.

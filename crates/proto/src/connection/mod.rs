@@ -71,6 +71,8 @@ pub struct Connection {
     /// The destination connection ID of the client's first Initial packet; on servers, of the first that was not
     /// answered by a Retry packet.
     pub(crate) original_dcid: ConnectionId,
+    /// The peer's connection ID of the handshake: the source of its packets with long headers.
+    pub(crate) remote_scid: ConnectionId,
     /// On clients.
     pub(crate) retry: Option<retry::Retry>,
     pub(crate) spaces: HandshakeSpaces,
@@ -240,6 +242,7 @@ impl Connection {
             handshake_memory_told: 0,
             handshake_scid: scid,
             original_dcid,
+            remote_scid: remote_cid,
             retry: None,
             spaces,
             paths,

@@ -79,6 +79,11 @@ impl Endpoint {
         let expires = now + server.handshake_timeout;
         let place = self.waiting.open(dcid, datagram.len(), expires)?;
         self.routes.add(dcid, Route::Incoming(place.index));
+        for event in self.early.take(now, &dcid, &network_path) {
+            let (ecn, datagram) = (event.ecn, &event.datagram);
+            self.waiting
+                .buffer(place.index, event.now, network_path, ecn, datagram);
+        }
         Some(DatagramEvent::NewConnection(Incoming {
             index: place.index,
             number: place.number,
@@ -92,6 +97,15 @@ impl Endpoint {
             scid,
             proof,
         }))
+    }
+
+    /// A 0-RTT packet of a connection that nobody has asked for yet: its Initial packet may have been overtaken.
+    pub(super) fn keep_early(&mut self, packet: &FirstPacket<'_>) {
+        let server = self.server.as_ref();
+        let takes_early_data = server.is_some_and(|server| server.tls.max_early_data_size > 0);
+        if takes_early_data && (MIN_INITIAL_DCID..=MAX_CID_LEN).contains(&packet.dcid.len()) {
+            self.early.keep(packet);
+        }
     }
 
     /// What a token proves. `None` if it is one of a Retry packet and does not count.

@@ -3,6 +3,7 @@
 mod admission;
 #[cfg(test)]
 mod admission_tests;
+mod early;
 mod event;
 mod half_open;
 mod incoming;
@@ -34,6 +35,7 @@ use rustls::pki_types::ServerName;
 use slab::Slab;
 
 use self::admission::FirstPacket;
+use self::early::Early;
 use self::half_open::Share;
 use self::incoming::Waiting;
 use self::reset::AnswerRate;
@@ -45,6 +47,9 @@ use crate::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, EndpointConfig, FourTuple,
     ServerConfig, Transmit, TransportError,
 };
+
+/// The type of 0-RTT packets in the first byte of a long header (RFC 9000 table 5).
+const ZERO_RTT_TYPE: u8 = 0x10;
 
 /// Datagrams with a client's Initial packets have at least this size (RFC 9000 section 14.1).
 const MIN_INITIAL_SIZE: usize = 1200;
@@ -62,6 +67,7 @@ pub struct Endpoint {
     invalid_token_rate: AnswerRate,
     routes: Routes,
     waiting: Waiting,
+    early: Early,
     /// Beside those that wait.
     half_open: HalfOpen,
     connections: Slab<Known>,
@@ -105,6 +111,7 @@ impl Endpoint {
             invalid_token_rate: AnswerRate::new(),
             routes: Routes::new(&mut rng),
             waiting: Waiting::default(),
+            early: Early::default(),
             half_open: HalfOpen::default(),
             connections: Slab::new(),
             rng,
@@ -204,22 +211,24 @@ impl Endpoint {
             } => {
                 //= specs/rfc9000.txt#section-5.2.2
                 //# Servers MUST drop incoming packets under all other circumstances.
+                let packet = FirstPacket {
+                    now,
+                    network_path,
+                    ecn,
+                    datagram: &datagram,
+                    dcid,
+                    scid,
+                };
                 if first & FIXED_BIT == 0 || first & LONG_TYPE_MASK != 0 {
+                    if first & (FIXED_BIT | LONG_TYPE_MASK) == FIXED_BIT | ZERO_RTT_TYPE {
+                        self.keep_early(&packet);
+                    }
                     //= specs/rfc9000.txt#section-5.2.2
                     //# Clients are not able to send Handshake packets prior to receiving a server
                     //# response, so servers SHOULD ignore any such packets.
                     return None;
                 }
-                let datagram = &datagram;
-                let first = FirstPacket {
-                    now,
-                    network_path,
-                    ecn,
-                    datagram,
-                    dcid,
-                    scid,
-                };
-                self.admit(&first, buf)
+                self.admit(&packet, buf)
             }
             Invariant::Long { dcid, scid, .. } => {
                 // Section 5.2.2: only servers, and only if it could have begun a connection. The

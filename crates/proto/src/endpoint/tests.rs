@@ -597,3 +597,68 @@ pub(super) fn shared_server() -> Arc<ServerConfig> {
     static SHARED: std::sync::OnceLock<Arc<ServerConfig>> = std::sync::OnceLock::new();
     Arc::clone(SHARED.get_or_init(|| server_config(limits::MAX_INCOMING)))
 }
+
+/// A server that takes early data.
+fn early_bench() -> Bench {
+    let mut bench = Bench::server();
+    let server = bench.endpoint.server.take().unwrap();
+    let mut server = Arc::unwrap_or_clone(server);
+    let mut tls = Arc::unwrap_or_clone(server.tls);
+    tls.max_early_data_size = u32::MAX;
+    server.tls = Arc::new(tls);
+    bench.endpoint.server = Some(Arc::new(server));
+    bench
+}
+
+fn zero_rtt(dcid: u64, len: usize) -> Vec<u8> {
+    long(0xd0, 1, &dcid.to_be_bytes(), &[9; 8], len)
+}
+
+//= specs/rfc9000.txt#section-5.2.2
+//= type=test
+//# If the packet is a 0-RTT packet, the server MAY buffer a limited number of these packets in
+//# anticipation of a late-arriving Initial packet.
+#[test]
+fn early_packets_wait_a_moment_for_their_initial() {
+    let mut bench = early_bench();
+    let datagram = zero_rtt(7, 1000);
+    assert!(bench.handle(&datagram).is_none());
+    assert!(bench.handle(&zero_rtt(8, 1000)).is_none());
+    let incoming = bench.incoming(&initial(7)).unwrap();
+    let kept = bench.endpoint.forget(&incoming).unwrap();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].datagram, datagram);
+    // From another address it is another client's.
+    assert!(
+        bench
+            .handle_from("192.0.2.2:1", &zero_rtt(9, 1000))
+            .is_none()
+    );
+    let incoming = bench.incoming(&initial(9)).unwrap();
+    assert!(bench.endpoint.forget(&incoming).unwrap().is_empty());
+    // Not for long.
+    bench.handle(&zero_rtt(10, 1000));
+    bench.now += Duration::from_secs(1);
+    let incoming = bench.incoming(&initial(10)).unwrap();
+    assert!(bench.endpoint.forget(&incoming).unwrap().is_empty());
+    assert_eq!(bench.endpoint.early.len(), 0);
+}
+
+#[test]
+fn a_flood_of_early_packets_from_nowhere_is_bounded() {
+    let mut bench = early_bench();
+    for i in 0..1000 {
+        assert!(bench.handle(&zero_rtt(i, 1400)).is_none());
+    }
+    assert_eq!(bench.endpoint.early.len(), limits::MAX_EARLY_DATAGRAMS);
+    // The newest are kept; nothing larger than packets of the Internet, and nothing with an ID too short.
+    let incoming = bench.incoming(&initial(999)).unwrap();
+    assert_eq!(bench.endpoint.forget(&incoming).unwrap().len(), 1);
+    bench.handle(&zero_rtt(999, 9000));
+    bench.handle(&long(0xd0, 1, &[1; 7], &[], 1000));
+    assert_eq!(bench.endpoint.early.len(), limits::MAX_EARLY_DATAGRAMS - 1);
+    // Who takes no early data keeps none.
+    let mut bench = Bench::server();
+    bench.handle(&zero_rtt(1, 1000));
+    assert_eq!(bench.endpoint.early.len(), 0);
+}

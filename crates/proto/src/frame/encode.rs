@@ -108,6 +108,7 @@ impl Frame<'_> {
                             | Self::Crypto(_)
                             | Self::NewToken(_)
                             | Self::PathResponse(_)
+                            | Self::RetireConnectionId(_)
                             | Self::HandshakeDone
                     )
             }

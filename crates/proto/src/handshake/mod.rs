@@ -2,6 +2,7 @@
 
 mod crypto_stream;
 mod early_data;
+mod sessions;
 mod spaces;
 mod undecryptable;
 
@@ -75,6 +76,7 @@ impl Handshake {
         parameters.encode(Side::Server, &mut encoded);
         //= specs/rfc9000.txt#section-7
         //# The cryptographic handshake MUST provide the following properties:
+        let config = sessions::bind(&config, parameters.early_limits());
         let tls = quic::ServerConnection::new(config, Version::V1, encoded)
             .map_err(|error| TransportError::internal(error.to_string()))?;
         Ok(Self::new(

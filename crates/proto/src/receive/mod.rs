@@ -253,11 +253,12 @@ impl Connection {
             //# Until a packet is received from the server, the client MUST use the same Destination
             //# Connection ID value on all packets in this connection.
             self.remote_cids.replace_initial(*scid);
+            self.remote_scid = *scid;
         //= specs/rfc9000.txt#section-7.2
         //# Any further changes to the Destination Connection ID are only permitted if the values
         //# are taken from NEW_CONNECTION_ID frames; if subsequent Initial packets include a
         //# different Source Connection ID, they MUST be discarded.
-        } else if self.remote_cids.active(PathId::ZERO) != Some(*scid) && !self.confirmed {
+        } else if self.remote_scid != *scid && !self.confirmed {
             return;
         }
         self.received_any = true;

@@ -66,7 +66,7 @@ impl Connection {
             return;
         }
         // RFC 9000 section 7.2: all long headers of the handshake have the same Source Connection ID.
-        let known_source = self.remote_cids.active(PathId::ZERO) == Some(*scid);
+        let known_source = self.remote_scid == *scid;
         //= specs/rfc9000.txt#section-12.3
         //# A receiver MUST discard a newly unprotected packet unless it is certain that it has not
         //# processed another packet with the same packet number from the same packet number space.
@@ -128,7 +128,7 @@ impl Connection {
             pn: number,
             ack_eliciting,
             ecn: arrival.ecn,
-            max_ack_delay: self.config.max_ack_delay,
+            policy: self.ack_frequency.policy(),
             //= specs/rfc9000.txt#section-13.2.1
             //# An endpoint MUST acknowledge all ack-eliciting Initial and Handshake packets
             //# immediately and all ack-eliciting 0-RTT and 1-RTT packets within its advertised

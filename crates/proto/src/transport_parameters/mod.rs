@@ -11,7 +11,10 @@ mod validate;
 use mpquic_sched_core::ConnectionId;
 
 pub(crate) use self::{
-    encode::Grease, preferred_address::PreferredAddress, validate::ExpectedConnectionIds,
+    encode::Grease,
+    preferred_address::PreferredAddress,
+    remembered::{LIMITS, are_reduced},
+    validate::ExpectedConnectionIds,
 };
 
 /// Parameter IDs on the wire.

@@ -27,6 +27,9 @@ impl TransportParameters {
         //= specs/rfc10069-draft.md#nego
         //# The initial_max_path_id parameter MUST NOT be remembered
         self.initial_max_path_id = None;
+        //= specs/quic-ack-frequency.md#nego
+        //# Endpoints MUST NOT remember the value of the min_ack_delay transport parameter
+        self.min_ack_delay_us = None;
         self
     }
 
@@ -106,6 +109,7 @@ mod tests {
             stateless_reset_token: Some([4; 16]),
             max_datagram_frame_size: Some(11),
             initial_max_path_id: Some(12),
+            min_ack_delay_us: Some(13),
             ..TransportParameters::default()
         }
     }
@@ -129,6 +133,7 @@ mod tests {
             retry_source_connection_id: None,
             stateless_reset_token: None,
             initial_max_path_id: None,
+            min_ack_delay_us: None,
             ..full()
         };
         let mut encoded = Vec::new();

@@ -39,16 +39,20 @@ pub(super) enum Outcome {
 /// A pair in which packets of this type can be sent and opened in both directions.
 ///
 /// - Initial: the server has answered, and the client has not received the answer.
-/// - Handshake and 0-RTT: the client has completed TLS, and the server has not received its Finished.
+/// - Handshake: the client has completed TLS, and the server has not received its Finished.
+/// - 0-RTT: the server has accepted early data and answered, and the client has not received the answer.
 /// - 1-RTT: the handshake is confirmed, and neither side has anything left to send.
 pub(super) fn ready_for(packet: Packet, client: TransportConfig, server: TransportConfig) -> Pair {
-    let mut pair = Pair::new(client, server);
+    let mut pair = match packet {
+        Packet::ZeroRtt => pair::Tls::new().resumed_pair(client, server),
+        _ => Pair::new(client, server),
+    };
     let limit = Duration::from_secs(10);
     let reached = match packet {
-        Packet::Initial => pair.run_until(limit, |pair| pair.server.connection.is_some()),
-        Packet::Handshake | Packet::ZeroRtt => {
-            pair.run_until(limit, |pair| pair.c().handshake.is_complete())
+        Packet::Initial | Packet::ZeroRtt => {
+            pair.run_until(limit, |pair| pair.server.connection.is_some())
         }
+        Packet::Handshake => pair.run_until(limit, |pair| pair.c().handshake.is_complete()),
         Packet::OneRtt => {
             pair.connect();
             settle(&mut pair);
@@ -144,20 +148,19 @@ impl<'a> Forgery<'a> {
         let ty = match self.packet {
             Packet::Initial => PacketType::Initial,
             Packet::Handshake => PacketType::Handshake,
-            // There are no 0-RTT keys, as neither side offers 0-RTT: those of Handshake packets are
-            // the ones that a receiver could be tempted to use.
             Packet::ZeroRtt | Packet::OneRtt => PacketType::ZeroRtt,
         };
         let keys = match self.packet {
-            Packet::Initial => sender.handshake.initial.as_ref(),
-            _ => sender.handshake.handshake.as_ref(),
+            Packet::Initial => sender.handshake.initial.as_ref().map(|keys| &keys.local),
+            Packet::Handshake => sender.handshake.handshake.as_ref().map(|keys| &keys.local),
+            _ => sender.handshake.early_data.keys(),
         };
         let mut buf = Vec::new();
         let scid = &sender.handshake_scid;
         let marks = encode_long_header(&mut buf, ty, VERSION_1, dcid, scid, self.token, number, 4);
         buf[0] |= self.first_byte;
         buf.extend_from_slice(self.payload);
-        seal_long(&keys.unwrap().local, &mut buf, &marks, number).unwrap();
+        seal_long(keys.unwrap(), &mut buf, &marks, number).unwrap();
         buf
     }
 
@@ -319,4 +322,14 @@ pub(super) fn original_dcid(connection: &Connection) -> ConnectionId {
 pub(super) fn was_received(connection: &Connection, packet: Packet, number: u64) -> bool {
     let space = space(connection, packet, PathId::ZERO);
     space.is_some_and(|space| space.received.is_duplicate(number))
+}
+
+/// Whether keys of 0-RTT packets are kept.
+pub(super) fn has_early_keys(connection: &Connection) -> bool {
+    connection.handshake.early_data.keys().is_some()
+}
+
+/// When the keys of 0-RTT packets will be forgotten.
+pub(super) fn early_key_timer(connection: &Connection) -> Option<Instant> {
+    connection.handshake.early_data.timer()
 }

@@ -1,6 +1,7 @@
 //! What is refused of a peer: tests from within, as no public call violates anything.
 
 mod attacks;
+mod early_data;
 mod fields;
 mod forge;
 mod frames;

@@ -8,6 +8,9 @@ use super::forge::{Outcome, Packet};
 const VIOLATION: Outcome = Outcome::Closed(TransportErrorCode::PROTOCOL_VIOLATION);
 const ENCODING: Outcome = Outcome::Closed(TransportErrorCode::FRAME_ENCODING_ERROR);
 
+/// The frame of which RFC 9000 says that it may come in 0-RTT packets, and that it cannot.
+pub(super) const RETIRE_CONNECTION_ID: u64 = 0x19;
+
 /// What both sides or the receiver must have announced in transport parameters before a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extension {
@@ -178,11 +181,15 @@ pub(super) fn expected(
     receiver: Side,
     negotiated: impl Fn(Extension) -> bool,
 ) -> Vec<Outcome> {
-    if packet == Packet::ZeroRtt {
-        // No server of ours accepts 0-RTT: "When rejecting 0-RTT, a server MUST NOT process any 0-RTT
-        // packets, even if it could" (RFC 9001 section 4.6.2). "A client MUST NOT attempt to decrypt
-        // 0-RTT packets it receives and instead MUST discard them" (section 5.6).
+    if packet == Packet::ZeroRtt && receiver == Side::Client {
+        // "A client MUST NOT attempt to decrypt 0-RTT packets it receives and instead MUST discard them"
+        // (RFC 9001 section 5.6).
         return vec![Outcome::Dropped];
+    }
+    if packet == Packet::ZeroRtt && ty == RETIRE_CONNECTION_ID {
+        // "A server MAY treat receipt of these frames in 0-RTT packets as a connection error of type
+        // PROTOCOL_VIOLATION" (RFC 9000 section 12.5).
+        return vec![VIOLATION, Outcome::Accepted];
     }
     let mut outcomes = in_readable_packet(ty, packet, receiver, negotiated);
     if packet == Packet::Initial && matches!(outcomes[0], Outcome::Closed(_)) {

@@ -1,0 +1,244 @@
+//! Resumption and early data over loopback.
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use common::{ALPN, Identity, identity, loopback, run};
+use mpquic::{
+    ClientConfig, Connection, Endpoint, ReadError, RecvStream, SendStream, ServerConfig,
+    StoppedError, WriteError, rustls,
+};
+
+/// Ends that can resume sessions with early data.
+struct Ends {
+    client: Endpoint,
+    server: Endpoint,
+    addr: SocketAddr,
+    tls: rustls::ServerConfig,
+}
+
+fn server_tls(identity: &Identity) -> rustls::ServerConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![identity.certificate.clone()], identity.key.clone_key())
+        .unwrap();
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.max_early_data_size = u32::MAX;
+    tls
+}
+
+fn client_config(identity: &Identity) -> ClientConfig {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(identity.certificate.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.enable_early_data = true;
+    ClientConfig::new(Arc::new(tls)).unwrap()
+}
+
+impl Ends {
+    fn new() -> Self {
+        let identity = identity();
+        let tls = server_tls(&identity);
+        let config = ServerConfig::new(Arc::new(tls.clone())).unwrap();
+        let server = Endpoint::server(config, &[loopback(1)]).unwrap();
+        let client = Endpoint::client(&[loopback(1)]).unwrap();
+        client.set_default_client_config(client_config(&identity));
+        Self {
+            addr: server.local_addrs()[0],
+            client,
+            server,
+            tls,
+        }
+    }
+
+    /// From now on early data is rejected; sessions are still resumed.
+    fn reject(&self) {
+        let mut tls = self.tls.clone();
+        tls.max_early_data_size = 0;
+        self.server
+            .set_server_config(Some(ServerConfig::new(Arc::new(tls)).unwrap()));
+    }
+
+    /// A connection whose tickets the client has when this returns: they are sent before what follows.
+    async fn get_tickets(&self) {
+        let accepting = async {
+            let connection = self.server.accept().await.unwrap().await.unwrap();
+            let mut stream = connection.open_uni().await.unwrap();
+            stream.write_all(b"x").await.unwrap();
+            stream.finish().unwrap();
+            connection.closed().await;
+        };
+        let connecting = async {
+            let connecting = self.client.connect(self.addr, "localhost").unwrap();
+            let connection = match connecting.into_0rtt() {
+                Ok(_) => panic!("there is no ticket"),
+                Err(connecting) => connecting.await.unwrap(),
+            };
+            assert!(!connection.is_resumed());
+            let mut stream = connection.accept_uni().await.unwrap();
+            assert_eq!(stream.read_to_end(9).await.unwrap(), b"x");
+            assert!(!stream.is_0rtt());
+            connection.close(0u32.into(), b"");
+        };
+        tokio::join!(accepting, connecting);
+    }
+}
+
+async fn echo_one(connection: &Connection) -> bool {
+    let (mut send, mut recv) = connection.accept_bi().await.unwrap();
+    let data = recv.read_to_end(1 << 20).await.unwrap();
+    send.write_all(&data).await.unwrap();
+    send.finish().unwrap();
+    // Still known when the protocol has forgotten the stream.
+    recv.is_0rtt()
+}
+
+async fn write(connection: &Connection, data: &[u8]) -> (SendStream, RecvStream) {
+    let (mut send, recv) = connection.open_bi().await.unwrap();
+    send.write_all(data).await.unwrap();
+    send.finish().unwrap();
+    (send, recv)
+}
+
+async fn ask(connection: &Connection) -> Vec<u8> {
+    let (_send, mut recv) = write(connection, b"hello").await;
+    recv.read_to_end(1 << 20).await.unwrap()
+}
+
+// In all tests the server accepts the connection only after the client has written: however slow the client is, it is
+// early.
+
+#[test]
+fn early_data_is_answered_before_the_handshake_is_complete() {
+    run(async {
+        let ends = Ends::new();
+        ends.get_tickets().await;
+        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
+        let (client, accepted) = connecting.into_0rtt().unwrap();
+        let (_send, mut recv) = write(&client, b"early").await;
+        assert!(recv.is_0rtt());
+        let serving = async {
+            let incoming = ends.server.accept().await.unwrap();
+            let (server, complete) = incoming.accept().unwrap().into_0rtt().unwrap();
+            assert!(echo_one(&server).await);
+            assert!(server.accepted_0rtt());
+            assert!(complete.await);
+            assert!(!echo_one(&server).await);
+            server.closed().await;
+        };
+        let asking = async {
+            assert_eq!(recv.read_to_end(9).await.unwrap(), b"early");
+            assert!(accepted.await);
+            assert!(client.is_resumed() && client.accepted_0rtt());
+            assert_eq!(ask(&client).await, b"hello");
+            client.close(0u32.into(), b"");
+        };
+        tokio::join!(serving, asking);
+    });
+}
+
+#[test]
+fn a_server_that_waits_for_the_handshake_can_tell_early_data_too() {
+    run(async {
+        let ends = Ends::new();
+        ends.get_tickets().await;
+        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
+        let (client, accepted) = connecting.into_0rtt().unwrap();
+        let (_send, mut recv) = write(&client, b"early").await;
+        let serving = async {
+            let server = ends.server.accept().await.unwrap().await.unwrap();
+            assert!(echo_one(&server).await);
+            server.closed().await;
+        };
+        let asking = async {
+            assert_eq!(recv.read_to_end(9).await.unwrap(), b"early");
+            assert!(accepted.await);
+            client.close(0u32.into(), b"");
+        };
+        tokio::join!(serving, asking);
+    });
+}
+
+#[test]
+fn rejected_early_data_is_an_error_of_its_streams() {
+    run(async {
+        let ends = Ends::new();
+        ends.get_tickets().await;
+        ends.reject();
+        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
+        let (client, accepted) = connecting.into_0rtt().unwrap();
+        let (mut send, mut recv) = client.open_bi().await.unwrap();
+        let mut other = client.open_uni().await.unwrap();
+        send.write_all(b"early").await.unwrap();
+        let serving = async {
+            let server = ends.server.accept().await.unwrap().await.unwrap();
+            assert!(!server.accepted_0rtt());
+            assert!(!echo_one(&server).await);
+            server.closed().await;
+        };
+        let asking = async {
+            // Who waits is told.
+            let mut buf = [0; 9];
+            let (read, stopped) = tokio::join!(recv.read(&mut buf), send.stopped());
+            assert_eq!(read, Err(ReadError::ZeroRttRejected));
+            assert_eq!(stopped, Err(StoppedError::ZeroRttRejected));
+            assert!(!accepted.await);
+            let rejected = Err(WriteError::ZeroRttRejected);
+            assert_eq!(send.write(b"more").await, rejected);
+            assert_eq!(other.write(b"more").await, rejected);
+            assert!(send.finish().is_err() && other.finish().is_err());
+            // The handles of old streams leave the new ones with the same IDs alone.
+            let (mut again, mut answer) = client.open_bi().await.unwrap();
+            assert_eq!(again.id(), send.id());
+            drop((send, recv, other));
+            assert!(!answer.is_0rtt());
+            again.write_all(b"again").await.unwrap();
+            again.finish().unwrap();
+            assert_eq!(answer.read_to_end(9).await.unwrap(), b"again");
+            client.close(0u32.into(), b"");
+        };
+        tokio::join!(serving, asking);
+    });
+}
+
+#[test]
+fn a_connection_that_fails_accepts_no_early_data() {
+    run(async {
+        let ends = Ends::new();
+        ends.get_tickets().await;
+        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
+        let (client, accepted) = connecting.into_0rtt().unwrap();
+        let mut send = client.open_uni().await.unwrap();
+        ends.server.accept().await.unwrap().refuse();
+        assert!(!accepted.await);
+        assert!(matches!(
+            send.write(b"x").await,
+            Err(WriteError::ConnectionLost(_))
+        ));
+    });
+}
+
+/// Clients and servers give up a connection whose last handle is dropped, before its handshake too.
+#[test]
+fn dropping_the_connection_drops_the_attempt() {
+    run(async {
+        let ends = Ends::new();
+        ends.get_tickets().await;
+        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
+        let (client, accepted) = connecting.into_0rtt().unwrap();
+        drop(client);
+        assert!(!accepted.await);
+        ends.client.wait_idle().await;
+    });
+}

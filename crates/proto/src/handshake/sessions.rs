@@ -1,0 +1,115 @@
+//! Sessions of a server that takes early data: kept with the limits that the client was told, and forgotten by a server
+//! whose limits are smaller now (RFC 9000 section 7.4.1). The store itself is the user's.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::server::StoresServerSessions;
+
+use crate::transport_parameters::{LIMITS, are_reduced};
+
+/// Before the keys of the sessions: whoever else uses the store finds none of them, and we none of theirs.
+const NAMESPACE: &[u8] = b"mpquic 0-RTT ";
+
+/// A store of sessions that adds the limits of this server to each.
+struct Sessions {
+    store: Arc<dyn StoresServerSessions>,
+    limits: [u64; LIMITS],
+}
+
+/// The TLS configuration with sessions that are good for a server with these limits only. One that takes no early
+/// data is left as it is: without early data, a session promises nothing.
+pub(super) fn bind(
+    tls: &Arc<rustls::ServerConfig>,
+    limits: [u64; LIMITS],
+) -> Arc<rustls::ServerConfig> {
+    if tls.max_early_data_size == 0 {
+        return Arc::clone(tls);
+    }
+    let mut bound = rustls::ServerConfig::clone(tls);
+    bound.session_storage = Arc::new(Sessions {
+        store: Arc::clone(&tls.session_storage),
+        limits,
+    });
+    Arc::new(bound)
+}
+
+impl Sessions {
+    /// Takes off the limits; `None` if this server cannot keep what was promised with the session.
+    fn check(&self, value: Vec<u8>) -> Option<Vec<u8>> {
+        let (limits, session) = value.split_at_checked(LIMITS * 8)?;
+        let mut before = [0; LIMITS];
+        for (limit, bytes) in before.iter_mut().zip(limits.as_chunks().0) {
+            *limit = u64::from_be_bytes(*bytes);
+        }
+        //= specs/rfc9000.txt#section-7.4.1
+        //# A server MUST reject 0-RTT data if the restored values for transport parameters cannot
+        //# be supported.
+        (!are_reduced(&before, &self.limits)).then(|| session.to_vec())
+    }
+}
+
+fn with_namespace(key: &[u8]) -> Vec<u8> {
+    [NAMESPACE, key].concat()
+}
+
+impl StoresServerSessions for Sessions {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        let mut with_limits = Vec::with_capacity(LIMITS * 8 + value.len());
+        for limit in self.limits {
+            with_limits.extend_from_slice(&limit.to_be_bytes());
+        }
+        with_limits.extend_from_slice(&value);
+        self.store.put(with_namespace(&key), with_limits)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.check(self.store.get(&with_namespace(key))?)
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.check(self.store.take(&with_namespace(key))?)
+    }
+
+    fn can_cache(&self) -> bool {
+        self.store.can_cache()
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::server::ServerSessionMemoryCache;
+
+    use super::*;
+
+    #[test]
+    fn a_session_outlives_limits_that_rise_and_none_that_falls() {
+        let store = ServerSessionMemoryCache::new(8);
+        let with = |limits| Sessions {
+            store: store.clone(),
+            limits,
+        };
+        let before = [10; LIMITS];
+        for at in 0..LIMITS {
+            let (mut lower, mut higher) = (before, before);
+            lower[at] -= 1;
+            higher[at] += 1;
+            assert!(with(before).put(vec![1], vec![2, 3]));
+            assert_eq!(with(lower).get(&[1]), None);
+            assert_eq!(with(higher).get(&[1]), Some(vec![2, 3]));
+            assert_eq!(with(before).take(&[1]), Some(vec![2, 3]));
+            assert_eq!(with(before).take(&[1]), None, "once");
+        }
+        // What another program put there.
+        assert!(store.put(with_namespace(&[1]), vec![2; LIMITS * 8 - 1]));
+        assert_eq!(with(before).take(&[1]), None);
+    }
+}
