@@ -5,11 +5,13 @@
 //! - [`peer`]: one end of a connection that keeps no rule.
 //! - [`victim`]: the code under test in virtual time; [`meter`]: what it holds.
 //! - [`duel`]: both together, and the way to a state that is worth attacking.
+//! - [`blackbox`]: attacks over real sockets, by the program of this package.
 //! - [`fuzz`]: whole connections driven by the bytes of a fuzzer.
 //!
 //! `tests/attacks` are the tests made of it. The package's program attacks a server over real sockets, and its example
 //! `fuzz` mutates inputs of whole connections.
 
+pub mod blackbox;
 pub mod duel;
 pub mod fuzz;
 pub mod meter;

@@ -1,0 +1,187 @@
+//! An attacker's sockets, and the rate that it may not exceed.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use crate::params::Params;
+use crate::peer::{Peer, Space};
+use crate::tls;
+use crate::wire::Frame;
+
+/// Bytes of IP and UDP headers, which count too.
+const HEADERS: usize = 28;
+
+/// Sends no faster than it may, until its time is over.
+#[derive(Debug)]
+pub struct Attacker {
+    /// The server.
+    pub server: SocketAddr,
+    begin: Instant,
+    end: Instant,
+    bytes_per_second: f64,
+    /// Bytes sent, headers included.
+    pub sent: u64,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// Bytes that came back.
+    pub received: u64,
+    next: u32,
+}
+
+/// A connection of the attacker with a socket of its own.
+#[derive(Debug)]
+pub struct Wire {
+    /// Where it sends from; another one is another address.
+    pub socket: UdpSocket,
+    /// The connection.
+    pub peer: Peer,
+}
+
+fn socket() -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(("127.0.0.1", 0))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+impl Attacker {
+    /// One that attacks from now on.
+    pub fn new(server: SocketAddr, bits_per_second: f64, time: Duration) -> Self {
+        let begin = Instant::now();
+        Self {
+            server,
+            begin,
+            end: begin + time,
+            bytes_per_second: bits_per_second / 8.0,
+            sent: 0,
+            datagrams: 0,
+            received: 0,
+            next: 0,
+        }
+    }
+
+    /// Whether its time is over.
+    pub fn is_over(&self) -> bool {
+        Instant::now() >= self.end
+    }
+
+    /// How long it has attacked.
+    pub fn elapsed(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// Waits; the socket of `wire` is read meanwhile.
+    pub fn pause(&mut self, time: Duration, wire: Option<&mut Wire>) {
+        std::thread::sleep(time.min(self.end.saturating_duration_since(Instant::now())));
+        if let Some(wire) = wire {
+            self.pump(wire);
+        }
+    }
+
+    /// Sends a datagram when the rate allows it.
+    pub fn send(&mut self, socket: &UdpSocket, datagram: &[u8]) {
+        self.sent += (datagram.len() + HEADERS) as u64;
+        self.datagrams += 1;
+        let due = Duration::from_secs_f64(self.sent as f64 / self.bytes_per_second);
+        // A burst of 20 ms is what any sender has.
+        let ahead = due.saturating_sub(self.begin.elapsed());
+        if ahead > Duration::from_millis(20) {
+            std::thread::sleep(ahead);
+        }
+        // A full buffer is a loss.
+        let _ = socket.send_to(datagram, self.server);
+    }
+
+    /// A new client that has sent nothing.
+    ///
+    /// # Errors
+    ///
+    /// If there is no socket to be had.
+    pub fn client(&mut self, params: Params) -> io::Result<Wire> {
+        self.next += 1;
+        let first = [
+            b"hostile".as_slice(),
+            &self.next.to_be_bytes(),
+            &std::process::id().to_be_bytes(),
+        ]
+        .concat();
+        let peer = Peer::client(self.next, &first, params, tls::credulous_client())
+            .map_err(io::Error::other)?;
+        Ok(Wire {
+            socket: socket()?,
+            peer,
+        })
+    }
+
+    /// Gives the connection another socket.
+    ///
+    /// # Errors
+    ///
+    /// If there is none to be had.
+    pub fn moved(&mut self, wire: &mut Wire) -> io::Result<()> {
+        wire.socket = socket()?;
+        Ok(())
+    }
+
+    /// What TLS wants to send.
+    pub fn flight(&mut self, wire: &mut Wire) {
+        for datagram in wire.peer.flight() {
+            self.send(&wire.socket, &datagram);
+        }
+    }
+
+    /// Takes in what has come, without an answer. How many packets were opened.
+    pub fn pump(&mut self, wire: &mut Wire) -> Vec<Frame> {
+        let mut buf = [0; 65_536];
+        let mut frames = Vec::new();
+        while let Ok((len, _)) = wire.socket.recv_from(&mut buf) {
+            self.received += (len + HEADERS) as u64;
+            for opened in wire.peer.receive(&buf[..len]) {
+                frames.extend(opened.frames);
+            }
+        }
+        frames
+    }
+
+    /// A client with a confirmed connection; `None` if the server does not let it in within a second.
+    ///
+    /// # Errors
+    ///
+    /// If there is no socket to be had.
+    pub fn connected(&mut self, params: Params) -> io::Result<Option<Wire>> {
+        let mut wire = self.client(params)?;
+        for turn in 0..50 {
+            if turn % 20 == 19 {
+                wire.peer.repeat_flight();
+            }
+            self.flight(&mut wire);
+            self.pause(Duration::from_millis(20), Some(&mut wire));
+            if wire.peer.confirmed {
+                self.flight(&mut wire);
+                self.acknowledge(&mut wire);
+                return Ok(Some(wire));
+            }
+            if self.is_over() || wire.peer.close.is_some() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends frames on path 0; `false` without keys.
+    pub fn frames(&mut self, wire: &mut Wire, frames: &[Frame]) -> bool {
+        let sealed = wire.peer.seal(Space::Data(0), frames);
+        if let Some(datagram) = &sealed {
+            self.send(&wire.socket, datagram);
+        }
+        sealed.is_some()
+    }
+
+    /// Acknowledges what came.
+    pub fn acknowledge(&mut self, wire: &mut Wire) {
+        let acks = wire.peer.take_acks();
+        if !acks.is_empty() {
+            self.frames(wire, &acks);
+        }
+    }
+}

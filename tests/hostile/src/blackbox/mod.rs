@@ -1,0 +1,6 @@
+//! Attacks over real sockets on a server process, with what they do to an honest client.
+
+pub mod attacker;
+pub mod attacks;
+pub mod honest;
+pub mod server;
