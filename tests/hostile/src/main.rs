@@ -39,6 +39,10 @@ struct Options {
     /// The server's idle timeout in seconds; what the attack has left must be gone after it.
     #[arg(long, default_value_t = 10)]
     idle: u64,
+    /// Has the server's allocator (glibc's) give back freed memory: what is resident afterwards is what is held, and
+    /// not what the allocator keeps for later.
+    #[arg(long)]
+    trim: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -124,7 +128,7 @@ fn run(options: &Options) -> Result<bool, Error> {
 }
 
 async fn measure(options: &Options, (name, what, attack): Attack) -> Result<bool, Error> {
-    let mut server = ServerProcess::start(options.idle)?;
+    let mut server = ServerProcess::start(options.idle, options.trim)?;
     let mut honest = Honest::start(server.address)?;
     let quiet = Duration::from_secs(options.quiet);
     println!("{name}: {what}");
@@ -170,8 +174,8 @@ async fn measure(options: &Options, (name, what, attack): Attack) -> Result<bool
         used(&server, &mut spent, &during),
     );
 
-    // Three probe timeouts of the closing state come on top of the idle timeout.
-    tokio::time::sleep(Duration::from_secs(options.idle + 5)).await;
+    // Three probe timeouts of the closing state come on top of the idle timeout; handshakes have ten seconds.
+    tokio::time::sleep(Duration::from_secs(options.idle.max(10) + 5)).await;
     honest.take();
     spent = server.processor_time();
     tokio::time::sleep(quiet).await;

@@ -13,6 +13,10 @@ use crate::tls::Identity;
 /// The most that one request is answered with.
 const MAX_ANSWER: u32 = 64 << 20;
 
+/// Freed memory goes back at once, and large pieces are never part of a heap that could be full of holes.
+const TRIM: &str =
+    "glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=65536:glibc.malloc.mmap_threshold=16000";
+
 /// What went wrong.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -70,13 +74,18 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts this program again as a server.
+    /// Starts this program again as a server. With `trim`, glibc's allocator gives back what is freed; otherwise it keeps
+    /// much of it, which then counts as resident.
     ///
     /// # Errors
     ///
     /// If it does not start, or does not tell its address.
-    pub fn start(idle_seconds: u64) -> Result<Self, Error> {
-        let mut child = Command::new(std::env::current_exe()?)
+    pub fn start(idle_seconds: u64, trim: bool) -> Result<Self, Error> {
+        let mut command = Command::new(std::env::current_exe()?);
+        if trim {
+            command.env("GLIBC_TUNABLES", TRIM);
+        }
+        let mut child = command
             .args(["serve", "--idle", &idle_seconds.to_string()])
             .stdout(Stdio::piped())
             .spawn()?;
