@@ -51,6 +51,13 @@ impl Socket {
     pub(crate) fn new(socket: std::net::UdpSocket, sizes: BufferSizes) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
+        //= specs/rfc9000.txt#section-14
+        //= type=implication
+        //# In IPv4 [IPv4], the Don't Fragment (DF) bit MUST be set if possible, to prevent
+        //# fragmentation on the path.
+        //= specs/rfc9000.txt#section-14
+        //= type=implication
+        //# UDP datagrams MUST NOT be fragmented at the IP layer.
         let state = UdpSocketState::new((&socket).into())?;
         // Best effort: without privileges the system caps both, and a small buffer still works.
         if let Err(error) = state.set_recv_buffer_size((&socket).into(), sizes.receive) {

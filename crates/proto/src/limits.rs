@@ -44,6 +44,9 @@ pub const fn max_stream_gaps(window: u64) -> usize {
 pub const MAX_PENDING_RETIRE: usize = 256;
 
 /// Connection IDs of the peer kept per path ID: our active_connection_id_limit.
+//= specs/rfc9000.txt#section-18.2
+//= type=implication
+//# The value of the active_connection_id_limit parameter MUST be at least 2.
 pub const ACTIVE_CONNECTION_ID_LIMIT: u64 = 5;
 
 /// Connection IDs issued per path ID, whatever the peer's active_connection_id_limit. Stops: a

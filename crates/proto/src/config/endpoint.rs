@@ -21,6 +21,10 @@ impl EndpointConfig {
     /// used once, by one endpoint. In a simulation, the same seed gives the same run.
     pub const fn new(seed: [u8; 32]) -> Self {
         Self {
+            //= specs/rfc9000.txt#section-19.15
+            //= type=implication
+            //# An endpoint MUST NOT send this frame if it currently requires that its peer send
+            //# packets with a zero-length Destination Connection ID.
             //= specs/rfc10069-draft.md#nego
             //= type=implication
             //# When advertising the initial_max_path_id transport parameter, endpoints MUST use

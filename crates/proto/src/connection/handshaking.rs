@@ -52,6 +52,8 @@ impl Connection {
                 self.endpoint_events
                     .push_back(EndpointEvent::HandshakeComplete);
                 // RFC 9001 section 4.1.2: for a server, complete is confirmed.
+                //= specs/rfc9000.txt#section-19.20
+                //# Servers MUST NOT send a HANDSHAKE_DONE frame before completing the handshake.
                 //= specs/rfc9001.txt#section-4.1.2
                 //# The server MUST send a HANDSHAKE_DONE frame as soon as the handshake is
                 //# complete.
@@ -124,6 +126,9 @@ impl Connection {
 
     /// RFC 10069: used once the handshake is complete, if both sides sent initial_max_path_id.
     fn start_multipath(&mut self) {
+        //= specs/rfc9000.txt#section-19.21
+        //# An extension to QUIC that wishes to use a new type of frame MUST first ensure that a
+        //# peer is able to understand the frame.
         //= specs/rfc10069-draft.md#connection-lifecycle-and-packet-protection
         //# If either of the endpoints does not advertise the initial_max_path_id transport
         //# parameter, then both endpoints MUST NOT use any frame or mechanism defined in this

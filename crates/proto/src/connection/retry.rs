@@ -51,6 +51,9 @@ impl Connection {
             return;
         }
         // RFC 9001 section 5.2: the keys of Initial packets follow the new destination.
+        //= specs/rfc9000.txt#section-17.2.5.2
+        //# The client MUST NOT change the Source Connection ID because the server could include the
+        //# connection ID as part of its token validation logic; see Section 8.1.4.
         //= specs/rfc9000.txt#section-17.2.5.1
         //# The client MUST use the value from the Source Connection ID field of the Retry packet in
         //# the Destination Connection ID field of subsequent packets that it sends.

@@ -143,6 +143,10 @@ impl Connection {
         if path.is_at_limit() || self.spaces.has_probes() {
             return None;
         }
+        // RFC 9002 section 6.2.1: nor while a loss by time is awaited.
+        if self.spaces.iter().any(|space| space.loss_time.is_some()) {
+            return None;
+        }
         let (rtt, count) = (path.rtt(), path.pto_count());
         let spaces = self.spaces.iter();
         //= specs/rfc9002.txt#section-6.2.1

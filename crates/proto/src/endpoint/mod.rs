@@ -239,6 +239,9 @@ impl Endpoint {
                     return None;
                 }
                 let start = buf.len();
+                //= specs/rfc9000.txt#section-17.2.1
+                //# A server MUST NOT send more than one Version Negotiation packet in response to a
+                //# single UDP datagram.
                 //= specs/rfc9000.txt#section-5.2.2
                 //# If a server receives a packet that indicates an unsupported version and if the
                 //# packet is large enough to initiate a new connection for any supported version,

@@ -48,6 +48,8 @@ impl Frame<'_> {
     /// Whether a packet with this frame must be acknowledged (RFC 9002 section 2).
     #[inline]
     pub(crate) const fn is_ack_eliciting(&self) -> bool {
+        //= specs/rfc9000.txt#section-19.21
+        //# Extension frames MUST be congestion controlled and MUST cause an ACK frame to be sent.
         !matches!(
             self,
             Self::Padding | Self::Ack(_) | Self::ConnectionClose(_) | Self::ApplicationClose(_)

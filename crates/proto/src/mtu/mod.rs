@@ -3,6 +3,10 @@
 use std::time::{Duration, Instant};
 
 /// BASE_PLPMTU (RFC 9000 section 14.1): what every path takes.
+//= specs/rfc9000.txt#section-14
+//= type=implication
+//# QUIC MUST NOT be used if the network path cannot support a maximum datagram size of at least
+//# 1200 bytes.
 //= specs/rfc9000.txt#section-14.3
 //= type=implication
 //# Endpoints SHOULD set the initial value of BASE_PLPMTU (Section 5.1 of [DPLPMTUD]) to be

@@ -178,6 +178,8 @@ pub(crate) fn decode_next(
     };
     // First byte, version, and two IDs with their lengths.
     let at = 7 + dcid.len() + scid.len();
+    //= specs/rfc9000.txt#section-17.2.1
+    //# Clients MUST ignore the value of this field.
     if version == 0 {
         // RFC 9000 section 17.2.1: a list of 32-bit versions.
         if len == at || !(len - at).is_multiple_of(4) {
@@ -216,6 +218,9 @@ pub(crate) fn decode_next(
             if tag_at == at {
                 return Err(PacketDecodeError::EmptyRetryToken);
             }
+            //= specs/rfc9000.txt#section-17.2.5
+            //# The value in the Unused field is set to an arbitrary value by the server; a client
+            //# MUST ignore these bits.
             return Ok(ProtectedPacket::Retry {
                 version,
                 dcid,

@@ -99,6 +99,10 @@ pub(crate) fn encode_short_header(
 ) -> usize {
     debug_assert!((1..=4).contains(&pn_len));
     let phase = if key_phase { KEY_PHASE_BIT } else { 0 };
+    //= specs/rfc9000.txt#section-17.4
+    //= type=implication
+    //# When the spin bit is disabled, endpoints MAY set the spin bit to any value and MUST ignore
+    //# any incoming value.
     //= specs/rfc9000.txt#section-17.3.1
     //# The value included prior to protection MUST be set to 0.
     //= specs/rfc9000.txt#section-17.4

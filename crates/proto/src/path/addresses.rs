@@ -101,6 +101,9 @@ impl NetworkPath {
     /// Bytes that may be sent now: three times those received, until the address is validated
     /// (RFC 9000 section 8.1).
     pub(crate) fn send_limit(&self) -> u64 {
+        //= specs/rfc9000.txt#section-14.1
+        //# The server MUST also limit the number of bytes it sends before validating the address of
+        //# the client; see Section 8.
         if !self.is_limited() {
             return u64::MAX;
         }

@@ -313,6 +313,9 @@ impl PathRecovery {
                 controller.on_restart(self.index, now);
             }
             let after = in_flight_before + u64::from(size);
+            //= specs/rfc9002.txt#section-7.5
+            //# A sender MUST however count these packets as being additionally in flight, since
+            //# these packets add network load without establishing packet loss.
             controller.on_packet_sent(&congestion::SentPacket {
                 path: self.index,
                 now,

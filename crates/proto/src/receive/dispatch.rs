@@ -103,6 +103,9 @@ impl Connection {
         if !any {
             return Err(empty());
         }
+        //= specs/rfc9000.txt#section-13.1
+        //# A packet MUST NOT be acknowledged until packet protection has been successfully removed
+        //# and all frames contained in the packet have been processed.
         let received = ReceivedPacket {
             now,
             pn: number,

@@ -123,6 +123,10 @@ impl Connection {
                 ..
             } => {
                 let space_id = match ty {
+                    //= specs/rfc9000.txt#section-14
+                    //# Therefore, an endpoint MUST NOT close a connection when it receives a
+                    //# datagram that does not meet size constraints; the endpoint MAY discard such
+                    //# datagrams.
                     //= specs/rfc9000.txt#section-14.1
                     //# A server MUST discard an Initial packet that is carried in a UDP datagram
                     //# with a payload that is smaller than the smallest allowed maximum datagram

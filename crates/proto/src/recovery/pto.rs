@@ -30,7 +30,10 @@ pub(crate) fn pto_time(
     max_ack_delay: Duration,
     pto_count: u32,
 ) -> Option<Instant> {
-    if space.sent.ack_eliciting() == 0 {
+    //= specs/rfc9002.txt#section-6.2.1
+    //# The PTO timer MUST NOT be set if a timer is set for time threshold loss detection; see
+    //# Section 6.1.2.
+    if space.sent.ack_eliciting() == 0 || space.loss_time.is_some() {
         return None;
     }
     let sent = space.last_ack_eliciting_sent?;
@@ -40,6 +43,22 @@ pub(crate) fn pto_time(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    //= specs/rfc9002.txt#section-6.2.1
+    //= type=test
+    //# The PTO timer MUST NOT be set if a timer is set for time threshold loss detection; see Section
+    //# 6.1.2.
+    #[test]
+    fn waits_while_a_loss_by_time_is_awaited() {
+        let now = Instant::now();
+        let mut rng: rand::rngs::StdRng = rand::SeedableRng::seed_from_u64(1);
+        let mut space = PacketSpace::new(&mut rng);
+        let rtt = RttEstimator::new(Duration::from_millis(333));
+        space.on_sent(crate::space::tests_support::packet(now), &mut rng);
+        assert!(pto_time(&space, &rtt, Duration::ZERO, 0).is_some());
+        space.loss_time = Some(now);
+        assert_eq!(pto_time(&space, &rtt, Duration::ZERO, 0), None);
+    }
 
     #[test]
     //= specs/rfc9002.txt#section-6.2.1

@@ -166,6 +166,9 @@ impl AckScheduler {
     }
 
     /// An ACK frame left, of which the largest number was `largest`.
+    //= specs/rfc9000.txt#section-13.2.1
+    //# Since packets containing only ACK frames are not congestion controlled, an endpoint MUST NOT
+    //# send more than one such packet in response to receiving an ack-eliciting packet.
     pub(crate) const fn on_ack_sent(&mut self, largest: u64) {
         self.largest_acked = Some(largest);
         self.unacked = 0;
@@ -224,6 +227,10 @@ mod tests {
     //# acknowledged at least once within the maximum delay an endpoint communicated using the
     //# max_ack_delay transport parameter; see Section 18.2.
     #[test]
+    //= specs/rfc9000.txt#section-13.2.1
+    //= type=test
+    //# Since packets containing only ACK frames are not congestion controlled, an endpoint MUST NOT
+    //# send more than one such packet in response to receiving an ack-eliciting packet.
     fn every_second_packet_or_the_timer() {
         let now = Instant::now();
         let mut acks = AckScheduler::default();

@@ -276,6 +276,9 @@ impl PacketSpace {
             self.persistent.on_acked();
         }
         self.lost.push(pn, &packet);
+        //= specs/rfc9002.txt#section-7.4
+        //# Endpoints MUST NOT ignore the loss of packets that were sent after the earliest
+        //# acknowledged packet in a given packet number space.
         //= specs/rfc9000.txt#section-14.4
         //# Loss of a QUIC packet that is carried in a PMTU probe is therefore not a reliable
         //# indication of congestion and SHOULD NOT trigger a congestion control reaction; see Item
@@ -288,6 +291,10 @@ impl PacketSpace {
             outcome.bytes += u64::from(packet.size);
             outcome.newest_sent = outcome.newest_sent.max(Some(packet.time_sent));
             outcome.largest_size = outcome.largest_size.max(packet.size);
+            //= specs/rfc9002.txt#section-7.6.2
+            //# These two packets MUST be ack-eliciting, since a receiver is required to acknowledge
+            //# only ack-eliciting packets within its maximum acknowledgment delay; see Section 13.2
+            //# of [QUIC-TRANSPORT].
             if packet.ack_eliciting {
                 outcome.persistent |= self
                     .persistent

@@ -393,6 +393,12 @@ impl SendStream {
     ) -> Option<u64> {
         // RFC 9000 section 4.1: highest offsets count, so that a gap costs credit too; an end
         // costs none.
+        //= specs/rfc9000.txt#section-19.10
+        //# The data sent on a stream MUST NOT exceed the largest maximum stream data value
+        //# advertised by the receiver.
+        //= specs/rfc9000.txt#section-19.9
+        //# The sum of the final sizes on all streams -- including streams in terminal states --
+        //# MUST NOT exceed the value advertised by a receiver.
         //= specs/rfc9000.txt#section-4.1
         //# Senders MUST NOT send data in excess of either limit.
         //= specs/rfc9000.txt#section-2.2

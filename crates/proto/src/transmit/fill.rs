@@ -33,6 +33,11 @@ impl Connection {
     }
 
     /// The acknowledgement of a path's packets, in whichever packet.
+    //= specs/rfc9000.txt#section-17.2.3
+    //# An acknowledgment for a 1-RTT packet MUST be carried in a 1-RTT packet.
+    //= specs/rfc9000.txt#section-13.2.6
+    //# For instance, packets that are protected with 1-RTT keys MUST be acknowledged in packets
+    //# that are also protected with 1-RTT keys.
     fn fill_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, index: PathIndex) {
         let multipath = self.path_limits.is_some();
         if let Some(path) = self.paths.at_mut(index) {

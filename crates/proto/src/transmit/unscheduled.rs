@@ -223,6 +223,10 @@ impl Connection {
         index: PathIndex,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        //= specs/rfc9000.txt#section-13.2.1
+        //= type=implication
+        //# In that case, an endpoint MUST NOT send an ack-eliciting frame in all packets that would
+        //# otherwise be non-ack-eliciting, to avoid an infinite feedback loop of acknowledgments.
         let spec = PacketSpec {
             ecn: self.paths.at(index)?.ecn(),
             ..PacketSpec::unscheduled(index)

@@ -114,6 +114,12 @@ impl TransportParameters {
             put_int(buf, id::MIN_ACK_DELAY, delay);
         }
         if side == Side::Server {
+            //= specs/rfc9000.txt#section-18.2
+            //# This transport parameter MUST NOT be sent by a client but MAY be sent by a server.
+            //= specs/rfc9000.txt#section-18.2
+            //# A client MUST NOT include any server-only transport parameter:
+            //# original_destination_connection_id, preferred_address, retry_source_connection_id,
+            //# or stateless_reset_token.
             self.encode_server_only(buf);
         }
         if let Some(grease) = &self.grease {
