@@ -253,6 +253,13 @@ impl Endpoint {
         }
     }
 
+    /// Memory for data that the connections have borrowed of the endpoint's: see
+    /// [`EndpointConfig::send_memory`](crate::EndpointConfig::send_memory) and
+    /// [`EndpointConfig::receive_memory`](crate::EndpointConfig::receive_memory).
+    pub fn memory_use(&self) -> crate::MemoryUse {
+        self.shared.lock().proto.memory_use()
+    }
+
     /// How many connections there are, closing ones included.
     pub fn open_connections(&self) -> usize {
         self.shared.lock().open

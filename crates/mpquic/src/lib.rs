@@ -140,10 +140,10 @@ pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::{
     AckFrequencyConfig, ApplicationClose, ClientConfig, ClosedStream, ConfigError,
     CongestionControl, ConnectionClose, ConnectionError, ConnectionStats, Dir, EndpointConfig,
-    FourTuple, InitialWindow, NoTokenLog, NumberSpace, Observer, ObserverFactory, PacketReceived,
-    PacketSent, PathError, PathErrorCode, PathEvent, PathId, PathStats, PathStatus, ServerConfig,
-    Side, StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog, TokenReuseError,
-    TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
+    FourTuple, InitialWindow, MemoryUse, NoTokenLog, NumberSpace, Observer, ObserverFactory,
+    PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent, PathId, PathStats, PathStatus,
+    ServerConfig, Side, StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog,
+    TokenReuseError, TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
     ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};

@@ -29,6 +29,7 @@ mod handshake;
 mod ids;
 mod inspect;
 pub mod limits;
+mod memory;
 mod mtu;
 mod number_set;
 mod observe;
@@ -61,6 +62,7 @@ pub use error::{
 pub use ids::{ConnectionHandle, FourTuple, Transmit};
 #[doc(hidden)]
 pub use inspect::CollectionSize;
+pub use memory::MemoryUse;
 pub use mpquic_sched_core as sched;
 pub use mpquic_sched_core::{
     ConnectionId, Dir, EcnCodepoint, PathId, PathStatus, Side, StreamHints, StreamId,

@@ -110,6 +110,22 @@ pub const MAX_EARLY_DATAGRAM: usize = 1500;
 /// Bytes of datagrams kept for all incoming connections together.
 pub const MAX_INCOMING_BUFFER_TOTAL: usize = 16 << 20;
 
+/// Bytes that each connection may hold of written data, of received data, and of datagrams in each direction,
+/// whatever the other connections of its endpoint hold.
+pub const GUARANTEED_MEMORY: u64 = 64 << 10;
+
+/// Bytes of data that was written and not acknowledged, over all connections of an endpoint, unless configured
+/// otherwise. Stops: readers that never read.
+pub const DEFAULT_SEND_MEMORY: u64 = 256 << 20;
+
+/// Bytes of data that was received and not read, over all connections of an endpoint, unless configured
+/// otherwise. Stops: peers that fill many windows behind a gap.
+pub const DEFAULT_RECEIVE_MEMORY: u64 = 256 << 20;
+
+/// Written data of a connection that may wait for its acknowledgement or to be sent, however little its
+/// paths carry. Beyond it, what they can use.
+pub const MIN_SEND_BUFFER: u64 = 512 << 10;
+
 /// Bytes of received DATAGRAM frames kept unless configured otherwise; the oldest go first.
 pub const DEFAULT_DATAGRAM_BUFFER: usize = 1 << 20;
 

@@ -102,6 +102,9 @@ pub struct ConnectionStats {
     pub max_out_of_order: u64,
     /// Received datagrams (RFC 9221) that were dropped because the application did not read them in time.
     pub dropped_datagrams: u64,
+    /// Received packets with stream data that were dropped, and not acknowledged, because the endpoint's
+    /// memory for received data was used up.
+    pub refused_packets: u64,
     /// Received packets that did not decrypt.
     pub undecryptable_packets: u64,
     /// Updates of the packet keys (RFC 9001 section 6), whichever side began.

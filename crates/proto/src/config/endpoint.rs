@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::limits;
+
 /// Settings of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
@@ -12,6 +14,8 @@ pub struct EndpointConfig {
     pub(crate) token_key: Option<[u8; 32]>,
     pub(crate) reset_key: Option<[u8; 32]>,
     pub(crate) clock: Option<(Instant, Duration)>,
+    pub(crate) send_memory: u64,
+    pub(crate) receive_memory: u64,
 }
 
 impl EndpointConfig {
@@ -35,6 +39,8 @@ impl EndpointConfig {
             token_key: None,
             reset_key: None,
             clock: None,
+            send_memory: limits::DEFAULT_SEND_MEMORY,
+            receive_memory: limits::DEFAULT_RECEIVE_MEMORY,
         }
     }
 
@@ -81,12 +87,41 @@ impl EndpointConfig {
     }
 }
 
+impl EndpointConfig {
+    /// How many bytes of written data may be unacknowledged, over all connections, beside the
+    /// [`GUARANTEED_MEMORY`](crate::limits::GUARANTEED_MEMORY) bytes that each may always have. Default
+    /// 256 MiB, [`DEFAULT_SEND_MEMORY`](crate::limits::DEFAULT_SEND_MEMORY).
+    ///
+    /// No connection may have more of it than it leaves for all others: one alone half of it, and less the
+    /// more others have. A write beyond that takes less, or waits, as one beyond
+    /// [`TransportConfig::send_window`](crate::TransportConfig::send_window) does.
+    pub const fn send_memory(&mut self, bytes: u64) -> &mut Self {
+        self.send_memory = bytes;
+        self
+    }
+
+    /// How many bytes of memory received data that was not read may take, over all connections, beside the
+    /// [`GUARANTEED_MEMORY`](crate::limits::GUARANTEED_MEMORY) bytes that each may always have. Default
+    /// 256 MiB, [`DEFAULT_RECEIVE_MEMORY`](crate::limits::DEFAULT_RECEIVE_MEMORY).
+    ///
+    /// No connection may have more of it than it leaves for all others: one alone half of it, and less the
+    /// more others have. A packet with data beyond that is dropped before it is acknowledged, as if it had been lost on the
+    /// way, unless its data comes next for an application that has read all before it. No connection is
+    /// closed.
+    pub const fn receive_memory(&mut self, bytes: u64) -> &mut Self {
+        self.receive_memory = bytes;
+        self
+    }
+}
+
 impl fmt::Debug for EndpointConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The seed and the keys are secrets.
         f.debug_struct("EndpointConfig")
             .field("cid_len", &self.cid_len)
             .field("max_udp_payload_size", &self.max_udp_payload_size)
+            .field("send_memory", &self.send_memory)
+            .field("receive_memory", &self.receive_memory)
             .finish_non_exhaustive()
     }
 }

@@ -31,6 +31,7 @@ pub struct TransportConfig {
     pub(crate) receive_window: u64,
     pub(crate) window_auto_tuning: bool,
     pub(crate) send_window: u64,
+    pub(crate) min_rate: Option<(u64, Duration)>,
     pub(crate) datagram_receive_buffer: Option<usize>,
     pub(crate) datagram_send_buffer: usize,
     pub(crate) max_paths: u32,
@@ -93,17 +94,42 @@ impl TransportConfig {
         self
     }
 
-    /// Whether receive windows start small and grow as they are used. Default true. With `false`
-    /// they have their full size from the start: for trusted peers, and for measurements with a
-    /// fixed window.
+    /// Whether receive windows start small and grow as they are used, and the send window with what the
+    /// paths can carry. Default true. With `false` they have their full size from the start: for trusted
+    /// peers, and for measurements with a fixed window.
     pub fn window_auto_tuning(&mut self, enabled: bool) -> &mut Self {
         self.window_auto_tuning = enabled;
         self
     }
 
-    /// How many written bytes may be unacknowledged, over all streams. Default 16 MiB.
+    /// How many written bytes may be unacknowledged, over all streams. Default 16 MiB. As long as the paths
+    /// carry little, it is less: what they could carry in four times their longest round trip, at least
+    /// 512 KiB; see [`window_auto_tuning`](Self::window_auto_tuning). The endpoint has a limit over all its
+    /// connections, too: [`EndpointConfig::send_memory`](crate::EndpointConfig::send_memory).
     pub fn send_window(&mut self, bytes: u64) -> &mut Self {
         self.send_window = bytes;
+        self
+    }
+
+    /// Closes a connection whose peer takes fewer than so many bytes per second of what was written, over
+    /// a whole `period` in which something waited for it: with
+    /// [`ConnectionError::TooSlow`](crate::ConnectionError::TooSlow). It does not matter whether the peer
+    /// reads slowly or the network carries little. Stops: readers that hold memory for hours with a byte
+    /// now and then.
+    ///
+    /// Off by default, and with 0 bytes or a period of less than a millisecond. A period of more than a day
+    /// counts as a day.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mpquic_proto::TransportConfig;
+    ///
+    /// let mut config = TransportConfig::default();
+    /// config.min_peer_rate(1000, Duration::from_secs(30));
+    /// ```
+    pub fn min_peer_rate(&mut self, bytes_per_second: u64, period: Duration) -> &mut Self {
+        let on = bytes_per_second > 0 && period.as_millis() > 0;
+        self.min_rate = on.then_some((bytes_per_second, period.min(DAY)));
         self
     }
 
@@ -269,6 +295,7 @@ impl Default for TransportConfig {
             receive_window: 24 << 20,
             window_auto_tuning: true,
             send_window: 16 << 20,
+            min_rate: None,
             datagram_receive_buffer: Some(limits::DEFAULT_DATAGRAM_BUFFER),
             datagram_send_buffer: limits::DEFAULT_DATAGRAM_BUFFER,
             max_paths: 8,

@@ -94,6 +94,8 @@ impl Connection {
         let Some(outcome) = outcome else {
             return Ok(());
         };
+        // Before writers are told that there is room again.
+        self.fit_send_buffer();
         for (_, packet) in &settled.acked {
             let mut contiguous = 0;
             for frame in &packet.frames {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::PathSet;
+use mpquic_sched_core::{PathSet, TransportErrorCode};
 
 use super::state::{CloseFrame, reason};
 use super::{Connection, Event};
@@ -20,11 +20,28 @@ impl Connection {
     }
 
     pub(crate) fn start_closing(&mut self, now: Instant, close: CloseFrame, tell: bool) {
+        let reason = reason(&close);
+        self.start_closing_for(now, close, reason, tell);
+    }
+
+    /// The peer takes what was written too slowly.
+    pub(crate) fn close_too_slow(&mut self, now: Instant) {
+        let error = TransportError::new(TransportErrorCode::NO_ERROR, "too slow");
+        let close = CloseFrame::Transport(error);
+        self.start_closing_for(now, close, ConnectionError::TooSlow, true);
+    }
+
+    fn start_closing_for(
+        &mut self,
+        now: Instant,
+        close: CloseFrame,
+        reason: ConnectionError,
+        tell: bool,
+    ) {
         if !self.state.is_alive() {
             return;
         }
         self.schedule.end();
-        let reason = reason(&close);
         //= specs/rfc10069-draft.md#connection-closure
         //# When this specification is used, these states SHOULD instead persist for at least three
         //# times the largest PTO among all paths.

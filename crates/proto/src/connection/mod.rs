@@ -27,6 +27,7 @@ use crate::congestion::{Controller, ControllerContext, NewPath};
 use crate::datagram::Datagrams;
 use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, HandshakeSpaces};
+use crate::memory::Memory;
 use crate::path::{NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
@@ -99,6 +100,8 @@ pub struct Connection {
     /// CONNECTION_CLOSE is to be sent on the paths of these slots.
     pub(crate) close_due: mpquic_sched_core::PathSet,
     pub(crate) received_since_close: u64,
+    /// When the next look at the peer's pace is due, if it has to keep one.
+    pub(crate) pace_at: Option<Instant>,
     pub(crate) lost_reason: Option<ConnectionError>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) endpoint_events: VecDeque<EndpointEvent>,
@@ -264,6 +267,7 @@ impl Connection {
             eliciting_since_received: false,
             close_due: mpquic_sched_core::PathSet::EMPTY,
             received_since_close: 0,
+            pace_at: config.min_rate.map(|(_, period)| now + period),
             lost_reason: None,
             events: VecDeque::new(),
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),
@@ -273,6 +277,12 @@ impl Connection {
             endpoint_config: endpoint.clone(),
             config,
         }
+    }
+
+    /// What it holds counts for this memory from now on.
+    pub(crate) fn share(&mut self, memory: &Arc<Memory>) {
+        self.streams.share(memory);
+        self.datagrams.share(memory);
     }
 
     fn parameters(
@@ -381,6 +391,19 @@ impl Connection {
     pub(crate) fn longest_rtt(&self) -> Duration {
         let longest = self.paths.iter().map(|path| path.rtt().smoothed()).max();
         longest.unwrap_or(self.config.initial_rtt)
+    }
+
+    /// Lets as much data be written as the paths can carry in four times their longest round trip: what waits
+    /// for a slow path must not keep a fast one from sending, and schedulers look far ahead.
+    pub(crate) fn fit_send_buffer(&mut self) {
+        let longest = self.longest_rtt().as_micros() as u64;
+        let usable = self.paths.iter().map(|path| {
+            let rtt = path.rtt().smoothed().as_micros() as u64;
+            let window = self.controller.window(path.index);
+            window.saturating_mul(longest) / rtt.max(1)
+        });
+        let usable = usable.fold(0, u64::saturating_add);
+        self.streams.set_worthwhile(usable.saturating_mul(4));
     }
 
     /// Passes on to the scheduler what the streams noted.

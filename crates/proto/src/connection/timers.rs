@@ -43,6 +43,7 @@ impl Connection {
             consider(retired.discard_at());
             consider(retired.space.acks.timer());
         }
+        consider(self.pace_at);
         // Hardly ever the next: worked out only if not even its least could come later.
         match (self.idle_timeout(), next) {
             (Some(timeout), Some(next)) if next <= self.idle_since + timeout => Some(next),
@@ -67,6 +68,9 @@ impl Connection {
             self.end(Some(ConnectionError::TimedOut));
             return;
         }
+        if self.pace_at.is_some_and(|at| at <= now) && self.is_too_slow(now) {
+            return self.close_too_slow(now);
+        }
         self.handshake.on_timeout(now);
         self.on_handshake_timeouts(now);
         let ids: smallvec::SmallVec<[PathId; 16]> = self.paths.iter().map(|path| path.id).collect();
@@ -81,6 +85,17 @@ impl Connection {
         while let Some(id) = self.paths.discard_due(now) {
             self.discard_path(id);
         }
+    }
+
+    /// A period is over in which the peer had to take so many bytes of what waited for it.
+    fn is_too_slow(&mut self, now: Instant) -> bool {
+        let Some((rate, period)) = self.config.min_rate else {
+            return false;
+        };
+        self.pace_at = Some(now + period);
+        let least = u128::from(rate) * period.as_millis() / 1000;
+        let taken = self.streams.end_period();
+        taken.is_some_and(|taken| u128::from(taken) < least)
     }
 
     fn timer_facts(&self, elsewhere: bool) -> TimerFacts {

@@ -1,12 +1,14 @@
 //! The two queues of datagrams, bounded by bytes; does not choose paths or detect losses.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::SendDatagramError;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{datagram_header_size, encode_datagram_header, types};
+use crate::memory::{Direction, Loan, Memory};
 use crate::space::SentFrame;
 use crate::{TransportConfig, TransportError};
 
@@ -38,12 +40,14 @@ impl Queue {
 pub(crate) struct Datagrams {
     outgoing: Queue,
     send_limit: usize,
+    send_loan: Loan,
     /// The peer's max_datagram_frame_size (RFC 9221 section 3); 0 takes none.
     peer_max: u64,
     /// A send was refused for want of space.
     blocked: bool,
     incoming: Queue,
     recv_limit: Option<usize>,
+    recv_loan: Loan,
     /// Received datagrams that were dropped because the application did not fetch them.
     dropped: u64,
 }
@@ -53,12 +57,20 @@ impl Datagrams {
         Self {
             outgoing: Queue::default(),
             send_limit: config.datagram_send_buffer,
+            send_loan: Loan::unlimited(Direction::Send),
             peer_max: 0,
             blocked: false,
             incoming: Queue::default(),
             recv_limit: config.datagram_receive_buffer,
+            recv_loan: Loan::unlimited(Direction::Receive),
             dropped: 0,
         }
+    }
+
+    /// What waits counts for this memory from now on.
+    pub(crate) fn share(&mut self, memory: &Arc<Memory>) {
+        self.send_loan = Loan::new(Arc::clone(memory), Direction::Send);
+        self.recv_loan = Loan::new(Arc::clone(memory), Direction::Receive);
     }
 
     /// What our transport parameters must say: the largest frame that we take, if any.
@@ -106,19 +118,31 @@ impl Datagrams {
         if self.max_size(room).is_none_or(|max| data.len() > max) {
             return Err(SendDatagramError::TooLarge);
         }
+        let most = self.send_room(size);
         if drop {
-            while self.outgoing.size + size > self.send_limit {
+            while self.outgoing.size + size > most {
                 if self.outgoing.pop().is_none() {
                     // One alone may exceed the limit.
                     break;
                 }
             }
-        } else if !self.outgoing.items.is_empty() && self.outgoing.size + size > self.send_limit {
+        } else if !self.outgoing.items.is_empty() && self.outgoing.size + size > most {
             self.blocked = true;
             return Err(SendDatagramError::Blocked(data));
         }
         self.outgoing.push(data);
         Ok(())
+    }
+
+    /// How much may wait to be sent, if `more` is to be added.
+    fn send_room(&mut self, more: usize) -> usize {
+        let wanted = self.send_limit.min(self.outgoing.size + more);
+        let covered = self.send_loan.cover(wanted as u64) as usize;
+        if covered < wanted {
+            covered
+        } else {
+            self.send_limit
+        }
     }
 
     /// Free bytes of the send buffer.
@@ -134,7 +158,8 @@ impl Datagrams {
 
     /// True once after a refused send, when there is space again.
     pub(crate) fn poll_unblocked(&mut self) -> bool {
-        let unblocked = self.blocked && self.outgoing.size * 2 <= self.send_limit;
+        let most = self.send_loan.most().min(self.send_limit as u64);
+        let unblocked = self.blocked && self.outgoing.size as u64 * 2 <= most;
         self.blocked &= !unblocked;
         unblocked
     }
@@ -159,6 +184,7 @@ impl Datagrams {
             self.outgoing.pop();
             wrote = true;
         }
+        self.send_loan.settle(self.outgoing.size as u64);
         wrote
     }
 
@@ -197,6 +223,11 @@ impl Datagrams {
             return Ok(false);
         }
         let was_empty = self.incoming.items.is_empty();
+        let wanted = limit.min(self.incoming.size + size);
+        let limit = match self.recv_loan.cover(wanted as u64) as usize {
+            covered if covered < wanted => covered,
+            _ => limit,
+        };
         while self.incoming.size + size > limit && self.incoming.pop().is_some() {
             self.dropped += 1;
         }
@@ -211,7 +242,9 @@ impl Datagrams {
 
     /// The oldest received datagram.
     pub(crate) fn recv(&mut self) -> Option<Bytes> {
-        self.incoming.pop()
+        let data = self.incoming.pop();
+        self.recv_loan.settle(self.incoming.size as u64);
+        data
     }
 
     /// Received datagrams that were dropped because the application did not fetch them.

@@ -41,6 +41,7 @@ use self::incoming::Waiting;
 use self::reset::AnswerRate;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
+use crate::memory::{Memory, MemoryUse};
 use crate::packet::{FIXED_BIT, Invariant, LONG_TYPE_MASK, VERSION_1, parse_invariant};
 use crate::token::AddressTokens;
 use crate::{
@@ -70,6 +71,8 @@ pub struct Endpoint {
     early: Early,
     /// Beside those that wait.
     half_open: HalfOpen,
+    /// For data of all connections.
+    memory: Arc<Memory>,
     connections: Slab<Known>,
 }
 
@@ -113,6 +116,7 @@ impl Endpoint {
             waiting: Waiting::default(),
             early: Early::default(),
             half_open: HalfOpen::default(),
+            memory: Arc::new(Memory::new(config.send_memory, config.receive_memory)),
             connections: Slab::new(),
             rng,
             config,
@@ -279,6 +283,7 @@ impl Endpoint {
             rng,
             Arc::clone(&self.reset_key),
         )?;
+        connection.share(&self.memory);
         let handle = self.register(None);
         self.take_events(handle, &mut connection);
         Ok((handle, connection))
@@ -335,6 +340,7 @@ impl Endpoint {
             cause: ConnectionError::TransportError(error),
             response: None,
         })?;
+        connection.share(&self.memory);
         let handle = self.register(Some(Share::default()));
         // The client goes on using the ID that it made up until it has seen ours (section 7.2), so
         // its repeated Initials must find the connection. The connection retires it.
@@ -433,6 +439,11 @@ impl Endpoint {
                 }
             }
         }
+    }
+
+    /// Memory that the connections have borrowed for data.
+    pub fn memory_use(&self) -> MemoryUse {
+        self.memory.in_use()
     }
 
     /// How many connections are not drained.

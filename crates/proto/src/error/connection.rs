@@ -48,6 +48,11 @@ pub enum ConnectionError {
     /// Nothing was received for the idle timeout (RFC 9000 section 10.1).
     #[error("timed out")]
     TimedOut,
+    /// The peer took what was written more slowly than
+    /// [`TransportConfig::min_peer_rate`](crate::TransportConfig::min_peer_rate) lets it. We closed the
+    /// connection.
+    #[error("the peer is too slow")]
+    TooSlow,
     /// This side closed the connection.
     #[error("closed locally")]
     LocallyClosed,

@@ -14,6 +14,7 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
 use crate::cid::is_reset;
 use crate::connection::Connection;
 use crate::crypto::open_long;
+use crate::frame::{Frame, FrameIter};
 use crate::packet::{
     MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn,
     key_phase, reserved_bits_are_zero, unprotect_header, version_list,
@@ -371,6 +372,13 @@ impl Connection {
             }
             return;
         }
+        // Parsed twice only when memory is short.
+        if !self.streams.has_memory(now, payload.len() as u64)
+            && self.asks_for_memory(&bytes[payload.clone()])
+        {
+            self.totals.refused_packets += 1;
+            return;
+        }
         let fresh = match self.paths.state(id) {
             PathState::Open(path) => !path.is_duplicate(number),
             PathState::Abandoned(Some(retired)) => !retired.space.received.is_duplicate(number),
@@ -393,6 +401,21 @@ impl Connection {
         if let Err(error) = self.on_data_payload(arrival, id, dcid, number, &bytes[payload]) {
             self.fail(now, error);
         }
+    }
+
+    /// Whether a packet has data for which there is no memory. It is not acknowledged, and so its data comes
+    /// again.
+    //= specs/rfc9000.txt#section-13.1
+    //# For STREAM frames, this means the data has been enqueued in preparation to be received by the
+    //# application protocol, but it does not require that data be delivered and consumed.
+    fn asks_for_memory(&self, payload: &[u8]) -> bool {
+        FrameIter::new(payload).any(|frame| match frame {
+            Ok(Frame::Stream(stream)) => {
+                let (offset, len) = (stream.offset, stream.data.len() as u64);
+                len > 0 && !self.streams.needs_no_memory(stream.id, offset, len)
+            }
+            _ => false,
+        })
     }
 
     /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.

@@ -19,6 +19,15 @@ const BLOCK_U64: u64 = BLOCK as u64;
 /// Blocks with few bytes that are let be until a pass packs them all: a pass looks at every block.
 const SLACK: usize = 4;
 
+/// What a stream's receive buffer adds to the sums over all streams, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Held {
+    /// Received beyond the first gap.
+    pub(super) out_of_order: u64,
+    /// Memory for data.
+    pub(super) memory: u64,
+}
+
 /// The receive buffer of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
@@ -63,6 +72,13 @@ impl Assembler {
     /// Bytes of memory for data.
     pub(super) fn held(&self) -> usize {
         self.held
+    }
+
+    pub(super) fn usage(&self) -> Held {
+        Held {
+            out_of_order: self.out_of_order,
+            memory: self.held as u64,
+        }
     }
 
     /// The most memory for data that what was received and not read may take.

@@ -34,6 +34,8 @@ const ROUND_TRIPS: u64 = 8;
 pub(super) struct RecvWindow {
     size: u64,
     max: u64,
+    /// What there is memory for: no more is announced.
+    memory: u64,
     /// The limit that the peer was told.
     announced: u64,
     /// Bytes that the application has read, or that were dropped.
@@ -50,6 +52,7 @@ impl RecvWindow {
         Self {
             size,
             max,
+            memory: u64::MAX,
             announced: size,
             consumed: 0,
             epoch: None,
@@ -85,8 +88,19 @@ impl RecvWindow {
         }
     }
 
+    /// There is memory for so many bytes. Credit that the peer has stays its own; it gets no more until
+    /// that is used.
+    pub(super) fn set_memory(&mut self, bytes: u64) {
+        self.memory = bytes;
+    }
+
+    /// What is to be open in front of what was consumed.
+    fn open(&self) -> u64 {
+        self.size.min(self.memory)
+    }
+
     fn target(&self) -> u64 {
-        (self.consumed.saturating_add(self.size)).min(VarInt::MAX.into_inner())
+        (self.consumed.saturating_add(self.open())).min(VarInt::MAX.into_inner())
     }
 
     /// Whether a new limit is worth a frame (RFC 9000 section 4.2).
@@ -95,7 +109,7 @@ impl RecvWindow {
         //# Therefore, a receiver MUST NOT wait for a STREAM_DATA_BLOCKED or DATA_BLOCKED frame
         //# before sending a MAX_STREAM_DATA or MAX_DATA frame; doing so could result in the sender
         //# being blocked for the rest of the connection.
-        self.target().saturating_sub(self.announced) >= (self.size / 4).max(1)
+        self.target().saturating_sub(self.announced) >= (self.open() / 4).max(1)
     }
 
     /// The limit for a frame that is being written. Never falls.
@@ -160,6 +174,21 @@ mod tests {
         window.consume(1);
         assert!(window.on_starved(2000));
         assert_eq!(window.size(), 4000);
+    }
+
+    #[test]
+    fn no_more_is_announced_than_there_is_memory_for() {
+        let mut window = RecvWindow::new(1000, 8000);
+        window.set_memory(400);
+        window.consume(600);
+        assert!(!window.is_due());
+        window.consume(99);
+        assert!(!window.is_due());
+        window.consume(1);
+        assert!(window.is_due());
+        assert_eq!(window.announce(), 1100);
+        window.set_memory(u64::MAX);
+        assert_eq!(window.announce(), 1700);
     }
 
     /// Streams that are reset at the end of their windows cost a peer nothing.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mpquic_sched_core::{Dir, StreamId, VarInt};
 
+use super::assembler::Held;
 use super::ids::{MAX_STREAMS, Use};
 use super::pool::Pool;
 use super::recv::{Outcome, RecvStream, StreamChunk};
@@ -48,10 +49,15 @@ impl Streams {
         f: impl FnOnce(&mut RecvStream, &mut Pool) -> Result<Option<(usize, T)>, ReadError>,
     ) -> Result<Option<T>, ReadError> {
         let stream = self.recvs.get_mut(&id).ok_or(ReadError::ClosedStream)?;
-        match f(stream, &mut self.pool) {
+        let before = stream.assembler.usage();
+        let result = f(stream, &mut self.pool);
+        let after = stream.assembler.usage();
+        let announce = stream.pending.max_stream_data;
+        self.note_held(before, after);
+        match result {
             Ok(Some((n, data))) => {
                 self.window.consume(n as u64);
-                if stream.pending.max_stream_data {
+                if announce {
                     self.queue_recv_control(id);
                 }
                 Ok(Some(data))
@@ -75,9 +81,9 @@ impl Streams {
         if stream.stopped().is_some() {
             return Err(ClosedStream);
         }
-        let before = stream.assembler.out_of_order();
+        let before = stream.assembler.usage();
         let (dropped, over) = stream.stop(code, &mut self.pool);
-        self.note_out_of_order(before, 0);
+        self.note_held(before, Held::default());
         self.window.discard(dropped);
         if over {
             self.free_recv(id);
@@ -196,13 +202,13 @@ impl Streams {
         let Some(stream) = self.recvs.get_mut(&id) else {
             return Ok(());
         };
-        let before = stream.assembler.out_of_order();
+        let before = stream.assembler.usage();
         let arrival = stream.on_data(now, rtt, offset, fin, data, left, &mut self.pool)?;
-        let after = stream.assembler.out_of_order();
+        let after = stream.assembler.usage();
         self.max_gaps_seen = self.max_gaps_seen.max(stream.assembler.gaps());
         let stream_window = stream.window.size();
         let announce = stream.pending.max_stream_data;
-        self.note_out_of_order(before, after);
+        self.note_held(before, after);
         self.on_arrival(id, &arrival);
         if announce {
             self.queue_recv_control(id);
@@ -213,6 +219,7 @@ impl Streams {
             self.window.on_starved(self.out_of_order());
         }
         self.window.grow_to(stream_window.saturating_mul(3) / 2);
+        self.window.set_memory(self.most_memory());
         Ok(())
     }
 
@@ -228,10 +235,10 @@ impl Streams {
         let Some(stream) = self.recvs.get_mut(&id) else {
             return Ok(());
         };
-        let before = stream.assembler.out_of_order();
+        let before = stream.assembler.usage();
         let arrival = stream.on_reset(code, final_size, left, &mut self.pool)?;
-        let after = stream.assembler.out_of_order();
-        self.note_out_of_order(before, after);
+        let after = stream.assembler.usage();
+        self.note_held(before, after);
         self.on_arrival(id, &arrival);
         Ok(())
     }

@@ -12,6 +12,7 @@ pub(crate) mod fuzzing;
 mod ids;
 mod incoming;
 mod outgoing;
+mod pace;
 mod pool;
 mod range_map;
 mod ready;

@@ -17,8 +17,8 @@ use crate::space::StreamRange;
 
 /// What the application does.
 impl Streams {
-    /// How much may be written now.
-    fn room(&mut self, id: StreamId) -> Result<usize, WriteError> {
+    /// How much of `wanted` may be written now.
+    fn room(&mut self, id: StreamId, wanted: usize) -> Result<usize, WriteError> {
         let Some(stream) = self.sends.get_mut(&id) else {
             return Err(WriteError::ClosedStream);
         };
@@ -46,19 +46,21 @@ impl Streams {
             }
             return Err(WriteError::Blocked);
         }
-        let window = self.send_window.saturating_sub(self.totals.buffered);
-        if window == 0 {
-            if !stream.in_blocked {
+        let room = self.send_room(credit.min(wanted.max(1) as u64));
+        if room == 0 {
+            if let Some(stream) = self.sends.get_mut(&id)
+                && !stream.in_blocked
+            {
                 stream.in_blocked = true;
                 self.blocked.push(id);
             }
             return Err(WriteError::Blocked);
         }
-        Ok(usize::try_from(credit.min(window)).unwrap_or(usize::MAX))
+        Ok(usize::try_from(room).unwrap_or(usize::MAX))
     }
 
     pub(crate) fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {
-        let room = self.room(id)?;
+        let room = self.room(id, data.len())?;
         let data = &data[..data.len().min(room)];
         self.append(id, data.len(), |stream, pool| {
             stream.buffer.write(data, pool)
@@ -72,7 +74,7 @@ impl Streams {
         id: StreamId,
         chunk: &mut Bytes,
     ) -> Result<usize, WriteError> {
-        let room = self.room(id)?;
+        let room = self.room(id, chunk.len())?;
         let data = chunk.split_to(chunk.len().min(room));
         let n = data.len();
         self.append(id, n, |stream, pool| stream.buffer.push(data, pool));
@@ -122,7 +124,7 @@ impl Streams {
         self.with_send(id, |stream, pool| stream.reset(code, pool));
         self.queue_send_control(id);
         self.sched_events.push(id, Fact::Reset);
-        self.wake_writers();
+        self.on_send_buffer_freed();
     }
 
     /// The peer's STOP_SENDING code, if it came.
@@ -374,8 +376,9 @@ impl Streams {
         let Some((acked, delivered)) = result else {
             return AckedBytes::default();
         };
-        if acked.contiguous > 0 {
-            self.wake_writers();
+        self.pace.taken += acked.newly;
+        if acked.newly > 0 {
+            self.on_send_buffer_freed();
         }
         if delivered {
             self.free_send_if_done(r.id);

@@ -97,6 +97,15 @@ impl RecvStream {
             && (self.reset.is_some() || self.assembler.readable() > 0 || self.is_complete())
     }
 
+    /// Whether data was received already, or is what the application waits for, having read all before it;
+    /// or is not kept.
+    pub(super) fn needs_no_memory(&self, offset: u64, len: u64) -> bool {
+        let frontier = self.assembler.frontier();
+        let dropped = self.stopped.is_some() || self.reset.is_some();
+        let next = offset <= frontier && self.assembler.readable() == 0;
+        dropped || next || offset.saturating_add(len) <= frontier
+    }
+
     /// Checks an end of data against what is known (RFC 9000 sections 4.1 and 4.5).
     fn check(
         &self,

@@ -1,6 +1,8 @@
 //! All streams of a connection and what they share: IDs, windows, queues of turns; reads and writes no frame.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{
     Dir, MAX_STREAM_VIEWS, PathSet, Side, StreamHead, StreamId, StreamUpdateKind as Fact,
@@ -8,20 +10,29 @@ use mpquic_sched_core::{
 };
 
 use super::StreamEvent;
+use super::assembler::Held;
 use super::control_queue::ControlQueue;
 use super::events::SchedEvents;
 use super::flight::Tally;
 use super::flow::{self, INITIAL_STREAM_WINDOW, INITIAL_WINDOW, RecvWindow};
 use super::ids::{LocalIds, RemoteIds};
+use super::pace::Pace;
 use super::pool::Pool;
 use super::ready::ReadyQueue;
 use super::recv::RecvStream;
 use super::send::SendStream;
 use crate::TransportConfig;
-use crate::limits::max_stream_gaps;
+use crate::limits::{MIN_SEND_BUFFER, max_stream_gaps};
+use crate::memory::{Direction, Loan, Memory};
 
 /// Blocked writers are woken when so much of the send window is free, or half of it.
 const WAKE_ROOM: u64 = 64 * 1024;
+
+/// What a connection may hold of received data beyond what it could borrow, taken a packet at a time.
+const RESERVE: u64 = 64 * 1024;
+
+/// The time between two such packets.
+const RESERVE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One side's initial limits, as in its transport parameters (RFC 9000 section 18.2).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,6 +84,10 @@ pub(crate) struct Streams {
     /// Sum of the highest offsets sent.
     pub(super) data_sent: u64,
     pub(super) send_window: u64,
+    /// What the paths can use of it.
+    worthwhile: u64,
+    pub(super) send_loan: Loan,
+    pub(super) pace: Pace,
     pub(super) totals: Tally,
     /// Streams with data never sent.
     pub(super) fresh: ReadyQueue,
@@ -101,6 +116,11 @@ pub(crate) struct Streams {
     /// Received beyond the first gap of each stream, summed over them.
     out_of_order: u64,
     max_out_of_order_seen: u64,
+    /// Memory of the receive buffers.
+    held: u64,
+    recv_loan: Loan,
+    /// When more than the loan may be taken again.
+    reserve_at: Option<Instant>,
 
     // Waiting to be polled or sent.
     pub(super) send_control: ControlQueue,
@@ -142,6 +162,12 @@ impl Streams {
             max_data: 0,
             data_sent: 0,
             send_window: config.send_window,
+            worthwhile: match config.window_auto_tuning {
+                true => MIN_SEND_BUFFER,
+                false => u64::MAX,
+            },
+            send_loan: Loan::unlimited(Direction::Send),
+            pace: Pace::default(),
             totals: Tally::default(),
             fresh: ReadyQueue::default(),
             again: ReadyQueue::default(),
@@ -158,12 +184,21 @@ impl Streams {
             max_gaps_seen: 0,
             out_of_order: 0,
             max_out_of_order_seen: 0,
+            held: 0,
+            reserve_at: None,
+            recv_loan: Loan::unlimited(Direction::Receive),
             send_control: ControlQueue::default(),
             recv_control: ControlQueue::default(),
             events: VecDeque::new(),
             opened_queued: [false; 2],
             sched_events: SchedEvents::default(),
         }
+    }
+
+    /// What is held counts for this memory from now on.
+    pub(crate) fn share(&mut self, memory: &Arc<Memory>) {
+        self.send_loan = Loan::new(Arc::clone(memory), Direction::Send);
+        self.recv_loan = Loan::new(Arc::clone(memory), Direction::Receive);
     }
 
     /// What our transport parameters must say.
@@ -503,10 +538,42 @@ impl Streams {
         }
     }
 
-    /// What one stream has beyond its first gap was `before`, and is `after` now.
-    pub(super) fn note_out_of_order(&mut self, before: u64, after: u64) {
-        self.out_of_order = self.out_of_order - before + after;
+    /// What one stream has of received data was `before`, and is `after` now.
+    pub(super) fn note_held(&mut self, before: Held, after: Held) {
+        self.out_of_order = self.out_of_order - before.out_of_order + after.out_of_order;
         self.max_out_of_order_seen = self.max_out_of_order_seen.max(self.out_of_order);
+        self.held = self.held - before.memory + after.memory;
+        self.recv_loan.settle(self.held);
+    }
+
+    /// The most that received data may take, while others hold what they do.
+    pub(super) fn most_memory(&self) -> u64 {
+        self.recv_loan.most()
+    }
+
+    /// Whether there is memory for so many more bytes of received data. Now and then there is some in
+    /// reserve: a peer that hears nothing at all could not tell what was lost.
+    pub(crate) fn has_memory(&mut self, now: Instant, bytes: u64) -> bool {
+        let wanted = self.held + bytes;
+        let covered = self.recv_loan.cover(wanted);
+        if covered == wanted {
+            return true;
+        }
+        let due = self.reserve_at.is_none_or(|at| at <= now);
+        let grants = due && wanted <= covered + RESERVE;
+        if grants {
+            self.reserve_at = Some(now + RESERVE_INTERVAL);
+        }
+        grants
+    }
+
+    /// Whether data needs no memory for long: it was received already, or it comes next for an application
+    /// that has read all before it, or it is not kept.
+    pub(crate) fn needs_no_memory(&self, id: StreamId, offset: u64, len: u64) -> bool {
+        match self.recvs.get(&id) {
+            None => offset == 0,
+            Some(stream) => stream.needs_no_memory(offset, len),
+        }
     }
 
     pub(super) fn queue_send_control(&mut self, id: StreamId) {
@@ -545,13 +612,50 @@ impl Streams {
         }
     }
 
+    /// How much of `wanted` may be written now.
+    pub(super) fn send_room(&mut self, wanted: u64) -> u64 {
+        let held = self.totals.buffered;
+        let own = self.own_limit().saturating_sub(held).min(wanted);
+        self.send_loan.cover(held + own).saturating_sub(held)
+    }
+
+    /// The most that may be kept, as far as this connection alone decides. What is acknowledged behind a
+    /// gap is kept, too, and no path has a use for it.
+    fn own_limit(&self) -> u64 {
+        let worthwhile = self.worthwhile.saturating_add(self.totals.out_of_order);
+        self.send_window.min(worthwhile)
+    }
+
+    /// The paths can use so many bytes of written data. No effect on windows of fixed size.
+    pub(crate) fn set_worthwhile(&mut self, bytes: u64) {
+        if self.worthwhile != u64::MAX {
+            self.worthwhile = bytes.clamp(MIN_SEND_BUFFER, u64::MAX - 1);
+        }
+    }
+
+    /// A period of the peer's pace is over: how many bytes it took, if more waited for it all the time.
+    pub(crate) fn end_period(&mut self) -> Option<u64> {
+        let waits = self.totals.buffered > self.totals.out_of_order;
+        self.pace.next(waits)
+    }
+
+    /// Data was acknowledged or given up: memory goes back, and writers go on.
+    pub(super) fn on_send_buffer_freed(&mut self) {
+        self.send_loan.settle(self.totals.buffered);
+        if self.totals.buffered == self.totals.out_of_order {
+            self.pace.on_all_taken();
+        }
+        self.wake_writers();
+    }
+
     /// Tells writers that wait for the send window, once it has room worth a write.
     pub(super) fn wake_writers(&mut self) {
         if self.blocked.is_empty() {
             return;
         }
-        let room = self.send_window.saturating_sub(self.totals.buffered);
-        if room < WAKE_ROOM.min(self.send_window / 2).max(1) {
+        let most = self.own_limit().min(self.send_loan.most());
+        let room = most.saturating_sub(self.totals.buffered);
+        if room < WAKE_ROOM.min(most / 2).max(1) {
             return;
         }
         let mut blocked = std::mem::take(&mut self.blocked);
@@ -598,8 +702,9 @@ impl Streams {
     /// Frees a receiving half that is over.
     pub(super) fn free_recv(&mut self, id: StreamId) {
         if let Some(mut stream) = self.recvs.remove(&id) {
-            self.note_out_of_order(stream.assembler.out_of_order(), 0);
+            let before = stream.assembler.usage();
             stream.assembler.clear(&mut self.pool);
+            self.note_held(before, Held::default());
             if stream.in_control {
                 self.recv_control
                     .on_freed(|id| self.recvs.contains_key(&id));
@@ -614,6 +719,7 @@ impl Streams {
         for id in ids {
             self.with_send(id, |stream, pool| stream.buffer.clear(pool));
         }
+        self.send_loan.settle(0);
         self.shrink();
     }
 

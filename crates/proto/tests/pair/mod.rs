@@ -109,7 +109,7 @@ impl Tls {
         client_config.transport(Arc::new(client));
         let mut server_config = ServerConfig::new(Arc::new(self.server.clone())).unwrap();
         server_config.transport(Arc::new(server));
-        Pair::of(client_config, server_config)
+        Pair::of(client_config, server_config, endpoint_configs())
     }
 
     /// The same after a connection whose tickets the client has got.
@@ -127,8 +127,22 @@ impl Tls {
     }
 }
 
+/// Of the client and of the server.
+fn endpoint_configs() -> [EndpointConfig; 2] {
+    [1, 2].map(|seed| EndpointConfig::new([seed; 32]))
+}
+
 impl Pair {
     pub(crate) fn new(client: TransportConfig, server: TransportConfig) -> Self {
+        Self::with_endpoints(client, server, endpoint_configs())
+    }
+
+    /// With these settings of the client's and the server's endpoint.
+    pub(crate) fn with_endpoints(
+        client: TransportConfig,
+        server: TransportConfig,
+        endpoints: [EndpointConfig; 2],
+    ) -> Self {
         let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
         let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
         let mut server_config =
@@ -138,17 +152,21 @@ impl Pair {
         roots.add(cert.cert.der().clone()).unwrap();
         let mut client_config = ClientConfig::with_root_certificates(roots).unwrap();
         client_config.transport(Arc::new(client));
-        Self::of(client_config, server_config)
+        Self::of(client_config, server_config, endpoints)
     }
 
-    fn of(client_config: ClientConfig, server_config: ServerConfig) -> Self {
+    fn of(
+        client_config: ClientConfig,
+        server_config: ServerConfig,
+        [client_endpoint, server_endpoint]: [EndpointConfig; 2],
+    ) -> Self {
         let now = Instant::now();
         let mut this = Self {
             now,
             delay: Duration::from_millis(10),
-            client: Side::new(Endpoint::new(Arc::new(EndpointConfig::new([1; 32])), None)),
+            client: Side::new(Endpoint::new(Arc::new(client_endpoint), None)),
             server: Side::new(Endpoint::new(
-                Arc::new(EndpointConfig::new([2; 32])),
+                Arc::new(server_endpoint),
                 Some(Arc::new(server_config)),
             )),
             filter: Box::new(|_, _, _| true),

@@ -201,6 +201,7 @@ fn reading_returns_credit_and_lost_credit_is_repeated() {
 fn windows_grow_to_their_maxima_under_load() {
     let config = TransportConfig::default();
     let (mut a, mut b) = pair(&config);
+    a.set_worthwhile(1 << 40);
     let id = a.open(Dir::Uni).unwrap();
     let mut now = Instant::now();
     let data = vec![5; 64 * 1024];
@@ -265,6 +266,7 @@ fn alternation_of_unequal_paths_never_hits_the_cap() {
     config.send_window(64 << 20);
     let (mut a, mut b) = pair(&config);
     // As it is once the windows have grown.
+    a.set_worthwhile(1 << 40);
     a.set_peer_params(params(32 << 20, 16 << 20, 10));
     let id = a.open(Dir::Uni).unwrap();
     b.window = super::super::flow::RecvWindow::new(32 << 20, 32 << 20);

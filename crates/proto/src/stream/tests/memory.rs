@@ -1,6 +1,11 @@
-//! What a hostile peer's frames cost: memory per byte sent, look-ups and frames per stream.
+//! What a hostile peer's frames cost: memory per byte sent, look-ups and frames per stream; and what many
+//! peers that never read pin together.
+
+use std::sync::Arc;
 
 use super::*;
+use crate::limits::GUARANTEED_MEMORY;
+use crate::memory::Memory;
 
 /// A frame's bytes on the wire beside its data: type, stream ID, offset, length.
 const FRAME: usize = 1 + 2 + 4 + 1;
@@ -130,4 +135,86 @@ fn the_highest_stream_alone_takes_memory() {
     s.on_stream(now, RTT, id, 0, false, b"x").unwrap();
     assert_eq!(s.open_halves(), (1, 1));
     assert!(s.memory() < 4 * 1024, "{} bytes", s.memory());
+}
+
+/// Peers that grant all windows and acknowledge nothing, on paths that look fast: together they pin no more
+/// than the endpoint's budget, and the next one to come goes on.
+#[test]
+fn slow_readers_share_one_budget() {
+    const BUDGET: u64 = 64 << 20;
+    const PEERS: usize = 100;
+    let memory = Arc::new(Memory::new(BUDGET, BUDGET));
+    let writer = || {
+        let mut s = client_of_a_slow_reader();
+        s.share(&memory);
+        let id = s.open(Dir::Uni).unwrap();
+        (s, id)
+    };
+    let mut peers: Vec<_> = (0..PEERS).map(|_| writer()).collect();
+    let data = vec![0; 64 * 1024];
+    for _ in 0..300 {
+        for (s, id) in &mut peers {
+            let _ = s.write(*id, &data);
+        }
+    }
+    let pinned: u64 = peers.iter().map(|(s, _)| s.buffered_send()).sum();
+    assert!(
+        pinned <= BUDGET + PEERS as u64 * GUARANTEED_MEMORY,
+        "{pinned}"
+    );
+    assert!(pinned >= BUDGET / 2, "{pinned}");
+    // The first ones came when there was much; the next one still gets something, and goes on as it is
+    // acknowledged.
+    let (mut next, id) = writer();
+    let written = next.write(id, &data).unwrap();
+    assert!(written as u64 >= GUARANTEED_MEMORY, "{written}");
+    while next.write(id, &data).is_ok() {}
+    assert_eq!(next.write(id, &data), Err(crate::WriteError::Blocked));
+    while let Some(packet) = data_packet(&mut next, 1200, Data::Next, 0) {
+        acked(&mut next, &packet.frames);
+    }
+    assert!(events(&mut next).contains(&StreamEvent::Writable { id }));
+    // When the others end, all of it is back.
+    drop(peers);
+    assert!(memory.in_use().send <= BUDGET / 100);
+    let written: usize = std::iter::from_fn(|| next.write(id, &data).ok()).sum();
+    assert!(written > 8 << 20, "{written}");
+    next.on_closed();
+    assert_eq!(memory.in_use().send, 0);
+}
+
+/// One whose paths could carry anything.
+fn client_of_a_slow_reader() -> Streams {
+    let mut s = Streams::new(Side::Client, &TransportConfig::default());
+    s.set_peer_params(params(1 << 40, 1 << 40, 10));
+    s.set_worthwhile(1 << 40);
+    s
+}
+
+/// What is written ahead follows what the paths can use, up to the configured window.
+#[test]
+fn the_send_buffer_follows_the_paths() {
+    let mut s = client_of_a_slow_reader();
+    let id = s.open(Dir::Uni).unwrap();
+    let data = vec![0; 1 << 20];
+    let fill = |s: &mut Streams| {
+        while s.write(id, &data).is_ok() {}
+        s.buffered_send()
+    };
+    s.set_worthwhile(0);
+    assert_eq!(fill(&mut s), crate::limits::MIN_SEND_BUFFER);
+    s.set_worthwhile(3 << 20);
+    assert_eq!(fill(&mut s), 3 << 20);
+    // Acknowledged behind a gap: kept, but of no use to any path.
+    let first = data_packet(&mut s, 1200, Data::Next, 0).unwrap();
+    for _ in 0..1000 {
+        let packet = data_packet(&mut s, 1200, Data::Next, 0).unwrap();
+        acked(&mut s, &packet.frames);
+    }
+    let behind = s.queue().out_of_order;
+    assert!(behind > 1 << 20);
+    assert_eq!(fill(&mut s), (3 << 20) + behind);
+    acked(&mut s, &first.frames);
+    s.set_worthwhile(u64::MAX);
+    assert_eq!(fill(&mut s), 16 << 20);
 }
