@@ -235,7 +235,14 @@ impl Connection {
                 id.map(|id| Ok((id, early)))
             }
         };
-        self.0.wait_for(Signal::available(dir), check).await
+        let signal = Signal::available(dir);
+        let opened = self.0.wait_for(signal, check).await;
+        if opened.is_ok() {
+            // The next one to wait sees for itself whether there is more: if not, the connection knows that it
+            // owes a signal.
+            self.0.pass_on(signal);
+        }
+        opened
     }
 
     /// Opens a stream to send on. Waits while the peer allows no more.

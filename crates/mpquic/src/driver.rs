@@ -215,6 +215,7 @@ impl Drop for Driver {
             .lock()
             .terminate(ConnectionError::LocallyClosed, &mut effects);
         effects.fire(&self.shared);
+        self.shared.discard();
         if !self.drained {
             self.shared
                 .endpoint

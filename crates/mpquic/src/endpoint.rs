@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use proto::{ClientConfig, FourTuple, ServerConfig, VarInt};
+use proto::{ClientConfig, FourTuple, HalfOpen, ServerConfig, VarInt};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -21,6 +21,7 @@ use crate::error::ConnectError;
 use crate::incoming::Incoming;
 use crate::path_manager::PathManager;
 use crate::socket::{LocalAddr, SocketSet};
+use crate::socket_health::SocketEvents;
 
 /// One or several UDP sockets, and all the connections that run over them: of a client, of a
 /// server, or of both.
@@ -205,7 +206,12 @@ impl Endpoint {
     }
 
     /// The next client that wants to connect; `None` once the endpoint is closed.
+    ///
+    /// Lets other tasks run before it gives one out, so that connections that are established do not wait
+    /// while many clients are accepted. Who is not accepted within
+    /// [`handshake_timeout`](ServerConfig::handshake_timeout) is forgotten. Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
+        tokio::task::yield_now().await;
         loop {
             let notified = self.shared.incoming.notified();
             {
@@ -213,8 +219,12 @@ impl Endpoint {
                 if state.closed {
                     return None;
                 }
-                if let Some(incoming) = state.incoming.pop_front() {
+                state.expire(Instant::now().into_std());
+                if let Some((incoming, more)) = state.next_incoming() {
                     drop(state);
+                    if more {
+                        self.shared.incoming.notify_one();
+                    }
                     return Some(Incoming::new(incoming, self.clone()));
                 }
             }
@@ -232,7 +242,7 @@ impl Endpoint {
             let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
             (connections, std::mem::take(&mut state.incoming))
         };
-        for waiting in incoming {
+        for waiting in incoming.into_iter().flatten() {
             self.shared.refuse(waiting);
         }
         let reason = Bytes::copy_from_slice(reason);
@@ -265,7 +275,19 @@ impl Endpoint {
         self.shared.lock().open
     }
 
+    /// How many connections are half open, and what they hold: clients that wait to be accepted, and
+    /// connections of this server whose handshake is not complete. See
+    /// [`ServerConfig::max_half_open`].
+    pub fn half_open(&self) -> HalfOpen {
+        self.shared.lock().proto.half_open()
+    }
+
     // -- sockets
+
+    /// Events of the sockets from now on.
+    pub fn socket_events(&self) -> SocketEvents {
+        SocketEvents::new(self.shared.socket_events.subscribe())
+    }
 
     /// The bound addresses, in the order in which they were bound.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {

@@ -1,5 +1,6 @@
 //! The task of one endpoint: receives on all sockets and hands datagrams to where they belong.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -7,12 +8,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use proto::{ConnectionEvent, DatagramEvent, Transmit};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use crate::endpoint_shared::EndpointShared;
+use crate::inbox::Run;
 use crate::receive::{Datagram, Receiver};
 use crate::shared::Shared;
 use crate::socket::Socket;
+use crate::socket_health::{Health, SocketEvent};
 
 /// System calls per socket before the next socket gets its turn.
 const CALLS_PER_TURN: usize = 4;
@@ -20,21 +23,13 @@ const CALLS_PER_TURN: usize = 4;
 /// Turns before other tasks get theirs.
 const TURNS_PER_POLL: usize = 4;
 
-/// Errors in a row after which a socket is taken for dead. One by one they are harmless: some
-/// systems report here that a peer was unreachable.
-const MAX_ERRORS: u32 = 64;
+/// Datagrams sorted under one hold of the endpoint's mutex.
+const DATAGRAMS_PER_HOLD: usize = 64;
 
 /// A socket and how it behaves.
 struct Source {
     socket: Arc<Socket>,
-    errors: u32,
-}
-
-/// Consecutive datagrams of one connection.
-struct Run {
-    connection: Arc<Shared>,
-    datagrams: usize,
-    bytes: usize,
+    health: Health,
 }
 
 /// The task.
@@ -44,17 +39,22 @@ pub(crate) struct EndpointDriver {
     sources: Vec<Source>,
     receiver: Receiver,
     inbound: Inbound,
+    /// For what waits to be accepted, and for sockets that rest.
+    timer: Pin<Box<Sleep>>,
+    finished: bool,
 }
 
 /// What a batch turns into; the memory is used again.
 #[derive(Default)]
 struct Inbound {
-    datagrams: Vec<Datagram>,
+    datagrams: VecDeque<Datagram>,
     events: Vec<ConnectionEvent>,
-    runs: Vec<Run>,
+    runs: Vec<(Arc<Shared>, Run)>,
     responses: Vec<Transmit>,
     response_data: Vec<u8>,
     refused: Vec<proto::Incoming>,
+    /// When the first client that waits to be accepted is forgotten.
+    expiry: Option<Instant>,
 }
 
 impl EndpointDriver {
@@ -65,6 +65,8 @@ impl EndpointDriver {
             sources: Vec::new(),
             receiver: Receiver::new(),
             inbound: Inbound::default(),
+            timer: Box::pin(tokio::time::sleep_until(Instant::now())),
+            finished: false,
         }
     }
 
@@ -75,17 +77,17 @@ impl EndpointDriver {
         }
         self.generation = Some(generation);
         let sockets = self.shared.sockets.snapshot();
-        let errors = |socket: &Arc<Socket>| {
+        let health = |socket: &Arc<Socket>| {
             let known = self
                 .sources
                 .iter()
                 .find(|old| Arc::ptr_eq(&old.socket, socket));
-            known.map_or(0, |old| old.errors)
+            known.map(|old| old.health).unwrap_or_default()
         };
         self.sources = sockets
             .iter()
             .map(|socket| Source {
-                errors: errors(socket),
+                health: health(socket),
                 socket: Arc::clone(socket),
             })
             .collect();
@@ -95,7 +97,7 @@ impl EndpointDriver {
     fn turn(&mut self, index: usize, cx: &mut Context<'_>) -> bool {
         let source = &mut self.sources[index];
         for _ in 0..CALLS_PER_TURN {
-            if source.errors >= MAX_ERRORS {
+            if source.health.rests_until(Instant::now()).is_some() {
                 return false;
             }
             let ready = match source.socket.poll_recv_ready(cx) {
@@ -105,88 +107,59 @@ impl EndpointDriver {
             let datagrams = &mut self.inbound.datagrams;
             let result = ready.and_then(|()| {
                 self.receiver
-                    .receive(&source.socket, |datagram| datagrams.push(datagram))
+                    .receive(&source.socket, |datagram| datagrams.push_back(datagram))
             });
+            let local = source.socket.local();
             match result {
                 Ok(()) => {
-                    source.errors = 0;
+                    if source.health.on_received() {
+                        tracing::info!(%local, "socket receives again");
+                        self.shared.tell(SocketEvent::Recovered { local });
+                    }
                     self.inbound.process(&self.shared);
                 }
                 // The next look at the readiness waits for a new event.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
-                    let local = source.socket.local();
                     tracing::debug!(%local, %error, "receiving");
-                    source.errors += 1;
-                    if source.errors == MAX_ERRORS {
-                        tracing::warn!(%local, %error, "socket given up");
-                        self.shared.remove_socket(local);
-                        return false;
+                    if source.health.on_error(Instant::now()) {
+                        tracing::warn!(%local, %error, "socket fails to receive");
+                        let error = error.kind();
+                        self.shared.tell(SocketEvent::Failing { local, error });
                     }
                 }
             }
         }
         true
     }
+
+    /// Sets the timer for what comes next; returns whether it has come already.
+    fn arm(&mut self, cx: &mut Context<'_>) -> bool {
+        let now = Instant::now();
+        let rests = self.sources.iter_mut();
+        let rests = rests.filter_map(|source| source.health.rests_until(now));
+        let Some(next) = rests.chain(self.inbound.expiry).min() else {
+            return false;
+        };
+        if self.timer.deadline() != next {
+            self.timer.as_mut().reset(next);
+        }
+        self.timer.as_mut().poll(cx).is_ready()
+    }
 }
 
 impl Inbound {
-    /// Sorts the batch under one hold of the endpoint's mutex, and delivers it after.
+    /// Sorts the batch and delivers it: what belongs to connections first, then what wants to be one.
     fn process(&mut self, shared: &EndpointShared) {
-        let now = Instant::now().into_std();
-        let mut news = false;
-        {
-            let mut state = shared.lock();
-            let state = &mut *state;
-            for datagram in self.datagrams.drain(..) {
-                let bytes = datagram.payload.len();
-                let event = state.proto.handle(
-                    now,
-                    datagram.network_path,
-                    datagram.ecn,
-                    datagram.payload,
-                    &mut self.response_data,
-                );
-                match event {
-                    Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                        match self.runs.last_mut() {
-                            Some(run) if run.connection.handle == handle => {
-                                run.datagrams += 1;
-                                run.bytes += bytes;
-                            }
-                            _ => {
-                                let Some(connection) = state.connection(handle) else {
-                                    continue;
-                                };
-                                self.runs.push(Run {
-                                    connection: Arc::clone(connection),
-                                    datagrams: 1,
-                                    bytes,
-                                });
-                            }
-                        }
-                        self.events.push(event);
-                    }
-                    Some(DatagramEvent::NewConnection(incoming)) => {
-                        if state.closed || shared.is_orphan() {
-                            self.refused.push(incoming);
-                        } else {
-                            state.incoming.push_back(incoming);
-                            news = true;
-                        }
-                    }
-                    Some(DatagramEvent::Response(transmit)) => self.responses.push(transmit),
-                    // Nothing to do, or nothing that this driver knows of.
-                    _ => {}
-                }
+        let mut news = 0;
+        // Others want the mutex, too: each hold is short, however much was received at once.
+        while !self.datagrams.is_empty() {
+            news += self.sort(shared);
+            let mut events = self.events.drain(..);
+            for (connection, run) in self.runs.drain(..) {
+                connection.deliver(run, events.by_ref().take(run.datagrams));
             }
         }
-        let mut events = self.events.drain(..);
-        for run in self.runs.drain(..) {
-            run.connection
-                .deliver(events.by_ref().take(run.datagrams), run.bytes);
-        }
-        drop(events);
         let mut start = 0;
         for transmit in self.responses.drain(..) {
             let end = start + transmit.size;
@@ -199,9 +172,65 @@ impl Inbound {
         for incoming in self.refused.drain(..) {
             shared.refuse(incoming);
         }
-        if news {
-            shared.incoming.notify_waiters();
+        for _ in 0..news {
+            shared.incoming.notify_one();
         }
+    }
+
+    /// Sorts some of the batch under one hold of the endpoint's mutex. How many new clients wait.
+    fn sort(&mut self, shared: &EndpointShared) -> usize {
+        let now = Instant::now().into_std();
+        let mut news = 0;
+        let mut state = shared.lock();
+        let state = &mut *state;
+        let count = self.datagrams.len().min(DATAGRAMS_PER_HOLD);
+        for datagram in self.datagrams.drain(..count) {
+            let (bytes, block) = (datagram.payload.len(), datagram.block);
+            let event = state.proto.handle(
+                now,
+                datagram.network_path,
+                datagram.ecn,
+                datagram.payload,
+                &mut self.response_data,
+            );
+            match event {
+                Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                    match self.runs.last_mut() {
+                        Some((connection, run)) if connection.handle == handle => {
+                            run.datagrams += 1;
+                            run.bytes += bytes;
+                            run.last_block = block;
+                        }
+                        _ => {
+                            let Some(connection) = state.connection(handle) else {
+                                continue;
+                            };
+                            let run = Run {
+                                datagrams: 1,
+                                bytes,
+                                first_block: block,
+                                last_block: block,
+                            };
+                            self.runs.push((Arc::clone(connection), run));
+                        }
+                    }
+                    self.events.push(event);
+                }
+                Some(DatagramEvent::NewConnection(incoming)) => {
+                    if state.closed || shared.is_orphan() {
+                        self.refused.push(incoming);
+                    } else {
+                        state.queue(incoming);
+                        news += 1;
+                    }
+                }
+                Some(DatagramEvent::Response(transmit)) => self.responses.push(transmit),
+                // Nothing to do, or nothing that this driver knows of.
+                _ => {}
+            }
+        }
+        self.expiry = state.expire(now).map(Instant::from_std);
+        news
     }
 }
 
@@ -213,8 +242,11 @@ impl Future for EndpointDriver {
         {
             let mut state = this.shared.lock();
             if this.shared.is_finished(&state) {
+                this.finished = true;
                 return Poll::Ready(());
             }
+            let now = Instant::now().into_std();
+            this.inbound.expiry = state.expire(now).map(Instant::from_std);
             // Before the sockets are looked at, so that a change after that wakes.
             state.driver = Some(cx.waker().clone());
         }
@@ -225,10 +257,58 @@ impl Future for EndpointDriver {
                 more |= this.turn(index, cx);
             }
             if !more {
+                if this.arm(cx) {
+                    break;
+                }
                 return Poll::Pending;
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+impl Drop for EndpointDriver {
+    /// Also if the runtime shuts down under the task, or it panics: nothing is received any more, so nobody
+    /// may wait for what would come.
+    fn drop(&mut self) {
+        if !self.finished {
+            self.shared.end();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use crate::{Endpoint, SocketEvent};
+
+    /// A server's only socket reports errors without end, and comes back.
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_socket_that_fails_is_kept() {
+        let endpoint = Endpoint::client(&[(Ipv4Addr::LOCALHOST, 0).into()]).unwrap();
+        let local = endpoint.local_addrs()[0];
+        let mut events = endpoint.socket_events();
+        let socket = endpoint.shared().sockets.snapshot()[0].clone();
+        socket.failures.store(70, Ordering::Relaxed);
+        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        sender.send_to(b"there is something", local).unwrap();
+        // The deadline is there to fail a test that hangs.
+        let told = tokio::time::timeout(Duration::from_secs(60), async {
+            [events.recv().await, events.recv().await]
+        });
+        let error = std::io::ErrorKind::NetworkDown;
+        assert_eq!(
+            told.await.unwrap(),
+            [
+                Some(SocketEvent::Failing { local, error }),
+                Some(SocketEvent::Recovered { local })
+            ]
+        );
+        assert_eq!(socket.failures.load(Ordering::Relaxed), 0);
+        assert_eq!(endpoint.local_addrs(), [local]);
     }
 }

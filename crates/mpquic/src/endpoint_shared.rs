@@ -6,17 +6,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use proto::{ClientConfig, ConnectionHandle, EndpointEvent, FourTuple, ServerConfig, Transmit};
+use bytes::Bytes;
+use proto::{
+    ClientConfig, ConnectionError, ConnectionHandle, EndpointEvent, FourTuple, ServerConfig,
+    Transmit, TransportError, TransportErrorCode, VarInt,
+};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::connection::Connecting;
 use crate::driver::Driver;
+use crate::inbox::{ReadAhead, Run};
 use crate::path_manager::{Mesh, PathManager};
 use crate::shared::{ConnectionRef, Shared};
 use crate::socket::{SocketSet, route};
+use crate::socket_health::{SOCKET_EVENTS, SocketEvent};
 
 /// The part under the mutex. Held for a batch of received datagrams or for one call, never
 /// together with a connection's mutex.
@@ -25,7 +31,8 @@ pub(crate) struct EndpointState {
     /// By handle: handles are small numbers that are used again.
     pub(crate) connections: Vec<Option<Arc<Shared>>>,
     pub(crate) open: usize,
-    pub(crate) incoming: VecDeque<proto::Incoming>,
+    /// Those whose address is validated before the others: a flood from made-up addresses does not hold them up.
+    pub(crate) incoming: [VecDeque<proto::Incoming>; 2],
     pub(crate) closed: bool,
     pub(crate) default_client: Option<ClientConfig>,
     pub(crate) path_manager: PathManager,
@@ -36,6 +43,29 @@ pub(crate) struct EndpointState {
 impl EndpointState {
     pub(crate) fn connection(&self, handle: ConnectionHandle) -> Option<&Arc<Shared>> {
         self.connections.get(handle.0)?.as_ref()
+    }
+
+    /// Forgets the clients that have waited to be accepted for too long. When the next one is due.
+    pub(crate) fn expire(&mut self, now: std::time::Instant) -> Option<std::time::Instant> {
+        self.proto.handle_timeout(now);
+        for queue in &mut self.incoming {
+            while queue.front().is_some_and(|first| first.expires() <= now) {
+                queue.pop_front();
+            }
+        }
+        self.proto.poll_timeout()
+    }
+
+    /// A client wants to connect.
+    pub(crate) fn queue(&mut self, incoming: proto::Incoming) {
+        let queue = usize::from(!incoming.remote_address_validated());
+        self.incoming[queue].push_back(incoming);
+    }
+
+    /// The next client to be accepted, and whether there are more.
+    pub(crate) fn next_incoming(&mut self) -> Option<(proto::Incoming, bool)> {
+        let next = self.incoming.iter_mut().find_map(VecDeque::pop_front)?;
+        Some((next, self.incoming.iter().any(|queue| !queue.is_empty())))
     }
 
     fn insert(&mut self, shared: &Arc<Shared>) {
@@ -55,6 +85,8 @@ pub(crate) struct EndpointShared {
     /// Something came in to be accepted, or the endpoint was closed.
     pub(crate) incoming: Notify,
     pub(crate) idle: Notify,
+    pub(crate) read_ahead: ReadAhead,
+    pub(crate) socket_events: broadcast::Sender<SocketEvent>,
     pub(crate) handles: AtomicUsize,
     pub(crate) runtime: Handle,
 }
@@ -73,7 +105,7 @@ impl EndpointShared {
                 proto,
                 connections: Vec::new(),
                 open: 0,
-                incoming: VecDeque::new(),
+                incoming: Default::default(),
                 closed: false,
                 default_client,
                 path_manager,
@@ -82,6 +114,8 @@ impl EndpointShared {
             sockets,
             incoming: Notify::new(),
             idle: Notify::new(),
+            read_ahead: ReadAhead::default(),
+            socket_events: broadcast::Sender::new(SOCKET_EVENTS),
             handles: AtomicUsize::new(1),
             runtime,
         }
@@ -175,28 +209,77 @@ impl EndpointShared {
         connecting
     }
 
-    /// Accepts what came in.
+    /// Accepts what came in. The mutex is free while TLS works: a flood of handshakes holds up only those
+    /// who accept them.
     pub(crate) fn accept(
         self: &Arc<Self>,
         incoming: proto::Incoming,
         config: Option<Arc<ServerConfig>>,
-    ) -> Result<Connecting, proto::ConnectionError> {
-        let path = incoming.network_path();
+    ) -> Result<Connecting, ConnectionError> {
         let mut answer = Vec::new();
-        let result = {
-            let mut state = self.lock();
-            let now = Instant::now().into_std();
-            match state.proto.accept(incoming, now, &mut answer, config) {
-                Ok((handle, proto)) => Ok(self.register(&mut state, handle, proto, path)),
-                Err(error) => Err(error),
-            }
-        };
-        result.map(|shared| self.launch(shared)).map_err(|error| {
+        let result = self.try_accept(incoming, config, &mut answer);
+        result.map_err(|error| {
             if let Some(transmit) = error.response {
                 self.respond(&transmit, &answer);
             }
             error.cause
         })
+    }
+
+    #[expect(
+        clippy::result_large_err,
+        reason = "made once per connection, and taken apart at once"
+    )]
+    fn try_accept(
+        self: &Arc<Self>,
+        incoming: proto::Incoming,
+        config: Option<Arc<ServerConfig>>,
+        answer: &mut Vec<u8>,
+    ) -> Result<Connecting, proto::AcceptError> {
+        let path = incoming.network_path();
+        let job = self.lock().proto.prepare_accept(incoming, answer, config)?;
+        let outcome = job.run(Instant::now().into_std());
+        let (shared, datagrams, closed) = {
+            let mut state = self.lock();
+            let now = Instant::now().into_std();
+            let accepted = state.proto.finish_accept(now, outcome, answer)?;
+            let shared = self.register(&mut state, accepted.handle, accepted.connection, path);
+            (shared, accepted.datagrams, state.closed)
+        };
+        for datagram in datagrams {
+            shared.deliver(Run::single(&datagram), std::iter::once(datagram));
+        }
+        if closed {
+            // Whoever closed the endpoint did not find it.
+            shared.close(VarInt::from_u32(0), Bytes::new());
+        }
+        Ok(self.launch(shared))
+    }
+
+    /// The endpoint's task is over before its time. Whoever waits for something is told.
+    pub(crate) fn end(&self) {
+        let (connections, incoming) = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.driver = None;
+            let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
+            (connections, std::mem::take(&mut state.incoming))
+        };
+        drop(incoming);
+        let reason = TransportError::new(
+            TransportErrorCode::INTERNAL_ERROR,
+            "the endpoint's task has ended",
+        );
+        for connection in connections {
+            connection.fail(ConnectionError::TransportError(reason.clone()));
+        }
+        self.incoming.notify_waiters();
+        self.idle.notify_waiters();
+    }
+
+    pub(crate) fn tell(&self, event: SocketEvent) {
+        // No receiver is fine.
+        let _ = self.socket_events.send(event);
     }
 
     pub(crate) fn refuse(&self, incoming: proto::Incoming) {

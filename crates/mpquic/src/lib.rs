@@ -108,6 +108,7 @@ mod endpoint_shared;
 mod error;
 #[cfg(doctest)]
 mod guide;
+mod inbox;
 mod incoming;
 mod outbox;
 mod path;
@@ -117,6 +118,7 @@ mod recv_stream;
 mod send_stream;
 mod shared;
 mod socket;
+mod socket_health;
 
 extern crate mpquic_proto as proto;
 
@@ -133,6 +135,7 @@ pub use path_manager::{FullMesh, PathManager};
 pub use recv_stream::RecvStream;
 pub use send_stream::SendStream;
 pub use socket::LocalAddr;
+pub use socket_health::{SocketEvent, SocketEvents};
 
 pub use bytes::Bytes;
 /// Why a connection attempt could not be started: [`ConnectError::Start`].
@@ -140,11 +143,11 @@ pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::{
     AckFrequencyConfig, ApplicationClose, ClientConfig, ClosedStream, ConfigError,
     CongestionControl, ConnectionClose, ConnectionError, ConnectionStats, Dir, EndpointConfig,
-    FourTuple, InitialWindow, MemoryUse, NoTokenLog, NumberSpace, Observer, ObserverFactory,
-    PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent, PathId, PathStats, PathStatus,
-    ServerConfig, Side, StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog,
-    TokenReuseError, TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
-    ValidationTokenConfig, VarInt,
+    FourTuple, HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NumberSpace, Observer,
+    ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent, PathId,
+    PathStats, PathStatus, ServerConfig, Side, StreamHints, StreamId, StreamPiece, TokenLog,
+    TokenMemoryLog, TokenReuseError, TransportConfig, TransportError, TransportErrorCode,
+    UnknownCongestionControl, ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
 pub use mpquic_sched as sched;

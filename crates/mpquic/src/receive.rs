@@ -15,13 +15,15 @@ const MESSAGE: usize = 1 << 16;
 const MESSAGES: usize = 16;
 /// Datagrams are handed out as slices of blocks of this size. It bounds both the allocations (one
 /// per block, none per datagram) and the memory that a small piece kept by a stream can pin.
-const BLOCK: usize = 1 << 16;
+pub(crate) const BLOCK: usize = 1 << 16;
 
 /// One datagram.
 pub(crate) struct Datagram {
     pub(crate) network_path: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
     pub(crate) payload: BytesMut,
+    /// The number of the block that the payload is a slice of.
+    pub(crate) block: u64,
 }
 
 /// The buffers.
@@ -30,6 +32,7 @@ pub(crate) struct Receiver {
     buffer: Box<[u8]>,
     metas: [RecvMeta; MESSAGES],
     block: BytesMut,
+    blocks: u64,
 }
 
 impl Receiver {
@@ -38,6 +41,7 @@ impl Receiver {
             buffer: vec![0; MESSAGE * MESSAGES].into_boxed_slice(),
             metas: [RecvMeta::default(); MESSAGES],
             block: BytesMut::new(),
+            blocks: 0,
         }
     }
 
@@ -67,6 +71,7 @@ impl Receiver {
             // again before the connection has let go of it.
             if self.block.capacity() < message.len() {
                 self.block.reserve(BLOCK);
+                self.blocks += 1;
             }
             self.block.extend_from_slice(message);
             let mut rest = self.block.split();
@@ -76,6 +81,7 @@ impl Receiver {
                     network_path,
                     ecn,
                     payload: rest.split_to(len),
+                    block: self.blocks,
                 });
             }
         }

@@ -21,23 +21,11 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
 
 use crate::endpoint_shared::EndpointShared;
+use crate::inbox::{Inbox, Run};
 use crate::path_manager::Mesh;
-
-/// Bytes that may wait in a connection's inbox. Beyond, datagrams are dropped as a full socket
-/// buffer drops them: the peer's congestion controller is the one to hear of it.
-const MAX_INBOX_BYTES: usize = 16 << 20;
 
 /// Path events that a slow reader may fall behind before it misses some.
 const PATH_EVENTS: usize = 256;
-
-/// Datagrams from the endpoint's task on their way to the connection's task.
-#[derive(Default)]
-pub(crate) struct Inbox {
-    events: VecDeque<ConnectionEvent>,
-    bytes: usize,
-    /// Of the connection's task, if it sleeps.
-    waker: Option<Waker>,
-}
 
 /// What tasks wait for; each has its own queue of waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +45,10 @@ pub(crate) enum Signal {
 const SIGNALS: usize = Signal::Closed as usize + 1;
 
 impl Signal {
+    /// Of those who wait for a stream of their own to open, there may be thousands, and the peer may allow one
+    /// more at a time. The first looks, and whoever got a stream [passes the signal on](Shared::pass_on).
+    const ONE_BY_ONE: [usize; 2] = [Self::AvailableBi as usize, Self::AvailableUni as usize];
+
     pub(crate) const fn incoming(dir: Dir) -> Self {
         match dir {
             Dir::Bi => Self::IncomingBi,
@@ -125,12 +117,18 @@ impl Effects {
             // No receiver is fine.
             let _ = shared.path_events.send(Some(event));
         }
-        if std::mem::take(&mut self.closed) {
+        let closed = std::mem::take(&mut self.closed);
+        if closed {
             let _ = shared.path_events.send(None);
         }
         let signals = std::mem::take(&mut self.signals);
         for (index, notify) in shared.signals.iter().enumerate() {
-            if signals & (1 << index) != 0 {
+            if signals & (1 << index) == 0 {
+                continue;
+            }
+            if !closed && Signal::ONE_BY_ONE.contains(&index) {
+                notify.notify_one();
+            } else {
                 notify.notify_waiters();
             }
         }
@@ -328,6 +326,22 @@ impl Shared {
         }
     }
 
+    /// Ends the connection for a reason that its application did not give: its endpoint is gone.
+    pub(crate) fn fail(&self, reason: ConnectionError) {
+        let mut effects = Effects::default();
+        self.with(|state| {
+            if state.error.is_none() {
+                let code = VarInt::from_u32(0);
+                state
+                    .proto
+                    .close(Instant::now().into_std(), code, Bytes::new());
+                state.terminate(reason, &mut effects);
+                state.touched = true;
+            }
+        });
+        effects.fire(self);
+    }
+
     /// Closes the connection, if it is open.
     pub(crate) fn close(&self, code: VarInt, reason: Bytes) {
         let mut effects = Effects::default();
@@ -348,19 +362,8 @@ impl Shared {
 
     /// Puts datagrams into the inbox. Wakes the task only if it sleeps: while it works, it looks
     /// into the inbox by itself.
-    pub(crate) fn deliver(&self, events: impl Iterator<Item = ConnectionEvent>, bytes: usize) {
-        let waker = {
-            let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-            if inbox.bytes + bytes > MAX_INBOX_BYTES {
-                tracing::debug!(bytes, "inbox full: datagrams dropped");
-                // The caller's queue moves on all the same.
-                events.for_each(drop);
-                return;
-            }
-            inbox.bytes += bytes;
-            inbox.events.extend(events);
-            inbox.waker.take()
-        };
+    pub(crate) fn deliver(&self, run: Run, events: impl Iterator<Item = ConnectionEvent>) {
+        let waker = self.inbox().push(run, events, &self.endpoint.read_ahead);
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -369,15 +372,29 @@ impl Shared {
     /// Takes all that is in the inbox; `batch` must be empty and its memory goes the other way.
     /// If there is nothing, the task will be woken by the next datagram.
     pub(crate) fn collect(&self, batch: &mut VecDeque<ConnectionEvent>, waker: &Waker) {
-        debug_assert!(batch.is_empty());
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        if inbox.events.is_empty() {
-            inbox.waker = Some(waker.clone());
-            return;
-        }
-        std::mem::swap(&mut inbox.events, batch);
-        inbox.bytes = 0;
-        inbox.waker = None;
+        self.inbox()
+            .collect(batch, waker, &self.endpoint.read_ahead);
+    }
+
+    /// The task is over: what is in the inbox is of no use any more.
+    pub(crate) fn discard(&self) {
+        self.inbox().clear(&self.endpoint.read_ahead);
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more of those who wait for `signal` is to look.
+    pub(crate) fn pass_on(&self, signal: Signal) {
+        self.signals[signal as usize].notify_one();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // What came after the task was over.
+        self.discard();
     }
 }
 

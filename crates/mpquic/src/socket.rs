@@ -36,6 +36,9 @@ pub(crate) struct Socket {
     io: tokio::net::UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
+    /// So many attempts to receive are to fail.
+    #[cfg(test)]
+    pub(crate) failures: std::sync::atomic::AtomicU32,
 }
 
 /// What became of an attempt to send.
@@ -70,6 +73,8 @@ impl Socket {
             io: tokio::net::UdpSocket::from_std(socket)?,
             state,
             local,
+            #[cfg(test)]
+            failures: Default::default(),
         })
     }
 
@@ -164,6 +169,15 @@ impl Socket {
         buffers: &mut [io::IoSliceMut<'_>],
         metas: &mut [RecvMeta],
     ) -> io::Result<usize> {
+        #[cfg(test)]
+        if let Ok(left) = self
+            .failures
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            })
+        {
+            return Err(io::Error::new(io::ErrorKind::NetworkDown, left.to_string()));
+        }
         self.io.try_io(Interest::READABLE, || {
             self.state.recv((&self.io).into(), buffers, metas)
         })

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Pair, pattern, run};
+use common::{Pair, loopback, pattern, run};
 use mpquic::{
     ClosedStream, ReadError, ReadExactError, ReadToEndError, StreamHints, VarInt, WriteError,
 };
@@ -42,7 +42,7 @@ fn a_megabyte_is_echoed() {
 fn more_streams_than_are_allowed_at_a_time() {
     const STREAMS: u32 = 500;
     run(async {
-        let pair = Pair::with(&[common::loopback(1)], |transport| {
+        let pair = Pair::with(&[loopback(1)], |transport| {
             transport.max_concurrent_uni_streams(8);
         });
         let (client, server) = pair.connect().await;
@@ -245,5 +245,79 @@ fn both_halves_of_many_streams_at_once() {
         drop(client);
         pair.client.close(0u32.into(), b"");
         serve.await.unwrap();
+    });
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Wakes(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for Wakes {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// Of those who wait for a stream, about as many wake as streams become available, and none is forgotten.
+#[test]
+fn openers_wake_as_credits_come() {
+    const WAITING: usize = 1000;
+    run(async {
+        let pair = Pair::with(&[loopback(1)], |transport| {
+            transport.max_concurrent_uni_streams(1);
+        });
+        let (client, server) = pair.connect().await;
+        let first = client.open_uni().await.unwrap();
+        let wakes: Vec<_> = (0..WAITING)
+            .map(|_| std::sync::Arc::new(Wakes::default()))
+            .collect();
+        let mut openers: Vec<_> = wakes
+            .iter()
+            .map(|wake| {
+                let mut opener = Box::pin(client.open_uni());
+                let waker = std::task::Waker::from(std::sync::Arc::clone(wake));
+                let mut context = std::task::Context::from_waker(&waker);
+                assert!(opener.as_mut().poll(&mut context).is_pending());
+                Some(opener)
+            })
+            .collect();
+        let woken = |index: usize| wakes[index].0.swap(0, std::sync::atomic::Ordering::Relaxed);
+        let mut total = 0;
+        let mut send = first;
+        for opened in 0..100 {
+            // The stream ends, so the peer allows one more.
+            send.finish().unwrap();
+            let mut recv = server.accept_uni().await.unwrap();
+            assert!(recv.read_to_end(10).await.unwrap().is_empty());
+            drop(recv);
+            send = loop {
+                let index = (0..WAITING).find(|&index| {
+                    let count = woken(index);
+                    total += count;
+                    count > 0 && openers[index].is_some()
+                });
+                let Some(index) = index else {
+                    tokio::task::yield_now().await;
+                    continue;
+                };
+                let waker = std::task::Waker::from(std::sync::Arc::clone(&wakes[index]));
+                let mut context = std::task::Context::from_waker(&waker);
+                let opener = openers[index].as_mut().unwrap();
+                if let std::task::Poll::Ready(stream) = opener.as_mut().poll(&mut context) {
+                    openers[index] = None;
+                    break stream.unwrap();
+                }
+            };
+            assert!(
+                total <= 3 * (opened + 1),
+                "{total} woken for {} streams",
+                opened + 1
+            );
+        }
+        // All that still wait hear of the end.
+        client.close(0_u32.into(), b"");
+        let left = openers.iter().flatten().count();
+        let told = (0..WAITING).filter(|&index| openers[index].is_some() && woken(index) > 0);
+        assert_eq!((left, told.count()), (WAITING - 100, WAITING - 100));
     });
 }

@@ -53,8 +53,8 @@ pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl}
 pub use connection::{Connection, Event, PathEvent};
 pub use datagram::SendDatagramError;
 pub use endpoint::{
-    AcceptError, ConnectError, ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, HalfOpen,
-    Incoming, RetryError,
+    AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionEvent, DatagramEvent,
+    Endpoint, EndpointEvent, HalfOpen, Incoming, RetryError,
 };
 pub use error::{
     ApplicationClose, ConnectionClose, ConnectionError, PathError, PathErrorCode, TransportError,

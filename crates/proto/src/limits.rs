@@ -97,6 +97,10 @@ pub const RETRY_ABOVE: usize = 256;
 /// its own state, TLS's, and what a driver has per connection. A test measures that it is enough.
 pub const HALF_OPEN_COST: usize = 24 << 10;
 
+/// Connections that were closed before they began, and whose last packet is kept to be sent again. Stops:
+/// floods of Initials that are refused. The oldest go first.
+pub const MAX_CLOSED_KEPT: usize = 256;
+
 /// Bytes of datagrams kept for one incoming connection before it is accepted.
 pub const MAX_INCOMING_BUFFER: usize = 10 * 1500;
 

@@ -32,6 +32,23 @@ pub struct ConnectionEvent {
     pub(crate) datagram: BytesMut,
 }
 
+impl ConnectionEvent {
+    /// Bytes of the datagram.
+    pub fn size(&self) -> usize {
+        self.datagram.len()
+    }
+
+    /// The same with a datagram in memory of its own, if it was a slice of a larger buffer: a slice that
+    /// waits keeps all of the buffer.
+    #[must_use]
+    pub fn into_owned(self) -> Self {
+        Self {
+            datagram: BytesMut::from(&self.datagram[..]),
+            ..self
+        }
+    }
+}
+
 /// What a connection tells its endpoint. Pass it on before the connection's next transmit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,8 +1,12 @@
 //! Routes datagrams to connections and makes new ones; does not run them.
 
+mod accept;
+#[cfg(test)]
+mod accept_tests;
 mod admission;
 #[cfg(test)]
 mod admission_tests;
+mod closed;
 mod early;
 mod event;
 mod half_open;
@@ -15,6 +19,7 @@ mod routes;
 #[cfg(test)]
 mod tests;
 
+pub use accept::{AcceptJob, AcceptOutcome, Accepted};
 pub use event::{
     AcceptError, ConnectError, ConnectionEvent, DatagramEvent, EndpointEvent, RetryError,
 };
@@ -35,6 +40,7 @@ use rustls::pki_types::ServerName;
 use slab::Slab;
 
 use self::admission::FirstPacket;
+use self::closed::Closed;
 use self::early::Early;
 use self::half_open::Share;
 use self::incoming::Waiting;
@@ -45,8 +51,7 @@ use crate::memory::{Memory, MemoryUse};
 use crate::packet::{FIXED_BIT, Invariant, LONG_TYPE_MASK, VERSION_1, parse_invariant};
 use crate::token::AddressTokens;
 use crate::{
-    ClientConfig, Connection, ConnectionError, ConnectionHandle, EndpointConfig, FourTuple,
-    ServerConfig, Transmit, TransportError,
+    ClientConfig, Connection, ConnectionHandle, EndpointConfig, FourTuple, ServerConfig, Transmit,
 };
 
 /// The type of 0-RTT packets in the first byte of a long header (RFC 9000 table 5).
@@ -69,6 +74,7 @@ pub struct Endpoint {
     routes: Routes,
     waiting: Waiting,
     early: Early,
+    closed: Closed,
     /// Beside those that wait.
     half_open: HalfOpen,
     /// For data of all connections.
@@ -115,6 +121,7 @@ impl Endpoint {
             routes: Routes::new(&mut rng),
             waiting: Waiting::default(),
             early: Early::default(),
+            closed: Closed::default(),
             half_open: HalfOpen::default(),
             memory: Arc::new(Memory::new(config.send_memory, config.receive_memory)),
             connections: Slab::new(),
@@ -166,6 +173,7 @@ impl Endpoint {
         datagram: BytesMut,
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
+        self.expire_closed(now);
         let header = parse_invariant(&datagram, self.generator.len()).ok();
         match header.and_then(|header| self.route(&header)) {
             Some(Route::Connection(handle)) => {
@@ -175,6 +183,15 @@ impl Endpoint {
                 self.waiting
                     .buffer(index, now, network_path, ecn, &datagram);
                 return None;
+            }
+            Some(Route::Closed(number)) => {
+                let start = buf.len();
+                //= specs/rfc9000.txt#section-10.2.1
+                //# An endpoint in the closing state sends a packet containing a CONNECTION_CLOSE frame
+                //# in response to any incoming packet that it attributes to the connection.
+                let answered = self.closed.answer(number, datagram.len(), buf);
+                return answered
+                    .then(|| DatagramEvent::Response(answer_to(network_path, buf.len() - start)));
             }
             None => {}
         }
@@ -289,87 +306,8 @@ impl Endpoint {
         Ok((handle, connection))
     }
 
-    /// Accepts an incoming connection, with the endpoint's server configuration or another.
-    ///
-    /// # Errors
-    ///
-    /// If there is no server configuration, or if the first datagram already ends the connection:
-    /// no Initial packet in it could be decrypted, or what it says breaks the protocol, or TLS
-    /// refuses. Nothing of the connection is kept then. Also if it waited for longer than
-    /// [`ServerConfig::handshake_timeout`].
-    #[expect(
-        clippy::result_large_err,
-        reason = "a Connection, returned otherwise, is larger by far"
-    )]
-    pub fn accept(
-        &mut self,
-        incoming: Incoming,
-        now: Instant,
-        buf: &mut Vec<u8>,
-        server: Option<Arc<ServerConfig>>,
-    ) -> Result<(ConnectionHandle, Connection), AcceptError> {
-        let Some(server) = server.or_else(|| self.server.clone()) else {
-            let response = self.refuse(incoming, buf);
-            return Err(AcceptError {
-                cause: ConnectionError::TransportError(TransportError::new(
-                    TransportErrorCode::CONNECTION_REFUSED,
-                    "no server configuration",
-                )),
-                response: (response.size > 0).then_some(response),
-            });
-        };
-        let Some(datagrams) = self.forget(&incoming) else {
-            return Err(AcceptError {
-                cause: ConnectionError::TimedOut,
-                response: None,
-            });
-        };
-        let rng = StdRng::from_rng(&mut self.rng);
-        //= specs/rfc9000.txt#section-7.2
-        //# A server MUST set the Destination Connection ID it uses for sending packets based on the
-        //# first received Initial packet.
-        let mut connection = Connection::new_server(
-            now,
-            &server,
-            &self.config,
-            &incoming.attempt(),
-            rng,
-            Arc::clone(&self.reset_key),
-        )
-        .map_err(|error| AcceptError {
-            cause: ConnectionError::TransportError(error),
-            response: None,
-        })?;
-        connection.share(&self.memory);
-        let handle = self.register(Some(Share::default()));
-        // The client goes on using the ID that it made up until it has seen ours (section 7.2), so
-        // its repeated Initials must find the connection. The connection retires it.
-        self.handle_event(handle, EndpointEvent::AddCid(incoming.dcid));
-        self.take_events(handle, &mut connection);
-        connection.handle_event(ConnectionEvent {
-            now,
-            network_path: incoming.network_path,
-            ecn: incoming.ecn,
-            datagram: incoming.datagram,
-        });
-        if connection.is_closed() || !connection.has_received() {
-            let cause = connection.lost_reason().cloned();
-            let response = connection.poll_transmit(now, 1, buf);
-            self.handle_event(handle, EndpointEvent::Drained);
-            return Err(AcceptError {
-                cause: cause.unwrap_or(ConnectionError::LocallyClosed),
-                response,
-            });
-        }
-        for datagram in datagrams {
-            // They have waited; the connection begins now. Time must not run backwards for it.
-            connection.handle_event(ConnectionEvent { now, ..datagram });
-        }
-        self.take_events(handle, &mut connection);
-        Ok((handle, connection))
-    }
-
-    /// Refuses an incoming connection: CONNECTION_REFUSED, written to `buf`.
+    /// Refuses an incoming connection: CONNECTION_REFUSED, written to `buf`. For three seconds after the
+    /// client's first datagram, the answer is sent again to a client that goes on.
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Transmit {
         self.forget(&incoming);
         let own = self.generator.generate(&mut self.rng);
@@ -379,7 +317,10 @@ impl Endpoint {
         let code = TransportErrorCode::CONNECTION_REFUSED;
         let size = refusal::write(buf, &incoming.dcid, &incoming.scid, &own, code);
         // It cannot fail: the packet is short. If it did, there is just no answer.
-        answer_to(incoming.network_path, size.unwrap_or(0))
+        let size = size.unwrap_or(0);
+        let answer = buf[buf.len() - size..].to_vec();
+        self.keep_answer(incoming.received, &incoming, answer);
+        answer_to(incoming.network_path, size)
     }
 
     /// Forgets an incoming connection without an answer.
@@ -472,6 +413,22 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((index, dcid)) = self.waiting.expire(now) {
             self.routes.remove(&dcid, Route::Incoming(index));
+        }
+    }
+
+    /// Keeps the packet that ended an incoming connection, for a client that goes on.
+    fn keep_answer(&mut self, now: Instant, incoming: &Incoming, answer: Vec<u8>) {
+        if !answer.is_empty() {
+            let dcid = incoming.dcid;
+            let number = self.closed.add(now, dcid, answer.into_boxed_slice());
+            self.routes.add(dcid, Route::Closed(number));
+        }
+        self.expire_closed(now);
+    }
+
+    fn expire_closed(&mut self, now: Instant) {
+        while let Some((number, dcid)) = self.closed.expire(now) {
+            self.routes.remove(&dcid, Route::Closed(number));
         }
     }
 

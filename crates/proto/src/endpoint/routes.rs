@@ -20,6 +20,8 @@ pub(super) enum Route {
     Connection(ConnectionHandle),
     /// Index of one that waits to be accepted.
     Incoming(usize),
+    /// Number of one that was closed before it began.
+    Closed(u64),
 }
 
 /// The tables. Keys of the first are in part chosen by clients (original destination connection
