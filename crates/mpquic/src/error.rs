@@ -92,6 +92,9 @@ pub enum StoppedError {
     /// stream has arrived, nor will it. See [`Connecting::into_0rtt`](crate::Connecting::into_0rtt).
     #[error("the server rejected early data")]
     ZeroRttRejected,
+    /// The stream was reset here.
+    #[error("the stream is closed")]
+    ClosedStream,
 }
 
 /// Why a read failed.
@@ -211,6 +214,7 @@ impl From<StoppedError> for io::Error {
         match error {
             StoppedError::ConnectionLost(reason) => Self::new(lost(&reason), reason),
             StoppedError::ZeroRttRejected => Self::new(io::ErrorKind::ConnectionReset, error),
+            StoppedError::ClosedStream => Self::new(io::ErrorKind::NotConnected, error),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -17,7 +18,11 @@ use crate::shared::{ConnectionRef, State};
 /// A stream to send on.
 ///
 /// If it is dropped without [`finish`](Self::finish) or [`reset`](Self::reset), it is finished: the
-/// written data is still delivered while the connection lives.
+/// written data is still delivered while the connection lives. If more was to come, it is reset with code 0, so
+/// that the peer does not take a part for the whole: if a write was given up before all of it was taken
+/// (a future of [`write_all`](Self::write_all) that was dropped, a `poll_write` that was pending), or if
+/// the thread panics. What is between two writes is not seen: a task that is aborted there has finished its
+/// stream, as far as the peer can tell. Where that matters, say in the data how much is to come.
 ///
 /// ```no_run
 /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -43,6 +48,14 @@ pub struct SendStream {
     id: StreamId,
     /// Opened by a client before the handshake was complete.
     early: bool,
+    /// Finished or reset here.
+    ended: bool,
+    /// A write of several steps has begun, and has not come to its end.
+    incomplete: bool,
+    /// The last step of a write found no room.
+    blocked: bool,
+    /// Whether it was reset here; there once that matters.
+    reset: OnceLock<Arc<AtomicBool>>,
 }
 
 impl SendStream {
@@ -51,6 +64,10 @@ impl SendStream {
             connection,
             id,
             early,
+            ended: false,
+            incomplete: false,
+            blocked: false,
+            reset: OnceLock::new(),
         }
     }
 
@@ -78,7 +95,7 @@ impl SendStream {
         write: impl FnOnce(&mut proto::Connection, StreamId) -> Result<usize, proto::WriteError>,
     ) -> Poll<Result<usize, WriteError>> {
         let (id, early) = (self.id, self.early);
-        self.connection.with(|state| {
+        let result = self.connection.with(|state| {
             if let Some(error) = &state.error {
                 return Poll::Ready(Err(error.clone().into()));
             }
@@ -98,7 +115,9 @@ impl SendStream {
                 // `ClosedStream` is the only other one.
                 Err(_) => Err(WriteError::ClosedStream),
             })
-        })
+        });
+        self.blocked = result.is_pending();
+        result
     }
 
     /// Writes what there is room for, at least one byte; see [`write`](Self::write).
@@ -130,10 +149,12 @@ impl SendStream {
     ///
     /// As [`write`](Self::write).
     pub async fn write_all(&mut self, mut data: &[u8]) -> Result<(), WriteError> {
+        let before = std::mem::replace(&mut self.incomplete, true);
         while !data.is_empty() {
             let count = self.write(data).await?;
             data = &data[count..];
         }
+        self.incomplete = before;
         Ok(())
     }
 
@@ -143,9 +164,11 @@ impl SendStream {
     ///
     /// As [`write`](Self::write).
     pub async fn write_chunk(&mut self, mut chunk: Bytes) -> Result<(), WriteError> {
+        let before = std::mem::replace(&mut self.incomplete, true);
         while !chunk.is_empty() {
             poll_fn(|cx| self.poll(cx, |proto, id| proto.write_chunk(id, &mut chunk))).await?;
         }
+        self.incomplete = before;
         Ok(())
     }
 
@@ -155,9 +178,11 @@ impl SendStream {
     ///
     /// As [`write`](Self::write).
     pub async fn write_all_chunks(&mut self, chunks: &mut [Bytes]) -> Result<(), WriteError> {
+        let before = std::mem::replace(&mut self.incomplete, true);
         for chunk in chunks {
             self.write_chunk(std::mem::take(chunk)).await?;
         }
+        self.incomplete = before;
         Ok(())
     }
 
@@ -168,6 +193,7 @@ impl SendStream {
     ///
     /// If it was finished or reset before. It is no error if the peer has stopped it.
     pub fn finish(&mut self) -> Result<(), ClosedStream> {
+        self.ended = true;
         self.with(|state| match state.proto.finish(self.id) {
             Ok(()) => {
                 state.touched = true;
@@ -184,10 +210,25 @@ impl SendStream {
     ///
     /// If it was reset before, or all data has arrived.
     pub fn reset(&mut self, code: VarInt) -> Result<(), ClosedStream> {
-        self.with(|state| {
-            state.touched = true;
-            state.proto.reset(self.id, code)
-        })
+        self.ended = true;
+        let waiting = self.with(|state| self.reset_now(state, code))?;
+        if let Some(waiting) = waiting {
+            waiting.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Those who wait for its end are to be told, once the mutex is released.
+    fn reset_now(
+        &self,
+        state: &mut State,
+        code: VarInt,
+    ) -> Result<Option<Arc<Notify>>, ClosedStream> {
+        state.proto.reset(self.id, code)?;
+        state.touched = true;
+        let reset = self.reset.get_or_init(Arc::default);
+        reset.store(true, Ordering::Relaxed);
+        Ok(state.stopped.remove(&self.id))
     }
 
     /// Sets the priority. Streams of higher priority are sent first. The default is 0.
@@ -223,18 +264,27 @@ impl SendStream {
     ///
     /// # Errors
     ///
-    /// If the connection is over first.
+    /// If the stream is reset here, or the connection is over first.
     pub fn stopped(
         &self,
     ) -> impl Future<Output = Result<Option<VarInt>, StoppedError>> + Send + Sync + 'static {
         let connection = self.connection.clone();
         let (id, early) = (self.id, self.early);
+        let reset = Arc::clone(self.reset.get_or_init(Arc::default));
         async move {
             loop {
                 let notify = connection.with(|state| notify_for(state, id));
                 // Made before the check: it hears what happens from here on.
                 let notified = notify.notified();
-                if let Some(result) = connection.with(|state| outcome(state, id, early)) {
+                let result = connection.with(|state| {
+                    // Under the mutex, as where it is set.
+                    if reset.load(Ordering::Relaxed) {
+                        state.stopped.remove(&id);
+                        return Some(Err(StoppedError::ClosedStream));
+                    }
+                    outcome(state, id, early)
+                });
+                if let Some(result) = result {
                     return result;
                 }
                 notified.await;
@@ -258,7 +308,7 @@ fn outcome(
     }
     let result = match state.proto.stopped(id) {
         Ok(Some(code)) => Ok(Some(code)),
-        // Over: all has arrived, or it was reset.
+        // Over: all has arrived.
         Err(ClosedStream) => Ok(None),
         Ok(None) => Err(state.error.clone()?.into()),
     };
@@ -291,23 +341,30 @@ impl AsyncWrite for SendStream {
 
 impl Drop for SendStream {
     fn drop(&mut self) {
-        self.connection.with(|state| {
+        let cut_off = self.incomplete || self.blocked || std::thread::panicking();
+        let waiting = self.connection.with(|state| {
             if state.is_rejected(self.early) {
-                return;
+                return None;
             }
             state.writers.remove(&self.id);
-            if state.error.is_some() {
-                return;
+            if state.error.is_some() || self.ended {
+                return None;
+            }
+            if cut_off {
+                return self.reset_now(state, VarInt::from_u32(0)).ok().flatten();
             }
             match state.proto.finish(self.id) {
-                Ok(()) => state.touched = true,
-                // Finishing is not for a stopped stream: a reset is its end (RFC 9000 section 3.5).
-                Err(FinishError::Stopped(code)) => {
-                    let _ = state.proto.reset(self.id, code);
+                Ok(()) => {
                     state.touched = true;
+                    None
                 }
-                Err(_) => {}
+                // Finishing is not for a stopped stream: a reset is its end (RFC 9000 section 3.5).
+                Err(FinishError::Stopped(code)) => self.reset_now(state, code).ok().flatten(),
+                Err(_) => None,
             }
         });
+        if let Some(waiting) = waiting {
+            waiting.notify_waiters();
+        }
     }
 }

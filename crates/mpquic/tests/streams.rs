@@ -4,7 +4,8 @@ mod common;
 
 use common::{Pair, loopback, pattern, run};
 use mpquic::{
-    ClosedStream, ReadError, ReadExactError, ReadToEndError, StreamHints, VarInt, WriteError,
+    ClosedStream, ReadError, ReadExactError, ReadToEndError, StoppedError, StreamHints, VarInt,
+    WriteError,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -319,5 +320,104 @@ fn openers_wake_as_credits_come() {
         let left = openers.iter().flatten().count();
         let told = (0..WAITING).filter(|&index| openers[index].is_some() && woken(index) > 0);
         assert_eq!((left, told.count()), (WAITING - 100, WAITING - 100));
+    });
+}
+
+/// A local reset ends the wait for the stream's end, before and after, and is not taken for delivery.
+#[test]
+fn a_local_reset_ends_the_wait_for_the_end() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut send = client.open_uni().await.unwrap();
+        send.write_all(b"part").await.unwrap();
+        let waiting = tokio::spawn(send.stopped());
+        let mut recv = server.accept_uni().await.unwrap();
+        tokio::task::yield_now().await;
+        send.reset(CODE).unwrap();
+        assert_eq!(waiting.await.unwrap(), Err(StoppedError::ClosedStream));
+        assert_eq!(send.stopped().await, Err(StoppedError::ClosedStream));
+        assert_eq!(
+            recv.read_to_end(10).await,
+            Err(ReadToEndError::Read(ReadError::Reset(CODE)))
+        );
+        // Nor later, when the peer has acknowledged the reset and the stream is gone.
+        client.open_uni().await.unwrap().finish().unwrap();
+        server
+            .accept_uni()
+            .await
+            .unwrap()
+            .read_to_end(10)
+            .await
+            .unwrap();
+        assert_eq!(send.stopped().await, Err(StoppedError::ClosedStream));
+    });
+}
+
+/// A message of which a part was written never looks whole.
+#[test]
+fn a_write_that_is_cancelled_does_not_finish_the_stream() {
+    run(async {
+        let pair = Pair::with(&[loopback(1)], |transport| {
+            transport.stream_receive_window(1000);
+        });
+        let (client, server) = pair.connect().await;
+        let reset = Err(ReadToEndError::Read(ReadError::Reset(VarInt::from_u32(0))));
+        for way in 0..3 {
+            let mut send = client.open_uni().await.unwrap();
+            {
+                let data = pattern(100_000);
+                let write = async {
+                    match way {
+                        0 => send.write_all(&data).await.unwrap(),
+                        1 => send.write_chunk(data.into()).await.unwrap(),
+                        // Tokio's own, which knows but `poll_write`.
+                        _ => AsyncWriteExt::write_all(&mut send, &data).await.unwrap(),
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = write => panic!("there was room for all"),
+                    // It has begun, and waits for room.
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            drop(send);
+            let mut recv = server.accept_uni().await.unwrap();
+            assert_eq!(recv.read_to_end(200_000).await, reset, "{way}");
+        }
+        // Who says that it is the end means it, and who has written all may just let go.
+        let mut send = client.open_uni().await.unwrap();
+        send.write_all(b"whole").await.unwrap();
+        drop(send);
+        let mut recv = server.accept_uni().await.unwrap();
+        assert_eq!(recv.read_to_end(10).await.unwrap(), b"whole");
+    });
+}
+
+#[test]
+fn a_panic_does_not_finish_the_stream() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut send = client.open_uni().await.unwrap();
+        let task = tokio::spawn(async move {
+            send.write_all(b"part").await.unwrap();
+            panic!("in the middle of a message, as the test wants it");
+        });
+        assert!(task.await.unwrap_err().is_panic());
+        let mut recv = server.accept_uni().await.unwrap();
+        let reset = Err(ReadToEndError::Read(ReadError::Reset(VarInt::from_u32(0))));
+        assert_eq!(recv.read_to_end(10).await, reset);
+        // A stream that was finished before stays so.
+        let mut send = client.open_uni().await.unwrap();
+        let task = tokio::spawn(async move {
+            send.write_all(b"whole").await.unwrap();
+            send.finish().unwrap();
+            panic!("after the message, as the test wants it");
+        });
+        assert!(task.await.unwrap_err().is_panic());
+        let mut recv = server.accept_uni().await.unwrap();
+        assert_eq!(recv.read_to_end(10).await.unwrap(), b"whole");
     });
 }
