@@ -39,6 +39,9 @@ struct Options {
     /// The server's idle timeout in seconds; what the attack has left must be gone after it.
     #[arg(long, default_value_t = 10)]
     idle: u64,
+    /// How long it attacks before all of that, so that what the server keeps of any load is there at first.
+    #[arg(long, default_value_t = 0)]
+    warm: u64,
     /// Has the server's allocator (glibc's) give back freed memory: what is resident afterwards is what is held, and
     /// not what the allocator keeps for later.
     #[arg(long)]
@@ -145,6 +148,19 @@ async fn measure(options: &Options, (name, what, attack): Attack) -> Result<bool
         "RSS MiB",
         "CPU %"
     );
+    let (address, rate, seconds) = (server.address, options.rate, options.seconds);
+    let run = move |seconds| {
+        tokio::task::spawn_blocking(move || {
+            let mut attacker = Attacker::new(address, rate, Duration::from_secs(seconds));
+            attack(&mut attacker).map(|()| attacker)
+        })
+    };
+    // Three probe timeouts of the closing state come on top of the idle timeout; handshakes have ten seconds.
+    let settled = Duration::from_secs(options.idle.max(10) + 5);
+    if options.warm > 0 {
+        run(options.warm).await??;
+        tokio::time::sleep(settled).await;
+    }
     // The first requests find caches cold.
     tokio::time::sleep(Duration::from_secs(1)).await;
     honest.take();
@@ -159,12 +175,7 @@ async fn measure(options: &Options, (name, what, attack): Attack) -> Result<bool
         used(&server, &mut spent, &before),
     );
 
-    let (address, rate, seconds) = (server.address, options.rate, options.seconds);
-    let attacker = tokio::task::spawn_blocking(move || {
-        let mut attacker = Attacker::new(address, rate, Duration::from_secs(seconds));
-        attack(&mut attacker).map(|()| attacker)
-    });
-    let attacker = attacker.await??;
+    let attacker = run(seconds).await??;
     let during = honest.take();
     let memory_during = server.resident();
     tell(
@@ -174,8 +185,7 @@ async fn measure(options: &Options, (name, what, attack): Attack) -> Result<bool
         used(&server, &mut spent, &during),
     );
 
-    // Three probe timeouts of the closing state come on top of the idle timeout; handshakes have ten seconds.
-    tokio::time::sleep(Duration::from_secs(options.idle.max(10) + 5)).await;
+    tokio::time::sleep(settled).await;
     honest.take();
     spent = server.processor_time();
     tokio::time::sleep(quiet).await;
