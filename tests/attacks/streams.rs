@@ -5,9 +5,11 @@ use std::time::Duration;
 use mpquic_hostile::duel::Duel;
 use mpquic_hostile::meter;
 use mpquic_hostile::params::{Params, id};
-use mpquic_hostile::peer::{Sealing, Space};
+use mpquic_hostile::peer::{Peer, Sealing, Space};
+use mpquic_hostile::tls::{Identity, credulous_client};
+use mpquic_hostile::victim::{Victim, client_address};
 use mpquic_hostile::wire::{Frame, payload};
-use mpquic_proto::{Dir, StreamId};
+use mpquic_proto::{Dir, EndpointConfig, StreamId};
 
 use super::*;
 
@@ -225,19 +227,104 @@ fn slow_reader() {
     let id = duel.victim.connection().open(Dir::Uni).unwrap();
     let mut written = 0;
     for _ in 0..1000 {
-        written += duel
+        let write = duel
             .victim
-            .connection()
-            .write(id, &[7; 1 << 16])
-            .unwrap_or(0);
+            .run_app(|connection| connection.write(id, &[7; 1 << 16]));
+        written += write.unwrap_or(0);
     }
     let held = (meter::reading().held - before).max(0) as u64;
-    assert!(written >= 1 << 20);
+    assert!(
+        written > 10_000 && held > 10_000,
+        "{written} bytes, {held} held"
+    );
     figure(
         "slow reader",
         "bytes held with a send window of 1,048,576",
         held,
         (1 << 20) * 3 / 2,
+    );
+}
+
+/// Many connections to a server with a budget of 1 MiB in each direction.
+fn many(count: u32, params: &Params) -> (Victim, Vec<Peer>) {
+    let mut endpoint = EndpointConfig::new([5; 32]);
+    endpoint.send_memory(1 << 20).receive_memory(1 << 20);
+    let identity = Identity::generate();
+    let mut victim = Victim::server_in(endpoint, &identity, quiet(), |config| {
+        config.retry_above(usize::MAX);
+    });
+    victim.keep_events = false;
+    let mut peers = Vec::new();
+    for who in 0..count {
+        let dcid = [b"many".as_slice(), &who.to_be_bytes()].concat();
+        let tls = credulous_client();
+        let mut peer = Peer::client(who, &dcid, params.clone(), tls).unwrap();
+        victim.let_in(client_address(who), &mut peer);
+        peers.push(peer);
+    }
+    (victim, peers)
+}
+
+/// Finding 5, over all connections: readers that take nothing pin no more than the endpoint's budget, and what each
+/// connection may have besides.
+#[test]
+fn slow_readers_together() {
+    let mut params = Params::generous(None);
+    params.set(id::INITIAL_MAX_DATA, 0);
+    let count = 60;
+    let (mut victim, _peers) = many(count, &params);
+    let before = meter::reading().held;
+    let mut written = 0;
+    for (_, connection) in &mut victim.connections {
+        let id = connection.open(Dir::Uni).unwrap();
+        for _ in 0..100 {
+            written += meter::metered(|| connection.write(id, &[7; 1 << 16])).unwrap_or(0);
+        }
+    }
+    let held = (meter::reading().held - before).max(0) as u64;
+    let limit = (1 << 20) + u64::from(count) * 80 * 1024;
+    figure(
+        "slow readers",
+        "bytes held for 60 of them, budget 1 MiB and 64 KiB each",
+        held,
+        limit,
+    );
+    assert!(
+        written > 60 * 10_000,
+        "all of them get something: {written}"
+    );
+}
+
+/// Finding 6, over all connections: senders whose data nobody reads.
+#[test]
+fn unread_data_together() {
+    let count = 60;
+    let (mut victim, mut peers) = many(count, &Params::generous(None));
+    let before = meter::reading().held;
+    let mut sent = 0;
+    for round in 0..400 {
+        for (who, peer) in (0u32..).zip(&mut peers) {
+            // All but the first byte of the stream, so that nothing can be read.
+            let frame = piece(0, 1 + 1100 * round, &[7; 1100], false);
+            let Some(datagram) = peer.seal(Space::Data(0), &[frame]) else {
+                continue;
+            };
+            sent += datagram.len();
+            victim.deliver(
+                mpquic_hostile::duel::from(client_address(who)),
+                None,
+                &datagram,
+            );
+        }
+    }
+    let held = (meter::reading().held - before).max(0) as u64;
+    let limit = (1 << 20) + u64::from(count) * 100 * 1024;
+    assert!(sent > 20 << 20);
+    figure(
+        "unread data",
+        "bytes held of 27 MB from 60, budget 1 MiB and 64 KiB each",
+        held,
+        limit,
     );
 }
 

@@ -13,6 +13,7 @@ use mpquic_proto::{
 };
 
 use crate::meter;
+use crate::peer::{Peer, Space};
 use crate::tls::Identity;
 
 /// A datagram that the victim has sent.
@@ -152,17 +153,26 @@ impl Victim {
         transport: TransportConfig,
         configure: impl FnOnce(&mut ServerConfig),
     ) -> Self {
+        Self::server_in(EndpointConfig::new([2; 32]), identity, transport, configure)
+    }
+
+    /// The same on an endpoint of this configuration.
+    ///
+    /// # Panics
+    ///
+    /// If rustls refuses the identity.
+    pub fn server_in(
+        endpoint: EndpointConfig,
+        identity: &Identity,
+        transport: TransportConfig,
+        configure: impl FnOnce(&mut ServerConfig),
+    ) -> Self {
         let chain = vec![identity.certificate.clone()];
         let mut config =
             ServerConfig::with_single_cert(chain, identity.key()).expect("a valid identity");
         config.transport(Arc::new(transport));
         configure(&mut config);
-        let endpoint = meter::metered(|| {
-            Endpoint::new(
-                Arc::new(EndpointConfig::new([2; 32])),
-                Some(Arc::new(config)),
-            )
-        });
+        let endpoint = meter::metered(|| Endpoint::new(Arc::new(endpoint), Some(Arc::new(config))));
         Self::new(endpoint, Instant::now())
     }
 
@@ -386,6 +396,40 @@ impl Victim {
         }
         self.now = end;
         self.flush();
+    }
+
+    /// Lets a client from this address in, one of many. What is sent to others meanwhile is lost.
+    ///
+    /// # Panics
+    ///
+    /// If its handshake does not come to its end.
+    pub fn let_in(&mut self, remote: SocketAddr, peer: &mut Peer) {
+        let tuple = FourTuple {
+            local: server_address(),
+            remote,
+        };
+        for _ in 0..20 {
+            for datagram in peer.flight() {
+                self.deliver(tuple, None, &datagram);
+            }
+            let acks = peer.take_acks();
+            if let Some(datagram) = peer
+                .seal(Space::Data(0), &acks)
+                .filter(|_| !acks.is_empty())
+            {
+                self.deliver(tuple, None, &datagram);
+            }
+            if peer.confirmed {
+                return;
+            }
+            self.advance(Duration::from_millis(10));
+            for sent in std::mem::take(&mut self.sent) {
+                if sent.tuple.remote == remote {
+                    peer.receive(&sent.data);
+                }
+            }
+        }
+        panic!("no handshake: {peer:?}, {self:?}");
     }
 
     /// All that was sent to anyone.
