@@ -58,6 +58,11 @@ impl Connection {
             self.paths.retired().len(),
             limits::MAX_ABANDONED_PATHS,
         );
+        tell(
+            "PATH_ABANDON frames",
+            self.paths.abandons().len(),
+            limits::MAX_PENDING_ABANDONS,
+        );
         for space_id in [SpaceId::Initial, SpaceId::Handshake, SpaceId::Data] {
             let (bytes, gaps) = self.handshake.buffered(space_id);
             tell("CRYPTO bytes", bytes, limits::MAX_CRYPTO_BUFFER as usize);

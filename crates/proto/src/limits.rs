@@ -66,6 +66,10 @@ pub const MAX_PATH_IDS_ISSUED_AHEAD: u32 = MAX_OPEN_PATHS as u32;
 /// Abandoned paths whose state is kept for its three PTOs. Stops: open-and-abandon churn.
 pub const MAX_ABANDONED_PATHS: usize = 32;
 
+/// PATH_ABANDON frames kept until they are acknowledged. An honest peer cannot use up more path IDs than that while our
+/// frames are lost. Stops: open-and-abandon churn by a peer that acknowledges nothing. The oldest go first.
+pub const MAX_PENDING_ABANDONS: usize = 2 * MAX_ABANDONED_PATHS;
+
 /// Packets that came before their keys, and are kept. Stops: floods of undecryptable packets.
 pub const MAX_UNDECRYPTABLE_PACKETS: usize = 10;
 

@@ -13,6 +13,7 @@ use mpquic_proto::{
     Dir, Event, NumberSpace, Observer, PacketSent, PathErrorCode, PathEvent, PathId, StreamId,
     TransportConfig, VarInt,
 };
+use mpquic_sched_core::{Context, Decision, Scheduler};
 use pair::{Pair, client_addr, tuple};
 
 const SECOND: PathId = PathId(1);
@@ -424,4 +425,111 @@ fn connection_ids_are_issued_for_path_ids_without_a_gap() {
         let any = (0..5).any(|space| frames.has(NumberSpace::Path(PathId(space)), &issued));
         assert_eq!(any, id < 5, "path {id}");
     }
+}
+
+/// Sends nothing by its own will; the transport overrides it when nothing has got on for a probe timeout.
+struct Reluctant;
+
+impl Scheduler for Reluctant {
+    fn decide(&mut self, _: &Context<'_>) -> Decision {
+        Decision::Wait { until: None }
+    }
+}
+
+/// The application opens a path when its connection IDs still wait for their turn among the scheduled packets: they go
+/// first.
+//= specs/rfc10069-draft.md#path-management
+//= type=test
+//# The client can open a new path when both endpoints have issued available connection IDs for at
+//# least one unused, common path ID, as the same path ID is used in both directions.
+#[test]
+fn a_path_is_not_used_before_its_connection_ids_are_sent() {
+    let (mut config, frames) = Frames::observe();
+    config.scheduler(|| Box::new(Reluctant));
+    let mut pair = Pair::new(config, self::config());
+    pair.connect();
+    let announcement = "NewConnectionId { path: PathId(1)";
+    let first = NumberSpace::Path(PathId::ZERO);
+    assert!(!frames.has(first, announcement), "not sent so far");
+    open_second(&mut pair);
+    let opened = pair.run_until(Duration::from_secs(20), |pair| {
+        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
+    });
+    assert!(opened);
+    let packets = frames.0.lock().unwrap();
+    let second = |(space, _): &(NumberSpace, String)| *space == NumberSpace::Path(SECOND);
+    let used = packets.iter().position(second).unwrap();
+    assert!(
+        packets[..used]
+            .iter()
+            .any(|(_, text)| text.contains(announcement))
+    );
+}
+
+/// Path 0 dies before the peer has our connection IDs for the next path: the packets that open it carry them too.
+#[test]
+fn a_path_is_opened_though_the_first_one_is_dead() {
+    let mut pair = connected_with_lost_ids();
+    open_second(&mut pair);
+    let opened = pair.run_until(Duration::from_secs(20), |pair| {
+        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
+    });
+    assert!(opened);
+}
+
+/// The client's 1-RTT packets on path 0 are all lost.
+fn connected_with_lost_ids() -> Pair {
+    let mut pair = Pair::new(config(), config());
+    pair.filter = Box::new(move |from_client, tuple, data| {
+        !from_client || is_second(true, tuple) || data[0] & 0x80 != 0
+    });
+    pair.connect();
+    pair
+}
+
+/// However many path IDs the peer gives up, and whatever is lost of the answers, each of its PATH_ABANDON frames is
+/// answered in the end.
+//= specs/rfc10069-draft.md#path-close
+//= type=test
+//# When an endpoint receives a PATH_ABANDON frame, it MUST send a corresponding PATH_ABANDON frame,
+//# if it has not already done so, and respectively treat all connection IDs received from the peer
+//# for that path as immediately retired.
+#[test]
+fn every_path_abandon_is_answered() {
+    let mut transport = config();
+    transport.max_paths(16);
+    let mut pair = Pair::new(transport.clone(), transport);
+    pair.connect();
+    // For two of three seconds, the datagrams of the server are lost: longer than it remembers a path.
+    let mut abandoned = BTreeSet::new();
+    let mut answered = BTreeSet::new();
+    let start = pair.now;
+    let clock = Rc::new(RefCell::new(pair.now));
+    let seen = Rc::clone(&clock);
+    pair.filter = Box::new(move |from_client, _, _| {
+        from_client || (*seen.borrow() - start).as_millis() % 3000 > 2000
+    });
+    pair.run_until(Duration::from_secs(3600), |pair| {
+        *clock.borrow_mut() = pair.now;
+        let now = pair.now;
+        while abandoned.len() < 100
+            && let Ok(id) = pair
+                .c()
+                .open_path(now, tuple(1 + abandoned.len() as u8 % 8))
+        {
+            let code = PathErrorCode::APPLICATION_ABANDON_PATH;
+            if pair.c().close_path(now, id, code).is_ok() {
+                abandoned.insert(id);
+            }
+        }
+        while let Some(event) = pair.client.events.pop_front() {
+            if let Event::Path(PathEvent::Discarded { id }) = event {
+                answered.insert(id);
+            }
+        }
+        answered.len() >= 100
+    });
+    assert_eq!(abandoned.len(), 100);
+    assert_eq!(answered, abandoned);
+    assert_eq!(pair.s().paths().count(), 1);
 }

@@ -207,6 +207,31 @@ impl LocalCids {
         self.by_id.iter().copied()
     }
 
+    /// Whether an ID for this path was announced to the peer. Before that, no packet may leave on the path.
+    pub(crate) fn is_announced(&self, path: PathId) -> bool {
+        self.paths.get(&path).is_some_and(|state| state.sent > 0)
+    }
+
+    /// Announces the IDs of one path again of which the peer has none for certain: in a packet on the path itself, which
+    /// may overtake the one that carried them, or arrive where that one is lost.
+    pub(crate) fn repeat_unknown(&mut self, path: PathId, w: &mut FrameWriter<'_>) {
+        let Some(state) = self.paths.get(&path) else {
+            return;
+        };
+        if state.stopped || state.active.iter().any(|issued| issued.acked) {
+            return;
+        }
+        let unknown = state.active.iter().map(|issued| (path, issued.sequence));
+        self.to_send.extend(unknown);
+        let mut next = (path, 0);
+        while let Some(&due) = self.to_send.range(next..=(path, u64::MAX)).next() {
+            if !self.announce(w, due, true) {
+                return;
+            }
+            next = (path, due.1 + 1);
+        }
+    }
+
     /// Whether [`fill`](Self::fill) has something to write.
     pub(crate) fn can_send(&self) -> bool {
         !self.to_send.is_empty()
@@ -215,36 +240,47 @@ impl LocalCids {
     /// Writes as many announcements as fit. Without multipath there is only path 0, and its frame
     /// is NEW_CONNECTION_ID.
     pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
-        while let Some(&(path, sequence)) = self.to_send.first() {
-            let state = self.paths.get_mut(&path);
-            let Some(state) = state else {
-                self.to_send.pop_first();
-                continue;
-            };
-            if let Some(issued) = state.active.iter().find(|i| i.sequence == sequence) {
-                //= specs/rfc10069-draft.md#consume-retire-cid
-                //# Endpoints SHOULD also use PATH_NEW_CONNECTION_ID and PATH_RETIRE_CONNECTION_ID
-                //# for the initial path with path ID 0.
-                let frame = Frame::NewConnectionId(NewConnectionId {
-                    path: multipath.then_some(path.0.into()),
-                    sequence,
-                    // We never ask the peer to retire anything.
-                    //= specs/rfc9000.txt#section-19.15
-                    //= type=implication
-                    //# The value in the Retire Prior To field MUST be less than or equal to the
-                    //# value in the Sequence Number field.
-                    retire_prior_to: 0,
-                    id: issued.id,
-                    reset_token: issued.token,
-                });
-                if !w.put(&frame) {
-                    return;
-                }
-                state.sent = state.sent.max(sequence + 1);
-                w.record(SentFrame::NewConnectionId { path, sequence });
+        while let Some(&due) = self.to_send.first() {
+            if !self.announce(w, due, multipath) {
+                return;
             }
-            self.to_send.pop_first();
         }
+    }
+
+    /// Writes one announcement that is due, if it still counts. False if it does not fit.
+    fn announce(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        (path, sequence): (PathId, u64),
+        multipath: bool,
+    ) -> bool {
+        let state = self.paths.get_mut(&path);
+        if let Some(state) = state
+            && let Some(issued) = state.active.iter().find(|i| i.sequence == sequence)
+        {
+            //= specs/rfc10069-draft.md#consume-retire-cid
+            //# Endpoints SHOULD also use PATH_NEW_CONNECTION_ID and PATH_RETIRE_CONNECTION_ID
+            //# for the initial path with path ID 0.
+            let frame = Frame::NewConnectionId(NewConnectionId {
+                path: multipath.then_some(path.0.into()),
+                sequence,
+                // We never ask the peer to retire anything.
+                //= specs/rfc9000.txt#section-19.15
+                //= type=implication
+                //# The value in the Retire Prior To field MUST be less than or equal to the
+                //# value in the Sequence Number field.
+                retire_prior_to: 0,
+                id: issued.id,
+                reset_token: issued.token,
+            });
+            if !w.put(&frame) {
+                return false;
+            }
+            state.sent = state.sent.max(sequence + 1);
+            w.record(SentFrame::NewConnectionId { path, sequence });
+        }
+        self.to_send.remove(&(path, sequence));
+        true
     }
 
     /// The packet with this announcement is lost: it is repeated if the ID still counts.

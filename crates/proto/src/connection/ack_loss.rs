@@ -196,6 +196,7 @@ impl Connection {
                 self.remote_cids.on_acked(path, sequence);
             }
             SentFrame::AckFrequency(sequence) => self.ack_frequency.on_acked(sequence),
+            SentFrame::PathAbandon(id) => self.paths.abandons_mut().on_acked(id),
             SentFrame::ResetStream(_)
             | SentFrame::StopSending(_)
             | SentFrame::MaxData
@@ -207,7 +208,6 @@ impl Connection {
             SentFrame::HandshakeDone
             | SentFrame::Datagram { .. }
             | SentFrame::PathChallenge(_)
-            | SentFrame::PathAbandon(_)
             | SentFrame::PathStatus { .. }
             | SentFrame::MaxPathId(_)
             | SentFrame::PathsBlocked(_)
@@ -277,7 +277,7 @@ impl Connection {
             //= specs/rfc10069-draft.md#path-abandon-frame
             //# If a packet containing a PATH_ABANDON frame is considered lost, the peer SHOULD
             //# repeat it.
-            SentFrame::PathAbandon(id) => self.paths.on_abandon_lost(id),
+            SentFrame::PathAbandon(id) => self.paths.abandons_mut().on_lost(id),
             SentFrame::PathStatus { path, sequence } => {
                 if let Some(path) = self.paths.get_mut(path) {
                     path.status_mut().on_lost(sequence);

@@ -504,8 +504,8 @@ impl Connection {
         //# When an endpoint receives a PATH_ABANDON frame, it MUST send a corresponding
         //# PATH_ABANDON frame, if it has not already done so, and respectively treat all connection
         //# IDs received from the peer for that path as immediately retired.
-        let retired = RetiredPath::new(id, space, error_code, discard_at, last);
-        if let Some(dropped) = self.paths.retire(retired) {
+        let retired = RetiredPath::new(id, space, discard_at, last);
+        if let Some(dropped) = self.paths.retire(retired, error_code) {
             self.discard_path(dropped.id);
         }
         self.events.push_back(Event::Path(PathEvent::Abandoned {

@@ -1,6 +1,7 @@
 //! Paths: outside the path ID with its number space, recovery and status, inside the 4-tuple
 //! (RFC 10069); congestion windows live in the connection's controller.
 
+mod abandons;
 mod addresses;
 mod limit;
 mod recovery;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{EcnCodepoint, PathIndex, PathStatus};
 use rand::rngs::StdRng;
 
+pub(crate) use abandons::Abandons;
 pub(crate) use addresses::{Addresses, NetworkPath, Proof, Unanswered};
 pub(crate) use limit::PathLimits;
 pub(crate) use recovery::{PathAck, ReceivedAck, SettledPackets};

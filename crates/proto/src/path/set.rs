@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use mpquic_sched_core::{MAX_PATHS, PathIndex, PathSet};
 
-use super::{Path, StatusState};
+use super::{Abandons, Path, StatusState};
 use crate::number_set::NumberSet;
 use crate::space::PacketSpace;
 use crate::{FourTuple, PathErrorCode, PathId, PathStats, limits};
@@ -30,9 +30,6 @@ pub(crate) struct RetiredPath {
     /// When the rest is forgotten: three PTOs after the peer has abandoned the path too. Until it
     /// has, it may send on the path, and a stateless reset in answer would end its connection.
     discard_at: Option<Instant>,
-    /// Our PATH_ABANDON is to be sent (again).
-    abandon_pending: bool,
-    error_code: PathErrorCode,
     /// Its addresses and figures when it was abandoned, if it was ever open.
     pub(crate) last: Option<(FourTuple, PathStats)>,
 }
@@ -42,7 +39,6 @@ impl RetiredPath {
     pub(crate) fn new(
         id: PathId,
         space: PacketSpace,
-        error_code: PathErrorCode,
         discard_at: Option<Instant>,
         last: Option<(FourTuple, PathStats)>,
     ) -> Self {
@@ -50,8 +46,6 @@ impl RetiredPath {
             id,
             space,
             discard_at,
-            abandon_pending: true,
-            error_code,
             last,
         }
     }
@@ -71,16 +65,6 @@ impl RetiredPath {
         self.discard_at
     }
 
-    /// The code of the PATH_ABANDON that is to be sent.
-    pub(crate) fn pending_abandon(&self) -> Option<PathErrorCode> {
-        self.abandon_pending.then_some(self.error_code)
-    }
-
-    /// PATH_ABANDON left.
-    pub(crate) fn on_abandon_sent(&mut self) {
-        self.abandon_pending = false;
-    }
-
     /// Acknowledgements that are due by now go as soon as possible.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         if self.space.acks.timer().is_some_and(|at| at <= now) {
@@ -95,6 +79,7 @@ pub(crate) struct Paths {
     /// One past the highest slot in use: nobody walks over the empty ones beyond.
     used: usize,
     retired: Vec<RetiredPath>,
+    abandons: Abandons,
     /// What the peer wants of path IDs that are not in use yet (RFC 10069, PATH_STATUS frames: all path IDs below the
     /// limit can be spoken of). At most as many as there are slots.
     early_status: Vec<(PathId, StatusState)>,
@@ -112,6 +97,7 @@ impl Paths {
             slots: (0..MAX_PATHS).map(|_| None).collect(),
             used: 0,
             retired: Vec::new(),
+            abandons: Abandons::default(),
             early_status: Vec::new(),
             abandoned: NumberSet::default(),
             abandoned_count: 0,
@@ -252,9 +238,14 @@ impl Paths {
         self.mark_abandoned(id);
     }
 
-    /// Keeps the remains of an abandoned path. Over the cap, the oldest that the peer has abandoned
+    /// Keeps the remains of an abandoned path, and tells the peer with this code. Over the cap, the oldest that the peer has abandoned
     /// too goes, or else the oldest: it is returned.
-    pub(crate) fn retire(&mut self, path: RetiredPath) -> Option<RetiredPath> {
+    pub(crate) fn retire(
+        &mut self,
+        path: RetiredPath,
+        error_code: PathErrorCode,
+    ) -> Option<RetiredPath> {
+        self.abandons.push(path.id, error_code);
         self.retired.push(path);
         let over = self.retired.len() > limits::MAX_ABANDONED_PATHS;
         let answered = |path: &RetiredPath| path.discard_at.is_some();
@@ -273,11 +264,13 @@ impl Paths {
         &mut self.retired
     }
 
-    /// PATH_ABANDON was lost: it is to be sent again.
-    pub(crate) fn on_abandon_lost(&mut self, id: PathId) {
-        if let Some(path) = self.retired.iter_mut().find(|path| path.id == id) {
-            path.abandon_pending = true;
-        }
+    /// The PATH_ABANDON frames that the peer does not have for certain.
+    pub(crate) fn abandons(&self) -> &Abandons {
+        &self.abandons
+    }
+
+    pub(crate) fn abandons_mut(&mut self) -> &mut Abandons {
+        &mut self.abandons
     }
 
     /// Takes out the remains of a path whose time has come.

@@ -108,11 +108,7 @@ impl Connection {
                 .paths
                 .iter()
                 .any(|path| path.status().pending().is_some())
-            || self
-                .paths
-                .retired()
-                .iter()
-                .any(|path| path.pending_abandon().is_some())
+            || self.paths.abandons().pending().is_some()
     }
 
     /// Everything but stream data and datagrams, most urgent first.
@@ -146,18 +142,17 @@ impl Connection {
     }
 
     fn fill_path_frames(&mut self, w: &mut FrameWriter<'_>) {
-        for retired in self.paths.retired_mut() {
-            //= specs/rfc10069-draft.md#path-close
-            //# It is RECOMMENDED to send the PATH_ABANDON frames on another open path, especially
-            //# if connectivity on the to-be-abandoned path is expected to be broken.
-            if let Some(error) = retired.pending_abandon() {
-                let path = retired.id.0.into();
-                let frame = Frame::PathAbandon { path, error };
-                if !write_small(w, &frame, SentFrame::PathAbandon(retired.id)) {
-                    return;
-                }
-                retired.on_abandon_sent();
+        //= specs/rfc10069-draft.md#path-close
+        //# It is RECOMMENDED to send the PATH_ABANDON frames on another open path, especially if
+        //# connectivity on the to-be-abandoned path is expected to be broken.
+        let abandons = self.paths.abandons_mut();
+        while let Some((id, error)) = abandons.pending() {
+            let path = id.0.into();
+            let frame = Frame::PathAbandon { path, error };
+            if !write_small(w, &frame, SentFrame::PathAbandon(id)) {
+                return;
             }
+            abandons.on_sent(id);
         }
         for path in self.paths.iter_mut() {
             if let Some((status, seq)) = path.status().pending() {

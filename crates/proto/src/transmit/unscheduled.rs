@@ -67,7 +67,11 @@ impl Connection {
             || ack
             || (established && path.has_ping())
             || mtu().is_some();
-        if !any || !self.has_cid(path.id) {
+        //= specs/rfc10069-draft.md#path-management
+        //# The client can open a new path when both endpoints have issued available connection IDs
+        //# for at least one unused, common path ID, as the same path ID is used in both directions.
+        // Ours may still wait for their turn among the scheduled packets.
+        if !any || !self.has_cid(path.id) || !self.local_cids.is_announced(path.id) {
             return None;
         }
         if let Some(to) = probe {
@@ -146,8 +150,21 @@ impl Connection {
                 }
             }
             this.fill_own_ack(w, now, index);
+            this.fill_own_cids(w, index);
             true
         })
+    }
+
+    /// The connection IDs of a path that is being opened, unless the peer has one for certain: it could not answer here
+    /// without them, and the path that carried them may be slower, or dead.
+    fn fill_own_cids(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) {
+        let multipath = self.path_limits.is_some();
+        if let Some(path) = self.paths.at(index)
+            && multipath
+            && !path.is_validated()
+        {
+            self.local_cids.repeat_unknown(path.id, w);
+        }
     }
 
     /// RFC 9002 section 6.2.4: data if there is any, else a PING. With other paths to carry the
