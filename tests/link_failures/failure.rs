@@ -127,7 +127,7 @@ impl Failure {
             Self::BothDown => since < BOTH_DOWN_FOR,
             Self::Flaps(failed) => {
                 let half = since.as_millis() / FLAP.as_millis();
-                failed == path && half % 2 == 0 && half < 2 * u128::from(FLAPS)
+                failed == path && half.is_multiple_of(2) && half < 2 * u128::from(FLAPS)
             }
             Self::Slow(failed) if failed == path => return 0.1,
             Self::Slow(_) => false,

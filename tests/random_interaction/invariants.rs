@@ -12,6 +12,9 @@ use mpquic_proto::{
 };
 use mpquic_sim::{DatagramInfo, DatagramStep, Network, StepView};
 
+/// The default of both sides.
+const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+
 /// No packet number is used twice in a space: the nonce would be the same (RFC 9001 section 5.3,
 /// RFC 10069, Nonce Calculation).
 #[derive(Debug, Default)]
@@ -140,7 +143,7 @@ impl Watch {
             let sides = [view.client, view.server];
             for (connection, timer) in sides.into_iter().zip(view.timers) {
                 if let Some(connection) = connection {
-                    armed(connection, timer)?;
+                    armed(connection, timer, view.now)?;
                     caps(connection)?;
                     amplification(connection)?;
                 }
@@ -166,16 +169,38 @@ impl Watch {
     }
 }
 
-/// A timer is set whenever something is in flight.
-fn armed(connection: &Connection, timer: Option<Duration>) -> Result<(), String> {
-    let flying = |id| {
-        connection
-            .path_stats(id)
-            .is_ok_and(|path| path.in_flight > 0)
-    };
-    if timer.is_none() && !connection.is_closed() && connection.paths().any(flying) {
-        let side = connection.side();
-        return Err(format!("{side:?}: data in flight and no timer"));
+/// A timer is set whenever something is in flight, and on a path that may send it is due within the path's probe
+/// timeout: the idle timeout alone would end the connection and repeat nothing (noq#435: a timer that is orphaned when
+/// its path is abandoned).
+fn armed(connection: &Connection, timer: Option<Duration>, now: Duration) -> Result<(), String> {
+    if connection.is_closed() {
+        return Ok(());
+    }
+    let side = connection.side();
+    for id in connection.paths() {
+        let Ok(path) = connection.path_stats(id) else {
+            continue;
+        };
+        if path.in_flight == 0 {
+            continue;
+        }
+        let Some(timer) = timer else {
+            return Err(format!("{side:?}: data in flight and no timer"));
+        };
+        // RFC 9002 section 6.2.1: not before the handshake is confirmed; section 6.2.2.1: nor at the limit.
+        if !connection.is_handshake_confirmed() || connection.path_amplification(id) != Ok(None) {
+            continue;
+        }
+        let slack = (4 * path.rtt_var).max(Duration::from_millis(1)) + MAX_ACK_DELAY;
+        let doublings = path.pto_count.min(20);
+        let pto = (path.rtt + slack).saturating_mul(1 << doublings);
+        if timer > now.saturating_add(pto) {
+            return Err(format!(
+                "{side:?}: {} bytes in flight on path {id}, and the timer is due in {:?} only, not in {pto:?}",
+                path.in_flight,
+                timer - now,
+            ));
+        }
     }
     Ok(())
 }

@@ -27,6 +27,9 @@ const GOODBYE: u32 = 42;
 /// Far longer than any run: the slowest take a few minutes of virtual time.
 const LIMIT: Duration = Duration::from_secs(3600);
 
+/// The default of servers.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
@@ -242,6 +245,10 @@ impl Run {
             (End::Intact, ConnectionError::ApplicationClosed(close))
                 if close.error_code == VarInt::from_u32(GOODBYE) => {}
             (End::Intact, ConnectionError::LocallyClosed) => {}
+            // The server has given up the handshake, and takes one connection only.
+            (End::TimedOut, ConnectionError::ConnectionClosed(close))
+                if close.error_code == TransportErrorCode::CONNECTION_REFUSED
+                    && self.network.handshake(Side::Server).0.is_none() => {}
             (End::NoPath, _) => {
                 self.judge(side, at, reason);
             }
@@ -256,6 +263,11 @@ impl Run {
     /// An idle timeout needs silence (RFC 9000 section 10.1), and the silence needs a cause: no
     /// path was open at both ends and alive all the time, or all attempts on such paths were lost.
     fn check_silence(&self, side: Side, at: Duration) {
+        // A server gives up a handshake that is not complete in ten seconds.
+        let incomplete = self.network.handshake(side).0.is_none();
+        if side == Side::Server && incomplete && at >= HANDSHAKE_TIMEOUT {
+            return;
+        }
         let idle = self.plan.idle_timeout.expect("an idle timeout");
         let since = at.saturating_sub(idle);
         let wire = self.wire.borrow();
