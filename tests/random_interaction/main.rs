@@ -103,6 +103,15 @@ impl Run {
         let (mut client, mut server) = (plan.transport(Side::Client), plan.transport(Side::Server));
         let watch = Watch::new([&mut client, &mut server]);
         let mut builder = Network::builder(seed);
+        // However long it takes until a packet of the client gets through: an idle timeout needs silence, and the
+        // deadline of a handshake would end the connection without.
+        let (long, retry) = (Duration::from_secs(24 * 3600), plan.retry);
+        builder = builder.configure_server(move |config| {
+            config.handshake_timeout(long);
+            if retry {
+                config.retry_above(0).retry_token_lifetime(long);
+            }
+        });
         if keep_trace {
             builder = builder.keep_trace();
         }

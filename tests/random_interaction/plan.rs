@@ -93,6 +93,8 @@ pub(crate) struct Plan {
     streams: [[u64; 2]; 2],
     /// Whether a side reads only now and then.
     pub(crate) lazy: [Option<Duration>; 2],
+    /// Whether the server has the client prove its address first.
+    pub(crate) retry: bool,
 }
 
 const SIDES: [Side; 2] = [Side::Client, Side::Server];
@@ -169,6 +171,8 @@ impl Plan {
             max_datagrams: rng.random_range(1..=10),
             streams: [(); 2].map(|()| [rng.random_range(0..=8), rng.random_range(0..=8)]),
             lazy: [(); 2].map(|()| rng.random_bool(0.2).then(|| ms(rng.random_range(5..200)))),
+            // Not drawn: the other choices of a seed stay what they are.
+            retry: seed.is_multiple_of(4),
         };
         plan.draw_outages(rng, count);
         plan.draw_deeds(rng, count);

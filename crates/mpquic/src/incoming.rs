@@ -85,7 +85,6 @@ impl Incoming {
     ///     tokio::spawn(incoming.into_future());
     /// }
     /// # }
-    /// # use std::future::IntoFuture;
     /// ```
     ///
     /// # Errors

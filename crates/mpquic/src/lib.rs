@@ -143,11 +143,11 @@ pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::{
     AckFrequencyConfig, ApplicationClose, ClientConfig, ClosedStream, ConfigError,
     CongestionControl, ConnectionClose, ConnectionError, ConnectionStats, Dir, EndpointConfig,
-    FourTuple, HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NumberSpace, Observer,
+    FourTuple, HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observer,
     ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent, PathId,
     PathStats, PathStatus, ServerConfig, Side, StreamHints, StreamId, StreamPiece, TokenLog,
-    TokenMemoryLog, TokenReuseError, TransportConfig, TransportError, TransportErrorCode,
-    UnknownCongestionControl, ValidationTokenConfig, VarInt,
+    TokenMemoryLog, TokenMemoryStore, TokenReuseError, TokenStore, TransportConfig, TransportError,
+    TransportErrorCode, UnknownCongestionControl, ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
 pub use mpquic_sched as sched;

@@ -1,9 +1,12 @@
 //! Doors for the fuzz targets and the codec bench into what is private; not part of the API.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{ConnectionId, Side};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -13,6 +16,7 @@ use crate::packet::{
     PacketType, ProtectedPacket, VERSION_1, decode_next, encode_long_header, parse_invariant,
     unprotect_header, version_list,
 };
+use crate::token::{AddressTokens, Kind, Lifetimes, Token, Verdict};
 use crate::transport_parameters::TransportParameters;
 use crate::{Connection, ConnectionHandle, DatagramEvent};
 use crate::{Endpoint, EndpointConfig, FourTuple, ServerConfig};
@@ -81,6 +85,43 @@ pub fn transport_parameters(data: &[u8]) {
         params.encode(side, &mut again);
         let decoded = TransportParameters::decode(side, &again).expect("our own encoding");
         assert_eq!(decoded, params);
+    }
+}
+
+/// `data` as the plain text of a token, as a token, and as what is done to genuine ones.
+pub fn token(now: Instant, data: &[u8]) {
+    for kind in [Kind::Retry, Kind::New] {
+        if let Some(token) = Token::decode(kind, data) {
+            let mut again = Vec::new();
+            token.encode(&mut again);
+            assert_eq!(again, data, "a token has one form");
+        }
+    }
+    let tokens = AddressTokens::new(&[7; 32], None);
+    let remote = SocketAddr::from(([192, 0, 2, 1], 443));
+    let dcid = ConnectionId::new(&[3; 8]);
+    let lifetime = Duration::from_secs(10);
+    let lifetimes = Lifetimes {
+        retry: lifetime,
+        new: lifetime,
+    };
+    let proves = |token: &[u8]| {
+        let verdict = tokens.check(now, token, remote, &dcid, lifetimes);
+        !matches!(verdict, Verdict::Nothing | Verdict::InvalidRetry)
+    };
+    assert!(!proves(data), "made without the key");
+    let mut rng = StdRng::from_seed([1; 32]);
+    let genuine = [
+        tokens.retry(now, &mut rng, remote, ConnectionId::new(&[4; 8]), &dcid),
+        tokens.new_token(now, &mut rng, [remote.ip()].into_iter().collect()),
+    ];
+    for mut token in genuine {
+        assert!(proves(&token));
+        for (byte, change) in token.iter_mut().zip(data) {
+            *byte ^= change;
+        }
+        let changed = data.iter().take(token.len()).any(|change| *change != 0);
+        assert_eq!(proves(&token), !changed);
     }
 }
 
@@ -204,6 +245,7 @@ mod tests {
             datagram(&bytes);
             transport_parameters(&bytes);
             assembler(&bytes);
+            token(Instant::now(), &bytes);
             server(Instant::now(), &bytes);
             let mut long = bytes;
             if long.len() > 6 {

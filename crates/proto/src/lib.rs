@@ -73,4 +73,7 @@ pub use observe::{
 };
 pub use stats::{ConnectionStats, PathStats};
 pub use stream::{ClosedStream, FinishError, ReadError, StreamEvent, WriteError};
-pub use token::{NoTokenLog, TokenLog, TokenMemoryLog, TokenReuseError};
+pub use token::{
+    NoTokenLog, NoTokenStore, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError,
+    TokenStore,
+};

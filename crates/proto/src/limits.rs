@@ -4,13 +4,23 @@
 /// number to grow our ACKs (quiche 953cf96e). The oldest ranges go first.
 pub const MAX_ACK_RANGES: usize = 64;
 
-/// Bytes of the token that a Retry may carry. Stops: one that leaves no room for anything else in our
+/// Bytes of the token that a Retry or NEW_TOKEN may carry. Stops: one that leaves no room for anything else in our
 /// Initial packets of 1200 bytes, which all repeat it. Longer ones are dropped.
 pub const MAX_RETRY_TOKEN: usize = 1024;
 
 /// IPs that a token of a NEW_TOKEN frame validates. Stops: a peer that validates address after address to make
 /// tokens longer than its Initial packets can carry.
 pub const MAX_TOKEN_ADDRESSES: usize = 8;
+
+/// Tokens that a server's connection gives its client. Stops: a peer that validates address after address to have
+/// tokens made and kept.
+pub const MAX_NEW_TOKENS: u32 = 16;
+
+/// Servers whose tokens the default store of a client keeps. The one that was used least recently goes first.
+pub const MAX_TOKEN_SERVERS: usize = 256;
+
+/// Tokens of one server that it keeps. Stops: servers that send tokens without end. The oldest go first.
+pub const MAX_TOKENS_PER_SERVER: usize = 2;
 
 /// Used tokens that the default log remembers per lifetime of a token. Stops: clients that collect tokens and use
 /// them. Beyond it, tokens do not count.

@@ -4,10 +4,14 @@ mod pair;
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_proto::{PathId, TransportConfig};
-use pair::Pair;
+use mpquic_proto::{
+    ConnectionError, Dir, Endpoint, EndpointConfig, NoTokenLog, NoTokenStore, PathId,
+    TokenMemoryStore, TokenStore, TransportConfig, ValidationTokenConfig,
+};
+use pair::{Pair, tuple};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -22,13 +26,13 @@ fn is_retry(datagram: &[u8]) -> bool {
 
 //= specs/rfc9000.txt#section-7.3
 //= type=test
-//# A server MUST include the Destination Connection ID field from the first Initial packet it
+//# A server includes the Destination Connection ID field from the first Initial packet it
 //# received from the client in the original_destination_connection_id transport parameter; if the
 //# server sent a Retry packet, this refers to the first Initial packet received before sending the
 //# Retry packet.
 //= specs/rfc9000.txt#section-7.3
 //= type=test
-//# If it sends a Retry packet, a server MUST also include the Source Connection ID field from the
+//# If it sends a Retry packet, a server also includes the Source Connection ID field from the
 //# Retry packet in the retry_source_connection_id transport parameter.
 #[test]
 fn a_handshake_with_retry() {
@@ -104,5 +108,159 @@ fn a_proven_address_has_no_limit() {
         let accepted = pair.run_until(SECOND, |pair| pair.server.connection.is_some());
         assert!(accepted);
         assert_eq!(pair.s().is_path_validated(PathId::ZERO), retry);
+    }
+}
+
+/// Counts the Retry packets that are sent from here on.
+fn count_retries(pair: &mut Pair) -> Rc<Cell<usize>> {
+    let retries = Rc::new(Cell::new(0));
+    let count = Rc::clone(&retries);
+    pair.filter = Box::new(move |_, _, datagram| {
+        count.set(count.get() + usize::from(is_retry(datagram)));
+        true
+    });
+    retries
+}
+
+/// A server that has every client prove its address, and a client with this store that was there before.
+fn visited(store: Arc<dyn TokenStore>) -> (Pair, Rc<Cell<usize>>) {
+    let (mut client, server) = Pair::configs(multipath(), multipath());
+    client.token_store(store);
+    let mut pair = Pair::with_configs(client, server);
+    pair.retry = true;
+    let retries = count_retries(&mut pair);
+    pair.connect();
+    pair.run_until(SECOND, |_| false);
+    assert_eq!(retries.replace(0), 1);
+    (pair, retries)
+}
+
+fn multipath() -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config.max_paths(4).max_idle_timeout(None);
+    config
+}
+
+//= specs/rfc9000.txt#section-8.1.3
+//= type=test
+//# When connecting to a server for which the client retains an applicable and unused token, it SHOULD
+//# include that token in the Token field of its Initial packet.
+#[test]
+fn a_client_that_comes_back_needs_no_retry() {
+    let (mut pair, retries) = visited(Arc::new(TokenMemoryStore::default()));
+    for _ in 0..5 {
+        // Each connection uses one token and brings two.
+        pair.reconnect(tuple(0));
+        let begun = pair.now;
+        pair.connect();
+        assert!(pair.now - begun <= Duration::from_millis(60));
+        assert_eq!(retries.get(), 0);
+        pair.run_until(SECOND, |_| false);
+    }
+    // From another address, no token counts.
+    pair.reconnect(tuple(1));
+    pair.connect();
+    assert_eq!(retries.get(), 1);
+}
+
+#[test]
+fn a_client_that_keeps_no_tokens_proves_its_address_each_time() {
+    let (mut pair, retries) = visited(Arc::new(NoTokenStore));
+    pair.reconnect(tuple(0));
+    pair.connect();
+    assert_eq!(retries.get(), 1);
+}
+
+//= specs/rfc10069-draft.md#address-validation-token
+//= type=test
+//# To avoid issues when clients make the "wrong" choice, a server SHOULD issue tokens that are
+//# capable of validating any of the previously validated addresses.
+#[test]
+fn a_token_counts_for_all_addresses_that_were_validated() {
+    for from in [0, 1, 2] {
+        let (mut pair, retries) = visited(Arc::new(TokenMemoryStore::default()));
+        for path in [1, 2] {
+            let now = pair.now;
+            pair.c().open_path(now, tuple(path)).unwrap();
+        }
+        let ids = [PathId(1), PathId(2)];
+        let open = pair.run_until(SECOND, |pair| {
+            ids.iter().all(|id| pair.s().is_path_validated(*id))
+        });
+        assert!(open);
+        pair.run_until(SECOND, |_| false);
+        pair.reconnect(tuple(from));
+        pair.connect();
+        assert_eq!(retries.get(), 0, "from address {from}");
+    }
+}
+
+/// Whatever is lost: the tokens arrive in the end.
+#[test]
+fn tokens_survive_loss() {
+    for lost in 0..12 {
+        let (client, server) = Pair::configs(multipath(), multipath());
+        let mut pair = Pair::with_configs(client, server);
+        let mut number = 0;
+        pair.filter = Box::new(move |from_client, _, _| {
+            number += usize::from(!from_client);
+            from_client || number != lost
+        });
+        pair.connect();
+        pair.run_until(5 * SECOND, |_| false);
+        let retries = count_retries(&mut pair);
+        pair.retry = true;
+        for _ in 0..2 {
+            pair.reconnect(tuple(0));
+            pair.connect();
+            assert_eq!(retries.get(), 0, "{lost} was lost");
+        }
+    }
+}
+
+#[test]
+fn a_server_can_give_out_no_tokens_or_accept_none() {
+    let mut none = ValidationTokenConfig::default();
+    none.sent(0);
+    let mut refused = ValidationTokenConfig::default();
+    refused.log(Arc::new(NoTokenLog));
+    let mut short = ValidationTokenConfig::default();
+    short.lifetime(Duration::from_millis(500));
+    for tokens in [none, refused, short] {
+        let (client, mut server) = Pair::configs(multipath(), multipath());
+        server.validation_tokens(tokens);
+        let mut pair = Pair::with_configs(client, server);
+        pair.connect();
+        pair.run_until(SECOND, |_| false);
+        pair.now += SECOND;
+        let retries = count_retries(&mut pair);
+        pair.retry = true;
+        pair.reconnect(tuple(0));
+        pair.connect();
+        assert_eq!(retries.get(), 1);
+    }
+}
+
+/// A process is replaced by one with the same reset key: the client notices at once that its connection is gone.
+#[test]
+fn another_process_with_the_same_key_ends_a_connection() {
+    for same_key in [true, false] {
+        let mut pair = pair();
+        pair.connect();
+        let mut config = EndpointConfig::new([3; 32]);
+        // The key of the process before came from its seed.
+        config.reset_key(if same_key { [2; 32] } else { [4; 32] });
+        pair.server.endpoint = Endpoint::new(Arc::new(config), None);
+        pair.server.connection = None;
+        let before = pair.now;
+        let id = pair.c().open(Dir::Uni).unwrap();
+        pair.c().write(id, &[0; 500]).unwrap();
+        let over = pair.run_until(SECOND, |pair| pair.c().is_closed());
+        assert_eq!(over, same_key);
+        if same_key {
+            let reason = pair.c().lost_reason();
+            assert!(matches!(reason, Some(ConnectionError::Reset)), "{reason:?}");
+            assert!(pair.now - before <= Duration::from_millis(30));
+        }
     }
 }

@@ -43,6 +43,7 @@ pub struct NetworkBuilder {
     server_transport: TransportConfig,
     client_tls: Option<Arc<rustls::ClientConfig>>,
     server_tls: Option<Arc<rustls::ServerConfig>>,
+    configure_server: Box<dyn Fn(&mut ServerConfig)>,
     null_aead: bool,
     client_app: Box<dyn App>,
     server_app: Box<dyn App>,
@@ -65,6 +66,7 @@ impl NetworkBuilder {
             server_transport: TransportConfig::default(),
             client_tls: None,
             server_tls: None,
+            configure_server: Box::new(|_| ()),
             null_aead: false,
             client_app: Box::new(Idle),
             server_app: Box::new(Idle),
@@ -199,6 +201,14 @@ impl NetworkBuilder {
     #[must_use]
     pub fn server_tls(mut self, tls: Arc<rustls::ServerConfig>) -> Self {
         self.server_tls = Some(tls);
+        self
+    }
+
+    /// Changes settings of the server beside TLS and the transport, such as
+    /// [`ServerConfig::retry_above`]. Servers of cross traffic get them too.
+    #[must_use]
+    pub fn configure_server(mut self, configure: impl Fn(&mut ServerConfig) + 'static) -> Self {
+        self.configure_server = Box::new(configure);
         self
     }
 
@@ -339,6 +349,7 @@ impl NetworkBuilder {
             client.transport(client_transport);
             let mut server = ServerConfig::new(server_tls.clone())?;
             server.transport(server_transport);
+            (self.configure_server)(&mut server);
             let endpoint = |side, server| {
                 let config = EndpointConfig::new(seeds::endpoint(seed, flow, side));
                 Endpoint::new(Arc::new(config), server)

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::{ConfigError, TransportConfig};
+use crate::token::{SharedTokenStore, TokenStore};
 
 /// Settings of an outgoing connection: TLS and transport.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     pub(crate) tls: Arc<rustls::ClientConfig>,
     pub(crate) transport: Arc<TransportConfig>,
+    pub(crate) token_store: SharedTokenStore,
 }
 
 impl ClientConfig {
@@ -27,6 +29,7 @@ impl ClientConfig {
         Ok(Self {
             tls,
             transport: Arc::new(TransportConfig::default()),
+            token_store: SharedTokenStore::default(),
         })
     }
 
@@ -48,6 +51,16 @@ impl ClientConfig {
     /// Sets the settings of the transport. The default is [`TransportConfig::default`].
     pub fn transport(&mut self, transport: Arc<TransportConfig>) -> &mut Self {
         self.transport = transport;
+        self
+    }
+
+    /// Where tokens are kept that servers give for the next connections. Default: a
+    /// [`TokenMemoryStore`](crate::TokenMemoryStore) of this configuration and its clones.
+    ///
+    /// Connections of different users should not share one: a server can tell from a token that it is the same
+    /// client.
+    pub fn token_store(&mut self, store: Arc<dyn TokenStore>) -> &mut Self {
+        self.token_store = SharedTokenStore(store);
         self
     }
 }

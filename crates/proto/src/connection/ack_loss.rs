@@ -205,6 +205,11 @@ impl Connection {
             | SentFrame::DataBlocked
             | SentFrame::StreamDataBlocked(_)
             | SentFrame::StreamsBlocked(_) => self.streams.on_control_acked(frame),
+            SentFrame::NewToken(number) => {
+                if let Some(tokens) = &mut self.new_tokens {
+                    tokens.on_acked(number);
+                }
+            }
             SentFrame::HandshakeDone
             | SentFrame::Datagram { .. }
             | SentFrame::PathChallenge(_)
@@ -274,6 +279,11 @@ impl Connection {
             //# * The HANDSHAKE_DONE frame MUST be retransmitted until it is acknowledged.
             SentFrame::HandshakeDone => self.handshake_done_pending = true,
             SentFrame::AckFrequency(sequence) => self.ack_frequency.on_lost(sequence),
+            SentFrame::NewToken(number) => {
+                if let Some(tokens) = &mut self.new_tokens {
+                    tokens.on_lost(number);
+                }
+            }
             //= specs/rfc10069-draft.md#path-abandon-frame
             //# If a packet containing a PATH_ABANDON frame is considered lost, the peer SHOULD
             //# repeat it.

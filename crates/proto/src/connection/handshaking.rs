@@ -58,6 +58,7 @@ impl Connection {
                 //# The server MUST send a HANDSHAKE_DONE frame as soon as the handshake is
                 //# complete.
                 self.handshake_done_pending = true;
+                self.on_address_proven(now, PathId::ZERO);
                 self.confirm();
             }
             self.issue_cids();
@@ -193,6 +194,9 @@ impl Connection {
             //# be reset, because discarding keys indicates forward progress and the loss detection
             //# timer might have been set for a now- discarded packet number space.
             path.reset_pto_backoff();
+        }
+        if space_id == SpaceId::Initial {
+            self.initial_token = bytes::Bytes::new();
         }
         if space_id == SpaceId::Initial && self.side == Side::Server {
             self.endpoint_events

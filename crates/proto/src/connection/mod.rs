@@ -7,6 +7,7 @@ mod close;
 mod early_data;
 mod event;
 mod handshaking;
+mod new_token;
 mod paths;
 mod retry;
 mod state;
@@ -16,10 +17,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use mpquic_sched_core::{ConnectionId, Side};
 use rand::rngs::StdRng;
 
 pub use event::{Event, PathEvent};
+use new_token::{KeptTokens, NewTokens};
 pub(crate) use state::{CloseFrame, State};
 
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
@@ -33,6 +36,7 @@ use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
 use crate::space::PacketSpace;
 use crate::stream::{PeerStreamParams, Streams};
+use crate::token::AddressTokens;
 use crate::transmit::Batches;
 use crate::transport_parameters::{Grease, TransportParameters};
 use crate::{
@@ -76,6 +80,12 @@ pub struct Connection {
     pub(crate) remote_scid: ConnectionId,
     /// On clients.
     pub(crate) retry: Option<retry::Retry>,
+    /// On clients: goes into all Initial packets. Of a Retry packet, or of an earlier connection.
+    pub(crate) initial_token: Bytes,
+    /// On clients.
+    pub(crate) kept_tokens: Option<Box<KeptTokens>>,
+    /// On servers that give out tokens.
+    pub(crate) new_tokens: Option<Box<NewTokens>>,
     pub(crate) spaces: HandshakeSpaces,
     pub(crate) paths: Paths,
     /// There if both sides speak RFC 10069.
@@ -129,6 +139,10 @@ impl Connection {
         let dcid = CidGenerator::new(8.max(endpoint.cid_len)).generate(&mut rng);
         let parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid)?;
+        let kept = KeptTokens {
+            store: config.token_store,
+            server_name: server_name.into(),
+        };
         let mut this = Self::new(
             now,
             Side::Client,
@@ -143,6 +157,8 @@ impl Connection {
             dcid,
             dcid,
         );
+        this.initial_token = kept.take();
+        this.kept_tokens = Some(Box::new(kept));
         this.start_early_data();
         Ok(this)
     }
@@ -155,12 +171,13 @@ impl Connection {
         attempt: &Attempt,
         mut rng: StdRng,
         reset_key: Arc<ResetKey>,
+        tokens: &Arc<AddressTokens>,
     ) -> Result<Self, TransportError> {
         let cid_generator = CidGenerator::new(endpoint.cid_len);
         let scid = cid_generator.generate(&mut rng);
         let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         //= specs/rfc9000.txt#section-7.3
-        //# A server MUST include the Destination Connection ID field from the first Initial packet it
+        //# A server includes the Destination Connection ID field from the first Initial packet it
         //# received from the client in the original_destination_connection_id transport parameter; if
         //# the server sent a Retry packet, this refers to the first Initial packet received before
         //# sending the Retry packet.
@@ -168,7 +185,7 @@ impl Connection {
         if let AddressProof::Retry { original_dcid } = attempt.proof {
             parameters.original_destination_connection_id = Some(original_dcid);
             //= specs/rfc9000.txt#section-7.3
-            //# If it sends a Retry packet, a server MUST also include the Source Connection ID field
+            //# If it sends a Retry packet, a server also includes the Source Connection ID field
             //# from the Retry packet in the retry_source_connection_id transport parameter.
             parameters.retry_source_connection_id = Some(attempt.dcid);
         }
@@ -189,6 +206,8 @@ impl Connection {
             attempt.scid,
         );
         this.handshake_deadline = Some(now + config.handshake_timeout);
+        let sent = config.validation_tokens.sent;
+        this.new_tokens = (sent > 0).then(|| Box::new(NewTokens::new(Arc::clone(tokens), sent)));
         if attempt.proof.is_valid()
             && let Some(path) = this.paths.get_mut(PathId::ZERO)
         {
@@ -247,6 +266,9 @@ impl Connection {
             original_dcid,
             remote_scid: remote_cid,
             retry: None,
+            initial_token: Bytes::new(),
+            kept_tokens: None,
+            new_tokens: None,
             spaces,
             paths,
             path_limits: None,

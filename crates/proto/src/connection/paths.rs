@@ -241,6 +241,9 @@ impl Connection {
             return;
         };
         let (index, proof) = (path.index, path.on_path_response(token));
+        if proof != Proof::Nothing {
+            self.on_address_proven(now, id);
+        }
         match proof {
             Proof::Nothing => {}
             Proof::Opened => {

@@ -1,5 +1,5 @@
 //! A server's Retry, on the client (RFC 9000 section 17.2.5): once per attempt, before anything else
-//! of the server's. Servers send none yet.
+//! of the server's. The server's side is the endpoint's.
 
 use bytes::Bytes;
 use mpquic_sched_core::{ConnectionId, Side};
@@ -14,8 +14,6 @@ use crate::space::{SentFrame, SpaceId};
 pub(crate) struct Retry {
     /// The server's ID in it, which its transport parameters must name (RFC 9000 section 7.3).
     pub(crate) source: ConnectionId,
-    /// Goes into all Initial packets from here on.
-    pub(crate) token: Bytes,
 }
 
 impl Connection {
@@ -59,10 +57,16 @@ impl Connection {
         //# the Destination Connection ID field of subsequent packets that it sends.
         self.remote_cids.replace_initial(source);
         self.handshake.initial = Some(initial_keys(&source, self.side));
-        self.retry = Some(Retry {
-            source,
-            token: Bytes::copy_from_slice(token),
-        });
+        self.retry = Some(Retry { source });
+        //= specs/rfc9000.txt#section-8.1.2
+        //# This token MUST be repeated by the client in all Initial packets it sends for that
+        //# connection after it receives the Retry packet.
+        //= specs/rfc9000.txt#section-8.1.3
+        //# The client MUST include the token in all Initial packets it sends, unless a Retry replaces
+        //# the token with a newer one.
+        //= specs/rfc9000.txt#section-8.1.3
+        //# The client MUST NOT use the token provided in a Retry for future connections.
+        self.initial_token = Bytes::copy_from_slice(token);
         // RFC 9002 section 6.2.3: what is in flight was dropped by the server; the same CRYPTO data goes
         // out again, in packets whose numbers go on (RFC 9000 section 17.2.5.3).
         let mut lost = Vec::new();
@@ -89,16 +93,6 @@ impl Connection {
             path.reset_pto_backoff();
         }
     }
-
-    /// The token of Initial packets; empty unless there was a Retry.
-    //= specs/rfc9000.txt#section-8.1.2
-    //# This token MUST be repeated by the client in all Initial packets it sends for that
-    //# connection after it receives the Retry packet.
-    pub(crate) fn initial_token(&self) -> Bytes {
-        self.retry
-            .as_ref()
-            .map_or_else(Bytes::new, |retry| retry.token.clone())
-    }
 }
 
 #[cfg(test)]
@@ -111,7 +105,10 @@ mod tests {
     use crate::packet::{
         ProtectedPacket, VERSION_1, decode_next, encode_retry_header, unprotect_header,
     };
-    use crate::{ClientConfig, Endpoint, EndpointConfig, FourTuple};
+    use crate::{
+        ClientConfig, Endpoint, EndpointConfig, FourTuple, NoTokenStore, TokenMemoryStore,
+        TokenStore,
+    };
 
     struct Client {
         now: Instant,
@@ -129,10 +126,15 @@ mod tests {
 
     impl Client {
         fn new() -> Self {
+            Self::with(Arc::new(NoTokenStore))
+        }
+
+        fn with(store: Arc<dyn TokenStore>) -> Self {
             let now = Instant::now();
             let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::new([1; 32])), None);
             let roots = rustls::RootCertStore::empty();
-            let config = ClientConfig::with_root_certificates(roots).unwrap();
+            let mut config = ClientConfig::with_root_certificates(roots).unwrap();
+            config.token_store(store);
             let tuple = FourTuple {
                 local: "127.0.0.1:1".parse().unwrap(),
                 remote: "127.0.0.1:2".parse().unwrap(),
@@ -255,6 +257,38 @@ mod tests {
         // Only one, and only the first.
         client.receive(&retry(&second, &ConnectionId::new(&[8; 8]), b"another"));
         assert!(client.next(None).is_none());
+    }
+
+    //= specs/rfc9000.txt#section-8.1.3
+    //= type=test
+    //# The client MUST include the token in all Initial packets it sends, unless a Retry replaces the
+    //# token with a newer one.
+    //= specs/rfc9000.txt#section-8.1.3
+    //= type=test
+    //# The client MUST NOT use the token provided in a Retry for future connections.
+    #[test]
+    fn a_kept_token_goes_into_every_initial_packet_until_a_retry_replaces_it() {
+        let store = Arc::new(TokenMemoryStore::default());
+        store.insert("elsewhere", Bytes::from_static(b"another server's"));
+        store.insert("localhost", Bytes::from_static(b"kept"));
+        let mut client = Client::with(store.clone());
+        let first = client.next(None).unwrap();
+        assert_eq!(first.token, b"kept");
+        client.now = client.connection.poll_timeout().unwrap();
+        client.connection.handle_timeout(client.now);
+        assert_eq!(client.next(None).unwrap().token, b"kept");
+        while client.next(None).is_some() {}
+        let server = ConnectionId::new(&[9; 8]);
+        client.receive(&retry(&first, &server, b"of the Retry"));
+        assert_eq!(client.next(None).unwrap().token, b"of the Retry");
+        assert_eq!(store.take("localhost"), None);
+        // A store that is not ours may hold what leaves no room in an Initial packet.
+        store.insert(
+            "localhost",
+            Bytes::from(vec![1; limits::MAX_RETRY_TOKEN + 1]),
+        );
+        let mut client = Client::with(store);
+        assert_eq!(client.next(None).unwrap().token, b"");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::half_open::Share;
 use super::{AcceptError, ConnectionEvent, Endpoint, EndpointEvent, Incoming, answer_to};
 use crate::cid::ResetKey;
 use crate::memory::Memory;
+use crate::token::AddressTokens;
 use crate::{
     Connection, ConnectionError, ConnectionHandle, EndpointConfig, ServerConfig, TransportError,
 };
@@ -23,6 +24,7 @@ pub struct AcceptJob {
     server: Arc<ServerConfig>,
     endpoint: Arc<EndpointConfig>,
     reset_key: Arc<ResetKey>,
+    tokens: Arc<AddressTokens>,
     memory: Arc<Memory>,
     rng: StdRng,
 }
@@ -136,6 +138,7 @@ impl Endpoint {
             server,
             endpoint: Arc::clone(&self.config),
             reset_key: Arc::clone(&self.reset_key),
+            tokens: Arc::clone(&self.tokens),
             memory: Arc::clone(&self.memory),
             rng: StdRng::from_rng(&mut self.rng),
         })
@@ -201,6 +204,7 @@ impl AcceptJob {
             server,
             endpoint,
             reset_key,
+            tokens,
             memory,
             rng,
         } = self;
@@ -208,7 +212,8 @@ impl AcceptJob {
         //# A server MUST set the Destination Connection ID it uses for sending packets based on the
         //# first received Initial packet.
         let attempt = incoming.attempt();
-        let connection = Connection::new_server(now, &server, &endpoint, &attempt, rng, reset_key);
+        let connection =
+            Connection::new_server(now, &server, &endpoint, &attempt, rng, reset_key, &tokens);
         let result = match connection {
             Ok(mut connection) => {
                 connection.share(&memory);

@@ -119,12 +119,17 @@ impl Endpoint {
         //= specs/rfc9000.txt#section-8.1.3
         //# When a server receives an Initial packet with an address validation token, it MUST attempt
         //# to validate the token, unless it has already completed address validation.
+        //= specs/rfc9000.txt#section-8.1.3
+        //# If the validation succeeds, the server SHOULD then allow the handshake to proceed.
         let remote = first.network_path.remote;
         let lifetimes = server.token_lifetimes();
         let verdict = self.tokens.check(first.now, token, remote, dcid, lifetimes);
         match verdict {
             Verdict::Nothing => Some(AddressProof::None),
             Verdict::Retry { original_dcid } => Some(AddressProof::Retry { original_dcid }),
+            //= specs/rfc9000.txt#section-8.1.4
+            //# Tokens that are provided in NEW_TOKEN frames (Section 19.7) need to be valid for longer
+            //# but SHOULD NOT be accepted multiple times.
             //= specs/rfc9000.txt#section-8.1.4
             //# To protect against such attacks, servers MUST ensure that replay of tokens is
             //# prevented or limited.

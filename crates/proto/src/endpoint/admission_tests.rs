@@ -81,6 +81,13 @@ fn bench() -> Bench {
     Bench::with(Some(shared_server()))
 }
 
+//= specs/rfc9000.txt#section-8.1.3
+//= type=test
+//# When a server receives an Initial packet with an address validation token, it MUST attempt to
+//# validate the token, unless it has already completed address validation.
+//= specs/rfc9000.txt#section-8.1.3
+//= type=test
+//# If the validation succeeds, the server SHOULD then allow the handshake to proceed.
 #[test]
 fn a_retry_makes_the_client_come_back_with_its_address_proven() {
     let mut bench = bench();
@@ -177,6 +184,10 @@ fn bench_with(config: EndpointConfig) -> Bench {
 //= type=test
 //# If the token is invalid, then the server SHOULD proceed as if the client did not have a validated
 //# address, including potentially sending a Retry packet.
+//= specs/rfc9000.txt#section-8.1.4
+//= type=test
+//# If the client IP address has changed, the server MUST adhere to the anti-amplification limit; see
+//# Section 8.
 //= specs/rfc9000.txt#section-8.1.4
 //= type=test
 //# To protect against such attacks, servers MUST ensure that replay of tokens is prevented or

@@ -176,16 +176,7 @@ impl Connection {
             Frame::PathChallenge(token) => self.on_path_challenge(arrival, id, token),
             Frame::PathResponse(token) => self.on_path_response(now, id, token),
             Frame::HandshakeDone => self.on_handshake_done()?,
-            Frame::NewToken(_) => {
-                //= specs/rfc9000.txt#section-19.7
-                //# A server MUST treat receipt of a NEW_TOKEN frame as a connection error of type
-                //# PROTOCOL_VIOLATION.
-                if self.side == mpquic_sched_core::Side::Server {
-                    return Err(TransportError::protocol_violation(
-                        "NEW_TOKEN from a client",
-                    ));
-                }
-            }
+            Frame::NewToken(token) => self.on_new_token(token)?,
             Frame::Datagram(data) => {
                 if self.datagrams.on_datagram(data)? {
                     self.events.push_back(Event::DatagramReceived);

@@ -51,6 +51,8 @@ pub(crate) enum SentFrame {
     HandshakeDone,
     /// ACK_FREQUENCY with this sequence number.
     AckFrequency(u64),
+    /// By the number that its connection gave it.
+    NewToken(u32),
     Datagram {
         len: u16,
     },

@@ -133,7 +133,6 @@ impl AddressTokens {
     }
 
     /// A token for a NEW_TOKEN frame to a client that has proven to receive at these IPs.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the next slice sends it"))]
     pub(crate) fn new_token(
         &self,
         now: Instant,
@@ -169,6 +168,12 @@ impl AddressTokens {
             .or_else(|| open(inner.previous.as_ref()?, token, bound));
         let time = inner.time(now);
         drop(inner);
+        //= specs/rfc9000.txt#section-8.1.4
+        //# Servers SHOULD ensure that tokens sent in Retry packets are only accepted for a short
+        //# time, as they are returned immediately by clients.
+        //= specs/rfc9000.txt#section-8.1.3
+        //# Thus, a token SHOULD have an expiration time, which could be either an explicit expiration
+        //# time or an issued timestamp that can be used to dynamically calculate the expiration time.
         let fresh = |issued: Duration, lifetime: Duration| match time.checked_sub(issued) {
             Some(age) => age <= lifetime,
             None => issued - time <= CLOCK_SKEW,
@@ -223,8 +228,14 @@ fn no_nonce() -> Nonce {
 }
 
 //= specs/rfc9000.txt#section-8.1.4
+//# An address validation token MUST be difficult to guess.
+//= specs/rfc9000.txt#section-8.1.4
 //# For this design to work, the token MUST be covered by integrity protection against modification
 //# or falsification by clients.
+//= specs/rfc9000.txt#section-8.1.3
+//# A server MUST ensure that every NEW_TOKEN frame it sends is unique across all clients, with the
+//# exception of those sent to repair losses of previously sent NEW_TOKEN frames.
+// Each has 128 random bits of its own.
 fn seal(key: &TokenKey, nonce: [u8; NONCE_LEN], token: &Token, bound: &[u8]) -> Vec<u8> {
     let mut buf = Vec::with_capacity(HEADER_LEN + 64 + TAG_LEN);
     buf.push(token.kind().byte());
@@ -363,6 +374,14 @@ mod tests {
         assert_eq!(bench.check(&token, "192.0.2.2:5", cid(9)), Verdict::Nothing);
     }
 
+    //= specs/rfc9000.txt#section-8.1.4
+    //= type=test
+    //# Servers SHOULD ensure that tokens sent in Retry packets are only accepted for a short time, as
+    //# they are returned immediately by clients.
+    //= specs/rfc9000.txt#section-8.1.3
+    //= type=test
+    //# Thus, a token SHOULD have an expiration time, which could be either an explicit expiration
+    //# time or an issued timestamp that can be used to dynamically calculate the expiration time.
     #[test]
     fn tokens_expire() {
         let mut bench = Bench::new(1);
@@ -443,6 +462,10 @@ mod tests {
     //= type=test
     //# A token issued with NEW_TOKEN MUST NOT include information that would allow values to be
     //# linked by an observer to the connection on which it was issued.
+    //= specs/rfc9000.txt#section-8.1.3
+    //= type=test
+    //# A server MUST ensure that every NEW_TOKEN frame it sends is unique across all clients, with
+    //# the exception of those sent to repair losses of previously sent NEW_TOKEN frames.
     #[test]
     fn equal_tokens_look_different() {
         let mut bench = Bench::new(1);
@@ -458,6 +481,9 @@ mod tests {
     }
 
     proptest! {
+        //= specs/rfc9000.txt#section-8.1.4
+        //= type=test
+        //# An address validation token MUST be difficult to guess.
         //= specs/rfc9000.txt#section-8.1.4
         //= type=test
         //# For this design to work, the token MUST be covered by integrity protection against

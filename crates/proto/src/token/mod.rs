@@ -3,6 +3,13 @@
 mod codec;
 mod keys;
 mod log;
+mod store;
 
+pub(crate) use self::codec::Addresses;
 pub(crate) use self::keys::{AddressTokens, Lifetimes, Verdict};
 pub use self::log::{NoTokenLog, TokenLog, TokenMemoryLog, TokenReuseError};
+pub(crate) use self::store::SharedTokenStore;
+pub use self::store::{NoTokenStore, TokenMemoryStore, TokenStore};
+
+#[cfg(any(test, feature = "__fuzzing"))]
+pub(crate) use self::codec::{Kind, Token};

@@ -78,7 +78,7 @@ impl Connection {
             return false;
         }
         let crypto = self.handshake.unsent(SpaceId::Initial);
-        crypto + self.initial_token().len() + INITIAL_OVERHEAD + WORTH <= room
+        crypto + self.initial_token.len() + INITIAL_OVERHEAD + WORTH <= room
     }
 
     /// Streams and datagrams, and nothing else: what a 0-RTT packet may carry, and of that what a client that has

@@ -95,6 +95,10 @@ impl Connection {
     pub(crate) fn has_control(&self) -> bool {
         self.handshake_done_pending
             || self.ack_frequency.can_send()
+            || self
+                .new_tokens
+                .as_ref()
+                .is_some_and(|tokens| tokens.can_send())
             || self.handshake.can_send(SpaceId::Data)
             || self.local_cids.can_send()
             || self.remote_cids.can_send()
@@ -127,6 +131,9 @@ impl Connection {
             )
         {
             self.ack_frequency.on_sent();
+        }
+        if let Some(tokens) = &mut self.new_tokens {
+            tokens.fill(w);
         }
         self.fill_path_frames(w);
         let multipath = self.path_limits.is_some();

@@ -200,10 +200,10 @@ impl Connection {
         let space = self.spaces.get(space_id)?;
         let number = space.next_pn()?;
         let pn_len = pn_len(number, space.largest_acked);
-        let token = self.initial_token();
+        let token = &self.initial_token;
         let scid = &self.handshake_scid;
         let start = buf.len();
-        let marks = encode_long_header(buf, ty, VERSION_1, dcid, scid, &token, number, pn_len);
+        let marks = encode_long_header(buf, ty, VERSION_1, dcid, scid, token, number, pn_len);
         let pn_offset = marks.pn_offset;
         OpenPacket::new(buf, start, pn_offset, pn_len, Some(marks), number, end)
     }

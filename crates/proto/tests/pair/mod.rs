@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use mpquic_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Event,
-    FourTuple, ServerConfig, Transmit, TransportConfig,
+    FourTuple, ServerConfig, Transmit, TransportConfig, VarInt,
 };
 
 /// A datagram on its way.
@@ -52,6 +52,7 @@ pub(crate) struct Pair {
     pub(crate) nat: Vec<(SocketAddr, SocketAddr)>,
     /// Whether the server has clients prove their address first.
     pub(crate) retry: bool,
+    pub(crate) client_config: ClientConfig,
     buf: Vec<u8>,
 }
 
@@ -143,6 +144,20 @@ impl Pair {
         server: TransportConfig,
         endpoints: [EndpointConfig; 2],
     ) -> Self {
+        let (client_config, server_config) = Self::configs(client, server);
+        Self::of(client_config, server_config, endpoints)
+    }
+
+    /// With these settings.
+    pub(crate) fn with_configs(client: ClientConfig, server: ServerConfig) -> Self {
+        Self::of(client, server, endpoint_configs())
+    }
+
+    /// Of a client and a server that it trusts.
+    pub(crate) fn configs(
+        client: TransportConfig,
+        server: TransportConfig,
+    ) -> (ClientConfig, ServerConfig) {
         let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
         let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
         let mut server_config =
@@ -152,7 +167,7 @@ impl Pair {
         roots.add(cert.cert.der().clone()).unwrap();
         let mut client_config = ClientConfig::with_root_certificates(roots).unwrap();
         client_config.transport(Arc::new(client));
-        Self::of(client_config, server_config, endpoints)
+        (client_config, server_config)
     }
 
     fn of(
@@ -173,6 +188,7 @@ impl Pair {
             app: Box::new(|_, _, _| ()),
             nat: Vec::new(),
             retry: false,
+            client_config: client_config.clone(),
             buf: Vec::new(),
         };
         let connection = this
@@ -239,6 +255,23 @@ impl Pair {
         }
     }
 
+    /// Ends the connection, and begins another one from these addresses.
+    pub(crate) fn reconnect(&mut self, tuple: FourTuple) {
+        let now = self.now;
+        self.c().close(now, VarInt::from_u32(0), Bytes::new());
+        let over = self.run_until(Duration::from_secs(60), |pair| {
+            pair.c().is_drained() && pair.s().is_drained()
+        });
+        assert!(over);
+        self.server.connection = None;
+        let config = self.client_config.clone();
+        let connection = self
+            .client
+            .endpoint
+            .connect(self.now, config, tuple, "localhost");
+        self.client.connection = Some(connection.unwrap());
+    }
+
     fn side(&mut self, client: bool) -> &mut Side {
         match client {
             true => &mut self.client,
@@ -284,7 +317,7 @@ impl Pair {
                     connection.handle_event(event);
                 }
                 Some(DatagramEvent::NewConnection(incoming))
-                    if self.retry && incoming.may_retry() =>
+                    if self.retry && !incoming.remote_address_validated() =>
                 {
                     let answer = side.endpoint.retry(incoming, self.now, &mut self.buf);
                     self.answer(&answer.unwrap());

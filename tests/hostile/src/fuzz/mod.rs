@@ -48,6 +48,10 @@ pub fn target(name: &str) -> Option<fn(&[u8]) -> Features> {
             fuzzing::datagram(data);
             shape(data)
         },
+        "token_codec" => |data| {
+            fuzzing::token(std::time::Instant::now(), data);
+            shape(data)
+        },
         "transport_parameters" => |data| {
             fuzzing::transport_parameters(data);
             shape(data)
@@ -72,6 +76,7 @@ pub const TARGETS: &[&str] = &[
     "tokens",
     "frame",
     "packet",
+    "token_codec",
     "transport_parameters",
     "assembler",
     "server",
