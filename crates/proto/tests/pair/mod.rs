@@ -299,9 +299,10 @@ impl Pair {
                 true => &mut self.client,
                 false => &mut self.server,
             };
-            let Some(flying) = side.inbound.pop_front_if(|flying| flying.at <= self.now) else {
+            if side.inbound.front().is_none_or(|next| next.at > self.now) {
                 break;
-            };
+            }
+            let flying = side.inbound.pop_front().unwrap();
             self.buf.clear();
             let event = side.endpoint.handle(
                 self.now,
