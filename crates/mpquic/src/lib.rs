@@ -140,6 +140,7 @@ pub use socket_health::{SocketEvent, SocketEvents};
 pub use bytes::Bytes;
 /// Why a connection attempt could not be started: [`ConnectError::Start`].
 pub use mpquic_proto::ConnectError as StartError;
+pub use mpquic_proto::Version;
 pub use mpquic_proto::{
     AckFrequencyConfig, ApplicationClose, ClientConfig, ClosedStream, ConfigError,
     CongestionControl, ConnectionClose, ConnectionError, ConnectionStats, Dir, EndpointConfig,

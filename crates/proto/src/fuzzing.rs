@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use crate::crypto::{initial_keys, seal_long};
 use crate::frame::{Frame, FrameIter};
 use crate::packet::{
-    PacketType, ProtectedPacket, VERSION_1, decode_next, encode_long_header, parse_invariant,
+    PacketType, ProtectedPacket, Version, decode_next, encode_long_header, parse_invariant,
     unprotect_header, version_list,
 };
 use crate::token::{AddressTokens, Kind, Lifetimes, Token, Verdict};
@@ -47,7 +47,7 @@ pub fn frames(payload: &[u8]) {
 /// Splits a datagram into packets and removes their header protection.
 pub fn datagram(datagram: &[u8]) {
     const CID_LEN: usize = 8;
-    let keys = initial_keys(&ConnectionId::new(&[7; CID_LEN]), Side::Server);
+    let keys = initial_keys(Version::V1, &ConnectionId::new(&[7; CID_LEN]), Side::Server);
     let mut datagram = datagram.to_vec();
     let mut rest = &mut datagram[..];
     while let Ok(packet) = decode_next(rest, CID_LEN) {
@@ -212,10 +212,10 @@ fn client_initial(number: u64, frames: &[u8]) -> Vec<u8> {
     let (dcid, scid) = (ConnectionId::new(&[7; 8]), ConnectionId::new(&[8; 8]));
     let mut buf = Vec::new();
     let ty = PacketType::Initial;
-    let marks = encode_long_header(&mut buf, ty, VERSION_1, &dcid, &scid, &[], number, 4);
+    let marks = encode_long_header(&mut buf, ty, Version::V1, &dcid, &scid, &[], number, 4);
     buf.extend_from_slice(frames);
     buf.resize(buf.len().max(SIZE), 0);
-    let keys = initial_keys(&dcid, Side::Client);
+    let keys = initial_keys(Version::V1, &dcid, Side::Client);
     seal_long(&keys.local, &mut buf, &marks, number).expect("large enough");
     buf
 }
@@ -250,7 +250,7 @@ mod tests {
             let mut long = bytes;
             if long.len() > 6 {
                 long[0] |= 0xc0;
-                long[1..5].copy_from_slice(&VERSION_1.to_be_bytes());
+                long[1..5].copy_from_slice(&Version::V1.number().to_be_bytes());
                 long[5] &= 0x07;
                 datagram(&long);
             }

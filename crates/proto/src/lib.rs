@@ -71,6 +71,7 @@ pub use mpquic_sched_core::{
 pub use observe::{
     NumberSpace, Observer, ObserverFactory, PacketReceived, PacketSent, StreamPiece,
 };
+pub use packet::Version;
 pub use stats::{ConnectionStats, PathStats};
 pub use stream::{ClosedStream, FinishError, ReadError, StreamEvent, WriteError};
 pub use token::{

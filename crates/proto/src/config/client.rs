@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{ConfigError, TransportConfig};
+use crate::Version;
 use crate::token::{SharedTokenStore, TokenStore};
 
 /// Settings of an outgoing connection: TLS and transport.
@@ -11,6 +12,7 @@ pub struct ClientConfig {
     pub(crate) tls: Arc<rustls::ClientConfig>,
     pub(crate) transport: Arc<TransportConfig>,
     pub(crate) token_store: SharedTokenStore,
+    pub(crate) version: Version,
 }
 
 impl ClientConfig {
@@ -30,6 +32,7 @@ impl ClientConfig {
             tls,
             transport: Arc::new(TransportConfig::default()),
             token_store: SharedTokenStore::default(),
+            version: Version::default(),
         })
     }
 
@@ -46,6 +49,14 @@ impl ClientConfig {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Self::new(Arc::new(tls))
+    }
+
+    /// The version of QUIC to connect with. Default [`Version::V1`]. A server that does not speak it ends the attempt
+    /// with [`ConnectionError::VersionMismatch`](crate::ConnectionError::VersionMismatch). Sessions and address
+    /// validation tokens are those of version 1: with another one there is neither resumption nor 0-RTT.
+    pub const fn version(&mut self, version: Version) -> &mut Self {
+        self.version = version;
+        self
     }
 
     /// Sets the settings of the transport. The default is [`TransportConfig::default`].

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::limits;
+use crate::{Version, limits};
 
 /// Settings of an endpoint.
 #[derive(Clone)]
@@ -11,6 +11,8 @@ pub struct EndpointConfig {
     pub(crate) cid_len: usize,
     pub(crate) max_udp_payload_size: u16,
     pub(crate) seed: [u8; 32],
+    /// Not empty.
+    pub(crate) versions: [Option<Version>; 2],
     pub(crate) token_key: Option<[u8; 32]>,
     pub(crate) reset_key: Option<[u8; 32]>,
     pub(crate) clock: Option<(Instant, Duration)>,
@@ -35,6 +37,7 @@ impl EndpointConfig {
             //# Source and Destination Connection IDs with non-zero lengths.
             cid_len: 8,
             max_udp_payload_size: 65527,
+            versions: [Some(Version::V1), Some(Version::V2)],
             seed,
             token_key: None,
             reset_key: None,
@@ -77,6 +80,33 @@ impl EndpointConfig {
     pub const fn clock(&mut self, now: Instant, since_epoch: Duration) -> &mut Self {
         self.clock = Some((now, since_epoch));
         self
+    }
+
+    /// The versions of QUIC that a server on this endpoint speaks. Clients that ask for another one are told these.
+    /// Default: all of [`Version`]. Without any, version 1 is spoken.
+    ///
+    /// ```
+    /// use mpquic_proto::{EndpointConfig, Version};
+    ///
+    /// let mut config = EndpointConfig::new([7; 32]);
+    /// config.supported_versions(&[Version::V1]);
+    /// ```
+    pub fn supported_versions(&mut self, versions: &[Version]) -> &mut Self {
+        self.versions = Version::ALL.map(|version| versions.contains(&version).then_some(version));
+        if self.versions == [None; 2] {
+            self.versions[0] = Some(Version::V1);
+        }
+        self
+    }
+
+    /// The versions that a server speaks.
+    pub(crate) fn versions(&self) -> impl Iterator<Item = Version> {
+        self.versions.into_iter().flatten()
+    }
+
+    /// Whether a server speaks the version with this number.
+    pub(crate) fn speaks(&self, number: u32) -> bool {
+        self.versions().any(|version| version.number() == number)
     }
 
     /// The largest UDP payload that this endpoint accepts (RFC 9000 section 18.2).

@@ -109,6 +109,9 @@ impl Connection {
         //= specs/rfc9000.txt#section-7.4.1
         //# Once the handshake completes, the client uses the transport parameters established in
         //# the handshake.
+        if let Some(information) = &peer.version_information {
+            information.check(self.version)?;
+        }
         self.ack_frequency.set_peer(&peer);
         self.peer = peer;
         self.peer_known = true;

@@ -31,6 +31,7 @@ use crate::datagram::Datagrams;
 use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::memory::Memory;
+use crate::packet::Version;
 use crate::path::{NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
@@ -38,7 +39,7 @@ use crate::space::PacketSpace;
 use crate::stream::{PeerStreamParams, Streams};
 use crate::token::AddressTokens;
 use crate::transmit::Batches;
-use crate::transport_parameters::{Grease, TransportParameters};
+use crate::transport_parameters::{Grease, TransportParameters, VersionInformation};
 use crate::{
     ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
     Observer, PathId, ServerConfig, TransportConfig, TransportError,
@@ -60,6 +61,7 @@ pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
 /// same results, except for the bytes of TLS's own random values.
 pub struct Connection {
     pub(crate) side: Side,
+    pub(crate) version: Version,
     pub(crate) config: Arc<TransportConfig>,
     pub(crate) endpoint_config: Arc<EndpointConfig>,
     pub(crate) rng: StdRng,
@@ -137,8 +139,13 @@ impl Connection {
         //= specs/rfc9000.txt#section-7.2
         //# This Destination Connection ID MUST be at least 8 bytes in length.
         let dcid = CidGenerator::new(8.max(endpoint.cid_len)).generate(&mut rng);
-        let parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
-        let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid)?;
+        let version = config.version;
+        let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
+        // RFC 9368 section 3: what the server may turn this first flight into. TLS is bound to the version that it began
+        // with, so that is nothing else.
+        parameters.version_information =
+            Some(VersionInformation::new(version, [version], &mut rng));
+        let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid, version)?;
         let kept = KeptTokens {
             store: config.token_store,
             server_name: server_name.into(),
@@ -146,6 +153,7 @@ impl Connection {
         let mut this = Self::new(
             now,
             Side::Client,
+            version,
             config.transport,
             endpoint,
             tuple,
@@ -157,8 +165,11 @@ impl Connection {
             dcid,
             dcid,
         );
-        this.initial_token = kept.take();
-        this.kept_tokens = Some(Box::new(kept));
+        // RFC 9369 section 5: a token of one version is not used with another. All that are kept are of version 1.
+        if version == Version::V1 {
+            this.initial_token = kept.take();
+            this.kept_tokens = Some(Box::new(kept));
+        }
         this.start_early_data();
         Ok(this)
     }
@@ -190,10 +201,18 @@ impl Connection {
             parameters.retry_source_connection_id = Some(attempt.dcid);
         }
         parameters.stateless_reset_token = Some(reset_key.token(&scid));
-        let handshake = Handshake::server(config.tls.clone(), &parameters, &attempt.dcid)?;
+        let version = attempt.version;
+        parameters.version_information = Some(VersionInformation::new(
+            version,
+            endpoint.versions(),
+            &mut rng,
+        ));
+        let tls = config.tls.clone();
+        let handshake = Handshake::server(tls, &parameters, &attempt.dcid, version)?;
         let mut this = Self::new(
             now,
             Side::Server,
+            version,
             config.transport.clone(),
             endpoint,
             attempt.network_path,
@@ -206,7 +225,10 @@ impl Connection {
             attempt.scid,
         );
         this.handshake_deadline = Some(now + config.handshake_timeout);
-        let sent = config.validation_tokens.sent;
+        let sent = match version {
+            Version::V1 => config.validation_tokens.sent,
+            Version::V2 => 0,
+        };
         this.new_tokens = (sent > 0).then(|| Box::new(NewTokens::new(Arc::clone(tokens), sent)));
         if attempt.proof.is_valid()
             && let Some(path) = this.paths.get_mut(PathId::ZERO)
@@ -222,6 +244,7 @@ impl Connection {
     fn new(
         now: Instant,
         side: Side,
+        version: Version,
         config: Arc<TransportConfig>,
         endpoint: &Arc<EndpointConfig>,
         tuple: FourTuple,
@@ -255,6 +278,7 @@ impl Connection {
         streams.enable_sched_events(true);
         Self {
             side,
+            version,
             rng,
             cid_generator,
             reset_key,
@@ -366,6 +390,11 @@ impl Connection {
     /// Whether any packet of the peer was decrypted: if not, what came was no client's Initial.
     pub(crate) fn has_received(&self) -> bool {
         self.received_any
+    }
+
+    /// The version of QUIC.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// Client or server.

@@ -45,7 +45,7 @@ impl Connection {
         //= specs/rfc9000.txt#section-17.2.5.2
         //# Clients MUST discard Retry packets that have a Retry Integrity Tag that cannot be
         //# validated; see Section 5.8 of [QUIC-TLS].
-        if !expected || !verify_retry_tag(&self.original_dcid, packet) {
+        if !expected || !verify_retry_tag(self.version, &self.original_dcid, packet) {
             return;
         }
         // RFC 9001 section 5.2: the keys of Initial packets follow the new destination.
@@ -56,7 +56,7 @@ impl Connection {
         //# The client MUST use the value from the Source Connection ID field of the Retry packet in
         //# the Destination Connection ID field of subsequent packets that it sends.
         self.remote_cids.replace_initial(source);
-        self.handshake.initial = Some(initial_keys(&source, self.side));
+        self.handshake.initial = Some(initial_keys(self.version, &source, self.side));
         self.retry = Some(Retry { source });
         //= specs/rfc9000.txt#section-8.1.2
         //# This token MUST be repeated by the client in all Initial packets it sends for that
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::crypto::{open_long, retry_tag};
     use crate::packet::{
-        ProtectedPacket, VERSION_1, decode_next, encode_retry_header, unprotect_header,
+        ProtectedPacket, Version, decode_next, encode_retry_header, unprotect_header,
     };
     use crate::{
         ClientConfig, Endpoint, EndpointConfig, FourTuple, NoTokenStore, TokenMemoryStore,
@@ -172,7 +172,7 @@ mod tests {
                 panic!("no Initial packet");
             };
             let token = buf[token].to_vec();
-            let keys = initial_keys(&keys_of.unwrap_or(dcid), Side::Server);
+            let keys = initial_keys(Version::V1, &keys_of.unwrap_or(dcid), Side::Server);
             let (_, number, len) =
                 unprotect_header(&mut buf, pn_offset, &*keys.remote.header).unwrap();
             let (header, payload) = buf.split_at_mut(pn_offset + len);
@@ -194,8 +194,8 @@ mod tests {
 
     fn retry(to: &Initial, from: &ConnectionId, token: &[u8]) -> Vec<u8> {
         let mut buf = Vec::new();
-        encode_retry_header(&mut buf, VERSION_1, &to.scid, from, token);
-        let tag = retry_tag(&to.dcid, &buf);
+        encode_retry_header(&mut buf, Version::V1, &to.scid, from, token);
+        let tag = retry_tag(Version::V1, &to.dcid, &buf);
         buf.extend_from_slice(&tag);
         buf
     }

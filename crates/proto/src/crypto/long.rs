@@ -2,16 +2,14 @@
 
 use mpquic_sched_core::{ConnectionId, Side};
 use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
-use rustls::quic::{DirectionalKeys, Keys, Version};
+use rustls::quic::{DirectionalKeys, Keys};
 
 use crate::TransportError;
-use crate::packet::{LongHeaderMarks, TAG_LEN, patch_length, seal_packet};
+use crate::packet::{LongHeaderMarks, TAG_LEN, Version, patch_length, seal_packet};
 
 /// The keys of Initial packets. `dcid` is the Destination Connection ID of the client's first
 /// Initial packet, or of its first after a Retry. Both need AES-128-GCM whatever TLS offers.
-///
-/// Version 1 is the only one that is spoken, so its salt is the only one that is known.
-pub(crate) fn initial_keys(dcid: &ConnectionId, side: Side) -> Keys {
+pub(crate) fn initial_keys(version: Version, dcid: &ConnectionId, side: Side) -> Keys {
     #[cfg(test)]
     super::count_key();
     let side = match side {
@@ -22,7 +20,7 @@ pub(crate) fn initial_keys(dcid: &ConnectionId, side: Side) -> Keys {
         .tls13()
         .and_then(|suite| suite.quic_suite())
         .expect("ring's AES-128-GCM suite is one of TLS 1.3 and supports QUIC")
-        .keys(dcid, side, Version::V1)
+        .keys(dcid, side, version.tls())
 }
 
 /// Finishes an Initial or Handshake packet that ends at the end of `buf`: Length, encryption, tag,

@@ -10,7 +10,7 @@ use super::{
     answer_to, refusal, retry,
 };
 use crate::cid::CidGenerator;
-use crate::packet::{MAX_CID_LEN, ProtectedPacket, decode_next};
+use crate::packet::{MAX_CID_LEN, ProtectedPacket, Version, decode_next};
 use crate::token::{TokenReuseError, Verdict};
 use crate::{FourTuple, ServerConfig, Transmit};
 
@@ -23,6 +23,7 @@ pub(super) struct FirstPacket<'a> {
     pub(super) now: Instant,
     pub(super) network_path: FourTuple,
     pub(super) ecn: Option<EcnCodepoint>,
+    pub(super) version: Version,
     pub(super) datagram: &'a [u8],
     pub(super) dcid: &'a [u8],
     pub(super) scid: &'a [u8],
@@ -68,12 +69,12 @@ impl Endpoint {
             }
             let own = self.generator.generate(&mut self.rng);
             let code = TransportErrorCode::INVALID_TOKEN;
-            let size = refusal::write(buf, &dcid, &scid, &own, code).ok()?;
+            let size = refusal::write(buf, first.version, &dcid, &scid, &own, code).ok()?;
             return Some(DatagramEvent::Response(answer_to(network_path, size)));
         };
         if !proof.is_valid() && half_open.connections >= server.retry_above {
             // Whoever sends from addresses of others fills no more places than these.
-            let transmit = self.write_retry(now, network_path, &dcid, &scid, buf);
+            let transmit = self.write_retry(now, network_path, first.version, &dcid, &scid, buf);
             return Some(DatagramEvent::Response(transmit));
         }
         let expires = now + server.handshake_timeout;
@@ -91,6 +92,7 @@ impl Endpoint {
             expires,
             network_path,
             ecn: first.ecn,
+            version: first.version,
             // A copy: the buffer that it came in may be large and shared, and this may wait long.
             datagram: datagram.into(),
             dcid,
@@ -133,6 +135,8 @@ impl Endpoint {
             //= specs/rfc9000.txt#section-8.1.4
             //# To protect against such attacks, servers MUST ensure that replay of tokens is
             //# prevented or limited.
+            // RFC 9369 section 5: nor do tokens of one version count with another. All of them are of version 1.
+            Verdict::New { .. } if first.version != Version::V1 => Some(AddressProof::None),
             Verdict::New { nonce, issued } => {
                 let config = &server.validation_tokens;
                 let issued = SystemTime::UNIX_EPOCH.checked_add(issued)?;
@@ -163,13 +167,21 @@ impl Endpoint {
         }
         self.forget(&incoming);
         let (dcid, scid) = (incoming.dcid, incoming.scid);
-        Ok(self.write_retry(now, incoming.network_path, &dcid, &scid, buf))
+        Ok(self.write_retry(
+            now,
+            incoming.network_path,
+            incoming.version,
+            &dcid,
+            &scid,
+            buf,
+        ))
     }
 
     fn write_retry(
         &mut self,
         now: Instant,
         network_path: FourTuple,
+        version: Version,
         dcid: &ConnectionId,
         scid: &ConnectionId,
         buf: &mut Vec<u8>,
@@ -185,7 +197,7 @@ impl Endpoint {
         }
         let remote = network_path.remote;
         let token = self.tokens.retry(now, &mut self.rng, remote, *dcid, &own);
-        let size = retry::write(buf, dcid, scid, &own, &token);
+        let size = retry::write(buf, version, dcid, scid, &own, &token);
         answer_to(network_path, size)
     }
 }

@@ -20,7 +20,7 @@ fn initial(dcid: &[u8], token: &[u8]) -> Vec<u8> {
     let mut buf = Vec::new();
     let (dcid, scid) = (ConnectionId::new(dcid), ConnectionId::new(&SCID));
     let ty = PacketType::Initial;
-    let marks = encode_long_header(&mut buf, ty, VERSION_1, &dcid, &scid, token, 0, 1);
+    let marks = encode_long_header(&mut buf, ty, Version::V1, &dcid, &scid, token, 0, 1);
     buf.resize(1200, 0xee);
     patch_length(&mut buf, &marks, 1200);
     buf
@@ -29,7 +29,11 @@ fn initial(dcid: &[u8], token: &[u8]) -> Vec<u8> {
 /// Source connection ID and token of a Retry packet.
 fn read_retry(packet: &[u8], original_dcid: &[u8]) -> (ConnectionId, Vec<u8>) {
     let original = ConnectionId::new(original_dcid);
-    assert!(crate::crypto::verify_retry_tag(&original, packet));
+    assert!(crate::crypto::verify_retry_tag(
+        Version::V1,
+        &original,
+        packet
+    ));
     let Ok(ProtectedPacket::Retry {
         dcid, scid, token, ..
     }) = decode_next(packet, 8)
@@ -46,8 +50,11 @@ fn close_code(packet: &[u8], dcid: &[u8]) -> TransportErrorCode {
     let Ok(ProtectedPacket::Long { pn_offset, .. }) = decode_next(&packet, 8) else {
         panic!("no Initial packet");
     };
-    let Keys { remote, .. } =
-        initial_keys(&ConnectionId::new(dcid), mpquic_sched_core::Side::Client);
+    let Keys { remote, .. } = initial_keys(
+        Version::V1,
+        &ConnectionId::new(dcid),
+        mpquic_sched_core::Side::Client,
+    );
     let (_, number, len) = unprotect_header(&mut packet, pn_offset, &*remote.header).unwrap();
     let (header, payload) = packet.split_at_mut(pn_offset + len);
     let len = open_long(&remote, number, header, payload).unwrap();

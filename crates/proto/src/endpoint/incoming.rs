@@ -8,6 +8,7 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint};
 use slab::Slab;
 
 use super::ConnectionEvent;
+use crate::packet::Version;
 use crate::{FourTuple, limits};
 
 /// A client that wants to connect: accept, refuse or ignore it, or have it prove its address first.
@@ -25,6 +26,7 @@ pub struct Incoming {
     pub(super) expires: Instant,
     pub(super) network_path: FourTuple,
     pub(super) ecn: Option<EcnCodepoint>,
+    pub(super) version: Version,
     /// The first datagram.
     pub(super) datagram: BytesMut,
     /// Destination and source connection IDs of its first packet.
@@ -55,6 +57,7 @@ impl AddressProof {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempt {
     pub(crate) network_path: FourTuple,
+    pub(crate) version: Version,
     /// Destination and source connection IDs of the client's first packet that was not answered by a Retry.
     pub(crate) dcid: ConnectionId,
     pub(crate) scid: ConnectionId,
@@ -100,6 +103,7 @@ impl Incoming {
     pub(super) fn attempt(&self) -> Attempt {
         Attempt {
             network_path: self.network_path,
+            version: self.version,
             dcid: self.dcid,
             scid: self.scid,
             proof: self.proof,

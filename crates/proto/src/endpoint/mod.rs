@@ -48,14 +48,11 @@ use self::reset::AnswerRate;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
 use crate::memory::{Memory, MemoryUse};
-use crate::packet::{FIXED_BIT, Invariant, LONG_TYPE_MASK, VERSION_1, parse_invariant};
+use crate::packet::{FIXED_BIT, Invariant, PacketType, Version, parse_invariant};
 use crate::token::AddressTokens;
 use crate::{
     ClientConfig, Connection, ConnectionHandle, EndpointConfig, FourTuple, ServerConfig, Transmit,
 };
-
-/// The type of 0-RTT packets in the first byte of a long header (RFC 9000 table 5).
-const ZERO_RTT_TYPE: u8 = 0x10;
 
 /// Datagrams with a client's Initial packets have at least this size (RFC 9000 section 14.1).
 const MIN_INITIAL_SIZE: usize = 1200;
@@ -225,29 +222,36 @@ impl Endpoint {
             //# Version Negotiation packet.
             Invariant::Long { version: 0, .. } => None,
             Invariant::Long {
-                version: VERSION_1,
+                version,
                 first,
                 dcid,
                 scid,
-            } => {
+            } if self.config.speaks(version) => {
+                let version = Version::of(version)?;
                 //= specs/rfc9000.txt#section-5.2.2
                 //# Servers MUST drop incoming packets under all other circumstances.
                 let packet = FirstPacket {
                     now,
                     network_path,
                     ecn,
+                    version,
                     datagram: &datagram,
                     dcid,
                     scid,
                 };
-                if first & FIXED_BIT == 0 || first & LONG_TYPE_MASK != 0 {
-                    if first & (FIXED_BIT | LONG_TYPE_MASK) == FIXED_BIT | ZERO_RTT_TYPE {
+                if first & FIXED_BIT == 0 {
+                    return None;
+                }
+                match version.packet_type(first) {
+                    Some(PacketType::Initial) => {}
+                    Some(PacketType::ZeroRtt) if version == Version::V1 => {
                         self.keep_early(&packet);
+                        return None;
                     }
                     //= specs/rfc9000.txt#section-5.2.2
                     //# Clients are not able to send Handshake packets prior to receiving a server
                     //# response, so servers SHOULD ignore any such packets.
-                    return None;
+                    _ => return None,
                 }
                 self.admit(&packet, buf)
             }
@@ -270,7 +274,7 @@ impl Endpoint {
                 //= specs/rfc9000.txt#section-17.2.1
                 //# Version- specific rules for the connection ID therefore MUST NOT influence a
                 //# decision about whether to send a Version Negotiation packet.
-                negotiation::write(buf, &mut self.rng, dcid, scid);
+                negotiation::write(buf, &mut self.rng, self.config.versions(), dcid, scid);
                 let answer = answer_to(network_path, buf.len() - start);
                 Some(DatagramEvent::Response(answer))
             }
@@ -315,7 +319,14 @@ impl Endpoint {
         //# If a server refuses to accept a new connection, it SHOULD send an Initial packet
         //# containing a CONNECTION_CLOSE frame with error code CONNECTION_REFUSED.
         let code = TransportErrorCode::CONNECTION_REFUSED;
-        let size = refusal::write(buf, &incoming.dcid, &incoming.scid, &own, code);
+        let size = refusal::write(
+            buf,
+            incoming.version,
+            &incoming.dcid,
+            &incoming.scid,
+            &own,
+            code,
+        );
         // It cannot fail: the packet is short. If it did, there is just no answer.
         let size = size.unwrap_or(0);
         let answer = buf[buf.len() - size..].to_vec();
@@ -432,17 +443,17 @@ impl Endpoint {
         }
     }
 
-    /// By connection ID. Version 1 and version negotiation only: packets of other versions do not
+    /// By connection ID. Versions that are spoken and version negotiation only: packets of others do not
     /// belong to our connections (RFC 9000 section 5.2).
     fn route(&self, header: &Invariant<'_>) -> Option<Route> {
         match *header {
             Invariant::Short { first, dcid } if first & FIXED_BIT != 0 => self.routes.get(dcid),
             Invariant::Long {
-                version: VERSION_1,
+                version,
                 first,
                 dcid,
                 ..
-            } if first & FIXED_BIT != 0 => self.routes.get(dcid),
+            } if Version::of(version).is_some() && first & FIXED_BIT != 0 => self.routes.get(dcid),
             // No connection that waits, or is a server's, has to do with version negotiation; the
             // connection sees to that.
             Invariant::Long {

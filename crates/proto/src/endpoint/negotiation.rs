@@ -2,19 +2,23 @@
 
 use rand::RngExt;
 use rand::rngs::StdRng;
+use smallvec::SmallVec;
 
-use crate::packet::{VERSION_1, encode_version_negotiation};
+use crate::packet::{Version, encode_version_negotiation, reserved_version};
 
 /// Appends the answer to a packet of an unknown version. The connection IDs change places
 /// (RFC 9000 section 17.2.1). At most 527 bytes, while the packet answered has at least 1200.
-pub(super) fn write(buf: &mut Vec<u8>, rng: &mut StdRng, dcid: &[u8], scid: &[u8]) {
+pub(super) fn write(
+    buf: &mut Vec<u8>,
+    rng: &mut StdRng,
+    spoken: impl IntoIterator<Item = Version>,
+    dcid: &[u8],
+    scid: &[u8],
+) {
     let random = rng.random();
     // Section 6.3: a reserved version, so that clients learn to skip what they do not know.
-    let grease = rng.random::<u32>() & 0xf0f0_f0f0 | 0x0a0a_0a0a;
-    let mut versions = [VERSION_1, grease];
-    if rng.random() {
-        versions.reverse();
-    }
+    let mut versions: SmallVec<[u32; 4]> = spoken.into_iter().map(Version::number).collect();
+    versions.insert(rng.random_range(0..=versions.len()), reserved_version(rng));
     //= specs/rfc9000.txt#section-17.2.1
     //# The server MUST include the value from the Source Connection ID field of the packet it
     //# receives in the Destination Connection ID field.
@@ -36,6 +40,7 @@ mod tests {
             write(
                 &mut buf,
                 &mut StdRng::seed_from_u64(seed),
+                [Version::V1],
                 &[1; 255],
                 &[2; 3],
             );
@@ -64,7 +69,7 @@ mod tests {
                 .map(|v| u32::from_be_bytes(v.try_into().unwrap()))
                 .collect();
             versions.sort_unstable();
-            assert_eq!(versions[0], VERSION_1);
+            assert_eq!(versions[0], Version::V1.number());
             assert_eq!(versions[1] & 0x0f0f_0f0f, 0x0a0a_0a0a);
             assert_eq!(versions.len(), 2);
         }

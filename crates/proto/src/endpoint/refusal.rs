@@ -3,13 +3,14 @@
 use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
 
 use crate::crypto::{initial_keys, seal_long};
-use crate::packet::{PacketType, VERSION_1, encode_long_header};
+use crate::packet::{PacketType, Version, encode_long_header};
 use crate::{ConnectionClose, TransportError};
 
 /// Appends the packet and returns its size: number 0, on one byte. It is not ack-eliciting and thus
 /// needs no padding to 1200 bytes (RFC 9000 section 14.1).
 pub(super) fn write(
     buf: &mut Vec<u8>,
+    version: Version,
     client_dcid: &ConnectionId,
     client_scid: &ConnectionId,
     own: &ConnectionId,
@@ -17,7 +18,7 @@ pub(super) fn write(
 ) -> Result<usize, TransportError> {
     let start = buf.len();
     let ty = PacketType::Initial;
-    let marks = encode_long_header(buf, ty, VERSION_1, client_scid, own, &[], 0, 1);
+    let marks = encode_long_header(buf, ty, version, client_scid, own, &[], 0, 1);
     // Four bytes: enough for the header protection sample (RFC 9001 section 5.4.2).
     let close = ConnectionClose {
         error_code: code,
@@ -25,7 +26,7 @@ pub(super) fn write(
         reason: bytes::Bytes::new(),
     };
     close.encode(buf, usize::MAX);
-    let keys = initial_keys(client_dcid, Side::Server);
+    let keys = initial_keys(version, client_dcid, Side::Server);
     seal_long(&keys.local, buf, &marks, 0).inspect_err(|_| buf.truncate(start))?;
     Ok(buf.len() - start)
 }
@@ -44,6 +45,7 @@ mod tests {
         let mut buf = vec![0xff; 7];
         let size = write(
             &mut buf,
+            Version::V1,
             &dcid,
             &scid,
             &own,
@@ -68,7 +70,7 @@ mod tests {
         };
         assert_eq!((ty, to, from), (PacketType::Initial, scid, own));
         assert_eq!(len, size);
-        let keys = initial_keys(&dcid, Side::Client).remote;
+        let keys = initial_keys(Version::V1, &dcid, Side::Client).remote;
         let unprotected = unprotect_header(packet, pn_offset, keys.header.as_ref());
         assert_eq!(unprotected, Some((0xc0, 0, 1)));
         let (header, payload) = packet.split_at_mut(pn_offset + 1);

@@ -3,12 +3,13 @@
 use mpquic_sched_core::ConnectionId;
 
 use crate::crypto::retry_tag;
-use crate::packet::{VERSION_1, encode_retry_header};
+use crate::packet::{Version, encode_retry_header};
 
 /// Appends a Retry packet with this token, from `own`, in answer to an Initial packet from `client_scid` to
 /// `client_dcid`. Returns its size: about 120 bytes, while the packet answered has at least 1200.
 pub(super) fn write(
     buf: &mut Vec<u8>,
+    version: Version,
     client_dcid: &ConnectionId,
     client_scid: &ConnectionId,
     own: &ConnectionId,
@@ -18,8 +19,8 @@ pub(super) fn write(
     //= specs/rfc9000.txt#section-17.2.5.1
     //# The server populates the Destination Connection ID with the connection ID that the client
     //# included in the Source Connection ID of the Initial packet.
-    encode_retry_header(buf, VERSION_1, client_scid, own, token);
-    let tag = retry_tag(client_dcid, &buf[start..]);
+    encode_retry_header(buf, version, client_scid, own, token);
+    let tag = retry_tag(version, client_dcid, &buf[start..]);
     buf.extend_from_slice(&tag);
     buf.len() - start
 }
@@ -36,11 +37,11 @@ mod tests {
         let scid = ConnectionId::new(&[2; 5]);
         let own = ConnectionId::new(&[3; 8]);
         let mut buf = vec![0xff; 7];
-        let size = write(&mut buf, &dcid, &scid, &own, b"a token");
+        let size = write(&mut buf, Version::V1, &dcid, &scid, &own, b"a token");
         let packet = &buf[7..];
         assert_eq!(packet.len(), size);
-        assert!(verify_retry_tag(&dcid, packet));
-        assert!(!verify_retry_tag(&own, packet));
+        assert!(verify_retry_tag(Version::V1, &dcid, packet));
+        assert!(!verify_retry_tag(Version::V1, &own, packet));
         let Ok(ProtectedPacket::Retry {
             dcid: to,
             scid: from,

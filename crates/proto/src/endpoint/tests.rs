@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::packet::LONG_TYPE_MASK;
 use crate::{ConnectionError, limits};
 
 pub(super) const CLIENT: &str = "192.0.2.1:1111";
@@ -129,7 +130,7 @@ fn long(first: u8, version: u32, dcid: &[u8], scid: &[u8], len: usize) -> Vec<u8
         datagram.push(id.len() as u8);
         datagram.extend(id);
     }
-    if version == VERSION_1 && first & LONG_TYPE_MASK == 0 {
+    if version == Version::V1.number() && first & LONG_TYPE_MASK == 0 {
         // An Initial packet: no token, and the rest is its payload.
         let rest = len.saturating_sub(datagram.len() + 3) as u16;
         datagram.push(0);

@@ -68,6 +68,12 @@ impl TransportError {
         Self::new(Code::TRANSPORT_PARAMETER_ERROR, reason)
     }
 
+    /// VERSION_NEGOTIATION_ERROR (RFC 9368 section 10.2), which the vocabulary does not know by name.
+    pub fn version_negotiation(reason: impl Into<Cow<'static, str>>) -> Self {
+        let code = <Code as mpquic_sched_core::coding::Codec>::decode(&mut [0x11].as_slice());
+        Self::new(code.unwrap_or(Code::PROTOCOL_VIOLATION), reason)
+    }
+
     /// CONNECTION_ID_LIMIT_ERROR.
     pub fn connection_id_limit(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::CONNECTION_ID_LIMIT_ERROR, reason)

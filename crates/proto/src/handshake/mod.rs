@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, Side};
-use rustls::quic::{self, KeyChange, Version};
+use rustls::quic::{self, KeyChange};
 
 pub(crate) use crypto_stream::CryptoStream;
 pub(crate) use early_data::EarlyData;
@@ -18,6 +18,7 @@ pub(crate) use spaces::HandshakeSpaces;
 pub(crate) use undecryptable::Undecryptable;
 
 use crate::crypto::{Keys, OneRttKeys, initial_keys};
+use crate::packet::Version;
 use crate::space::SpaceId;
 use crate::transport_parameters::TransportParameters;
 use crate::{ConfigError, ConnectError, TransportError};
@@ -54,15 +55,20 @@ impl Handshake {
         server_name: &str,
         parameters: &TransportParameters,
         initial_dcid: &ConnectionId,
+        version: Version,
     ) -> Result<Self, ConnectError> {
         let name = rustls::pki_types::ServerName::try_from(server_name)
             .map_err(|_| ConnectError::InvalidServerName(server_name.into()))?
             .to_owned();
         let mut encoded = Vec::new();
         parameters.encode(Side::Client, &mut encoded);
-        let tls = quic::ClientConnection::new(config, Version::V1, name, encoded)
+        let config = sessions::of_client(config, version);
+        let tls = quic::ClientConnection::new(config, version.tls(), name, encoded)
             .map_err(|error| ConnectError::Tls(error.to_string()))?;
-        let mut this = Self::new(tls.into(), initial_keys(initial_dcid, Side::Client));
+        let mut this = Self::new(
+            tls.into(),
+            initial_keys(version, initial_dcid, Side::Client),
+        );
         this.write_tls();
         Ok(this)
     }
@@ -71,17 +77,18 @@ impl Handshake {
         config: Arc<rustls::ServerConfig>,
         parameters: &TransportParameters,
         initial_dcid: &ConnectionId,
+        version: Version,
     ) -> Result<Self, TransportError> {
         let mut encoded = Vec::new();
         parameters.encode(Side::Server, &mut encoded);
         //= specs/rfc9000.txt#section-7
         //# The cryptographic handshake MUST provide the following properties:
-        let config = sessions::bind(&config, parameters.early_limits());
-        let tls = quic::ServerConnection::new(config, Version::V1, encoded)
+        let config = sessions::bind(&config, parameters.early_limits(), version);
+        let tls = quic::ServerConnection::new(config, version.tls(), encoded)
             .map_err(|error| TransportError::internal(error.to_string()))?;
         Ok(Self::new(
             tls.into(),
-            initial_keys(initial_dcid, Side::Server),
+            initial_keys(version, initial_dcid, Side::Server),
         ))
     }
 

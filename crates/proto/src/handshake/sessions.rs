@@ -4,8 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::server::StoresServerSessions;
+use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
 
+use crate::packet::Version;
 use crate::transport_parameters::{LIMITS, are_reduced};
 
 /// Before the keys of the sessions: whoever else uses the store finds none of them, and we none of theirs.
@@ -22,7 +23,17 @@ struct Sessions {
 pub(super) fn bind(
     tls: &Arc<rustls::ServerConfig>,
     limits: [u64; LIMITS],
+    version: Version,
 ) -> Arc<rustls::ServerConfig> {
+    // RFC 9369 section 5: a ticket of one version must not be accepted with another. All of them are of version 1.
+    if version != Version::V1 {
+        let mut alone = rustls::ServerConfig::clone(tls);
+        alone.session_storage = Arc::new(NoServerSessionStorage {});
+        alone.ticketer = Arc::new(NoTickets);
+        alone.send_tls13_tickets = 0;
+        alone.max_early_data_size = 0;
+        return Arc::new(alone);
+    }
     if tls.max_early_data_size == 0 {
         return Arc::clone(tls);
     }
@@ -32,6 +43,43 @@ pub(super) fn bind(
         limits,
     });
     Arc::new(bound)
+}
+
+/// The TLS configuration of a client that speaks this version: sessions are resumed with version 1 only (RFC 9369
+/// section 5).
+pub(super) fn of_client(
+    tls: Arc<rustls::ClientConfig>,
+    version: Version,
+) -> Arc<rustls::ClientConfig> {
+    if version == Version::V1 {
+        return tls;
+    }
+    let mut alone = rustls::ClientConfig::clone(&tls);
+    alone.resumption = rustls::client::Resumption::disabled();
+    alone.enable_early_data = false;
+    Arc::new(alone)
+}
+
+/// Makes and accepts no tickets.
+#[derive(Debug)]
+struct NoTickets;
+
+impl ProducesTickets for NoTickets {
+    fn enabled(&self) -> bool {
+        false
+    }
+
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn decrypt(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 impl Sessions {

@@ -6,7 +6,7 @@ use mpquic_sched_core::ConnectionId;
 use thiserror::Error;
 
 use super::varint::{Reader, UnexpectedEnd};
-use super::{FIXED_BIT, LONG_HEADER_FORM, MAX_CID_LEN, PacketType, TAG_LEN, VERSION_1};
+use super::{FIXED_BIT, LONG_HEADER_FORM, MAX_CID_LEN, PacketType, TAG_LEN, Version};
 
 /// Why no packet can be read here. The rest of the datagram is dropped without an answer, except
 /// that a server may answer an unsupported version (RFC 9000 section 6).
@@ -82,7 +82,7 @@ pub(crate) fn parse_invariant(
 pub(crate) enum ProtectedPacket {
     Long {
         ty: PacketType,
-        version: u32,
+        version: Version,
         dcid: ConnectionId,
         scid: ConnectionId,
         /// Of an Initial packet; empty otherwise.
@@ -98,7 +98,7 @@ pub(crate) enum ProtectedPacket {
         len: usize,
     },
     Retry {
-        version: u32,
+        version: Version,
         dcid: ConnectionId,
         scid: ConnectionId,
         token: Range<usize>,
@@ -192,9 +192,9 @@ pub(crate) fn decode_next(
             len,
         });
     }
-    if version != VERSION_1 {
+    let Some(version) = Version::of(version) else {
         return Err(PacketDecodeError::UnsupportedVersion(version));
-    }
+    };
     //= specs/rfc9000.txt#section-17.2
     //# Packets containing a zero value for this bit are not valid packets in this version and MUST
     //# be discarded.
@@ -204,32 +204,27 @@ pub(crate) fn decode_next(
     let dcid = cid(dcid)?;
     let scid = cid(scid)?;
     let mut r = Reader::new(&datagram[at..]);
-    let ty = match (first >> 4) & 0b11 {
-        0 => PacketType::Initial,
-        1 => PacketType::ZeroRtt,
-        2 => PacketType::Handshake,
-        _ => {
-            // RFC 9000 section 17.2.5: the token is all but the tag, and not empty.
-            let Some(tag_at) = len.checked_sub(TAG_LEN).filter(|&tag_at| tag_at >= at) else {
-                return Err(PacketDecodeError::Truncated);
-            };
-            //= specs/rfc9000.txt#section-17.2.5.2
-            //# A client MUST discard a Retry packet with a zero-length Retry Token field.
-            if tag_at == at {
-                return Err(PacketDecodeError::EmptyRetryToken);
-            }
-            //= specs/rfc9000.txt#section-17.2.5
-            //# The value in the Unused field is set to an arbitrary value by the server; a client
-            //# MUST ignore these bits.
-            return Ok(ProtectedPacket::Retry {
-                version,
-                dcid,
-                scid,
-                token: at..tag_at,
-                tag: tag_at..len,
-                len,
-            });
+    let Some(ty) = version.packet_type(first) else {
+        // RFC 9000 section 17.2.5: the token is all but the tag, and not empty.
+        let Some(tag_at) = len.checked_sub(TAG_LEN).filter(|&tag_at| tag_at >= at) else {
+            return Err(PacketDecodeError::Truncated);
+        };
+        //= specs/rfc9000.txt#section-17.2.5.2
+        //# A client MUST discard a Retry packet with a zero-length Retry Token field.
+        if tag_at == at {
+            return Err(PacketDecodeError::EmptyRetryToken);
         }
+        //= specs/rfc9000.txt#section-17.2.5
+        //# The value in the Unused field is set to an arbitrary value by the server; a client
+        //# MUST ignore these bits.
+        return Ok(ProtectedPacket::Retry {
+            version,
+            dcid,
+            scid,
+            token: at..tag_at,
+            tag: tag_at..len,
+            len,
+        });
     };
     let token = if ty == PacketType::Initial {
         let token = r.varint_bytes()?;

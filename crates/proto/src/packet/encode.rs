@@ -3,7 +3,7 @@
 use mpquic_sched_core::ConnectionId;
 
 use super::varint;
-use super::{FIXED_BIT, KEY_PHASE_BIT, LONG_HEADER_FORM, LONG_TYPE_MASK, PacketType};
+use super::{FIXED_BIT, KEY_PHASE_BIT, LONG_HEADER_FORM, PacketType, Version};
 
 /// Where things are in the buffer, counted from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,21 +30,12 @@ fn put_pn(buf: &mut Vec<u8>, pn: u64, pn_len: usize) {
     buf.extend_from_slice(&(pn as u32).to_be_bytes()[4 - len..]);
 }
 
-/// Bits 0x30 of a long header (RFC 9000 table 5).
-const fn long_type(ty: PacketType) -> u8 {
-    match ty {
-        PacketType::Initial => 0x00,
-        PacketType::ZeroRtt => 0x10,
-        PacketType::Handshake => 0x20,
-    }
-}
-
 /// Appends the header of an Initial, 0-RTT or Handshake packet (RFC 9000 section 17.2). `token` is
 /// for Initial packets. The Length is a placeholder until [`patch_length`].
 pub(crate) fn encode_long_header(
     buf: &mut Vec<u8>,
     ty: PacketType,
-    version: u32,
+    version: Version,
     dcid: &ConnectionId,
     scid: &ConnectionId,
     token: &[u8],
@@ -55,8 +46,10 @@ pub(crate) fn encode_long_header(
     let start = buf.len();
     //= specs/rfc9000.txt#section-17.2
     //# The value included prior to protection MUST be set to 0.
-    buf.push(LONG_HEADER_FORM | FIXED_BIT | long_type(ty) | (pn_len.clamp(1, 4) - 1) as u8);
-    buf.extend_from_slice(&version.to_be_bytes());
+    buf.push(
+        LONG_HEADER_FORM | FIXED_BIT | version.long_type(Some(ty)) | (pn_len.clamp(1, 4) - 1) as u8,
+    );
+    buf.extend_from_slice(&version.number().to_be_bytes());
     put_cid(buf, dcid);
     put_cid(buf, scid);
     if ty == PacketType::Initial {
@@ -118,13 +111,13 @@ pub(crate) fn encode_short_header(
 /// `crypto::retry_tag` over what was appended.
 pub(crate) fn encode_retry_header(
     buf: &mut Vec<u8>,
-    version: u32,
+    version: Version,
     dcid: &ConnectionId,
     scid: &ConnectionId,
     token: &[u8],
 ) {
-    buf.push(LONG_HEADER_FORM | FIXED_BIT | LONG_TYPE_MASK);
-    buf.extend_from_slice(&version.to_be_bytes());
+    buf.push(LONG_HEADER_FORM | FIXED_BIT | version.long_type(None));
+    buf.extend_from_slice(&version.number().to_be_bytes());
     put_cid(buf, dcid);
     put_cid(buf, scid);
     buf.extend_from_slice(token);

@@ -7,6 +7,10 @@ mod protection;
 #[cfg(test)]
 mod tests;
 pub(crate) mod varint;
+mod version;
+
+pub use version::Version;
+pub(crate) use version::reserved_version;
 
 pub(crate) use self::{
     decode::{Invariant, ProtectedPacket, decode_next, parse_invariant, version_list},
@@ -17,9 +21,6 @@ pub(crate) use self::{
     number::{expand_pn, pn_len},
     protection::{seal_packet, unprotect_header},
 };
-
-/// QUIC version 1 (RFC 9000 section 15), the only one that is spoken.
-pub(crate) const VERSION_1: u32 = 1;
 
 /// The longest connection ID of version 1 (RFC 9000 section 17.2).
 pub(crate) const MAX_CID_LEN: usize = 20;

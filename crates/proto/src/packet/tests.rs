@@ -134,7 +134,7 @@ proptest! {
         after in vec(any::<u8>(), 0..5),
     ) {
         let mut buf = before.clone();
-        let marks = encode_long_header(&mut buf, ty, VERSION_1, &dcid, &scid, &token, pn, pn_len);
+        let marks = encode_long_header(&mut buf, ty, Version::V1, &dcid, &scid, &token, pn, pn_len);
         prop_assert_eq!(marks.start, before.len());
         prop_assert_eq!(marks.pn_offset + pn_len, buf.len());
         buf.extend_from_slice(&payload);
@@ -149,7 +149,7 @@ proptest! {
         let ProtectedPacket::Long { ty: t, version, dcid: d, scid: s, token: range, pn_offset, len } = decoded else {
             return Err(TestCaseError::fail("not long"));
         };
-        prop_assert_eq!((t, version, d, s), (ty, VERSION_1, dcid, scid));
+        prop_assert_eq!((t, version, d, s), (ty, Version::V1, dcid, scid));
         prop_assert_eq!(pn_offset + marks.start, marks.pn_offset);
         prop_assert_eq!(len + marks.start, end, "the rest is the next packet");
         let expected = if ty == PacketType::Initial { &token[..] } else { &[] };
@@ -158,7 +158,7 @@ proptest! {
         prop_assert_eq!(wire_pn, pn & ((1u64 << (8 * pn_len)) - 1));
 
         let invariant = parse_invariant(packet, CID_LEN).unwrap();
-        let expected = Invariant::Long { first: packet[0], version: VERSION_1, dcid: &dcid, scid: &scid };
+        let expected = Invariant::Long { first: packet[0], version: Version::V1.number(), dcid: &dcid, scid: &scid };
         prop_assert_eq!(invariant, expected);
     }
 
@@ -185,12 +185,12 @@ proptest! {
     #[test]
     fn retry_round_trip(dcid in cid(20), scid in cid(20), token in vec(any::<u8>(), 1..80), tag in any::<[u8; TAG_LEN]>()) {
         let mut buf = Vec::new();
-        encode_retry_header(&mut buf, VERSION_1, &dcid, &scid, &token);
+        encode_retry_header(&mut buf, Version::V1, &dcid, &scid, &token);
         let tag_at = buf.len();
         buf.extend_from_slice(&tag);
         let len = buf.len();
         prop_assert_eq!(decode_next(&buf, CID_LEN).unwrap(), ProtectedPacket::Retry {
-            version: VERSION_1, dcid, scid, token: tag_at - token.len()..tag_at, tag: tag_at..len, len,
+            version: Version::V1, dcid, scid, token: tag_at - token.len()..tag_at, tag: tag_at..len, len,
         });
         check_prefixes(&buf)?;
     }
@@ -214,7 +214,7 @@ proptest! {
             *first |= LONG_HEADER_FORM;
         }
         if v1 && bytes.len() >= 7 {
-            bytes[1..5].copy_from_slice(&VERSION_1.to_be_bytes());
+            bytes[1..5].copy_from_slice(&Version::V1.number().to_be_bytes());
             bytes[5] &= 0x0f;
         }
         if let Ok(packet) = decode_next(&bytes, CID_LEN) {
@@ -230,11 +230,11 @@ proptest! {
         pn_len in 1usize..=4,
         payload in vec(any::<u8>(), 3..60),
     ) {
-        let client = initial_keys(&dcid, Side::Client);
-        let server = initial_keys(&dcid, Side::Server);
+        let client = initial_keys(Version::V1, &dcid, Side::Client);
+        let server = initial_keys(Version::V1, &dcid, Side::Server);
         let scid = ConnectionId::new(b"us");
         let mut buf = Vec::new();
-        let marks = encode_long_header(&mut buf, PacketType::Initial, VERSION_1, &dcid, &scid, b"token", pn, pn_len);
+        let marks = encode_long_header(&mut buf, PacketType::Initial, Version::V1, &dcid, &scid, b"token", pn, pn_len);
         buf.extend_from_slice(&payload);
         seal_long(&client.local, &mut buf, &marks, pn).unwrap();
 
@@ -264,7 +264,7 @@ proptest! {
 
 #[test]
 fn packets_too_short_to_protect_are_an_error_not_a_panic() {
-    let keys = initial_keys(&ConnectionId::new(&[1; 8]), Side::Client);
+    let keys = initial_keys(Version::V1, &ConnectionId::new(&[1; 8]), Side::Client);
     let hp = keys.local.header.as_ref();
     for len in 0..40 {
         for pn_offset in 0..45 {
@@ -291,7 +291,7 @@ fn malformed_headers() {
     assert_eq!(decode_next(&[], CID_LEN), Err(E::Truncated));
     assert_eq!(decode_next(&[0x00; 50], CID_LEN), Err(E::FixedBit));
     assert_eq!(decode_next(&[0x40; CID_LEN], CID_LEN), Err(E::Truncated));
-    assert_eq!(long(0x80, VERSION_1, &[0, 0, 0, 0]), E::FixedBit);
+    assert_eq!(long(0x80, Version::V1.number(), &[0, 0, 0, 0]), E::FixedBit);
     assert_eq!(long(0xc0, 2, &[0, 0]), E::UnsupportedVersion(2));
     // The fixed bit is a matter of version 1.
     assert_eq!(
@@ -300,26 +300,40 @@ fn malformed_headers() {
     );
     let mut long_cid = vec![21];
     long_cid.extend_from_slice(&[7; 80]);
-    assert_eq!(long(0xc0, VERSION_1, &long_cid), E::ConnectionIdTooLong(21));
+    assert_eq!(
+        long(0xc0, Version::V1.number(), &long_cid),
+        E::ConnectionIdTooLong(21)
+    );
     // Lengths of token and packet beyond the end.
     let huge = [0xff; 8];
     assert_eq!(
-        long(0xc0, VERSION_1, &[&[0, 0][..], &huge, &[0; 9]].concat()),
+        long(
+            0xc0,
+            Version::V1.number(),
+            &[&[0, 0][..], &huge, &[0; 9]].concat()
+        ),
         E::Truncated
     );
     assert_eq!(
-        long(0xe0, VERSION_1, &[&[0, 0][..], &huge, &[0; 9]].concat()),
+        long(
+            0xe0,
+            Version::V1.number(),
+            &[&[0, 0][..], &huge, &[0; 9]].concat()
+        ),
         E::Truncated
     );
     // neqo GHSA-hvhj-4r52-8568: a Retry shorter than its tag.
     for len in 0..16 {
         assert_eq!(
-            long(0xf0, VERSION_1, &vec![0; 2 + len]),
+            long(0xf0, Version::V1.number(), &vec![0; 2 + len]),
             E::Truncated,
             "{len}"
         );
     }
-    assert_eq!(long(0xf0, VERSION_1, &[0; 18]), E::EmptyRetryToken);
+    assert_eq!(
+        long(0xf0, Version::V1.number(), &[0; 18]),
+        E::EmptyRetryToken
+    );
     for len in [0, 1, 2, 3, 5] {
         assert_eq!(long(0x80, 0, &vec![0; 2 + len]), E::VersionList, "{len}");
     }
@@ -347,7 +361,7 @@ fn invariants_of_unknown_versions() {
     };
     assert_eq!((dcid.len(), scid.len()), (255, 30));
     let mut answer = Vec::new();
-    encode_version_negotiation(&mut answer, scid, dcid, &[VERSION_1], 0x0f);
+    encode_version_negotiation(&mut answer, scid, dcid, &[Version::V1.number()], 0x0f);
     let answer = parse_invariant(&answer, CID_LEN).unwrap();
     assert!(matches!(answer, Invariant::Long { version: 0, scid, .. } if scid == dcid));
 }

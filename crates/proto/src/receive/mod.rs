@@ -16,8 +16,8 @@ use crate::connection::Connection;
 use crate::crypto::open_long;
 use crate::frame::{Frame, FrameIter};
 use crate::packet::{
-    MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, VERSION_1, decode_next, expand_pn,
-    key_phase, reserved_bits_are_zero, unprotect_header, version_list,
+    MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn, key_phase,
+    reserved_bits_are_zero, unprotect_header, version_list,
 };
 use crate::path::PathState;
 use crate::space::SpaceId;
@@ -149,7 +149,7 @@ impl Connection {
                         //= specs/rfc9001.txt#section-5.6
                         //# A client MUST NOT attempt to decrypt 0-RTT packets it receives and
                         //# instead MUST discard them.
-                        if self.side == Side::Server && *version == VERSION_1 {
+                        if self.side == Side::Server && *version == self.version {
                             self.on_zero_rtt_packet(arrival, dcid, scid, *pn_offset, bytes);
                         }
                         return;
@@ -158,7 +158,7 @@ impl Connection {
                 //= specs/rfc9000.txt#section-5.2.1
                 //# If a client receives a packet that uses a different version than it initially
                 //# selected, it MUST discard that packet.
-                if *version != VERSION_1 {
+                if *version != self.version {
                     return;
                 }
                 self.on_long_packet(arrival, space_id, scid, *pn_offset, bytes);
@@ -178,7 +178,8 @@ impl Connection {
                 //= specs/rfc9000.txt#section-6.2
                 //# A client MUST discard a Version Negotiation packet that lists the QUIC version
                 //# selected by the client.
-                let listed = version_list(&bytes[versions.clone()]).any(|v| v == VERSION_1);
+                let listed =
+                    version_list(&bytes[versions.clone()]).any(|v| v == self.version.number());
                 if ours && !listed && self.state.is_alive() {
                     //= specs/rfc9000.txt#section-6.2
                     //# A client that supports only this version of QUIC MUST abandon the current
@@ -188,8 +189,15 @@ impl Connection {
                 }
             }
             ProtectedPacket::Retry {
-                dcid, scid, token, ..
-            } => self.on_retry(dcid, *scid, &bytes[token.clone()], bytes),
+                version,
+                dcid,
+                scid,
+                token,
+                ..
+            } if *version == self.version => {
+                self.on_retry(dcid, *scid, &bytes[token.clone()], bytes)
+            }
+            ProtectedPacket::Retry { .. } => {}
         }
     }
 

@@ -10,8 +10,7 @@ use crate::crypto::{OneRttKeys, seal_long};
 use crate::frame::writer::{FrameWriter, Resent};
 use crate::ids::Transmit;
 use crate::packet::{
-    LongHeaderMarks, PacketType, TAG_LEN, VERSION_1, encode_long_header, encode_short_header,
-    pn_len,
+    LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
 use crate::path::Addresses;
 use crate::space::{PacketOrigin, SentFrames, SentPacket, SpaceId};
@@ -203,7 +202,7 @@ impl Connection {
         let token = &self.initial_token;
         let scid = &self.handshake_scid;
         let start = buf.len();
-        let marks = encode_long_header(buf, ty, VERSION_1, dcid, scid, token, number, pn_len);
+        let marks = encode_long_header(buf, ty, self.version, dcid, scid, token, number, pn_len);
         let pn_offset = marks.pn_offset;
         OpenPacket::new(buf, start, pn_offset, pn_len, Some(marks), number, end)
     }
@@ -227,7 +226,7 @@ impl Connection {
         let (ty, scid) = (PacketType::ZeroRtt, &self.handshake_scid);
         let pn_len = pn_len(number, largest_acked);
         let start = buf.len();
-        let marks = encode_long_header(buf, ty, VERSION_1, dcid, scid, &[], number, pn_len);
+        let marks = encode_long_header(buf, ty, self.version, dcid, scid, &[], number, pn_len);
         let pn_offset = marks.pn_offset;
         OpenPacket::new(buf, start, pn_offset, pn_len, Some(marks), number, end)
     }

@@ -2,7 +2,7 @@
 
 use mpquic_sched_core::{ConnectionId, Side};
 
-use super::{PreferredAddress, TransportParameters, id};
+use super::{PreferredAddress, TransportParameters, VersionInformation, id};
 use crate::TransportError;
 use crate::frame::MAX_STREAM_COUNT;
 use crate::packet::MAX_CID_LEN;
@@ -210,6 +210,12 @@ impl TransportParameters {
                 let x = u32::try_from(x);
                 self.initial_max_path_id =
                     Some(x.map_err(|_| invalid("initial_max_path_id above 2^32-1"))?);
+            }
+            id::VERSION_INFORMATION => {
+                // RFC 9368 section 4.
+                let information = VersionInformation::decode(value);
+                self.version_information =
+                    Some(information.ok_or_else(|| invalid("malformed version_information"))?);
             }
             id::MIN_ACK_DELAY => self.min_ack_delay_us = Some(int(value)?),
             //= specs/rfc9000.txt#section-7.4.2

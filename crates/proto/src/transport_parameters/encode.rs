@@ -110,6 +110,9 @@ impl TransportParameters {
         if let Some(path) = self.initial_max_path_id {
             put_int(buf, id::INITIAL_MAX_PATH_ID, path.into());
         }
+        if let Some(information) = &self.version_information {
+            put(buf, id::VERSION_INFORMATION, &information.value());
+        }
         if let Some(delay) = self.min_ack_delay_us {
             put_int(buf, id::MIN_ACK_DELAY, delay);
         }

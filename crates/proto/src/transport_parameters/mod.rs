@@ -7,6 +7,7 @@ mod remembered;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod version_information;
 
 use mpquic_sched_core::ConnectionId;
 
@@ -15,6 +16,7 @@ pub(crate) use self::{
     preferred_address::PreferredAddress,
     remembered::{LIMITS, are_reduced},
     validate::ExpectedConnectionIds,
+    version_information::VersionInformation,
 };
 
 /// Parameter IDs on the wire.
@@ -36,6 +38,8 @@ mod id {
     pub(super) const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
     pub(super) const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
     pub(super) const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
+    /// RFC 9368 section 3.
+    pub(super) const VERSION_INFORMATION: u64 = 0x11;
     /// RFC 9221 section 3.
     pub(super) const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
     /// QUIC Acknowledgment Frequency, Negotiating Extension Use.
@@ -88,6 +92,8 @@ pub(crate) struct TransportParameters {
     pub(crate) initial_max_path_id: Option<u32>,
     /// Microseconds; `None` if the sender does not take ACK_FREQUENCY frames. Never remembered for 0-RTT.
     pub(crate) min_ack_delay_us: Option<u64>,
+    /// `None` from those who do not know RFC 9368.
+    pub(crate) version_information: Option<VersionInformation>,
     /// A parameter that nobody knows (RFC 9000 section 18.1); only ever sent.
     pub(crate) grease: Option<Grease>,
 }
@@ -122,6 +128,7 @@ impl Default for TransportParameters {
             max_datagram_frame_size: None,
             initial_max_path_id: None,
             min_ack_delay_us: None,
+            version_information: None,
             grease: None,
         }
     }

@@ -10,6 +10,7 @@ use rand::{SeedableRng, rngs::StdRng};
 use super::*;
 use crate::TransportError;
 use crate::frame::MAX_STREAM_COUNT;
+use crate::packet::Version;
 use crate::packet::varint::{self, Reader};
 
 fn number() -> impl Strategy<Value = u64> {
@@ -63,6 +64,7 @@ fn parameters(side: Side) -> impl Strategy<Value = TransportParameters> {
         prop::option::of(1..=varint::MAX),
         prop::option::of(any::<u32>()),
         prop::option::of(0..1u64 << 24),
+        prop::option::of(any::<u64>()),
     );
     (numbers, ids, options).prop_map(move |(n, ids, options)| {
         let mut params = TransportParameters {
@@ -86,6 +88,10 @@ fn parameters(side: Side) -> impl Strategy<Value = TransportParameters> {
             max_datagram_frame_size: options.2,
             initial_max_path_id: options.3,
             min_ack_delay_us: options.4.map(|us| us.min(n.9 * 1000)),
+            version_information: options.5.map(|seed| {
+                let mut rng = StdRng::seed_from_u64(seed);
+                VersionInformation::new(Version::V2, Version::ALL, &mut rng)
+            }),
             grease: None,
         };
         if side == Side::Client {
@@ -304,6 +310,32 @@ fn min_ack_delay_is_not_above_max_ack_delay() {
     );
     assert!(decode(&[min.clone(), max.clone()].concat()).is_ok());
     assert!(decode(&[max, min].concat()).is_ok(), "in whichever order");
+}
+
+/// RFC 9368 section 4: what cannot be read, and versions of 0.
+#[test]
+fn version_information_on_the_wire() {
+    let decode = |value: &[u8]| {
+        let data = parameter(id::VERSION_INFORMATION, value);
+        TransportParameters::decode(Side::Server, &data).map(|p| p.version_information)
+    };
+    let v2 = [0x6b, 0x33, 0x43, 0xcf];
+    assert_eq!(decode(&v2).unwrap().unwrap().chosen, Version::V2.number());
+    let information = decode(&v2).unwrap().unwrap();
+    assert_eq!(information.check(Version::V2), Ok(()));
+    let error = information.check(Version::V1).unwrap_err();
+    assert_eq!(u64::from(error.code), 0x11, "VERSION_NEGOTIATION_ERROR");
+    let many = [0, 0, 0, 1].repeat(1000);
+    assert_eq!(decode(&many).unwrap().unwrap().chosen, 1);
+    for wrong in [
+        &[][..],
+        &v2[..3],
+        &[0; 4],
+        &[0, 0, 0, 1, 0, 0, 0, 0],
+        &[0, 0, 0, 1, 1],
+    ] {
+        assert_refused(&parameter(id::VERSION_INFORMATION, wrong));
+    }
 }
 
 #[test]

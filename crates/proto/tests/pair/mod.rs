@@ -170,7 +170,8 @@ impl Pair {
         (client_config, server_config)
     }
 
-    fn of(
+    /// The same with these configurations.
+    pub(crate) fn of(
         client_config: ClientConfig,
         server_config: ServerConfig,
         [client_endpoint, server_endpoint]: [EndpointConfig; 2],

@@ -6,7 +6,7 @@ use rustls::quic::Algorithm;
 
 use super::*;
 use crate::packet::{
-    PacketType, ProtectedPacket, VERSION_1, decode_next, encode_long_header, encode_retry_header,
+    PacketType, ProtectedPacket, Version, decode_next, encode_long_header, encode_retry_header,
     seal_packet,
 };
 
@@ -25,8 +25,8 @@ fn quic(suite: SupportedCipherSuite) -> &'static dyn Algorithm {
 /// Appendix A.1: what the derived keys seal is what the keys in the RFC seal.
 #[test]
 fn initial_keys_are_those_of_the_rfc() {
-    let client = initial_keys(&original_dcid(), Side::Client);
-    let server = initial_keys(&original_dcid(), Side::Server);
+    let client = initial_keys(Version::V1, &original_dcid(), Side::Client);
+    let server = initial_keys(Version::V1, &original_dcid(), Side::Server);
     for (derived, key, iv) in [
         (
             &client.local,
@@ -109,12 +109,12 @@ fn client_initial() {
             7e78bfe706ca4cf5e9c5453e9f7cfd2b 8b4c8d169a44e55c88d4a9a7f9474241
             e221af44860018ab0856972e194cd934
         ");
-    let client = initial_keys(&original_dcid(), Side::Client);
+    let client = initial_keys(Version::V1, &original_dcid(), Side::Client);
     let mut buf = Vec::new();
     let marks = encode_long_header(
         &mut buf,
         PacketType::Initial,
-        VERSION_1,
+        Version::V1,
         &original_dcid(),
         &ConnectionId::new(&[]),
         &[],
@@ -125,7 +125,7 @@ fn client_initial() {
     seal_long(&client.local, &mut buf, &marks, 2).unwrap();
     assert_eq!(buf, expected);
 
-    let server = initial_keys(&original_dcid(), Side::Server);
+    let server = initial_keys(Version::V1, &original_dcid(), Side::Server);
     assert_eq!(open_initial(&mut buf, &server, 2), payload);
 }
 
@@ -145,12 +145,12 @@ fn server_initial() {
             022f8ef4cdd93795d77d06edbb7aaf2f 58891850abbdca3d20398c276456cbc4
             2158407dd074ee
         ");
-    let server = initial_keys(&original_dcid(), Side::Server);
+    let server = initial_keys(Version::V1, &original_dcid(), Side::Server);
     let mut buf = Vec::new();
     let marks = encode_long_header(
         &mut buf,
         PacketType::Initial,
-        VERSION_1,
+        Version::V1,
         &ConnectionId::new(&[]),
         &server_scid(),
         &[],
@@ -161,7 +161,7 @@ fn server_initial() {
     seal_long(&server.local, &mut buf, &marks, 1).unwrap();
     assert_eq!(buf, expected);
 
-    let client = initial_keys(&original_dcid(), Side::Client);
+    let client = initial_keys(Version::V1, &original_dcid(), Side::Client);
     assert_eq!(open_initial(&mut buf, &client, 1), payload);
     // The server's own keys do not open it.
     let mut buf = expected;
@@ -183,6 +183,33 @@ fn open_initial(packet: &mut [u8], keys: &Keys, pn: u64) -> Vec<u8> {
     payload[..len].to_vec()
 }
 
+/// RFC 9369 appendix A.4.
+#[test]
+fn retry_of_version_2() {
+    let packet = hex(
+        "cf6b3343cf0008f067a5502a4262b574 6f6b656ec8646ce8bfe33952d9555436
+         65dcc7b6",
+    );
+    assert!(verify_retry_tag(Version::V2, &original_dcid(), &packet));
+    assert!(!verify_retry_tag(Version::V1, &original_dcid(), &packet));
+    let decoded = decode_next(&packet, 0).unwrap();
+    assert!(
+        matches!(
+            decoded,
+            ProtectedPacket::Retry {
+                version: Version::V2,
+                ..
+            }
+        ),
+        "{decoded:?}"
+    );
+    let mut ours = Vec::new();
+    let dcid = ConnectionId::new(&[]);
+    encode_retry_header(&mut ours, Version::V2, &dcid, &server_scid(), b"token");
+    assert_eq!(ours[0] | 0x0f, packet[0]);
+    assert_eq!(ours[1..], packet[1..packet.len() - 16]);
+}
+
 /// Appendix A.4. The RFC's packet has 1s in its four unused bits, where ours has 0s.
 #[test]
 fn retry() {
@@ -190,22 +217,26 @@ fn retry() {
         "ff000000010008f067a5502a4262b574 6f6b656e04a265ba2eff4d829058fb3f
          0f2496ba",
     );
-    assert!(verify_retry_tag(&original_dcid(), &packet));
-    assert!(!verify_retry_tag(&server_scid(), &packet));
+    assert!(verify_retry_tag(Version::V1, &original_dcid(), &packet));
+    assert!(!verify_retry_tag(Version::V1, &server_scid(), &packet));
     for at in 0..packet.len() {
-        assert!(!verify_retry_tag(&original_dcid(), &packet[..at]));
+        assert!(!verify_retry_tag(
+            Version::V1,
+            &original_dcid(),
+            &packet[..at]
+        ));
         let mut packet = packet.clone();
         packet[at] ^= 1;
-        assert!(!verify_retry_tag(&original_dcid(), &packet));
+        assert!(!verify_retry_tag(Version::V1, &original_dcid(), &packet));
     }
     let mut ours = Vec::new();
     let dcid = ConnectionId::new(&[]);
-    encode_retry_header(&mut ours, VERSION_1, &dcid, &server_scid(), b"token");
+    encode_retry_header(&mut ours, Version::V1, &dcid, &server_scid(), b"token");
     assert_eq!(ours[0] | 0x0f, packet[0]);
     assert_eq!(ours[1..], packet[1..packet.len() - 16]);
-    let tag = retry_tag(&original_dcid(), &ours);
+    let tag = retry_tag(Version::V1, &original_dcid(), &ours);
     ours.extend_from_slice(&tag);
-    assert!(verify_retry_tag(&original_dcid(), &ours));
+    assert!(verify_retry_tag(Version::V1, &original_dcid(), &ours));
 }
 
 /// Appendix A.5.

@@ -8,7 +8,7 @@ use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
 
 use super::pair::{self, Pair};
 use crate::crypto::seal_long;
-use crate::packet::{PacketType, VERSION_1, encode_long_header, encode_short_header, varint};
+use crate::packet::{PacketType, Version, encode_long_header, encode_short_header, varint};
 use crate::space::{PacketSpace, SpaceId};
 use crate::{
     Connection, ConnectionError, DatagramEvent, FourTuple, PathId, TransportConfig, TransportError,
@@ -157,7 +157,8 @@ impl<'a> Forgery<'a> {
         };
         let mut buf = Vec::new();
         let scid = &sender.handshake_scid;
-        let marks = encode_long_header(&mut buf, ty, VERSION_1, dcid, scid, self.token, number, 4);
+        let marks =
+            encode_long_header(&mut buf, ty, Version::V1, dcid, scid, self.token, number, 4);
         buf[0] |= self.first_byte;
         buf.extend_from_slice(self.payload);
         seal_long(keys.unwrap(), &mut buf, &marks, number).unwrap();
