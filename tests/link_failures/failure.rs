@@ -203,8 +203,15 @@ impl Failure {
     }
 }
 
+/// When a path is down in this second of a soak: for 100 to 900 ms.
+pub(crate) fn outage(seed: u64, second: u64) -> (Duration, Duration) {
+    let drawn = draw((seed * 60 + second) ^ 0x5eed, 800);
+    let from = ms(1000 * second + drawn / 8);
+    (from, from + ms(100 + drawn))
+}
+
 /// A number from 0 to `bound`, exclusive.
-fn draw(seed: u64, bound: u64) -> u64 {
+pub(crate) fn draw(seed: u64, bound: u64) -> u64 {
     let mut bytes = [0; 8];
     content::fill(seed, 0, &mut bytes);
     u64::from_le_bytes(bytes) % bound
