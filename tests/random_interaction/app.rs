@@ -31,6 +31,8 @@ pub(crate) struct Chaos {
     plan: Rc<Plan>,
     side: Side,
     connected: bool,
+    /// Streams are to be opened before the handshake is complete.
+    early: bool,
     /// Streams that this side has opened, by direction.
     opened: [u64; 2],
     /// Streams of the peer that this side has accepted.
@@ -48,6 +50,7 @@ impl Chaos {
             plan: Rc::clone(plan),
             side,
             connected: false,
+            early: plan.early.is_some(),
             opened: [0; 2],
             accepted: [0; 2],
             sending: BTreeMap::new(),
@@ -204,13 +207,23 @@ impl App for Chaos {
     fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
         if let Event::Connected = event {
             self.connected = true;
+            self.early = false;
+            if cx.connection.rejected_0rtt() {
+                // As if nothing had been opened.
+                self.opened = [0; 2];
+                self.sending.clear();
+                self.receiving.clear();
+                self.unread.clear();
+            }
             return self.open(cx);
         }
         let Event::Stream(event) = event else {
             return Ok(());
         };
         match *event {
-            StreamEvent::Available { .. } if self.connected => self.open(cx),
+            StreamEvent::Available { .. } if self.connected || self.plan.early.is_some() => {
+                self.open(cx)
+            }
             StreamEvent::Opened { dir } => {
                 while let Some(id) = cx.connection.accept(dir) {
                     self.accepted[dir as usize] += 1;
@@ -232,10 +245,19 @@ impl App for Chaos {
     }
 
     fn next_wakeup(&self) -> Option<Duration> {
+        if self.early {
+            return Some(Duration::ZERO);
+        }
         self.next_read
     }
 
     fn on_wakeup(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
+        if std::mem::take(&mut self.early) {
+            self.open(cx)?;
+            if self.next_read.is_none_or(|at| at > cx.now()) {
+                return Ok(());
+            }
+        }
         self.next_read = None;
         for id in std::mem::take(&mut self.unread) {
             self.read(cx, id)?;

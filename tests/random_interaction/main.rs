@@ -4,6 +4,7 @@
 
 mod adversary;
 mod app;
+mod early;
 mod invariants;
 mod plan;
 #[path = "../support/mod.rs"]
@@ -114,6 +115,10 @@ impl Run {
         });
         if keep_trace {
             builder = builder.keep_trace();
+        }
+        if let Some(early) = plan.early {
+            let (client, server) = early::tls(seed, plan.transport(Side::Server), early);
+            builder = builder.client_tls(client).server_tls(server);
         }
         for [up, down] in &plan.links {
             builder = builder.path(up.clone(), down.clone());

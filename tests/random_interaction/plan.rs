@@ -72,10 +72,19 @@ pub(crate) enum Scheduling {
     Adversary,
 }
 
+/// What becomes of early data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Early {
+    Accepted,
+    Rejected,
+}
+
 /// The plan of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) seed: u64,
+    /// Both sides send before the handshake is complete, if they do.
+    pub(crate) early: Option<Early>,
     /// Client to server, server to client.
     pub(crate) links: Vec<[LinkConfig; 2]>,
     pub(crate) dark: Vec<Dark>,
@@ -144,8 +153,16 @@ impl Plan {
         let idle_timeout = rng
             .random_bool(0.75)
             .then(|| ms(rng.random_range(10_000..30_000)));
+        // Of its own, so that the other seeds stay as they were.
+        let early = &mut StdRng::seed_from_u64(seed ^ 0x0277);
         let mut plan = Self {
             seed,
+            early: early
+                .random_bool(0.25)
+                .then(|| match early.random_bool(0.3) {
+                    true => Early::Rejected,
+                    false => Early::Accepted,
+                }),
             links,
             dark: Vec::new(),
             script: log_uniform(rng, 1000.0, 12_000.0) as u64,

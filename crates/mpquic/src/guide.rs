@@ -9,6 +9,9 @@ pub struct ChoosingAScheduler;
 #[doc = include_str!("../../../docs/guide/paths.md")]
 pub struct Paths;
 
+#[doc = include_str!("../../../docs/guide/early-data.md")]
+pub struct EarlyData;
+
 #[doc = include_str!("../../../docs/guide/deploying.md")]
 pub struct Deploying;
 

@@ -39,6 +39,18 @@ impl Connection {
                 PathState::Abandoned(_) => return Ok(()),
             },
         };
+        if space == SpaceId::Data && id == PathId::ZERO && self.rejected_0rtt() {
+            let mut ranges = frame.blocks.iter();
+            //= specs/rfc9001.txt#section-4.6.2
+            //# When 0-RTT was rejected, a client SHOULD treat receipt of an acknowledgment for a
+            //# 0-RTT packet as a connection error of type PROTOCOL_VIOLATION, if it is able to
+            //# detect the condition.
+            if ranges.any(|range| self.handshake.early_data.is_rejected_number(*range.start())) {
+                return Err(TransportError::protocol_violation(
+                    "acknowledgement of a 0-RTT packet that was rejected",
+                ));
+            }
+        }
         let ack = ReceivedAck {
             frame,
             space,

@@ -47,6 +47,9 @@ impl Connection {
         //# When 0-RTT is rejected, recovery state for all in-flight 0-RTT packets is discarded.
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
             path.discard_in_flight();
+            if let Some((number, _)) = path.next_number() {
+                self.handshake.early_data.reject_below(number);
+            }
         }
         //= specs/rfc9001.txt#section-4.6.2
         //# The client therefore MUST reset the state of all streams, including application state

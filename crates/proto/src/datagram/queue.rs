@@ -191,6 +191,7 @@ impl Datagrams {
     /// Drops all that waits to be sent.
     pub(crate) fn drop_outgoing(&mut self) {
         self.outgoing = Queue::default();
+        self.send_loan.settle(0);
     }
 
     /// Drops datagrams in front that fit no packet any more: paths' MTUs may shrink. How many.

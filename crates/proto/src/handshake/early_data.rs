@@ -23,6 +23,8 @@ pub(crate) struct EarlyData {
     fate: Fate,
     /// The client's for sending, the server's for receiving. Boxed: few connections have them, and not for long.
     keys: Option<Box<DirectionalKeys>>,
+    /// On clients whose early data was rejected, the first packet number that is not one of a 0-RTT packet.
+    rejected_below: u64,
     /// On servers, when the keys are forgotten.
     discard_at: Option<Instant>,
 }
@@ -71,6 +73,16 @@ impl EarlyData {
 
     pub(crate) fn is_rejected(&self) -> bool {
         self.fate == Fate::Rejected
+    }
+
+    /// All packets below this number were 0-RTT packets, and rejected.
+    pub(crate) fn reject_below(&mut self, number: u64) {
+        self.rejected_below = number;
+    }
+
+    /// Whether the server claims to have received rejected packets: it acknowledges this number.
+    pub(crate) fn is_rejected_number(&self, number: u64) -> bool {
+        number < self.rejected_below
     }
 
     pub(crate) fn keys(&self) -> Option<&DirectionalKeys> {

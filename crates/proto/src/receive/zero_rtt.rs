@@ -73,6 +73,13 @@ impl Connection {
         if (!known_source && !self.confirmed) || path.is_duplicate(number) {
             return;
         }
+        // As with 1-RTT packets.
+        if !self.streams.has_memory(arrival.now, payload.len() as u64)
+            && self.asks_for_memory(&bytes[payload.clone()])
+        {
+            self.totals.refused_packets += 1;
+            return;
+        }
         self.on_authenticated(arrival.now, NumberSpace::Path(PathId::ZERO), number);
         if let Err(error) = self.on_zero_rtt_payload(arrival, dcid, number, &bytes[payload]) {
             self.fail(arrival.now, error);

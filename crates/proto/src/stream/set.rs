@@ -234,13 +234,15 @@ impl Streams {
 
     /// The server rejected 0-RTT, and nothing was received yet: as if no stream had ever been opened.
     pub(crate) fn start_over(&mut self, config: &TransportConfig) {
-        let wanted = [self.local[0].wanted, self.local[1].wanted];
-        let sched_events = self.sched_events.enabled;
-        *self = Self::new(self.side, config);
-        self.sched_events.enabled = sched_events;
-        for (ids, wanted) in self.local.iter_mut().zip(wanted) {
+        let before = std::mem::replace(self, Self::new(self.side, config));
+        self.sched_events.enabled = before.sched_events.enabled;
+        self.worthwhile = before.worthwhile;
+        (self.suspects, self.usable, self.late) = (before.suspects, before.usable, before.late);
+        (self.send_loan, self.recv_loan) = (before.send_loan, before.recv_loan);
+        self.send_loan.settle(0);
+        for (ids, before) in self.local.iter_mut().zip(before.local) {
             // Whoever waits to open a stream still does.
-            ids.wanted = wanted;
+            ids.wanted = before.wanted;
         }
     }
 

@@ -110,6 +110,8 @@ impl Tls {
         client_config.transport(Arc::new(client));
         let mut server_config = ServerConfig::new(Arc::new(self.server.clone())).unwrap();
         server_config.transport(Arc::new(server));
+        // Networks of tests may lose more than a server has patience for.
+        server_config.handshake_timeout(Duration::from_secs(60));
         Pair::of(client_config, server_config, endpoint_configs())
     }
 

@@ -307,3 +307,40 @@ fn a_ticket_with_a_limit_on_early_data() {
         assert_eq!(outcome, expected, "{limit}");
     }
 }
+
+//= specs/rfc9001.txt#section-4.6.2
+//= type=test
+//# When 0-RTT was rejected, a client SHOULD treat receipt of an acknowledgment for a 0-RTT packet as
+//# a connection error of type PROTOCOL_VIOLATION, if it is able to detect the condition.
+#[test]
+fn an_acknowledgement_of_a_rejected_packet() {
+    for rejected in [true, false] {
+        let mut tls = Tls::new();
+        tls.get_tickets(&TransportConfig::default());
+        tls.server.max_early_data_size = 0;
+        let mut pair = tls.pair(TransportConfig::default(), TransportConfig::default());
+        let early = forge::next_number(pair.c());
+        let id = pair.c().open(Dir::Uni).unwrap();
+        pair.c().write(id, &[1; 100]).unwrap();
+        pair.connect();
+        assert!(pair.c().rejected_0rtt());
+        forge::settle(&mut pair);
+        let first = forge::next_number(pair.c());
+        let number = if rejected { early } else { first };
+        if !rejected {
+            // The next packet is one that may be acknowledged.
+            pair.c().ping();
+            let mut buf = Vec::new();
+            let now = pair.now;
+            assert!(pair.c().poll_transmit(now, 1, &mut buf).is_some());
+        }
+        let ack = forge::varints(&[2, number, 0, 0, 0]);
+        let outcome = forge::deliver(&mut pair, Side::Server, Packet::OneRtt, &ack);
+        let expected = if rejected {
+            VIOLATION
+        } else {
+            Outcome::Accepted
+        };
+        assert_eq!(outcome, expected);
+    }
+}
