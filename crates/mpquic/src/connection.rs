@@ -598,7 +598,7 @@ impl Connection {
     /// Events of paths from now on; [`paths`](Self::paths) has those that are already open.
     pub fn path_events(&self) -> PathEvents {
         // Subscribed first: a connection that ends in between has told it.
-        let receiver = self.0.path_events.subscribe();
+        let receiver = self.0.path_events();
         let over = self.0.lock().error.is_some();
         PathEvents::new(receiver, over)
     }

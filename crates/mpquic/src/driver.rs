@@ -174,6 +174,7 @@ impl Driver {
                 continue;
             }
             if self.arm(round.timeout, now, cx).is_pending() {
+                self.outbox.rest();
                 return Poll::Pending;
             }
         }

@@ -1,5 +1,6 @@
 //! What one connection has to send, per socket; a socket whose buffer is full holds up no other.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +21,11 @@ const MAX_SEGMENTS: usize = 64;
 
 /// The most bytes that go in one call.
 const MAX_BATCH: usize = 65_507;
+
+thread_local! {
+    /// Where the protocol writes the next batch of whichever connection runs: an idle connection has no buffer.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A batch that waits for its socket.
 struct Pending {
@@ -86,7 +92,7 @@ pub(crate) struct Outbox {
     generation: u64,
     lanes: Vec<Lane>,
     sockets: Arc<[Arc<Socket>]>,
-    /// Where the protocol writes its next batch.
+    /// Where the protocol writes its next batch: taken from the thread while there is something to send.
     buffer: Vec<u8>,
     spare: Vec<Vec<u8>>,
     /// The last batch's datagram size, to guess how many fit into the next.
@@ -104,7 +110,7 @@ impl Outbox {
                 .map(|socket| Lane::new(Arc::clone(socket)))
                 .collect(),
             sockets,
-            buffer: Vec::with_capacity(MAX_BATCH),
+            buffer: Vec::new(),
             spare: Vec::new(),
             segment: 1452,
         }
@@ -159,7 +165,11 @@ impl Outbox {
 
     /// The empty buffer for the next batch, and how many datagrams it may have.
     pub(crate) fn buffer(&mut self) -> (&mut Vec<u8>, usize) {
+        if self.buffer.capacity() == 0 {
+            self.buffer = BUFFER.take();
+        }
         self.buffer.clear();
+        self.buffer.reserve(MAX_BATCH);
         let offload = self
             .lanes
             .iter()
@@ -170,6 +180,14 @@ impl Outbox {
             &mut self.buffer,
             offload.unwrap_or(1).min(fit).clamp(1, MAX_SEGMENTS),
         )
+    }
+
+    /// There is nothing to do for a while: the buffers go back.
+    pub(crate) fn rest(&mut self) {
+        if self.buffer.capacity() > 0 {
+            BUFFER.set(std::mem::take(&mut self.buffer));
+        }
+        self.spare = Vec::new();
     }
 
     /// Sends what the protocol wrote to the buffer.

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use bytes::Bytes;
@@ -114,12 +114,11 @@ impl Effects {
             let _ = sender.send(outcome);
         }
         for event in self.paths.drain(..) {
-            // No receiver is fine.
-            let _ = shared.path_events.send(Some(event));
+            shared.tell_path(Some(event));
         }
         let closed = std::mem::take(&mut self.closed);
         if closed {
-            let _ = shared.path_events.send(None);
+            shared.tell_path(None);
         }
         let signals = std::mem::take(&mut self.signals);
         for (index, notify) in shared.signals.iter().enumerate() {
@@ -246,7 +245,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     inbox: Mutex<Inbox>,
     signals: [Notify; SIGNALS],
-    pub(crate) path_events: broadcast::Sender<Option<PathEvent>>,
+    /// There once somebody listens: it is as large as all else that a new connection has here.
+    path_events: OnceLock<broadcast::Sender<Option<PathEvent>>>,
     pub(crate) endpoint: Arc<EndpointShared>,
     pub(crate) handle: ConnectionHandle,
     /// Where it was when it began.
@@ -279,7 +279,7 @@ impl Shared {
             }),
             inbox: Mutex::default(),
             signals: std::array::from_fn(|_| Notify::new()),
-            path_events: broadcast::Sender::new(PATH_EVENTS),
+            path_events: OnceLock::new(),
             endpoint,
             handle,
             first_path,
@@ -383,6 +383,21 @@ impl Shared {
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Events of paths from here on.
+    pub(crate) fn path_events(&self) -> broadcast::Receiver<Option<PathEvent>> {
+        let sender = self
+            .path_events
+            .get_or_init(|| broadcast::Sender::new(PATH_EVENTS));
+        sender.subscribe()
+    }
+
+    fn tell_path(&self, event: Option<PathEvent>) {
+        if let Some(sender) = self.path_events.get() {
+            // No receiver is fine.
+            let _ = sender.send(event);
+        }
     }
 
     /// One more of those who wait for `signal` is to look.

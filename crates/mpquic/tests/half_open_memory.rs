@@ -1,0 +1,118 @@
+//! What a half-open connection holds, by a counting allocator: whoever sends one datagram from an address that is not
+//! theirs makes the server keep no more than this.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use common::{client_config, identity, loopback, server_config};
+use mpquic::{ClientConfig, Endpoint, EndpointConfig, FourTuple, TransportConfig, limits};
+
+/// Bytes that are allocated.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: every call goes to the system allocator unchanged. Counting is an atomic addition.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller upholds the contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller upholds the contract.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The first datagram of a client that is never heard of again.
+fn client_hello(config: &ClientConfig, number: u32) -> Vec<u8> {
+    let mut seed = [7; 32];
+    seed[..4].copy_from_slice(&number.to_be_bytes());
+    let mut endpoint = mpquic_proto::Endpoint::new(Arc::new(EndpointConfig::new(seed)), None);
+    let path = FourTuple {
+        local: loopback(1),
+        remote: "127.0.0.1:4433".parse().unwrap(),
+    };
+    let now = Instant::now();
+    let (_, mut connection) = endpoint
+        .connect(now, config.clone(), path, "localhost")
+        .unwrap();
+    let mut datagram = Vec::new();
+    let _ = connection.poll_transmit(now, 1, &mut datagram).unwrap();
+    datagram
+}
+
+/// One thread, and everything that is there to be done is done when nothing is ready any more.
+#[test]
+fn a_half_open_connection_holds_what_it_is_charged() {
+    const WARM_UP: u32 = 20;
+    const COUNT: u32 = 100;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let identity = identity();
+        let server = Endpoint::server(
+            server_config(&identity, TransportConfig::default()),
+            &[loopback(1)],
+        )
+        .unwrap();
+        let config = client_config(&identity, TransportConfig::default());
+        let acceptor = server.clone();
+        tokio::spawn(async move {
+            while let Some(incoming) = acceptor.accept().await {
+                tokio::spawn(async move {
+                    let _ = incoming.await;
+                });
+            }
+        });
+        let socket = UdpSocket::bind(loopback(1)).unwrap();
+        socket.connect(server.local_addrs()[0]).unwrap();
+        let mut answer = vec![0; 2000];
+        let mut before = (0, server.half_open());
+        for number in 0..WARM_UP + COUNT {
+            if number == WARM_UP {
+                before = (HELD.load(Ordering::Relaxed), server.half_open());
+            }
+            let hello = client_hello(&config, number);
+            let sent = hello.len();
+            socket.send(&hello).unwrap();
+            drop(hello);
+            // The server's whole first flight: what it may send to an address that is not validated.
+            socket.set_nonblocking(true).unwrap();
+            let mut received = 0;
+            while received == 0 || server.half_open().connections <= number as usize {
+                tokio::task::yield_now().await;
+                while let Ok(bytes) = socket.recv(&mut answer) {
+                    received += bytes;
+                }
+            }
+            assert!(received <= 3 * sent);
+        }
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+            while socket.recv(&mut answer).is_ok() {}
+        }
+        let held = HELD.load(Ordering::Relaxed) - before.0;
+        let charged = server.half_open().bytes - before.1.bytes;
+        let each = held / COUNT as usize;
+        println!("{each} bytes held, {} charged", charged / COUNT as usize);
+        assert_eq!(server.half_open().connections, (WARM_UP + COUNT) as usize);
+        assert!(held <= charged, "{each} bytes held by each");
+        // Per byte that was sent.
+        assert!(each <= 1200 * 60, "{each} bytes held by each");
+        assert!(charged <= COUNT as usize * (limits::HALF_OPEN_COST + 8192));
+    });
+}
