@@ -313,6 +313,9 @@ impl RemoteCids {
     /// more, so any packet may carry them (RFC 9000 section 19.16).
     pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
         while let Some(&(path, sequence)) = self.to_send.first() {
+            //= specs/rfc9000.txt#section-19.16
+            //# The sequence number specified in a RETIRE_CONNECTION_ID frame MUST NOT refer to the
+            //# Destination Connection ID field of the packet in which the frame is contained.
             //= specs/rfc10069-draft.md#consume-retire-cid
             //# Endpoints SHOULD also use PATH_NEW_CONNECTION_ID and PATH_RETIRE_CONNECTION_ID for
             //# the initial path with path ID 0.

@@ -229,6 +229,8 @@ impl Connection {
             Version::V1 => config.validation_tokens.sent,
             Version::V2 => 0,
         };
+        //= specs/rfc9000.txt#section-19.7
+        //# Clients MUST NOT send NEW_TOKEN frames.
         this.new_tokens = (sent > 0).then(|| Box::new(NewTokens::new(Arc::clone(tokens), sent)));
         if attempt.proof.is_valid()
             && let Some(path) = this.paths.get_mut(PathId::ZERO)

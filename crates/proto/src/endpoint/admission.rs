@@ -74,6 +74,9 @@ impl Endpoint {
         };
         if !proof.is_valid() && half_open.connections >= server.retry_above {
             // Whoever sends from addresses of others fills no more places than these.
+            //= specs/rfc9000.txt#section-17.2.5.1
+            //# A server MUST NOT send more than one Retry packet in response to a single UDP
+            //# datagram.
             let transmit = self.write_retry(now, network_path, first.version, &dcid, &scid, buf);
             return Some(DatagramEvent::Response(transmit));
         }

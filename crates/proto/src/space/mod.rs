@@ -80,6 +80,9 @@ impl PacketSpace {
 
     /// The packet with the number of [`next_pn`](Self::next_pn) left.
     pub(crate) fn on_sent(&mut self, packet: SentPacket, rng: &mut StdRng) {
+        //= specs/rfc9000.txt#section-17.2.3
+        //# New packet numbers MUST be used for any new packets that are sent; as described in
+        //# Section 17.2.5.3, reusing packet numbers could compromise packet protection.
         let pn = self.numbers.take(rng);
         if packet.ack_eliciting {
             self.last_ack_eliciting_sent = Some(packet.time_sent);

@@ -152,6 +152,9 @@ impl Connection {
                 //# However, an endpoint MUST NOT expand the datagram containing the PATH_RESPONSE
                 //# if the resulting data exceeds the anti-amplification limit.
                 let end = end.min(buf.len().saturating_add(limit));
+                //= specs/rfc9000.txt#section-17.2.3
+                //# A client MUST NOT send 0-RTT packets once it starts processing 1-RTT packets
+                //# from the server.
                 match phase {
                     Some(phase) => start_short(buf, &dcid, phase, number, acked, end)?,
                     None => self.start_zero_rtt(&dcid, buf, number, acked, end)?,
