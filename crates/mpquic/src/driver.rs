@@ -83,7 +83,7 @@ impl Driver {
             state.proto.handle_timeout(std_now);
         }
         if sockets_changed || std::mem::take(&mut self.unroutable) {
-            abandon_unroutable(&mut state.proto, std_now, &self.outbox);
+            leave_unroutable(&mut state.proto, std_now, &self.outbox);
         }
         state.forward_events(now, &mut self.effects);
 
@@ -184,18 +184,33 @@ impl Driver {
     }
 }
 
-/// Abandons the paths whose local address is gone, so that nobody waits for what they carried.
-/// The last one stays: a socket may come back, or the idle timeout ends it.
-fn abandon_unroutable(proto: &mut proto::Connection, now: std::time::Instant, outbox: &Outbox) {
+/// Moves the paths whose local address is gone to the socket that replaced theirs, as far as a client may. Abandons those
+/// that nothing replaced, so that nobody waits for what they carried. The last one goes on from any other socket; without
+/// one it stays: a socket may come back, or the idle timeout ends it.
+fn leave_unroutable(proto: &mut proto::Connection, now: std::time::Instant, outbox: &Outbox) {
     // Rare enough for a list.
     let paths: Vec<_> = proto.paths().collect();
     for id in paths {
-        let routable = |path: FourTuple| outbox.can_send_from(path.local);
-        if proto.network_path(id).is_ok_and(routable) {
+        let Ok(FourTuple { local, remote }) = proto.network_path(id) else {
+            continue;
+        };
+        if outbox.can_send_from(local) {
             continue;
         }
-        if let Err(error) = proto.close_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR) {
-            tracing::debug!(%id, %error, "path without a socket stays");
+        if let Some(local) = outbox.successor(local) {
+            match proto.migrate_path(now, id, local) {
+                Ok(()) => continue,
+                Err(error) => tracing::debug!(%id, %local, %error, "path does not move"),
+            }
+        }
+        let Err(error) = proto.close_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR) else {
+            continue;
+        };
+        let mut others = outbox.locals();
+        let other = others.find(|other| other.is_ipv4() == remote.is_ipv4());
+        match other.map(|other| proto.migrate_path(now, id, other)) {
+            Some(Ok(())) => tracing::debug!(%id, "path goes on from another socket"),
+            _ => tracing::debug!(%id, %error, "path without a socket stays"),
         }
     }
 }

@@ -318,12 +318,15 @@ impl Endpoint {
     }
 
     /// Closes the socket bound to `local`, as when an interface goes down; returns whether there
-    /// was one. Paths from it are abandoned, a connection's last one excepted.
+    /// was one. Paths from it are abandoned. A connection's last one goes on from another socket, if it
+    /// may and there is one.
     pub fn remove_socket(&self, local: SocketAddr) -> bool {
         self.shared.remove_socket(local)
     }
 
-    /// Replaces the socket bound to `old` by one bound to `new`.
+    /// Replaces the socket bound to `old` by one bound to `new`, as when the address of an interface changed. Connections to
+    /// servers go on from there with the same paths (RFC 9000 section 9.2), unless the server forbids it; what was on its
+    /// way to the old address is sent again. Servers cannot move: their clients look for them at the old address.
     ///
     /// With multipath, nothing is lost if you call [`add_socket`](Self::add_socket), open paths, and
     /// then call [`remove_socket`](Self::remove_socket).

@@ -9,7 +9,7 @@ use std::task::Context;
 
 use proto::Transmit;
 
-use crate::socket::{Sent, Socket, SocketSet, route};
+use crate::socket::{Sent, Socket, SocketSet, route, successor};
 
 /// Batches kept per full socket. Beyond, they are dropped as the interface's own queue drops them.
 /// That happens only with several sockets in use: with one, nothing more is asked of the protocol
@@ -145,6 +145,11 @@ impl Outbox {
     /// Whether a socket can send from this address.
     pub(crate) fn can_send_from(&self, local: std::net::SocketAddr) -> bool {
         route(&self.sockets, local).is_some()
+    }
+
+    /// The address of the socket that replaced the one with this address.
+    pub(crate) fn successor(&self, local: std::net::SocketAddr) -> Option<std::net::SocketAddr> {
+        successor(&self.sockets, local)
     }
 
     /// Sends what waited and can go now.

@@ -193,6 +193,8 @@ impl Mesh {
                     self.impossible = true;
                     return None;
                 }
+                // For as long as the connection lasts.
+                Err(PathError::MigrationDisabled) => link.next_try = None,
                 Err(error) => {
                     tracing::debug!(path = %link.path, %error, "not opened");
                     let (min, max) = (self.config.min_backoff, self.config.max_backoff);

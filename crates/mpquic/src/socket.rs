@@ -13,6 +13,9 @@ use tokio::io::Interest;
 /// What one `sendmsg` can carry with segmentation offload: the UDP length field has 16 bits.
 const MAX_SEND_BYTES: usize = 65_507;
 
+/// Replaced sockets that a socket remembers: connections that have not moved by then have not run for long.
+const MAX_FORMER: usize = 8;
+
 /// Sizes asked of the system for a socket's buffers; it may grant less.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BufferSizes {
@@ -36,6 +39,8 @@ pub(crate) struct Socket {
     io: tokio::net::UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
+    /// The addresses of the sockets that it replaced, the newest last.
+    former: Vec<SocketAddr>,
     /// So many attempts to receive are to fail.
     #[cfg(test)]
     pub(crate) failures: std::sync::atomic::AtomicU32,
@@ -73,6 +78,7 @@ impl Socket {
             io: tokio::net::UdpSocket::from_std(socket)?,
             state,
             local,
+            former: Vec::new(),
             #[cfg(test)]
             failures: Default::default(),
         })
@@ -209,6 +215,15 @@ fn best(ranks: impl Iterator<Item = Option<u8>>) -> Option<usize> {
         .map(|(_, index)| index)
 }
 
+/// Where a path from `local` goes on, whose socket is gone: the address of the socket that replaced it.
+pub(crate) fn successor(sockets: &[Arc<Socket>], local: SocketAddr) -> Option<SocketAddr> {
+    let replaced = |socket: &&Arc<Socket>| {
+        let mut former = socket.former.iter();
+        former.any(|former| rank(*former, local).is_some())
+    };
+    sockets.iter().find(replaced).map(|socket| socket.local)
+}
+
 /// Local and remote as one address family, which is what the system wants: an IPv4 remote on an
 /// IPv6 wildcard socket is written as an IPv4-mapped IPv6 address.
 fn align(local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
@@ -289,12 +304,15 @@ impl SocketSet {
 
     /// Puts a new socket into the place of the one bound to `old`, in one step.
     pub(crate) fn replace(&self, old: SocketAddr, new: SocketAddr) -> io::Result<SocketAddr> {
-        let socket = Arc::new(Socket::bind(new, self.sizes)?);
+        let mut socket = Socket::bind(new, self.sizes)?;
         let local = socket.local();
         let mut found = false;
         self.update(|list| {
             if let Some(place) = list.iter_mut().find(|socket| socket.local() == old) {
-                *place = socket;
+                let kept = place.former.len().saturating_sub(MAX_FORMER - 1);
+                socket.former.extend_from_slice(&place.former[kept..]);
+                socket.former.push(old);
+                *place = Arc::new(socket);
                 found = true;
             }
         });

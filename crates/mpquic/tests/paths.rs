@@ -231,3 +231,62 @@ fn a_full_mesh_opens_what_there_is_and_what_comes() {
         tokio::join!(transfer(&client, &server, 16 << 20), remove);
     });
 }
+
+/// The address of the only interface changes, in the midst of a connection: it goes on, with multipath and without.
+#[test]
+fn a_connection_goes_on_from_another_socket() {
+    run(async {
+        for max_paths in [1, 8] {
+            let pair = Pair::with(&[loopback(1)], |transport| {
+                transport.max_paths(max_paths);
+            });
+            let (client, server) = pair.connect().await;
+            transfer(&server, &client, 1 << 20).await;
+            for host in [2, 3] {
+                let mut there = server.path_events();
+                let old = pair.client.local_addrs()[0];
+                let new = pair.client.rebind(old, loopback(host)).unwrap();
+                transfer(&client, &server, 1 << 20).await;
+                transfer(&server, &client, 1 << 20).await;
+                wait_for(&mut there, |event| {
+                    *event == PathEvent::Moved { id: PathId(0) }
+                })
+                .await;
+                let path = client.path(PathId(0)).unwrap().network_path().unwrap();
+                assert_eq!(path.local, new);
+                assert_eq!(client.paths().len(), 1);
+                let seen = server.path(PathId(0)).unwrap().network_path().unwrap();
+                assert_eq!(seen.remote, new);
+            }
+        }
+    });
+}
+
+/// Nothing has to be sent for it: a download goes on when its client's socket is replaced.
+#[test]
+fn a_download_goes_on_from_another_socket() {
+    run(async {
+        for max_paths in [1, 8] {
+            let pair = Pair::with(&[loopback(1)], |transport| {
+                transport.max_paths(max_paths);
+            });
+            let (client, server) = pair.connect().await;
+            let data = pattern(16 << 20);
+            let sent = data.clone();
+            let sending = tokio::spawn(async move {
+                let mut stream = server.open_uni().await.unwrap();
+                stream.write_all(&sent).await.unwrap();
+                stream.finish().unwrap();
+                stream.stopped().await.unwrap();
+            });
+            let mut stream = client.accept_uni().await.unwrap();
+            let mut first = vec![0; 1 << 20];
+            stream.read_exact(&mut first).await.unwrap();
+            let old = pair.client.local_addrs()[0];
+            pair.client.rebind(old, loopback(2)).unwrap();
+            let rest = stream.read_to_end(data.len()).await.unwrap();
+            assert!([first, rest].concat() == data);
+            sending.await.unwrap();
+        }
+    });
+}

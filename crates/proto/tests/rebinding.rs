@@ -64,6 +64,13 @@ fn settle(pair: &mut Pair, id: PathId, remote: SocketAddr) {
     assert!(moved, "{:?}", pair.s().network_path(id));
 }
 
+/// Lets two seconds pass.
+fn rest(pair: &mut Pair) {
+    let later = pair.now + Duration::from_secs(2);
+    pair.run_until(Duration::from_secs(2), |_| false);
+    pair.now = later;
+}
+
 //= specs/rfc9000.txt#section-9.3
 //= type=test
 //# If the recipient permits the migration, it MUST send subsequent packets to the new peer address
@@ -196,4 +203,159 @@ fn reordering_does_not_move_a_path() {
     let now = pair.s().network_path(PathId::ZERO).unwrap();
     assert_eq!(now.remote, outside(0, 1, 6000));
     assert_eq!(moves(&pair, PathId::ZERO), 1);
+}
+
+/// RFC 9000 section 9.3.2: a peer that moves on before it has proven where it was. It is answered wherever it is, and the
+/// last proven address is not forgotten for those that never were.
+#[test]
+fn a_peer_that_moves_twice_is_answered() {
+    for paths in [1, 8] {
+        let mut config = TransportConfig::default();
+        config.max_paths(paths);
+        let mut pair = Pair::new(config.clone(), config);
+        pair.connect();
+        assert!(download(&mut pair, 500_000));
+        let dead = [outside(0, 1, 6000), outside(0, 2, 6001)];
+        pair.filter =
+            Box::new(move |from_client, tuple, _| from_client || !dead.contains(&tuple.remote));
+        for place in dead {
+            pair.nat = vec![(client_addr(0), place)];
+            pair.c().ping();
+            assert!(pair.run_until(Duration::from_secs(5), |pair| {
+                pair.s().network_path(PathId::ZERO).unwrap().remote == place
+            }));
+        }
+        // Nobody can be reached there: back to the last one that was proven, for as long as it takes.
+        let back = pair.run_until(Duration::from_secs(40), |pair| {
+            pair.s().network_path(PathId::ZERO).unwrap().remote == client_addr(0)
+        });
+        assert!(back && !pair.s().is_closed() && pair.s().is_path_validated(PathId::ZERO));
+        // And from where it can, it is answered at once.
+        let place = outside(0, 3, 6002);
+        pair.nat = vec![(client_addr(0), place)];
+        pair.c().ping();
+        let began = pair.now;
+        settle(&mut pair, PathId::ZERO, place);
+        assert!(pair.now - began < Duration::from_secs(1));
+        assert!(download(&mut pair, 500_000));
+    }
+}
+
+/// RFC 9000 section 9.3.3: somebody who is not on the path forwards packets of the client, faster than they come
+/// themselves. The server asks at the old address too, and the client's answer moves the path back, though the client has
+/// nothing to send.
+//= specs/rfc9000.txt#section-9.3.3
+//= type=test
+//# In response to an apparent migration, endpoints MUST validate the previously active path using a
+//# PATH_CHALLENGE frame.
+//= specs/rfc9000.txt#section-9.3.3
+//= type=test
+//# An endpoint that receives a PATH_CHALLENGE on an active path SHOULD send a non-probing packet in
+//# response.
+#[test]
+fn forwarded_packets_do_not_capture_a_path() {
+    let mut pair = connected();
+    assert!(download(&mut pair, 500_000));
+    rest(&mut pair);
+    let attacker = outside(0, 66, 666);
+    let mut forwarded = 0;
+    for _ in 0..3 {
+        // One packet, by another way; what is sent to the attacker goes on to nobody.
+        pair.nat = vec![(client_addr(0), attacker)];
+        pair.filter =
+            Box::new(move |from_client, tuple, _| from_client || tuple.remote != attacker);
+        pair.c().ping();
+        pair.step();
+        pair.nat.clear();
+        let caught = pair.run_until(Duration::from_secs(1), |pair| {
+            pair.s().network_path(PathId::ZERO).unwrap().remote == attacker
+        });
+        forwarded += u32::from(caught);
+        let began = pair.now;
+        let back = pair.run_until(Duration::from_secs(5), |pair| {
+            pair.s().network_path(PathId::ZERO).unwrap().remote == client_addr(0)
+        });
+        assert!(back && pair.now - began < Duration::from_millis(500));
+        rest(&mut pair);
+    }
+    assert_eq!(forwarded, 3);
+    let stats = pair.s().path_stats(PathId::ZERO).unwrap();
+    assert!(download(&mut pair, 500_000));
+    let after = pair.s().path_stats(PathId::ZERO).unwrap();
+    assert_eq!(after.congestion_events, stats.congestion_events);
+}
+
+/// A client that only receives owes nothing once nothing comes. Its NAT has forgotten it, and all that was on the way is
+/// lost: nobody but the client can tell the server where it is, and it has nothing to send but the question.
+#[test]
+fn a_client_that_expects_data_and_hears_nothing_asks() {
+    for paths in [1, 8] {
+        for offset in 0..20 {
+            let mut config = TransportConfig::default();
+            config.max_paths(paths);
+            let mut pair = Pair::new(config.clone(), config);
+            pair.connect();
+            let id = pair.s().open(Dir::Uni).unwrap();
+            let data = vec![7; 4_000_000];
+            let (mut written, mut read) = (0, 0);
+            let mut run = |pair: &mut Pair, time: Duration, until: usize| {
+                pair.run_until(time, |pair| {
+                    written += pair.s().write(id, &data[written..]).unwrap_or(0);
+                    pair.c().accept(Dir::Uni);
+                    read_all(pair, id, &mut read);
+                    read >= until
+                });
+                read
+            };
+            let before = run(&mut pair, Duration::from_secs(5), 100_000 + 50_000 * offset);
+            pair.nat = vec![(client_addr(0), outside(0, 1, 6000))];
+            // Nothing that the client still owes gets through, and nothing that was on its way to it.
+            pair.client.inbound.clear();
+            pair.server.inbound.clear();
+            pair.filter = Box::new(|from_client, _, _| !from_client);
+            let owed = pair.now + Duration::from_millis(30);
+            pair.run_until(Duration::from_millis(30), |_| false);
+            pair.now = owed;
+            pair.filter = Box::new(|_, _, _| true);
+            // The RTT is 20 ms, and the acknowledgement of the last data is 25 ms late at most.
+            let stats = pair.c().path_stats(PathId::ZERO).unwrap();
+            let pto = stats.rtt + 4 * stats.rtt_var + Duration::from_millis(25);
+            let after = run(&mut pair, 3 * pto, before + 1);
+            assert!(after > before, "at {before}: silence for {:?}", 3 * pto);
+        }
+    }
+}
+
+/// A connection on which nothing is expected stays silent, and one whose peer takes its time asks a few times only.
+#[test]
+fn a_connection_that_waits_is_quiet() {
+    for (open, most) in [(false, 0), (true, 7)] {
+        let mut config = TransportConfig::default();
+        config.max_idle_timeout(None).max_mtu(1200).unwrap();
+        let mut pair = Pair::new(config.clone(), config);
+        pair.connect();
+        assert!(download(&mut pair, 100_000));
+        let id = pair.c().open(Dir::Bi).unwrap();
+        assert_eq!(pair.c().write(id, b"request"), Ok(7));
+        pair.c().finish(id).unwrap();
+        pair.run_until(Duration::from_secs(1), |pair| {
+            pair.s().accept(Dir::Bi).is_some()
+        });
+        if !open {
+            pair.s().finish(id).unwrap();
+            let mut buf = [0; 10];
+            let done = |pair: &mut Pair| pair.c().read(id, &mut buf) == Ok(None);
+            assert!(pair.run_until(Duration::from_secs(1), done));
+        }
+        rest(&mut pair);
+        let before = pair.c().stats().sent_packets;
+        let later = pair.now + Duration::from_secs(600);
+        pair.run_until(Duration::from_secs(600), |_| false);
+        pair.now = later;
+        let sent = pair.c().stats().sent_packets - before;
+        assert!(
+            sent <= most,
+            "{sent} packets in ten minutes, stream open: {open}"
+        );
+    }
 }

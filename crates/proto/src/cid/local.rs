@@ -72,6 +72,19 @@ impl LocalCids {
         }
     }
 
+    /// The ID that the transport parameter preferred_address brings to the peer: sequence number 1 of path 0 (RFC 9000
+    /// section 5.1.1). There is no frame to send.
+    pub(crate) fn add_preferred(&mut self, id: ConnectionId, token: ResetToken) {
+        let sequence = self.issue(PathId::ZERO, id, token);
+        self.to_send.remove(&(PathId::ZERO, sequence));
+        if let Some(path) = self.paths.get_mut(&PathId::ZERO) {
+            path.sent = path.next;
+            for issued in &mut path.active {
+                issued.acked = true;
+            }
+        }
+    }
+
     /// Path IDs with IDs, and the most IDs of one path.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         let most = self.paths.values().map(|path| path.active.len()).max();

@@ -67,6 +67,8 @@ struct Path {
     /// The path is open: it wants an ID in use.
     in_use: bool,
     active: Option<Held>,
+    /// For other addresses than the path uses: those before it moved, or those that are tried (RFC 9000 section 9.5).
+    other: Option<Held>,
     /// Ascending by sequence number.
     unused: SmallVec<[Held; limits::ACTIVE_CONNECTION_ID_LIMIT as usize]>,
     retire_prior_to: u64,
@@ -124,7 +126,7 @@ impl RemoteCids {
 
     /// RETIRE frames to be sent or acknowledged, and the most IDs kept for one path.
     pub(crate) fn sizes(&self) -> (usize, usize) {
-        let held = |path: &Path| path.unused.len() + usize::from(path.active.is_some());
+        let held = |path: &Path| path.held();
         (
             self.to_send.len() + self.in_flight.len(),
             self.paths.values().map(held).max().unwrap_or(0),
@@ -148,7 +150,8 @@ impl RemoteCids {
     pub(crate) fn tokens(&self) -> impl Iterator<Item = &ResetToken> {
         self.paths
             .values()
-            .filter_map(|path| path.active.as_ref()?.token.as_ref())
+            .flat_map(|path| path.active.iter().chain(&path.other))
+            .filter_map(|held| held.token.as_ref())
     }
 
     /// Whether a path could be opened, or change to another ID.
@@ -228,13 +231,14 @@ impl RemoteCids {
                 stored = true;
             }
         }
-        let held = state.unused.len() + usize::from(state.active.is_some());
+        let held = state.held();
         //= specs/rfc9000.txt#section-5.1.1
         //# After processing a NEW_CONNECTION_ID frame and adding and retiring active connection
         //# IDs, if the number of active connection IDs exceeds the value advertised in its
         //# active_connection_id_limit transport parameter, an endpoint MUST close the connection
         //# with an error of type CONNECTION_ID_LIMIT_ERROR.
         if held > limits::ACTIVE_CONNECTION_ID_LIMIT as usize {
+            state.take_for_close();
             return Err(TransportError::connection_id_limit(
                 "more connection IDs than the active_connection_id_limit",
             ));
@@ -242,6 +246,7 @@ impl RemoteCids {
         if self.to_send.len() + self.in_flight.len() > limits::MAX_PENDING_RETIRE
             || state.retired.ranges() > MAX_RETIRED_RANGES
         {
+            state.take_for_close();
             //= specs/rfc9000.txt#section-5.1.2
             //# An endpoint SHOULD limit the number of connection IDs it has retired locally for
             //# which RETIRE_CONNECTION_ID frames have not yet been acknowledged.
@@ -290,6 +295,56 @@ impl RemoteCids {
             state.retire(old.sequence, path, &mut self.to_send);
         }
         state.take_next(old.and_then(|old| old.token))
+    }
+
+    /// The path takes new addresses into use, and another ID with them, if there is one: RFC 9000 section 9.5. The ID of
+    /// those before goes on for them if they are `kept`, or else is retired.
+    pub(crate) fn move_on(&mut self, path: PathId, kept: bool) {
+        if !kept {
+            self.rotate(path);
+            return;
+        }
+        let Some(state) = self.paths.get_mut(&path) else {
+            return;
+        };
+        // With no other ID, that in use goes on for both: RFC 9000 section 9.5 allows it if the peer did not mean to move.
+        let other = match state.unused.is_empty() {
+            true => state.other.take(),
+            false => std::mem::replace(&mut state.other, state.active.take()),
+        };
+        state.retire_held(other, path, &mut self.to_send);
+        if state.active.is_none() {
+            state.take_next(None);
+        }
+    }
+
+    /// The path takes its other addresses into use, which have an ID already, unless there were too few.
+    pub(crate) fn change_places(&mut self, path: PathId, kept: bool) {
+        if let Some(state) = self.paths.get_mut(&path)
+            && state.active.is_some()
+            && state.other.is_some()
+        {
+            std::mem::swap(&mut state.active, &mut state.other);
+            return;
+        }
+        self.move_on(path, kept);
+    }
+
+    /// The ID for packets to the path's other addresses: one of their own, unless there are too few.
+    pub(crate) fn for_other(&mut self, path: PathId) -> Option<ConnectionId> {
+        let state = self.paths.get_mut(&path)?;
+        if state.other.is_none() && !state.unused.is_empty() && state.active.is_some() {
+            state.other = Some(state.unused.remove(0));
+        }
+        Some(state.other.or(state.active)?.id)
+    }
+
+    /// Nothing goes to the path's other addresses any more.
+    pub(crate) fn retire_other(&mut self, path: PathId) {
+        if let Some(state) = self.paths.get_mut(&path) {
+            let other = state.other.take();
+            state.retire_held(other, path, &mut self.to_send);
+        }
     }
 
     /// The path is abandoned: all its IDs count as retired immediately, without RETIRE frames
@@ -366,7 +421,8 @@ impl RemoteCids {
     ) -> Result<bool, TransportError> {
         let mut repeated = false;
         for (&of, state) in &self.paths {
-            for held in state.active.iter().chain(&state.unused) {
+            let in_use = state.active.iter().chain(&state.other);
+            for held in in_use.chain(&state.unused) {
                 let same_number = of == path && held.sequence == sequence;
                 let same_id = held.id == *id;
                 let same_token = held.token.as_ref() == Some(token);
@@ -393,7 +449,7 @@ impl RemoteCids {
             + self
                 .paths
                 .values()
-                .map(|p| p.unused.len() + p.retired.ranges() + usize::from(p.active.is_some()))
+                .map(|p| p.held() + p.retired.ranges())
                 .sum::<usize>()
     }
 }
@@ -411,6 +467,8 @@ impl Path {
             let held = self.unused.remove(0);
             self.retire(held.sequence, path, to_send);
         }
+        let other = self.other.take_if(|held| held.sequence < below);
+        self.retire_held(other, path, to_send);
         let active = self.active.take_if(|held| held.sequence < below)?;
         self.retire(active.sequence, path, to_send);
         active.token
@@ -423,6 +481,29 @@ impl Path {
     fn retire(&mut self, sequence: u64, path: PathId, to_send: &mut BTreeSet<(PathId, u64)>) {
         if self.retired.insert(sequence) {
             to_send.insert((path, sequence));
+        }
+    }
+
+    fn retire_held(
+        &mut self,
+        held: Option<Held>,
+        path: PathId,
+        to_send: &mut BTreeSet<(PathId, u64)>,
+    ) {
+        if let Some(held) = held {
+            self.retire(held.sequence, path, to_send);
+        }
+    }
+
+    /// How many IDs are kept: those that count as active (RFC 9000 section 5.1.1).
+    fn held(&self) -> usize {
+        self.unused.len() + usize::from(self.active.is_some()) + usize::from(self.other.is_some())
+    }
+
+    /// The connection ends for an error of the peer's, which is to be told: CONNECTION_CLOSE needs an ID, too.
+    fn take_for_close(&mut self) {
+        if self.in_use && self.active.is_none() {
+            self.take_next(None);
         }
     }
 

@@ -13,6 +13,7 @@ pub struct ClientConfig {
     pub(crate) transport: Arc<TransportConfig>,
     pub(crate) token_store: SharedTokenStore,
     pub(crate) version: Version,
+    pub(crate) preferred_address: bool,
 }
 
 impl ClientConfig {
@@ -33,6 +34,7 @@ impl ClientConfig {
             transport: Arc::new(TransportConfig::default()),
             token_store: SharedTokenStore::default(),
             version: Version::default(),
+            preferred_address: true,
         })
     }
 
@@ -72,6 +74,14 @@ impl ClientConfig {
     /// client.
     pub fn token_store(&mut self, store: Arc<dyn TokenStore>) -> &mut Self {
         self.token_store = SharedTokenStore(store);
+        self
+    }
+
+    /// Whether a connection goes on at the address that the server prefers, if it names one (RFC 9000 section 9.6).
+    /// Default true. Addresses that can be reached from fewer places than that of the handshake are refused at any rate
+    /// (section 21.5): a server out in the network directs nobody to a private address, or to loopback.
+    pub const fn preferred_address(&mut self, followed: bool) -> &mut Self {
+        self.preferred_address = followed;
         self
     }
 }

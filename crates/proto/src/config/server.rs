@@ -1,13 +1,17 @@
 //! Settings of incoming connections: TLS, transport, how many may wait; accepts nothing.
 
+use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::rngs::StdRng;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{ConfigError, TransportConfig, ValidationTokenConfig};
+use crate::cid::{CidGenerator, ResetKey};
 use crate::limits;
 use crate::token::Lifetimes;
+use crate::transport_parameters::PreferredAddress;
 
 /// Settings of incoming connections: TLS, transport, and how many may wait.
 #[derive(Debug, Clone)]
@@ -21,6 +25,9 @@ pub struct ServerConfig {
     pub(crate) retry_above: usize,
     pub(crate) retry_token_lifetime: Duration,
     pub(crate) validation_tokens: ValidationTokenConfig,
+    pub(crate) migration: bool,
+    pub(crate) preferred_ipv4: Option<SocketAddrV4>,
+    pub(crate) preferred_ipv6: Option<SocketAddrV6>,
 }
 
 impl ServerConfig {
@@ -76,6 +83,9 @@ impl ServerConfig {
             retry_above: limits::RETRY_ABOVE,
             retry_token_lifetime: Duration::from_secs(15),
             validation_tokens: ValidationTokenConfig::default(),
+            migration: true,
+            preferred_ipv4: None,
+            preferred_ipv6: None,
         })
     }
 
@@ -171,5 +181,53 @@ impl ServerConfig {
             retry: self.retry_token_lifetime,
             new: self.validation_tokens.lifetime,
         }
+    }
+
+    /// Whether clients may move to other addresses, as when they change networks or their NAT forgets them, and open
+    /// paths to the address of the handshake. Default true.
+    ///
+    /// With `false`, clients are told not to (disable_active_migration, RFC 9000 section 18.2), and what comes from other
+    /// addresses is dropped, unless it comes to the preferred address. A client whose NAT forgets it is lost then.
+    pub const fn migration(&mut self, allowed: bool) -> &mut Self {
+        self.migration = allowed;
+        self
+    }
+
+    /// Where clients that connected over IPv4 should go on once the handshake is complete (RFC 9000 section 9.6): this
+    /// endpoint must receive there, too. Default `None`.
+    ///
+    /// Clients follow to an address that can be reached from no fewer places: nobody follows from a public address to a
+    /// private one, or from that to loopback.
+    pub const fn preferred_address_v4(&mut self, address: Option<SocketAddrV4>) -> &mut Self {
+        self.preferred_ipv4 = address;
+        self
+    }
+
+    /// The same for clients that connected over IPv6.
+    pub const fn preferred_address_v6(&mut self, address: Option<SocketAddrV6>) -> &mut Self {
+        self.preferred_ipv6 = address;
+        self
+    }
+
+    /// The transport parameter for one connection.
+    pub(crate) fn preferred_address(
+        &self,
+        cids: &CidGenerator,
+        key: &ResetKey,
+        rng: &mut StdRng,
+    ) -> Option<PreferredAddress> {
+        let any = self.preferred_ipv4.is_some() || self.preferred_ipv6.is_some();
+        //= specs/rfc9000.txt#section-18.2
+        //# A server that chooses a zero-length connection ID MUST NOT provide a preferred address.
+        if !any || cids.len() == 0 {
+            return None;
+        }
+        let connection_id = cids.generate(rng);
+        Some(PreferredAddress {
+            ipv4: self.preferred_ipv4,
+            ipv6: self.preferred_ipv6,
+            connection_id,
+            stateless_reset_token: key.token(&connection_id),
+        })
     }
 }

@@ -120,6 +120,18 @@ impl Connection {
         {
             self.add_reset_token(PathId::ZERO, token);
         }
+        if let Some(preferred) = self.peer.preferred_address {
+            //= specs/rfc10069-draft.md#relation-to-other-transport-parameters
+            //# A such, the path ID for the connection ID specified in the preferred_address transport
+            //# parameter is 0.
+            self.remote_cids.on_new(
+                PathId::ZERO,
+                1,
+                0,
+                preferred.connection_id,
+                preferred.stateless_reset_token,
+            )?;
+        }
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
             path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
         }
@@ -150,7 +162,7 @@ impl Connection {
     }
 
     /// HANDSHAKE_DONE came.
-    pub(crate) fn on_handshake_done(&mut self) -> Result<(), TransportError> {
+    pub(crate) fn on_handshake_done(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.side == Side::Server {
             //= specs/rfc9000.txt#section-19.20
             //# A server MUST treat receipt of a HANDSHAKE_DONE frame as a connection error of type
@@ -159,7 +171,14 @@ impl Connection {
                 "HANDSHAKE_DONE from a client",
             ));
         }
+        let repeated = self.confirmed;
         self.confirm();
+        //= specs/rfc9000.txt#section-9.6.1
+        //# Once the handshake is confirmed, the client SHOULD select one of the two addresses
+        //# provided by the server and initiate path validation (see Section 8.2).
+        if !repeated {
+            self.try_preferred_address(now);
+        }
         Ok(())
     }
 

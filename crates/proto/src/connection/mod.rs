@@ -7,6 +7,7 @@ mod close;
 mod early_data;
 mod event;
 mod handshaking;
+mod migration;
 mod new_token;
 mod paths;
 mod retry;
@@ -105,6 +106,12 @@ pub struct Connection {
     /// RFC 9001 section 4.1.2.
     pub(crate) confirmed: bool,
     pub(crate) ack_frequency: AckFrequency,
+    /// The addresses of the handshake.
+    pub(crate) handshake_tuple: FourTuple,
+    /// Servers: the client may move (RFC 9000 section 9).
+    pub(crate) allows_migration: bool,
+    /// Clients: the server's preferred address is followed (RFC 9000 section 9.6).
+    pub(crate) follows_preference: bool,
     pub(crate) handshake_done_pending: bool,
     /// When a packet was last received, or the first ack-eliciting one sent after that.
     pub(crate) idle_since: Instant,
@@ -165,6 +172,7 @@ impl Connection {
             dcid,
             dcid,
         );
+        this.follows_preference = config.preferred_address;
         // RFC 9369 section 5: a token of one version is not used with another. All that are kept are of version 1.
         if version == Version::V1 {
             this.initial_token = kept.take();
@@ -201,6 +209,9 @@ impl Connection {
             parameters.retry_source_connection_id = Some(attempt.dcid);
         }
         parameters.stateless_reset_token = Some(reset_key.token(&scid));
+        parameters.disable_active_migration = !config.migration;
+        let preferred = config.preferred_address(&cid_generator, &reset_key, &mut rng);
+        parameters.preferred_address = preferred;
         let version = attempt.version;
         parameters.version_information = Some(VersionInformation::new(
             version,
@@ -240,6 +251,13 @@ impl Connection {
         }
         this.endpoint_events
             .push_back(EndpointEvent::AddCid(attempt.dcid));
+        this.allows_migration = config.migration;
+        if let Some(preferred) = preferred {
+            let id = preferred.connection_id;
+            this.endpoint_events.push_back(EndpointEvent::AddCid(id));
+            this.local_cids
+                .add_preferred(id, preferred.stateless_reset_token);
+        }
         Ok(this)
     }
 
@@ -310,6 +328,9 @@ impl Connection {
             received_any: false,
             confirmed: false,
             ack_frequency: AckFrequency::new(config.max_ack_delay, config.ack_frequency_config),
+            handshake_tuple: tuple,
+            allows_migration: true,
+            follows_preference: true,
             handshake_done_pending: false,
             idle_since: now,
             eliciting_since_received: false,

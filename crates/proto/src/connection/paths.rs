@@ -8,8 +8,7 @@ use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
 use super::{CloseFrame, Connection, Event};
 use crate::congestion::NewPath;
 use crate::endpoint::EndpointEvent;
-use crate::path::{NetworkPath, Path, PathState, Proof, RetiredPath, Unanswered};
-use crate::receive::DatagramMeta;
+use crate::path::{NetworkPath, Path, PathState, RetiredPath};
 use crate::space::PacketSpace;
 use crate::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathStats, TransportError};
 
@@ -49,6 +48,9 @@ impl Connection {
             return Err(PathError::TooManyPaths(open));
         }
         let usable = limits.usable_max();
+        if self.peer.disable_active_migration && tuple.remote == self.handshake_tuple.remote {
+            return Err(PathError::MigrationDisabled);
+        }
         //= specs/rfc10069-draft.md#path-initiation
         //# To open a new path, an endpoint MUST use a new connection ID associated with an unused
         //# path ID.
@@ -216,7 +218,7 @@ impl Connection {
         Some(index)
     }
 
-    fn challenge_interval(&self) -> Duration {
+    pub(super) fn challenge_interval(&self) -> Duration {
         self.largest_pto().max(MIN_CHALLENGE_INTERVAL)
     }
 
@@ -225,126 +227,6 @@ impl Connection {
             let event = mpquic_sched_core::PathUpdate::new(index, path.id, now, kind)
                 .with_key(path.tuple().key());
             self.schedule.on_path(&event);
-        }
-    }
-
-    /// A PATH_CHALLENGE came on this path.
-    pub(crate) fn on_path_challenge(&mut self, arrival: DatagramMeta, id: PathId, token: u64) {
-        if let Some(path) = self.paths.get_mut(id) {
-            path.on_path_challenge(self.side, arrival.tuple, arrival.bytes, token);
-        }
-    }
-
-    /// A PATH_RESPONSE came on this path.
-    pub(crate) fn on_path_response(&mut self, now: Instant, id: PathId, token: u64) {
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        let (index, proof) = (path.index, path.on_path_response(token));
-        if proof != Proof::Nothing {
-            self.on_address_proven(now, id);
-        }
-        match proof {
-            Proof::Nothing => {}
-            Proof::Opened => {
-                self.offer_stranded();
-                self.events.push_back(Event::Path(PathEvent::Opened { id }));
-                self.tell_scheduler(now, index, PathUpdateKind::Validated);
-            }
-            Proof::Moved => {
-                self.offer_stranded();
-                self.announce_move(now, index);
-            }
-        }
-    }
-
-    /// A packet that was more than a probe came on this path: the client may have moved with it (RFC 9000 section 9.3).
-    pub(crate) fn follow_peer(&mut self, arrival: DatagramMeta, id: PathId, number: u64) {
-        if self.side == Side::Client || !self.confirmed {
-            return;
-        }
-        let Some(path) = self.paths.get(id) else {
-            return;
-        };
-        //= specs/rfc10069-draft.md#relation-to-probing-and-migration
-        //# This MUST be treated as path migration, as specified in {{Section 9.3 of
-        //# QUIC-TRANSPORT}}, with the constraint that all connection IDs used during path migration
-        //# MUST be associated with the current path ID of the path being migrated.
-        if !path.is_moved_by(&arrival.tuple, number) {
-            return;
-        }
-        let (index, interval) = (path.index, self.challenge_interval());
-        let Some(path) = self.paths.at_mut(index) else {
-            return;
-        };
-        let network = path.network_of_move(arrival.now, arrival.tuple, arrival.bytes, interval);
-        tracing::debug!(%id, from = %path.tuple(), to = %network.tuple, "the peer moved");
-        if let Some((path, old)) = self.switch(index, network) {
-            path.keep_previous(arrival.now, old, interval);
-        }
-        self.announce_move(arrival.now, index);
-    }
-
-    /// Takes other addresses into use for a path; returns the old ones.
-    fn switch(
-        &mut self,
-        index: PathIndex,
-        network: NetworkPath,
-    ) -> Option<(&mut Path, NetworkPath)> {
-        let path = self.paths.at_mut(index)?;
-        let id = path.id;
-        if let Some(token) = self.remote_cids.active_token(id) {
-            let remote = path.tuple().remote;
-            self.endpoint_events
-                .push_back(EndpointEvent::RemoveResetToken(remote, token));
-        }
-        // RFC 9000 section 9.5: another address, another connection ID, if there is one.
-        self.remote_cids.rotate(id);
-        let old = path.replace_network(network);
-        if let Some(token) = self.remote_cids.active_token(id) {
-            let remote = path.tuple().remote;
-            self.endpoint_events
-                .push_back(EndpointEvent::AddResetToken(remote, token));
-        }
-        Some((path, old))
-    }
-
-    /// The addresses of a path that was open before are new, and proven if they need to be.
-    fn announce_move(&mut self, now: Instant, index: PathIndex) {
-        let Some(path) = self.paths.at_mut(index).filter(|path| path.is_validated()) else {
-            return;
-        };
-        if path.settle_move(now, &self.config, &mut *self.controller) {
-            path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
-        }
-        let (id, key) = (path.id, path.tuple().key());
-        if self.schedule.key(index) != Some(key) {
-            self.tell_scheduler(now, index, PathUpdateKind::Moved);
-        }
-        self.events.push_back(Event::Path(PathEvent::Moved { id }));
-    }
-
-    /// Repeats challenges that are due, and draws the conclusion from those that stayed unanswered.
-    pub(super) fn on_challenge_timeout(&mut self, now: Instant, id: PathId) {
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        let index = path.index;
-        match path.on_challenge_timeout(now) {
-            Unanswered::Waiting => {}
-            Unanswered::GoBack(last) => {
-                tracing::debug!(%id, to = %last.tuple, "the peer did not move after all");
-                self.switch(index, last);
-            }
-            //= specs/rfc10069-draft.md#path-initiation
-            //# If validation fails, the client MUST NOT use the path and can remove any status
-            //# associated to the path initiation attempt.
-            //= specs/rfc10069-draft.md#path-initiation
-            //# As the used path ID is consumed either way, the endpoint MUST explicitly close the
-            //# path, as specified in {{path-close}}.
-            Unanswered::GiveUp => {
-                self.abandon_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR, false);
-            }
         }
     }
 }

@@ -105,7 +105,14 @@ impl Connection {
             confirmed: self.confirmed,
             keep_alive: keep_alive.filter(|_| self.state.is_established()),
             elsewhere,
+            expecting: self.may_expect_data(),
         }
+    }
+
+    /// Whether data of the peer may be on its way, as far as can be told at once. Only clients ask for it if it does not
+    /// come: servers have no NAT that forgets them, and know no new address of their peer to ask at.
+    fn may_expect_data(&self) -> bool {
+        self.side == Side::Client && self.state.is_established() && self.streams.may_receive()
     }
 
     fn on_path_timeout(&mut self, now: Instant, id: PathId) {
@@ -121,6 +128,12 @@ impl Connection {
         self.on_packets_lost(now, index, SpaceId::Data, &settled);
         settled.lost.clear();
         self.settled = settled;
+        if outcome.silent {
+            let expected = self.streams.expects_data();
+            if let Some(path) = self.paths.at_mut(index) {
+                path.on_silence(expected);
+            }
+        }
         if outcome.suspect {
             self.on_suspect(now, id, index);
         }

@@ -53,6 +53,10 @@ pub enum ConnectionError {
     /// connection.
     #[error("the peer is too slow")]
     TooSlow,
+    /// No address at which the peer can be reached is validated, and none could be (RFC 9000 section 9.3.2). The peer is
+    /// not told.
+    #[error("the peer can be reached at no address that is validated")]
+    NoValidatedPath,
     /// This side closed the connection.
     #[error("closed locally")]
     LocallyClosed,

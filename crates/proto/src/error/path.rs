@@ -61,6 +61,10 @@ pub enum PathError {
         /// The path ID that would be next.
         path: PathId,
     },
+    /// The server forbids other addresses of the client at the address of its handshake
+    /// (disable_active_migration, RFC 9000 section 18.2).
+    #[error("the server forbids to move, or to open paths, at the address of its handshake")]
+    MigrationDisabled,
     /// As many paths are open as [`limits`](crate::limits) allow.
     #[error("{0} paths are open, and no more are allowed: see TransportConfig::max_paths")]
     TooManyPaths(usize),

@@ -1,275 +1,21 @@
-//! The addresses beneath a path ID: whether they are validated, how much may be sent before they are, and what happens
-//! when the peer changes them (RFC 9000 sections 8 and 9). The path ID stays what it is.
+//! The addresses beneath a path ID, and what happens when the peer changes them (RFC 9000 section 9). The path ID stays
+//! what it is.
 
-use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::Side;
 
 use super::Path;
+use super::network::{ChallengeTimeout, NetworkPath};
 use crate::congestion::{Controller, NewPath};
-use crate::packet::MIN_INITIAL_DATAGRAM;
-use crate::{FourTuple, TransportConfig, limits};
+use crate::receive::DatagramMeta;
+use crate::space::SentPacket;
+use crate::{FourTuple, TransportConfig};
 
-/// How often a PATH_CHALLENGE is sent before the path is given up.
-const MAX_CHALLENGES: u32 = 7;
-
-/// The network path beneath a path ID.
-pub(crate) struct NetworkPath {
-    pub(crate) tuple: FourTuple,
-    validated: bool,
-    /// An answer came to a challenge in a small datagram: the address is proven, a full datagram is not.
-    address_proven: bool,
-    /// Whether we opened it: a client may send before the peer's address is validated, and only data waits for that
-    /// (RFC 9000 section 8.1 limits those who answer).
-    ours: bool,
-    /// UDP payload bytes received from and sent to the address while it is not validated.
-    received: u64,
-    sent: u64,
-    challenge: Option<Challenge>,
-    /// Data of PATH_CHALLENGEs to be answered, oldest first.
-    responses: VecDeque<u64>,
-}
-
-struct Challenge {
-    /// All tokens sent, and whether in a full datagram: an answer to any of them proves the address (RFC 9000 section
-    /// 8.2.3).
-    tokens: Vec<(u64, bool)>,
-    /// A token to be sent now.
-    due: bool,
-    /// When the next one is due.
-    next: Option<Instant>,
-    interval: Duration,
-    /// When to give up, even if the amplification limit never let the challenges out.
-    until: Instant,
-}
-
-/// What the challenge timer means.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ChallengeTimeout {
-    NotDue,
-    Resend,
-    GiveUp,
-}
-
-impl NetworkPath {
-    pub(crate) fn new(tuple: FourTuple, validated: bool) -> Self {
-        Self {
-            tuple,
-            validated,
-            address_proven: false,
-            ours: false,
-            received: 0,
-            sent: 0,
-            challenge: None,
-            responses: VecDeque::new(),
-        }
-    }
-
-    /// Addresses that we, as the client, begin to send to.
-    pub(crate) fn opened_by_us(tuple: FourTuple) -> Self {
-        Self {
-            ours: true,
-            ..Self::new(tuple, false)
-        }
-    }
-
-    pub(crate) fn is_validated(&self) -> bool {
-        self.validated
-    }
-
-    /// The address is proven (RFC 9000 section 8.1: by a Handshake packet; section 8.2: by a
-    /// PATH_RESPONSE).
-    pub(crate) fn validate(&mut self) {
-        self.validated = true;
-        self.challenge = None;
-    }
-
-    pub(crate) fn on_received(&mut self, bytes: usize) {
-        self.received = self.received.saturating_add(bytes as u64);
-    }
-
-    pub(crate) fn on_sent(&mut self, bytes: usize) {
-        self.sent = self.sent.saturating_add(bytes as u64);
-    }
-
-    /// Whether the amplification limit holds.
-    fn is_limited(&self) -> bool {
-        !self.validated && !self.address_proven && !self.ours
-    }
-
-    /// Bytes that may be sent now: three times those received, until the address is validated
-    /// (RFC 9000 section 8.1).
-    pub(crate) fn send_limit(&self) -> u64 {
-        //= specs/rfc9000.txt#section-14.1
-        //# The server MUST also limit the number of bytes it sends before validating the address of
-        //# the client; see Section 8.
-        if !self.is_limited() {
-            return u64::MAX;
-        }
-        //= specs/rfc9000.txt#section-8.1
-        //# Prior to validating the client address, servers MUST NOT send more than three times as
-        //# many bytes as the number of bytes they have received.
-        //= specs/rfc9000.txt#section-8
-        //# Therefore, after receiving packets from an address that is not yet validated, an
-        //# endpoint MUST limit the amount of data it sends to the unvalidated address to three
-        //# times the amount of data received from that address.
-        (self.received.saturating_mul(3)).saturating_sub(self.sent)
-    }
-
-    /// Whether the amplification limit holds back a full datagram: what a probe timeout would send
-    /// must wait for the peer then, and the timer with it (RFC 9002 section 6.2.2.1).
-    pub(crate) fn is_at_limit(&self) -> bool {
-        self.send_limit() < MIN_INITIAL_DATAGRAM as u64
-    }
-
-    /// Bytes sent and received so far, while the amplification limit holds.
-    pub(crate) fn traffic(&self) -> Option<(u64, u64)> {
-        self.is_limited().then_some((self.sent, self.received))
-    }
-
-    /// Starts validation; the first challenge is due at once.
-    pub(crate) fn start_challenge(&mut self, now: Instant, interval: Duration) {
-        if !self.validated {
-            self.challenge_again(now, interval);
-        }
-    }
-
-    /// The same, for an address that was validated once.
-    pub(crate) fn challenge_again(&mut self, now: Instant, interval: Duration) {
-        if self.challenge.is_some() {
-            return;
-        }
-        self.challenge = Some(Challenge {
-            tokens: Vec::with_capacity(MAX_CHALLENGES as usize),
-            due: true,
-            next: None,
-            interval,
-            // As long as all of them and the wait after the last take.
-            //= specs/rfc9000.txt#section-8.2.4
-            //# Endpoints SHOULD abandon path validation based on a timer.
-            until: now + interval.saturating_mul((1 << MAX_CHALLENGES) - 1),
-        });
-    }
-
-    /// Validated, with nothing to ask or to answer.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.validated && self.challenge.is_none() && self.responses.is_empty()
-    }
-
-    /// No further challenges.
-    pub(crate) fn stop_challenge(&mut self) {
-        self.challenge = None;
-    }
-
-    pub(crate) fn challenge_due(&self) -> bool {
-        self.challenge
-            .as_ref()
-            .is_some_and(|challenge| challenge.due)
-    }
-
-    /// A challenge with this token goes out now; `full`: in a datagram of at least 1200 bytes.
-    pub(crate) fn on_challenge_sent(&mut self, now: Instant, token: u64, full: bool) {
-        let Some(challenge) = &mut self.challenge else {
-            return;
-        };
-        challenge.tokens.push((token, full));
-        challenge.due = false;
-        challenge.next = Some(now + challenge.interval);
-        //= specs/rfc9000.txt#section-8.2.1
-        //# An endpoint SHOULD NOT probe a new path with packets containing a PATH_CHALLENGE frame
-        //# more frequently than it would send an Initial packet.
-        challenge.interval = challenge.interval.saturating_mul(2);
-    }
-
-    pub(crate) fn challenge_timer(&self) -> Option<Instant> {
-        let challenge = self.challenge.as_ref()?;
-        Some(challenge.next.unwrap_or(challenge.until))
-    }
-
-    pub(crate) fn on_challenge_timeout(&mut self, now: Instant) -> ChallengeTimeout {
-        let Some(challenge) = &mut self.challenge else {
-            return ChallengeTimeout::NotDue;
-        };
-        if challenge.until <= now {
-            return ChallengeTimeout::GiveUp;
-        }
-        if challenge.next.is_none_or(|next| next > now) {
-            return ChallengeTimeout::NotDue;
-        }
-        if challenge.tokens.len() >= MAX_CHALLENGES as usize {
-            return ChallengeTimeout::GiveUp;
-        }
-        challenge.next = None;
-        challenge.due = true;
-        ChallengeTimeout::Resend
-    }
-
-    /// A PATH_RESPONSE came; true if it validates the path, being the first that answers a challenge of ours in a full
-    /// datagram. One that answers none is ignored (RFC 9000 section 8.2.3).
-    //= specs/rfc9000.txt#section-8.2.3
-    //# However, the endpoint MUST initiate another path validation with an expanded datagram to
-    //# verify that the path supports the required MTU.
-    pub(crate) fn on_response(&mut self, token: u64) -> bool {
-        let Some(challenge) = &mut self.challenge else {
-            return false;
-        };
-        let answered = challenge.tokens.iter().find(|(sent, _)| *sent == token);
-        match answered {
-            None => false,
-            Some((_, true)) => {
-                self.validate();
-                true
-            }
-            Some((_, false)) => {
-                //= specs/rfc9000.txt#section-8.2.1
-                //# To ensure that the path MTU is large enough, the endpoint MUST perform a second
-                //# path validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200
-                //# bytes.
-                //= specs/rfc10069-draft.md#path-initiation
-                //# Each endpoint MUST also validate that a minimum QUIC packet MTU of 1200 bytes is
-                //# supported on the path.
-                if !self.address_proven {
-                    self.address_proven = true;
-                    challenge.due = true;
-                    challenge.next = None;
-                }
-                false
-            }
-        }
-    }
-
-    /// A PATH_CHALLENGE came: it is to be answered on this path (RFC 9000 section 8.2.2).
-    pub(crate) fn on_challenge(&mut self, token: u64) {
-        if self.responses.len() == limits::MAX_PENDING_PATH_RESPONSES {
-            self.responses.pop_front();
-        }
-        //= specs/rfc9000.txt#section-8.2.2
-        //# On receiving a PATH_CHALLENGE frame, an endpoint MUST respond by echoing the data
-        //# contained in the PATH_CHALLENGE frame in a PATH_RESPONSE frame.
-        //= specs/rfc9000.txt#section-19.17
-        //# The recipient of this frame MUST generate a PATH_RESPONSE frame (Section 19.18)
-        //# containing the same Data value.
-        self.responses.push_back(token);
-    }
-
-    /// Whether a challenge or an answer is to be sent now.
-    pub(crate) fn probe_due(&self) -> bool {
-        self.challenge_due() || !self.responses.is_empty()
-    }
-
-    /// Challenges to be answered.
-    pub(crate) fn responses_due(&self) -> usize {
-        self.responses.len()
-    }
-
-    //= specs/rfc9000.txt#section-8.2.2
-    //# An endpoint MUST NOT send more than one PATH_RESPONSE frame in response to one
-    //# PATH_CHALLENGE frame; see Section 13.3.
-    pub(crate) fn next_response(&mut self) -> Option<u64> {
-        self.responses.pop_front()
-    }
-}
+/// Losses on the addresses that a path leaves are no sign of congestion, but no more often than this: a peer that moves
+/// for ever would have a sender that no loss slows down.
+const EXCUSE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Which of a path's addresses a packet goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -289,6 +35,8 @@ pub(crate) enum Proof {
     Opened,
     /// The addresses of a path that was open before.
     Moved,
+    /// Addresses that we, as the client, tried before moving to them.
+    Tried,
 }
 
 /// What became of challenges that stayed unanswered.
@@ -296,7 +44,7 @@ pub(crate) enum Unanswered {
     /// There is time left.
     Waiting,
     /// The path goes back to the addresses that it had (RFC 9000 section 9.3.2).
-    GoBack(NetworkPath),
+    GoBack(Box<NetworkPath>),
     /// The path cannot be validated (RFC 10069, Path Initiation: it is closed explicitly).
     GiveUp,
 }
@@ -344,14 +92,20 @@ impl Path {
     }
 
     /// The addresses to which a challenge or an answer is to be sent now.
-    pub(crate) fn probe_due(&self) -> Option<Addresses> {
-        if self.network.probe_due() {
+    pub(crate) fn probe_due(&self, now: Instant, room: impl FnOnce() -> bool) -> Option<Addresses> {
+        let networks = [Some(&self.network), self.previous.as_ref()];
+        let any = |network: &&NetworkPath| network.challenge_due() || network.responses_due() > 0;
+        if !networks.into_iter().flatten().any(|network| any(&network)) {
+            return None;
+        }
+        let room = room();
+        let due = |network: Option<&NetworkPath>| {
+            network.is_some_and(|network| network.probe_due(now, room))
+        };
+        if due(networks[0]) {
             return Some(Addresses::Current);
         }
-        let previous = self.previous.as_ref();
-        previous
-            .is_some_and(NetworkPath::probe_due)
-            .then_some(Addresses::Previous)
+        due(networks[1]).then_some(Addresses::Previous)
     }
 
     /// Counts a datagram from these addresses (RFC 9000 section 8.1: all bytes count, decryptable or not).
@@ -377,32 +131,114 @@ impl Path {
     //= specs/rfc9000.txt#section-8.2.1
     //# Unlike other cases where datagrams are expanded, endpoints MUST NOT discard datagrams that
     //# appear to be too small when they contain PATH_CHALLENGE or PATH_RESPONSE.
+    ///
+    /// Whether addresses that the peer tried are forgotten for others.
     pub(crate) fn on_path_challenge(
         &mut self,
         side: Side,
-        from: FourTuple,
-        bytes: usize,
+        arrival: &DatagramMeta,
+        interval: Duration,
         token: u64,
-    ) {
+    ) -> bool {
+        let from = arrival.tuple;
         if self.network.tuple.matches(&from) {
             self.network.on_challenge(token);
-            return;
-        }
-        if side == Side::Client {
-            // RFC 9000 section 9: servers do not move.
-            return;
+            return false;
         }
         match &mut self.previous {
-            Some(known) if known.tuple.matches(&from) => known.on_challenge(token),
+            Some(known) if known.tuple.matches(&from) => {
+                known.on_challenge(token);
+                false
+            }
+            // RFC 9000 section 9: servers do not move.
+            _ if side == Side::Client => false,
             // What could be needed again stays; the peer repeats its challenge.
-            Some(other) if other.is_validated() => {}
+            Some(other) if other.is_validated() && !other.tried => false,
             slot => {
-                let mut tried = NetworkPath::new(from, false);
-                tried.on_received(bytes);
-                tried.on_challenge(token);
-                *slot = Some(tried);
+                let forgets = slot.is_some();
+                slot.insert(NetworkPath::tried_by_peer(arrival, interval))
+                    .on_challenge(token);
+                forgets
             }
         }
+    }
+
+    /// The peer sends from addresses that are to be validated before it is followed there. Whether others that it tried
+    /// are forgotten for them.
+    pub(crate) fn try_addresses_of(&mut self, arrival: &DatagramMeta, interval: Duration) -> bool {
+        match &self.previous {
+            Some(known) if known.tuple.matches(&arrival.tuple) => false,
+            Some(other) if other.is_validated() && !other.tried => false,
+            slot => {
+                let forgets = slot.is_some();
+                self.previous = Some(NetworkPath::tried_by_peer(arrival, interval));
+                forgets
+            }
+        }
+    }
+
+    /// Starts to try other addresses, as the client that would move to them.
+    pub(crate) fn try_addresses(&mut self, now: Instant, tuple: FourTuple, interval: Duration) {
+        let candidate = self.previous.insert(NetworkPath::opened_by_us(tuple));
+        candidate.start_challenge(now, interval);
+    }
+
+    /// Where the path leads once we have moved to another address of ours.
+    pub(crate) fn network_from(
+        &self,
+        now: Instant,
+        local: SocketAddr,
+        interval: Duration,
+    ) -> NetworkPath {
+        let remote = self.network.tuple.remote;
+        let mut network = NetworkPath::migrated_to(FourTuple { local, remote });
+        //= specs/rfc9000.txt#section-9.2
+        //# To establish reachability on the new path, an endpoint initiates path validation (Section
+        //# 8.2) on the new path.
+        network.challenge_again(now, interval);
+        network
+    }
+
+    /// The addresses that were tried, and are taken into use.
+    pub(crate) fn take_tried(&mut self) -> Option<NetworkPath> {
+        self.previous.take_if(|tried| tried.is_validated())
+    }
+
+    /// Whether there are addresses beside those that the path uses.
+    pub(crate) fn has_other_addresses(&self) -> bool {
+        self.previous.is_some()
+    }
+
+    /// Whether these are addresses beside those that the path uses.
+    pub(crate) fn has_other(&self, tuple: &FourTuple) -> bool {
+        let mut other = self.previous.iter();
+        other.any(|other| other.tuple.matches(tuple))
+    }
+
+    /// Keeps the addresses that we have left, to go back to if we cannot be reached at the new ones.
+    pub(crate) fn keep_for_return(&mut self, old: NetworkPath) {
+        self.previous = Some(old).filter(NetworkPath::is_validated);
+    }
+
+    /// Whether these addresses of the peer are proven, though the path does not use them.
+    pub(crate) fn has_tried(&self, tuple: &FourTuple) -> bool {
+        let mut tried = self.previous.iter();
+        tried.any(|tried| tried.is_validated() && tried.tuple.matches(tuple))
+    }
+
+    /// Whether packets of the peer may come from this address.
+    pub(crate) fn knows_remote(&self, remote: SocketAddr) -> bool {
+        let networks = std::iter::once(&self.network).chain(&self.previous);
+        networks.map(|network| network.tuple.remote).any(|known| {
+            known.port() == remote.port() && known.ip().to_canonical() == remote.ip().to_canonical()
+        })
+    }
+
+    /// Whether a packet to this address of ours came to the one that the path uses.
+    pub(crate) fn is_local(&self, tuple: &FourTuple) -> bool {
+        let FourTuple { local, .. } = *tuple;
+        let remote = self.network.tuple.remote;
+        self.network.tuple.matches(&FourTuple { local, remote })
     }
 
     /// A PATH_RESPONSE came on this path. RFC 9000 section 8.2.3: whichever way it came, it proves the address that the
@@ -412,8 +248,11 @@ impl Path {
         //# This requirement MUST NOT be enforced by the endpoint that initiates path validation, as
         //# that would enable an attack on migration; see Section 9.3.3.
         let answered = self.network.on_response(token);
-        if let Some(previous) = &mut self.previous {
-            previous.on_response(token);
+        if let Some(previous) = &mut self.previous
+            && previous.on_response(token)
+            && previous.ours
+        {
+            return Proof::Tried;
         }
         // The other addresses are of no more use once both were asked and have answered.
         if self.network.is_validated() {
@@ -455,14 +294,30 @@ impl Path {
         //# If the recipient permits the migration, it MUST send subsequent packets to the new peer
         //# address and MUST initiate path validation (Section 8.2) to verify the peer's ownership
         //# of the address if validation is not already underway.
+        network.tried = false;
         network.start_challenge(now, interval);
         network
     }
 
     /// Takes other addresses into use; returns the old ones.
-    pub(crate) fn replace_network(&mut self, network: NetworkPath) -> NetworkPath {
+    pub(crate) fn replace_network(&mut self, now: Instant, network: NetworkPath) -> NetworkPath {
         self.recovery.on_network_changed(&mut self.space);
-        std::mem::replace(&mut self.network, network)
+        let old = std::mem::replace(&mut self.network, network);
+        self.recovery.pto_count = 0;
+        if !old.is_validated() {
+            // No more than probes went there, and what went to these addresses before may still arrive.
+            self.space.on_new_addresses(self.space.end_of_elsewhere());
+        } else if self.excused.is_none_or(|at| at + EXCUSE_INTERVAL <= now) {
+            self.excused = Some(now);
+            self.space.on_new_addresses(0);
+        }
+        old
+    }
+
+    /// Gives up, onto `lost`, what went to the addresses before these and is not acknowledged.
+    pub(crate) fn drain_elsewhere(&mut self, lost: &mut Vec<(u64, SentPacket)>) {
+        self.space.drain_elsewhere(lost);
+        self.recovery.counters.lost_packets += lost.len() as u64;
     }
 
     /// Keeps the addresses that the peer has left, if they were validated. RFC 9000 section 9.3.2: to be returned to.
@@ -484,7 +339,11 @@ impl Path {
         config: &TransportConfig,
         controller: &mut dyn Controller,
     ) -> bool {
-        let same_host = self.measured.remote.ip() == self.network.tuple.remote.ip();
+        let (before, after) = (self.measured, self.network.tuple);
+        let same_local = before.local.ip() == after.local.ip()
+            || before.local.ip().is_unspecified()
+            || after.local.ip().is_unspecified();
+        let same_host = same_local && before.remote.ip() == after.remote.ip();
         if !same_host {
             self.measured = self.network.tuple;
             //= specs/rfc9000.txt#section-9.4
@@ -507,130 +366,27 @@ impl Path {
             && previous.on_challenge_timeout(now) == ChallengeTimeout::GiveUp
         {
             previous.stop_challenge();
-            if !given_up {
+            // Until other addresses are validated, these are the last that were.
+            if self.network.is_validated() || !previous.is_validated() {
                 self.previous = None;
             }
+        }
+        for network in std::iter::once(&mut self.network).chain(&mut self.previous) {
+            network.on_response_timeout(now);
         }
         if !given_up {
             return Unanswered::Waiting;
         }
+        self.network.stop_challenge();
         match self.previous.take_if(|previous| previous.is_validated()) {
             //= specs/rfc9000.txt#section-9.3.2
             //# To protect the connection from failing due to such a spurious migration, an endpoint
             //# MUST revert to using the last validated peer address when validation of a new peer
             //# address fails.
-            Some(last) => Unanswered::GoBack(last),
+            Some(last) => Unanswered::GoBack(Box::new(last)),
+            // We moved, and there is no way back. The peer's address is proven: the idle timeout decides.
+            None if self.network.is_validated() => Unanswered::Waiting,
             None => Unanswered::GiveUp,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn network_path() -> NetworkPath {
-        let tuple = FourTuple {
-            local: "127.0.0.1:1".parse().unwrap(),
-            remote: "127.0.0.1:2".parse().unwrap(),
-        };
-        NetworkPath::new(tuple, false)
-    }
-
-    //= specs/rfc9000.txt#section-8
-    //= type=test
-    //# Therefore, after receiving packets from an address that is not yet validated, an endpoint
-    //# MUST limit the amount of data it sends to the unvalidated address to three times the amount
-    //# of data received from that address.
-    #[test]
-    fn three_times_what_was_received_until_validated() {
-        let mut path = network_path();
-        assert_eq!(path.send_limit(), 0);
-        path.on_received(1200);
-        assert_eq!(path.send_limit(), 3600);
-        path.on_sent(3000);
-        assert_eq!(path.send_limit(), 600);
-        path.on_sent(1000);
-        assert_eq!(path.send_limit(), 0);
-        path.validate();
-        assert_eq!(path.send_limit(), u64::MAX);
-    }
-
-    #[test]
-    fn any_token_sent_validates_and_no_other() {
-        let now = Instant::now();
-        let mut path = network_path();
-        path.start_challenge(now, Duration::from_millis(100));
-        assert!(path.challenge_due());
-        path.on_challenge_sent(now, 7, true);
-        assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::NotDue);
-        let later = now + Duration::from_millis(100);
-        assert_eq!(path.on_challenge_timeout(later), ChallengeTimeout::Resend);
-        path.on_challenge_sent(later, 8, true);
-        assert!(!path.on_response(9));
-        assert!(path.on_response(7));
-        assert!(path.is_validated());
-        assert!(!path.on_response(8));
-    }
-
-    //= specs/rfc9000.txt#section-8.2.4
-    //= type=test
-    //# Endpoints SHOULD abandon path validation based on a timer.
-    //= specs/rfc9000.txt#section-8.2.1
-    //= type=test
-    //# To ensure that the path MTU is large enough, the endpoint MUST perform a second path
-    //# validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200 bytes.
-    #[test]
-    fn an_answer_to_a_small_challenge_asks_for_a_full_one() {
-        let now = Instant::now();
-        let mut path = network_path();
-        path.on_received(100);
-        path.start_challenge(now, Duration::from_millis(100));
-        path.on_challenge_sent(now, 7, false);
-        assert!(!path.on_response(7) && !path.is_validated());
-        assert_eq!(path.send_limit(), u64::MAX, "the address is proven");
-        assert!(path.challenge_due(), "the size is not");
-        path.on_challenge_sent(now, 8, true);
-        assert!(!path.on_response(7) && !path.challenge_due());
-        assert!(path.on_response(8) && path.is_validated());
-    }
-
-    #[test]
-    fn gives_up_in_the_end() {
-        let mut now = Instant::now();
-        let mut path = network_path();
-        path.start_challenge(now, Duration::from_millis(100));
-        for token in 0..u64::from(MAX_CHALLENGES) {
-            path.on_challenge_sent(now, token, true);
-            now = path.challenge_timer().unwrap();
-            let expected = if token + 1 < u64::from(MAX_CHALLENGES) {
-                ChallengeTimeout::Resend
-            } else {
-                ChallengeTimeout::GiveUp
-            };
-            assert_eq!(path.on_challenge_timeout(now), expected);
-        }
-    }
-
-    #[test]
-    fn gives_up_if_the_limit_lets_nothing_out() {
-        let now = Instant::now();
-        let mut path = network_path();
-        path.start_challenge(now, Duration::from_millis(100));
-        let until = now + Duration::from_millis(12_700);
-        assert_eq!(path.challenge_timer(), Some(until));
-        assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::NotDue);
-        assert_eq!(path.on_challenge_timeout(until), ChallengeTimeout::GiveUp);
-    }
-
-    #[test]
-    fn a_flood_of_challenges_keeps_the_newest() {
-        let mut path = network_path();
-        for token in 0..1_000_000 {
-            path.on_challenge(token);
-        }
-        let answered: Vec<_> = std::iter::from_fn(|| path.next_response()).collect();
-        assert_eq!(answered.len(), limits::MAX_PENDING_PATH_RESPONSES);
-        assert_eq!(answered.last(), Some(&999_999));
     }
 }

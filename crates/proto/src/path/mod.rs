@@ -4,8 +4,10 @@
 mod abandons;
 mod addresses;
 mod limit;
+mod network;
 mod recovery;
 mod set;
+mod silence;
 mod status;
 mod view;
 
@@ -15,8 +17,9 @@ use mpquic_sched_core::{EcnCodepoint, PathIndex, PathStatus};
 use rand::rngs::StdRng;
 
 pub(crate) use abandons::Abandons;
-pub(crate) use addresses::{Addresses, NetworkPath, Proof, Unanswered};
+pub(crate) use addresses::{Addresses, Proof, Unanswered};
 pub(crate) use limit::PathLimits;
+pub(crate) use network::NetworkPath;
 pub(crate) use recovery::{PathAck, ReceivedAck, SettledPackets};
 pub(crate) use set::{PathState, Paths, RetiredPath};
 pub(crate) use status::StatusState;
@@ -30,6 +33,7 @@ use crate::space::{
 };
 use crate::{FourTuple, PathId, TransportConfig, TransportError};
 use recovery::PathRecovery;
+use silence::Silence;
 
 /// A suspect path is probed at intervals of an eighth of the time of its silence, but of at least this and a PTO: its
 /// return is noticed that much later, and the longer it was away the less that matters.
@@ -60,6 +64,8 @@ pub(crate) struct TimerFacts {
     pub(crate) keep_alive: Option<Duration>,
     /// Data can go on another path. Only asked for suspect paths and for those that time out.
     pub(crate) elsewhere: bool,
+    /// Data of the peer may be expected: [`Silence`] tells whether it is.
+    pub(crate) expecting: bool,
 }
 
 /// What a timeout asks the connection to do.
@@ -71,6 +77,8 @@ pub(crate) struct PathTimeout {
     pub(crate) offer: bool,
     /// There is no other path: the oldest control frames in flight are to be repeated here.
     pub(crate) repeat_control: bool,
+    /// Nothing was heard for so long that the peer is to be asked, if data is expected of it.
+    pub(crate) silent: bool,
 }
 
 /// A path that is open: validated, or being validated. Its state changes by its own methods only.
@@ -85,12 +93,15 @@ pub(crate) struct Path {
     opened: bool,
     /// The addresses that RTT, congestion window and MTU were measured over.
     measured: FourTuple,
+    /// When losses on addresses that were left were last no sign of congestion.
+    excused: Option<Instant>,
     status: StatusState,
     /// The 1-RTT packet number space of this path ID.
     space: PacketSpace,
     recovery: PathRecovery,
     /// When something was last received on this path, for keep-alive.
     last_activity: Instant,
+    silence: Silence,
 }
 
 /// What is counted per path.
@@ -128,11 +139,13 @@ impl Path {
             measured: network.tuple,
             network,
             previous: None,
+            excused: None,
             opened: id == PathId::ZERO,
             status: StatusState::default(),
             space,
             recovery: PathRecovery::new(now, index, config),
             last_activity: now,
+            silence: Silence::default(),
         }
     }
 
@@ -248,12 +261,18 @@ impl Path {
     /// Stream data came on this path.
     pub(crate) fn on_stream_bytes(&mut self, bytes: u64) {
         self.recovery.counters.received_stream_bytes += bytes;
+        self.silence.on_data();
     }
 
     /// A packet was decrypted and its frames were processed.
     pub(crate) fn on_packet_received(&mut self, packet: &ReceivedPacket) {
         self.last_activity = packet.now;
         self.space.on_received(packet);
+    }
+
+    /// A packet was decrypted, and there is no memory for what it carries: the path is not silent.
+    pub(crate) fn on_packet_refused(&mut self, now: Instant) {
+        self.last_activity = now;
     }
 
     /// A packet with an acknowledgement up to `largest` has arrived at the peer: what it told need not be told again
@@ -276,8 +295,17 @@ impl Path {
         controller: &mut dyn Controller,
         settled: &mut SettledPackets,
     ) -> Result<Option<PathAck>, TransportError> {
-        self.recovery
-            .on_ack(now, &mut self.space, ack, controller, settled)
+        let outcome = self
+            .recovery
+            .on_ack(now, &mut self.space, ack, controller, settled)?;
+        if settled
+            .acked
+            .iter()
+            .any(|(_, packet)| packet.decision.is_some())
+        {
+            self.silence.on_delivered();
+        }
+        Ok(outcome)
     }
 
     /// The same for packets of the Initial or Handshake space, which travel on path 0.
@@ -326,9 +354,15 @@ impl Path {
         self.recovery.ping = true;
     }
 
+    /// Whether the datagram of the PING is to be of full size.
+    pub(crate) fn wants_full_ping(&self) -> bool {
+        self.recovery.full_ping
+    }
+
     /// The PING leaves now.
     pub(crate) fn on_ping_sent(&mut self) {
         self.recovery.ping = false;
+        self.recovery.full_ping = false;
     }
 
     /// A loss probe leaves now.
@@ -495,8 +529,11 @@ impl Path {
             self.previous
                 .as_ref()
                 .and_then(NetworkPath::challenge_timer),
+            self.network.response_timer(),
+            self.previous.as_ref().and_then(NetworkPath::response_timer),
             suspicion.deadline(&self.space, &self.recovery.rtt, facts.max_ack_delay),
             self.keep_alive_deadline(facts),
+            self.silence_deadline(facts),
         ]
         .into_iter()
         .flatten()
@@ -528,7 +565,10 @@ impl Path {
             self.recovery
                 .detect_lost(now, space, id, delay, controller, lost);
         }
-        let mut outcome = PathTimeout::default();
+        let mut outcome = PathTimeout {
+            silent: is_due(self.silence_deadline(facts)),
+            ..PathTimeout::default()
+        };
         if pto {
             self.on_pto(now, facts, controller, &mut outcome);
         }
@@ -563,12 +603,17 @@ impl Path {
         if facts.elsewhere {
             self.recovery.probes = 1;
             self.recovery.ping = true;
-            self.space.sent.forget_bare(MAX_BARE_PROBES);
+            self.forget_bare_packets();
         } else {
             // Two probes at first, then one: those that follow come more often than the PTO doubles.
             let first = self.recovery.pto_count <= 1;
             self.recovery.probes = if first { PROBES_PER_PTO } else { 1 };
         }
+    }
+
+    /// Forgets the oldest of many packets in flight that carry nothing to be repeated.
+    pub(crate) fn forget_bare_packets(&mut self) {
+        self.space.sent.forget_bare(MAX_BARE_PROBES);
     }
 
     fn check_suspect(&mut self, now: Instant, facts: TimerFacts) -> bool {
@@ -610,6 +655,28 @@ impl Path {
             .clamp(MIN_SUSPECT_PROBE_INTERVAL, most)
             .max(self.pto(facts.max_ack_delay));
         Some(deadline.min(sent + interval))
+    }
+
+    /// When to ask a peer of which nothing is heard. What is in flight asks by itself.
+    fn silence_deadline(&self, facts: TimerFacts) -> Option<Instant> {
+        let quiet = facts.expecting && self.space.ack_eliciting_in_flight() == 0;
+        if !quiet || self.recovery.ping {
+            return None;
+        }
+        self.silence
+            .deadline(self.last_activity, self.pto(facts.max_ack_delay))
+    }
+
+    /// Nothing is heard of the peer. `expected`: though data is to come. Then a PING is to be sent, in a datagram large
+    /// enough for the peer to answer in full, should it come from an address that it does not know (RFC 9000 section 8.1).
+    pub(crate) fn on_silence(&mut self, expected: bool) {
+        if expected {
+            self.silence.on_asked();
+            self.recovery.ping = true;
+            self.recovery.full_ping = true;
+        } else {
+            self.silence.end();
+        }
     }
 
     /// When a PING is due for want of anything else. What is in flight must be acknowledged as it is,

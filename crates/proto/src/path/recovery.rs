@@ -60,6 +60,8 @@ pub(crate) struct PathRecovery {
     pub(super) probes: u8,
     /// A PING is to be sent now.
     pub(super) ping: bool,
+    /// Its datagram is to be of full size.
+    pub(super) full_ping: bool,
     pub(super) counters: PathCounters,
 }
 
@@ -76,6 +78,7 @@ impl PathRecovery {
             pto_count: 0,
             probes: 0,
             ping: false,
+            full_ping: false,
             counters: PathCounters::default(),
         }
     }
@@ -253,6 +256,9 @@ impl PathRecovery {
                 continue;
             }
             self.counters.lost_packets += 1;
+            if one_rtt && space.left_elsewhere(*number, packet) {
+                continue;
+            }
             if packet.ecn_marked && one_rtt && space.ecn.concerns(*number) {
                 self.ecn.on_lost_marked();
             }

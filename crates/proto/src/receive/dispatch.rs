@@ -175,7 +175,7 @@ impl Connection {
             Frame::RetireConnectionId(frame) => self.on_retire_cid(&frame, dcid)?,
             Frame::PathChallenge(token) => self.on_path_challenge(arrival, id, token),
             Frame::PathResponse(token) => self.on_path_response(now, id, token),
-            Frame::HandshakeDone => self.on_handshake_done()?,
+            Frame::HandshakeDone => self.on_handshake_done(now)?,
             Frame::NewToken(token) => self.on_new_token(token)?,
             Frame::Datagram(data) => {
                 if self.datagrams.on_datagram(data)? {

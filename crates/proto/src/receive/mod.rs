@@ -48,7 +48,7 @@ impl Connection {
         ecn: Option<EcnCodepoint>,
         mut datagram: BytesMut,
     ) {
-        if self.state.is_drained() {
+        if self.state.is_drained() || !self.takes_from(&tuple) {
             return;
         }
         let arrival = DatagramMeta {
@@ -385,6 +385,9 @@ impl Connection {
             && self.asks_for_memory(&bytes[payload.clone()])
         {
             self.totals.refused_packets += 1;
+            if let Some(path) = self.paths.get_mut(id) {
+                path.on_packet_refused(now);
+            }
             return;
         }
         let fresh = match self.paths.state(id) {

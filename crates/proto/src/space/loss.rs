@@ -256,6 +256,42 @@ impl PacketSpace {
         self.loss_time = None;
     }
 
+    /// The path has other addresses from here on. Packets with numbers from `from` on went to those before.
+    pub(crate) fn on_new_addresses(&mut self, from: u64) {
+        //= specs/rfc9000.txt#section-9.4
+        //# Packets sent on the old path MUST NOT contribute to congestion control or RTT estimation
+        //# for the new path.
+        self.elsewhere = from..self.numbers.next().unwrap_or(u64::MAX);
+        self.persistent.on_acked();
+    }
+
+    /// One past the last packet that went to the addresses before these.
+    pub(crate) fn end_of_elsewhere(&self) -> u64 {
+        self.elsewhere.end
+    }
+
+    /// Whether the packet with this number went to addresses that the path does not use, or not any more.
+    pub(crate) fn left_elsewhere(&self, pn: u64, packet: &SentPacket) -> bool {
+        packet.elsewhere || self.elsewhere.contains(&pn)
+    }
+
+    /// Declares lost, onto `out` in ascending order, what went to the addresses before these and is not acknowledged.
+    /// Acknowledgements that still come are news of nothing.
+    pub(crate) fn drain_elsewhere(&mut self, out: &mut Vec<(u64, SentPacket)>) {
+        while let Some((pn, _)) = self.sent.first()
+            && self.elsewhere.contains(&pn)
+        {
+            while let Some((popped, packet)) = self.sent.pop_oldest() {
+                out.extend(packet.map(|packet| (popped, packet)));
+                if popped >= pn {
+                    break;
+                }
+            }
+        }
+        self.lost = LostNumbers::default();
+        self.loss_time = None;
+    }
+
     /// Takes the oldest packet out, as acknowledged or as lost.
     fn settle_oldest(
         &mut self,
@@ -287,7 +323,7 @@ impl PacketSpace {
         //# Loss of a probe packet SHOULD NOT be treated as an indication of congestion and SHOULD
         //# NOT trigger a congestion control reaction [RFC4821] because this could result in
         //# unnecessary reduction of the sending rate.
-        if !packet.mtu_probe {
+        if !packet.mtu_probe && !self.left_elsewhere(pn, &packet) {
             outcome.bytes += u64::from(packet.size);
             outcome.newest_sent = outcome.newest_sent.max(Some(packet.time_sent));
             outcome.largest_size = outcome.largest_size.max(packet.size);

@@ -51,6 +51,8 @@ pub(crate) struct PacketSpace {
     /// Declared lost lately.
     pub(crate) lost: LostNumbers,
     pub(crate) persistent: PersistentCongestion,
+    /// Packets with these numbers left for other addresses than the path has now: that they are lost says nothing of it.
+    elsewhere: std::ops::Range<u64>,
     /// The ranges of the ACK frame under way; kept for its allocation.
     pub(crate) blocks: Vec<(u64, u64)>,
 }
@@ -68,6 +70,7 @@ impl PacketSpace {
             ecn: EcnCounter::default(),
             lost: LostNumbers::default(),
             persistent: PersistentCongestion::default(),
+            elsewhere: 0..0,
             blocks: Vec::new(),
         }
     }

@@ -25,6 +25,8 @@ pub(crate) struct SentPacket {
     pub(crate) ecn_marked: bool,
     /// Whether it probes for a larger MTU: its loss is no sign of congestion (RFC 9000 section 14.4).
     pub(crate) mtu_probe: bool,
+    /// Whether it went to other addresses than the path uses, to ask or to answer there.
+    pub(crate) elsewhere: bool,
     /// The decision of the scheduler that asked for it.
     pub(crate) decision: Option<u64>,
     /// The state of delivery when it left; `None` for packets that are not in flight.
@@ -333,6 +335,7 @@ pub(crate) mod tests {
             in_flight: true,
             ecn_marked: false,
             mtu_probe: false,
+            elsewhere: false,
             decision: None,
             delivery: None,
             frames: SentFrames::new(),

@@ -86,6 +86,11 @@ impl RecvStream {
         self.final_size.is_none()
     }
 
+    /// Whether data is missing that the application is to have.
+    pub(super) fn expects_data(&self) -> bool {
+        self.reset.is_none() && self.stopped.is_none() && !self.is_complete()
+    }
+
     /// All data up to the final size is here ("Data Recvd").
     fn is_complete(&self) -> bool {
         self.final_size == Some(self.assembler.frontier())

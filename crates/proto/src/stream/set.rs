@@ -418,6 +418,16 @@ impl Streams {
         }
     }
 
+    /// Whether there is a stream that we receive on.
+    pub(crate) fn may_receive(&self) -> bool {
+        !self.recvs.is_empty()
+    }
+
+    /// Whether data is to come on one of these. Looks at them one by one.
+    pub(crate) fn expects_data(&self) -> bool {
+        self.recvs.values().any(|stream| stream.expects_data())
+    }
+
     /// Whether anything that was sent is not acknowledged.
     #[cfg(test)]
     pub(crate) fn has_unacked(&self) -> bool {

@@ -91,6 +91,14 @@ impl Batches {
         }
     }
 
+    /// Drops what was made for a path and is not handed out.
+    pub(crate) fn forget(&mut self, index: PathIndex) {
+        let batches = self.open.iter_mut().chain(&mut self.ready);
+        for batch in batches.filter(|batch| batch.index == index) {
+            batch.data.clear();
+        }
+    }
+
     /// Whether a batch is ready to be handed out.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.ready.is_empty()

@@ -65,8 +65,7 @@ impl Connection {
         //= specs/rfc9000.txt#section-8.1
         //# Clients MUST ensure that UDP datagrams containing Initial packets have UDP payloads of
         //# at least 1200 bytes, adding PADDING frames as necessary.
-        let must_pad =
-            initial && (self.side == Side::Client || self.handshake.can_send(SpaceId::Initial));
+        let must_pad = initial && (self.side == Side::Client || self.is_initial_ack_eliciting());
         if must_pad && size < MIN_INITIAL_DATAGRAM {
             return None;
         }
@@ -116,6 +115,11 @@ impl Connection {
             return None;
         }
         self.finish_transmit(PathId::ZERO, Addresses::Current, spec.ecn, size, None)
+    }
+
+    /// Whether the next Initial packet is more than an acknowledgement.
+    fn is_initial_ack_eliciting(&mut self) -> bool {
+        self.handshake.can_send(SpaceId::Initial) || self.spaces.wants_probe(SpaceId::Initial)
     }
 
     /// Whether all that the spaces want to send is ack-eliciting data, which the window may hold back.

@@ -130,7 +130,11 @@ impl Connection {
         //= specs/rfc10069-draft.md#path-initiation
         //# An endpoint MUST use a connection ID associated to the same path ID as used in the
         //# packet received by the endpoint when it intends to send packets on the same path.
-        let dcid = self.remote_cids.active(id)?;
+        let dcid = match spec.to {
+            Addresses::Current => self.remote_cids.active(id)?,
+            Addresses::Previous => self.remote_cids.for_other(id)?,
+        };
+        let path = self.paths.at(spec.path)?;
         let packet = match spec.space {
             SpaceId::Data => {
                 let phase = self.handshake.one_rtt.as_ref().map(OneRttKeys::phase);
@@ -306,6 +310,7 @@ impl Connection {
             in_flight: built.in_flight,
             ecn_marked: spec.ecn.is_some(),
             mtu_probe: spec.origin == PacketOrigin::MtuProbe,
+            elsewhere: spec.to == Addresses::Previous,
             decision,
             delivery: None,
             frames: built.frames,

@@ -59,7 +59,7 @@ impl Connection {
     fn due(&self, now: Instant, path: &Path, other_acks: bool, all: bool) -> Option<Due> {
         let established = self.state.is_established();
         let ack = path.space().acks.due(now);
-        let probe = path.probe_due();
+        let probe = path.probe_due(now, || self.has_room_for_probe(path));
         let mtu = || path.mtu_probe(now).filter(|_| all && established);
         let any = other_acks
             || probe.is_some()
@@ -91,6 +91,12 @@ impl Connection {
         mtu().map(Due::MtuProbe)
     }
 
+    /// Whether the path's congestion window has room for a datagram with a PATH_RESPONSE.
+    fn has_room_for_probe(&self, path: &Path) -> bool {
+        path.space().bytes_in_flight() + MIN_INITIAL_DATAGRAM as u64
+            <= self.controller.window(path.index)
+    }
+
     /// Whether a scheduled packet on this path is likely to follow at once.
     fn data_will_carry_ack(&self, path: &Path) -> bool {
         self.paths.open_count() == 1
@@ -110,6 +116,9 @@ impl Connection {
         to: Addresses,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        let path = self.paths.at(index)?;
+        let room = self.has_room_for_probe(path);
+        let again = now + path.pto(self.peer_max_ack_delay());
         let spec = PacketSpec {
             to,
             //= specs/rfc9000.txt#section-8.2.1
@@ -123,7 +132,9 @@ impl Connection {
             pad_to: buf.len() + MIN_INITIAL_DATAGRAM,
             ..PacketSpec::unscheduled(index)
         };
-        self.transmit_packet(now, &spec, buf, |this, w| {
+        let active = to == Addresses::Current;
+        let (is_client, mut bare) = (self.side.is_client(), false);
+        let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
             //= specs/rfc9000.txt#section-8.2.1
             //# The endpoint MUST use unpredictable data in every PATH_CHALLENGE frame so that it
             //# can associate the peer's response with the corresponding PATH_CHALLENGE.
@@ -138,9 +149,21 @@ impl Connection {
                 //= specs/rfc9000.txt#section-8.2.2
                 //# A PATH_RESPONSE frame MUST be sent on the network path where the PATH_CHALLENGE
                 //# frame was received.
-                if let Some(response) = network.next_response() {
+                let response = match network.response_due(now, room) {
+                    true if room => network.next_response(),
+                    true => network.newest_response(again),
+                    false => None,
+                };
+                bare = response.is_some() && !room;
+                if let Some(response) = response {
                     Frame::PathResponse(response).encode(w.buf);
                     w.mark_ack_eliciting();
+                    //= specs/rfc9000.txt#section-9.3.3
+                    //# An endpoint that receives a PATH_CHALLENGE on an active path SHOULD send a
+                    //# non-probing packet in response.
+                    if active && is_client && w.remaining() > 16 {
+                        w.ping();
+                    }
                 }
                 if network.challenge_due() && w.remaining() > 16 {
                     Frame::PathChallenge(token).encode(w.buf);
@@ -149,10 +172,20 @@ impl Connection {
                     network.on_challenge_sent(now, token, full);
                 }
             }
-            this.fill_own_ack(w, now, index);
-            this.fill_own_cids(w, index);
+            //= specs/rfc9000.txt#section-9
+            //# Servers do not send non- probing packets (see Section 9.1) toward a client address
+            //# until they see a non-probing packet from that address.
+            if active && !bare {
+                this.fill_own_ack(w, now, index);
+                this.fill_own_cids(w, index);
+            }
             true
-        })
+        });
+        if bare && let Some(path) = self.paths.at_mut(index) {
+            // A peer that acknowledges none of them grows nothing.
+            path.forget_bare_packets();
+        }
+        transmit
     }
 
     /// The connection IDs of a path that is being opened, unless the peer has one for certain: it could not answer here
@@ -261,7 +294,10 @@ impl Connection {
         index: PathIndex,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let spec = PacketSpec::unscheduled(index);
+        let mut spec = PacketSpec::unscheduled(index);
+        if self.paths.at(index)?.wants_full_ping() {
+            spec.pad_to = buf.len() + MIN_INITIAL_DATAGRAM;
+        }
         self.transmit_packet(now, &spec, buf, |this, w| {
             if let Some(path) = this.paths.at_mut(index) {
                 path.on_ping_sent();

@@ -150,6 +150,17 @@ impl Pair {
         Self::of(client_config, server_config, endpoints)
     }
 
+    /// With other settings of the server.
+    pub(crate) fn with_server(
+        client: TransportConfig,
+        server: TransportConfig,
+        configure: impl FnOnce(&mut ServerConfig),
+    ) -> Self {
+        let (client, mut server) = Self::configs(client, server);
+        configure(&mut server);
+        Self::of(client, server, endpoint_configs())
+    }
+
     /// With these settings.
     pub(crate) fn with_configs(client: ClientConfig, server: ServerConfig) -> Self {
         Self::of(client, server, endpoint_configs())

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mpquic_sched_core::{Side, TransportErrorCode};
 
 use super::forge::{self, Forgery, Outcome, Packet};
-use super::pair::Pair;
+use super::pair::{self, Pair};
 use crate::frame::Frame;
 use crate::limits::MAX_ACK_RANGES;
 use crate::{ConnectionError, PathErrorCode, PathId, TransportConfig};
@@ -124,5 +124,125 @@ fn abandoning_the_only_path_is_answered_with_a_close() {
     assert!(
         matches!(reason, Some(ConnectionError::ConnectionClosed(_))),
         "{reason:?}"
+    );
+}
+
+/// A path that nobody proves becomes the last one: nobody is told anything, and nothing is kept.
+//= specs/rfc9000.txt#section-9.3.2
+//= type=test
+//# If an endpoint has no state about the last validated peer address, it MUST close the connection
+//# silently by discarding all connection state.
+#[test]
+fn without_any_proven_address_the_connection_ends_in_silence() {
+    let mut pair = connected();
+    let now = pair.now;
+    let id = pair.c().open_path(now, pair::tuple(1)).unwrap();
+    pair.filter = Box::new(|from_client, _, _| from_client);
+    assert!(pair.run_until(Duration::from_secs(1), |pair| {
+        pair.s().network_path(id).is_ok()
+    }));
+    pair.filter = Box::new(|_, _, _| false);
+    forge::deliver(&mut pair, Side::Client, Packet::OneRtt, &abandon(0));
+    assert!(pair.run_until(Duration::from_secs(25), |pair| pair.s().is_drained()));
+    let reason = pair.s().lost_reason().cloned();
+    assert_eq!(reason, Some(ConnectionError::NoValidatedPath));
+}
+
+/// Challenges of 40 bytes draw answers of 1200, from a sender whose window is full besides: in RFC 9002 section 7, it must
+/// send nothing. A challenge now and then is answered at once nevertheless.
+#[test]
+fn challenges_draw_little_from_a_full_window() {
+    let mut pair = connected();
+    let id = pair.s().open(mpquic_sched_core::Dir::Uni).unwrap();
+    let _ = pair.s().write(id, &[7; 1 << 20]);
+    pair.filter = Box::new(|from_client, _, _| from_client);
+    pair.client.inbound.clear();
+    let full = |pair: &mut Pair| {
+        let stats = pair.s().path_stats(PathId::ZERO).unwrap();
+        stats.in_flight + 1200 > stats.cwnd
+    };
+    assert!(pair.run_until(Duration::from_secs(5), full));
+    let before = pair.s().stats();
+    let (mut received, mut at_most_in_flight) = (0, 0);
+    for number in 0..2000u64 {
+        let mut frame = Vec::new();
+        Frame::PathChallenge(number).encode(&mut frame);
+        let (datagram, _) = Forgery::new(Packet::OneRtt, &frame).seal(&mut pair, Side::Client);
+        received += datagram.len() as u64;
+        forge::hand_over(&mut pair, Side::Server, &datagram);
+        let later = pair.now + Duration::from_millis(1);
+        pair.run_until(Duration::from_millis(1), |_| false);
+        pair.now = later;
+        let stats = pair.s().path_stats(PathId::ZERO).unwrap();
+        at_most_in_flight =
+            at_most_in_flight.max(stats.in_flight - stats.cwnd.min(stats.in_flight));
+        if number == 0 {
+            assert_eq!(pair.s().stats().sent_datagrams, before.sent_datagrams + 1);
+        }
+    }
+    let sent = pair.s().stats().sent_bytes - before.sent_bytes;
+    println!("{sent} bytes out for {received} in, {at_most_in_flight} beyond the window");
+    assert!(sent <= 2 * received, "{sent} bytes for {received}");
+    assert!(
+        at_most_in_flight <= 40_000,
+        "{at_most_in_flight} bytes beyond the window"
+    );
+}
+
+/// Who retires connection IDs faster than that is acknowledged is told why the connection ends, though the ID in use is
+/// among the retired ones.
+#[test]
+fn too_many_ids_to_retire_are_told_of() {
+    let mut pair = connected();
+    let told = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = std::rc::Rc::clone(&told);
+    pair.filter = Box::new(move |from_client, _, _| {
+        count.set(count.get() + u32::from(from_client));
+        !from_client
+    });
+    let closed = (10..600u64).any(|number| {
+        let mut frame = Vec::new();
+        let mut id = [0; 8];
+        id.copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        Frame::NewConnectionId(crate::frame::NewConnectionId {
+            path: None,
+            sequence: number,
+            retire_prior_to: number,
+            id: mpquic_sched_core::ConnectionId::new(&id),
+            reset_token: [number as u8; 16].map(|byte| byte ^ (number >> 8) as u8),
+        })
+        .encode(&mut frame);
+        told.set(0);
+        let outcome = forge::deliver(&mut pair, Side::Server, Packet::OneRtt, &frame);
+        outcome == Outcome::Closed(TransportErrorCode::CONNECTION_ID_LIMIT_ERROR)
+    });
+    assert!(closed);
+    pair.step();
+    assert!(told.get() > 0, "nothing was sent");
+}
+
+/// Also what a server sends to be sure, and not for its content: a second probe with no CRYPTO data left to repeat.
+//= specs/rfc9000.txt#section-14.1
+//= type=test
+//# Similarly, a server MUST expand the payload of all UDP datagrams carrying ack-eliciting Initial
+//# packets to at least the smallest allowed maximum datagram size of 1200 bytes.
+#[test]
+fn a_server_expands_each_datagram_with_an_initial_packet_that_asks_for_an_answer() {
+    let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
+    let sizes = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let seen = std::rc::Rc::clone(&sizes);
+    let mut first = true;
+    pair.filter = Box::new(move |from_client, _, data| {
+        // A long header, and the type of an Initial packet.
+        if !from_client && data[0] & 0xb0 == 0x80 {
+            seen.borrow_mut().push(data.len());
+        }
+        from_client && std::mem::take(&mut first)
+    });
+    pair.run_until(Duration::from_secs(5), |_| false);
+    let sizes = sizes.borrow();
+    assert!(
+        sizes.len() >= 2 && sizes.iter().all(|size| *size >= 1200),
+        "{sizes:?}"
     );
 }

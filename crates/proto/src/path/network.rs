@@ -1,0 +1,433 @@
+//! One pair of addresses beneath a path ID: whether it is validated, how much may be sent before it is, and which
+//! challenges are to be sent or answered there (RFC 9000 section 8).
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::packet::MIN_INITIAL_DATAGRAM;
+use crate::receive::DatagramMeta;
+use crate::{FourTuple, limits};
+
+/// How often a PATH_CHALLENGE is sent before the path is given up.
+const MAX_CHALLENGES: u32 = 7;
+
+/// The network path beneath a path ID.
+pub(crate) struct NetworkPath {
+    pub(crate) tuple: FourTuple,
+    validated: bool,
+    /// An answer came to a challenge in a small datagram: the address is proven, a full datagram is not.
+    address_proven: bool,
+    /// Whether we opened it: a client may send before the peer's address is validated, and only data waits for that
+    /// (RFC 9000 section 8.1 limits those who answer).
+    pub(super) ours: bool,
+    /// UDP payload bytes received from and sent to the address while it is not validated.
+    received: u64,
+    sent: u64,
+    challenge: Option<Challenge>,
+    /// Data of PATH_CHALLENGEs to be answered, oldest first.
+    responses: VecDeque<u64>,
+    /// An answer left though the congestion window was full: the next such one waits until then.
+    answer_again: Option<Instant>,
+    /// The peer tries these addresses, and has not moved to them: they are kept once they are validated.
+    pub(super) tried: bool,
+}
+
+struct Challenge {
+    /// All tokens sent, and whether in a full datagram: an answer to any of them proves the address (RFC 9000 section
+    /// 8.2.3).
+    tokens: Vec<(u64, bool)>,
+    /// A token to be sent now.
+    due: bool,
+    /// When the next one is due.
+    next: Option<Instant>,
+    interval: Duration,
+    /// When to give up, even if the amplification limit never let the challenges out.
+    until: Instant,
+}
+
+/// What the challenge timer means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ChallengeTimeout {
+    NotDue,
+    Resend,
+    GiveUp,
+}
+
+impl NetworkPath {
+    pub(crate) fn new(tuple: FourTuple, validated: bool) -> Self {
+        Self {
+            tuple,
+            validated,
+            address_proven: false,
+            ours: false,
+            received: 0,
+            sent: 0,
+            challenge: None,
+            responses: VecDeque::new(),
+            answer_again: None,
+            tried: false,
+        }
+    }
+
+    /// Addresses that we, as the client, begin to send to.
+    pub(crate) fn opened_by_us(tuple: FourTuple) -> Self {
+        Self {
+            ours: true,
+            ..Self::new(tuple, false)
+        }
+    }
+
+    /// Other addresses of ours for a peer whose address is proven: it may be sent to at once (RFC 9000 section 9.2).
+    pub(super) fn migrated_to(tuple: FourTuple) -> Self {
+        Self {
+            ours: true,
+            ..Self::new(tuple, true)
+        }
+    }
+
+    pub(crate) fn is_validated(&self) -> bool {
+        self.validated
+    }
+
+    /// The address is proven (RFC 9000 section 8.1: by a Handshake packet; section 8.2: by a
+    /// PATH_RESPONSE).
+    pub(crate) fn validate(&mut self) {
+        self.validated = true;
+        self.challenge = None;
+    }
+
+    pub(crate) fn on_received(&mut self, bytes: usize) {
+        self.received = self.received.saturating_add(bytes as u64);
+    }
+
+    pub(crate) fn on_sent(&mut self, bytes: usize) {
+        self.sent = self.sent.saturating_add(bytes as u64);
+    }
+
+    /// Whether the amplification limit holds.
+    fn is_limited(&self) -> bool {
+        !self.validated && !self.address_proven && !self.ours
+    }
+
+    /// Bytes that may be sent now: three times those received, until the address is validated
+    /// (RFC 9000 section 8.1).
+    pub(crate) fn send_limit(&self) -> u64 {
+        //= specs/rfc9000.txt#section-14.1
+        //# The server MUST also limit the number of bytes it sends before validating the address of
+        //# the client; see Section 8.
+        if !self.is_limited() {
+            return u64::MAX;
+        }
+        //= specs/rfc9000.txt#section-8.1
+        //# Prior to validating the client address, servers MUST NOT send more than three times as
+        //# many bytes as the number of bytes they have received.
+        //= specs/rfc9000.txt#section-8
+        //# Therefore, after receiving packets from an address that is not yet validated, an
+        //# endpoint MUST limit the amount of data it sends to the unvalidated address to three
+        //# times the amount of data received from that address.
+        (self.received.saturating_mul(3)).saturating_sub(self.sent)
+    }
+
+    /// Whether the amplification limit holds back a full datagram: what a probe timeout would send
+    /// must wait for the peer then, and the timer with it (RFC 9002 section 6.2.2.1).
+    pub(crate) fn is_at_limit(&self) -> bool {
+        self.send_limit() < MIN_INITIAL_DATAGRAM as u64
+    }
+
+    /// Bytes sent and received so far, while the amplification limit holds.
+    pub(crate) fn traffic(&self) -> Option<(u64, u64)> {
+        self.is_limited().then_some((self.sent, self.received))
+    }
+
+    /// Addresses from which the peer sends without having moved there: to be validated, as RFC 9000 section 9.6.3 says.
+    pub(super) fn tried_by_peer(arrival: &DatagramMeta, interval: Duration) -> Self {
+        let mut tried = Self::new(arrival.tuple, false);
+        tried.tried = true;
+        tried.on_received(arrival.bytes);
+        //= specs/rfc9000.txt#section-9.6.3
+        //# Servers SHOULD initiate path validation to the client's new address upon receiving a probe
+        //# packet from a different address; see Section 8.
+        //= specs/rfc9000.txt#section-9.6.2
+        //# The server MUST probe on the path toward the client from its preferred address.
+        tried.start_challenge(arrival.now, interval);
+        tried
+    }
+
+    /// Starts validation; the first challenge is due at once.
+    pub(crate) fn start_challenge(&mut self, now: Instant, interval: Duration) {
+        if !self.validated {
+            self.challenge_again(now, interval);
+        }
+    }
+
+    /// The same, for an address that was validated once.
+    pub(crate) fn challenge_again(&mut self, now: Instant, interval: Duration) {
+        if self.challenge.is_some() {
+            return;
+        }
+        self.challenge = Some(Challenge {
+            tokens: Vec::with_capacity(MAX_CHALLENGES as usize),
+            due: true,
+            next: None,
+            interval,
+            // As long as all of them and the wait after the last take.
+            //= specs/rfc9000.txt#section-8.2.4
+            //# Endpoints SHOULD abandon path validation based on a timer.
+            until: now + interval.saturating_mul((1 << MAX_CHALLENGES) - 1),
+        });
+    }
+
+    /// Validated, with nothing to ask or to answer.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.validated && self.challenge.is_none() && self.responses.is_empty() && !self.tried
+    }
+
+    /// No further challenges.
+    pub(crate) fn stop_challenge(&mut self) {
+        self.challenge = None;
+    }
+
+    pub(crate) fn challenge_due(&self) -> bool {
+        self.challenge
+            .as_ref()
+            .is_some_and(|challenge| challenge.due)
+    }
+
+    /// A challenge with this token goes out now; `full`: in a datagram of at least 1200 bytes.
+    pub(crate) fn on_challenge_sent(&mut self, now: Instant, token: u64, full: bool) {
+        let Some(challenge) = &mut self.challenge else {
+            return;
+        };
+        challenge.tokens.push((token, full));
+        challenge.due = false;
+        challenge.next = Some(now + challenge.interval);
+        //= specs/rfc9000.txt#section-8.2.1
+        //# An endpoint SHOULD NOT probe a new path with packets containing a PATH_CHALLENGE frame
+        //# more frequently than it would send an Initial packet.
+        challenge.interval = challenge.interval.saturating_mul(2);
+    }
+
+    pub(crate) fn challenge_timer(&self) -> Option<Instant> {
+        let challenge = self.challenge.as_ref()?;
+        Some(challenge.next.unwrap_or(challenge.until))
+    }
+
+    pub(super) fn on_challenge_timeout(&mut self, now: Instant) -> ChallengeTimeout {
+        let Some(challenge) = &mut self.challenge else {
+            return ChallengeTimeout::NotDue;
+        };
+        if challenge.until <= now {
+            return ChallengeTimeout::GiveUp;
+        }
+        if challenge.next.is_none_or(|next| next > now) {
+            return ChallengeTimeout::NotDue;
+        }
+        if challenge.tokens.len() >= MAX_CHALLENGES as usize {
+            return ChallengeTimeout::GiveUp;
+        }
+        challenge.next = None;
+        challenge.due = true;
+        ChallengeTimeout::Resend
+    }
+
+    /// A PATH_RESPONSE came; true if it validates the path, being the first that answers a challenge of ours in a full
+    /// datagram. One that answers none is ignored (RFC 9000 section 8.2.3).
+    //= specs/rfc9000.txt#section-8.2.3
+    //# However, the endpoint MUST initiate another path validation with an expanded datagram to
+    //# verify that the path supports the required MTU.
+    pub(crate) fn on_response(&mut self, token: u64) -> bool {
+        let Some(challenge) = &mut self.challenge else {
+            return false;
+        };
+        let answered = challenge.tokens.iter().find(|(sent, _)| *sent == token);
+        match answered {
+            None => false,
+            Some((_, true)) => {
+                self.validate();
+                true
+            }
+            Some((_, false)) => {
+                //= specs/rfc9000.txt#section-8.2.1
+                //# To ensure that the path MTU is large enough, the endpoint MUST perform a second
+                //# path validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200
+                //# bytes.
+                //= specs/rfc10069-draft.md#path-initiation
+                //# Each endpoint MUST also validate that a minimum QUIC packet MTU of 1200 bytes is
+                //# supported on the path.
+                if !self.address_proven {
+                    self.address_proven = true;
+                    challenge.due = true;
+                    challenge.next = None;
+                }
+                false
+            }
+        }
+    }
+
+    /// A PATH_CHALLENGE came: it is to be answered on this path (RFC 9000 section 8.2.2).
+    pub(crate) fn on_challenge(&mut self, token: u64) {
+        if self.responses.len() == limits::MAX_PENDING_PATH_RESPONSES {
+            self.responses.pop_front();
+        }
+        //= specs/rfc9000.txt#section-8.2.2
+        //# On receiving a PATH_CHALLENGE frame, an endpoint MUST respond by echoing the data
+        //# contained in the PATH_CHALLENGE frame in a PATH_RESPONSE frame.
+        //= specs/rfc9000.txt#section-19.17
+        //# The recipient of this frame MUST generate a PATH_RESPONSE frame (Section 19.18)
+        //# containing the same Data value.
+        self.responses.push_back(token);
+    }
+
+    /// Whether a challenge or an answer is to be sent now; `room`: the congestion window has room for it.
+    pub(crate) fn probe_due(&self, now: Instant, room: bool) -> bool {
+        self.challenge_due() || self.response_due(now, room)
+    }
+
+    /// Whether an answer may leave now. A challenge is worth an answer, however full the window is: a peer that validates
+    /// the path waits for it. But it is worth no more than one for each probe timeout beyond the window, or challenges of
+    /// 40 bytes would draw answers of 1200 from a sender that should be silent (RFC 9002 section 7).
+    pub(crate) fn response_due(&self, now: Instant, room: bool) -> bool {
+        !self.responses.is_empty() && (room || self.answer_again.is_none_or(|at| at <= now))
+    }
+
+    /// When an answer that waits may leave.
+    pub(crate) fn response_timer(&self) -> Option<Instant> {
+        self.answer_again.filter(|_| !self.responses.is_empty())
+    }
+
+    /// Time has passed.
+    pub(crate) fn on_response_timeout(&mut self, now: Instant) {
+        self.answer_again.take_if(|at| *at <= now);
+    }
+
+    /// Challenges to be answered.
+    pub(crate) fn responses_due(&self) -> usize {
+        self.responses.len()
+    }
+
+    //= specs/rfc9000.txt#section-8.2.2
+    //# An endpoint MUST NOT send more than one PATH_RESPONSE frame in response to one
+    //# PATH_CHALLENGE frame; see Section 13.3.
+    pub(crate) fn next_response(&mut self) -> Option<u64> {
+        self.responses.pop_front()
+    }
+
+    /// The answer to the newest challenge, which leaves though the window is full. The older ones are forgotten, and the
+    /// next one waits until `again`.
+    pub(crate) fn newest_response(&mut self, again: Instant) -> Option<u64> {
+        let newest = self.responses.pop_back()?;
+        self.responses.clear();
+        self.answer_again = Some(again);
+        Some(newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network_path() -> NetworkPath {
+        let tuple = FourTuple {
+            local: "127.0.0.1:1".parse().unwrap(),
+            remote: "127.0.0.1:2".parse().unwrap(),
+        };
+        NetworkPath::new(tuple, false)
+    }
+
+    //= specs/rfc9000.txt#section-8
+    //= type=test
+    //# Therefore, after receiving packets from an address that is not yet validated, an endpoint
+    //# MUST limit the amount of data it sends to the unvalidated address to three times the amount
+    //# of data received from that address.
+    #[test]
+    fn three_times_what_was_received_until_validated() {
+        let mut path = network_path();
+        assert_eq!(path.send_limit(), 0);
+        path.on_received(1200);
+        assert_eq!(path.send_limit(), 3600);
+        path.on_sent(3000);
+        assert_eq!(path.send_limit(), 600);
+        path.on_sent(1000);
+        assert_eq!(path.send_limit(), 0);
+        path.validate();
+        assert_eq!(path.send_limit(), u64::MAX);
+    }
+
+    #[test]
+    fn any_token_sent_validates_and_no_other() {
+        let now = Instant::now();
+        let mut path = network_path();
+        path.start_challenge(now, Duration::from_millis(100));
+        assert!(path.challenge_due());
+        path.on_challenge_sent(now, 7, true);
+        assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::NotDue);
+        let later = now + Duration::from_millis(100);
+        assert_eq!(path.on_challenge_timeout(later), ChallengeTimeout::Resend);
+        path.on_challenge_sent(later, 8, true);
+        assert!(!path.on_response(9));
+        assert!(path.on_response(7));
+        assert!(path.is_validated());
+        assert!(!path.on_response(8));
+    }
+
+    //= specs/rfc9000.txt#section-8.2.4
+    //= type=test
+    //# Endpoints SHOULD abandon path validation based on a timer.
+    //= specs/rfc9000.txt#section-8.2.1
+    //= type=test
+    //# To ensure that the path MTU is large enough, the endpoint MUST perform a second path
+    //# validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200 bytes.
+    #[test]
+    fn an_answer_to_a_small_challenge_asks_for_a_full_one() {
+        let now = Instant::now();
+        let mut path = network_path();
+        path.on_received(100);
+        path.start_challenge(now, Duration::from_millis(100));
+        path.on_challenge_sent(now, 7, false);
+        assert!(!path.on_response(7) && !path.is_validated());
+        assert_eq!(path.send_limit(), u64::MAX, "the address is proven");
+        assert!(path.challenge_due(), "the size is not");
+        path.on_challenge_sent(now, 8, true);
+        assert!(!path.on_response(7) && !path.challenge_due());
+        assert!(path.on_response(8) && path.is_validated());
+    }
+
+    #[test]
+    fn gives_up_in_the_end() {
+        let mut now = Instant::now();
+        let mut path = network_path();
+        path.start_challenge(now, Duration::from_millis(100));
+        for token in 0..u64::from(MAX_CHALLENGES) {
+            path.on_challenge_sent(now, token, true);
+            now = path.challenge_timer().unwrap();
+            let expected = if token + 1 < u64::from(MAX_CHALLENGES) {
+                ChallengeTimeout::Resend
+            } else {
+                ChallengeTimeout::GiveUp
+            };
+            assert_eq!(path.on_challenge_timeout(now), expected);
+        }
+    }
+
+    #[test]
+    fn gives_up_if_the_limit_lets_nothing_out() {
+        let now = Instant::now();
+        let mut path = network_path();
+        path.start_challenge(now, Duration::from_millis(100));
+        let until = now + Duration::from_millis(12_700);
+        assert_eq!(path.challenge_timer(), Some(until));
+        assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::NotDue);
+        assert_eq!(path.on_challenge_timeout(until), ChallengeTimeout::GiveUp);
+    }
+
+    #[test]
+    fn a_flood_of_challenges_keeps_the_newest() {
+        let mut path = network_path();
+        for token in 0..1_000_000 {
+            path.on_challenge(token);
+        }
+        let answered: Vec<_> = std::iter::from_fn(|| path.next_response()).collect();
+        assert_eq!(answered.len(), limits::MAX_PENDING_PATH_RESPONSES);
+        assert_eq!(answered.last(), Some(&999_999));
+    }
+}

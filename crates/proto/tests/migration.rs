@@ -1,0 +1,369 @@
+//! A client that moves by itself, a server that forbids it or wants it, and addresses that nobody knows (RFC 9000 section
+//! 9; RFC 10069, Relation to Other Transport Parameters).
+
+mod pair;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mpquic_proto::{
+    Dir, Event, FourTuple, PathError, PathEvent, PathId, ReadError, ServerConfig, TransportConfig,
+};
+use pair::{Pair, client_addr, server_addr, tuple};
+
+fn single() -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config.max_paths(1);
+    config
+}
+
+/// Single-path and multipath pairs.
+fn pairs(configure: impl Fn(&mut ServerConfig)) -> Vec<Pair> {
+    [single(), TransportConfig::default()]
+        .into_iter()
+        .map(|config| {
+            let mut pair = Pair::with_server(config.clone(), config, &configure);
+            pair.connect();
+            let later = pair.now + Duration::from_secs(1);
+            pair.run_until(Duration::from_secs(1), |_| false);
+            pair.now = later;
+            pair
+        })
+        .collect()
+}
+
+fn preferred() -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 101], 4433))
+}
+
+/// Sends from the server to the client; whether all of it came within a time.
+fn download(pair: &mut Pair, len: usize) -> bool {
+    let id = pair.s().open(Dir::Uni).unwrap();
+    let data = vec![7; len];
+    let (mut written, mut read) = (0, 0);
+    pair.run_until(Duration::from_secs(20), |pair| {
+        while written < len {
+            match pair.s().write(id, &data[written..]) {
+                Ok(n) => written += n,
+                Err(_) => break,
+            }
+            if written == len {
+                pair.s().finish(id).unwrap();
+            }
+        }
+        pair.c().accept(Dir::Uni);
+        let mut buf = [0; 65536];
+        loop {
+            match pair.c().read(id, &mut buf) {
+                Ok(Some(n)) => read += n,
+                Ok(None) => return read == len,
+                Err(ReadError::Blocked) | Err(_) => return false,
+            }
+        }
+    })
+}
+
+/// Which connection IDs each side sent to, from which address to which.
+type Uses = Rc<RefCell<BTreeMap<(bool, Vec<u8>), Vec<(SocketAddr, SocketAddr)>>>>;
+
+fn watch_ids(pair: &mut Pair) -> Uses {
+    let uses: Uses = Rc::default();
+    let seen = Rc::clone(&uses);
+    pair.filter = Box::new(move |from_client, tuple, data| {
+        if data[0] & 0x80 == 0 {
+            let id = (from_client, data[1..9].to_vec());
+            let way = (tuple.local, tuple.remote);
+            let mut seen = seen.borrow_mut();
+            let ways = seen.entry(id).or_default();
+            if !ways.contains(&way) {
+                ways.push(way);
+            }
+        }
+        true
+    });
+    uses
+}
+
+//= specs/rfc9000.txt#section-9.5
+//= type=test
+//# An endpoint MUST NOT reuse a connection ID when sending from more than one local address -- for
+//# example, when initiating connection migration as described in Section 9.2 or when probing a new
+//# network path as described in Section 9.1.
+//= specs/rfc9000.txt#section-9.5
+//= type=test
+//# Similarly, an endpoint MUST NOT reuse a connection ID when sending to more than one destination
+//# address.
+fn no_id_on_two_ways(uses: &Uses) {
+    for ((from_client, id), ways) in uses.borrow().iter() {
+        assert_eq!(ways.len(), 1, "client: {from_client}, {id:x?}: {ways:?}");
+    }
+}
+
+fn moved(pair: &mut Pair, local: SocketAddr) {
+    let done = pair.run_until(Duration::from_secs(2), |pair| {
+        let there = pair.s().network_path(PathId::ZERO).unwrap().remote == local;
+        there
+            && pair.s().is_path_validated(PathId::ZERO)
+            && pair
+                .client
+                .events
+                .contains(&Event::Path(PathEvent::Moved { id: PathId::ZERO }))
+    });
+    assert!(done, "{:?}", pair.s().network_path(PathId::ZERO));
+}
+
+//= specs/rfc9000.txt#section-9.2
+//= type=test
+//# To establish reachability on the new path, an endpoint initiates path validation (Section 8.2) on
+//# the new path.
+#[test]
+fn a_client_moves_its_only_path() {
+    for mut pair in pairs(|_| {}) {
+        let uses = watch_ids(&mut pair);
+        assert!(download(&mut pair, 300_000));
+        let before = pair.c().path_stats(PathId::ZERO).unwrap().sent_packets;
+        for host in [2, 3, 4] {
+            let local = SocketAddr::from(([10, 0, 0, host], 5000));
+            pair.client.events.clear();
+            let now = pair.now;
+            pair.c().migrate_path(now, PathId::ZERO, local).unwrap();
+            moved(&mut pair, local);
+            assert!(download(&mut pair, 300_000));
+        }
+        let after = pair.c().path_stats(PathId::ZERO).unwrap();
+        assert!(after.sent_packets > before, "the path is the same one");
+        assert_eq!(pair.c().paths().count(), 1);
+        no_id_on_two_ways(&uses);
+    }
+}
+
+/// The old address is gone with all that was on its way to it, in the midst of a transfer.
+#[test]
+fn what_was_on_its_way_to_the_old_address_is_sent_again() {
+    for mut pair in pairs(|_| {}) {
+        let id = pair.s().open(Dir::Uni).unwrap();
+        assert_eq!(pair.s().write(id, &[7; 200_000]), Ok(200_000));
+        pair.s().finish(id).unwrap();
+        let (old, local) = (client_addr(0), SocketAddr::from(([10, 0, 0, 2], 5000)));
+        pair.filter = Box::new(move |_, tuple, _| tuple.remote != old);
+        let late = pair.now + Duration::from_millis(45);
+        pair.run_until(Duration::from_millis(45), |_| false);
+        pair.now = late;
+        let now = pair.now;
+        pair.c().migrate_path(now, PathId::ZERO, local).unwrap();
+        let (mut read, mut buf) = (0, [0; 65536]);
+        let done = pair.run_until(Duration::from_secs(2), |pair| {
+            pair.c().accept(Dir::Uni);
+            while let Ok(Some(n)) = pair.c().read(id, &mut buf) {
+                read += n;
+            }
+            read == 200_000
+        });
+        assert!(done, "{read} bytes");
+    }
+}
+
+#[test]
+fn an_address_that_leads_nowhere_is_left_again() {
+    for mut pair in pairs(|_| {}) {
+        let dead = SocketAddr::from(([10, 0, 0, 66], 5000));
+        pair.filter = Box::new(move |_, tuple, _| tuple.local != dead && tuple.remote != dead);
+        let now = pair.now;
+        pair.c().migrate_path(now, PathId::ZERO, dead).unwrap();
+        let back = pair.run_until(Duration::from_secs(25), |pair| {
+            pair.c().network_path(PathId::ZERO) == Ok(tuple(0))
+        });
+        assert!(back && download(&mut pair, 100_000));
+    }
+}
+
+#[test]
+fn only_clients_move_and_only_once_they_may() {
+    let local = SocketAddr::from(([10, 0, 0, 2], 5000));
+    let mut pair = Pair::new(single(), single());
+    let now = pair.now;
+    let early = pair.c().migrate_path(now, PathId::ZERO, local);
+    assert_eq!(early, Err(PathError::HandshakeIncomplete));
+    pair.connect();
+    let now = pair.now;
+    let server = pair.s().migrate_path(now, PathId::ZERO, server_addr());
+    assert_eq!(server, Err(PathError::ServerSide));
+    let other = pair.c().migrate_path(now, PathId(3), local);
+    assert_eq!(other, Err(PathError::NotOpen(PathId(3))));
+}
+
+//= specs/rfc9000.txt#section-18.2
+//= type=test
+//# An endpoint that receives this transport parameter MUST NOT use a new local address when sending
+//# to the address that the peer used during the handshake.
+//= specs/rfc10069-draft.md#relation-to-other-transport-parameters
+//= type=test
+//# If an endpoint receives a disable_active_migration transport parameter, it is forbidden to
+//# establish new paths to the peer's handshake address.
+//= specs/rfc9000.txt#section-9
+//= type=test
+//# If the peer violates this requirement, the endpoint MUST either drop the incoming packets on that
+//# path without generating a Stateless Reset or proceed with path validation and allow the peer to
+//# migrate.
+#[test]
+fn a_server_that_forbids_it_has_its_way() {
+    for mut pair in pairs(|config| {
+        config.migration(false);
+    }) {
+        let now = pair.now;
+        let local = SocketAddr::from(([10, 0, 0, 2], 5000));
+        let refused = pair.c().migrate_path(now, PathId::ZERO, local);
+        assert_eq!(refused, Err(PathError::MigrationDisabled));
+        if pair.c().is_multipath() {
+            let refused = pair.c().open_path(now, tuple(1));
+            assert_eq!(refused, Err(PathError::MigrationDisabled));
+        }
+        // What comes from elsewhere is dropped, and answered by nobody.
+        pair.nat = vec![(client_addr(0), SocketAddr::from(([203, 0, 113, 1], 77)))];
+        pair.filter = Box::new(|from_client, _, _| from_client);
+        let heard = pair
+            .s()
+            .path_stats(PathId::ZERO)
+            .unwrap()
+            .received_datagrams;
+        pair.c().ping();
+        pair.run_until(Duration::from_secs(1), |_| false);
+        let stats = pair.s().path_stats(PathId::ZERO).unwrap();
+        assert_eq!(stats.received_datagrams, heard);
+        assert_eq!(
+            pair.s().network_path(PathId::ZERO).unwrap().remote,
+            client_addr(0)
+        );
+        pair.nat.clear();
+        pair.filter = Box::new(|_, _, _| true);
+        assert!(download(&mut pair, 100_000));
+    }
+}
+
+//= specs/rfc9000.txt#section-9
+//= type=test
+//# If a client receives packets from an unknown server address, the client MUST discard these
+//# packets.
+#[test]
+fn clients_take_nothing_from_addresses_that_they_do_not_know() {
+    for mut pair in pairs(|_| {}) {
+        let stranger = SocketAddr::from(([10, 0, 0, 99], 4433));
+        for (from, heard) in [(stranger, false), (server_addr(), true)] {
+            let kept = Rc::new(RefCell::new(Vec::new()));
+            let keep = Rc::clone(&kept);
+            pair.filter = Box::new(move |from_client, _, data| {
+                if !from_client {
+                    keep.borrow_mut().push(data.to_vec());
+                }
+                from_client
+            });
+            pair.s().ping();
+            pair.step();
+            pair.filter = Box::new(|_, _, _| true);
+            let before = pair
+                .c()
+                .path_stats(PathId::ZERO)
+                .unwrap()
+                .received_datagrams;
+            for data in kept.borrow_mut().drain(..) {
+                let tuple = FourTuple {
+                    local: client_addr(0),
+                    remote: from,
+                };
+                let at = pair.now;
+                pair.client
+                    .inbound
+                    .push_front(pair::Flying { at, tuple, data });
+            }
+            pair.step();
+            let after = pair
+                .c()
+                .path_stats(PathId::ZERO)
+                .unwrap()
+                .received_datagrams;
+            assert_eq!(after > before, heard, "{from}");
+        }
+    }
+}
+
+//= specs/rfc9000.txt#section-9.6.1
+//= type=test
+//# Once the handshake is confirmed, the client SHOULD select one of the two addresses provided by the
+//# server and initiate path validation (see Section 8.2).
+//= specs/rfc9000.txt#section-9.6.1
+//= type=test
+//# As soon as path validation succeeds, the client SHOULD begin sending all future packets to the new
+//# server address using the new connection ID and discontinue use of the old server address.
+//= specs/rfc9000.txt#section-9.6.2
+//= type=test
+//# The server MUST probe on the path toward the client from its preferred address.
+//= specs/rfc10069-draft.md#relation-to-other-transport-parameters
+//= type=test
+//# A such, the path ID for the connection ID specified in the preferred_address transport parameter
+//# is 0.
+#[test]
+fn a_client_goes_on_at_the_address_that_the_server_prefers() {
+    let address = "10.0.0.101:4433".parse().unwrap();
+    for migration in [true, false] {
+        for config in [single(), TransportConfig::default()] {
+            let mut pair = Pair::with_server(config.clone(), config, |config| {
+                config
+                    .preferred_address_v4(Some(address))
+                    .migration(migration);
+            });
+            let uses = watch_ids(&mut pair);
+            pair.connect();
+            let at_once = pair.now;
+            let done = pair.run_until(Duration::from_secs(1), |pair| {
+                let there = pair.c().network_path(PathId::ZERO).unwrap().remote == preferred();
+                there && pair.s().network_path(PathId::ZERO).unwrap().local == preferred()
+            });
+            assert!(done, "{:?}", pair.s().network_path(PathId::ZERO));
+            assert!(pair.now - at_once < Duration::from_millis(100));
+            assert!(download(&mut pair, 300_000));
+            no_id_on_two_ways(&uses);
+            // From there, the client may move even if it may not at the address of the handshake.
+            let local = SocketAddr::from(([10, 0, 0, 2], 5000));
+            pair.client.events.clear();
+            let now = pair.now;
+            pair.c().migrate_path(now, PathId::ZERO, local).unwrap();
+            moved(&mut pair, local);
+            assert!(download(&mut pair, 300_000));
+        }
+    }
+}
+
+//= specs/rfc9000.txt#section-9.6.1
+//= type=test
+//# If path validation fails, the client MUST continue sending all future packets to the server's
+//# original IP address.
+//= specs/rfc9000.txt#section-21.5.3
+//= type=test
+//# A client MUST NOT send non-probing frames to a preferred address prior to validating that address;
+//# see Section 8.
+#[test]
+fn a_preferred_address_that_cannot_be_reached_changes_nothing() {
+    let address = "10.0.0.101:4433".parse().unwrap();
+    for config in [single(), TransportConfig::default()] {
+        let mut pair = Pair::with_server(config.clone(), config, |config| {
+            config.preferred_address_v4(Some(address));
+        });
+        let probes = Rc::new(RefCell::new(0));
+        let count = Rc::clone(&probes);
+        pair.filter = Box::new(move |_, tuple, _| {
+            *count.borrow_mut() += u32::from(tuple.remote == preferred());
+            tuple.remote != preferred() && tuple.local != preferred()
+        });
+        pair.connect();
+        assert!(download(&mut pair, 300_000));
+        let later = pair.now + Duration::from_secs(20);
+        pair.run_until(Duration::from_secs(20), |_| false);
+        pair.now = later;
+        assert!(download(&mut pair, 300_000));
+        assert_eq!(pair.c().network_path(PathId::ZERO), Ok(tuple(0)));
+        assert!((1..=7).contains(&*probes.borrow()), "{}", probes.borrow());
+    }
+}
