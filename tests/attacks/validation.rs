@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpquic_hostile::duel::{Duel, from};
+use mpquic_hostile::meter;
 use mpquic_hostile::params::{Params, id};
 use mpquic_hostile::peer::{Peer, Space};
 use mpquic_hostile::tls::{self, Identity};
@@ -304,4 +305,88 @@ fn request_forgery() {
         );
         assert!(duel.alive() || duel.error().is_some());
     }
+}
+
+/// CVE-2023-6193, CVE-2023-49295, finding 7: challenges without end.
+#[test]
+fn challenge_flood() {
+    let mut duel = multipath();
+    let held = meter::reading().held;
+    let address = duel.tuple(0).remote;
+    let (before_in, before_out) = (
+        duel.victim.received_from[&address],
+        duel.victim.sent_to[&address],
+    );
+    for round in 0..5000u64 {
+        duel.send(&[Frame::PathChallenge(round.to_be_bytes())]);
+    }
+    assert!(duel.alive(), "{:?}", duel.reason());
+    assert_eq!(duel.victim.over_caps(), Vec::<String>::new());
+    let received = duel.victim.received_from[&address].bytes - before_in.bytes;
+    let sent = duel.victim.sent_to[&address].bytes - before_out.bytes;
+    growth(
+        "PATH_CHALLENGE flood",
+        "bytes held after 5,000",
+        held,
+        meter::reading().held,
+        32_768,
+    );
+    figure(
+        "PATH_CHALLENGE flood",
+        "tenths of a byte sent per byte received",
+        10 * sent / received,
+        30,
+    );
+    // While the window is full.
+    let mut duel = multipath();
+    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let _ = duel.victim.connection().write(id, &[7; 1 << 18]);
+    duel.victim.flush();
+    let before = duel.victim.sent_to[&address].bytes;
+    let mut received = 0;
+    for round in 0..2000u64 {
+        duel.send(&[Frame::PathChallenge(round.to_be_bytes())]);
+        received += 40;
+    }
+    assert_eq!(duel.victim.over_caps(), Vec::<String>::new());
+    let sent = duel.victim.sent_to[&address].bytes - before;
+    figure(
+        "PATH_CHALLENGE flood",
+        "tenths of a byte per byte, window full",
+        10 * sent / received,
+        30,
+    );
+}
+
+/// RFC 9000 section 9: a client takes nothing from an address that it does not know for its server's.
+#[test]
+fn unknown_server_addresses() {
+    let mut duel = Duel::established_client(quiet(), Params::generous(Some(7)));
+    let stranger = mpquic_proto::FourTuple {
+        local: duel.tuple(0).local,
+        remote: ([203, 0, 113, 9], 443).into(),
+    };
+    let mut processed = 0;
+    for number in 0..100 {
+        duel.send_from(
+            stranger,
+            0,
+            &[Frame::Datagram(vec![number]), Frame::PathChallenge([1; 8])],
+        );
+    }
+    while duel.victim.connection().recv_datagram().is_some() {
+        processed += 1;
+    }
+    figure(
+        "unknown server address",
+        "packets processed, of 100",
+        processed,
+        0,
+    );
+    let sent = duel
+        .victim
+        .sent_to
+        .get(&stranger.remote)
+        .map_or(0, |sent| sent.datagrams);
+    figure("unknown server address", "datagrams in answer", sent, 0);
 }
