@@ -33,6 +33,8 @@ both_directions! {
     handshake_and_what_it_agreed_on,
     retry,
     resumption,
+    early_data,
+    rejected_early_data,
     every_cipher_suite,
     certificate_chain_beyond_the_amplification_limit,
     client_certificate,
@@ -184,6 +186,57 @@ async fn resumption<C: Stack, S: Stack>() {
         echo_many(&client, &server, 0..3).await;
         client.close(0, b"");
     }
+}
+
+/// A pair whose client has tickets that allow early data.
+async fn pair_with_tickets<C: Stack, S: Stack>() -> Pair<C, S> {
+    let pair = Pair::<C, S>::new(Setup {
+        early_data: true,
+        ..Setup::default()
+    });
+    let (client, server) = pair.connect().await;
+    // The session tickets arrive no later than the echoed data.
+    echo_many(&client, &server, 0..3).await;
+    client.close(0, b"");
+    pair
+}
+
+/// 0-RTT, and 0.5-RTT of the server.
+async fn early_data<C: Stack, S: Stack>() {
+    let pair = pair_with_tickets::<C, S>().await;
+    let remote = S::local_address(&pair.server);
+    for size in [5, 900, 6_000, 100_000] {
+        let request = pattern(1, size);
+        // The client has written before the server is asked for the first time.
+        let asking = C::ask_early(&pair.client, remote, request.clone());
+        let (asked, (server, _)) = tokio::join!(asking, S::answer_early(&pair.server));
+        let (client, accepted, answer) = asked.expect("a ticket");
+        assert!(accepted, "{size}");
+        assert_eq!(answer, Some(request));
+        echo_many(&client, &server, 0..3).await;
+        client.close(0, b"");
+    }
+}
+
+/// A server that does not know the session: one that was restarted.
+async fn rejected_early_data<C: Stack, S: Stack>() {
+    let pair = pair_with_tickets::<C, S>().await;
+    let socket = std::net::UdpSocket::bind(stacks::LOOPBACK).unwrap();
+    let other = S::server(&pair.setup, socket);
+    let asking = async {
+        let remote = S::local_address(&other);
+        let asked = C::ask_early(&pair.client, remote, pattern(1, 6_000)).await;
+        let (client, accepted, answer) = asked.expect("a ticket");
+        assert!(!accepted && answer.is_none());
+        let (mut send, mut recv) = client.open_bi().await;
+        send.write_all(b"again").await.unwrap();
+        send.finish();
+        assert_eq!(read_to_end(&mut recv).await.unwrap(), b"again");
+        client
+    };
+    let (client, (server, early)) = tokio::join!(asking, S::answer_early(&other));
+    assert!(!early);
+    echo_many(&client, &server, 0..3).await;
 }
 
 async fn every_cipher_suite<C: Stack, S: Stack>() {

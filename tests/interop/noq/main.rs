@@ -14,6 +14,7 @@
 //! - Its API cannot use a path ID above the peer's limit. `crates/proto/src/receive/tests/path_ids.rs`
 //!   tests how we respond to that.
 
+mod early;
 mod pair;
 mod streams;
 
@@ -63,7 +64,10 @@ both_ways!(
     keys_are_updated_with_several_paths,
     links_that_lose_and_reorder,
     a_nat_moves_a_path,
+    early_data,
 );
+
+use early::early_data;
 
 /// Path initiation and validation, with a packet number space and a nonce per path.
 async fn two_and_three_paths_carry_data(client: Client) {

@@ -106,7 +106,7 @@ pub(crate) fn noq_transport(max_paths: u32) -> noq::TransportConfig {
     transport
 }
 
-fn tls() -> (rustls::ClientConfig, rustls::ServerConfig) {
+pub(crate) fn tls() -> (rustls::ClientConfig, rustls::ServerConfig) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
     let certificate = made.cert.der().clone();
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());

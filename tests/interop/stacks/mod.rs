@@ -148,7 +148,50 @@ pub(crate) trait Stack: 'static {
         answer: Answer,
     ) -> impl Future<Output = Result<Self::Peer, End>> + Send;
     fn wait_idle(endpoint: &Self::Endpoint) -> impl Future<Output = ()> + Send;
+    /// Writes a request before the handshake is complete, and waits for the answer: whether the server
+    /// accepted early data, and the answer, which is `None` if it did not. `None` without a ticket.
+    fn ask_early(
+        endpoint: &Self::Endpoint,
+        remote: SocketAddr,
+        request: Vec<u8>,
+    ) -> impl Future<Output = Option<(Self::Peer, bool, Option<Vec<u8>>)>> + Send;
+    /// Accepts a connection and answers its first request with itself, before the handshake is complete if the
+    /// request came early. Whether it did.
+    fn answer_early(endpoint: &Self::Endpoint) -> impl Future<Output = (Self::Peer, bool)> + Send;
 }
+
+/// Implements [`Stack::ask_early`] and [`Stack::answer_early`], which are the same for both stacks but for their types.
+macro_rules! early_data {
+    () => {
+        async fn ask_early(
+            endpoint: &Endpoint,
+            remote: SocketAddr,
+            request: Vec<u8>,
+        ) -> Option<(Connection, bool, Option<Vec<u8>>)> {
+            let connecting = endpoint.connect(remote, "localhost").unwrap();
+            let (connection, accepted) = connecting.into_0rtt().ok()?;
+            let (mut send, mut recv) = connection.open_bi().await.unwrap();
+            send.write_all(&request).await.unwrap();
+            send.finish().unwrap();
+            let answer = recv.read_to_end(1 << 20).await.ok();
+            Some((Connection(connection), accepted.await, answer))
+        }
+
+        async fn answer_early(endpoint: &Endpoint) -> (Connection, bool) {
+            let incoming = endpoint.accept().await.unwrap();
+            let Ok((connection, _)) = incoming.accept().unwrap().into_0rtt() else {
+                panic!("servers can always answer early");
+            };
+            let (mut send, mut recv) = connection.accept_bi().await.unwrap();
+            let request = recv.read_to_end(1 << 20).await.unwrap();
+            let early = recv.is_0rtt();
+            send.write_all(&request).await.unwrap();
+            send.finish().unwrap();
+            (Connection(connection), early)
+        }
+    };
+}
+pub(crate) use early_data;
 
 /// A certificate chain (leaf first), its key, and the root that signed it.
 pub(crate) struct Identity {
@@ -209,6 +252,8 @@ pub(crate) struct Setup {
     pub(crate) empty_cids: bool,
     /// The only version that quinn supports.
     pub(crate) version: Option<u32>,
+    /// Whether clients and servers allow early data (0-RTT).
+    pub(crate) early_data: bool,
     /// How often a client checked a certificate: not when it resumes a session.
     pub(crate) certificate_checks: Arc<AtomicUsize>,
 }
@@ -226,6 +271,7 @@ impl Default for Setup {
             server_needs_client_certificate: false,
             empty_cids: false,
             version: None,
+            early_data: false,
             certificate_checks: Arc::default(),
         }
     }
@@ -318,6 +364,7 @@ impl Setup {
             tls.with_no_client_auth()
         };
         tls.alpn_protocols = vec![self.client_alpn.clone()];
+        tls.enable_early_data = self.early_data;
         tls
     }
 
@@ -339,6 +386,9 @@ impl Setup {
             .with_single_cert(identity.chain.clone(), identity.key.clone_key())
             .unwrap();
         tls.alpn_protocols = vec![self.server_alpn.clone()];
+        if self.early_data {
+            tls.max_early_data_size = u32::MAX;
+        }
         tls
     }
 }

@@ -99,6 +99,8 @@ impl Stack for Mpquic {
         incoming.await.map(established).map_err(end)
     }
 
+    super::early_data!();
+
     async fn wait_idle(endpoint: &Endpoint) {
         endpoint.wait_idle().await;
     }

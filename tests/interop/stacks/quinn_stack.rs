@@ -107,6 +107,8 @@ impl Stack for Quinn {
         incoming.await.map(Connection).map_err(end)
     }
 
+    super::early_data!();
+
     async fn wait_idle(endpoint: &Endpoint) {
         endpoint.wait_idle().await;
     }
