@@ -201,7 +201,11 @@ fn cross_traffic_takes_its_share_and_stops() {
         let (shared, cross) = at(secs(35));
         let own = mbits(before, shared, secs(20));
         // Over the same time: while they find their shares, one has more and the other less.
-        let share = mbits(early.delivered as f64 * 8.0, cross.delivered as f64 * 8.0, secs(20));
+        let share = mbits(
+            early.delivered as f64 * 8.0,
+            cross.delivered as f64 * 8.0,
+            secs(20),
+        );
         println!("own {own}, cross {share}");
         assert!((3.0..7.0).contains(&own), "{own}");
         assert!((3.0..7.0).contains(&share), "{share}");

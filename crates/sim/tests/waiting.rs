@@ -223,7 +223,11 @@ fn ecf_loses_nothing_to_the_slow_path() {
         };
         unfloored_in_all += unfloored.run().0.completed;
     }
-    assert!(unfloored_in_all > ecf_in_all + 24 * ms(20));
+    // Not by much: what stays behind on the slow path is soon sent again on the fast one.
+    assert!(
+        unfloored_in_all > ecf_in_all,
+        "{unfloored_in_all:?}, {ecf_in_all:?}"
+    );
 }
 
 /// On similar paths, no scheduler waits for long: two paths together are faster than one.
