@@ -1,11 +1,11 @@
 //! One state per path slot; knows no algorithm.
 
-use mpquic_sched_core::{MAX_PATHS, PathIndex};
+use mpquic_sched_core::PathIndex;
 
-/// A fixed array of states.
+/// States by slot, as many as were ever needed: most connections have one path or two.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
-    states: [Option<T>; MAX_PATHS],
+    states: Vec<Option<T>>,
     /// One past the highest slot in use.
     used: usize,
 }
@@ -13,7 +13,7 @@ pub(super) struct Slots<T> {
 impl<T> Default for Slots<T> {
     fn default() -> Self {
         Self {
-            states: [const { None }; MAX_PATHS],
+            states: Vec::new(),
             used: 0,
         }
     }
@@ -21,17 +21,22 @@ impl<T> Default for Slots<T> {
 
 impl<T> Slots<T> {
     pub(super) fn set(&mut self, path: PathIndex, state: Option<T>) {
-        self.states[path.get()] = state;
+        let index = path.get();
+        if index >= self.states.len() {
+            self.states.reserve_exact(index + 1 - self.states.len());
+            self.states.resize_with(index + 1, || None);
+        }
+        self.states[index] = state;
         let highest = self.states.iter().rposition(Option::is_some);
         self.used = highest.map_or(0, |index| index + 1);
     }
 
-    pub(super) const fn get(&self, path: PathIndex) -> Option<&T> {
-        self.states[path.get()].as_ref()
+    pub(super) fn get(&self, path: PathIndex) -> Option<&T> {
+        self.states.get(path.get())?.as_ref()
     }
 
-    pub(super) const fn get_mut(&mut self, path: PathIndex) -> Option<&mut T> {
-        self.states[path.get()].as_mut()
+    pub(super) fn get_mut(&mut self, path: PathIndex) -> Option<&mut T> {
+        self.states.get_mut(path.get())?.as_mut()
     }
 
     /// The states that there are, in the order of their slots.

@@ -25,6 +25,7 @@ use rand::rngs::StdRng;
 pub use event::{Event, PathEvent};
 use new_token::{KeptTokens, NewTokens};
 pub(crate) use state::{CloseFrame, State};
+pub(crate) use timers::REST;
 
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
 use crate::congestion::{Controller, ControllerContext, NewPath};
@@ -119,6 +120,8 @@ pub struct Connection {
     /// CONNECTION_CLOSE is to be sent on the paths of these slots.
     pub(crate) close_due: mpquic_sched_core::PathSet,
     pub(crate) received_since_close: u64,
+    /// When to see whether the connection is at rest and needs less memory; none while it is.
+    pub(crate) rest_at: Option<Instant>,
     /// When the next look at the peer's pace is due, if it has to keep one.
     pub(crate) pace_at: Option<Instant>,
     pub(crate) lost_reason: Option<ConnectionError>,
@@ -336,6 +339,7 @@ impl Connection {
             eliciting_since_received: false,
             close_due: mpquic_sched_core::PathSet::EMPTY,
             received_since_close: 0,
+            rest_at: None,
             pace_at: config.min_rate.map(|(_, period)| now + period),
             lost_reason: None,
             events: VecDeque::new(),

@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::Side;
 
 use super::Connection;
-use crate::path::{PROBES_PER_PTO, TimerFacts};
+use crate::path::{PROBES_PER_PTO, SettledPackets, TimerFacts};
 use crate::recovery::{pto_duration, pto_time};
 use crate::space::{SentFrame, SpaceId};
 use crate::{ConnectionError, PathId};
 
 /// The longest idle timeout that three PTOs ask for in place of a shorter one that was negotiated.
 const MAX_IDLE_OF_PTO: Duration = Duration::from_secs(30);
+
+/// A connection that received nothing for this long is at rest.
+pub(crate) const REST: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
@@ -44,6 +47,7 @@ impl Connection {
             consider(retired.space.acks.timer());
         }
         consider(self.pace_at);
+        consider(self.rest_at);
         // Hardly ever the next: worked out only if not even its least could come later.
         match (self.idle_timeout(), next) {
             (Some(timeout), Some(next)) if next <= self.idle_since + timeout => Some(next),
@@ -71,6 +75,7 @@ impl Connection {
         if self.pace_at.is_some_and(|at| at <= now) && self.is_too_slow(now) {
             return self.close_too_slow(now);
         }
+        self.rest(now);
         self.handshake.on_timeout(now);
         self.on_handshake_timeouts(now);
         let ids: smallvec::SmallVec<[PathId; 16]> = self.paths.iter().map(|path| path.id).collect();
@@ -84,6 +89,29 @@ impl Connection {
         }
         while let Some(id) = self.paths.discard_due(now) {
             self.discard_path(id);
+        }
+    }
+
+    /// A connection at rest gives back the memory that a transfer's buffers are kept for: the next transfer
+    /// allocates them anew.
+    fn rest(&mut self, now: Instant) {
+        if self.rest_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let due = self.idle_since + REST;
+        if now < due {
+            self.rest_at = Some(due);
+            return;
+        }
+        self.rest_at = None;
+        self.streams.shrink();
+        self.batches.shrink();
+        self.settled = SettledPackets::default();
+        self.events.shrink_to_fit();
+        self.endpoint_events.shrink_to_fit();
+        self.handshake.shrink();
+        for path in self.paths.iter_mut() {
+            path.shrink();
         }
     }
 

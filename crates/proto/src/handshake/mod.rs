@@ -107,6 +107,11 @@ impl Handshake {
         }
     }
 
+    /// Gives back memory that is kept to be used again.
+    pub(crate) fn shrink(&mut self) {
+        self.scratch = Vec::new();
+    }
+
     pub(crate) fn stream(&mut self, space_id: SpaceId) -> &mut CryptoStream {
         &mut self.streams[space_id as usize]
     }

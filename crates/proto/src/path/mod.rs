@@ -161,6 +161,11 @@ impl Path {
         &self.space
     }
 
+    /// Gives back memory that is kept to be used again.
+    pub(crate) fn shrink(&mut self) {
+        self.space.shrink();
+    }
+
     pub(crate) fn rtt(&self) -> &RttEstimator {
         &self.recovery.rtt
     }

@@ -75,6 +75,7 @@ impl RetiredPath {
 
 /// The paths.
 pub(crate) struct Paths {
+    /// As many as were ever needed at a time.
     slots: Vec<Option<Path>>,
     /// One past the highest slot in use: nobody walks over the empty ones beyond.
     used: usize,
@@ -94,7 +95,7 @@ pub(crate) struct Paths {
 impl Paths {
     pub(crate) fn new() -> Self {
         Self {
-            slots: (0..MAX_PATHS).map(|_| None).collect(),
+            slots: Vec::new(),
             used: 0,
             retired: Vec::new(),
             abandons: Abandons::default(),
@@ -109,10 +110,9 @@ impl Paths {
 
     /// The lowest free slot.
     pub(crate) fn free_slot(&self) -> Option<PathIndex> {
-        self.slots
-            .iter()
-            .position(Option::is_none)
-            .and_then(PathIndex::new)
+        let free = self.slots.iter().position(Option::is_none);
+        // None beyond the last.
+        PathIndex::new(free.unwrap_or(self.slots.len()))
     }
 
     /// Puts an open path into its slot, which must be free.
@@ -124,6 +124,11 @@ impl Paths {
         self.largest_used = self.largest_used.max(path.id);
         self.open += 1;
         self.used = self.used.max(path.index.get() + 1);
+        if self.slots.len() < self.used {
+            // As many as are in use: paths are large, and most connections have one or two.
+            self.slots.reserve_exact(self.used - self.slots.len());
+            self.slots.resize_with(self.used, || None);
+        }
         let slot = &mut self.slots[path.index.get()];
         debug_assert!(slot.is_none());
         slot.insert(path)
@@ -203,11 +208,11 @@ impl Paths {
     }
 
     pub(crate) fn at(&self, index: PathIndex) -> Option<&Path> {
-        self.slots[index.get()].as_ref()
+        self.slots.get(index.get())?.as_ref()
     }
 
     pub(crate) fn at_mut(&mut self, index: PathIndex) -> Option<&mut Path> {
-        self.slots[index.get()].as_mut()
+        self.slots.get_mut(index.get())?.as_mut()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {

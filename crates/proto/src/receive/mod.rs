@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
 
 use crate::cid::is_reset;
-use crate::connection::Connection;
+use crate::connection::{Connection, REST};
 use crate::crypto::open_long;
 use crate::frame::{Frame, FrameIter};
 use crate::packet::{
@@ -432,6 +432,7 @@ impl Connection {
     /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.
     fn on_authenticated(&mut self, now: Instant, space: NumberSpace, number: u64) {
         self.idle_since = now;
+        self.rest_at.get_or_insert(now + REST);
         self.eliciting_since_received = false;
         if let Some(observer) = &mut self.observer {
             observer.on_packet_received(&PacketReceived { now, space, number });

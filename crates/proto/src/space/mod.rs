@@ -58,6 +58,12 @@ pub(crate) struct PacketSpace {
 }
 
 impl PacketSpace {
+    /// Gives back memory that is kept to be used again.
+    pub(crate) fn shrink(&mut self) {
+        self.sent.shrink();
+        self.blocks = Vec::new();
+    }
+
     pub(crate) fn new(rng: &mut StdRng) -> Self {
         Self {
             numbers: PacketNumbers::new(rng),

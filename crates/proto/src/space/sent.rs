@@ -124,6 +124,12 @@ pub(crate) enum Oldest<'a> {
 }
 
 impl SentPackets {
+    /// Gives back memory that is not used.
+    pub(crate) fn shrink(&mut self) {
+        self.in_flight.0.shrink_to_fit();
+        self.other.0.shrink_to_fit();
+    }
+
     /// Takes in a packet; `pn` is larger than all before.
     pub(crate) fn insert(&mut self, pn: u64, packet: SentPacket) {
         let ring = if packet.in_flight {

@@ -99,6 +99,12 @@ impl Batches {
         }
     }
 
+    /// Gives back memory that is kept to be used again.
+    pub(crate) fn shrink(&mut self) {
+        self.spare = Vec::new();
+        self.ready.shrink_to_fit();
+    }
+
     /// Whether a batch is ready to be handed out.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.ready.is_empty()

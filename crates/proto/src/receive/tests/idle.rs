@@ -41,8 +41,16 @@ fn last_sign_of_life(pair: &mut Pair, side: Side) -> (Instant, Vec<u8>) {
 /// How long after `since` this side gives up; `None` if it does not within an hour.
 fn closed_after(pair: &mut Pair, side: Side, since: Instant) -> Option<Duration> {
     let hour = Duration::from_secs(3600);
-    let closed = pair.run_until(hour, |pair| forge::side_of(pair, side).is_closed());
-    closed.then(|| pair.now - since)
+    // After a step, it is the time of the next event, whichever side's that is.
+    let mut at = pair.now;
+    let closed = pair.run_until(hour, |pair| {
+        let closed = forge::side_of(pair, side).is_closed();
+        if !closed {
+            at = pair.now;
+        }
+        closed
+    });
+    closed.then(|| at - since)
 }
 
 /// "the effective value at an endpoint is computed as the minimum of the two advertised values (or the
