@@ -228,6 +228,10 @@ impl Plan {
             .client_boxed(self.workload.client(self.seed))
             .server_boxed(self.workload.server(self.seed))
             .max_datagrams(self.max_datagrams)
+            // However long it takes until a packet of the client gets through.
+            .configure_server(|config| {
+                config.handshake_timeout(Duration::from_secs(24 * 3600));
+            })
             .open_all_paths();
         if self.null_aead {
             builder = builder.null_aead();
