@@ -14,7 +14,7 @@ use mpquic_hostile::blackbox::attacks::{ATTACKS, Attack};
 use mpquic_hostile::blackbox::honest::{Honest, Measured};
 use mpquic_hostile::blackbox::server::{Error, ServerProcess, serve};
 
-/// What an attack may do (issue: "A server that can stand on the open internet").
+/// What an attack may do to an honest client and to the memory, as ratios to before.
 const MAX_LATENCY: f64 = 3.0;
 const MIN_RATE: f64 = 0.8;
 const MAX_MEMORY: f64 = 1.2;

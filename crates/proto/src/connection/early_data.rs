@@ -10,6 +10,10 @@ use crate::{PathId, TransportError, space::SpaceId};
 impl Connection {
     /// A client that resumes a session takes the server's limits of the earlier connection for those of
     /// this one, if TLS lets it send early data.
+    //= specs/rfc9000.txt#section-7.4.1
+    //# When sending frames in 0-RTT packets, a client MUST only use remembered transport
+    //# parameters; importantly, it MUST NOT use updated values that it learns from the server's
+    //# updated transport parameters or from frames received in 1-RTT packets.
     pub(super) fn start_early_data(&mut self) {
         let Some(encoded) = self.handshake.remembered_parameters() else {
             return;
@@ -32,6 +36,9 @@ impl Connection {
         parameters: &TransportParameters,
     ) -> Result<(), TransportError> {
         match self.handshake.settle_early_data() {
+            //= specs/rfc9000.txt#section-7.4.1
+            //# If 0-RTT data is accepted by the server, the server MUST NOT reduce any limits or
+            //# alter any values that might be violated by the client with its 0-RTT data.
             Some(true) => parameters.check_not_reduced(&self.peer),
             Some(false) => {
                 self.forget_early_data();

@@ -113,6 +113,9 @@ impl Connection {
             information.check(self.version)?;
         }
         self.ack_frequency.set_peer(&peer);
+        //= specs/rfc9000.txt#section-7.4.1
+        //# The client MUST use the server's new values in the handshake instead; if the server does
+        //# not provide new values, the default values are used.
         self.peer = peer;
         self.peer_known = true;
         if let Some(token) = self.peer.stateless_reset_token

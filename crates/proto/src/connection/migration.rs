@@ -82,6 +82,11 @@ impl Connection {
         //= specs/rfc10069-draft.md#relation-to-other-transport-parameters
         //# If an endpoint receives a disable_active_migration transport parameter, it is forbidden to
         //# establish new paths to the peer's handshake address.
+        //= specs/rfc9000.txt#section-9
+        //# If the peer sent the disable_active_migration transport parameter, an endpoint also MUST
+        //# NOT send packets (including probing packets; see Section 9.1) from a different local
+        //# address to the address the peer used during the handshake, unless the endpoint has acted
+        //# on a preferred_address transport parameter from the peer.
         if self.peer.disable_active_migration && remote == self.handshake_tuple.remote {
             return Err(PathError::MigrationDisabled);
         }
@@ -116,6 +121,9 @@ impl Connection {
             return;
         }
         let local = tuple.local;
+        //= specs/rfc9000.txt#section-9.6.2
+        //# A client that migrates to a preferred address MUST validate the address it chooses
+        //# before migrating; see Section 21.5.3.
         path.try_addresses(now, FourTuple { local, remote }, interval);
         self.remote_cids.retire_other(PathId::ZERO);
     }
@@ -125,6 +133,9 @@ impl Connection {
         let Some(network) = self.paths.at_mut(index).and_then(Path::take_tried) else {
             return;
         };
+        //= specs/rfc9000.txt#section-9.6.3
+        //# If path validation of the server's preferred address succeeds, the client MUST abandon
+        //# validation of the original address and migrate to using the server's preferred address.
         tracing::debug!(to = %network.tuple, "moving to the preferred address");
         if let Some((path, _)) = self.switch(now, index, network, true) {
             path.request_ping();
@@ -159,6 +170,9 @@ fn scope(ip: IpAddr) -> u8 {
 /// The peer moves, or seems to.
 impl Connection {
     /// A PATH_CHALLENGE came on this path.
+    //= specs/rfc9000.txt#section-8.2.2
+    //# An endpoint MUST NOT delay transmission of a packet containing a PATH_RESPONSE frame unless
+    //# constrained by congestion control.
     pub(crate) fn on_path_challenge(&mut self, arrival: DatagramMeta, id: PathId, token: u64) {
         let (side, interval) = (self.side, self.challenge_interval());
         if let Some(path) = self.paths.get_mut(id)
@@ -169,6 +183,9 @@ impl Connection {
     }
 
     /// A PATH_RESPONSE came on this path.
+    //= specs/rfc9000.txt#section-9.6.1
+    //# If path validation fails, the client MUST continue sending all future packets to the
+    //# server's original IP address.
     pub(crate) fn on_path_response(&mut self, now: Instant, id: PathId, token: u64) {
         let Some(path) = self.paths.get_mut(id) else {
             return;
@@ -195,6 +212,16 @@ impl Connection {
     }
 
     /// A packet that was more than a probe came on this path: the client may have moved with it (RFC 9000 section 9.3).
+    //= specs/rfc9000.txt#section-9
+    //# An endpoint MUST perform path validation (Section 8.2) if it detects any change to a peer's
+    //# address, unless it has previously validated that address.
+    //= specs/rfc9000.txt#section-9.3
+    //# An endpoint MAY send data to an unvalidated peer address, but it MUST protect against
+    //# potential attacks as described in Sections 9.3.1 and 9.3.2.
+    //= specs/rfc9000.txt#section-9.6.3
+    //# If packets received at the server's preferred address have a different source address than
+    //# observed from the client during the handshake, the server MUST protect against potential
+    //# attacks as described in Sections 9.3.1 and 9.3.2.
     pub(crate) fn follow_peer(&mut self, arrival: DatagramMeta, id: PathId, number: u64) {
         if self.side == Side::Client || !self.confirmed {
             return;

@@ -78,6 +78,8 @@ impl NewTokens {
         self.open.iter().any(|token| token.to_send)
     }
 
+    //= specs/rfc9000.txt#section-19.7
+    //# The token MUST NOT be empty.
     pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>) {
         for token in self.open.iter_mut().filter(|token| token.to_send) {
             if !w.put(&Frame::NewToken(&token.token)) {

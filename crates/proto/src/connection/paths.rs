@@ -218,6 +218,9 @@ impl Connection {
         Some(index)
     }
 
+    //= specs/rfc9000.txt#section-9.4
+    //# This timer SHOULD be set as described in Section 6.2.1 of [QUIC-RECOVERY] and MUST NOT be
+    //# more aggressive.
     pub(super) fn challenge_interval(&self) -> Duration {
         self.largest_pto().max(MIN_CHALLENGE_INTERVAL)
     }

@@ -19,6 +19,9 @@ pub(crate) struct Retry {
 impl Connection {
     /// A Retry came for our ID `dcid`. What is not to be acted on is dropped in silence: anyone
     /// who saw the first Initial packet can make a Retry.
+    //= specs/rfc9000.txt#section-8.1.3
+    //# In comparison, a token obtained in a Retry packet MUST be used immediately during the
+    //# connection attempt and cannot be used in subsequent connection attempts.
     pub(crate) fn on_retry(
         &mut self,
         dcid: &ConnectionId,

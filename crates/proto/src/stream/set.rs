@@ -69,6 +69,9 @@ pub(crate) struct QueueCounters {
 #[derive(Debug)]
 pub(crate) struct Streams {
     pub(super) side: Side,
+    //= specs/rfc9000.txt#section-4.4
+    //# Both endpoints MUST maintain flow control state for the stream in the unterminated direction
+    //# until that direction enters a terminal state.
     // A half that is over is gone from its map. Ordered maps: stream IDs are the peer's choice,
     // and the few levels of a tree of some hundred streams cost less than a keyed hash.
     pub(super) sends: BTreeMap<StreamId, Box<SendStream>>,

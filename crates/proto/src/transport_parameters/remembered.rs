@@ -26,6 +26,7 @@ impl TransportParameters {
         self.stateless_reset_token = None;
         //= specs/rfc10069-draft.md#nego
         //# The initial_max_path_id parameter MUST NOT be remembered
+        //# for use in a subsequent connection ({{Section 7.4.1 of QUIC-TRANSPORT}}).
         self.initial_max_path_id = None;
         //= specs/quic-ack-frequency.md#nego
         //# Endpoints MUST NOT remember the value of the min_ack_delay transport parameter
@@ -122,6 +123,7 @@ mod tests {
     //= specs/rfc10069-draft.md#nego
     //= type=test
     //# The initial_max_path_id parameter MUST NOT be remembered
+    //# for use in a subsequent connection ({{Section 7.4.1 of QUIC-TRANSPORT}}).
     #[test]
     fn what_is_remembered_and_what_is_not() {
         let expected = TransportParameters {
