@@ -160,8 +160,8 @@ impl Mesh {
         }
         self.dirty = false;
         self.next_look = None;
-        // The event of the confirmation makes it dirty again.
-        if self.impossible || !proto.is_handshake_confirmed() {
+        // An event tells when it may.
+        if self.impossible || !proto.may_open_paths() {
             return None;
         }
         self.find_links(locals, now);

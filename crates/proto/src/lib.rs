@@ -46,8 +46,8 @@ mod transmit;
 mod transport_parameters;
 
 pub use config::{
-    AckFrequencyConfig, ClientConfig, ConfigError, EndpointConfig, ServerConfig, TransportConfig,
-    ValidationTokenConfig,
+    AckFrequencyConfig, ClientConfig, ConfigError, EndpointConfig, PathStart, ServerConfig,
+    TransportConfig, ValidationTokenConfig,
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};

@@ -73,6 +73,10 @@ pub const MAX_OPEN_PATHS: usize = mpquic_sched_core::MAX_PATHS;
 /// peer that raises MAX_PATH_ID to 2^32-1 to make us issue without end.
 pub const MAX_PATH_IDS_ISSUED_AHEAD: u32 = MAX_OPEN_PATHS as u32;
 
+/// Path IDs for which a server issues connection IDs before the handshake is complete. Stops: spoofed Initials that cost
+/// more than they must.
+pub const MAX_PATH_IDS_ISSUED_EARLY: u32 = 3;
+
 /// Abandoned paths whose state is kept for its three PTOs. Stops: open-and-abandon churn.
 pub const MAX_ABANDONED_PATHS: usize = 32;
 

@@ -3,6 +3,7 @@
 mod ack_frequency;
 mod client;
 mod endpoint;
+mod path_start;
 mod server;
 mod tokens;
 mod transport;
@@ -11,6 +12,7 @@ pub use ack_frequency::AckFrequencyConfig;
 pub use client::ClientConfig;
 pub use endpoint::EndpointConfig;
 pub use mpquic_sched_core::SchedulerFactory;
+pub use path_start::PathStart;
 pub use server::ServerConfig;
 pub use tokens::ValidationTokenConfig;
 pub use transport::TransportConfig;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mpquic_sched_core::{MinRtt, SchedulerFactory, Side};
 
-use super::{AckFrequencyConfig, ConfigError, DAY};
+use super::{AckFrequencyConfig, ConfigError, DAY, PathStart};
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow};
 use crate::{Observer, ObserverFactory, limits};
 
@@ -35,6 +35,7 @@ pub struct TransportConfig {
     pub(crate) datagram_receive_buffer: Option<usize>,
     pub(crate) datagram_send_buffer: usize,
     pub(crate) max_paths: u32,
+    pub(crate) path_start: PathStart,
     pub(crate) initial_rtt: Duration,
     pub(crate) initial_mtu: u16,
     pub(crate) max_mtu: u16,
@@ -150,6 +151,14 @@ impl TransportConfig {
     /// at most [`limits::MAX_OPEN_PATHS`].
     pub fn max_paths(&mut self, count: u32) -> &mut Self {
         self.max_paths = count.clamp(1, limits::MAX_OPEN_PATHS as u32);
+        self
+    }
+
+    /// From when a client may open further paths, and a server names connection IDs for them. Each side's
+    /// setting is its own: a client that would open paths early waits for a server that names none early.
+    /// Default [`PathStart::Confirmed`].
+    pub fn path_start(&mut self, start: PathStart) -> &mut Self {
+        self.path_start = start;
         self
     }
 
@@ -299,6 +308,7 @@ impl Default for TransportConfig {
             datagram_receive_buffer: Some(limits::DEFAULT_DATAGRAM_BUFFER),
             datagram_send_buffer: limits::DEFAULT_DATAGRAM_BUFFER,
             max_paths: 8,
+            path_start: PathStart::default(),
             initial_rtt: Duration::from_millis(333),
             initial_mtu: 1200,
             max_mtu: 1452,

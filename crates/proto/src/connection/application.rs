@@ -38,7 +38,7 @@ impl Connection {
         self.state.is_handshaking()
     }
 
-    /// Whether the handshake is confirmed (RFC 9001 section 4.1.2). From then on, paths can be opened.
+    /// Whether the handshake is confirmed (RFC 9001 section 4.1.2).
     pub fn is_handshake_confirmed(&self) -> bool {
         self.confirmed
     }

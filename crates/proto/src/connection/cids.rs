@@ -1,6 +1,8 @@
 //! Issues connection IDs for each path ID that may be used (RFC 9000 section 5.1, RFC 10069, issuing
 //! new connection IDs) and keeps the endpoint's routing in step.
 
+use smallvec::SmallVec;
+
 use super::Connection;
 use crate::cid::{OnNew, Rotation};
 use crate::endpoint::EndpointEvent;
@@ -29,17 +31,36 @@ impl Connection {
         //# If for any reason an endpoint does not want to issue connection IDs for all unused path
         //# ID, it SHOULD NOT introduce discontinuity in the issuing of path IDs as path initiation
         //# requires available connection IDs for the same path ID on both sides.
-        for id in self.paths.not_abandoned(last) {
+        let ids: SmallVec<[PathId; 32]> = self.paths.not_abandoned(last).collect();
+        for id in ids {
             let wanted = match self.paths.get(id) {
                 Some(_) => most,
                 None => most.min(ISSUED_AHEAD),
             };
-            for _ in 0..self.local_cids.needed(id, wanted) {
-                let cid = self.cid_generator.generate(&mut self.rng);
-                let token = self.reset_key.token(&cid);
-                self.endpoint_events.push_back(EndpointEvent::AddCid(cid));
-                self.local_cids.issue(id, cid, token);
-            }
+            self.issue_cids_of(id, wanted);
+        }
+    }
+
+    /// Issues connection IDs for the first further paths before the handshake is complete, so that a client has them
+    /// when it is. Only a server does it: it has 1-RTT keys a round trip before the client can use them.
+    pub(crate) fn issue_early_cids(&mut self) {
+        let Some(limits) = &self.path_limits else {
+            return;
+        };
+        let last = limits.usable_max().0.min(limits::MAX_PATH_IDS_ISSUED_EARLY);
+        let wanted = self.peer.active_connection_id_limit.min(ISSUED_AHEAD);
+        for id in 1..=last {
+            self.issue_cids_of(PathId(id), wanted);
+        }
+    }
+
+    /// Issues what a path ID lacks of this many connection IDs.
+    fn issue_cids_of(&mut self, id: PathId, wanted: u64) {
+        for _ in 0..self.local_cids.needed(id, wanted) {
+            let cid = self.cid_generator.generate(&mut self.rng);
+            let token = self.reset_key.token(&cid);
+            self.endpoint_events.push_back(EndpointEvent::AddCid(cid));
+            self.local_cids.issue(id, cid, token);
         }
     }
 
@@ -140,7 +161,7 @@ impl Connection {
 
     /// Tells the application, on clients, that a path can be opened now; once per path.
     pub(crate) fn announce_available(&mut self) {
-        if !self.confirmed || self.side == mpquic_sched_core::Side::Server {
+        if !self.may_open_paths() {
             return;
         }
         let Some(limits) = &mut self.path_limits else {

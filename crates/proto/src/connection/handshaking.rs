@@ -6,6 +6,7 @@ use std::time::Instant;
 use mpquic_sched_core::{PathUpdateKind, Side};
 
 use super::{Connection, Event};
+use crate::config::PathStart;
 use crate::endpoint::EndpointEvent;
 use crate::handshake::Progress;
 use crate::path::PathLimits;
@@ -31,6 +32,14 @@ impl Connection {
     }
 
     fn on_progress(&mut self, now: Instant, progress: Progress) -> Result<(), TransportError> {
+        if progress.one_rtt_keys
+            && self.side == Side::Server
+            && self.peer_known
+            && self.config.path_start == PathStart::Complete
+        {
+            self.start_multipath();
+            self.issue_early_cids();
+        }
         if progress.complete {
             if !self.peer_known {
                 //= specs/rfc9001.txt#section-8.2
@@ -143,7 +152,8 @@ impl Connection {
         Ok(())
     }
 
-    /// RFC 10069: used once the handshake is complete, if both sides sent initial_max_path_id.
+    /// RFC 10069: used once the handshake is complete, if both sides sent initial_max_path_id. A server that issues
+    /// connection IDs before that does so in packets that its client cannot read earlier.
     fn start_multipath(&mut self) {
         //= specs/rfc9000.txt#section-19.21
         //# An extension to QUIC that wishes to use a new type of frame MUST first ensure that a
@@ -152,7 +162,8 @@ impl Connection {
         //# If either of the endpoints does not advertise the initial_max_path_id transport
         //# parameter, then both endpoints MUST NOT use any frame or mechanism defined in this
         //# document.
-        if self.config.max_paths > 1
+        if self.path_limits.is_none()
+            && self.config.max_paths > 1
             && let Some(remote) = self.peer.initial_max_path_id
         {
             self.path_limits = Some(PathLimits::new(self.config.max_paths - 1, remote));

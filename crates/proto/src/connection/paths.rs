@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
 
 use super::{CloseFrame, Connection, Event};
+use crate::config::PathStart;
 use crate::congestion::NewPath;
 use crate::endpoint::EndpointEvent;
 use crate::path::{NetworkPath, Path, PathState, RetiredPath};
@@ -19,10 +20,22 @@ const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
 impl Connection {
     /// Whether multipath was negotiated (RFC 10069). Known when the handshake is complete.
     pub fn is_multipath(&self) -> bool {
-        self.path_limits.is_some()
+        self.path_limits.is_some() && !self.state.is_handshaking()
     }
 
-    /// Opens a path. Only clients can, after the handshake is confirmed.
+    /// Whether this side may open paths now: it is a client, and the handshake is where
+    /// [`TransportConfig::path_start`](crate::TransportConfig::path_start) has it. There may still be a limit in the
+    /// way, or no connection ID; [`PathEvent::Available`] tells when there is none.
+    pub fn may_open_paths(&self) -> bool {
+        let handshake = match self.config.path_start {
+            PathStart::Complete => self.state.is_established(),
+            PathStart::Confirmed => self.confirmed,
+        };
+        handshake && self.side.is_client()
+    }
+
+    /// Opens a path. Only clients can, after the handshake
+    /// ([`TransportConfig::path_start`](crate::TransportConfig::path_start)).
     /// [`PathEvent::Opened`] follows when the peer's address is validated,
     /// [`PathEvent::Abandoned`] if it cannot be.
     ///
@@ -37,7 +50,7 @@ impl Connection {
         if self.side == Side::Server {
             return Err(PathError::ServerSide);
         }
-        if !self.confirmed {
+        if !self.may_open_paths() {
             return Err(PathError::HandshakeIncomplete);
         }
         let Some(limits) = &mut self.path_limits else {

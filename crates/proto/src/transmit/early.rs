@@ -34,7 +34,8 @@ impl Connection {
     /// window lets no more out than its initial size, which may leave at once (RFC 9002 section 7.7).
     fn early_data_due(&self) -> bool {
         let waits = self.has_early_keys()
-            && (self.streams.can_send_data()
+            && (self.local_cids.can_send()
+                || self.streams.can_send_data()
                 || self.streams.can_send_control()
                 || self.datagrams.can_send());
         let Some(path) = self.paths.get(PathId::ZERO).filter(|_| waits) else {
@@ -72,6 +73,16 @@ impl Connection {
         })
     }
 
+    /// Whether a 1-RTT packet is to follow the last Handshake packet of a server's first flight in its datagram, which
+    /// has this much room left: a client then has the connection IDs of further paths when its handshake is complete.
+    pub(super) fn early_cids_follow_handshake(&self, room: usize) -> bool {
+        self.side == Side::Server
+            && room >= WORTH
+            && self.local_cids.can_send()
+            && !self.handshake.can_send(SpaceId::Handshake)
+            && self.early_data_due()
+    }
+
     /// Whether a 0-RTT packet is to follow the Initial packet that is about to be written into `room` bytes.
     pub(super) fn early_data_follows_initial(&self, room: usize) -> bool {
         if self.side != Side::Client || !self.early_data_due() {
@@ -81,9 +92,14 @@ impl Connection {
         crypto + self.initial_token.len() + INITIAL_OVERHEAD + WORTH <= room
     }
 
-    /// Streams and datagrams, and nothing else: what a 0-RTT packet may carry, and of that what a client that has
-    /// heard nothing yet has to say.
+    /// Streams and datagrams: what a 0-RTT packet may carry, and of that what a client that has heard nothing yet has
+    /// to say. A server's 1-RTT packet has the connection IDs of further paths before them.
     pub(super) fn fill_early(&mut self, w: &mut FrameWriter<'_>) {
+        //= specs/rfc10069-draft.md#frames
+        //# All frames defined in this document MUST only be sent in 1-RTT packets.
+        if self.side == Side::Server {
+            self.local_cids.fill(w, self.path_limits.is_some());
+        }
         if self.streams.can_send_control() {
             self.streams.fill_control(w);
         }

@@ -101,6 +101,18 @@ impl Connection {
                 ..spec
             };
             self.send_handshake_packet(now, &spec, buf);
+            let room = (start + size).saturating_sub(buf.len());
+            if buf.len() > start && self.early_cids_follow_handshake(room) {
+                let spec = PacketSpec {
+                    space: SpaceId::Data,
+                    pad_to: 0,
+                    ..spec
+                };
+                self.send_packet(now, &spec, buf, |this, w| {
+                    this.fill_early(w);
+                    w.is_ack_eliciting()
+                });
+            }
             let has_initial = self.spaces.get(SpaceId::Initial).is_some();
             if buf.len() > start && self.side == Side::Client && has_initial {
                 //= specs/rfc9001.txt#section-4.9.1

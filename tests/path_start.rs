@@ -1,0 +1,76 @@
+//! When a second path can carry data: counted from the completion of the handshake, or from its confirmation.
+
+mod support;
+
+use std::time::Duration;
+
+use mpquic_proto::{PathEvent, PathId, PathStart, Side, TransportConfig};
+use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
+use support::ms;
+
+/// So fast that packets take no time to be sent.
+const RATE: u64 = 100_000_000_000;
+
+/// A download over paths with these round trip times; when each side had validated the second path.
+fn opened(client: PathStart, server: PathStart, rtts: [Duration; 2]) -> [Duration; 2] {
+    let transport = |start| {
+        let mut transport = TransportConfig::default();
+        transport.path_start(start);
+        transport
+    };
+    let mut network = Network::builder(7)
+        .symmetric_path(LinkConfig::new(RATE, rtts[0] / 2))
+        .symmetric_path(LinkConfig::new(RATE, rtts[1] / 2))
+        .client_transport(transport(client))
+        .server_transport(transport(server))
+        .client(TransferClient::download(1 << 30))
+        .server(TransferServer::new())
+        .open_all_paths()
+        .build()
+        .unwrap();
+    network.run_until(ms(1000)).unwrap();
+    [Side::Client, Side::Server].map(|side| {
+        let mut events = network.path_events(side).iter();
+        let opened = events.find(|(_, event)| *event == PathEvent::Opened { id: PathId(1) });
+        opened.unwrap().0
+    })
+}
+
+fn near(measured: Duration, expected: Duration) -> bool {
+    measured >= expected && measured < expected + ms(1)
+}
+
+#[test]
+fn a_path_needs_one_round_trip_of_the_handshake_and_one_and_a_half_of_its_own() {
+    use PathStart::{Complete, Confirmed};
+    for (first, second) in [(100, 100), (40, 200), (200, 40), (300, 10)] {
+        let rtts = [ms(first), ms(second)];
+        let [client, server] = opened(Complete, Complete, rtts);
+        // The server reads nothing of the path before it has the Finished.
+        let challenged = (rtts[0] + rtts[1] / 2).max(rtts[0] * 3 / 2);
+        assert!(
+            near(client, challenged + rtts[1] / 2),
+            "{first}, {second}: {client:?}"
+        );
+        assert!(
+            near(server, challenged + rtts[1]),
+            "{first}, {second}: {server:?}"
+        );
+        let [client, server] = opened(Confirmed, Confirmed, rtts);
+        assert!(near(client, rtts[0] * 2 + rtts[1]), "{client:?}");
+        assert!(near(server, rtts[0] * 2 + rtts[1] * 3 / 2), "{server:?}");
+    }
+}
+
+#[test]
+fn either_side_may_be_of_the_older_kind() {
+    use PathStart::{Complete, Confirmed};
+    let rtts = [ms(60), ms(100)];
+    for (client, server) in [(Complete, Confirmed), (Confirmed, Complete)] {
+        let [_, opened] = opened(client, server, rtts);
+        assert!(
+            near(opened, rtts[0] * 2 + rtts[1] * 3 / 2),
+            "{client:?}, {server:?}: {opened:?}"
+        );
+    }
+}
