@@ -32,8 +32,17 @@ impl Fields<'_> {
         self.fixed_size() + varint::size(self.reason.len() as u64) + self.reason.len()
     }
 
-    /// Cuts the reason so that the frame takes at most `limit` bytes; the codes are never cut.
-    fn encode(&self, buf: &mut Vec<u8>, limit: usize) {
+    /// With no reason.
+    fn smallest(&self) -> usize {
+        self.fixed_size() + 1
+    }
+
+    /// Cuts the reason so that the frame takes at most `limit` bytes; the codes are never cut. False, and nothing
+    /// written, if the frame does not fit without a reason.
+    fn encode(&self, buf: &mut Vec<u8>, limit: usize) -> bool {
+        if self.smallest() > limit {
+            return false;
+        }
         // The length's size is taken for the whole reason: at worst a byte of reason is lost.
         let room = limit
             .saturating_sub(self.fixed_size())
@@ -46,6 +55,7 @@ impl Fields<'_> {
         }
         varint::put(buf, reason.len() as u64);
         buf.extend_from_slice(reason);
+        true
     }
 }
 
@@ -78,9 +88,10 @@ impl ConnectionClose {
         }
     }
 
-    /// Appends the frame; the reason is cut so that the frame takes at most `limit` bytes.
-    pub(crate) fn encode(&self, buf: &mut Vec<u8>, limit: usize) {
-        self.fields().encode(buf, limit);
+    /// Appends the frame; the reason is cut so that the frame takes at most `limit` bytes. False, and nothing written,
+    /// if not even the codes fit.
+    pub(crate) fn encode(&self, buf: &mut Vec<u8>, limit: usize) -> bool {
+        self.fields().encode(buf, limit)
     }
 
     /// With the whole reason.
@@ -105,9 +116,10 @@ impl ApplicationClose {
         }
     }
 
-    /// Appends the frame; the reason is cut so that the frame takes at most `limit` bytes.
-    pub(crate) fn encode(&self, buf: &mut Vec<u8>, limit: usize) {
-        self.fields().encode(buf, limit);
+    /// Appends the frame; the reason is cut so that the frame takes at most `limit` bytes. False, and nothing written,
+    /// if not even the codes fit.
+    pub(crate) fn encode(&self, buf: &mut Vec<u8>, limit: usize) -> bool {
+        self.fields().encode(buf, limit)
     }
 
     /// With the whole reason.

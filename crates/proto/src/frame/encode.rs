@@ -161,8 +161,12 @@ impl Frame<'_> {
                 varint::put(buf, self.ty());
                 buf.extend_from_slice(&token.to_be_bytes());
             }
-            Self::ConnectionClose(f) => f.encode(buf, usize::MAX),
-            Self::ApplicationClose(f) => f.encode(buf, usize::MAX),
+            Self::ConnectionClose(f) => {
+                f.encode(buf, usize::MAX);
+            }
+            Self::ApplicationClose(f) => {
+                f.encode(buf, usize::MAX);
+            }
             Self::Datagram(data) => {
                 encode_datagram_header(buf, Some(data.len()));
                 buf.extend_from_slice(data);

@@ -50,7 +50,7 @@ impl<'a> FrameWriter<'a> {
         self.end.saturating_sub(self.buf.len())
     }
 
-    /// Writes a PING, for which there is always room.
+    /// Writes a PING, for which there is always room: a packet has four bytes, and acknowledgements leave one.
     pub(crate) fn ping(&mut self) {
         self.buf.push(super::types::PING as u8);
         self.mark_ack_eliciting();

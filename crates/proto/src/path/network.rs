@@ -8,6 +8,10 @@ use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::receive::DatagramMeta;
 use crate::{FourTuple, limits};
 
+/// What a datagram with nothing but a PATH_CHALLENGE or a PATH_RESPONSE takes at most: a short header with the longest
+/// connection ID and packet number (RFC 9000 section 17.3.1), the frame, the AEAD tag.
+const SMALLEST_PROBE: u64 = (1 + 20 + 4) + (1 + 8) + 16;
+
 /// How often a PATH_CHALLENGE is sent before the path is given up.
 const MAX_CHALLENGES: u32 = 7;
 
@@ -279,8 +283,11 @@ impl NetworkPath {
     }
 
     /// Whether a challenge or an answer is to be sent now; `room`: the congestion window has room for it.
+    ///
+    /// Not while the amplification limit leaves no room for the smallest: what else the path has to send would wait for it.
     pub(crate) fn probe_due(&self, now: Instant, room: bool) -> bool {
-        self.challenge_due() || self.response_due(now, room)
+        self.send_limit() >= SMALLEST_PROBE
+            && (self.challenge_due() || self.response_due(now, room))
     }
 
     /// Whether an answer may leave now. A challenge is worth an answer, however full the window is: a peer that validates
@@ -351,6 +358,25 @@ mod tests {
         assert_eq!(path.send_limit(), 0);
         path.validate();
         assert_eq!(path.send_limit(), u64::MAX);
+    }
+
+    //= specs/rfc9000.txt#section-8.2.2
+    //= type=test
+    //# However, an endpoint MUST NOT expand the datagram containing the PATH_RESPONSE if the
+    //# resulting data exceeds the anti-amplification limit.
+    #[test]
+    fn answers_and_challenges_wait_until_the_smallest_datagram_is_within_the_limit() {
+        let now = Instant::now();
+        let mut path = network_path();
+        path.on_received(31);
+        path.on_challenge(1);
+        path.start_challenge(now, Duration::from_millis(100));
+        assert!(path.probe_due(now, true));
+        path.on_sent(59);
+        assert_eq!(path.send_limit(), 34);
+        assert!(!path.probe_due(now, true) && !path.probe_due(now, false));
+        path.on_received(31);
+        assert!(path.probe_due(now, true));
     }
 
     #[test]

@@ -193,7 +193,8 @@ impl PacketSpace {
         };
         let delay = self.acks.delay(now).as_micros() as u64 >> exponent;
         let ecn = self.acks.ecn();
-        let room = w.remaining();
+        // A PING may have to follow, where the amplification limit leaves room for a few bytes only.
+        let room = w.remaining().saturating_sub(1);
         //= specs/rfc10069-draft.md#handling-ack-and-path-ack-in-0-rtt-and-1-rtt
         //# After the handshake concludes with support for the multipath extension, endpoints SHOULD
         //# use PATH_ACK frames instead of ACK frames, including for so far unacknowledged 0-RTT

@@ -76,25 +76,19 @@ impl Connection {
                     pad_to,
                     ..spec
                 };
-                self.send_packet(now, &spec, buf, |_, w| {
-                    write_early_close(w, close);
-                    true
-                });
+                self.send_packet(now, &spec, buf, |_, w| write_early_close(w, close));
             }
         }
         if one_rtt {
             // RFC 9000 section 14.1: what follows an Initial packet expands its datagram.
             let pad_to = if has_initial { end } else { 0 };
             let spec = PacketSpec { pad_to, ..spec };
-            self.send_packet(now, &spec, buf, |_, w| {
-                match close {
-                    CloseFrame::Transport(error) => write_transport_close(w, error),
-                    CloseFrame::Application(close) => {
-                        let room = w.remaining();
-                        close.encode(w.buf, room);
-                    }
+            self.send_packet(now, &spec, buf, |_, w| match close {
+                CloseFrame::Transport(error) => write_transport_close(w, error),
+                CloseFrame::Application(close) => {
+                    let room = w.remaining();
+                    close.encode(w.buf, room)
                 }
-                true
             });
         }
         let size = buf.len() - start;
@@ -105,8 +99,9 @@ impl Connection {
     }
 }
 
-/// RFC 9000 section 10.2.3: what the application said is not for unauthenticated eyes.
-fn write_early_close(w: &mut FrameWriter<'_>, close: &CloseFrame) {
+/// RFC 9000 section 10.2.3: what the application said is not for unauthenticated eyes. False if it does not fit: the
+/// amplification limit leaves no room.
+fn write_early_close(w: &mut FrameWriter<'_>, close: &CloseFrame) -> bool {
     match close {
         CloseFrame::Transport(error) => write_transport_close(w, error),
         CloseFrame::Application(_) => {
@@ -117,17 +112,17 @@ fn write_early_close(w: &mut FrameWriter<'_>, close: &CloseFrame) {
             //# Endpoints MUST clear the value of the Reason Phrase field and SHOULD use the
             //# APPLICATION_ERROR code when converting to a CONNECTION_CLOSE of type 0x1c.
             let error = crate::TransportError::new(TransportErrorCode::APPLICATION_ERROR, "");
-            write_transport_close(w, &error);
+            write_transport_close(w, &error)
         }
     }
 }
 
-fn write_transport_close(w: &mut FrameWriter<'_>, error: &crate::TransportError) {
+fn write_transport_close(w: &mut FrameWriter<'_>, error: &crate::TransportError) -> bool {
     let close = ConnectionClose {
         error_code: error.code,
         frame_type: error.frame.unwrap_or(0),
         reason: bytes::Bytes::copy_from_slice(error.reason.as_bytes()),
     };
     let room = w.remaining();
-    close.encode(w.buf, room);
+    close.encode(w.buf, room)
 }
