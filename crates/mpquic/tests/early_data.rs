@@ -5,10 +5,10 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use common::{ALPN, Identity, identity, loopback, run};
+use common::{client_tls, identity, loopback, run, server_tls};
 use mpquic::{
     ClientConfig, Connection, Endpoint, ReadError, RecvStream, SendStream, ServerConfig,
-    StoppedError, WriteError, rustls,
+    StoppedError, WriteError, ZeroRttAccepted, rustls,
 };
 
 /// Ends that can resume sessions with early data.
@@ -19,47 +19,36 @@ struct Ends {
     tls: rustls::ServerConfig,
 }
 
-fn server_tls(identity: &Identity) -> rustls::ServerConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![identity.certificate.clone()], identity.key.clone_key())
-        .unwrap();
-    tls.alpn_protocols = vec![ALPN.to_vec()];
-    tls.max_early_data_size = u32::MAX;
-    tls
-}
-
-fn client_config(identity: &Identity) -> ClientConfig {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(identity.certificate.clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![ALPN.to_vec()];
-    tls.enable_early_data = true;
-    ClientConfig::new(Arc::new(tls)).unwrap()
-}
-
 impl Ends {
     fn new() -> Self {
         let identity = identity();
-        let tls = server_tls(&identity);
+        let mut tls = server_tls(&identity);
+        tls.max_early_data_size = u32::MAX;
         let config = ServerConfig::new(Arc::new(tls.clone())).unwrap();
         let server = Endpoint::server(config, &[loopback(1)]).unwrap();
         let client = Endpoint::client(&[loopback(1)]).unwrap();
-        client.set_default_client_config(client_config(&identity));
+        let mut client_tls = client_tls(&identity);
+        client_tls.enable_early_data = true;
+        client.set_default_client_config(ClientConfig::new(Arc::new(client_tls)).unwrap());
         Self {
             addr: server.local_addrs()[0],
             client,
             server,
             tls,
         }
+    }
+
+    /// The client has tickets of the server.
+    async fn with_tickets() -> Self {
+        let ends = Self::new();
+        ends.get_tickets().await;
+        ends
+    }
+
+    /// A connection of the client that can send before its handshake.
+    fn connect_early(&self) -> (Connection, ZeroRttAccepted) {
+        let connecting = self.client.connect(self.addr, "localhost").unwrap();
+        connecting.into_0rtt().unwrap()
     }
 
     /// From now on early data is rejected; sessions are still resumed.
@@ -122,10 +111,8 @@ async fn ask(connection: &Connection) -> Vec<u8> {
 #[test]
 fn early_data_is_answered_before_the_handshake_is_complete() {
     run(async {
-        let ends = Ends::new();
-        ends.get_tickets().await;
-        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
-        let (client, accepted) = connecting.into_0rtt().unwrap();
+        let ends = Ends::with_tickets().await;
+        let (client, accepted) = ends.connect_early();
         let (_send, mut recv) = write(&client, b"early").await;
         assert!(recv.is_0rtt());
         let serving = async {
@@ -151,10 +138,8 @@ fn early_data_is_answered_before_the_handshake_is_complete() {
 #[test]
 fn a_server_that_waits_for_the_handshake_can_tell_early_data_too() {
     run(async {
-        let ends = Ends::new();
-        ends.get_tickets().await;
-        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
-        let (client, accepted) = connecting.into_0rtt().unwrap();
+        let ends = Ends::with_tickets().await;
+        let (client, accepted) = ends.connect_early();
         let (_send, mut recv) = write(&client, b"early").await;
         let serving = async {
             let server = ends.server.accept().await.unwrap().await.unwrap();
@@ -173,11 +158,9 @@ fn a_server_that_waits_for_the_handshake_can_tell_early_data_too() {
 #[test]
 fn rejected_early_data_is_an_error_of_its_streams() {
     run(async {
-        let ends = Ends::new();
-        ends.get_tickets().await;
+        let ends = Ends::with_tickets().await;
         ends.reject();
-        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
-        let (client, accepted) = connecting.into_0rtt().unwrap();
+        let (client, accepted) = ends.connect_early();
         let (mut send, mut recv) = client.open_bi().await.unwrap();
         let mut other = client.open_uni().await.unwrap();
         send.write_all(b"early").await.unwrap();
@@ -215,10 +198,8 @@ fn rejected_early_data_is_an_error_of_its_streams() {
 #[test]
 fn a_connection_that_fails_accepts_no_early_data() {
     run(async {
-        let ends = Ends::new();
-        ends.get_tickets().await;
-        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
-        let (client, accepted) = connecting.into_0rtt().unwrap();
+        let ends = Ends::with_tickets().await;
+        let (client, accepted) = ends.connect_early();
         let mut send = client.open_uni().await.unwrap();
         ends.server.accept().await.unwrap().refuse();
         assert!(!accepted.await);
@@ -233,10 +214,8 @@ fn a_connection_that_fails_accepts_no_early_data() {
 #[test]
 fn dropping_the_connection_drops_the_attempt() {
     run(async {
-        let ends = Ends::new();
-        ends.get_tickets().await;
-        let connecting = ends.client.connect(ends.addr, "localhost").unwrap();
-        let (client, accepted) = connecting.into_0rtt().unwrap();
+        let ends = Ends::with_tickets().await;
+        let (client, accepted) = ends.connect_early();
         drop(client);
         assert!(!accepted.await);
         ends.client.wait_idle().await;

@@ -5,12 +5,10 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::UdpSocket;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
-use common::{client_config, identity, loopback, server_config};
-use mpquic::{ClientConfig, Endpoint, EndpointConfig, FourTuple, TransportConfig, limits};
+use common::{client_config, client_hello, identity, loopback, server_config};
+use mpquic::{Endpoint, TransportConfig, limits};
 
 /// Bytes that are allocated.
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -34,24 +32,6 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// The first datagram of a client that is never heard of again.
-fn client_hello(config: &ClientConfig, number: u32) -> Vec<u8> {
-    let mut seed = [7; 32];
-    seed[..4].copy_from_slice(&number.to_be_bytes());
-    let mut endpoint = mpquic_proto::Endpoint::new(Arc::new(EndpointConfig::new(seed)), None);
-    let path = FourTuple {
-        local: loopback(1),
-        remote: "127.0.0.1:4433".parse().unwrap(),
-    };
-    let now = Instant::now();
-    let (_, mut connection) = endpoint
-        .connect(now, config.clone(), path, "localhost")
-        .unwrap();
-    let mut datagram = Vec::new();
-    let _ = connection.poll_transmit(now, 1, &mut datagram).unwrap();
-    datagram
-}
 
 /// One thread, and everything that is there to be done is done when nothing is ready any more.
 #[test]
@@ -86,7 +66,7 @@ fn a_half_open_connection_holds_what_it_is_charged() {
             if number == WARM_UP {
                 before = (HELD.load(Ordering::Relaxed), server.half_open());
             }
-            let hello = client_hello(&config, number);
+            let hello = client_hello(&config, 7, number);
             let sent = hello.len();
             socket.send(&hello).unwrap();
             drop(hello);

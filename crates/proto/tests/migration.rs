@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mpquic_proto::{
-    Dir, Event, FourTuple, PathError, PathEvent, PathId, ReadError, ServerConfig, TransportConfig,
+    Dir, Event, FourTuple, PathError, PathEvent, PathId, ServerConfig, TransportConfig,
 };
-use pair::{Pair, client_addr, server_addr, tuple};
+use pair::{Pair, client_addr, download, server_addr, tuple};
 
 fn single() -> TransportConfig {
     let mut config = TransportConfig::default();
@@ -37,33 +37,6 @@ fn pairs(configure: impl Fn(&mut ServerConfig)) -> Vec<Pair> {
 
 fn preferred() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 101], 4433))
-}
-
-/// Sends from the server to the client; whether all of it came within a time.
-fn download(pair: &mut Pair, len: usize) -> bool {
-    let id = pair.s().open(Dir::Uni).unwrap();
-    let data = vec![7; len];
-    let (mut written, mut read) = (0, 0);
-    pair.run_until(Duration::from_secs(20), |pair| {
-        while written < len {
-            match pair.s().write(id, &data[written..]) {
-                Ok(n) => written += n,
-                Err(_) => break,
-            }
-            if written == len {
-                pair.s().finish(id).unwrap();
-            }
-        }
-        pair.c().accept(Dir::Uni);
-        let mut buf = [0; 65536];
-        loop {
-            match pair.c().read(id, &mut buf) {
-                Ok(Some(n)) => read += n,
-                Ok(None) => return read == len,
-                Err(ReadError::Blocked) | Err(_) => return false,
-            }
-        }
-    })
 }
 
 /// Which connection IDs each side sent to, from which address to which.

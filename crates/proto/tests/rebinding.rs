@@ -5,8 +5,8 @@ mod pair;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use mpquic_proto::{Dir, Event, PathEvent, PathId, ReadError, StreamId, TransportConfig};
-use pair::{Pair, client_addr, tuple};
+use mpquic_proto::{Dir, Event, PathEvent, PathId, TransportConfig};
+use pair::{Pair, client_addr, download, read_all, tuple};
 
 fn connected() -> Pair {
     let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
@@ -17,38 +17,6 @@ fn connected() -> Pair {
 /// The client's address of a path, seen from outside of a NAT.
 fn outside(path: u8, host: u8, port: u16) -> SocketAddr {
     SocketAddr::from(([203, 0, path, host], port))
-}
-
-/// Sends a few bytes from the server, whose address for the client is what matters.
-fn download(pair: &mut Pair, len: usize) -> bool {
-    let id = pair.s().open(Dir::Uni).unwrap();
-    let data = vec![7; len];
-    let (mut written, mut read) = (0, 0);
-    pair.run_until(Duration::from_secs(20), |pair| {
-        while written < len {
-            match pair.s().write(id, &data[written..]) {
-                Ok(n) => written += n,
-                Err(_) => break,
-            }
-            if written == len {
-                pair.s().finish(id).unwrap();
-            }
-        }
-        pair.c().accept(Dir::Uni);
-        read_all(pair, id, &mut read)
-    })
-}
-
-fn read_all(pair: &mut Pair, id: StreamId, read: &mut usize) -> bool {
-    let mut buf = [0; 65536];
-    loop {
-        match pair.c().read(id, &mut buf) {
-            Ok(Some(n)) => *read += n,
-            Ok(None) => return true,
-            Err(ReadError::Blocked) => return false,
-            Err(_) => return false,
-        }
-    }
 }
 
 fn moves(pair: &Pair, id: PathId) -> usize {

@@ -140,6 +140,33 @@ pub enum Frame {
 }
 
 impl Frame {
+    /// An ACK or PATH_ACK of the largest number, the delay and the first range, whose other fields are drawn one by one:
+    /// so many ranges, and the three counts if it is one with ECN.
+    pub(crate) fn ack_with(
+        path: Option<u64>,
+        [largest, delay, first]: [u64; 3],
+        ranges: u64,
+        with_ecn: bool,
+        mut next: impl FnMut() -> Option<u64>,
+    ) -> Option<Self> {
+        let mut ecn = None;
+        let mut all = Vec::new();
+        for _ in 0..ranges {
+            all.push((next()?, next()?));
+        }
+        if with_ecn {
+            ecn = Some([next()?, next()?, next()?]);
+        }
+        Some(Self::Ack {
+            path,
+            largest,
+            delay,
+            first,
+            ranges: all,
+            ecn,
+        })
+    }
+
     /// ACK or PATH_ACK of all numbers from `from` to `to`.
     pub fn ack(path: Option<u64>, from: u64, to: u64) -> Self {
         Self::Ack {
@@ -292,24 +319,8 @@ impl Frame {
             0x02 | 0x03 | 0x3e | 0x3f => {
                 let path = if ty >= 0x3e { Some(r.varint()?) } else { None };
                 let (largest, delay, count) = (r.varint()?, r.varint()?, r.varint()?);
-                let first = r.varint()?;
-                let mut ranges = Vec::new();
-                for _ in 0..count {
-                    ranges.push((r.varint()?, r.varint()?));
-                }
-                let ecn = if ty & 1 == 1 {
-                    Some([r.varint()?, r.varint()?, r.varint()?])
-                } else {
-                    None
-                };
-                Self::Ack {
-                    path,
-                    largest,
-                    delay,
-                    first,
-                    ranges,
-                    ecn,
-                }
+                let head = [largest, delay, r.varint()?];
+                Self::ack_with(path, head, count, ty & 1 == 1, || r.varint())?
             }
             0x04 => Self::ResetStream {
                 id: r.varint()?,

@@ -4,9 +4,12 @@
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use mpquic::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig, rustls};
+use mpquic::{
+    ClientConfig, Connection, Endpoint, EndpointConfig, FourTuple, ServerConfig, TransportConfig,
+    rustls,
+};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 pub(crate) const ALPN: &[u8] = b"mpquic-test";
@@ -39,7 +42,7 @@ pub(crate) fn identity() -> Identity {
     }
 }
 
-pub(crate) fn server_config(identity: &Identity, transport: TransportConfig) -> ServerConfig {
+pub(crate) fn server_tls(identity: &Identity) -> rustls::ServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -48,12 +51,16 @@ pub(crate) fn server_config(identity: &Identity, transport: TransportConfig) -> 
         .with_single_cert(vec![identity.certificate.clone()], identity.key.clone_key())
         .unwrap();
     tls.alpn_protocols = vec![ALPN.to_vec()];
-    let mut config = ServerConfig::new(Arc::new(tls)).unwrap();
+    tls
+}
+
+pub(crate) fn server_config(identity: &Identity, transport: TransportConfig) -> ServerConfig {
+    let mut config = ServerConfig::new(Arc::new(server_tls(identity))).unwrap();
     config.transport(Arc::new(transport));
     config
 }
 
-pub(crate) fn client_config(identity: &Identity, transport: TransportConfig) -> ClientConfig {
+pub(crate) fn client_tls(identity: &Identity) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(identity.certificate.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -63,9 +70,31 @@ pub(crate) fn client_config(identity: &Identity, transport: TransportConfig) -> 
         .with_root_certificates(roots)
         .with_no_client_auth();
     tls.alpn_protocols = vec![ALPN.to_vec()];
-    let mut config = ClientConfig::new(Arc::new(tls)).unwrap();
+    tls
+}
+
+pub(crate) fn client_config(identity: &Identity, transport: TransportConfig) -> ClientConfig {
+    let mut config = ClientConfig::new(Arc::new(client_tls(identity))).unwrap();
     config.transport(Arc::new(transport));
     config
+}
+
+/// The first datagram of a client that is never heard of again.
+pub(crate) fn client_hello(config: &ClientConfig, seed: u8, number: u32) -> Vec<u8> {
+    let mut bytes = [seed; 32];
+    bytes[..4].copy_from_slice(&number.to_be_bytes());
+    let mut endpoint = mpquic_proto::Endpoint::new(Arc::new(EndpointConfig::new(bytes)), None);
+    let path = FourTuple {
+        local: loopback(1),
+        remote: "127.0.0.1:4433".parse().unwrap(),
+    };
+    let now = Instant::now();
+    let (_, mut connection) = endpoint
+        .connect(now, config.clone(), path, "localhost")
+        .unwrap();
+    let mut datagram = Vec::new();
+    let _ = connection.poll_transmit(now, 1, &mut datagram).unwrap();
+    datagram
 }
 
 pub(crate) fn loopback(last: u8) -> SocketAddr {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use mpquic_proto::{
-    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Event,
-    FourTuple, ServerConfig, Transmit, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig,
+    Event, FourTuple, ServerConfig, StreamId, Transmit, TransportConfig, VarInt,
 };
 
 /// A datagram on its way.
@@ -422,6 +422,39 @@ impl Side {
             connection: None,
             inbound: VecDeque::new(),
             events: VecDeque::new(),
+        }
+    }
+}
+
+/// Sends so much from the server to the client; whether all of it came within 20 seconds.
+pub(crate) fn download(pair: &mut Pair, len: usize) -> bool {
+    let id = pair.s().open(Dir::Uni).unwrap();
+    let data = vec![7; len];
+    let (mut written, mut read) = (0, 0);
+    pair.run_until(Duration::from_secs(20), |pair| {
+        while written < len {
+            match pair.s().write(id, &data[written..]) {
+                Ok(n) => written += n,
+                Err(_) => break,
+            }
+            if written == len {
+                pair.s().finish(id).unwrap();
+            }
+        }
+        pair.c().accept(Dir::Uni);
+        read_all(pair, id, &mut read) && read == len
+    })
+}
+
+/// Has the client read what is there, and counts it; whether that was the end.
+pub(crate) fn read_all(pair: &mut Pair, id: StreamId, read: &mut usize) -> bool {
+    let mut buf = [0; 65536];
+    loop {
+        match pair.c().read(id, &mut buf) {
+            Ok(Some(n)) => *read += n,
+            Ok(None) => return true,
+            // Nothing more for now, or not yet open.
+            Err(_) => return false,
         }
     }
 }

@@ -82,24 +82,9 @@ impl<'a> Input<'a> {
             1 => Frame::Ping,
             2 | 3 => {
                 let path = self.some_path(multi)?;
-                let (largest, delay, first) = (self.number()?, self.number()?, self.number()?);
-                let mut ranges = Vec::new();
-                for _ in 0..self.byte()? % 4 {
-                    ranges.push((self.number()?, self.number()?));
-                }
-                let ecn = if kind % 32 == 3 {
-                    Some([self.number()?, self.number()?, self.number()?])
-                } else {
-                    None
-                };
-                Frame::Ack {
-                    path,
-                    largest,
-                    delay,
-                    first,
-                    ranges,
-                    ecn,
-                }
+                let head = [self.number()?, self.number()?, self.number()?];
+                let ranges = u64::from(self.byte()? % 4);
+                Frame::ack_with(path, head, ranges, kind % 32 == 3, || self.number())?
             }
             4 => Frame::ResetStream {
                 id: self.stream()?,
