@@ -74,19 +74,27 @@ impl Receiver {
                 self.blocks += 1;
             }
             self.block.extend_from_slice(message);
-            let mut rest = self.block.split();
-            while !rest.is_empty() {
-                let len = meta.stride.clamp(1, rest.len());
+            for payload in segments(self.block.split(), meta.stride) {
                 sink(Datagram {
                     network_path,
                     ecn,
-                    payload: rest.split_to(len),
+                    payload,
                     block: self.blocks,
                 });
             }
         }
         Ok(())
     }
+}
+
+/// The datagrams that receive offload joined to one message: each has `size` bytes, and the last what is left. A size of
+/// 0 tells nothing, so that the message is taken for one datagram.
+fn segments(mut message: BytesMut, size: usize) -> impl Iterator<Item = BytesMut> {
+    let size = if size == 0 { usize::MAX } else { size };
+    std::iter::from_fn(move || {
+        let len = message.len().min(size);
+        (len > 0).then(|| message.split_to(len))
+    })
 }
 
 #[cfg(test)]
@@ -170,6 +178,21 @@ mod tests {
         let datagrams = receive(&from, 5).await;
         assert_eq!(datagrams[0].network_path.remote, asked);
         assert_eq!(datagrams[0].ecn, None);
+    }
+
+    #[test]
+    fn whatever_the_segment_size_the_message_comes_to_its_end() {
+        let lens = |len: usize, size| -> Vec<usize> {
+            let message = BytesMut::from(&vec![7; len][..]);
+            segments(message, size).map(|part| part.len()).collect()
+        };
+        assert_eq!(lens(10, 4), [4, 4, 2]);
+        assert_eq!(lens(8, 4), [4, 4]);
+        assert_eq!(lens(10, 10), [10]);
+        assert_eq!(lens(10, usize::MAX), [10]);
+        assert_eq!(lens(65_535, 0), [65_535]);
+        assert_eq!(lens(0, 0), [] as [usize; 0]);
+        assert_eq!(lens(0, 5), [] as [usize; 0]);
     }
 
     #[tokio::test(flavor = "current_thread")]

@@ -9,7 +9,8 @@ use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 
 use super::forge::{self, Forgery, Outcome, Packet};
 use super::pair::{Pair, Tls};
-use crate::limits::MAX_UNDECRYPTABLE_PACKETS;
+use crate::limits::{GUARANTEED_MEMORY, MAX_UNDECRYPTABLE_PACKETS};
+use crate::memory::Memory;
 use crate::transport_parameters::LIMITS;
 use crate::{PathId, TransportConfig};
 
@@ -91,6 +92,26 @@ fn beyond_the_limits() {
     let code = TransportErrorCode::STREAM_LIMIT_ERROR;
     let outcome = deliver(&forge::varints(&[0x0e, 4 * 128 + 2, 0, 1, 7]));
     assert_eq!(outcome, Outcome::Closed(code));
+}
+
+/// Data for which the endpoint has no memory is dropped, as that of 1-RTT packets is.
+#[test]
+fn beyond_the_memory() {
+    let mut pair = ready();
+    pair.s().share(&Arc::new(Memory::new(0, 0)));
+    let dcid = forge::original_dcid(pair.c());
+    for piece in 0..200 {
+        // All but the first byte, so that nothing can be read.
+        let head = forge::varints(&[0x0e, 2, 1 + 1000 * piece, 1000]);
+        let frame = [&head[..], &[7; 1000]].concat();
+        let forgery = Forgery::new(Packet::ZeroRtt, &frame);
+        let datagram = forgery.seal_as(&mut pair, Side::Client, &dcid, 100 + piece);
+        forge::hand_over(&mut pair, Side::Server, &datagram);
+    }
+    assert!(!pair.s().is_closed());
+    let stats = pair.s().stats();
+    assert!(stats.received_stream_bytes <= 2 * GUARANTEED_MEMORY);
+    assert!(stats.refused_packets >= 50, "{}", stats.refused_packets);
 }
 
 //= specs/rfc9001.txt#section-4.6.2
