@@ -1,7 +1,11 @@
-//! Attacks by connection IDs: floods of new and retired ones, exhaustion, rotation.
+//! Attacks by connection IDs: floods of new and retired ones, exhaustion, rotation, one ID for several addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use mpquic_hostile::duel::{Duel, from};
 use mpquic_hostile::meter;
+use mpquic_hostile::params::{Params, id};
+use mpquic_hostile::peer::CID_LEN;
 use mpquic_hostile::victim::client_address;
 use mpquic_hostile::wire::Frame;
 
@@ -210,6 +214,86 @@ fn moves_without_spare_connection_ids() {
         10 - answered,
         0,
     );
+}
+
+/// RFC 9000 section 9.5: whoever watches two networks must not be able to tell that a client moved from one to the other.
+#[test]
+fn one_connection_id_for_each_address() {
+    let mut duel = single_path();
+    let mut used: BTreeMap<Vec<u8>, BTreeSet<_>> = BTreeMap::new();
+    let spare = [duel.peer.issue(0, 1), duel.peer.issue(0, 2)];
+    duel.send(&spare);
+    duel.settle();
+    for place in 1..=20u32 {
+        let here = from(client_address(place));
+        let elsewhere = from(client_address(100 + place));
+        let issue = duel.peer.issue(0, 2 + place);
+        duel.send_from(here, 0, &[issue, Frame::Padding(1100)]);
+        // Before it is known that the peer is there, it tries another address.
+        duel.send_from(
+            elsewhere,
+            0,
+            &[Frame::PathChallenge([9; 8]), Frame::Padding(1150)],
+        );
+        for _ in 0..50 {
+            duel.victim.advance(SECOND / 10);
+            for sent in &duel.victim.sent {
+                let id = sent.data[1..=CID_LEN].to_vec();
+                used.entry(id).or_default().insert(sent.tuple.remote);
+            }
+            let came = duel.collect();
+            let challenges = came.iter().flat_map(|(tuple, opened)| {
+                let frames = opened.frames.iter();
+                frames.filter_map(move |frame| match frame {
+                    Frame::PathChallenge(data) if tuple.remote == here.remote => Some(*data),
+                    _ => None,
+                })
+            });
+            for data in challenges {
+                duel.send_from(here, 0, &[Frame::PathResponse(data), Frame::Padding(1150)]);
+            }
+            let acks = duel.peer.take_acks();
+            duel.send_from(here, 0, &acks);
+        }
+        assert!(duel.alive(), "{:?} at {place}", duel.reason());
+    }
+    let places: BTreeSet<_> = used.values().flatten().collect();
+    assert!(places.len() > 20, "it was answered everywhere");
+    figure(
+        "one connection ID for each address",
+        "IDs that went to several addresses, of 20 moves",
+        used.values().filter(|places| places.len() > 1).count() as u64,
+        0,
+    );
+}
+
+/// RFC 9000 section 5.1.1: the connection ID of the preferred address has sequence number 1, whether or not the address
+/// is of use.
+#[test]
+fn connection_id_of_the_preferred_address() {
+    let preferred = || {
+        let mut params = Params::generous(Some(7));
+        params.set_bytes(id::PREFERRED_ADDRESS, &preferred_address([127, 0, 0, 1]));
+        Duel::established_client(quiet(), params)
+    };
+    let mut duel = preferred();
+    let other = new_cid(&duel, None, 1, 0);
+    duel.send(&[other]);
+    assert_eq!(
+        duel.error(),
+        PROTOCOL_VIOLATION,
+        "another ID of that number"
+    );
+    // It counts towards the limit: with that of the handshake there is room for three.
+    let mut duel = preferred();
+    for seq in 2..=4 {
+        let more = new_cid(&duel, None, seq, 0);
+        duel.send(&[more]);
+    }
+    assert!(duel.alive(), "{:?}", duel.reason());
+    let more = new_cid(&duel, None, 5, 0);
+    duel.send(&[more]);
+    assert_eq!(duel.error(), CONNECTION_ID_LIMIT_ERROR);
 }
 
 /// Rotations without end, with losses: state stays bounded and the newest wins (noq 653d6ee2).

@@ -63,11 +63,7 @@ fn crypto_out_of_order() {
     }
     // One byte at every second offset: the cap on gaps ends it, and what was held is bounded.
     for space in [Space::Handshake, Space::Data(0)] {
-        let mut duel = Duel::with_server(quiet(), Params::generous(Some(7)));
-        for datagram in duel.peer.flight() {
-            duel.deliver(&datagram);
-        }
-        duel.collect();
+        let mut duel = begun();
         if let Space::Data(_) = space {
             duel.connect();
         }
@@ -141,6 +137,22 @@ fn coalesced_with_other_connection_ids() {
         datagram.extend(peer.seal_as(Space::Initial, &payload, &other).unwrap());
         victim.deliver(tuple, None, &datagram);
     }
+    // RFC 9000 section 12.2: what comes behind, to another connection ID, is not processed. Here it would be an error.
+    let ping = [Frame::Ping, Frame::Padding(700)];
+    let mut datagram = peer.seal(Space::Initial, &ping).unwrap();
+    let other = Sealing {
+        dcid: Some(b"stranger".to_vec()),
+        ..Sealing::default()
+    };
+    let wrong = mpquic_hostile::wire::payload(&[Frame::HandshakeDone, Frame::Padding(700)]);
+    datagram.extend(peer.seal_as(Space::Initial, &wrong, &other).unwrap());
+    victim.deliver(tuple, None, &datagram);
+    figure(
+        "coalesced with another DCID",
+        "packets behind the first that are processed",
+        u64::from(victim.connection().lost_reason().is_some()),
+        0,
+    );
     assert_eq!(victim.endpoint.open_connections(), 1);
     growth(
         "pre-handshake memory",
@@ -153,30 +165,36 @@ fn coalesced_with_other_connection_ids() {
 
 #[test]
 fn packets_before_their_keys() {
-    let mut duel = Duel::with_server(quiet(), Params::generous(Some(7)));
-    for datagram in duel.peer.flight() {
-        duel.deliver(&datagram);
-    }
-    duel.collect();
+    let mut duel = begun();
     let before = meter::reading().held;
-    let mut sent = 0;
-    for number in 0..1000 {
-        // The server has 1-RTT keys, and must not use them before TLS is complete; these open with none.
-        let dcid = duel.peer.dcid(0).unwrap().cid.clone();
-        let mut datagram = vec![0x43];
-        datagram.extend_from_slice(&dcid);
-        datagram.resize(1400, number as u8);
-        duel.deliver(&datagram);
-        sent += datagram.len() as u64;
+    // The first one is authentic: the client's last flight is on its way. RFC 9001 section 5.7: the server has the keys,
+    // and must not use them before TLS is complete.
+    let last_flight = duel.peer.flight();
+    let early = duel.peer.seal(Space::Data(0), &[Frame::Datagram(vec![1])]);
+    duel.deliver(&early.unwrap());
+    assert!(duel.victim.connection().recv_datagram().is_none());
+    // As large as can be, full ones, and many tiny ones; they open with no key.
+    for (count, len) in [(30, 65_000), (1000, 1400), (5000, 30)] {
+        for number in 0..count {
+            let dcid = duel.peer.dcid(0).unwrap().cid.clone();
+            let mut datagram = vec![0x43];
+            datagram.extend_from_slice(&dcid);
+            datagram.resize(len, number as u8);
+            duel.deliver(&datagram);
+        }
+        growth(
+            "undecryptable",
+            &format!("bytes held of {count} x {len} before keys"),
+            before,
+            meter::reading().held,
+            16_384,
+        );
+        assert_eq!(duel.victim.over_caps(), Vec::<String>::new());
     }
-    growth(
-        "undecryptable",
-        "bytes held of 1,400,000 before keys",
-        before,
-        meter::reading().held,
-        16_384,
-    );
-    assert!(sent > 1_000_000 && duel.victim.over_caps().is_empty());
+    for datagram in last_flight {
+        duel.deliver(&datagram);
+    }
+    assert!(duel.victim.connection().recv_datagram().is_some());
     // All of it is gone once the handshake is over.
     duel.connect();
     duel.victim.advance(Duration::from_secs(120));
@@ -221,6 +239,18 @@ fn initial_flood() {
         after.held,
         1024,
     );
+    // One that waits, and goes on sending.
+    template[6..10].copy_from_slice(&7u32.to_be_bytes());
+    for _ in 0..1000 {
+        victim.deliver(from(client_address(7)), None, &template);
+    }
+    growth(
+        "Initial flood",
+        "bytes held of 1,200,000 from one that waits",
+        full.held,
+        meter::reading().held,
+        16_384,
+    );
     let waiting = std::mem::take(&mut victim.incoming);
     meter::metered(|| {
         for incoming in waiting {
@@ -234,6 +264,80 @@ fn initial_flood() {
         meter::reading().held,
         131_072,
     );
+    // Nobody accepts them, and nobody gives them up: they are forgotten all the same.
+    flood(&mut victim, 20_000..20_000 + limit as u32, &mut template);
+    assert_eq!(victim.endpoint.half_open().connections, limit);
+    victim.advance(11 * SECOND);
+    figure(
+        "Initial flood",
+        "places taken 11 s later",
+        victim.endpoint.half_open().connections as u64,
+        0,
+    );
+    let accepted = victim.connections.len();
+    victim.accept_oldest();
+    assert_eq!(victim.connections.len(), accepted, "it came too late");
+}
+
+/// RFC 9000 section 10.2: a client whose first packet ends the connection goes on sending. It is told again, ever more
+/// rarely; and so are no more of them than there is room for.
+#[test]
+fn closed_before_it_began() {
+    let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
+        config.retry_above(usize::MAX);
+    });
+    victim.keep_events = false;
+    // A ClientHello with a parameter that only servers send.
+    let refused = |who: u32| {
+        let mut params = Params::generous(Some(7));
+        params.set_bytes(id::RESET_TOKEN, &[1; 16]);
+        let dcid = [b"closed".as_slice(), &who.to_be_bytes()].concat();
+        let peer = Peer::client(who, &dcid, params, tls::credulous_client());
+        peer.unwrap().flight()
+    };
+    let hello = refused(0);
+    let tuple = from(client_address(0));
+    for datagram in &hello {
+        victim.deliver(tuple, None, datagram);
+    }
+    assert_eq!(victim.accept_errors.len(), 1);
+    let told = victim.sent_in_all().datagrams;
+    assert!(told > 0, "the client is told");
+    for _ in 0..1000 {
+        for datagram in &hello {
+            victim.deliver(tuple, None, datagram);
+        }
+    }
+    let again = victim.sent_in_all().datagrams - told;
+    assert!(again > 0, "a client that did not hear it is told again");
+    figure(
+        "closed before it began",
+        "closes for 1,000 further datagrams",
+        again,
+        10,
+    );
+    assert_eq!(victim.accept_errors.len(), 1, "no second handshake");
+    let before = meter::reading().held;
+    for who in 1..=1500 {
+        for datagram in refused(who) {
+            victim.deliver(from(client_address(who)), None, &datagram);
+        }
+        victim.sent.clear();
+        victim.accept_errors.clear();
+    }
+    growth(
+        "closed before it began",
+        "bytes held for 1,500 refused at once",
+        before,
+        meter::reading().held,
+        768 * 1024,
+    );
+    // Three seconds later they are forgotten: the next one is a new connection.
+    victim.advance(4 * SECOND);
+    for datagram in &hello {
+        victim.deliver(tuple, None, datagram);
+    }
+    assert_eq!(victim.accept_errors.len(), 1);
 }
 
 /// CVE-2024-45311: copies of an Initial in every order of the application's answers.
@@ -508,22 +612,47 @@ fn no_unkeyed_hash() {
     );
 }
 
-/// Finding 2: clients that begin a handshake and go no further, from addresses that need not be theirs.
-#[test]
-fn half_open_connections() {
-    let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
-        config.max_half_open(200).retry_above(usize::MAX);
-    });
-    victim.keep_events = false;
-    let before = meter::reading().held;
+/// First flights of so many clients that go no further. The bytes of them.
+fn begin_handshakes(victim: &mut Victim, clients: std::ops::Range<u32>) -> u64 {
     let mut received = 0;
-    for who in 0..1000 {
+    for who in clients {
         for datagram in client(who).flight() {
             victim.deliver(from(client_address(who)), None, &datagram);
             received += datagram.len() as u64;
         }
         victim.sent.clear();
     }
+    received
+}
+
+/// Finding 2: clients that begin a handshake and go no further, from addresses that need not be theirs.
+#[test]
+fn half_open_connections() {
+    let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
+        config.half_open_memory(4 << 20).retry_above(usize::MAX);
+    });
+    victim.keep_events = false;
+    let before = meter::reading().held;
+    begin_handshakes(&mut victim, 0..200);
+    growth(
+        "half-open connections",
+        "bytes held of 200, budget 4 MiB",
+        before,
+        meter::reading().held,
+        4 << 20,
+    );
+    figure(
+        "half-open connections",
+        "of 200 within the budget",
+        victim.endpoint.half_open().connections as u64,
+        (4 << 20) / mpquic_proto::limits::HALF_OPEN_COST as u64,
+    );
+    let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
+        config.max_half_open(200).retry_above(usize::MAX);
+    });
+    victim.keep_events = false;
+    let before = meter::reading().held;
+    let received = begin_handshakes(&mut victim, 0..1000);
     let held = (meter::reading().held - before).max(0) as u64;
     figure(
         "half-open connections",
@@ -599,11 +728,7 @@ fn half_open_kept_alive() {
 /// RFC 9000 section 14.1: small Initial packets of a client do nothing, on connections neither.
 #[test]
 fn small_initial_packets() {
-    let mut duel = Duel::with_server(quiet(), Params::generous(Some(7)));
-    for datagram in duel.peer.flight() {
-        duel.deliver(&datagram);
-    }
-    duel.collect();
+    let mut duel = begun();
     let before = duel.victim.connection().stats();
     for _ in 0..100 {
         duel.send_as(Space::Initial, &[Frame::Ping], &Sealing::default());
@@ -631,22 +756,10 @@ fn retry_under_load() {
         config.retry_above(50);
     });
     victim.keep_events = false;
-    let mut who = 0;
-    let mut flood = |victim: &mut Victim, count: u32| {
-        let mut received = 0;
-        for _ in 0..count {
-            who += 1;
-            for datagram in client(who).flight() {
-                received += datagram.len() as u64;
-                victim.deliver(from(client_address(who)), None, &datagram);
-            }
-        }
-        received
-    };
-    flood(&mut victim, 60);
+    begin_handshakes(&mut victim, 1..61);
     let before = meter::reading();
     let (sent, accepted) = (victim.sent_in_all().bytes, victim.proven.len());
-    let received = flood(&mut victim, 500);
+    let received = begin_handshakes(&mut victim, 61..561);
     let after = meter::reading();
     growth(
         "Retry",

@@ -13,6 +13,10 @@ fn ack(path: Option<u64>, number: u64) -> Frame {
     Frame::ack(path, number, number)
 }
 
+const fn status(path: u64, seq: u64, backup: bool) -> Frame {
+    Frame::PathStatus { path, seq, backup }
+}
+
 fn stream(id: u64) -> Frame {
     Frame::Stream {
         id,
@@ -76,24 +80,8 @@ fn frames(duel: &Duel) -> Vec<(Frame, &'static str, bool)> {
         (Frame::HandshakeDone, "1", true),
         (Frame::Datagram(vec![1, 2]), "1", false),
         (Frame::PathAbandon { path: 3, code: 0 }, "m", false),
-        (
-            Frame::PathStatus {
-                path: 0,
-                seq: 3,
-                backup: true,
-            },
-            "m",
-            false,
-        ),
-        (
-            Frame::PathStatus {
-                path: 0,
-                seq: 4,
-                backup: false,
-            },
-            "m",
-            false,
-        ),
+        (status(0, 3, true), "m", false),
+        (status(0, 4, false), "m", false),
         (
             Frame::NewCid {
                 path: Some(1),
@@ -297,20 +285,12 @@ const ROWS: &[Row] = &[
     ),
     (
         "PATH_STATUS_BACKUP",
-        |_, path| Frame::PathStatus {
-            path,
-            seq: 9,
-            backup: true,
-        },
+        |_, path| status(path, 9, true),
         [Fine, Fine, Fine, Fine, Violation],
     ),
     (
         "PATH_STATUS_AVAILABLE",
-        |_, path| Frame::PathStatus {
-            path,
-            seq: 9,
-            backup: false,
-        },
+        |_, path| status(path, 9, false),
         [Fine, Fine, Fine, Fine, Violation],
     ),
     (

@@ -1,5 +1,6 @@
 //! Attacks by path IDs: churn, floods of frames that name paths, races of PATH_ABANDON, replays on dead paths.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mpquic_hostile::duel::Duel;
@@ -329,36 +330,70 @@ fn races_of_path_abandon() {
             .any(|frame| matches!(frame, Frame::Close { .. })),
         "the peer is told"
     );
-    // More paths than answers are kept: none is lost while the peer acknowledges.
-    let mut duel = multipath();
-    let mut abandoned = std::collections::BTreeSet::new();
-    let mut answered = std::collections::BTreeSet::new();
-    for _ in 0..200 {
-        let limit = duel.peer.their_max_path_id.unwrap();
-        for path in 1..=limit {
-            if abandoned.insert(path) {
-                duel.send(&[Frame::PathAbandon { path, code: 0 }]);
-            }
+}
+
+/// Abandons every path ID that may be used.
+fn abandon_all(duel: &mut Duel, abandoned: &mut BTreeSet<u64>) {
+    for path in 1..=duel.peer.their_max_path_id.unwrap() {
+        if abandoned.insert(path) {
+            duel.send(&[Frame::PathAbandon { path, code: 0 }]);
         }
-        duel.victim.advance(Duration::from_millis(20));
-        let came = duel.collect();
-        for (_, opened) in &came {
-            answered.extend(opened.frames.iter().filter_map(|frame| match frame {
-                Frame::PathAbandon { path, .. } => Some(*path),
-                _ => None,
-            }));
-        }
-        duel.answer(&came);
     }
-    duel.settle();
+}
+
+/// The paths that the victim abandons within 20 ms. What it sends then is acknowledged, and nothing of before; or nothing
+/// at all.
+fn abandoned_by_victim(duel: &mut Duel, acknowledges: bool) -> Vec<u64> {
+    duel.victim.advance(Duration::from_millis(20));
+    let mut paths = Vec::new();
+    for (_, opened) in duel.collect() {
+        if let (Space::Data(path), true) = (opened.space, acknowledges) {
+            duel.send(&[Frame::ack(Some(path.into()), opened.number, opened.number)]);
+        }
+        paths.extend(opened.frames.iter().filter_map(|frame| match frame {
+            Frame::PathAbandon { path, .. } => Some(*path),
+            _ => None,
+        }));
+    }
+    paths
+}
+
+/// Once answers were lost beyond the 32 abandoned paths that are remembered. None is, and a peer that acknowledges nothing
+/// has few of them kept.
+#[test]
+fn every_path_abandon_is_answered() {
+    let mut duel = multipath();
+    let (mut abandoned, mut answered) = (BTreeSet::new(), BTreeSet::new());
+    // The answers to the first ones are lost.
+    while abandoned.len() < 40 {
+        abandon_all(&mut duel, &mut abandoned);
+        abandoned_by_victim(&mut duel, false);
+    }
+    for _ in 0..200 {
+        abandon_all(&mut duel, &mut abandoned);
+        answered.extend(abandoned_by_victim(&mut duel, true));
+    }
+    for _ in 0..200 {
+        answered.extend(abandoned_by_victim(&mut duel, true));
+    }
     let missing = abandoned.difference(&answered).count();
-    assert!(abandoned.len() > 32);
+    assert!(abandoned.len() > 100 && duel.alive());
     figure(
         "PATH_ABANDON races",
         "abandoned paths without an answer",
         missing as u64,
         0,
     );
+    // Nothing is ever acknowledged.
+    let mut duel = multipath();
+    duel.victim.keep_events = false;
+    let mut abandoned = BTreeSet::new();
+    while abandoned.len() < 400 {
+        abandon_all(&mut duel, &mut abandoned);
+        abandoned_by_victim(&mut duel, false);
+        assert_eq!(duel.victim.over_caps(), Vec::<String>::new());
+    }
+    assert!(duel.alive(), "{:?}", duel.reason());
 }
 
 /// noq 52a50004, 898cea7d: datagrams of a path that is gone, again, and under an ID that was never opened.
@@ -389,6 +424,23 @@ fn replays_on_dead_paths() {
     }
     assert_eq!(first, 20);
     duel.send(&[Frame::PathAbandon { path: 1, code: 0 }]);
+    // Its packet numbers are still known: what was processed is not processed again, what was on its way is, once.
+    for _ in 0..10 {
+        for datagram in &recorded {
+            let tuple = duel.tuple(1);
+            duel.victim.deliver(tuple, None, datagram);
+        }
+    }
+    let mut late = 0;
+    while duel.victim.connection().recv_datagram().is_some() {
+        late += 1;
+    }
+    figure(
+        "replay on an abandoned path",
+        "packets processed, of 20 new ones in ten copies",
+        late,
+        20,
+    );
     duel.settle();
     duel.victim.advance(10 * SECOND);
     let before = meter::reading().held;

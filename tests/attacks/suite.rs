@@ -1,5 +1,29 @@
 //! Attacks by a hostile peer: one test per class of attack, each with a figure and its limit. `--nocapture` prints the
-//! table. No figure is a time: they count bytes, packets, allocations and elements.
+//! table. No figure is a time: they count bytes, packets, allocations and elements. Each test fails if its defence is
+//! taken out.
+//!
+//! Attacks that cannot be made, or whose cost cannot be seen, from the other end of the wire are tested where they are:
+//!
+//! - a flood of handshakes against established connections and proven clients, TLS without the endpoint's lock, clients
+//!   that nobody accepts, empty datagrams: `crates/mpquic/tests/server.rs`;
+//! - the memory of a half-open connection: `crates/mpquic/tests/half_open_memory.rs`;
+//! - floods of Initials with honest clients among them: `crates/proto/tests/flood.rs`;
+//! - datagrams that wait for a connection's task, by the memory that they hold: `crates/mpquic/src/inbox.rs`;
+//! - receive offload with strange segment sizes: `crates/mpquic/src/receive.rs`;
+//! - limits of the AEAD over all paths (RFC 9001 section 6.6), which take millions of packets to reach, with smaller ones:
+//!   `crates/proto/src/crypto/tests/key_update.rs`;
+//! - early data, its replays, floods before the ClientHello, limits, memory, reduced parameters, frames of multipath:
+//!   `crates/proto/tests/early_data.rs`, `crates/proto/src/receive/tests/early_data.rs`;
+//! - tokens of others and used ones, clients that are refused: `crates/proto/src/endpoint/admission_tests.rs`,
+//!   `crates/proto/src/endpoint/accept_tests.rs`;
+//! - downgrades of the version: `crates/proto/src/transport_parameters/tests.rs`;
+//! - addresses that cannot be proven, and connection IDs while a whole client moves: `crates/proto/tests/rebinding.rs`,
+//!   `crates/proto/tests/migration.rs`;
+//! - an end without any proven address (RFC 9000 section 9.3.2): `crates/proto/src/receive/tests/attacks.rs`;
+//! - server Initials with a token (RFC 9000 section 17.2.2): `crates/proto/src/receive/tests/packets.rs`;
+//! - work for a stream that ends among many: `crates/proto/src/stream/control_queue.rs`;
+//! - learned policies whose answers are not numbers, too few or too many: `crates/sched/tests/builtin/dqn.rs`,
+//!   `crates/sched/tests/builtin/sailfish.rs`, `crates/infer/tests/refusals.rs`.
 
 mod acks;
 
@@ -7,6 +31,7 @@ mod cids;
 mod handshake;
 mod matrix;
 mod paths;
+mod scheduling;
 mod streams;
 mod validation;
 
@@ -63,6 +88,27 @@ fn multipath() -> Duel {
 /// A server with a confirmed connection without multipath.
 fn single_path() -> Duel {
     Duel::established(quiet(), Params::generous(None))
+}
+
+/// A server that has answered a client's first flight, and the client, which has the answer.
+fn begun() -> Duel {
+    let mut duel = Duel::with_server(quiet(), Params::generous(Some(7)));
+    for datagram in duel.peer.flight() {
+        duel.deliver(&datagram);
+    }
+    duel.collect();
+    duel
+}
+
+/// The transport parameter of a server that prefers port 8080 of this address.
+fn preferred_address(ipv4: [u8; 4]) -> Vec<u8> {
+    let mut value = ipv4.to_vec();
+    value.extend_from_slice(&8080u16.to_be_bytes());
+    value.extend_from_slice(&[0; 18]);
+    value.push(12);
+    value.extend_from_slice(&[5; 12]);
+    value.extend_from_slice(&[6; 16]);
+    value
 }
 
 const SECOND: Duration = Duration::from_secs(1);

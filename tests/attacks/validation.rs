@@ -280,14 +280,7 @@ fn request_forgery() {
         [224, 0, 0, 1],
     ] {
         let mut params = Params::generous(Some(7));
-        let mut preferred = Vec::new();
-        preferred.extend_from_slice(&address);
-        preferred.extend_from_slice(&8080u16.to_be_bytes());
-        preferred.extend_from_slice(&[0; 18]);
-        preferred.push(12);
-        preferred.extend_from_slice(&[5; 12]);
-        preferred.extend_from_slice(&[6; 16]);
-        params.set_bytes(id::PREFERRED_ADDRESS, &preferred);
+        params.set_bytes(id::PREFERRED_ADDRESS, &preferred_address(address));
         let mut duel = Duel::established_client(quiet(), params);
         duel.victim.advance(5 * SECOND);
         duel.settle();
