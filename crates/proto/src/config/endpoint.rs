@@ -63,10 +63,11 @@ impl EndpointConfig {
     /// The key that makes stateless reset tokens out of connection IDs (RFC 9000 section 10.3.2). Default:
     /// derived from the seed.
     ///
-    /// With the same key, an endpoint can end connections of a process that it replaces or that it shares an
-    /// address with: their peers notice at once instead of after their idle timeout. It must be 32 random
-    /// bytes: who knows it can end every connection of the endpoint. It cannot be replaced while the endpoint
-    /// runs, since the tokens of open connections come from it.
+    /// With the same key, an endpoint can end connections of a process that it replaces: their peers notice at
+    /// once instead of after their idle timeout. It must be 32 random bytes: who knows it can end every
+    /// connection of the endpoint. Processes that share an address must not share the key while both run: packets
+    /// that reach the wrong one would end connections of the other (RFC 9000 section 21.11). It cannot be
+    /// replaced while the endpoint runs, since the tokens of open connections come from it.
     pub const fn reset_key(&mut self, key: [u8; 32]) -> &mut Self {
         self.reset_key = Some(key);
         self
