@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{client_config, client_hello, identity, loopback, server_config};
+use common::{client_config, client_hello, identity, loopback, run_on_one_thread, server_config};
 use mpquic::{Endpoint, TransportConfig, limits};
 
 /// Bytes that are allocated.
@@ -38,11 +38,7 @@ static ALLOCATOR: Counting = Counting;
 fn a_half_open_connection_holds_what_it_is_charged() {
     const WARM_UP: u32 = 20;
     const COUNT: u32 = 100;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    run_on_one_thread(async {
         let identity = identity();
         let server = Endpoint::server(
             server_config(&identity, TransportConfig::default()),

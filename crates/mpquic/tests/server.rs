@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use common::{
-    ALPN, Identity, Pair, client_config, client_hello, identity, loopback, run, server_config,
+    ALPN, Identity, Pair, client_config, client_hello, identity, loopback, run, run_on_one_thread,
+    server_config,
 };
 use mpquic::{ConnectError, ConnectionError, Endpoint, ServerConfig, TransportConfig, rustls};
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -103,11 +104,7 @@ fn tls_works_without_the_endpoint() {
 #[test]
 fn a_flood_of_handshakes_lets_established_connections_have_their_turns() {
     const FLOOD: u32 = 60;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    run_on_one_thread(async {
         let identity = identity();
         let handshakes = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&handshakes);
@@ -270,11 +267,7 @@ fn the_end_of_the_endpoints_task_ends_all_waits() {
 /// Empty datagrams are datagrams: a flood of them gives way like any other.
 #[test]
 fn a_flood_of_empty_datagrams_gives_way() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    run_on_one_thread(async {
         let pair = Pair::new();
         let address: SocketAddr = pair.server_addr;
         let stop = Arc::new(Mutex::new(false));

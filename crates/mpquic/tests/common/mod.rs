@@ -29,6 +29,15 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     });
 }
 
+/// Runs a test on the one thread that there is, so that all tasks take turns.
+pub(crate) fn run_on_one_thread(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(test);
+}
+
 pub(crate) struct Identity {
     pub(crate) certificate: CertificateDer<'static>,
     pub(crate) key: PrivateKeyDer<'static>,
