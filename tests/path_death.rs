@@ -11,13 +11,14 @@ use mpquic_proto::{PathErrorCode, PathId, Side, TransportConfig};
 use mpquic_sched::SinglePath;
 use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer, content};
 use support::real::{Setup, run};
-use support::{MEGABYTE, for_seeds, ms};
+use support::{MEGABYTE, for_seeds, ms, seeds_or};
 
 const WIFI: PathId = PathId(0);
 const LTE: PathId = PathId(1);
 const DARK_FOR: Duration = ms(3000);
-/// One PTO of the surviving path with a full queue, as promised.
-const LONGEST_STALL: Duration = ms(600);
+/// As promised: the path is suspect 35 ms after its last acknowledgement. What it had in flight may be lost once more, to
+/// the full queue of the other path while that one leaves slow start: 147 ms until that is known, and as long to arrive.
+const LONGEST_STALL: Duration = ms(305);
 const BACK_WITHIN: Duration = ms(1000);
 
 /// The paths of the example `download`.
@@ -212,7 +213,7 @@ fn a_new_path_carries_what_the_only_one_had_in_flight() {
 
 #[test]
 fn a_download_survives_the_death_of_its_fast_path() {
-    let results = for_seeds(0..200, |seed| {
+    let results = for_seeds(seeds_or(0..200), |seed| {
         let dies = ms(500) + Duration::from_micros(draw(seed, 2_500_000));
         let returns = dies + DARK_FOR;
         // At the full rate of all working paths, the transfer ends 1.5 s after the recovery.

@@ -85,10 +85,9 @@ impl Failure {
             (Self::Flaps(_), 1) => FLAP + ms(250),
             // What Linux' MPTCP took on such links.
             (Self::BothDown, _) => BOTH_DOWN_FOR + ms(432),
-            // What was lost just before may have been sent again here: a full queue of 100 packets takes 540 ms or
-            // 1,080 ms at that rate, and no acknowledgement has told of it.
+            // What was lost just before may have been sent again here, on the faster path: a full queue of 100 packets
+            // takes 540 ms at that rate, and no acknowledgement has told of it.
             (Self::Slow(0), _) => ms(540 + 310),
-            (Self::Slow(_), _) => ms(1080 + 310),
             // One PTO of the dead path, and the full queue of the other one.
             _ => ms(305),
         }
@@ -141,8 +140,6 @@ impl Failure {
         match self {
             Self::Flaps(_) => 1.4,
             Self::Slow(_) => 1.35,
-            // Each counts as congestion under CUBIC.
-            Self::Rebinds(_) => 1.8,
             _ => 1.2,
         }
     }

@@ -9,9 +9,10 @@ use crate::space::PacketSpace;
 const MIN_SLACK: Duration = Duration::from_millis(10);
 
 /// Follows one path. It is suspect once a probe timeout has passed, or once an ack-eliciting packet has been in flight
-/// for a PTO and nothing was acknowledged for half an RTT and the same slack. The second matters while packets keep
-/// leaving, each of which puts the probe timer off: acknowledgements then come in all the while, so that silence tells
-/// more than on a path with little in flight. A path whose RTT merely grows or jitters is not silent.
+/// for a PTO and nothing was acknowledged for half an RTT and what the RTT varies by. The second matters while packets
+/// keep leaving, each of which puts the probe timer off: acknowledgements then come in all the while, so that silence
+/// tells more than on a path with little in flight. The PTO of the oldest packet has waited for an acknowledgement that
+/// the peer delays; the silence need not do so again. A path whose RTT merely grows or jitters is not silent.
 #[derive(Debug, Default)]
 pub(crate) struct Suspect {
     since: Option<Instant>,
@@ -36,7 +37,7 @@ impl Suspect {
         let sent = space.sent.first_ack_eliciting_sent()?;
         let overdue = later(sent, Self::patience(rtt, max_ack_delay));
         let silent = self.last_ack.map(|at| {
-            let quiet = Self::slack(rtt, max_ack_delay).saturating_add(rtt.smoothed() / 2);
+            let quiet = Self::slack(rtt).saturating_add(rtt.smoothed() / 2);
             later(at, quiet)
         });
         Some(overdue).max(silent)
@@ -44,13 +45,13 @@ impl Suspect {
 
     /// The PTO without back-off (RFC 9002 section 6.2.1), but for a larger least slack.
     fn patience(rtt: &RttEstimator, max_ack_delay: Duration) -> Duration {
-        Self::slack(rtt, max_ack_delay).saturating_add(rtt.smoothed())
+        let wait = rtt.smoothed().saturating_add(max_ack_delay);
+        wait.saturating_add(Self::slack(rtt))
     }
 
-    /// What a PTO has beyond the RTT.
-    fn slack(rtt: &RttEstimator, max_ack_delay: Duration) -> Duration {
-        let slack = rtt.var().saturating_mul(4).max(MIN_SLACK);
-        slack.saturating_add(max_ack_delay)
+    /// What the RTT varies by.
+    fn slack(rtt: &RttEstimator) -> Duration {
+        rtt.var().saturating_mul(4).max(MIN_SLACK)
     }
 
     /// Looks at the path; true if it has become suspect just now.
@@ -217,15 +218,17 @@ mod tests {
                 path.ack(at, numbers[acked as usize]);
             }
         }
-        // 25 ms, slack of 10 ms, and 25 ms since the last acknowledgement at 99 ms.
+        // The oldest in flight was sent at 50 ms: its RTT of 50 ms, slack of 10 ms, and 25 ms that the peer may wait.
+        // That is later than half an RTT and the slack after the last acknowledgement, at 99 ms.
         let deadline = path
             .suspect
             .deadline(&path.space, &path.rtt, DELAY)
             .unwrap();
-        assert_eq!(deadline - path.t0, ms(159));
-        assert!(path.check(160, 0));
+        assert_eq!(deadline - path.t0, ms(135));
+        assert!(!path.check(134, 0));
+        assert!(path.check(136, 0));
         // A hiccup: what comes through now took no longer than usual.
-        assert!(path.ack(161, numbers[99]));
+        assert!(path.ack(137, numbers[99]));
         assert!(!path.suspect.is_suspect());
     }
 

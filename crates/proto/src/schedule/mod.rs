@@ -25,10 +25,6 @@ use wait::WaitClock;
 /// Reinjections that wait for their path at most; more are dropped, they are only copies.
 const MAX_PENDING_REINJECTIONS: usize = 4 * MAX_PATHS;
 
-/// By how much the RTT of a path exceeds that of a faster one for lost data to wait for room on the latter: an RTT at
-/// most until there is room and half of one to arrive are then less than half an RTT on the slower path.
-const MUCH_SLOWER: u32 = 3;
-
 /// A decision to be carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Planned {
@@ -196,12 +192,17 @@ impl Schedule {
             let busy = !view.can_send && !self.exhausted.contains(view.index);
             busy && view.open && !view.suspect && !view.smoothed_rtt.is_zero()
         };
-        let fastest = views.clone().filter(full).map(|view| view.smoothed_rtt);
-        let Some(fastest) = fastest.min() else {
+        let arrivals = views.clone().filter(full);
+        let arrivals = arrivals.map(|view| (arrival_on_full(view), view.index));
+        let Some((soonest, first)) = arrivals.min_by_key(|(arrival, _)| *arrival) else {
             return PathSet::EMPTY;
         };
-        let limit = fastest.saturating_mul(MUCH_SLOWER);
-        let late = views.filter(|view| view.open && view.smoothed_rtt > limit);
+        let late = views.filter(|view| {
+            // The newest sample tells first that the queue of a path grows.
+            let rtt = view.smoothed_rtt.max(view.latest_rtt);
+            let known = view.open && !view.smoothed_rtt.is_zero();
+            known && view.index != first && rtt / 2 > soonest
+        });
         late.map(|view| view.index).collect()
     }
 
@@ -510,6 +511,15 @@ impl Schedule {
     }
 }
 
+/// When lost data would arrive on a path that has no room now. A window is acknowledged within an RTT: what is in flight
+/// beyond it takes its share of that. Acknowledgements may come no more often than four times per RTT.
+fn arrival_on_full(view: &PathView) -> Duration {
+    let after = view.in_flight.saturating_add(view.mtu.into());
+    let excess = after.saturating_sub(view.cwnd) as f64 / view.cwnd.max(1) as f64;
+    let rtt = view.smoothed_rtt;
+    (rtt / 4 + rtt / 2).saturating_add(rtt.mul_f64(excess.min(1.0)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -539,6 +549,34 @@ mod tests {
         let planned = schedule.next(start + pto, true).unwrap();
         assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
         assert_eq!(schedule.overridden, 1);
+    }
+
+    /// The fast path, of 40 ms and a window of 100 packets, has no room; the other one has, and this RTT.
+    fn late_at(rtt: u64, in_flight: u64) -> bool {
+        let mut schedule = Schedule::new(Box::new(Never));
+        schedule.used = 2;
+        for (view, rtt) in schedule.views.iter_mut().zip([40, rtt]) {
+            view.open = true;
+            (view.smoothed_rtt, view.latest_rtt) = (Duration::from_millis(rtt), Duration::ZERO);
+            (view.cwnd, view.mtu) = (120_000, 1200);
+        }
+        schedule.views[0].in_flight = in_flight;
+        schedule.views[1].can_send = true;
+        let late = schedule.late();
+        assert!(!late.contains(schedule.views[0].index));
+        late.contains(schedule.views[1].index)
+    }
+
+    #[test]
+    fn lost_data_waits_where_it_arrives_first() {
+        // Half an RTT to arrive, a quarter and a hundredth until there is room: 30.4 ms, an RTT of 61.
+        assert!(!late_at(40, 120_000) && !late_at(60, 120_000));
+        assert!(late_at(61, 120_000));
+        // After a loss, half a window must be acknowledged first: 50.4 ms.
+        assert!(!late_at(100, 180_000));
+        assert!(late_at(101, 180_000));
+        // However much is in flight, an RTT is enough.
+        assert!(late_at(141, u64::MAX));
     }
 
     /// Waits for so long at a time.
