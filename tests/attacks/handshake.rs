@@ -510,13 +510,29 @@ fn datagrams_of_nothing() {
             victim.deliver(from(client_address(len)), None, &vec![first; len as usize]);
         }
     }
-    let sent = victim.sent_in_all();
     figure(
         "zero length",
         "bytes sent for datagrams of less than 40",
-        sent.bytes,
-        39 * 40,
+        victim.sent_in_all().bytes,
+        0,
     );
+    // Packets of a version that nobody knows, and Initials that begin a connection: well-formed, but too small.
+    for len in 40..1200 {
+        let mut unknown = vec![0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8];
+        unknown.resize(len, 0);
+        victim.deliver(from(client_address(7)), None, &unknown);
+    }
+    let ping = [Frame::Ping, Frame::Padding(1000)];
+    let small = client(9).seal(Space::Initial, &ping).unwrap();
+    assert!((1000..1200).contains(&small.len()));
+    victim.deliver(from(client_address(9)), None, &small);
+    figure(
+        "zero length",
+        "bytes sent for first packets of less than 1,200",
+        victim.sent_in_all().bytes,
+        0,
+    );
+    assert!(victim.accept_errors.is_empty(), "it was not looked at");
     growth(
         "zero length",
         "bytes held after them",

@@ -143,6 +143,31 @@ impl Scheduler for Nonsense {
     }
 }
 
+/// Never sends anything.
+struct Idle;
+
+impl Scheduler for Idle {
+    fn decide(&mut self, _: &Context<'_>) -> Decision {
+        Decision::Wait { until: None }
+    }
+}
+
+/// The transport does not wait for ever with nothing in flight: after a probe timeout it sends one packet by itself.
+#[test]
+fn a_scheduler_that_never_sends() {
+    const BYTES: usize = 20_000;
+    let mut config = quiet();
+    config.scheduler(|| Box::new(Idle));
+    let outcome = transfer(config, BYTES, |_, _| true);
+    assert_eq!(outcome.received, BYTES as u64, "{outcome:?}");
+    figure(
+        "policy without sense",
+        "ms for 20 kB with a scheduler that never sends",
+        outcome.milliseconds,
+        5000,
+    );
+}
+
 /// A learned policy can answer anything. What its scheduler makes of it may be slow, but all data arrives, nothing
 /// panics, and no more is sent than each byte on each path.
 #[test]

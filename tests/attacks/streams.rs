@@ -209,6 +209,16 @@ fn highest_stream_only() {
     );
     duel.send(&[piece(4 * 128, 0, &[1], false)]);
     assert_eq!(duel.error(), STREAM_LIMIT_ERROR);
+    // Beyond the window of a stream, and beyond that of the connection.
+    let mut duel = multipath();
+    duel.send(&[piece(0, (1 << 20) - 1, &[1], false)]);
+    assert!(duel.alive(), "{:?}", duel.reason());
+    duel.send(&[piece(0, 1 << 20, &[1], false)]);
+    assert_eq!(duel.error(), FLOW_CONTROL_ERROR);
+    let mut duel = multipath();
+    duel.send(&[piece(0, (1 << 20) - 1, &[1], false)]);
+    duel.send(&[piece(4, 1 << 19, &[1], false)]);
+    assert_eq!(duel.error(), FLOW_CONTROL_ERROR);
     let mut duel = multipath();
     duel.send(&[piece(0, (1 << 62) - 2, &[1], false)]);
     let error = duel.error();
@@ -473,6 +483,18 @@ fn final_size_lies() {
         duel.send(&[piece(0, 0, b"abc", true)]);
         duel.send(&[second]);
         assert_eq!(duel.error(), Some(6), "{name}");
+    }
+    // An end before data that came.
+    let reset = Frame::ResetStream {
+        id: 0,
+        code: 0,
+        size: 2,
+    };
+    for end in [piece(0, 0, b"ab", true), reset] {
+        let mut duel = multipath();
+        duel.send(&[piece(0, 0, b"abc", false)]);
+        duel.send(&[end]);
+        assert_eq!(duel.error(), Some(6));
     }
 }
 

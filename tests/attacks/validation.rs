@@ -229,6 +229,36 @@ fn black_hole() {
     );
 }
 
+/// RFC 9000 section 9.3.2: somebody sends a packet of the peer from elsewhere. Nobody answers there, and the peer hears
+/// nothing and so sends nothing: the server returns to where the peer was, after its seven challenges.
+#[test]
+fn packets_from_where_the_peer_is_not() {
+    for mut duel in [single_path(), multipath()] {
+        let home = duel.tuple(0).remote;
+        let id = duel.victim.connection().open(Dir::Uni).unwrap();
+        let _ = duel.victim.connection().write(id, &[7; 3000]);
+        let elsewhere = from(client_address(66));
+        duel.send_from(elsewhere, 0, &[Frame::Ping, Frame::Padding(1150)]);
+        let place = |duel: &mut Duel| {
+            let connection = duel.victim.connection();
+            connection.network_path(PathId::ZERO).unwrap().remote
+        };
+        assert_eq!(place(&mut duel), elsewhere.remote);
+        let mut tenths = 0;
+        while place(&mut duel) != home && tenths < 250 {
+            duel.victim.advance(SECOND / 10);
+            tenths += 1;
+        }
+        figure(
+            "spurious move",
+            "tenths of a second until the server is back, nobody heard",
+            tenths,
+            130,
+        );
+        assert!(duel.alive(), "{:?}", duel.reason());
+    }
+}
+
 /// quinn 26b01e96: acknowledgements while a path is validated do not open its window.
 #[test]
 fn window_before_validation() {
