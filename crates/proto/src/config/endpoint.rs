@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::packet::FIXED_BIT;
 use crate::{Version, limits};
 
 /// Settings of an endpoint.
@@ -18,6 +19,7 @@ pub struct EndpointConfig {
     pub(crate) clock: Option<(Instant, Duration)>,
     pub(crate) send_memory: u64,
     pub(crate) receive_memory: u64,
+    pub(crate) grease_quic_bit: bool,
 }
 
 impl EndpointConfig {
@@ -44,6 +46,7 @@ impl EndpointConfig {
             clock: None,
             send_memory: limits::DEFAULT_SEND_MEMORY,
             receive_memory: limits::DEFAULT_RECEIVE_MEMORY,
+            grease_quic_bit: true,
         }
     }
 
@@ -115,6 +118,31 @@ impl EndpointConfig {
     pub const fn max_udp_payload_size(&mut self, bytes: u16) -> &mut Self {
         self.max_udp_payload_size = if bytes < 1200 { 1200 } else { bytes };
         self
+    }
+
+    /// Whether the QUIC bit (0x40 of a packet's first byte) may have either value (RFC 9287). Default true.
+    ///
+    /// If so, peers are told that they may clear it, and packets are accepted with and without it; packets to peers
+    /// that say the same have an unpredictable one, so that nothing in the network comes to rely on it. Say `false`
+    /// where something in front of the endpoint, or the application itself, tells QUIC by this bit from other
+    /// protocols on the same socket (RFC 9443): packets without it are then dropped, and all that are sent have it.
+    pub const fn grease_quic_bit(&mut self, greased: bool) -> &mut Self {
+        self.grease_quic_bit = greased;
+        self
+    }
+
+    /// Whether a packet with this first byte may be one of ours. Version Negotiation packets always may (RFC 9000
+    /// section 17.2.1).
+    #[inline]
+    pub(crate) const fn takes(&self, first: u8) -> bool {
+        //= specs/rfc9000.txt#section-17.2
+        //# Packets containing a zero value for this bit are not valid packets in this version and MUST
+        //# be discarded.
+        //= specs/rfc9000.txt#section-17.3.1
+        //# Packets containing a zero value for this bit are not valid packets in this version and
+        //# MUST be discarded.
+        // RFC 9287 section 3: who sends grease_quic_bit accepts packets with either value.
+        self.grease_quic_bit || first & FIXED_BIT != 0
     }
 }
 

@@ -122,6 +122,10 @@ impl Connection {
             information.check(self.version)?;
         }
         self.ack_frequency.set_peer(&peer);
+        if peer.grease_quic_bit && self.endpoint_config.grease_quic_bit {
+            let seed = self.reset_key.token(&self.handshake_scid);
+            self.quic_bit.start(seed);
+        }
         //= specs/rfc9000.txt#section-7.4.1
         //# The client MUST use the server's new values in the handshake instead; if the server does
         //# not provide new values, the default values are used.

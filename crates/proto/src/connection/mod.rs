@@ -33,7 +33,7 @@ use crate::datagram::Datagrams;
 use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::memory::Memory;
-use crate::packet::Version;
+use crate::packet::{QuicBit, Version};
 use crate::path::{NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
@@ -107,6 +107,7 @@ pub struct Connection {
     /// RFC 9001 section 4.1.2.
     pub(crate) confirmed: bool,
     pub(crate) ack_frequency: AckFrequency,
+    pub(crate) quic_bit: QuicBit,
     /// The addresses of the handshake.
     pub(crate) handshake_tuple: FourTuple,
     /// Servers: the client may move (RFC 9000 section 9).
@@ -331,6 +332,7 @@ impl Connection {
             received_any: false,
             confirmed: false,
             ack_frequency: AckFrequency::new(config.max_ack_delay, config.ack_frequency_config),
+            quic_bit: QuicBit::default(),
             handshake_tuple: tuple,
             allows_migration: true,
             follows_preference: true,
@@ -383,6 +385,7 @@ impl Connection {
             max_datagram_frame_size: Datagrams::local_max_frame_size(config),
             min_ack_delay_us: Some(AckFrequency::min_ack_delay_us(config.max_ack_delay)),
             initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
+            grease_quic_bit: endpoint.grease_quic_bit,
             grease: Some(Grease::new(rng)),
             ..TransportParameters::default()
         }

@@ -48,7 +48,7 @@ use self::reset::AnswerRate;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
 use crate::memory::{Memory, MemoryUse};
-use crate::packet::{FIXED_BIT, Invariant, PacketType, Version, parse_invariant};
+use crate::packet::{Invariant, PacketType, Version, parse_invariant};
 use crate::token::AddressTokens;
 use crate::{
     ClientConfig, Connection, ConnectionHandle, EndpointConfig, FourTuple, ServerConfig, Transmit,
@@ -206,8 +206,7 @@ impl Endpoint {
 
         match header? {
             Invariant::Short { first, dcid } => {
-                // A packet without the fixed bit is not one of version 1 (RFC 9000 section 17.3.1).
-                let answer = first & FIXED_BIT != 0
+                let answer = self.config.takes(first)
                     && reset::answers(datagram.len())
                     && self.reset_rate.take(now);
                 answer.then(|| {
@@ -239,7 +238,7 @@ impl Endpoint {
                     dcid,
                     scid,
                 };
-                if first & FIXED_BIT == 0 {
+                if !self.config.takes(first) {
                     return None;
                 }
                 match version.packet_type(first) {
@@ -447,13 +446,15 @@ impl Endpoint {
     /// belong to our connections (RFC 9000 section 5.2).
     fn route(&self, header: &Invariant<'_>) -> Option<Route> {
         match *header {
-            Invariant::Short { first, dcid } if first & FIXED_BIT != 0 => self.routes.get(dcid),
+            Invariant::Short { first, dcid } if self.config.takes(first) => self.routes.get(dcid),
             Invariant::Long {
                 version,
                 first,
                 dcid,
                 ..
-            } if Version::of(version).is_some() && first & FIXED_BIT != 0 => self.routes.get(dcid),
+            } if Version::of(version).is_some() && self.config.takes(first) => {
+                self.routes.get(dcid)
+            }
             // No connection that waits, or is a server's, has to do with version negotiation; the
             // connection sees to that.
             Invariant::Long {

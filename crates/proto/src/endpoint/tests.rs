@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::LONG_TYPE_MASK;
+use crate::packet::{FIXED_BIT, LONG_TYPE_MASK};
 use crate::{ConnectionError, limits};
 
 pub(super) const CLIENT: &str = "192.0.2.1:1111";
@@ -157,15 +157,47 @@ fn routes_by_connection_id_until_retired() {
     assert_eq!(bench.target(&short(&cid(1), 30)), Some(a));
     assert_eq!(bench.target(&short(&cid(2), 30)), Some(b));
     assert_eq!(bench.target(&long(0xe0, 1, &cid(2), &[], 30)), Some(b));
-    // Version negotiation for a client; not another version; not without the fixed bit.
+    // Version negotiation for a client; not another version.
     assert_eq!(bench.target(&long(0x80, 0, &cid(2), &[], 30)), Some(b));
     assert!(bench.handle(&long(0xc0, 2, &cid(2), &[], 1200)).is_none());
-    assert!(bench.handle(&long(0x80, 1, &cid(2), &[], 1200)).is_none());
-    let mut no_fixed_bit = short(&cid(2), 100);
-    no_fixed_bit[0] = 0;
-    assert!(bench.handle(&no_fixed_bit).is_none());
     bench.tell(a, EndpointEvent::RetireCid(cid(1)));
     assert!(bench.handle(&short(&cid(1), 30)).is_none());
+}
+
+//= specs/rfc9000.txt#section-17.2
+//= type=test
+//# Packets containing a zero value for this bit are not valid packets in this version and MUST be
+//# discarded.
+//= specs/rfc9000.txt#section-17.3.1
+//= type=test
+//# Packets containing a zero value for this bit are not valid packets in this version and MUST be
+//# discarded.
+/// RFC 9287: a packet without the QUIC bit is routed, begins a connection and is answered with a reset only where
+/// the endpoint takes either value of it. Version negotiation has none (RFC 9000 section 17.2.1).
+#[test]
+fn packets_without_the_quic_bit() {
+    for greased in [true, false] {
+        let mut config = EndpointConfig::new([5; 32]);
+        config.grease_quic_bit(greased);
+        let server = Some(server_config(limits::MAX_INCOMING));
+        let mut bench = Bench::server();
+        bench.endpoint = Endpoint::new(Arc::new(config), server);
+        let a = bench.endpoint.register(None);
+        bench.tell(a, EndpointEvent::AddCid(cid(1)));
+        let short = |id: &[u8]| {
+            let mut datagram = short(id, 100);
+            datagram[0] &= !FIXED_BIT;
+            datagram
+        };
+        let routed = greased.then_some(a);
+        assert_eq!(bench.target(&short(&cid(1))), routed);
+        assert_eq!(bench.target(&long(0xa0, 1, &cid(1), &[], 100)), routed);
+        assert_eq!(bench.target(&long(0x80, 0, &cid(1), &[], 30)), Some(a));
+        assert_eq!(bench.response(&short(&cid(2))).is_some(), greased);
+        let mut first = initial(1);
+        first[0] &= !FIXED_BIT;
+        assert_eq!(bench.incoming(&first).is_some(), greased);
+    }
 }
 
 #[test]
@@ -295,11 +327,10 @@ fn what_is_no_first_initial() {
         long(0xc0, 1, &dcid[..7], &[], 1200),
         long(0xc0, 1, &[1; 21], &[], 1200),
         long(0xc0, 1, &dcid, &[1; 21], 1200),
-        // 0-RTT, Handshake, Retry; no fixed bit.
+        // 0-RTT, Handshake, Retry.
         long(0xd0, 1, &dcid, &[], 1200),
         long(0xe0, 1, &dcid, &[], 1200),
         long(0xf0, 1, &dcid, &[], 1200),
-        long(0x80, 1, &dcid, &[], 1200),
         // A header that ends nowhere.
         [&long(0xc0, 1, &dcid, &[], 20)[..16], &[0xee; 1200]].concat(),
     ];

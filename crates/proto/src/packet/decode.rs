@@ -6,7 +6,7 @@ use mpquic_sched_core::ConnectionId;
 use thiserror::Error;
 
 use super::varint::{Reader, UnexpectedEnd};
-use super::{FIXED_BIT, LONG_HEADER_FORM, MAX_CID_LEN, PacketType, TAG_LEN, Version};
+use super::{LONG_HEADER_FORM, MAX_CID_LEN, PacketType, TAG_LEN, Version};
 
 /// Why no packet can be read here. The rest of the datagram is dropped without an answer, except
 /// that a server may answer an unsupported version (RFC 9000 section 6).
@@ -14,8 +14,6 @@ use super::{FIXED_BIT, LONG_HEADER_FORM, MAX_CID_LEN, PacketType, TAG_LEN, Versi
 pub(crate) enum PacketDecodeError {
     #[error("the datagram ends inside a header")]
     Truncated,
-    #[error("the fixed bit is 0")]
-    FixedBit,
     #[error("a connection ID of {0} bytes")]
     ConnectionIdTooLong(usize),
     #[error("version {0:#x} is not supported")]
@@ -147,7 +145,8 @@ fn cid(bytes: &[u8]) -> Result<ConnectionId, PacketDecodeError> {
     Ok(ConnectionId::new(bytes))
 }
 
-/// Reads the first packet of a datagram or of what is left of it.
+/// Reads the first packet of a datagram or of what is left of it, whatever its QUIC bit
+/// (see [`EndpointConfig::takes`](crate::EndpointConfig::takes)).
 //= specs/rfc9000.txt#section-10.3
 //# Endpoints MUST discard packets that are too small to be valid QUIC packets.
 pub(crate) fn decode_next(
@@ -162,12 +161,6 @@ pub(crate) fn decode_next(
             dcid,
             scid,
         } => (first, version, dcid, scid),
-        //= specs/rfc9000.txt#section-17.3.1
-        //# Packets containing a zero value for this bit are not valid packets in this version and
-        //# MUST be discarded.
-        Invariant::Short { first, .. } if first & FIXED_BIT == 0 => {
-            return Err(PacketDecodeError::FixedBit);
-        }
         Invariant::Short { dcid, .. } => {
             return Ok(ProtectedPacket::Short {
                 dcid: cid(dcid)?,
@@ -195,12 +188,6 @@ pub(crate) fn decode_next(
     let Some(version) = Version::of(version) else {
         return Err(PacketDecodeError::UnsupportedVersion(version));
     };
-    //= specs/rfc9000.txt#section-17.2
-    //# Packets containing a zero value for this bit are not valid packets in this version and MUST
-    //# be discarded.
-    if first & FIXED_BIT == 0 {
-        return Err(PacketDecodeError::FixedBit);
-    }
     let dcid = cid(dcid)?;
     let scid = cid(scid)?;
     let mut r = Reader::new(&datagram[at..]);

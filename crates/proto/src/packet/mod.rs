@@ -4,6 +4,7 @@ mod decode;
 mod encode;
 mod number;
 mod protection;
+mod quic_bit;
 #[cfg(test)]
 mod tests;
 pub(crate) mod varint;
@@ -20,6 +21,7 @@ pub(crate) use self::{
     },
     number::{expand_pn, pn_len},
     protection::{seal_packet, unprotect_header},
+    quic_bit::QuicBit,
 };
 
 /// The longest connection ID of version 1 (RFC 9000 section 17.2).
@@ -34,7 +36,7 @@ pub(crate) const MIN_INITIAL_DATAGRAM: usize = 1200;
 
 /// Bit 0x80: long header (RFC 9000 section 17).
 pub(crate) const LONG_HEADER_FORM: u8 = 0x80;
-/// Bit 0x40: always set in version 1; greasing it (RFC 9287) is not supported.
+/// Bit 0x40, the QUIC bit: set in version 1, unless the receiver has said that it need not be (RFC 9287).
 pub(crate) const FIXED_BIT: u8 = 0x40;
 /// Bits 0x30 of a long header: the type of packet; 0 is Initial (RFC 9000 table 5).
 pub(crate) const LONG_TYPE_MASK: u8 = 0x30;

@@ -68,6 +68,10 @@ impl Connection {
             let Ok(packet) = decode_next(rest, self.endpoint_config.cid_len) else {
                 break;
             };
+            let negotiates = matches!(packet, ProtectedPacket::VersionNegotiation { .. });
+            if !negotiates && !self.endpoint_config.takes(rest[0]) {
+                break;
+            }
             let len = packet.len();
             match first_dcid {
                 None => {

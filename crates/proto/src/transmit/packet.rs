@@ -247,6 +247,9 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Result<(), TransportError> {
         let nonce_path = self.nonce_path(id);
+        if let Some(first) = buf.get_mut(packet.start) {
+            self.quic_bit.apply(first);
+        }
         let long = match space {
             SpaceId::Initial => self.handshake.initial.as_ref().map(|keys| &keys.local),
             SpaceId::Handshake => self.handshake.handshake.as_ref().map(|keys| &keys.local),

@@ -217,6 +217,13 @@ impl TransportParameters {
                 self.version_information =
                     Some(information.ok_or_else(|| invalid("malformed version_information"))?);
             }
+            id::GREASE_QUIC_BIT => {
+                // RFC 9287 section 3: a value is an error.
+                if !value.is_empty() {
+                    return Err(invalid("grease_quic_bit with a value"));
+                }
+                self.grease_quic_bit = true;
+            }
             id::MIN_ACK_DELAY => self.min_ack_delay_us = Some(int(value)?),
             //= specs/rfc9000.txt#section-7.4.2
             //# An endpoint MUST ignore transport parameters that it does not support.

@@ -116,6 +116,9 @@ impl TransportParameters {
         if let Some(delay) = self.min_ack_delay_us {
             put_int(buf, id::MIN_ACK_DELAY, delay);
         }
+        if self.grease_quic_bit {
+            put(buf, id::GREASE_QUIC_BIT, &[]);
+        }
         if side == Side::Server {
             //= specs/rfc9000.txt#section-18.2
             //# This transport parameter MUST NOT be sent by a client but MAY be sent by a server.

@@ -44,6 +44,8 @@ mod id {
     pub(super) const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
     /// QUIC Acknowledgment Frequency, Negotiating Extension Use.
     pub(super) const MIN_ACK_DELAY: u64 = 0xff04_de1b;
+    /// RFC 9287 section 3.
+    pub(super) const GREASE_QUIC_BIT: u64 = 0x2ab2;
     /// RFC 10069, initial_max_path_id.
     pub(super) const INITIAL_MAX_PATH_ID: u64 = 0x3e;
 }
@@ -92,6 +94,8 @@ pub(crate) struct TransportParameters {
     pub(crate) initial_max_path_id: Option<u32>,
     /// Microseconds; `None` if the sender does not take ACK_FREQUENCY frames. Never remembered for 0-RTT.
     pub(crate) min_ack_delay_us: Option<u64>,
+    /// Whether packets to the sender may have the QUIC bit cleared (RFC 9287). Never remembered for 0-RTT.
+    pub(crate) grease_quic_bit: bool,
     /// `None` from those who do not know RFC 9368.
     pub(crate) version_information: Option<VersionInformation>,
     /// A parameter that nobody knows (RFC 9000 section 18.1); only ever sent.
@@ -128,6 +132,7 @@ impl Default for TransportParameters {
             max_datagram_frame_size: None,
             initial_max_path_id: None,
             min_ack_delay_us: None,
+            grease_quic_bit: false,
             version_information: None,
             grease: None,
         }

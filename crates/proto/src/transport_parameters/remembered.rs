@@ -31,6 +31,8 @@ impl TransportParameters {
         //= specs/quic-ack-frequency.md#nego
         //# Endpoints MUST NOT remember the value of the min_ack_delay transport parameter
         self.min_ack_delay_us = None;
+        // RFC 9287 section 3.1: without a token of the same connection, a client clears no bit of a new one.
+        self.grease_quic_bit = false;
         self
     }
 
@@ -111,6 +113,7 @@ mod tests {
             max_datagram_frame_size: Some(11),
             initial_max_path_id: Some(12),
             min_ack_delay_us: Some(13),
+            grease_quic_bit: true,
             ..TransportParameters::default()
         }
     }
@@ -136,6 +139,7 @@ mod tests {
             stateless_reset_token: None,
             initial_max_path_id: None,
             min_ack_delay_us: None,
+            grease_quic_bit: false,
             ..full()
         };
         let mut encoded = Vec::new();

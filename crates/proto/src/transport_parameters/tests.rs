@@ -65,6 +65,7 @@ fn parameters(side: Side) -> impl Strategy<Value = TransportParameters> {
         prop::option::of(any::<u32>()),
         prop::option::of(0..1u64 << 24),
         prop::option::of(any::<u64>()),
+        any::<bool>(),
     );
     (numbers, ids, options).prop_map(move |(n, ids, options)| {
         let mut params = TransportParameters {
@@ -88,6 +89,7 @@ fn parameters(side: Side) -> impl Strategy<Value = TransportParameters> {
             max_datagram_frame_size: options.2,
             initial_max_path_id: options.3,
             min_ack_delay_us: options.4.map(|us| us.min(n.9 * 1000)),
+            grease_quic_bit: options.6,
             version_information: options.5.map(|seed| {
                 let mut rng = StdRng::seed_from_u64(seed);
                 VersionInformation::new(Version::V2, Version::ALL, &mut rng)
@@ -336,6 +338,18 @@ fn version_information_on_the_wire() {
     ] {
         assert_refused(&parameter(id::VERSION_INFORMATION, wrong));
     }
+}
+
+/// RFC 9287 section 3.
+#[test]
+fn grease_quic_bit_on_the_wire() {
+    let decode = |data: &[u8]| TransportParameters::decode(Side::Server, data);
+    assert_eq!(
+        decode(&[0x6a, 0xb2, 0]).map(|p| p.grease_quic_bit),
+        Ok(true)
+    );
+    assert_eq!(decode(&[]).map(|p| p.grease_quic_bit), Ok(false));
+    assert_refused(&parameter(id::GREASE_QUIC_BIT, &[1]));
 }
 
 #[test]
