@@ -54,7 +54,9 @@ impl ClientConfig {
     }
 
     /// The version of QUIC to connect with. Default [`Version::V1`]. A server that does not speak it ends the attempt
-    /// with [`ConnectionError::VersionMismatch`](crate::ConnectionError::VersionMismatch). Sessions and address
+    /// with [`ConnectionError::VersionMismatch`](crate::ConnectionError::VersionMismatch): no other version is tried
+    /// unasked. Whoever tries one then should know that anybody on the way can forge what ended the attempt, and that
+    /// the new connection does not find that out (RFC 9368 section 4). Sessions and address
     /// validation tokens are those of version 1: with another one there is neither resumption nor 0-RTT.
     pub const fn version(&mut self, version: Version) -> &mut Self {
         self.version = version;

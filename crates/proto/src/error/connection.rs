@@ -30,7 +30,8 @@ pub struct ApplicationClose {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// The peer supports none of the QUIC versions that we support.
+    /// The server does not speak the version that the client began with
+    /// ([`ClientConfig::version`](crate::ClientConfig::version)).
     #[error("the peer supports none of our QUIC versions")]
     VersionMismatch,
     /// The peer violated the protocol, or the handshake failed here. We closed the connection.
