@@ -58,6 +58,7 @@ both_directions! {
     unknown_version,
     stateless_reset,
     empty_connection_ids_of_quinn,
+    a_client_that_moves,
 }
 
 // -- helpers
@@ -555,6 +556,22 @@ async fn close_by<A: Peer, B: Peer>(from: &A, to: &B) {
     assert_eq!(to.accept_uni().await.err(), Some(end));
     let lost = StreamEnd::Lost(End::Local);
     assert_eq!(send.write_all(b"x").await, Err(lost));
+}
+
+/// The client goes on from another port, without a path of its own (RFC 9000 section 9).
+async fn a_client_that_moves<C: Stack, S: Stack>() {
+    let (pair, client, server) = pair::<C, S>().await;
+    for round in 0..3 {
+        let before = server.remote_address();
+        echo_many(&client, &server, 10 * round..10 * (round + 1)).await;
+        C::move_client(&pair.client);
+        let mut more = 100 * (round + 1);
+        while server.remote_address() == before {
+            echo_many(&client, &server, more..more + 1).await;
+            more += 1;
+        }
+    }
+    echo_many(&server, &client, 0..10).await;
 }
 
 async fn close_by_the_client<C: Stack, S: Stack>() {

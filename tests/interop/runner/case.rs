@@ -1,6 +1,7 @@
 //! What each case of the interop runner asks for: downloads, links, settings.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use mpquic_sim::{LinkConfig, QueueLimit, RelayStats};
@@ -27,10 +28,20 @@ pub(crate) enum Case {
     Ipv6,
     RebindPort,
     RebindAddr,
+    ZeroRtt,
+    Ecn,
+    AmplificationLimit,
+    /// Version 2 from the first packet on. The runner's case goes from version 1 to version 2 within a handshake
+    /// (RFC 9368 section 2.3), which rustls rules out.
+    V2,
+    /// The client moves to another address of its own.
+    ConnectionMigration,
+    /// The client moves to the address that the server prefers: the runner's `connectionmigration`.
+    PreferredAddress,
 }
 
 impl Case {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Handshake,
         Self::Transfer,
         Self::LongRtt,
@@ -47,6 +58,12 @@ impl Case {
         Self::Ipv6,
         Self::RebindPort,
         Self::RebindAddr,
+        Self::ZeroRtt,
+        Self::Ecn,
+        Self::AmplificationLimit,
+        Self::V2,
+        Self::ConnectionMigration,
+        Self::PreferredAddress,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -67,6 +84,12 @@ impl Case {
             Self::Ipv6 => "ipv6",
             Self::RebindPort => "rebind-port",
             Self::RebindAddr => "rebind-addr",
+            Self::ZeroRtt => "zerortt",
+            Self::Ecn => "ecn",
+            Self::AmplificationLimit => "amplificationlimit",
+            Self::V2 => "v2",
+            Self::ConnectionMigration => "connectionmigration",
+            Self::PreferredAddress => "preferredaddress",
         }
     }
 
@@ -77,19 +100,63 @@ impl Case {
             Self::Transfer | Self::TransferLoss | Self::TransferCorruption => {
                 vec![600_000, 300_000, 100_000]
             }
-            Self::Blackhole | Self::KeyUpdate | Self::ChaCha20 => vec![1_500_000],
-            Self::RebindPort | Self::RebindAddr => vec![3_000_000],
+            Self::Blackhole | Self::KeyUpdate | Self::ChaCha20 | Self::Ecn => vec![1_500_000],
+            Self::RebindPort
+            | Self::RebindAddr
+            | Self::ConnectionMigration
+            | Self::PreferredAddress => vec![3_000_000],
             _ => vec![1_024],
         }
     }
 
-    /// Connections, one after the other. A program of another language makes those of
-    /// [`Resumption`](Self::Resumption) itself.
+    /// Connections, one after the other. A program of another language makes those of cases that resume itself.
     pub(crate) const fn connections(self) -> usize {
         match self {
             Self::HandshakeLoss | Self::HandshakeCorruption => 5,
-            Self::Resumption => 2,
+            Self::Resumption | Self::ZeroRtt => 2,
             _ => 1,
+        }
+    }
+
+    /// Whether the last connection resumes the session of the one before it.
+    pub(crate) const fn resumes(self) -> bool {
+        matches!(self, Self::Resumption | Self::ZeroRtt)
+    }
+
+    /// The version of QUIC.
+    pub(crate) const fn version(self) -> u32 {
+        match self {
+            Self::V2 => 0x6b33_43cf,
+            _ => 1,
+        }
+    }
+
+    /// Certificates in the server's chain beside the one that is needed.
+    pub(crate) const fn spare_certificates(self) -> usize {
+        match self {
+            Self::AmplificationLimit => 20,
+            _ => 0,
+        }
+    }
+
+    /// Whether what goes by is looked at.
+    pub(crate) const fn is_watched(self) -> bool {
+        matches!(
+            self,
+            Self::ZeroRtt
+                | Self::Ecn
+                | Self::AmplificationLimit
+                | Self::V2
+                | Self::ConnectionMigration
+                | Self::PreferredAddress
+        )
+    }
+
+    /// Which datagrams to the server are dropped, counted from 1.
+    pub(crate) fn drops(self) -> RangeInclusive<usize> {
+        match self {
+            Self::AmplificationLimit => 2..=7,
+            _ => RangeInclusive::new(1, 0),
         }
     }
 

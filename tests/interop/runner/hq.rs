@@ -32,20 +32,27 @@ pub(crate) async fn serve<P: Peer>(peer: P) {
     }
 }
 
-/// Downloads all files of a case at once.
-pub(crate) async fn download<P: Peer>(peer: &P, case: Case) {
+/// The request for so many bytes.
+pub(crate) fn request(size: usize) -> Vec<u8> {
+    format!("GET /{size}\r\n").into_bytes()
+}
+
+/// Downloads all files of a case at once. Calls `mid` in the middle of the first one, if the case is about that.
+pub(crate) async fn download<P: Peer>(peer: &P, case: Case, mid: impl FnOnce() + Send + 'static) {
+    let mut mid = Some(mid);
     let mut tasks = JoinSet::new();
     for (number, size) in case.sizes().into_iter().enumerate() {
         let peer = peer.clone();
+        let happens = matches!(case, Case::KeyUpdate | Case::ConnectionMigration);
+        let mid = mid.take().filter(|_| happens);
         tasks.spawn(async move {
             let (mut send, mut recv) = peer.open_bi().await;
-            let request = format!("GET /{size}\r\n");
-            send.write_all(request.as_bytes()).await.unwrap();
+            send.write_all(&request(size)).await.unwrap();
             send.finish();
-            if case == Case::KeyUpdate && number == 0 {
+            if let Some(mid) = mid {
                 let mut first = vec![0; size / 4];
                 let count = recv.read(&mut first).await.unwrap().unwrap();
-                peer.force_key_update();
+                mid();
                 let rest = read_to_end(&mut recv).await.unwrap();
                 assert!([&first[..count], &rest[..]].concat() == body(size));
             } else {

@@ -6,7 +6,7 @@ mod quinn_stack;
 mod stack;
 
 use std::future::Future;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -147,6 +147,8 @@ pub(crate) trait Stack: 'static {
         endpoint: &Self::Endpoint,
         answer: Answer,
     ) -> impl Future<Output = Result<Self::Peer, End>> + Send;
+    /// Has the clients of this endpoint go on from another port.
+    fn move_client(endpoint: &Self::Endpoint);
     fn wait_idle(endpoint: &Self::Endpoint) -> impl Future<Output = ()> + Send;
     /// Writes a request before the handshake is complete, and waits for the answer: whether the server
     /// accepted early data, and the answer, which is `None` if it did not. `None` without a ticket.
@@ -252,6 +254,13 @@ pub(crate) struct Setup {
     pub(crate) empty_cids: bool,
     /// The only version that quinn supports.
     pub(crate) version: Option<u32>,
+    /// The version that our clients begin with.
+    pub(crate) our_version: mpquic::Version,
+    /// Whether packets to us, and to quinn, may come without the QUIC bit (RFC 9287).
+    pub(crate) our_quic_bit_greased: bool,
+    pub(crate) quinn_quic_bit_greased: bool,
+    /// The address that servers ask clients to go on to.
+    pub(crate) preferred_address: Option<SocketAddrV4>,
     /// Whether clients and servers allow early data (0-RTT).
     pub(crate) early_data: bool,
     /// How often a client checked a certificate: not when it resumes a session.
@@ -271,6 +280,10 @@ impl Default for Setup {
             server_needs_client_certificate: false,
             empty_cids: false,
             version: None,
+            our_version: mpquic::Version::V1,
+            our_quic_bit_greased: true,
+            quinn_quic_bit_greased: true,
+            preferred_address: None,
             early_data: false,
             certificate_checks: Arc::default(),
         }

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use mpquic::{Endpoint, EndpointConfig, HandshakeData, TransportConfig};
+use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::CertificateDer;
 
 use super::{Answer, Setup, Stack, stack};
@@ -56,19 +57,30 @@ impl Stack for Mpquic {
     fn client_from(setup: &Setup, local: SocketAddr) -> Endpoint {
         let mut config = mpquic::ClientConfig::new(Arc::new(setup.client_tls())).unwrap();
         config.transport(transport(setup, true));
-        let endpoint = Endpoint::client(&[local]).unwrap();
-        endpoint.set_default_client_config(config);
-        endpoint
+        config.version(setup.our_version);
+        let mut seed = [0; 32];
+        SystemRandom::new().fill(&mut seed).unwrap();
+        let mut endpoint = EndpointConfig::new(seed);
+        endpoint.grease_quic_bit(setup.our_quic_bit_greased);
+        Endpoint::builder()
+            .bind(local)
+            .default_client(config)
+            .endpoint_config(endpoint)
+            .build()
+            .unwrap()
     }
 
     fn server(setup: &Setup, socket: UdpSocket) -> Endpoint {
         let mut config = mpquic::ServerConfig::new(Arc::new(setup.server_tls())).unwrap();
         config.transport(transport(setup, setup.server_takes_datagrams));
+        config.preferred_address_v4(setup.preferred_address);
+        // The same for all servers, so that one can send a reset for another one's connection.
+        let mut endpoint = EndpointConfig::new([7; 32]);
+        endpoint.grease_quic_bit(setup.our_quic_bit_greased);
         Endpoint::builder()
             .socket(socket)
             .server(config)
-            // The same for all servers, so that one can send a reset for another one's connection.
-            .endpoint_config(EndpointConfig::new([7; 32]))
+            .endpoint_config(endpoint)
             .build()
             .unwrap()
     }
@@ -91,15 +103,22 @@ impl Stack for Mpquic {
                 return Err(End::Local);
             }
             Answer::Retry => {
-                incoming.retry().unwrap();
-                incoming = endpoint.accept().await.unwrap();
-                assert!(incoming.remote_address_validated());
+                // A first flight of several datagrams may ask twice.
+                while !incoming.remote_address_validated() {
+                    incoming.retry().unwrap();
+                    incoming = endpoint.accept().await.unwrap();
+                }
             }
         }
         incoming.await.map(established).map_err(end)
     }
 
     super::early_data!();
+
+    fn move_client(endpoint: &Endpoint) {
+        let old = Self::local_address(endpoint);
+        endpoint.rebind(old, SocketAddr::new(old.ip(), 0)).unwrap();
+    }
 
     async fn wait_idle(endpoint: &Endpoint) {
         endpoint.wait_idle().await;

@@ -52,6 +52,7 @@ fn endpoint(setup: &Setup, server: Option<quinn::ServerConfig>, socket: UdpSocke
     // Not the default generator, which does not recognise IDs from another endpoint.
     let len = if setup.empty_cids { 0 } else { 8 };
     config.cid_generator(move || Box::new(RandomConnectionIdGenerator::new(len)));
+    config.grease_quic_bit(setup.quinn_quic_bit_greased);
     if let Some(version) = setup.version {
         config.supported_versions(vec![version]);
     }
@@ -78,6 +79,7 @@ impl Stack for Quinn {
         let tls = QuicServerConfig::try_from(setup.server_tls()).unwrap();
         let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
         config.transport_config(transport(setup, setup.server_takes_datagrams));
+        config.preferred_address_v4(setup.preferred_address);
         endpoint(setup, Some(config), socket)
     }
 
@@ -99,15 +101,24 @@ impl Stack for Quinn {
                 return Err(End::Local);
             }
             Answer::Retry => {
-                incoming.retry().unwrap();
-                incoming = endpoint.accept().await.unwrap();
-                assert!(incoming.remote_address_validated());
+                // A first flight of several datagrams may ask twice.
+                while !incoming.remote_address_validated() {
+                    incoming.retry().unwrap();
+                    incoming = endpoint.accept().await.unwrap();
+                }
             }
         }
         incoming.await.map(Connection).map_err(end)
     }
 
     super::early_data!();
+
+    fn move_client(endpoint: &Endpoint) {
+        let host = endpoint.local_addr().unwrap().ip();
+        endpoint
+            .rebind(UdpSocket::bind((host, 0)).unwrap())
+            .unwrap();
+    }
 
     async fn wait_idle(endpoint: &Endpoint) {
         endpoint.wait_idle().await;

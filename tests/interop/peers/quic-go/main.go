@@ -28,8 +28,10 @@ func main() {
 	}
 	role, scenario, rest := os.Args[1], os.Args[2], os.Args[3:]
 	switch {
-	case scenario == "v2":
-		unsupported("quic-go has no compatible version negotiation")
+	case scenario == "preferredaddress" && role == "server":
+		unsupported("quic-go's servers have no setting for a preferred address")
+	case scenario == "preferredaddress":
+		unsupported("quic-go's clients stay at the address of the handshake")
 	case scenario == "chacha20":
 		unsupported("crypto/tls of Go does not let a program choose the suites of TLS 1.3")
 	case scenario == "keyupdate":
@@ -52,9 +54,13 @@ func unsupported(why string) {
 	os.Exit(127)
 }
 
-func config() *quic.Config {
+func config(scenario string) *quic.Config {
+	version := quic.Version1
+	if scenario == "v2" {
+		version = quic.Version2
+	}
 	return &quic.Config{
-		Versions:           []quic.Version{quic.Version1},
+		Versions:           []quic.Version{version},
 		MaxIdleTimeout:     30 * time.Second,
 		MaxIncomingStreams: 1000,
 		Allow0RTT:          true,
@@ -88,7 +94,7 @@ func server(scenario, certificate, key, host string) error {
 	listener, err := transport.ListenEarly(&tls.Config{
 		Certificates: []tls.Certificate{pair},
 		NextProtos:   []string{alpn},
-	}, config())
+	}, config(scenario))
 	if err != nil {
 		return err
 	}
@@ -144,24 +150,43 @@ func client(scenario, authority, address, sizes string) error {
 	}
 	if scenario == "resumption" || scenario == "zerortt" {
 		// The first connection brings the ticket.
-		if err := download(settings, address, "1", false, false); err != nil {
+		if err := download("resumption", settings, address, "1", false); err != nil {
 			return err
 		}
 	}
-	return download(settings, address, sizes, scenario == "zerortt", true)
+	return download(scenario, settings, address, sizes, true)
 }
 
-func download(settings *tls.Config, address, sizes string, early, tell bool) error {
-	ctx := context.Background()
-	var conn *quic.Conn
-	var err error
-	if early {
-		conn, err = quic.DialAddrEarly(ctx, address, settings, config())
-	} else {
-		conn, err = quic.DialAddr(ctx, address, settings, config())
+// transport is a socket of its own towards the server.
+func transport(remote *net.UDPAddr) (*quic.Transport, error) {
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: remote.IP})
+	if err != nil {
+		return nil, err
 	}
+	return &quic.Transport{Conn: socket}, nil
+}
+
+func download(scenario string, settings *tls.Config, address, sizes string, tell bool) error {
+	ctx := context.Background()
+	remote, err := net.ResolveUDPAddr("udp", address)
 	if err != nil {
 		return err
+	}
+	first, err := transport(remote)
+	if err != nil {
+		return err
+	}
+	dial := first.Dial
+	if scenario == "zerortt" {
+		dial = first.DialEarly
+	}
+	conn, err := dial(ctx, remote, settings, config(scenario))
+	if err != nil {
+		return err
+	}
+	mid := func() error { return nil }
+	if scenario == "connectionmigration" {
+		mid = func() error { return move(ctx, conn, remote) }
 	}
 	type answer struct {
 		line string
@@ -176,7 +201,7 @@ func download(settings *tls.Config, address, sizes string, early, tell bool) err
 			return err
 		}
 		go func() {
-			line, err := get(stream, size)
+			line, err := get(stream, size, mid)
 			answers[i] <- answer{line, err}
 		}()
 	}
@@ -202,19 +227,46 @@ func download(settings *tls.Config, address, sizes string, early, tell bool) err
 	return conn.CloseWithError(0, "")
 }
 
-func get(stream *quic.Stream, size string) (string, error) {
+// move has a connection go on from another port.
+func move(ctx context.Context, conn *quic.Conn, remote *net.UDPAddr) error {
+	second, err := transport(remote)
+	if err != nil {
+		return err
+	}
+	path, err := conn.AddPath(second)
+	if err != nil {
+		return err
+	}
+	if err := path.Probe(ctx); err != nil {
+		return err
+	}
+	return path.Switch()
+}
+
+// get downloads, and calls mid when a quarter is there.
+func get(stream *quic.Stream, size string, mid func() error) (string, error) {
 	if _, err := fmt.Fprintf(stream, "GET /%s\r\n", size); err != nil {
 		return "", err
 	}
 	if err := stream.Close(); err != nil {
 		return "", err
 	}
-	digest := sha256.New()
-	count, err := io.Copy(digest, stream)
+	wanted, err := strconv.ParseInt(size, 10, 64)
 	if err != nil {
 		return "", err
 	}
-	if strconv.FormatInt(count, 10) != size {
+	digest := sha256.New()
+	if _, err := io.CopyN(digest, stream, wanted/4); err != nil {
+		return "", err
+	}
+	if err := mid(); err != nil {
+		return "", err
+	}
+	rest, err := io.Copy(digest, stream)
+	if err != nil {
+		return "", err
+	}
+	if count := wanted/4 + rest; count != wanted {
 		return "", fmt.Errorf("%d bytes instead of %s", count, size)
 	}
 	return fmt.Sprintf("got %s %s", size, hex.EncodeToString(digest.Sum(nil))), nil
