@@ -26,7 +26,7 @@
 //!   `crates/sched/tests/builtin/sailfish.rs`, `crates/infer/tests/refusals.rs`.
 
 mod acks;
-
+mod admission;
 mod cids;
 mod handshake;
 mod matrix;
@@ -40,6 +40,8 @@ use std::time::Duration;
 use mpquic_hostile::duel::Duel;
 use mpquic_hostile::meter::Counting;
 use mpquic_hostile::params::Params;
+use mpquic_hostile::peer::Peer;
+use mpquic_hostile::tls;
 use mpquic_proto::TransportConfig;
 
 #[global_allocator]
@@ -88,6 +90,18 @@ fn multipath() -> Duel {
 /// A server with a confirmed connection without multipath.
 fn single_path() -> Duel {
     Duel::established(quiet(), Params::generous(None))
+}
+
+/// A client that multipath could be negotiated with.
+fn client(who: u32) -> Peer {
+    let dcid = [b"first".as_slice(), &who.to_be_bytes()].concat();
+    Peer::client(
+        who,
+        &dcid,
+        Params::generous(Some(7)),
+        tls::credulous_client(),
+    )
+    .unwrap()
 }
 
 /// A server that has answered a client's first flight, and the client, which has the answer.
