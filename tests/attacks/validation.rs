@@ -413,3 +413,106 @@ fn unknown_server_addresses() {
         .map_or(0, |sent| sent.datagrams);
     figure("unknown server address", "datagrams in answer", sent, 0);
 }
+
+/// All that came to the victim and left it, in bytes.
+fn traffic(victim: &Victim) -> (u64, u64) {
+    let received = victim.received_from.values();
+    let received = received.map(|traffic| traffic.bytes).sum();
+    (received, victim.sent_in_all().bytes)
+}
+
+/// quiche 439795b0, CVE-2023-6193: valid packets from ever new addresses, of which nothing is acknowledged. Packets
+/// without a probing frame say that the peer has moved. With and without room in the congestion window.
+#[test]
+fn address_rotation() {
+    const CLASS: &str = "address rotation";
+    for (probing, full) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut duel = multipath();
+        let extra: Vec<_> = (1..5).map(|seq| duel.peer.issue(0, seq)).collect();
+        duel.send(&extra);
+        duel.settle();
+        if full {
+            let id = duel.victim.connection().open(Dir::Uni).unwrap();
+            let _ = duel.victim.connection().write(id, &[7; 1 << 18]);
+            duel.victim.flush();
+        }
+        let held = meter::reading().held;
+        let events = duel.victim.events.len();
+        let (received, sent) = traffic(&duel.victim);
+        let mut over_caps = Vec::new();
+        for place in 0..5000u32 {
+            let frame = if probing {
+                Frame::PathChallenge([1; 8])
+            } else {
+                Frame::Ping
+            };
+            let address: SocketAddr =
+                ([203, 0, 113, (place % 250) as u8], 1024 + place as u16).into();
+            duel.send_from(from(address), 0, &[frame]);
+            if place % 10 == 0 {
+                duel.victim.advance(Duration::from_millis(1));
+            }
+            over_caps.extend(duel.victim.over_caps());
+            duel.victim.sent.clear();
+        }
+        assert_eq!(over_caps, Vec::<String>::new());
+        assert!(duel.alive(), "{:?}", duel.reason());
+        let kind = if probing { "probing" } else { "moving" };
+        let window = if full { ", window full" } else { "" };
+        let now = traffic(&duel.victim);
+        let (received, sent) = (now.0 - received, now.1 - sent);
+        let new = (duel.victim.events.len() - events) as u64;
+        let name = format!("events by 5,000 addresses, {kind}{window}");
+        figure(CLASS, &name, new, 16);
+        let after = meter::reading().held;
+        let name = format!("bytes held after them, {kind}{window}");
+        growth(CLASS, &name, held, after, 32_768);
+        let name = format!("tenths of a byte held per byte sent, {kind}{window}");
+        growth(CLASS, &name, 0, 10 * (after - held) / received as i64, 2);
+        let name = format!("tenths of a byte sent per byte received, {kind}{window}");
+        figure(CLASS, &name, 10 * sent / received, 30);
+        let over = excess(&duel.victim, &[client_address(0)]);
+        let name = format!("bytes beyond 3 x received, {kind}{window}");
+        figure(CLASS, &name, over, 0);
+    }
+}
+
+/// What bounds the attack above costs no honest client anything: one that tries an address, or has moved, is answered and
+/// asked at once, though the window is full. Only the next one waits for a probe timeout.
+#[test]
+fn a_client_that_moves_is_answered_at_once() {
+    for probing in [true, false] {
+        let mut duel = multipath();
+        let extra: Vec<_> = (1..5).map(|seq| duel.peer.issue(0, seq)).collect();
+        duel.send(&extra);
+        duel.settle();
+        let id = duel.victim.connection().open(Dir::Uni).unwrap();
+        let _ = duel.victim.connection().write(id, &[7; 1 << 18]);
+        duel.victim.flush();
+        let stats = duel.victim.connection().path_stats(PathId(0)).unwrap();
+        assert!(stats.in_flight + 1200 > stats.cwnd, "{stats:?}");
+        duel.collect();
+        let mut frames = vec![Frame::PathChallenge([1; 8])];
+        if !probing {
+            frames.push(Frame::Ping);
+        }
+        frames.push(Frame::Padding(1150));
+        // Whether the answer and a challenge came to this address since the last look.
+        let told = |duel: &mut Duel, at: SocketAddr| {
+            let came = duel.collect();
+            let here = came.iter().filter(|(tuple, _)| tuple.remote == at);
+            let frames: Vec<_> = here.flat_map(|(_, opened)| &opened.frames).collect();
+            let answer = frames.contains(&&Frame::PathResponse([1; 8]));
+            let challenge = frames
+                .iter()
+                .any(|frame| matches!(frame, Frame::PathChallenge(_)));
+            (answer, challenge)
+        };
+        duel.send_from(from(client_address(50)), 0, &frames);
+        assert_eq!(told(&mut duel, client_address(50)), (true, true));
+        duel.send_from(from(client_address(51)), 0, &frames);
+        assert_eq!(told(&mut duel, client_address(51)), (false, false));
+        duel.victim.advance(SECOND / 10);
+        assert_eq!(told(&mut duel, client_address(51)), (true, true));
+    }
+}

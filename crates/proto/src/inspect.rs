@@ -34,6 +34,17 @@ impl Connection {
         }
         for path in self.paths.iter() {
             tell_space(path.space(), &mut tell);
+            let addresses = 1 + usize::from(path.network(Addresses::Previous).is_some());
+            tell(
+                "addresses of a path",
+                addresses,
+                limits::MAX_ADDRESSES_PER_PATH,
+            );
+            tell(
+                "path probes in flight",
+                path.space().sent.path_probes(),
+                2 * limits::MAX_PATH_PROBES_IN_FLIGHT,
+            );
             for network in [Addresses::Current, Addresses::Previous]
                 .into_iter()
                 .filter_map(|which| path.network(which))

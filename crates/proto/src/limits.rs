@@ -66,6 +66,15 @@ pub const MAX_ISSUED_CIDS_PER_PATH: u64 = 5;
 /// PATH_CHALLENGEs to be answered per path. Stops: challenge floods (CVE-2023-6193). The newest are kept.
 pub const MAX_PENDING_PATH_RESPONSES: usize = 4;
 
+/// Addresses of the peer that a path remembers: those that it uses, and others that were used before or are tried. Stops:
+/// probes from ever new addresses (quiche 439795b0). The newest tried ones are kept.
+pub const MAX_ADDRESSES_PER_PATH: usize = 2;
+
+/// Packets with PATH_CHALLENGE or PATH_RESPONSE in flight per path, whatever the congestion window is. Stops: probes from
+/// ever new addresses by a peer that acknowledges nothing. Beyond it, one for each probe timeout takes the place of the
+/// oldest.
+pub const MAX_PATH_PROBES_IN_FLIGHT: usize = 16;
+
 /// Paths open at a time, handshake path included: the scheduler contract's number of slots.
 pub const MAX_OPEN_PATHS: usize = mpquic_sched_core::MAX_PATHS;
 

@@ -92,20 +92,33 @@ impl Path {
     }
 
     /// The addresses to which a challenge or an answer is to be sent now.
+    /// `room`: whether there is room for it in the congestion window.
     pub(crate) fn probe_due(&self, now: Instant, room: impl FnOnce() -> bool) -> Option<Addresses> {
-        let networks = [Some(&self.network), self.previous.as_ref()];
-        let any = |network: &&NetworkPath| network.challenge_due() || network.responses_due() > 0;
-        if !networks.into_iter().flatten().any(|network| any(&network)) {
-            return None;
-        }
-        let room = room();
-        let due = |network: Option<&NetworkPath>| {
-            network.is_some_and(|network| network.probe_due(now, room))
-        };
-        if due(networks[0]) {
+        let wanted = self.probe_wanted()?;
+        (self.beyond_window.may_send(now) || room()).then_some(wanted)
+    }
+
+    /// The addresses to which a challenge or an answer is to be sent, the most urgent first.
+    fn probe_wanted(&self) -> Option<Addresses> {
+        if self.network.wants_probe() {
             return Some(Addresses::Current);
         }
-        due(networks[1]).then_some(Addresses::Previous)
+        let previous = self.previous.as_ref();
+        let wanted = previous.is_some_and(NetworkPath::wants_probe);
+        wanted.then_some(Addresses::Previous)
+    }
+
+    /// When a challenge or an answer may leave that waits though no room comes.
+    pub(super) fn probe_timer(&self) -> Option<Instant> {
+        let timer = self.beyond_window.timer()?;
+        self.probe_wanted().map(|_| timer)
+    }
+
+    /// A challenge or an answer left though there was no room for it; the next one waits until `again`. A peer that
+    /// acknowledges none of them grows nothing.
+    pub(crate) fn on_probe_beyond_window(&mut self, again: Instant) {
+        self.beyond_window.on_sent(again);
+        self.forget_bare_packets();
     }
 
     /// Counts a datagram from these addresses (RFC 9000 section 8.1: all bytes count, decryptable or not).
@@ -152,8 +165,11 @@ impl Path {
             }
             // RFC 9000 section 9: servers do not move.
             _ if side == Side::Client => false,
-            // What could be needed again stays; the peer repeats its challenge.
-            Some(other) if other.is_validated() && !other.tried => false,
+            // What could be needed again stays. The answer waits for the packet with which the peer moves.
+            Some(other) if other.is_validated() && !other.tried => {
+                self.unplaced = Some((from, token));
+                false
+            }
             slot => {
                 let forgets = slot.is_some();
                 slot.insert(NetworkPath::tried_by_peer(arrival, interval))
@@ -290,6 +306,9 @@ impl Path {
             network.on_received(bytes);
             network
         });
+        if let Some((_, token)) = self.unplaced.take_if(|(from, _)| from.matches(&to)) {
+            network.on_challenge(token);
+        }
         //= specs/rfc9000.txt#section-9.3
         //# If the recipient permits the migration, it MUST send subsequent packets to the new peer
         //# address and MUST initiate path validation (Section 8.2) to verify the peer's ownership
@@ -371,9 +390,7 @@ impl Path {
                 self.previous = None;
             }
         }
-        for network in std::iter::once(&mut self.network).chain(&mut self.previous) {
-            network.on_response_timeout(now);
-        }
+        self.beyond_window.on_timeout(now);
         if !given_up {
             return Unanswered::Waiting;
         }

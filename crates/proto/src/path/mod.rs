@@ -3,6 +3,7 @@
 
 mod abandons;
 mod addresses;
+mod beyond_window;
 mod limit;
 mod network;
 mod recovery;
@@ -32,6 +33,7 @@ use crate::space::{
     AckScheduler, PacketOrigin, PacketSpace, ReceivedPacket, SentFrame, SentPacket, SpaceId,
 };
 use crate::{FourTuple, PathId, TransportConfig, TransportError};
+use beyond_window::BeyondWindow;
 use recovery::PathRecovery;
 use silence::Silence;
 
@@ -89,6 +91,10 @@ pub(crate) struct Path {
     /// Other addresses at which the peer is or was seen: those before it moved, while the new ones
     /// are not validated, or those that it tries before it moves (RFC 9000 section 9).
     previous: Option<NetworkPath>,
+    /// The newest challenge of the peer from addresses for which there was no place beside those two.
+    unplaced: Option<(FourTuple, u64)>,
+    /// Challenges and answers beyond the congestion window, to any address.
+    beyond_window: BeyondWindow,
     /// It was validated once: a later answer to a challenge is not news of a path.
     opened: bool,
     /// The addresses that RTT, congestion window and MTU were measured over.
@@ -139,6 +145,8 @@ impl Path {
             measured: network.tuple,
             network,
             previous: None,
+            unplaced: None,
+            beyond_window: BeyondWindow::default(),
             excused: None,
             opened: id == PathId::ZERO,
             status: StatusState::default(),
@@ -534,8 +542,7 @@ impl Path {
             self.previous
                 .as_ref()
                 .and_then(NetworkPath::challenge_timer),
-            self.network.response_timer(),
-            self.previous.as_ref().and_then(NetworkPath::response_timer),
+            self.probe_timer(),
             suspicion.deadline(&self.space, &self.recovery.rtt, facts.max_ack_delay),
             self.keep_alive_deadline(facts),
             self.silence_deadline(facts),
@@ -617,7 +624,7 @@ impl Path {
     }
 
     /// Forgets the oldest of many packets in flight that carry nothing to be repeated.
-    pub(crate) fn forget_bare_packets(&mut self) {
+    fn forget_bare_packets(&mut self) {
         self.space.sent.forget_bare(MAX_BARE_PROBES);
     }
 

@@ -30,8 +30,6 @@ pub(crate) struct NetworkPath {
     challenge: Option<Challenge>,
     /// Data of PATH_CHALLENGEs to be answered, oldest first.
     responses: VecDeque<u64>,
-    /// An answer left though the congestion window was full: the next such one waits until then.
-    answer_again: Option<Instant>,
     /// The peer tries these addresses, and has not moved to them: they are kept once they are validated.
     pub(super) tried: bool,
 }
@@ -68,7 +66,6 @@ impl NetworkPath {
             sent: 0,
             challenge: None,
             responses: VecDeque::new(),
-            answer_again: None,
             tried: false,
         }
     }
@@ -282,29 +279,10 @@ impl NetworkPath {
         self.responses.push_back(token);
     }
 
-    /// Whether a challenge or an answer is to be sent now; `room`: the congestion window has room for it.
-    ///
-    /// Not while the amplification limit leaves no room for the smallest: what else the path has to send would wait for it.
-    pub(crate) fn probe_due(&self, now: Instant, room: bool) -> bool {
-        self.send_limit() >= SMALLEST_PROBE
-            && (self.challenge_due() || self.response_due(now, room))
-    }
-
-    /// Whether an answer may leave now. A challenge is worth an answer, however full the window is: a peer that validates
-    /// the path waits for it. But it is worth no more than one for each probe timeout beyond the window, or challenges of
-    /// 40 bytes would draw answers of 1200 from a sender that should be silent (RFC 9002 section 7).
-    pub(crate) fn response_due(&self, now: Instant, room: bool) -> bool {
-        !self.responses.is_empty() && (room || self.answer_again.is_none_or(|at| at <= now))
-    }
-
-    /// When an answer that waits may leave.
-    pub(crate) fn response_timer(&self) -> Option<Instant> {
-        self.answer_again.filter(|_| !self.responses.is_empty())
-    }
-
-    /// Time has passed.
-    pub(crate) fn on_response_timeout(&mut self, now: Instant) {
-        self.answer_again.take_if(|at| *at <= now);
+    /// Whether a challenge or an answer is to be sent. Not while the amplification limit leaves no room for the smallest:
+    /// what else the path has to send would wait for it.
+    pub(crate) fn wants_probe(&self) -> bool {
+        self.send_limit() >= SMALLEST_PROBE && (self.challenge_due() || !self.responses.is_empty())
     }
 
     /// Challenges to be answered.
@@ -319,12 +297,10 @@ impl NetworkPath {
         self.responses.pop_front()
     }
 
-    /// The answer to the newest challenge, which leaves though the window is full. The older ones are forgotten, and the
-    /// next one waits until `again`.
-    pub(crate) fn newest_response(&mut self, again: Instant) -> Option<u64> {
+    /// The answer to the newest challenge, which leaves though there is no room for it. The older ones are forgotten.
+    pub(crate) fn newest_response(&mut self) -> Option<u64> {
         let newest = self.responses.pop_back()?;
         self.responses.clear();
-        self.answer_again = Some(again);
         Some(newest)
     }
 }
@@ -371,12 +347,12 @@ mod tests {
         path.on_received(31);
         path.on_challenge(1);
         path.start_challenge(now, Duration::from_millis(100));
-        assert!(path.probe_due(now, true));
+        assert!(path.wants_probe());
         path.on_sent(59);
         assert_eq!(path.send_limit(), 34);
-        assert!(!path.probe_due(now, true) && !path.probe_due(now, false));
+        assert!(!path.wants_probe());
         path.on_received(31);
-        assert!(path.probe_due(now, true));
+        assert!(path.wants_probe());
     }
 
     #[test]

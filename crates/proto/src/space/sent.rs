@@ -25,6 +25,8 @@ pub(crate) struct SentPacket {
     pub(crate) ecn_marked: bool,
     /// Whether it probes for a larger MTU: its loss is no sign of congestion (RFC 9000 section 14.4).
     pub(crate) mtu_probe: bool,
+    /// Whether it asks or answers on a network path: PATH_CHALLENGE, PATH_RESPONSE.
+    pub(crate) path_probe: bool,
     /// Whether it went to other addresses than the path uses, to ask or to answer there.
     pub(crate) elsewhere: bool,
     /// The decision of the scheduler that asked for it.
@@ -54,6 +56,8 @@ pub(crate) enum PacketOrigin {
     Copy(u64),
     /// The path sends it by itself: probes, acknowledgements, keep-alives.
     Unscheduled,
+    /// PATH_CHALLENGE and PATH_RESPONSE.
+    PathProbe,
     /// It tries a larger datagram.
     MtuProbe,
     /// CONNECTION_CLOSE: nobody acknowledges it.
@@ -65,7 +69,7 @@ impl PacketOrigin {
     pub(crate) const fn decision(self) -> Option<u64> {
         match self {
             Self::Decision(number) | Self::Copy(number) => Some(number),
-            Self::Unscheduled | Self::MtuProbe | Self::Close => None,
+            Self::Unscheduled | Self::PathProbe | Self::MtuProbe | Self::Close => None,
         }
     }
 }
@@ -115,6 +119,7 @@ pub(crate) struct SentPackets {
     bytes_in_flight: u64,
     ack_eliciting: usize,
     scheduled: usize,
+    path_probes: usize,
 }
 
 /// The oldest packet number that is not settled.
@@ -136,6 +141,7 @@ impl SentPackets {
             self.bytes_in_flight += u64::from(packet.size);
             self.ack_eliciting += usize::from(packet.ack_eliciting);
             self.scheduled += usize::from(packet.decision.is_some());
+            self.path_probes += usize::from(packet.path_probe);
             &mut self.in_flight
         } else {
             &mut self.other
@@ -157,6 +163,7 @@ impl SentPackets {
             self.bytes_in_flight -= u64::from(packet.size);
             self.ack_eliciting -= usize::from(packet.ack_eliciting);
             self.scheduled -= usize::from(packet.decision.is_some());
+            self.path_probes -= usize::from(packet.path_probe);
         }
     }
 
@@ -204,11 +211,13 @@ impl SentPackets {
     }
 
     /// Forgets all but the newest `keep` packets that carry nothing to be repeated: the probes of a
-    /// path that does not answer.
+    /// path that does not answer, and challenges, which have a timer of their own.
     pub(crate) fn forget_bare(&mut self, keep: usize) {
+        let to_repeat = |frame: &SentFrame| !matches!(frame, SentFrame::PathChallenge(_));
         let is_bare = |entry: &Entry| match &entry.packet {
             Some(packet) => {
-                packet.frames.is_empty() && packet.decision.is_none() && !packet.mtu_probe
+                let repeats = packet.frames.iter().any(to_repeat);
+                !repeats && packet.decision.is_none() && !packet.mtu_probe
             }
             None => false,
         };
@@ -217,7 +226,7 @@ impl SentPackets {
         if excess == 0 {
             return;
         }
-        let mut forgotten = (0, 0);
+        let mut forgotten = (0, 0, 0);
         self.in_flight.0.retain(|entry| {
             if excess == 0 || !is_bare(entry) {
                 return true;
@@ -226,11 +235,13 @@ impl SentPackets {
             if let Some(packet) = &entry.packet {
                 forgotten.0 += u64::from(packet.size);
                 forgotten.1 += usize::from(packet.ack_eliciting);
+                forgotten.2 += usize::from(packet.path_probe);
             }
             false
         });
         self.bytes_in_flight -= forgotten.0;
         self.ack_eliciting -= forgotten.1;
+        self.path_probes -= forgotten.2;
     }
 
     /// A path ended; its slot will mean another one, which has carried nothing.
@@ -318,6 +329,11 @@ impl SentPackets {
         self.ack_eliciting
     }
 
+    /// Packets in flight with PATH_CHALLENGE or PATH_RESPONSE.
+    pub(crate) const fn path_probes(&self) -> usize {
+        self.path_probes
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
@@ -341,6 +357,7 @@ pub(crate) mod tests {
             in_flight: true,
             ecn_marked: false,
             mtu_probe: false,
+            path_probe: false,
             elsewhere: false,
             decision: None,
             delivery: None,

@@ -313,6 +313,7 @@ impl Connection {
             in_flight: built.in_flight,
             ecn_marked: spec.ecn.is_some(),
             mtu_probe: spec.origin == PacketOrigin::MtuProbe,
+            path_probe: spec.origin == PacketOrigin::PathProbe,
             elsewhere: spec.to == Addresses::Previous,
             decision,
             delivery: None,

@@ -12,6 +12,7 @@ use crate::connection::Connection;
 use crate::frame::Frame;
 use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
+use crate::limits;
 use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::path::{Addresses, Path};
 use crate::space::{PacketOrigin, SentFrame, StreamRange};
@@ -91,10 +92,13 @@ impl Connection {
         mtu().map(Due::MtuProbe)
     }
 
-    /// Whether the path's congestion window has room for a datagram with a PATH_RESPONSE.
+    /// Whether the path's congestion window has room for a datagram with a PATH_CHALLENGE or PATH_RESPONSE, and the peer
+    /// has acknowledged enough of those before it.
     fn has_room_for_probe(&self, path: &Path) -> bool {
-        path.space().bytes_in_flight() + MIN_INITIAL_DATAGRAM as u64
-            <= self.controller.window(path.index)
+        let space = path.space();
+        space.sent.path_probes() < limits::MAX_PATH_PROBES_IN_FLIGHT
+            && space.bytes_in_flight() + MIN_INITIAL_DATAGRAM as u64
+                <= self.controller.window(path.index)
     }
 
     /// Whether a scheduled packet on this path is likely to follow at once.
@@ -130,10 +134,11 @@ impl Connection {
             //# An endpoint MUST expand datagrams that contain a PATH_RESPONSE frame to at least the
             //# smallest allowed maximum datagram size of 1200 bytes.
             pad_to: buf.len() + MIN_INITIAL_DATAGRAM,
+            origin: PacketOrigin::PathProbe,
             ..PacketSpec::unscheduled(index)
         };
         let active = to == Addresses::Current;
-        let (is_client, mut bare) = (self.side.is_client(), false);
+        let is_client = self.side.is_client();
         let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
             //= specs/rfc9000.txt#section-8.2.1
             //# The endpoint MUST use unpredictable data in every PATH_CHALLENGE frame so that it
@@ -149,12 +154,10 @@ impl Connection {
                 //= specs/rfc9000.txt#section-8.2.2
                 //# A PATH_RESPONSE frame MUST be sent on the network path where the PATH_CHALLENGE
                 //# frame was received.
-                let response = match network.response_due(now, room) {
-                    true if room => network.next_response(),
-                    true => network.newest_response(again),
-                    false => None,
+                let response = match room {
+                    true => network.next_response(),
+                    false => network.newest_response(),
                 };
-                bare = response.is_some() && !room;
                 if let Some(response) = response {
                     Frame::PathResponse(response).encode(w.buf);
                     w.mark_ack_eliciting();
@@ -175,15 +178,18 @@ impl Connection {
             //= specs/rfc9000.txt#section-9
             //# Servers do not send non- probing packets (see Section 9.1) toward a client address
             //# until they see a non-probing packet from that address.
-            if active && !bare {
+            // Beyond the window, what would have to be repeated waits for room.
+            if active && room {
                 this.fill_own_ack(w, now, index);
                 this.fill_own_cids(w, index);
             }
             true
         });
-        if bare && let Some(path) = self.paths.at_mut(index) {
-            // A peer that acknowledges none of them grows nothing.
-            path.forget_bare_packets();
+        if !room
+            && transmit.is_some()
+            && let Some(path) = self.paths.at_mut(index)
+        {
+            path.on_probe_beyond_window(again);
         }
         transmit
     }
