@@ -294,6 +294,66 @@ fn a_client_that_expects_data_and_hears_nothing_asks() {
     }
 }
 
+/// The same for a client that only receives datagrams, of which nobody says whether they are to come: those that came at
+/// some pace are missed. A steady flow costs no questions, and the end of one costs a few.
+#[test]
+fn a_client_that_misses_datagrams_asks() {
+    for (paths, ms) in [(1, 10), (1, 50), (1, 400), (8, 50)] {
+        let interval = Duration::from_millis(ms);
+        let mut config = TransportConfig::default();
+        config.max_paths(paths).max_idle_timeout(None);
+        config.max_mtu(1200).unwrap();
+        let mut pair = Pair::new(config.clone(), config);
+        pair.connect();
+        rest(&mut pair);
+        // Questions go in datagrams of full size; the client sends nothing else but acknowledgements.
+        let asked = std::rc::Rc::new(std::cell::Cell::new(0));
+        let count = std::rc::Rc::clone(&asked);
+        pair.filter = Box::new(move |from_client, _, data| {
+            count.set(count.get() + u32::from(from_client && data.len() >= 1200));
+            true
+        });
+        let tick = |pair: &mut Pair| {
+            let later = pair.now + interval;
+            pair.run_until(interval, |_| false);
+            pair.now = later;
+            let came = std::iter::from_fn(|| pair.c().recv_datagram()).count();
+            pair.s().send_datagram(vec![7; 100].into(), true).unwrap();
+            came
+        };
+        let came: usize = (0..100).map(|_| tick(&mut pair)).sum();
+        assert!(came > 90, "{came}");
+        assert!(
+            asked.get() <= 2,
+            "{} questions in a steady flow",
+            asked.get()
+        );
+        // All that is on the way is lost.
+        pair.nat = vec![(client_addr(0), outside(0, 1, 6000))];
+        pair.client.inbound.clear();
+        pair.server.inbound.clear();
+        let stats = pair.c().path_stats(PathId::ZERO).unwrap();
+        let pto = stats.rtt + 4 * stats.rtt_var + Duration::from_millis(25);
+        let began = pair.now;
+        while tick(&mut pair) == 0 {
+            let silent = pair.now - began;
+            assert!(
+                silent <= 3 * pto + 3 * interval,
+                "{silent:?} at {interval:?}"
+            );
+        }
+        let came: usize = (0..100).map(|_| tick(&mut pair)).sum();
+        assert!(came > 90, "{came} after the rebinding");
+        // The flow ends, and the client does not know.
+        let before = asked.get();
+        let later = pair.now + Duration::from_secs(3600);
+        pair.run_until(Duration::from_secs(3600), |_| false);
+        pair.now = later;
+        let more = asked.get() - before;
+        assert!((1..=6).contains(&more), "{more} questions in an hour");
+    }
+}
+
 /// A connection on which nothing is expected stays silent, and one whose peer takes its time asks a few times only.
 #[test]
 fn a_connection_that_waits_is_quiet() {

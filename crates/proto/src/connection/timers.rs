@@ -126,6 +126,8 @@ impl Connection {
         taken.is_some_and(|taken| u128::from(taken) < least)
     }
 
+    /// Only clients ask for data that does not come: servers have no NAT that forgets them, and know no new address of
+    /// their peer to ask at.
     fn timer_facts(&self, elsewhere: bool) -> TimerFacts {
         let keep_alive = self.config.keep_alive_interval;
         TimerFacts {
@@ -133,14 +135,9 @@ impl Connection {
             confirmed: self.confirmed,
             keep_alive: keep_alive.filter(|_| self.state.is_established()),
             elsewhere,
-            expecting: self.may_expect_data(),
+            asks: self.side == Side::Client && self.state.is_established(),
+            may_receive: self.streams.may_receive(),
         }
-    }
-
-    /// Whether data of the peer may be on its way, as far as can be told at once. Only clients ask for it if it does not
-    /// come: servers have no NAT that forgets them, and know no new address of their peer to ask at.
-    fn may_expect_data(&self) -> bool {
-        self.side == Side::Client && self.state.is_established() && self.streams.may_receive()
     }
 
     fn on_path_timeout(&mut self, now: Instant, id: PathId) {
@@ -157,9 +154,9 @@ impl Connection {
         settled.lost.clear();
         self.settled = settled;
         if outcome.silent {
-            let expected = self.streams.expects_data();
+            let streams = self.streams.expects_data();
             if let Some(path) = self.paths.at_mut(index) {
-                path.on_silence(expected);
+                path.on_silence(now, streams, facts.max_ack_delay);
             }
         }
         if outcome.suspect {

@@ -66,8 +66,10 @@ pub(crate) struct TimerFacts {
     pub(crate) keep_alive: Option<Duration>,
     /// Data can go on another path. Only asked for suspect paths and for those that time out.
     pub(crate) elsewhere: bool,
-    /// Data of the peer may be expected: [`Silence`] tells whether it is.
-    pub(crate) expecting: bool,
+    /// We ask the peer if we expect data of it and hear nothing: [`Silence`] tells whether we do.
+    pub(crate) asks: bool,
+    /// Data may be expected on a stream.
+    pub(crate) may_receive: bool,
 }
 
 /// What a timeout asks the connection to do.
@@ -275,6 +277,11 @@ impl Path {
     pub(crate) fn on_stream_bytes(&mut self, bytes: u64) {
         self.recovery.counters.received_stream_bytes += bytes;
         self.silence.on_data();
+    }
+
+    /// A DATAGRAM frame came on this path.
+    pub(crate) fn on_datagram_frame(&mut self, now: Instant) {
+        self.silence.on_datagram(now);
     }
 
     /// A packet was decrypted and its frames were processed.
@@ -671,23 +678,28 @@ impl Path {
 
     /// When to ask a peer of which nothing is heard. What is in flight asks by itself.
     fn silence_deadline(&self, facts: TimerFacts) -> Option<Instant> {
-        let quiet = facts.expecting && self.space.ack_eliciting_in_flight() == 0;
+        let quiet = facts.asks && self.space.ack_eliciting_in_flight() == 0;
         if !quiet || self.recovery.ping {
             return None;
         }
+        let pto = self.pto(facts.max_ack_delay);
         self.silence
-            .deadline(self.last_activity, self.pto(facts.max_ack_delay))
+            .deadline(self.last_activity, pto, facts.may_receive)
     }
 
-    /// Nothing is heard of the peer. `expected`: though data is to come. Then a PING is to be sent, in a datagram large
-    /// enough for the peer to answer in full, should it come from an address that it does not know (RFC 9000 section 8.1).
-    pub(crate) fn on_silence(&mut self, expected: bool) {
-        if expected {
+    /// Nothing is heard of the peer. `streams`: though data is to come on a stream. If anything is expected, a PING is to
+    /// be sent, in a datagram large enough for the peer to answer in full, should it come from an address that it does not
+    /// know (RFC 9000 section 8.1).
+    pub(crate) fn on_silence(&mut self, now: Instant, streams: bool, max_ack_delay: Duration) {
+        if !streams {
+            self.silence.on_no_streams();
+        }
+        let pto = self.pto(max_ack_delay);
+        let deadline = self.silence.deadline(self.last_activity, pto, streams);
+        if deadline.is_some_and(|at| at <= now) {
             self.silence.on_asked();
             self.recovery.ping = true;
             self.recovery.full_ping = true;
-        } else {
-            self.silence.end();
         }
     }
 

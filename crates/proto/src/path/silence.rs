@@ -9,12 +9,21 @@ const MAX_QUESTIONS: u8 = 6;
 /// After so many packets of data without a question between them, silence is worth as many questions as ever.
 const RUN: u8 = 32;
 
+/// Datagrams that come less often than that are not expected. It is far below what NATs forget a client after: who waits
+/// longer has `keep_alive_interval`.
+const LONGEST_GAP: Duration = Duration::from_secs(5);
+
 /// Follows one path. A receiver owes no more than acknowledgements, so that it has nothing to send once nothing comes.
 /// If the address that a NAT had for it is gone, nothing will: the sender goes on sending to the old one. So who expects
-/// data and hears nothing for a PTO asks with a PING, by which the peer learns the new address.
+/// data and hears nothing asks with a PING, by which the peer learns the new address.
+///
+/// Data is expected on streams that are open, and missed after a PTO. Nobody says whether datagrams are to come: they are
+/// expected where they came at some pace, and missed when the usual time between two of them is over, but no earlier than
+/// after a PTO.
 ///
 /// A connection that merely waits costs little: there are at most six questions for each 32 packets of data. Each comes
-/// twice as late as the one before it, and only a run of data without a question makes the next one prompt again.
+/// twice as late as the one before it, and only a run of data without a question makes the next one prompt again. After
+/// six questions without data there are no more.
 #[derive(Debug)]
 pub(crate) struct Silence {
     /// Doublings of the wait before the next question.
@@ -23,6 +32,42 @@ pub(crate) struct Silence {
     patience: u8,
     /// Packets of data since the last question.
     heard: u8,
+    /// When it was last looked, no data was to come on any stream.
+    no_streams: bool,
+    datagrams: Gaps,
+}
+
+/// How far apart datagrams come: estimated as RFC 9002 section 5.3 does it for the round trip time.
+#[derive(Debug, Default)]
+struct Gaps {
+    last: Option<Instant>,
+    mean: Duration,
+    var: Duration,
+}
+
+impl Gaps {
+    fn on_datagram(&mut self, now: Instant) {
+        let Some(last) = self.last.replace(now) else {
+            return;
+        };
+        let gap = now.saturating_duration_since(last).min(LONGEST_GAP);
+        if gap.is_zero() {
+            // Of one packet, or of one burst.
+            return;
+        }
+        if self.mean.is_zero() {
+            (self.mean, self.var) = (gap, gap / 2);
+            return;
+        }
+        self.var = (3 * self.var + self.mean.abs_diff(gap)) / 4;
+        self.mean = (7 * self.mean + gap) / 8;
+    }
+
+    /// The time after which the next one is missed; `None` if none is expected.
+    fn usual(&self) -> Option<Duration> {
+        let usual = self.mean + 4 * self.var;
+        (!self.mean.is_zero() && usual < LONGEST_GAP).then_some(usual)
+    }
 }
 
 impl Default for Silence {
@@ -32,13 +77,26 @@ impl Default for Silence {
             asked: MAX_QUESTIONS,
             patience: 0,
             heard: 0,
+            no_streams: false,
+            datagrams: Gaps::default(),
         }
     }
 }
 
 impl Silence {
-    /// A packet of data came.
+    /// Data of a stream came.
     pub(super) const fn on_data(&mut self) {
+        self.no_streams = false;
+        self.on_heard();
+    }
+
+    /// A datagram came.
+    pub(super) fn on_datagram(&mut self, now: Instant) {
+        self.datagrams.on_datagram(now);
+        self.on_heard();
+    }
+
+    const fn on_heard(&mut self) {
         self.heard = self.heard.saturating_add(1);
         if self.heard >= RUN {
             self.patience = 0;
@@ -48,12 +106,20 @@ impl Silence {
 
     /// The peer has what we sent: its answer is expected.
     pub(super) const fn on_delivered(&mut self) {
+        self.no_streams = false;
         self.asked = self.patience;
     }
 
-    /// When to ask, if nothing is heard until then.
-    pub(super) fn deadline(&self, heard: Instant, pto: Duration) -> Option<Instant> {
-        (self.asked < MAX_QUESTIONS).then(|| heard + pto.saturating_mul(1 << self.asked))
+    /// When to ask, if nothing is heard until then. `streams`: data may be to come on a stream.
+    pub(super) fn deadline(&self, heard: Instant, pto: Duration, streams: bool) -> Option<Instant> {
+        if self.asked >= MAX_QUESTIONS {
+            return None;
+        }
+        let wait = pto.saturating_mul(1 << self.asked);
+        if streams && !self.no_streams {
+            return Some(heard + wait);
+        }
+        self.datagrams.usual().map(|usual| heard + wait.max(usual))
     }
 
     /// The question is asked.
@@ -65,9 +131,9 @@ impl Silence {
         self.heard = 0;
     }
 
-    /// Nothing is expected after all.
-    pub(super) const fn end(&mut self) {
-        self.asked = MAX_QUESTIONS;
+    /// No data is to come on any stream after all.
+    pub(super) const fn on_no_streams(&mut self) {
+        self.no_streams = true;
     }
 }
 
@@ -81,7 +147,7 @@ mod tests {
     fn questions(silence: &mut Silence) -> Vec<u32> {
         let now = Instant::now();
         std::iter::from_fn(|| {
-            let at = silence.deadline(now, PTO)?;
+            let at = silence.deadline(now, PTO, true)?;
             silence.on_asked();
             Some(((at - now).as_millis() / PTO.as_millis()) as u32)
         })
@@ -102,7 +168,7 @@ mod tests {
         let mut asked = 0;
         for _ in 0..10 * (u32::from(RUN) + 6) {
             silence.on_data();
-            if silence.deadline(Instant::now(), PTO).is_some() {
+            if silence.deadline(Instant::now(), PTO, true).is_some() {
                 silence.on_asked();
                 asked += 1;
             }
@@ -118,7 +184,42 @@ mod tests {
     fn nothing_expected_nothing_asked() {
         let mut silence = Silence::default();
         silence.on_data();
-        silence.end();
+        silence.on_no_streams();
         assert_eq!(questions(&mut silence), []);
+        silence.on_data();
+        assert_eq!(questions(&mut silence), [1, 2, 4, 8, 16, 32]);
+    }
+
+    /// When the first question comes after datagrams with these gaps, in PTOs.
+    fn first_question(gaps: impl IntoIterator<Item = Duration>) -> Option<f64> {
+        let mut silence = Silence::default();
+        let mut now = Instant::now();
+        silence.on_datagram(now);
+        for gap in gaps {
+            now += gap;
+            silence.on_datagram(now);
+        }
+        let at = silence.deadline(now, PTO, false)?;
+        Some((at - now).as_secs_f64() / PTO.as_secs_f64())
+    }
+
+    #[test]
+    fn datagrams_are_missed_when_their_usual_gap_is_over() {
+        let steady = |ms| std::iter::repeat_n(Duration::from_millis(ms), 40);
+        assert_eq!(first_question([]), None, "one is no pace");
+        assert_eq!(first_question(steady(0)), None, "a burst is one");
+        assert_eq!(first_question(steady(20)), Some(1.0), "not before a PTO");
+        let second = first_question(steady(1000)).unwrap();
+        assert!((10.0..11.0).contains(&second), "{second}");
+        assert_eq!(first_question(steady(5000)), None, "too seldom");
+        // One long pause does not end the expectation for long.
+        let pause = std::iter::once(Duration::from_secs(3600));
+        assert_eq!(first_question(pause.clone()), None);
+        let resumed = first_question(pause.chain(steady(20))).unwrap();
+        assert!(resumed < 3.0, "{resumed}");
+        // Irregular ones are waited for longer than they ever took.
+        let irregular = (0..40).map(|number| Duration::from_millis([100, 700][number % 2]));
+        let wait = first_question(irregular).unwrap();
+        assert!((7.0..20.0).contains(&wait), "{wait}");
     }
 }

@@ -178,6 +178,9 @@ impl Connection {
             Frame::HandshakeDone => self.on_handshake_done(now)?,
             Frame::NewToken(token) => self.on_new_token(token)?,
             Frame::Datagram(data) => {
+                if let Some(path) = self.paths.get_mut(id) {
+                    path.on_datagram_frame(now);
+                }
                 if self.datagrams.on_datagram(data)? {
                     self.events.push_back(Event::DatagramReceived);
                 }
