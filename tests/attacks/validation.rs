@@ -516,3 +516,106 @@ fn a_client_that_moves_is_answered_at_once() {
         assert_eq!(told(&mut duel, client_address(51)), (true, true));
     }
 }
+
+/// RFC 9000 section 9.6.3: what comes to the server's preferred address comes from another address than the handshake's.
+/// The server asks there, from the preferred address, within the limit; it does not follow before it has been answered.
+//= specs/rfc9000.txt#section-9.6.3
+//= type=test
+//# If packets received at the server's preferred address have a different source address than
+//# observed from the client during the handshake, the server MUST protect against potential attacks
+//# as described in Sections 9.3.1 and 9.3.2.
+//= specs/rfc9000.txt#section-9.6.3
+//= type=test
+//# Servers SHOULD initiate path validation to the client's new address upon receiving a probe packet
+//# from a different address; see Section 8.
+//= specs/rfc9000.txt#section-9.6.2
+//= type=test
+//# The server MUST send non- probing packets from its original address until it receives a
+//# non-probing packet from the client at its preferred address and until the server has validated the
+//# new path.
+#[test]
+fn another_source_at_the_preferred_address() {
+    const CLASS: &str = "preferred address";
+    let preferred: SocketAddr = ([192, 0, 2, 2], 443).into();
+    for (probing, size) in [(true, 20), (true, 1150), (false, 20), (false, 1150)] {
+        let victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
+            config.preferred_address_v4(Some("192.0.2.2:443".parse().unwrap()));
+        });
+        let mut duel = Duel::between(victim, Params::generous(None));
+        duel.connect();
+        let extra: Vec<_> = (1..5).map(|seq| duel.peer.issue(0, seq)).collect();
+        duel.send(&extra);
+        duel.settle();
+        let stream = duel.victim.connection().open(Dir::Uni).unwrap();
+        let _ = duel.victim.connection().write(stream, &[7; 1 << 18]);
+        duel.collect();
+        let elsewhere = client_address(70);
+        let tuple = mpquic_proto::FourTuple {
+            local: preferred,
+            remote: elsewhere,
+        };
+        let frame = if probing {
+            Frame::PathChallenge([3; 8])
+        } else {
+            Frame::Ping
+        };
+        let mut token = None;
+        let mut data = 0;
+        for _ in 0..5 {
+            duel.send_from(tuple, 0, &[frame.clone(), Frame::Padding(size)]);
+            duel.victim.advance(SECOND / 10);
+            for (to, opened) in duel.collect() {
+                if to.remote != elsewhere {
+                    continue;
+                }
+                assert_eq!(to.local, preferred, "it asks from there");
+                for frame in &opened.frames {
+                    match frame {
+                        Frame::PathChallenge(data) => token = Some(*data),
+                        Frame::Stream { .. } => data += 1,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        figure(
+            CLASS,
+            "packets of data to an address that is not proven",
+            data,
+            0,
+        );
+        let over = excess(&duel.victim, &[client_address(0)]);
+        figure(CLASS, "bytes beyond 3 x received", over, 0);
+        let path = |duel: &mut Duel| duel.victim.connection().network_path(PathId(0));
+        assert_eq!(path(&mut duel), Ok(duel.tuple(0)), "it does not follow");
+        // Who answers, and says more than a probe does, has moved.
+        let token = token.expect("a challenge");
+        duel.send_from(
+            tuple,
+            0,
+            &[Frame::PathResponse(token), Frame::Padding(1150)],
+        );
+        duel.victim.advance(SECOND / 10);
+        let came = duel.collect();
+        let again = came.iter().flat_map(|(to, opened)| {
+            let here = to.remote == elsewhere;
+            opened.frames.iter().filter(move |_| here)
+        });
+        let again = again.filter_map(|frame| match frame {
+            Frame::PathChallenge(data) => Some(*data),
+            _ => None,
+        });
+        // The size of the first challenges was limited: another one shows that the path takes full datagrams.
+        for token in again.collect::<Vec<_>>() {
+            duel.send_from(
+                tuple,
+                0,
+                &[Frame::PathResponse(token), Frame::Padding(1150)],
+            );
+        }
+        assert_eq!(path(&mut duel), Ok(duel.tuple(0)), "a probe moves nothing");
+        duel.send_from(tuple, 0, &[Frame::Ping, Frame::Padding(1150)]);
+        assert_eq!(path(&mut duel), Ok(tuple));
+        assert!(duel.alive(), "{:?}", duel.reason());
+    }
+}

@@ -332,3 +332,83 @@ fn a_preferred_address_that_cannot_be_reached_changes_nothing() {
         assert!((1..=7).contains(&*probes.borrow()), "{}", probes.borrow());
     }
 }
+
+/// The client has to move before it was able to use the address that the server prefers.
+//= specs/rfc9000.txt#section-9.6.3
+//= type=test
+//# In this case, the client SHOULD perform path validation to both the original and preferred server
+//# address from the client's new address concurrently.
+//= specs/rfc9000.txt#section-9.6.3
+//= type=test
+//# If path validation of the server's preferred address succeeds, the client MUST abandon validation
+//# of the original address and migrate to using the server's preferred address.
+//= specs/rfc9000.txt#section-9.6.3
+//= type=test
+//# If path validation of the server's preferred address fails but validation of the server's original
+//# address succeeds, the client MAY migrate to its new address and continue sending to the server's
+//# original address.
+#[test]
+fn a_client_that_moves_first_asks_at_both_addresses_of_the_server() {
+    let local = SocketAddr::from(([10, 0, 0, 2], 5000));
+    for (config, reachable) in [
+        (single(), true),
+        (single(), false),
+        (TransportConfig::default(), true),
+        (TransportConfig::default(), false),
+    ] {
+        let mut pair = Pair::with_server(config.clone(), config, |config| {
+            config.preferred_address_v4(Some("10.0.0.101:4433".parse().unwrap()));
+        });
+        let uses = watch_ids(&mut pair);
+        let mut watch = std::mem::replace(&mut pair.filter, Box::new(|_, _, _| true));
+        // Where the client's datagrams of full size went from its new address, in order.
+        let asked = Rc::new(RefCell::new(Vec::new()));
+        let seen = Rc::clone(&asked);
+        pair.filter = Box::new(move |from_client, tuple, data| {
+            watch(from_client, tuple, data);
+            let (client, server) = match from_client {
+                true => (tuple.local, tuple.remote),
+                false => (tuple.remote, tuple.local),
+            };
+            if from_client && client == local && data.len() >= 1200 {
+                seen.borrow_mut().push(server);
+            }
+            // From where it was, the client cannot reach the preferred address.
+            server != preferred() || (reachable && client == local)
+        });
+        pair.connect();
+        assert!(download(&mut pair, 300_000));
+        assert_eq!(pair.c().network_path(PathId::ZERO), Ok(tuple(0)));
+        pair.client.events.clear();
+        let now = pair.now;
+        pair.c().migrate_path(now, PathId::ZERO, local).unwrap();
+        pair.step();
+        let mut first: Vec<_> = asked.borrow().clone();
+        first.sort_unstable();
+        first.dedup();
+        assert_eq!(first, [server_addr(), preferred()], "at once");
+        moved(&mut pair, local);
+        let wanted = if reachable {
+            preferred()
+        } else {
+            server_addr()
+        };
+        let there = |pair: &mut Pair| {
+            let client = pair.c().network_path(PathId::ZERO).unwrap();
+            let server = pair.s().network_path(PathId::ZERO).unwrap();
+            (client.local, client.remote) == (local, wanted)
+                && (server.local, server.remote) == (wanted, local)
+        };
+        assert!(pair.run_until(Duration::from_secs(5), there));
+        asked.borrow_mut().clear();
+        assert!(download(&mut pair, 300_000));
+        if reachable {
+            assert!(!asked.borrow().contains(&server_addr()), "abandoned");
+        }
+        let later = pair.now + Duration::from_secs(20);
+        pair.run_until(Duration::from_secs(20), |_| false);
+        pair.now = later;
+        assert!(there(&mut pair) && download(&mut pair, 300_000));
+        no_id_on_two_ways(&uses);
+    }
+}

@@ -161,6 +161,12 @@ impl RemoteCids {
             .is_some_and(|path| !path.unused.is_empty())
     }
 
+    /// Whether there is an ID for addresses that the peer tries, and then another one for those that it moves to.
+    pub(crate) fn has_two_unused(&self, path: PathId) -> bool {
+        let state = self.paths.get(&path);
+        state.is_some_and(|path| path.unused.len() > 1)
+    }
+
     /// The sequence number that the peer's next ID for a path is expected to have: for
     /// PATH_CIDS_BLOCKED (RFC 10069, PATHS_BLOCKED and PATH_CIDS_BLOCKED frames).
     pub(crate) fn next_expected(&self, path: PathId) -> u64 {

@@ -70,6 +70,13 @@ impl Connection {
             path.request_ping();
         }
         self.settle_move(now, index);
+        //= specs/rfc9000.txt#section-9.6.3
+        //# In this case, the client SHOULD perform path validation to both the original and preferred
+        //# server address from the client's new address concurrently.
+        //= specs/rfc9000.txt#section-9.6.3
+        //# If path validation of the server's preferred address fails but validation of the server's
+        //# original address succeeds, the client MAY migrate to its new address and continue sending
+        //# to the server's original address.
         self.try_preferred_address(now);
         Ok(())
     }
@@ -105,6 +112,9 @@ impl Connection {
             return;
         };
         let tuple = path.tuple();
+        //= specs/rfc9000.txt#section-9.6.3
+        //# A client that migrates to a new address SHOULD use a preferred address from the same
+        //# address family for the server.
         let remote = match tuple.remote {
             SocketAddr::V4(_) => preferred.ipv4.map(SocketAddr::V4),
             SocketAddr::V6(_) => preferred.ipv6.map(SocketAddr::V6),
@@ -175,8 +185,9 @@ impl Connection {
     //# constrained by congestion control.
     pub(crate) fn on_path_challenge(&mut self, arrival: DatagramMeta, id: PathId, token: u64) {
         let (side, interval) = (self.side, self.challenge_interval());
+        let spare = self.remote_cids.has_two_unused(id);
         if let Some(path) = self.paths.get_mut(id)
-            && path.on_path_challenge(side, &arrival, interval, token)
+            && path.on_path_challenge(side, &arrival, interval, token, spare)
         {
             self.remote_cids.retire_other(id);
         }
@@ -237,6 +248,7 @@ impl Connection {
             return;
         }
         let (index, interval) = (path.index, self.challenge_interval());
+        let spare = self.remote_cids.has_two_unused(id);
         let Some(path) = self.paths.at_mut(index) else {
             return;
         };
@@ -245,7 +257,7 @@ impl Connection {
         //# non-probing packet from the client at its preferred address and until the server has
         //# validated the new path.
         if !path.is_local(&arrival.tuple) && !path.has_tried(&arrival.tuple) {
-            if path.try_addresses_of(&arrival, interval) {
+            if path.try_addresses_of(&arrival, interval, spare) {
                 self.remote_cids.retire_other(id);
             }
             return;

@@ -145,13 +145,14 @@ impl Path {
     //# Unlike other cases where datagrams are expanded, endpoints MUST NOT discard datagrams that
     //# appear to be too small when they contain PATH_CHALLENGE or PATH_RESPONSE.
     ///
-    /// Whether addresses that the peer tried are forgotten for others.
+    /// Whether other addresses are forgotten for these. `spare`: there are connection IDs for more addresses.
     pub(crate) fn on_path_challenge(
         &mut self,
         side: Side,
         arrival: &DatagramMeta,
         interval: Duration,
         token: u64,
+        spare: bool,
     ) -> bool {
         let from = arrival.tuple;
         if self.network.tuple.matches(&from) {
@@ -166,7 +167,7 @@ impl Path {
             // RFC 9000 section 9: servers do not move.
             _ if side == Side::Client => false,
             // What could be needed again stays. The answer waits for the packet with which the peer moves.
-            Some(other) if other.is_validated() && !other.tried => {
+            Some(other) if other.is_kept(&self.network, spare) => {
                 self.unplaced = Some((from, token));
                 false
             }
@@ -179,12 +180,17 @@ impl Path {
         }
     }
 
-    /// The peer sends from addresses that are to be validated before it is followed there. Whether others that it tried
-    /// are forgotten for them.
-    pub(crate) fn try_addresses_of(&mut self, arrival: &DatagramMeta, interval: Duration) -> bool {
+    /// The peer sends from addresses that are to be validated before it is followed there. Whether others are
+    /// forgotten for them. `spare`: there are connection IDs for more addresses.
+    pub(crate) fn try_addresses_of(
+        &mut self,
+        arrival: &DatagramMeta,
+        interval: Duration,
+        spare: bool,
+    ) -> bool {
         match &self.previous {
             Some(known) if known.tuple.matches(&arrival.tuple) => false,
-            Some(other) if other.is_validated() && !other.tried => false,
+            Some(other) if other.is_kept(&self.network, spare) => false,
             slot => {
                 let forgets = slot.is_some();
                 self.previous = Some(NetworkPath::tried_by_peer(arrival, interval));

@@ -183,6 +183,17 @@ impl NetworkPath {
         self.validated && self.challenge.is_none() && self.responses.is_empty() && !self.tried
     }
 
+    /// Whether these addresses are kept though the peer tries others: the path has left them, and may have to go back
+    /// (RFC 9000 section 9.3.2), or is still to hear from there that the peer has not moved at all (section 9.3.3). Neither
+    /// once those of now are proven, and a challenge has gone unanswered for so long that it was repeated. Otherwise a
+    /// client that moves could not reach the server's preferred address (section 9.6.3) for as long. `spare`: there are
+    /// connection IDs for more addresses, so that none goes to two of them (section 9.5).
+    pub(super) fn is_kept(&self, now_used: &Self, spare: bool) -> bool {
+        let asked = self.challenge.as_ref();
+        let in_vain = asked.is_some_and(|challenge| challenge.tokens.len() > 1);
+        self.validated && !self.tried && !(now_used.validated && in_vain && spare)
+    }
+
     /// No further challenges.
     pub(crate) fn stop_challenge(&mut self) {
         self.challenge = None;
