@@ -113,6 +113,16 @@ impl Memory {
     }
 }
 
+/// For which received data there is memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemoryFor {
+    All,
+    /// Only for what leaves no gap.
+    InOrder,
+    /// Only for what the application waits for, having read all before it.
+    Nothing,
+}
+
 /// What one connection has borrowed in one direction. Given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Loan {

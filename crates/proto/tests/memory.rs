@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use mpquic_proto::limits::{GUARANTEED_MEMORY, MIN_SEND_BUFFER};
 use mpquic_proto::{
-    ConnectionError, Dir, EndpointConfig, ReadError, StreamId, TransportConfig, WriteError,
+    ConnectionError, Dir, EndpointConfig, InitialWindow, ReadError, StreamId, TransportConfig,
+    WriteError,
 };
 use pair::Pair;
 
@@ -174,6 +175,90 @@ fn without_memory_for_received_data_a_reader_goes_on() {
         got >= TOTAL
     });
     assert!(done, "{got} of {written} bytes: {:?}", pair.c().stats());
+}
+
+/// Losses in bursts in a flight as long as the first windows allow, and packets of changing room, so that what is sent
+/// again is cut in other places than at first. An application that reads promptly gets all of it, though nothing can be
+/// borrowed: what comes next for it always finds room, whatever else is in the same packet, and the sender comes to send
+/// it. The network is good again after two seconds.
+#[test]
+fn without_memory_for_received_data_a_reader_is_never_stuck() {
+    const TOTAL: usize = 1 << 20;
+    let mut slowest = Duration::ZERO;
+    for (seed, streams) in (0..40).flat_map(|seed| [(seed, 1), (seed, 3)]) {
+        let talks = seed % 2 == 0;
+        let mut endpoint = EndpointConfig::new([1; 32]);
+        endpoint.receive_memory(0);
+        let mut server = TransportConfig::default();
+        server.initial_window(InitialWindow::Packets(800)).unwrap();
+        let mut pair = Pair::with_endpoints(
+            TransportConfig::default(),
+            server,
+            [endpoint, EndpointConfig::new([2; 32])],
+        );
+        pair.connect();
+        let mut draws = (seed + 1_u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut draw = move |bound: u64| {
+            draws ^= draws << 13;
+            draws ^= draws >> 7;
+            draws ^= draws << 17;
+            draws % bound
+        };
+        let bad = std::rc::Rc::new(std::cell::Cell::new(true));
+        let is_bad = std::rc::Rc::clone(&bad);
+        let mut burst = 0;
+        pair.filter = Box::new(move |from_client, _, _| {
+            if !is_bad.get() {
+                return true;
+            }
+            if from_client {
+                return draw(10) != 0;
+            }
+            if burst == 0 && draw(8) == 0 {
+                burst = 1 + draw(12);
+            }
+            burst = u64::saturating_sub(burst, 1);
+            burst == 0
+        });
+        let ids: Vec<_> = (0..streams)
+            .map(|_| pair.s().open(Dir::Uni).unwrap())
+            .collect();
+        let back = pair.c().open(Dir::Uni).unwrap();
+        let mut written = vec![0; streams];
+        let mut got = vec![0; streams];
+        let began = pair.now;
+        let done = pair.run_until(8 * SECOND, |pair| {
+            bad.set(pair.now < began + 2 * SECOND);
+            for (id, written) in ids.iter().zip(&mut written) {
+                while *written < TOTAL / streams {
+                    let most = 10_000.min(TOTAL / streams - *written);
+                    match pair.s().write(*id, &[7; 10_000][..most]) {
+                        Ok(n) => *written += n,
+                        Err(_) => break,
+                    }
+                }
+            }
+            // Acknowledgements take some of the room beside the data.
+            if talks {
+                let _ = pair.c().write(back, &[1; 20]);
+            }
+            while pair.c().accept(Dir::Uni).is_some() {}
+            for (id, got) in ids.iter().zip(&mut got) {
+                read_all(pair, *id, got);
+            }
+            got.iter().sum::<usize>() >= TOTAL / streams * streams
+        });
+        let took = pair.now - began;
+        slowest = slowest.max(took);
+        let refused = pair.c().stats().refused_packets;
+        println!("seed {seed}, {streams} streams: {took:?}, {refused} packets refused");
+        assert!(
+            done,
+            "seed {seed}, {streams} streams: {got:?} of {written:?} bytes, {refused} packets refused, {:?}",
+            pair.c().lost_reason(),
+        );
+    }
+    println!("the slowest took {slowest:?}");
 }
 
 fn with_least_rate() -> TransportConfig {

@@ -14,7 +14,8 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
 use crate::cid::is_reset;
 use crate::connection::{Connection, REST};
 use crate::crypto::open_long;
-use crate::frame::{Frame, FrameIter};
+use crate::frame::{Frame, FrameIter, Stream};
+use crate::memory::MemoryFor;
 use crate::packet::{
     MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn, key_phase,
     reserved_bits_are_zero, unprotect_header, version_list,
@@ -385,12 +386,17 @@ impl Connection {
             return;
         }
         // Parsed twice only when memory is short.
-        if !self.streams.has_memory(now, payload.len() as u64)
-            && self.asks_for_memory(&bytes[payload.clone()])
-        {
+        let memory = self.streams.memory_for(now, payload.len() as u64);
+        if memory != MemoryFor::All && self.asks_for_memory(memory, &bytes[payload.clone()]) {
             self.totals.refused_packets += 1;
             if let Some(path) = self.paths.get_mut(id) {
                 path.on_packet_refused(now);
+                if !path.is_duplicate(number)
+                    && let Err(error) =
+                        self.take_what_fits(memory, arrival, id, dcid, &bytes[payload])
+                {
+                    self.fail(now, error);
+                }
             }
             return;
         }
@@ -423,14 +429,46 @@ impl Connection {
     //= specs/rfc9000.txt#section-13.1
     //# For STREAM frames, this means the data has been enqueued in preparation to be received by the
     //# application protocol, but it does not require that data be delivered and consumed.
-    fn asks_for_memory(&self, payload: &[u8]) -> bool {
+    fn asks_for_memory(&self, memory: MemoryFor, payload: &[u8]) -> bool {
         FrameIter::new(payload).any(|frame| match frame {
-            Ok(Frame::Stream(stream)) => {
-                let (offset, len) = (stream.offset, stream.data.len() as u64);
-                len > 0 && !self.streams.needs_no_memory(stream.id, offset, len)
-            }
+            Ok(Frame::Stream(stream)) => !self.has_memory_for(memory, &stream),
             _ => false,
         })
+    }
+
+    fn has_memory_for(&self, memory: MemoryFor, stream: &Stream<'_>) -> bool {
+        let (offset, len) = (stream.offset, stream.data.len() as u64);
+        let in_order = memory == MemoryFor::InOrder && self.streams.is_in_order(stream.id, offset);
+        len == 0 || in_order || self.streams.needs_no_memory(stream.id, offset, len)
+    }
+
+    /// Takes from a packet for which there is no memory that for which there is: above all the data that comes next for
+    /// an application that has read all before it, and acknowledgements. The packet is not acknowledged, and so the rest comes again; what was
+    /// taken changes nothing then. Without that, a sender that packs what is waited for together with other data would be
+    /// refused for ever: the application waits for the one, and the other waits for the application.
+    fn take_what_fits(
+        &mut self,
+        memory: MemoryFor,
+        arrival: DatagramMeta,
+        id: PathId,
+        dcid: &ConnectionId,
+        payload: &[u8],
+    ) -> Result<(), TransportError> {
+        let mut frames = FrameIter::new(payload);
+        while let Some(frame) = frames.next() {
+            let frame = frame?;
+            let fits = match &frame {
+                Frame::Stream(stream) => self.has_memory_for(memory, stream),
+                Frame::Ack(_) => true,
+                _ => false,
+            };
+            if fits {
+                let frame_type = frames.last_type();
+                self.on_frame(arrival, id, dcid, frame)
+                    .map_err(|error| error.in_frame(frame_type))?;
+            }
+        }
+        Ok(())
     }
 
     /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.

@@ -9,6 +9,7 @@ use super::DatagramMeta;
 use crate::connection::Connection;
 use crate::crypto::open_long;
 use crate::frame::{Frame, FrameIter};
+use crate::memory::MemoryFor;
 use crate::packet::{PacketType, expand_pn, reserved_bits_are_zero, unprotect_header};
 use crate::path::PathState;
 use crate::space::{ReceivedPacket, SpaceId};
@@ -74,9 +75,8 @@ impl Connection {
             return;
         }
         // As with 1-RTT packets.
-        if !self.streams.has_memory(arrival.now, payload.len() as u64)
-            && self.asks_for_memory(&bytes[payload.clone()])
-        {
+        let memory = self.streams.memory_for(arrival.now, payload.len() as u64);
+        if memory != MemoryFor::All && self.asks_for_memory(memory, &bytes[payload.clone()]) {
             self.totals.refused_packets += 1;
             return;
         }

@@ -357,6 +357,12 @@ impl Streams {
         self.copy(w, r, path, true)
     }
 
+    /// Whether this is what its receiver waits for: all before it is acknowledged, and it is not.
+    pub(crate) fn is_waited_for(&self, r: &StreamRange) -> bool {
+        let stream = self.sends.get(&r.id);
+        stream.is_some_and(|stream| stream.is_waited_for(r))
+    }
+
     fn copy(
         &mut self,
         w: &mut FrameWriter<'_>,

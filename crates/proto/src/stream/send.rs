@@ -420,6 +420,11 @@ impl SendStream {
         Some(self.highest_sent() - before)
     }
 
+    /// Whether the first byte that is not acknowledged is in this range.
+    pub(super) fn is_waited_for(&self, r: &StreamRange) -> bool {
+        !self.is_reset() && (r.start..r.end + u64::from(r.fin)).contains(&self.base)
+    }
+
     /// Sends what is not acknowledged of a range again as a copy, as far as it fits. Unless
     /// `repeat`, nothing that `path` carried before.
     pub(super) fn send_copy(

@@ -23,15 +23,15 @@ use super::recv::RecvStream;
 use super::send::SendStream;
 use crate::TransportConfig;
 use crate::limits::{MIN_SEND_BUFFER, max_stream_gaps};
-use crate::memory::{Direction, Loan, Memory};
+use crate::memory::{Direction, Loan, Memory, MemoryFor};
 
 /// Blocked writers are woken when so much of the send window is free, or half of it.
 const WAKE_ROOM: u64 = 64 * 1024;
 
-/// What a connection may hold of received data beyond what it could borrow, taken a packet at a time.
+/// What a connection may hold of received data beyond what it could borrow.
 const RESERVE: u64 = 64 * 1024;
 
-/// The time between two such packets.
+/// The time between two packets out of order that take of it.
 const RESERVE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// One side's initial limits, as in its transport parameters (RFC 9000 section 18.2).
@@ -566,20 +566,32 @@ impl Streams {
         self.recv_loan.most()
     }
 
-    /// Whether there is memory for so many more bytes of received data. Now and then there is some in
-    /// reserve: a peer that hears nothing at all could not tell what was lost.
-    pub(crate) fn has_memory(&mut self, now: Instant, bytes: u64) -> bool {
+    /// For which received data there is memory, if it is so many bytes. Half of the reserve is for any data, now and then:
+    /// a peer that hears nothing at all could not tell what was lost. All of it is for data in order, at any time: what
+    /// waits behind gaps must not keep out what fills them.
+    pub(crate) fn memory_for(&mut self, now: Instant, bytes: u64) -> MemoryFor {
         let wanted = self.held + bytes;
         let covered = self.recv_loan.cover(wanted);
         if covered == wanted {
-            return true;
+            return MemoryFor::All;
         }
         let due = self.reserve_at.is_none_or(|at| at <= now);
-        let grants = due && wanted <= covered + RESERVE;
-        if grants {
+        if due && wanted <= covered + RESERVE / 2 {
             self.reserve_at = Some(now + RESERVE_INTERVAL);
+            return MemoryFor::All;
         }
-        grants
+        match wanted <= covered + RESERVE {
+            true => MemoryFor::InOrder,
+            false => MemoryFor::Nothing,
+        }
+    }
+
+    /// Whether the data begins where what was received without a gap ends, or before.
+    pub(crate) fn is_in_order(&self, id: StreamId, offset: u64) -> bool {
+        match self.recvs.get(&id) {
+            None => offset == 0,
+            Some(stream) => offset <= stream.assembler.frontier(),
+        }
     }
 
     /// Whether data needs no memory for long: it was received already, or it comes next for an application

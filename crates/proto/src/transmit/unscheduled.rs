@@ -224,6 +224,9 @@ impl Connection {
         //# described in ({{Section 8.2 of QUIC-TRANSPORT}}), unless it has previously validated the
         //# 4-tuple used for that path.
         let validated = path.is_validated();
+        // The second of such timeouts in a row, the fourth, and so on.
+        let timeouts = path.pto_count() as usize;
+        let repeats = timeouts > 0 && timeouts.is_multiple_of(2);
         let spec = PacketSpec {
             ecn: path.ecn(),
             ..PacketSpec::unscheduled(index)
@@ -236,7 +239,11 @@ impl Connection {
                     let only = mpquic_sched_core::PathSet::only(index);
                     let none = mpquic_sched_core::PathSet::EMPTY;
                     this.streams.set_usable(only, none);
-                    this.fill_data(w, Data::Next, index);
+                    // RFC 9002 section 6.2.4 leaves it to us what a probe carries. New data alone could go to waste: a
+                    // receiver that is short of memory has room for what it waits for, and for nothing else.
+                    if !(repeats && this.fill_waited_for(w, index, timeouts / 2)) {
+                        this.fill_data(w, Data::Next, index);
+                    }
                     if !w.is_ack_eliciting() {
                         this.fill_oldest_in_flight(w, index);
                     }
@@ -256,6 +263,27 @@ impl Connection {
             }
             true
         })
+    }
+
+    /// Data in flight on this path that its receiver waits for, once more: of one stream after the other, as `turn`
+    /// counts. False if there is none.
+    fn fill_waited_for(&mut self, w: &mut FrameWriter<'_>, index: PathIndex, turn: usize) -> bool {
+        let Some(path) = self.paths.at(index) else {
+            return false;
+        };
+        let waited_for = || {
+            let packets = path.space().sent.iter();
+            let frames = packets.flat_map(|(_, packet)| &packet.frames);
+            frames.filter_map(|frame| match frame {
+                SentFrame::Stream(range) if self.streams.is_waited_for(range) => Some(*range),
+                _ => None,
+            })
+        };
+        let nth = turn.checked_rem(waited_for().count());
+        let Some(range) = nth.and_then(|nth| waited_for().nth(nth)) else {
+            return false;
+        };
+        self.streams.fill_probe(w, &range, index).is_some()
     }
 
     /// The oldest stream data in flight on this path, once more.
