@@ -31,6 +31,8 @@ pub(crate) struct Chaos {
     plan: Rc<Plan>,
     side: Side,
     connected: bool,
+    /// The connection has ended: what arrived before can be read, and nothing can be written.
+    ended: bool,
     /// Streams are to be opened before the handshake is complete.
     early: bool,
     /// Streams that this side has opened, by direction.
@@ -50,6 +52,7 @@ impl Chaos {
             plan: Rc::clone(plan),
             side,
             connected: false,
+            ended: false,
             early: plan.early.is_some(),
             opened: [0; 2],
             accepted: [0; 2],
@@ -68,7 +71,7 @@ impl Chaos {
             self.receiving.insert(id, Receiving { half, read: 0 });
             self.read_now_or_later(cx, id)?;
         }
-        if ours || id.dir() == Dir::Bi {
+        if (ours || id.dir() == Dir::Bi) && !self.ended {
             let half = self.plan.half(id, self.side);
             let sending = Sending {
                 half,
@@ -217,10 +220,14 @@ impl App for Chaos {
             }
             return self.open(cx);
         }
+        self.ended |= matches!(event, Event::ConnectionLost { .. });
         let Event::Stream(event) = event else {
             return Ok(());
         };
         match *event {
+            StreamEvent::Available { .. } | StreamEvent::Writable { .. } if self.ended => Err(
+                AppError::Other(format!("{event:?} after the end of the connection")),
+            ),
             StreamEvent::Available { .. } if self.connected || self.plan.early.is_some() => {
                 self.open(cx)
             }

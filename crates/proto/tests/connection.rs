@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use mpquic_proto::sched::{Context, Decision, PathIndex, Scheduler};
 use mpquic_proto::{
-    ConnectionError, Dir, Event, PathEvent, PathId, ReadError, TransportConfig, VarInt,
+    ConnectionError, Dir, Event, PathEvent, PathId, ReadError, StreamEvent, TransportConfig,
+    VarInt, WriteError,
 };
 use pair::{Pair, tuple};
 
@@ -214,4 +215,35 @@ fn a_path_dead_in_one_direction_still_serves_the_other() {
         on_second > at_half + LEN as u64 / 100,
         "the server left the path: {at_half} {on_second}"
     );
+}
+
+/// What would let the application write is not reported once the connection has ended: nothing can be written any more.
+/// What came before can still be read.
+#[test]
+fn the_end_of_a_connection_is_no_invitation_to_write() {
+    let mut server = TransportConfig::default();
+    server.send_window(10_000);
+    let mut pair = Pair::new(TransportConfig::default(), server);
+    pair.connect();
+    let id = pair.c().open(Dir::Bi).unwrap();
+    assert_eq!(pair.c().write(id, &[7; 1000]), Ok(1000));
+    pair.run_until(Duration::from_secs(1), |_| false);
+    let [first, second] = [(); 2].map(|()| pair.s().open(Dir::Uni).unwrap());
+    while pair.s().write(first, &[7; 1000]).is_ok() {}
+    assert_eq!(pair.s().write(second, &[7]), Err(WriteError::Blocked));
+    while pair.s().poll().is_some() {}
+    // There is room for the second stream from here on, and an event says so.
+    pair.s().reset(first, VarInt::from_u32(1)).unwrap();
+    let now = pair.now;
+    pair.s().close(now, VarInt::from_u32(2), Bytes::new());
+    while let Some(event) = pair.s().poll() {
+        let invites = matches!(
+            event,
+            Event::Stream(StreamEvent::Writable { .. } | StreamEvent::Available { .. })
+                | Event::DatagramsUnblocked
+        );
+        assert!(!invites, "{event:?}");
+    }
+    assert_eq!(pair.s().accept(Dir::Bi), Some(id));
+    assert_eq!(pair.s().read(id, &mut [0; 2000]), Ok(Some(1000)));
 }

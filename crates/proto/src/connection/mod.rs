@@ -38,7 +38,7 @@ use crate::path::{NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
 use crate::space::PacketSpace;
-use crate::stream::{PeerStreamParams, Streams};
+use crate::stream::{PeerStreamParams, StreamEvent, Streams};
 use crate::token::AddressTokens;
 use crate::transmit::Batches;
 use crate::transport_parameters::{Grease, TransportParameters, VersionInformation};
@@ -402,10 +402,18 @@ impl Connection {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        if let Some(event) = self.streams.poll_event() {
-            return Some(Event::Stream(event));
+        let closed = self.is_closed();
+        while let Some(event) = self.streams.poll_event() {
+            // Nothing can be written any more. What was received can still be read.
+            let invites = matches!(
+                event,
+                StreamEvent::Writable { .. } | StreamEvent::Available { .. }
+            );
+            if !(closed && invites) {
+                return Some(Event::Stream(event));
+            }
         }
-        if self.datagrams.poll_unblocked() {
+        if !closed && self.datagrams.poll_unblocked() {
             return Some(Event::DatagramsUnblocked);
         }
         None

@@ -11,6 +11,8 @@ use super::GRANULARITY;
 #[derive(Debug, Clone)]
 pub struct RttEstimator {
     latest: Duration,
+    /// The ACK Delay that was taken off the newest sample.
+    delay: Duration,
     min: Duration,
     smoothed: Duration,
     var: Duration,
@@ -23,6 +25,7 @@ impl RttEstimator {
     pub const fn new(initial_rtt: Duration) -> Self {
         Self {
             latest: initial_rtt,
+            delay: Duration::ZERO,
             min: initial_rtt,
             smoothed: initial_rtt,
             var: Duration::from_nanos((initial_rtt.as_nanos() / 2) as u64),
@@ -35,6 +38,7 @@ impl RttEstimator {
     /// limited `ack_delay` to the peer's max_ack_delay.
     pub fn update(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
         self.latest = sample;
+        self.delay = Duration::ZERO;
         self.history.push(sample);
         if self.first_sample.is_none() {
             self.first_sample = Some(now);
@@ -52,11 +56,10 @@ impl RttEstimator {
         //= specs/rfc9002.txt#section-5.3
         //# * MUST NOT subtract the acknowledgment delay from the RTT sample if the resulting value
         //# is smaller than the min_rtt.
-        let adjusted = if sample >= self.min.saturating_add(ack_delay) {
-            sample - ack_delay
-        } else {
-            sample
-        };
+        if sample >= self.min.saturating_add(ack_delay) {
+            self.delay = ack_delay;
+        }
+        let adjusted = sample - self.delay;
         // The text of section 5.3 lists smoothed_rtt first; appendix A.7 computes rttvar with the
         // smoothed RTT before this sample, as RFC 6298 does. The appendix is what peers implement.
         let deviation = self.smoothed.abs_diff(adjusted);
@@ -111,11 +114,18 @@ impl RttEstimator {
 
     /// RFC 9002 section 6.1.2: how long after a packet was sent it counts as lost, once a later one
     /// is acknowledged.
-    pub(crate) fn loss_delay(&self) -> Duration {
+    ///
+    /// Before the handshake is confirmed, the peer may have waited for keys, or for a datagram that let it answer, for
+    /// far longer than its max_ack_delay (section 5.3). The smoothed RTT, and the PTO with it, are free of that delay.
+    /// What exceeds max_ack_delay is taken off the newest sample here, too: the PTO is not armed while a loss by time is
+    /// awaited (section 6.2.1), so that nothing would be sent again until long after the PTO.
+    pub(crate) fn loss_delay(&self, max_ack_delay: Duration) -> Duration {
+        let waited = self.delay.saturating_sub(max_ack_delay);
+        let latest = self.latest.saturating_sub(waited);
         //= specs/rfc9002.txt#section-6.1.2
         //# To avoid declaring packets as lost too early, this time threshold MUST be set to at
         //# least the local timer granularity, as indicated by the kGranularity constant.
-        (self.smoothed.max(self.latest).saturating_mul(9) / 8).max(GRANULARITY)
+        (self.smoothed.max(latest).saturating_mul(9) / 8).max(GRANULARITY)
     }
 
     /// Forgets the minimum in favour of the newest sample: RFC 9002 section 5.2 after persistent
@@ -186,14 +196,31 @@ mod tests {
         let now = Instant::now();
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, ms(80), Duration::ZERO);
-        assert_eq!(rtt.loss_delay(), ms(90));
+        assert_eq!(rtt.loss_delay(ms(25)), ms(90));
         rtt.update(now, ms(160), Duration::ZERO);
-        assert_eq!(rtt.loss_delay(), ms(180));
+        assert_eq!(rtt.loss_delay(ms(25)), ms(180));
         let mut fast = RttEstimator::new(ms(333));
         fast.update(now, Duration::from_micros(50), Duration::ZERO);
-        assert_eq!(fast.loss_delay(), ms(1));
+        assert_eq!(fast.loss_delay(ms(25)), ms(1));
         rtt.reset_min();
         assert_eq!(rtt.min(), ms(160));
+    }
+
+    /// A server could not answer for 13 seconds, for want of datagrams, and says so.
+    #[test]
+    fn a_long_delay_of_the_peer_does_not_put_losses_off() {
+        let now = Instant::now();
+        let mut rtt = RttEstimator::new(ms(333));
+        rtt.update(now, ms(10), Duration::ZERO);
+        rtt.update(now, ms(13_240), ms(13_230));
+        assert_eq!(rtt.latest(), ms(13_240));
+        assert!(rtt.loss_delay(ms(25)) <= rtt.pto_base(ms(25)));
+        // A delay of up to max_ack_delay belongs to the newest RTT, as it does to the PTO.
+        rtt.update(now, ms(30), ms(20));
+        assert_eq!(rtt.loss_delay(ms(25)), ms(30) * 9 / 8);
+        // And one that would lead below the minimum is not believed.
+        rtt.update(now, ms(500), ms(499));
+        assert_eq!(rtt.loss_delay(ms(25)), ms(500) * 9 / 8);
     }
 
     proptest! {
@@ -204,7 +231,7 @@ mod tests {
             for (sample, delay) in samples {
                 rtt.update(now, Duration::from_micros(sample), Duration::from_micros(delay));
                 prop_assert!(rtt.min() <= rtt.latest());
-                let _ = (rtt.pto_base(Duration::from_millis(1 << 14)), rtt.loss_delay());
+                let _ = (rtt.pto_base(Duration::from_millis(1 << 14)), rtt.loss_delay(ms(25)));
             }
         }
     }

@@ -213,7 +213,7 @@ impl PacketSpace {
         let Some(largest_acked) = self.largest_acked else {
             return outcome;
         };
-        let loss_delay = rtt.loss_delay();
+        let loss_delay = rtt.loss_delay(max_ack_delay);
         while let Some(oldest) = self.sent.oldest() {
             if let Oldest::Outstanding(pn, packet) = oldest {
                 if pn > largest_acked {
