@@ -153,6 +153,33 @@ fn an_address_that_leads_nowhere_is_left_again() {
     }
 }
 
+/// The client moves on before the first move was validated. That the address it left proves to work after all is no
+/// reason to go back there.
+#[test]
+fn an_answer_from_an_address_that_was_left_changes_nothing() {
+    for mut pair in pairs(|_| {}) {
+        let [left, local] = [2, 3].map(|host| SocketAddr::from(([10, 0, 0, host], 5000)));
+        let now = pair.now;
+        pair.c().migrate_path(now, PathId::ZERO, left).unwrap();
+        // No answer of the server comes back from there for now.
+        pair.filter = Box::new(move |_, tuple, _| tuple.remote != left);
+        let later = pair.now + Duration::from_millis(200);
+        pair.run_until(Duration::from_millis(200), |_| false);
+        pair.now = later;
+        pair.client.events.clear();
+        pair.c().migrate_path(later, PathId::ZERO, local).unwrap();
+        moved(&mut pair, local);
+        pair.filter = Box::new(|_, _, _| true);
+        let later = pair.now + Duration::from_secs(30);
+        pair.run_until(Duration::from_secs(20), |pair| {
+            pair.c().network_path(PathId::ZERO).unwrap().local == left
+        });
+        pair.now = later;
+        assert_eq!(pair.c().network_path(PathId::ZERO).unwrap().local, local);
+        assert!(download(&mut pair, 300_000));
+    }
+}
+
 #[test]
 fn only_clients_move_and_only_once_they_may() {
     let local = SocketAddr::from(([10, 0, 0, 2], 5000));

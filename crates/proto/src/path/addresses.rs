@@ -237,8 +237,10 @@ impl Path {
         other.any(|other| other.tuple.matches(tuple))
     }
 
-    /// Keeps the addresses that we have left, to go back to if we cannot be reached at the new ones.
-    pub(crate) fn keep_for_return(&mut self, old: NetworkPath) {
+    /// Keeps the addresses that we have left, to go back to if we cannot be reached at the new ones. If their validation
+    /// was under way, it ends: an answer would be taken for one from addresses that we try before we move to them.
+    pub(crate) fn keep_for_return(&mut self, mut old: NetworkPath) {
+        old.stop_challenge();
         self.previous = Some(old).filter(NetworkPath::is_validated);
     }
 
