@@ -1,8 +1,11 @@
 //! Packets that came before their keys (RFC 9001 section 5.7), bounded; decrypts nothing.
 
+use std::time::Instant;
+
 use bytes::BytesMut;
 use mpquic_sched_core::EcnCodepoint;
 
+use crate::receive::DatagramMeta;
 use crate::space::SpaceId;
 use crate::{FourTuple, limits};
 
@@ -11,6 +14,8 @@ use crate::{FourTuple, limits};
 pub(crate) struct Buffered {
     /// The level whose TLS messages bring the keys: of 0-RTT packets Initial, as the ClientHello does.
     pub(crate) space_id: SpaceId,
+    /// When it came.
+    pub(crate) received: Instant,
     pub(crate) network_path: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
     pub(crate) packet: BytesMut,
@@ -29,13 +34,7 @@ impl Undecryptable {
     //= specs/rfc9001.txt#section-4.1.4
     //# While waiting for TLS processing to complete, an endpoint SHOULD buffer received packets if
     //# they might be processed using keys that are not yet available.
-    pub(crate) fn push(
-        &mut self,
-        space_id: SpaceId,
-        network_path: FourTuple,
-        ecn: Option<EcnCodepoint>,
-        packet: &[u8],
-    ) {
+    pub(crate) fn push(&mut self, space_id: SpaceId, arrival: &DatagramMeta, packet: &[u8]) {
         let bytes = self.bytes + packet.len();
         if self.packets.len() < limits::MAX_UNDECRYPTABLE_PACKETS
             && bytes <= limits::MAX_UNDECRYPTABLE_BYTES
@@ -43,8 +42,9 @@ impl Undecryptable {
             self.bytes = bytes;
             self.packets.push(Buffered {
                 space_id,
-                network_path,
-                ecn,
+                received: arrival.received,
+                network_path: arrival.tuple,
+                ecn: arrival.ecn,
                 // A copy: the buffer that it came in may be large and shared.
                 packet: BytesMut::from(packet),
             });
@@ -93,9 +93,16 @@ mod tests {
     #[test]
     fn bounded_by_packets_and_by_bytes() {
         let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
-        let tuple = FourTuple {
-            local: address,
-            remote: address,
+        let now = Instant::now();
+        let arrival = DatagramMeta {
+            now,
+            received: now,
+            tuple: FourTuple {
+                local: address,
+                remote: address,
+            },
+            ecn: None,
+            bytes: 0,
         };
         for (size, most) in [
             (50, limits::MAX_UNDECRYPTABLE_PACKETS),
@@ -104,12 +111,12 @@ mod tests {
         ] {
             let mut kept = Undecryptable::default();
             for _ in 0..100 {
-                kept.push(SpaceId::Data, tuple, None, &vec![1; size]);
+                kept.push(SpaceId::Data, &arrival, &vec![1; size]);
             }
             assert_eq!((kept.len(), kept.bytes()), (most, most * size));
             let memory: usize = kept.packets.iter().map(|p| p.packet.capacity()).sum();
             assert!(memory <= limits::MAX_UNDECRYPTABLE_BYTES, "{memory} bytes");
-            kept.push(SpaceId::Handshake, tuple, None, &[1; 10]);
+            kept.push(SpaceId::Handshake, &arrival, &[1; 10]);
             kept.take(SpaceId::Data);
             assert!(kept.bytes() <= 10);
             kept.clear();

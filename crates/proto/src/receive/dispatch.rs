@@ -62,6 +62,7 @@ impl Connection {
         if let Some(space) = self.spaces.get_mut(space_id) {
             space.on_received(&ReceivedPacket {
                 now,
+                received: arrival.received,
                 pn: number,
                 ack_eliciting,
                 ecn: arrival.ecn,
@@ -108,6 +109,7 @@ impl Connection {
         //# and all frames contained in the packet have been processed.
         let received = ReceivedPacket {
             now,
+            received: arrival.received,
             pn: number,
             ack_eliciting,
             ecn: arrival.ecn,

@@ -28,6 +28,8 @@ use crate::{ConnectionError, FourTuple, NumberSpace, PacketReceived, PathId, Tra
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DatagramMeta {
     pub(crate) now: Instant,
+    /// When it came: before `now` if it had to wait for keys.
+    pub(crate) received: Instant,
     pub(crate) tuple: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
     /// UDP payload bytes.
@@ -54,6 +56,7 @@ impl Connection {
         }
         let arrival = DatagramMeta {
             now,
+            received: now,
             tuple,
             ecn,
             bytes: datagram.len(),
@@ -483,9 +486,8 @@ impl Connection {
 
     fn keep_undecryptable(&mut self, arrival: DatagramMeta, space_id: SpaceId, bytes: &[u8]) {
         if self.state.is_alive() {
-            let (tuple, ecn) = (arrival.tuple, arrival.ecn);
             let kept = &mut self.handshake.undecryptable;
-            kept.push(space_id, tuple, ecn, bytes);
+            kept.push(space_id, &arrival, bytes);
         }
     }
 
@@ -504,6 +506,7 @@ impl Connection {
             for mut buffered in self.handshake.undecryptable.take(space_id) {
                 let arrival = DatagramMeta {
                     now,
+                    received: buffered.received,
                     tuple: buffered.network_path,
                     ecn: buffered.ecn,
                     bytes: buffered.packet.len(),

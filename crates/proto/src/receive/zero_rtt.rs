@@ -132,6 +132,7 @@ impl Connection {
         //# server in packets protected by 1-RTT keys.
         let received = ReceivedPacket {
             now: arrival.now,
+            received: arrival.received,
             pn: number,
             ack_eliciting,
             ecn: arrival.ecn,

@@ -54,6 +54,8 @@ impl AckPolicy {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedPacket {
     pub(crate) now: Instant,
+    /// When it came: before `now` if it had to wait for keys.
+    pub(crate) received: Instant,
     pub(crate) pn: u64,
     pub(crate) ack_eliciting: bool,
     /// The mark of its IP header.
@@ -111,7 +113,10 @@ impl AckScheduler {
             None => {}
         }
         if self.largest.is_none_or(|(largest, _)| packet.pn > largest) {
-            self.largest = Some((packet.pn, packet.now));
+            //= specs/rfc9000.txt#section-13.2.5
+            //# However, endpoints SHOULD include buffering delays caused by unavailability of
+            //# decryption keys, since these delays can be large and are likely to be non-repeating.
+            self.largest = Some((packet.pn, packet.received));
         }
         let marked = packet.ecn == Some(EcnCodepoint::Ce);
         let after_mark = std::mem::replace(&mut self.after_mark, marked);
@@ -146,7 +151,7 @@ impl AckScheduler {
             //# Every packet SHOULD be acknowledged at least once, and ack-eliciting packets MUST be
             //# acknowledged at least once within the maximum delay an endpoint communicated using
             //# the max_ack_delay transport parameter; see Section 18.2.
-            self.timer = Some(later(packet.now, packet.policy.max_ack_delay));
+            self.timer = Some(later(packet.received, packet.policy.max_ack_delay));
         }
     }
 
@@ -210,6 +215,7 @@ mod tests {
     fn packet(now: Instant, pn: u64) -> ReceivedPacket {
         ReceivedPacket {
             now,
+            received: now,
             pn,
             ack_eliciting: true,
             ecn: None,

@@ -228,6 +228,7 @@ mod tests {
     fn arrival(now: Instant, pn: u64) -> ReceivedPacket {
         ReceivedPacket {
             now,
+            received: now,
             pn,
             ack_eliciting: true,
             ecn: None,

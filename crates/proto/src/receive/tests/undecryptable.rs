@@ -87,3 +87,28 @@ fn what_came_too_early_is_used_in_time() {
     assert_eq!(pair.s().stats().received_stream_bytes, 100);
     assert_eq!(pair.s().accept(Dir::Uni), Some(id));
 }
+
+/// The server keeps data of the client until it has its Finished. It says for how long: the client would take the wait
+/// for the RTT, and no probe of a loss would follow for three times as long.
+//= specs/rfc9000.txt#section-13.2.5
+//= type=test
+//# However, endpoints SHOULD include buffering delays caused by unavailability of decryption keys,
+//# since these delays can be large and are likely to be non-repeating.
+#[test]
+fn waiting_for_keys_is_a_delay_of_the_acknowledgement() {
+    let mut pair = ready_for(Packet::Handshake);
+    let id = pair.c().open(Dir::Uni).unwrap();
+    assert_eq!(pair.c().write(id, &[7; 100]), Ok(100));
+    pair.server.inbound.clear();
+    pair.filter = Box::new(|_, _, datagram| datagram[0] & 0x80 == 0);
+    pair.run_until(Duration::from_secs(2), |_| false);
+    pair.filter = Box::new(|_, _, _| true);
+    assert_eq!(forge::kept_undecryptable(pair.s()), 1);
+    pair.connect();
+    forge::settle(&mut pair);
+    let stats = pair.c().path_stats(crate::PathId::ZERO).unwrap();
+    assert!(
+        stats.rtt + 4 * stats.rtt_var < Duration::from_millis(500),
+        "{stats:?}"
+    );
+}
