@@ -67,6 +67,13 @@ impl Endpoint {
             if !self.invalid_token_rate.take(now) {
                 return None;
             }
+            //= specs/rfc9000.txt#section-8.1.2
+            //# If a server receives a client Initial that contains an invalid Retry token but is
+            //# otherwise valid, it knows the client will not accept another Retry token.
+            // Nobody has sent a token that was damaged on the way: the packet will come again.
+            if !refusal::is_genuine(datagram, first.version, &dcid) {
+                return None;
+            }
             let own = self.generator.generate(&mut self.rng);
             let code = TransportErrorCode::INVALID_TOKEN;
             let size = refusal::write(buf, first.version, &dcid, &scid, &own, code).ok()?;

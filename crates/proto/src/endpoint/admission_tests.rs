@@ -26,6 +26,20 @@ fn initial(dcid: &[u8], token: &[u8]) -> Vec<u8> {
     buf
 }
 
+/// The same, sealed as a client would.
+fn sealed_initial(dcid: &[u8], token: &[u8]) -> Vec<u8> {
+    let mut buf = Vec::new();
+    let (dcid, scid) = (ConnectionId::new(dcid), ConnectionId::new(&SCID));
+    let ty = PacketType::Initial;
+    let marks = encode_long_header(&mut buf, ty, Version::V1, &dcid, &scid, token, 0, 1);
+    // With the AEAD's tag.
+    buf.resize(1200 - 16, 0);
+    let keys = initial_keys(Version::V1, &dcid, mpquic_sched_core::Side::Client);
+    crate::crypto::seal_long(&keys.local, &mut buf, &marks, 0).unwrap();
+    assert_eq!(buf.len(), 1200);
+    buf
+}
+
 /// Source connection ID and token of a Retry packet.
 fn read_retry(packet: &[u8], original_dcid: &[u8]) -> (ConnectionId, Vec<u8>) {
     let original = ConnectionId::new(original_dcid);
@@ -158,7 +172,7 @@ fn a_retry_token_that_does_not_count_ends_the_attempt() {
     ];
     for (what, from, other_id, token) in cases {
         let dcid = if other_id { &[3; 8][..] } else { &scid[..] };
-        let event = bench.handle_from(from, &initial(dcid, token));
+        let event = bench.handle_from(from, &sealed_initial(dcid, token));
         assert!(matches!(event, Some(DatagramEvent::Response(_))), "{what}");
         let code = close_code(&bench.buf, dcid);
         assert_eq!(code, TransportErrorCode::INVALID_TOKEN, "{what}");
@@ -170,15 +184,44 @@ fn a_retry_token_that_does_not_count_ends_the_attempt() {
     let incoming = bench.incoming(&initial(&scid, &token)).unwrap();
     bench.endpoint.ignore(incoming);
     bench.now += Duration::from_millis(1);
-    let event = bench.handle(&initial(&scid, &token));
+    let late = sealed_initial(&scid, &token);
+    let event = bench.handle(&late);
     assert!(
         matches!(event, Some(DatagramEvent::Response(_))),
         "too late"
     );
     // The answers are limited: they cost more than the packets that ask for them.
-    let answered = (0..1000).filter(|_| bench.handle(&initial(&scid, &token)).is_some());
+    let answered = (0..1000).filter(|_| bench.handle(&late).is_some());
     let answered = answered.count();
     assert!(answered <= 64, "{answered}");
+}
+
+/// A bit of the token is another one when the packet arrives. The client has a token that counts, and repeats the packet:
+/// it must not be turned away.
+//= specs/rfc9000.txt#section-8.1.2
+//= type=test
+//# If a server receives a client Initial that contains an invalid Retry token but is otherwise
+//# valid, it knows the client will not accept another Retry token.
+#[test]
+fn a_retry_token_that_was_damaged_on_the_way_ends_nothing() {
+    let mut bench = bench();
+    let first = bench.incoming(&initial(&[1; 8], &[])).unwrap();
+    let (scid, token) = bench.retry(first, &[1; 8]);
+    let sealed = sealed_initial(&scid, &token);
+    let start = sealed.windows(token.len()).position(|at| at == token);
+    for bit in [0, 100, 8 * token.len() - 1] {
+        let mut damaged = sealed.clone();
+        damaged[start.unwrap() + bit / 8] ^= 1 << (bit % 8);
+        let event = bench.handle(&damaged);
+        // A token of another kind counts for nothing, and is answered by a Retry packet, or waits.
+        if let Some(DatagramEvent::NewConnection(incoming)) = event {
+            bench.endpoint.ignore(incoming);
+            continue;
+        }
+        assert!(event.is_none(), "{bit}: {event:?}");
+    }
+    let incoming = bench.incoming(&sealed).unwrap();
+    assert!(incoming.remote_address_validated());
 }
 
 fn bench_with(config: EndpointConfig) -> Bench {
@@ -263,7 +306,7 @@ fn keys_are_separate_and_can_be_given() {
     let second = b.incoming(&initial(&scid, &token)).unwrap();
     b.endpoint.ignore(second);
     b.endpoint.rotate_token_key([10; 32]);
-    assert!(b.response(&initial(&scid, &token)).is_some());
+    assert!(b.response(&sealed_initial(&scid, &token)).is_some());
 }
 
 /// What an Initial packet costs that comes to nothing.
@@ -358,7 +401,7 @@ proptest! {
             *first = [0xb5, 0x3a][usize::from(kind) - 1];
         }
         let mut bench = bench();
-        match bench.handle(&initial(&[1; 8], &token)) {
+        match bench.handle(&sealed_initial(&[1; 8], &token)) {
             Some(DatagramEvent::NewConnection(incoming)) => {
                 prop_assert!(!incoming.remote_address_validated());
                 bench.endpoint.ignore(incoming);

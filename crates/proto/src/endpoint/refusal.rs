@@ -2,8 +2,10 @@
 
 use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
 
-use crate::crypto::{initial_keys, seal_long};
-use crate::packet::{PacketType, Version, encode_long_header};
+use crate::crypto::{initial_keys, open_long, seal_long};
+use crate::packet::{
+    PacketType, ProtectedPacket, Version, decode_next, encode_long_header, unprotect_header,
+};
 use crate::{ConnectionClose, TransportError};
 
 /// Appends the packet and returns its size: number 0, on one byte. It is not ack-eliciting and thus
@@ -31,11 +33,29 @@ pub(super) fn write(
     Ok(buf.len() - start)
 }
 
+/// Whether the first packet of a datagram, an Initial packet to this connection ID, is as its client sealed it: the header
+/// with the token is authenticated, too.
+pub(super) fn is_genuine(datagram: &[u8], version: Version, client_dcid: &ConnectionId) -> bool {
+    // Decrypted in place, and the datagram is needed as it is.
+    let mut packet = datagram.to_vec();
+    let decoded = decode_next(&packet, client_dcid.len());
+    let Ok(ProtectedPacket::Long { pn_offset, len, .. }) = decoded else {
+        return false;
+    };
+    packet.truncate(len);
+    let keys = initial_keys(version, client_dcid, Side::Server).remote;
+    let unprotected = unprotect_header(&mut packet, pn_offset, keys.header.as_ref());
+    let Some((_, truncated, pn_len)) = unprotected else {
+        return false;
+    };
+    // A client's first packets: none of their numbers was truncated.
+    let (header, payload) = packet.split_at_mut(pn_offset + pn_len);
+    open_long(&keys, truncated, header, payload).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crypto::open_long;
-    use crate::packet::{ProtectedPacket, decode_next, unprotect_header};
 
     #[test]
     fn a_client_can_read_it() {
