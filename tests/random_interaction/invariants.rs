@@ -2,7 +2,7 @@
 //! what was on the wire with what the connections report.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,8 +12,10 @@ use mpquic_proto::{
 };
 use mpquic_sim::{DatagramInfo, DatagramStep, Network, StepView};
 
+use crate::motion::Places;
+
 /// The default of both sides.
-const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
 /// No packet number is used twice in a space: the nonce would be the same (RFC 9001 section 5.3,
 /// RFC 10069, Nonce Calculation).
@@ -69,6 +71,7 @@ pub(crate) struct Attempt {
 /// What was on the wire, and what the connections received.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
+    /// For each link.
     traffic: Vec<Traffic>,
     pub(crate) attempts: Vec<Attempt>,
     numbers: [NumberWatch; 2],
@@ -76,10 +79,11 @@ pub(crate) struct Wire {
 
 impl Wire {
     fn enter(&mut self, info: &DatagramInfo) {
-        let Some(path) = info.path else { return };
-        if self.traffic.len() <= path {
-            self.traffic.resize(path + 1, Traffic::default());
-        }
+        let links = self.traffic.len();
+        // Beyond the links' numbers are the paths to the address that the server prefers.
+        let Some(path) = info.path.map(|path| path % links) else {
+            return;
+        };
         let traffic = &mut self.traffic[path];
         match (info.what, info.from) {
             (DatagramStep::Sent, from) => {
@@ -124,16 +128,20 @@ impl Watch {
         }
     }
 
-    pub(crate) fn attach(self, network: &mut Network, paths: usize) -> Rc<RefCell<Wire>> {
+    pub(crate) fn attach(
+        self,
+        network: &mut Network,
+        links: usize,
+        places: &Rc<RefCell<Places>>,
+    ) -> Rc<RefCell<Wire>> {
         let Self { numbers, wire } = self;
+        wire.borrow_mut().traffic.resize(links, Traffic::default());
         let seen = Rc::clone(&wire);
         network.on_datagram(move |info| seen.borrow_mut().enter(info));
-        let clients: Vec<_> = (0..paths)
-            .filter_map(|path| network.client_address(path))
-            .collect();
-        let seen = Rc::clone(&wire);
+        let (seen, places) = (Rc::clone(&wire), Rc::clone(places));
         // Clients' addresses that the server has validated on any path.
-        let mut validated = vec![false; paths];
+        let mut validated = vec![false; links];
+        let mut changes = vec![0; links];
         network.on_step(move |view| {
             for watch in &numbers {
                 if let Some(broken) = watch.0.lock().unwrap().broken.take() {
@@ -151,10 +159,19 @@ impl Watch {
             let Some(server) = view.server else {
                 return Ok(());
             };
+            let places = places.borrow();
+            for (link, changes) in changes.iter_mut().enumerate() {
+                // The address is another one, to which nothing was sent and of which nothing is known.
+                if *changes != places.changes(link) {
+                    *changes = places.changes(link);
+                    validated[link] = false;
+                    seen.borrow_mut().traffic[link] = Traffic::default();
+                }
+            }
             let proven = |id: &PathId| server.path_amplification(*id) == Ok(None);
             for id in server.paths().filter(proven) {
-                let remote = server.network_path(id).map(|path| path.remote);
-                if let Some(link) = clients.iter().position(|client| remote == Ok(*client)) {
+                let path = server.network_path(id).ok();
+                if let Some(link) = path.and_then(|path| places.link_to(path.remote)) {
                     validated[link] = true;
                 }
             }
@@ -230,30 +247,33 @@ fn amplification(connection: &Connection) -> Result<(), String> {
     Ok(())
 }
 
-/// Which paths both sides had open, at each change, for the check of idle timeouts.
+/// Which paths both sides had open and which links they led over, at each change, for the check of idle timeouts.
 #[derive(Debug, Default)]
-pub(crate) struct History(pub(crate) Vec<(Duration, Vec<usize>)>);
+pub(crate) struct History(Vec<(Duration, Vec<(PathId, usize)>)>);
 
 impl History {
-    pub(crate) fn attach(network: &mut Network, paths: usize) -> Rc<RefCell<Self>> {
+    pub(crate) fn attach(network: &mut Network, places: &Rc<RefCell<Places>>) -> Rc<RefCell<Self>> {
         let history = Rc::new(RefCell::new(Self::default()));
-        let clients: Vec<_> = (0..paths)
-            .filter_map(|path| network.client_address(path))
-            .collect();
-        let kept = Rc::clone(&history);
+        let (kept, places) = (Rc::clone(&history), Rc::clone(places));
+        // Paths that a side has validated at some addresses: an address that is not validated yet is no excuse.
+        let mut validated = [const { BTreeSet::new() }; 2];
         network.on_step(move |view: &StepView<'_>| {
             let (Some(client), Some(server)) = (view.client, view.server) else {
                 return Ok(());
             };
-            let both = client
-                .paths()
-                .filter(|id| client.is_path_validated(*id) && server.is_path_validated(*id));
-            let mut open: Vec<_> = both
-                .filter_map(|id| client.network_path(id).ok())
-                .filter_map(|path| clients.iter().position(|address| *address == path.local))
+            for (side, validated) in [client, server].into_iter().zip(&mut validated) {
+                validated.extend(side.paths().filter(|id| side.is_path_validated(*id)));
+            }
+            let theirs: BTreeSet<_> = server.paths().collect();
+            let both = client.paths().filter(|id| {
+                theirs.contains(id) && validated.iter().all(|validated| validated.contains(id))
+            });
+            let open: Vec<_> = both
+                .filter_map(|id| {
+                    let path = client.network_path(id).ok()?;
+                    Some((id, places.borrow().link_from(path.local)?))
+                })
                 .collect();
-            open.sort_unstable();
-            open.dedup();
             let history = &mut kept.borrow_mut().0;
             if history.last().is_none_or(|(_, last)| *last != open) {
                 history.push((view.now, open));
@@ -263,17 +283,28 @@ impl History {
         history
     }
 
-    /// Paths that were open all the time from `from` to `to`.
-    pub(crate) fn open_throughout(&self, from: Duration, to: Duration) -> Vec<usize> {
+    /// The links of each path that was open all the time from `from` to `to`, and each link that some path led over all
+    /// the time.
+    pub(crate) fn open_throughout(&self, from: Duration, to: Duration) -> Vec<BTreeSet<usize>> {
         let start = self.0.partition_point(|(at, _)| *at <= from);
         let Some(first) = start.checked_sub(1) else {
             return Vec::new();
         };
-        let during = self.0[first..].iter().take_while(|(at, _)| *at < to);
-        let mut open = self.0[first].1.clone();
-        for (_, then) in during {
-            open.retain(|path| then.contains(path));
+        let mut paths: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        let mut links = BTreeSet::new();
+        for (id, link) in &self.0[first].1 {
+            paths.insert(*id, BTreeSet::from([*link]));
+            links.insert(*link);
         }
-        open
+        for (_, then) in self.0[first..].iter().take_while(|(at, _)| *at < to) {
+            paths.retain(|id, links| {
+                let link = then.iter().find(|(other, _)| other == id);
+                links.extend(link.map(|(_, link)| *link));
+                link.is_some()
+            });
+            links.retain(|link| then.iter().any(|(_, other)| other == link));
+        }
+        let links = links.into_iter().map(|link| BTreeSet::from([link]));
+        paths.into_values().chain(links).collect()
     }
 }

@@ -1,16 +1,18 @@
 //! Random interaction: 500 seeds, each with its own paths, links, schedulers, applications and
-//! failures. Every stream arrives intact, or the connection ends for a legitimate reason. All
-//! invariants hold at every step.
+//! failures; in every second one the client's addresses change. Every stream arrives intact, or the
+//! connection ends for a legitimate reason. All invariants hold at every step.
 
 mod adversary;
 mod app;
 mod early;
 mod invariants;
+mod motion;
 mod plan;
 #[path = "../support/mod.rs"]
 mod support;
 
 use std::cell::RefCell;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +21,8 @@ use mpquic_proto::{ConnectionError, PathEvent, Side, TransportErrorCode, VarInt}
 use mpquic_sim::{Action, Network, SimError};
 
 use app::Chaos;
-use invariants::{History, Watch, Wire};
+use invariants::{History, MAX_ACK_DELAY, Watch, Wire};
+use motion::Places;
 use plan::{ABANDONED, Deed, Plan};
 use support::{for_seeds, keep_hashes, median};
 
@@ -30,6 +33,9 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 /// The default of servers.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The address that the server prefers, if it has one: the simulator's second one.
+const PREFERRED: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 4433);
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +51,7 @@ struct Run {
     network: Network,
     wire: Rc<RefCell<Wire>>,
     history: Rc<RefCell<History>>,
+    places: Rc<RefCell<Places>>,
     plan: Rc<Plan>,
 }
 
@@ -107,8 +114,11 @@ impl Run {
         // However long it takes until a packet of the client gets through: an idle timeout needs silence, and the
         // deadline of a handshake would end the connection without.
         let (long, retry) = (Duration::from_secs(24 * 3600), plan.retry);
+        let preferred = plan.motions.preferred.then_some(PREFERRED);
         builder = builder.configure_server(move |config| {
-            config.handshake_timeout(long);
+            config
+                .handshake_timeout(long)
+                .preferred_address_v4(preferred);
             if retry {
                 config.retry_above(0).retry_token_lifetime(long);
             }
@@ -120,8 +130,22 @@ impl Run {
             let (client, server) = early::tls(seed, plan.transport(Side::Server), early);
             builder = builder.client_tls(client).server_tls(server);
         }
-        for [up, down] in &plan.links {
-            builder = builder.path(up.clone(), down.clone());
+        if plan.motions.preferred {
+            // The links lead to both addresses of the server.
+            let links: Vec<_> = plan
+                .links
+                .iter()
+                .map(|link| link.clone().map(|link| builder.shared_link(link)))
+                .collect();
+            for server in 0..2 {
+                for (client, [up, down]) in links.iter().enumerate() {
+                    builder = builder.path_between_through(client, server, [*up], [*down]);
+                }
+            }
+        } else {
+            for [up, down] in &plan.links {
+                builder = builder.path(up.clone(), down.clone());
+            }
         }
         let mut network = builder
             .client_transport(client)
@@ -131,8 +155,10 @@ impl Run {
             .max_datagrams(plan.max_datagrams)
             .build()
             .unwrap();
-        let wire = watch.attach(&mut network, plan.links.len());
-        let history = History::attach(&mut network, plan.links.len());
+        let places = Places::new(&network, plan.links.len());
+        let wire = watch.attach(&mut network, plan.links.len(), &places);
+        let history = History::attach(&mut network, &places);
+        plan.motions.plan(&mut network, &places);
         for dark in &plan.dark {
             let link = |up| Action::SetLinkUp {
                 path: dark.path,
@@ -169,6 +195,7 @@ impl Run {
             network,
             wire,
             history,
+            places,
             plan,
         }
     }
@@ -293,37 +320,45 @@ impl Run {
             );
         }
         let open = self.history.borrow().open_throughout(since, at);
-        for path in open {
-            let dark = self.plan.dark.iter().any(|dark| {
-                dark.path == path && dark.from < at && dark.to.is_none_or(|to| to > since)
+        for links in open {
+            let excused = links.iter().any(|link| {
+                let dark = self.plan.dark.iter().any(|dark| {
+                    dark.path == *link && dark.from < at && dark.to.is_none_or(|to| to > since)
+                });
+                let tried = wire.attempts.iter().filter(|attempt| {
+                    attempt.path == *link && attempt.at > since && attempt.at <= at
+                });
+                let lossy = self.plan.is_lossy(*link);
+                dark || (lossy && (tried.count() > 3 || self.is_backing_off(*link)))
             });
-            let lossy = self.plan.is_lossy(path);
-            let tried = wire
-                .attempts
-                .iter()
-                .filter(|attempt| attempt.path == path && attempt.at > since && attempt.at <= at);
-            let tried = tried.count();
-            if !dark && !(lossy && (tried > 3 || self.is_backing_off(path))) {
+            if !excused {
                 self.describe_and_panic(&format!(
-                    "{side:?} timed out at {at:?}, path {path} alive, {tried} attempts"
+                    "{side:?} timed out at {at:?}, a path alive on links {links:?}"
                 ));
             }
         }
     }
 
-    /// Whether a side's probes of a path have become so rare that an idle timeout sees few of them.
+    /// Whether a side's probes of a path have become so rare that an idle timeout sees few of them: the PTO has doubled
+    /// often, or it is long. An outage in the midst of the handshake makes for an RTT sample of many seconds, if the
+    /// server's answer to it comes once the handshake is confirmed (RFC 9002 section 5.3).
     fn is_backing_off(&self, number: usize) -> bool {
+        let idle = self.plan.idle_timeout.expect("an idle timeout");
         let sides = [Side::Client, Side::Server].into_iter();
         let connections = sides.filter_map(|side| self.network.connection(side));
-        let local = self.network.client_address(number);
+        let places = self.places.borrow();
         connections.into_iter().any(|connection| {
             let mut paths = connection.paths();
             paths.any(|id| {
-                let here = connection
-                    .network_path(id)
-                    .is_ok_and(|path| Some(path.local) == local || Some(path.remote) == local);
+                let here = connection.network_path(id).is_ok_and(|path| {
+                    let ends = [path.local, path.remote];
+                    ends.into_iter()
+                        .any(|end| places.link_of(end) == Some(number))
+                });
                 let stats = connection.path_stats(id).unwrap_or_default();
-                here && stats.pto_count > 3 && stats.in_flight > 0
+                let slack = 4 * stats.rtt_var + MAX_ACK_DELAY;
+                let pto = (stats.rtt + slack).saturating_mul(1 << stats.pto_count.min(20));
+                here && stats.in_flight > 0 && (stats.pto_count > 3 || 2 * pto > idle)
             })
         })
     }

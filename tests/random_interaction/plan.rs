@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::adversary::Adversary;
+use crate::motion::Motions;
 use crate::support::ms;
 
 /// Something that an application or the network does to paths.
@@ -104,6 +105,8 @@ pub(crate) struct Plan {
     pub(crate) lazy: [Option<Duration>; 2],
     /// Whether the server has the client prove its address first.
     pub(crate) retry: bool,
+    /// How the client's addresses change.
+    pub(crate) motions: Motions,
 }
 
 const SIDES: [Side; 2] = [Side::Client, Side::Server];
@@ -190,9 +193,11 @@ impl Plan {
             lazy: [(); 2].map(|()| rng.random_bool(0.2).then(|| ms(rng.random_range(5..200)))),
             // Not drawn: the other choices of a seed stay what they are.
             retry: seed.is_multiple_of(4),
+            motions: Motions::default(),
         };
         plan.draw_outages(rng, count);
         plan.draw_deeds(rng, count);
+        plan.motions = Motions::draw(seed, count, plan.script, &plan.dark);
         plan
     }
 
@@ -306,6 +311,9 @@ impl Plan {
             .max_concurrent_bidi_streams(self.streams_at_a_time)
             .max_concurrent_uni_streams(self.streams_at_a_time)
             .congestion(self.congestion[number]);
+        if self.motions.single {
+            config.max_paths(1);
+        }
         match &self.scheduling[number] {
             Scheduling::BuiltIn(name) => {
                 let factory = Registry::new()

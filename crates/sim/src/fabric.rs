@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use mpquic_proto::{EcnCodepoint, FourTuple, Side, Transmit};
 
+use crate::SimError;
 use crate::link::{Fate, Link, flip_bit};
 use crate::observe::ByteSeries;
 use crate::trace::{DatagramInfo, DatagramStep, Trace};
@@ -254,6 +255,23 @@ impl Fabric {
         })
     }
 
+    /// Changes a client's address.
+    pub(crate) fn readdress(
+        &mut self,
+        client: usize,
+        change: impl FnOnce(&mut ClientAddress),
+    ) -> Result<(), SimError> {
+        let Some(address) = self.clients.get_mut(client) else {
+            return Err(SimError::Missing {
+                what: "client address",
+                number: client,
+            });
+        };
+        self.former.push((address.outside, client));
+        change(address);
+        Ok(())
+    }
+
     /// Lets the next due link work, if one is due by `now`. Returns whether one was.
     pub(crate) fn work(&mut self, now: Duration, arrived: &mut Vec<Arrived>) -> bool {
         let Some((_, number)) = self.next_wake().filter(|(at, _)| *at <= now) else {
@@ -476,6 +494,33 @@ mod tests {
         fabric.send(ms(1), 0, Side::Server, &new, b"abc");
         let back = run(&mut fabric).remove(0).1;
         assert_eq!(back.network_path.local, address("10.0.0.2:5000"));
+    }
+
+    #[test]
+    fn an_address_that_gave_way_to_another_one_leads_nowhere() {
+        let mut fabric = fabric(&[LinkConfig::new(10_000_000, ms(10))]);
+        let new = address("10.0.0.9:5000");
+        let now = ClientAddress {
+            inside: new,
+            outside: new,
+        };
+        fabric.readdress(0, |address| *address = now).unwrap();
+        assert!(fabric.readdress(1, |_| ()).is_err());
+        let server = "192.0.2.1:4433";
+        for (side, from, to) in [
+            (Side::Client, "10.0.0.2:5000", server),
+            (Side::Server, server, "10.0.0.2:5000"),
+        ] {
+            fabric.send(ms(0), 0, side, &transmit(from, to, 3, None), b"abc");
+        }
+        assert_eq!(fabric.unroutable, 2);
+        for (side, from, to) in [
+            (Side::Client, "10.0.0.9:5000", server),
+            (Side::Server, server, "10.0.0.9:5000"),
+        ] {
+            fabric.send(ms(0), 0, side, &transmit(from, to, 3, None), b"abc");
+        }
+        assert_eq!(run(&mut fabric).len(), 2);
     }
 
     #[test]

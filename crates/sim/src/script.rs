@@ -91,6 +91,15 @@ pub enum Action {
         /// The new outside address.
         outside: SocketAddr,
     },
+    /// A client's address gives way to another one on the same links, as when its network numbers it anew. Datagrams
+    /// from and to the old one are lost. The client's connection does not move by itself: see
+    /// [`Connection::migrate_path`](mpquic_proto::Connection::migrate_path).
+    Renumber {
+        /// The number of the client's address.
+        client: usize,
+        /// The new address, inside and outside.
+        address: SocketAddr,
+    },
     /// A side closes the connection with this application error code.
     Close {
         /// The side.

@@ -6,12 +6,17 @@ use mpquic_proto::{PathError, Side, VarInt};
 use super::Network;
 use crate::SimError;
 use crate::chain::SharedLink;
-use crate::fabric::index;
+use crate::fabric::{ClientAddress, index};
 use crate::link::LinkConfigError;
 use crate::script::{Action, LinkAction};
 
 impl Network {
-    pub(super) fn act(&mut self, action: Action) -> Result<(), SimError> {
+    /// Performs an action at once.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be performed.
+    pub fn act(&mut self, action: Action) -> Result<(), SimError> {
         let (at, instant) = (self.now, self.instant());
         let refused = |action: &'static str, result: Result<(), PathError>| {
             result.map_err(|source| SimError::Action { at, action, source })
@@ -52,17 +57,16 @@ impl Network {
                 self.change_links(path, from, LinkAction::Loss(loss))
             }
             Action::ChangeSharedLink { link, change } => self.change_shared_link(link, change),
-            Action::Rebind { client, outside } => match self.fabric.clients.get_mut(client) {
-                Some(address) => {
-                    self.fabric.former.push((address.outside, client));
-                    address.outside = outside;
-                    Ok(())
-                }
-                None => Err(SimError::Missing {
-                    what: "client address",
-                    number: client,
-                }),
-            },
+            Action::Rebind { client, outside } => self
+                .fabric
+                .readdress(client, |address| address.outside = outside),
+            Action::Renumber { client, address } => {
+                let new = ClientAddress {
+                    inside: address,
+                    outside: address,
+                };
+                self.fabric.readdress(client, |old| *old = new)
+            }
             Action::Close { side, code } => {
                 if let Some(connection) = self.peer_mut(side).connection_mut() {
                     connection.close(instant, VarInt::from_u32(code), Bytes::new());

@@ -107,6 +107,14 @@ impl Network {
             .map(|address| address.inside)
     }
 
+    /// The same address as the server sees it: another one after a NAT rebinding.
+    pub fn outside_address(&self, number: usize) -> Option<SocketAddr> {
+        self.fabric
+            .clients
+            .get(number)
+            .map(|address| address.outside)
+    }
+
     /// The server's address with this number.
     pub fn server_address(&self, number: usize) -> Option<SocketAddr> {
         self.fabric.servers.get(number).copied()
