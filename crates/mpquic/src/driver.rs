@@ -144,6 +144,8 @@ impl Driver {
         self.shared
             .endpoint
             .on_connection_events(self.shared.handle, self.endpoint_events.drain(..));
+        // There is seldom something to tell: the memory is not kept for it.
+        self.endpoint_events = Vec::new();
     }
 
     fn work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -174,7 +176,6 @@ impl Driver {
                 continue;
             }
             if self.arm(round.timeout, now, cx).is_pending() {
-                self.outbox.rest();
                 return Poll::Pending;
             }
         }
@@ -219,7 +220,9 @@ impl Future for Driver {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.work(cx)
+        let polled = self.work(cx);
+        self.outbox.rest();
+        polled
     }
 }
 

@@ -146,9 +146,10 @@ pub use mpquic_proto::{
     CongestionControl, ConnectionClose, ConnectionError, ConnectionStats, Dir, EndpointConfig,
     FourTuple, HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observer,
     ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent, PathId,
-    PathStart, PathStats, PathStatus, ServerConfig, Side, StreamHints, StreamId, StreamPiece,
-    TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError, TokenStore, TransportConfig,
-    TransportError, TransportErrorCode, UnknownCongestionControl, ValidationTokenConfig, VarInt,
+    PathStart, PathStats, PathStatus, ServerConfig, SessionMemory, Side, StreamHints, StreamId,
+    StreamPiece, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError, TokenStore,
+    TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
+    ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
 pub use mpquic_sched as sched;

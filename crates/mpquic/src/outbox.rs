@@ -187,11 +187,14 @@ impl Outbox {
         )
     }
 
-    /// There is nothing to do for a while: the buffers go back.
+    /// Others have their turn: the buffers go back, so that a thread has one for ever, and not one more for each connection
+    /// that begins or ends.
     pub(crate) fn rest(&mut self) {
-        if self.buffer.capacity() > 0 {
-            BUFFER.set(std::mem::take(&mut self.buffer));
-        }
+        let kept = BUFFER.take();
+        let ours = std::mem::take(&mut self.buffer);
+        let others = self.spare.pop().unwrap_or_default();
+        let mut all = [kept, ours, others].into_iter();
+        BUFFER.set(all.find(|buffer| buffer.capacity() > 0).unwrap_or_default());
         self.spare = Vec::new();
     }
 

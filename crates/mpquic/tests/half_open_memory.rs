@@ -88,7 +88,7 @@ fn a_half_open_connection_holds_what_it_is_charged() {
         assert_eq!(server.half_open().connections, (WARM_UP + COUNT) as usize);
         assert!(held <= charged, "{each} bytes held by each");
         // Per byte that was sent.
-        assert!(each <= 1200 * 60, "{each} bytes held by each");
+        assert!(each <= 1200 * 30, "{each} bytes held by each");
         assert!(charged <= COUNT as usize * (limits::HALF_OPEN_COST + 8192));
     });
 }

@@ -59,6 +59,7 @@ pub use endpoint::{
 pub use error::{
     ApplicationClose, ConnectionClose, ConnectionError, PathError, PathErrorCode, TransportError,
 };
+pub use handshake::SessionMemory;
 pub use ids::{ConnectionHandle, FourTuple, Transmit};
 #[doc(hidden)]
 pub use inspect::CollectionSize;

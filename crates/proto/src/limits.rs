@@ -122,7 +122,7 @@ pub const RETRY_ABOVE: usize = 256;
 
 /// What one connection whose handshake is under way is charged beside the handshake data that it keeps:
 /// its own state, TLS's, and what a driver has per connection. A test measures that it is enough.
-pub const HALF_OPEN_COST: usize = 72 << 10;
+pub const HALF_OPEN_COST: usize = 38 << 10;
 
 /// Connections that were closed before they began, and whose last packet is kept to be sent again. Stops:
 /// floods of Initials that are refused. The oldest go first.

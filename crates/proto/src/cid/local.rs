@@ -19,7 +19,8 @@ use crate::{PathId, TransportError, limits};
 /// not come here: what to do about those is the paths' matter.
 #[derive(Debug)]
 pub(crate) struct LocalCids {
-    paths: BTreeMap<PathId, Path>,
+    /// Boxed: a node of the map has room for eleven paths.
+    paths: BTreeMap<PathId, Box<Path>>,
     /// Every ID of every path, sorted by ID: what each received packet is looked up in.
     by_id: Vec<(ConnectionId, PathId)>,
     /// Where in `by_id` the last look-up ended; only a hint.
@@ -65,7 +66,7 @@ impl LocalCids {
             stopped: false,
         };
         Self {
-            paths: BTreeMap::from([(PathId::ZERO, path)]),
+            paths: BTreeMap::from([(PathId::ZERO, Box::new(path))]),
             by_id: vec![(initial, PathId::ZERO)],
             recent: Cell::new(0),
             to_send: BTreeSet::new(),

@@ -53,7 +53,8 @@ pub(crate) struct Rotation {
 /// ignored respectively, which is the paths' matter.
 #[derive(Debug)]
 pub(crate) struct RemoteCids {
-    paths: BTreeMap<PathId, Path>,
+    /// Boxed: a node of the map has room for eleven paths.
+    paths: BTreeMap<PathId, Box<Path>>,
     /// RETIRE frames to be sent, for the first time or again, and those under way. Together at
     /// most [`limits::MAX_PENDING_RETIRE`] and the IDs kept.
     to_send: BTreeSet<(PathId, u64)>,
@@ -101,7 +102,7 @@ impl RemoteCids {
             ..Path::default()
         };
         Self {
-            paths: BTreeMap::from([(PathId::ZERO, path)]),
+            paths: BTreeMap::from([(PathId::ZERO, Box::new(path))]),
             to_send: BTreeSet::new(),
             in_flight: BTreeSet::new(),
             zero_length: initial.is_empty(),
@@ -126,10 +127,13 @@ impl RemoteCids {
 
     /// RETIRE frames to be sent or acknowledged, and the most IDs kept for one path.
     pub(crate) fn sizes(&self) -> (usize, usize) {
-        let held = |path: &Path| path.held();
         (
             self.to_send.len() + self.in_flight.len(),
-            self.paths.values().map(held).max().unwrap_or(0),
+            self.paths
+                .values()
+                .map(|path| path.held())
+                .max()
+                .unwrap_or(0),
         )
     }
 

@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{ConfigError, TransportConfig, ValidationTokenConfig};
+use crate::SessionMemory;
 use crate::cid::{CidGenerator, ResetKey};
 use crate::limits;
 use crate::token::Lifetimes;
@@ -31,7 +32,8 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Connections with this TLS configuration.
+    /// Connections with this TLS configuration. If it resumes sessions from memory, have it do so from a
+    /// [`SessionMemory`](crate::SessionMemory).
     ///
     /// # Early data (0-RTT)
     ///
@@ -89,7 +91,8 @@ impl ServerConfig {
         })
     }
 
-    /// Connections that present this certificate chain, leaf first.
+    /// Connections that present this certificate chain, leaf first. Sessions are resumed from a
+    /// [`SessionMemory`](crate::SessionMemory).
     ///
     /// # Errors
     ///
@@ -99,12 +102,13 @@ impl ServerConfig {
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, ConfigError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let tls = rustls::ServerConfig::builder_with_provider(provider)
+        let mut tls = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| ConfigError::Tls(error.to_string()))?
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .map_err(|error| ConfigError::Tls(error.to_string()))?;
+        tls.session_storage = Arc::new(SessionMemory::new());
         Self::new(Arc::new(tls))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
 use mpquic_sched_core::ConnectionId;
@@ -68,6 +68,7 @@ impl Routes {
     pub(super) fn remove(&mut self, id: &ConnectionId, route: Route) {
         if self.cids.get(id) == Some(&route) {
             self.cids.remove(id);
+            shrink(&mut self.cids);
         }
     }
 
@@ -98,6 +99,7 @@ impl Routes {
         let image = self.image(remote, token);
         if self.tokens.get(&image) == Some(&handle) {
             self.tokens.remove(&image);
+            shrink(&mut self.tokens);
         }
     }
 
@@ -115,6 +117,17 @@ impl Routes {
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.cids.len(), self.tokens.len())
+    }
+}
+
+/// Places that a table keeps whatever it holds: what 512 buckets have.
+const KEPT: usize = 448;
+
+/// A table that a flood has filled does not keep its memory for ever. It shrinks to what twice as many entries need when
+/// a sixteenth of it is in use: what moving them costs is spread over as many removals as there were.
+fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V, KeyedHash>) {
+    if table.capacity() > KEPT.max(16 * table.len()) {
+        table.shrink_to(KEPT.max(2 * table.len()));
     }
 }
 
@@ -185,6 +198,37 @@ mod tests {
         assert_eq!(routes.reset(here, &[1; 16]), Some(A));
         routes.remove_token(here, &[1; 16], A);
         assert_eq!(routes.reset(here, &[1; 16]), None);
+    }
+
+    #[test]
+    fn tables_shrink_after_a_flood() {
+        let mut routes = routes(0);
+        let id = |number: u64| ConnectionId::new(&number.to_be_bytes());
+        let here: SocketAddr = "192.0.2.1:443".parse().unwrap();
+        let token = |number: u64| [number.to_be_bytes(), [0; 8]].concat().try_into().unwrap();
+        for number in 0..100_000 {
+            assert!(routes.add(id(number), Route::Connection(A)));
+            routes.add_token(here, &token(number), A);
+        }
+        let capacities = |routes: &Routes| (routes.cids.capacity(), routes.tokens.capacity());
+        assert!(capacities(&routes) >= (100_000, 100_000));
+        for number in 10..100_000 {
+            routes.remove(&id(number), Route::Connection(A));
+            routes.remove_token(here, &token(number), A);
+        }
+        let (cids, tokens) = capacities(&routes);
+        assert!(cids <= KEPT && tokens <= KEPT, "{cids} {tokens}");
+        for number in 0..10_u64 {
+            assert_eq!(
+                routes.get(&number.to_be_bytes()),
+                Some(Route::Connection(A))
+            );
+            assert_eq!(routes.reset(here, &token(number)), Some(A));
+        }
+        // A table that is as large as it stays does not shrink with every removal.
+        assert!(routes.add(id(10), Route::Connection(A)));
+        routes.remove(&id(10), Route::Connection(A));
+        assert_eq!(capacities(&routes), (cids, tokens));
     }
 
     /// IDs prepared to collide under a hash of known key spread evenly under ours.

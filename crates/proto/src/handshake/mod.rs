@@ -2,6 +2,7 @@
 
 mod crypto_stream;
 mod early_data;
+mod session_memory;
 mod sessions;
 mod spaces;
 mod undecryptable;
@@ -14,6 +15,7 @@ use rustls::quic::{self, KeyChange};
 
 pub(crate) use crypto_stream::CryptoStream;
 pub(crate) use early_data::EarlyData;
+pub use session_memory::SessionMemory;
 pub(crate) use spaces::HandshakeSpaces;
 pub(crate) use undecryptable::Undecryptable;
 

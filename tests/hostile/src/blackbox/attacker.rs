@@ -150,12 +150,13 @@ impl Attacker {
     /// If there is no socket to be had.
     pub fn connected(&mut self, params: Params) -> io::Result<Option<Wire>> {
         let mut wire = self.client(params)?;
-        for turn in 0..50 {
-            if turn % 20 == 19 {
+        // Short turns: those who open connection after connection are held up by their rate, and not by the wait.
+        for turn in 0..500 {
+            if turn % 200 == 199 {
                 wire.peer.repeat_flight();
             }
             self.flight(&mut wire);
-            self.pause(Duration::from_millis(20), Some(&mut wire));
+            self.pause(Duration::from_millis(2), Some(&mut wire));
             if wire.peer.confirmed {
                 self.flight(&mut wire);
                 self.acknowledge(&mut wire);

@@ -2,5 +2,8 @@
 
 pub mod attacker;
 pub mod attacks;
+pub mod heap;
 pub mod honest;
+pub mod idle;
+pub mod report;
 pub mod server;

@@ -1,26 +1,28 @@
 //! The server that is attacked: a process of its own, which answers requests for bytes.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic::{Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportConfig};
 
+use super::heap::Held;
 use crate::tls::Identity;
 
 /// The most that one request is answered with.
 const MAX_ANSWER: u32 = 64 << 20;
 
-/// Freed memory goes back at once, and large pieces are never part of a heap that could be full of holes.
-const TRIM: &str =
-    "glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=65536:glibc.malloc.mmap_threshold=16000";
+/// How jemalloc gives freed memory back soon, in its own words: the advice of the guide.
+const GIVE_BACK: &str =
+    "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,tcache_max:4096,retain:false";
 
 /// What went wrong.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Serves on a free port of the loopback address until the process is killed. Tells the address on its standard output.
+/// Serves on a free port of the loopback address until the process is killed. Tells the address on its standard output,
+/// and what it holds after each line of its standard input.
 ///
 /// # Errors
 ///
@@ -34,6 +36,11 @@ pub async fn serve(idle_timeout: Duration) -> Result<(), Error> {
     config.transport(Arc::new(transport));
     let endpoint = Endpoint::server(config, &[SocketAddr::from(([127, 0, 0, 1], 0))])?;
     println!("{}", endpoint.local_addrs()[0]);
+    std::thread::spawn(|| {
+        for _ in std::io::stdin().lines().map_while(Result::ok) {
+            println!("{}", Held::now().to_line());
+        }
+    });
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(async move {
             if let Ok(connection) = incoming.await {
@@ -69,31 +76,57 @@ async fn answer(mut send: SendStream, mut recv: RecvStream) -> Result<(), Error>
 #[derive(Debug)]
 pub struct ServerProcess {
     child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
     /// Where it listens.
     pub address: SocketAddr,
 }
 
 impl ServerProcess {
-    /// Starts this program again as a server. With `trim`, glibc's allocator gives back what is freed; otherwise it keeps
-    /// much of it, which then counts as resident.
+    /// Starts this program again as a server, with the allocator of a shared library in place of the system's if one is
+    /// given.
     ///
     /// # Errors
     ///
     /// If it does not start, or does not tell its address.
-    pub fn start(idle_seconds: u64, trim: bool) -> Result<Self, Error> {
+    pub fn start(idle_seconds: u64, allocator: Option<&str>) -> Result<Self, Error> {
         let mut command = Command::new(std::env::current_exe()?);
-        if trim {
-            command.env("GLIBC_TUNABLES", TRIM);
+        if let Some(library) = allocator {
+            if !std::path::Path::new(library).is_file() {
+                return Err(format!("there is no allocator {library}").into());
+            }
+            command.env("LD_PRELOAD", library);
+            command.env("MALLOC_CONF", GIVE_BACK);
         }
         let mut child = command
             .args(["serve", "--idle", &idle_seconds.to_string()])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
+        let input = child.stdin.take().ok_or("no input of the server")?;
         let output = child.stdout.take().ok_or("no output of the server")?;
-        BufReader::new(output).read_line(&mut line)?;
+        let mut output = BufReader::new(output);
+        output.read_line(&mut line)?;
         let address = line.trim().parse()?;
-        Ok(Self { child, address })
+        Ok(Self {
+            child,
+            input,
+            output,
+            address,
+        })
+    }
+
+    /// What its code has allocated and not freed.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer.
+    pub fn held(&mut self) -> Result<Held, Error> {
+        self.input.write_all(b"held\n")?;
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        Held::from_line(&line).ok_or_else(|| "no answer of the server".into())
     }
 
     /// Bytes of memory that it has resident; 0 where the system does not tell.
