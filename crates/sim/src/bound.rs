@@ -23,7 +23,7 @@ use crate::workload::Workload;
 /// The bytes of QUIC per packet. Short header: flags, connection ID, packet number (RFC 9000
 /// section 17.3.1); AEAD tag (RFC 9001 section 5.3); STREAM frame: type, stream ID (RFC 9000
 /// section 19.8).
-const QUIC_OVERHEAD: f64 = (1 + 8 + 1) as f64 + 16.0 + (1 + 1) as f64;
+pub(crate) const QUIC_OVERHEAD: f64 = (1 + 8 + 1) as f64 + 16.0 + (1 + 1) as f64;
 
 /// One direction of a path in the fluid model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -93,7 +93,7 @@ impl FluidPath {
     }
 
     /// Stream bytes per second from the server to the client.
-    fn goodput(&self) -> f64 {
+    pub(crate) fn goodput(&self) -> f64 {
         let mtu = f64::from(self.mtu);
         let share = (mtu - QUIC_OVERHEAD).max(0.0) / (mtu + self.down.overhead);
         self.down.rate / 8.0 * share
@@ -166,7 +166,7 @@ pub(crate) struct Fluid {
 }
 
 impl Fluid {
-    fn new(paths: &[FluidPath]) -> Self {
+    pub(crate) fn new(paths: &[FluidPath]) -> Self {
         let down = |path: &FluidPath| (path.down.delay, path.goodput());
         let mut downs: Vec<_> = paths.iter().map(down).collect();
         downs.retain(|(_, rate)| *rate > 0.0);

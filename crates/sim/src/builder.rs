@@ -8,12 +8,13 @@ use std::time::Duration;
 use mpquic_proto::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, Side, TransportConfig};
 
 use crate::app::{App, Idle};
+use crate::bound::FluidPath;
 use crate::chain::{Hop, SharedLink};
 use crate::cross::{CrossTraffic, Sink, Source};
 use crate::fabric::{ClientAddress, Crossing, Fabric, Line, Path};
 use crate::link::{Link, LinkConfig};
-use crate::measure::Recorder;
-use crate::network::{Flow, Network};
+use crate::measure::{LostTimeMeter, Recorder};
+use crate::network::{Flow, Meters, Network};
 use crate::null_aead::{self, Integrity};
 use crate::peer::Peer;
 use crate::seeds::{self, MAX_HOPS};
@@ -53,6 +54,8 @@ pub struct NetworkBuilder {
     keep_trace: bool,
     measure: bool,
     timeline: Option<Duration>,
+    handshake_path: usize,
+    lost_time: Option<LostTimeMeter>,
 }
 
 impl NetworkBuilder {
@@ -76,11 +79,14 @@ impl NetworkBuilder {
             keep_trace: false,
             measure: false,
             timeline: None,
+            handshake_path: 0,
+            lost_time: None,
         }
     }
 
     /// Adds a path from a new client address to the server's first address. The links are those
-    /// from client to server and from server to client. The first path carries the handshake.
+    /// from client to server and from server to client. The first path carries the handshake,
+    /// unless [`handshake_path`](Self::handshake_path) names another one.
     #[must_use]
     pub fn path(self, up: LinkConfig, down: LinkConfig) -> Self {
         self.path_through([up], [down])
@@ -254,6 +260,13 @@ impl NetworkBuilder {
         self
     }
 
+    /// Sets the number of the path that carries the handshake. Default: 0, the first one.
+    #[must_use]
+    pub fn handshake_path(mut self, number: usize) -> Self {
+        self.handshake_path = number;
+        self
+    }
+
     /// The client opens all paths in order, as soon as the protocol allows it.
     #[must_use]
     pub fn open_all_paths(mut self) -> Self {
@@ -300,14 +313,30 @@ impl NetworkBuilder {
         self
     }
 
+    /// Records where the time of a download of this size goes: see
+    /// [`Network::lost_time`](crate::Network::lost_time). The paths are those of its fluid bound, in
+    /// the network's order. This does not change the run.
+    #[must_use]
+    pub fn lost_time(mut self, paths: &[FluidPath], bytes: u64) -> Self {
+        self.lost_time = Some(LostTimeMeter::new(paths, bytes));
+        self
+    }
+
     /// Builds the network. When it runs, the client's first datagram leaves at time 0.
     ///
     /// # Errors
     ///
     /// If a setting is invalid.
     pub fn build(self) -> Result<Network, SimError> {
-        let Some(first) = self.paths.first() else {
+        if self.paths.is_empty() {
             return Err(SimError::NoPath);
+        }
+        let number = self.handshake_path;
+        let Some(first) = self.paths.get(number) else {
+            return Err(SimError::Missing {
+                what: "path",
+                number,
+            });
         };
         let (first_client, first_server) = (first.client, first.server);
         let clients = self.paths.iter().map(|path| path.client);
@@ -374,8 +403,9 @@ impl NetworkBuilder {
             peers[0].paths_expected = paths.len();
             peers[0].wanted_paths = paths
                 .iter()
-                .skip(1)
-                .map(|path| four_tuple(clients[path.client].inside, servers[path.server]))
+                .enumerate()
+                .filter(|(other, _)| *other != number)
+                .map(|(_, path)| four_tuple(clients[path.client].inside, servers[path.server]))
                 .collect();
         }
         if self.measure {
@@ -416,7 +446,10 @@ impl NetworkBuilder {
             client_config,
             handshake_path,
             times,
-            recorder,
+            Meters {
+                recorder,
+                lost_time: self.lost_time.map(Box::new),
+            },
         )
     }
 }

@@ -25,6 +25,7 @@ mod peer;
 mod relay;
 mod script;
 mod seeds;
+mod start_bound;
 mod stream_io;
 mod trace;
 mod transfer;
@@ -43,12 +44,13 @@ pub use link::{
     Outage, PlannedChange, QueueLimit, RateStep, TraceError, flip_bit,
 };
 pub use measure::{
-    Distribution, Measurements, OutOfOrder, PathMeasurements, PathTimeline, Series,
+    Distribution, LostTime, Measurements, OutOfOrder, PathMeasurements, PathTimeline, Series,
     SideMeasurements, SideTimeline, Timeline,
 };
 pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};
 pub use relay::{Relay, RelayStats};
 pub use script::{Action, LinkAction};
+pub use start_bound::{StartBounds, StartRules};
 pub use trace::{DatagramInfo, DatagramStep, Delivery, TraceRecord};
 pub use transfer::{Job, TransferClient, TransferServer};

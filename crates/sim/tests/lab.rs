@@ -506,6 +506,105 @@ fn the_old_name_of_an_experiment_still_works_and_is_noted() {
     assert_eq!((code, &*err), (0, ""));
 }
 
+const ORDERS: &str = r#"
+title = "Orders"
+workloads = ["file:200kB"]
+seeds = 3
+congestion = ["cubic"]
+schedulers = ["minrtt", { name = "single", label = "fast_alone", config = { path = "best" } }]
+time_lost = true
+
+[[network]]
+name = "uneven"
+paths = "2Mbit 100ms | 50Mbit 20ms 1%"
+handshake = [1, 2]
+"#;
+
+#[test]
+fn the_time_of_downloads_and_the_order_of_paths_are_told() {
+    let folder = folder("orders");
+    let file = folder.join("orders.toml");
+    fs::write(&file, ORDERS).unwrap();
+    let (file, out) = (file.display().to_string(), folder.display().to_string());
+    let (code, text, err) = lab(&["run", &file, "--out", &out]);
+    assert_eq!((code, &*err), (0, ""));
+    for part in [
+        "Where the time went",
+        "uneven/handshake=2",
+        "Which path carries the handshake",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    let report = fs::read_to_string(folder.join("report.html")).unwrap();
+    assert!(report.contains("stacked bars of time of a download [s], mean"));
+    let (code, markdown, _) = lab(&["table", "--markdown", &out]);
+    assert_eq!(code, 0);
+    assert!(markdown.contains("| network | scheduler | total | handshake | request |"));
+    assert!(markdown.contains("| networks | scheduler | metric | last / first | spread |"));
+
+    let (code, text, _) = lab(&["time", &out]);
+    assert_eq!(code, 0);
+    assert!(text.starts_with("Orders\nWhere the time went"), "{text}");
+    let (code, json, _) = lab(&["time", "--json", &out]);
+    assert_eq!(code, 0);
+    let lines: Vec<serde_json::Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    // Two orders of two schedulers, then a spread for each scheduler.
+    assert_eq!(lines.len(), 4 + 2);
+    for line in &lines[..4] {
+        let parts = line["parts"].as_object().unwrap().values();
+        let sum: f64 = parts.map(|part| part.as_f64().unwrap()).sum();
+        let total = line["total"].as_f64().unwrap();
+        assert!((sum - total).abs() < 1e-9, "{line}");
+        assert!(total >= line["bounds"]["round_trips"].as_f64().unwrap());
+    }
+    // The slow path first is the worse order: the fast one carries data later.
+    for (number, line) in lines[4..].iter().enumerate() {
+        assert_eq!(line["networks"], 1);
+        assert_eq!(line["worst_network"], "uneven");
+        assert_eq!(line["scheduler"], ["minrtt", "fast_alone"][number]);
+        let [ratio, spread] = ["ratio", "spread"].map(|name| line[name].as_f64().unwrap());
+        assert!(ratio < 0.8 && (spread * ratio - 1.0).abs() < 1e-9, "{line}");
+    }
+    // Alone on the best path, whichever order it is opened in; on the other one until it is open.
+    let results = results(&folder);
+    let shares = results.lines().skip(1).filter_map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        (line["scheduler"] == "fast_alone").then(|| line["values"]["path2_share"].as_f64().unwrap())
+    });
+    for share in shares {
+        assert!(share > 70.0, "{share}");
+    }
+}
+
+#[test]
+fn time_is_told_only_if_it_was_recorded() {
+    let folder = folder("untold");
+    run(&folder, &["--seeds", "1"]);
+    let out = folder.display().to_string();
+    let before = results(&folder);
+    assert!(!before.contains("time_total"));
+    let (code, _, err) = lab(&["time", &out]);
+    assert_eq!(code, 2);
+    assert!(err.ends_with("run it with --time-lost\n"), "{err}");
+
+    // The option records it, and the runs are otherwise the same.
+    let (code, _, err) = run(&folder, &["--seeds", "1", "--time-lost"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(lab(&["time", &out]).0, 0);
+    let hashes = |results: &str| -> Vec<String> {
+        let lines = results.lines().skip(1);
+        let hash = |line: &str| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["trace_hash"].to_string()
+        };
+        lines.map(hash).collect()
+    };
+    assert_eq!(hashes(&before), hashes(&results(&folder)));
+}
+
 #[test]
 fn every_experiment_file_of_the_project_loads() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
@@ -523,6 +622,7 @@ fn every_experiment_file_of_the_project_loads() {
     // A head line, then the experiments.
     for (file, networks) in [
         ("quick", 3),
+        ("start", 386),
         ("peekaboo/fig02_dynamicity", 3),
         ("peekaboo/fig05a_loss", 7),
         ("peekaboo/fig05b_jitter", 5),

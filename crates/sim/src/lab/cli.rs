@@ -16,7 +16,7 @@ use super::record::{Heading, Record};
 use super::runner::{self, Options};
 use super::store::{Results, Store};
 use super::summary::Board;
-use super::{Pattern, build, help, markdown, output, renamed, report, timelines};
+use super::{Pattern, build, help, markdown, orders, output, renamed, report, time, timelines};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -68,6 +68,16 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
+    /// Print where the time of downloads went, and how much the path of the handshake matters.
+    #[command(after_help = help::TIME)]
+    Time {
+        /// Results (files or their folders) of runs with `time_lost`.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+        /// Print one JSON object per row, and nothing else.
+        #[arg(long)]
+        json: bool,
+    },
     /// Write the HTML report of results.
     #[command(after_help = help::REPORT)]
     Report {
@@ -116,6 +126,9 @@ struct RunArguments {
     /// Discard earlier results.
     #[arg(long)]
     fresh: bool,
+    /// Say where the time of downloads went, as `time_lost = true` in the file does.
+    #[arg(long)]
+    time_lost: bool,
 }
 
 /// Why a command failed.
@@ -171,6 +184,7 @@ pub fn main(
             metric,
         } => compare(&a, &b, results.as_deref(), metric.as_deref(), out, err),
         Command::Table { results, markdown } => tables(&results, markdown, out, err),
+        Command::Time { results, json } => spent(&results, json, out, err),
         Command::Report { results, out: file } => write_report(&results, file, out, err),
     };
     let (code, message) = match result {
@@ -203,6 +217,7 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
     if let Some(seeds) = arguments.seeds {
         experiment.seeds.count = seeds;
     }
+    experiment.time_lost |= arguments.time_lost;
     let whole = Plan::new(&experiment, None);
     let plan = Plan::new(&experiment, arguments.only.as_ref());
     if plan.is_empty() {
@@ -345,6 +360,11 @@ fn print_findings(board: &Board<'_>, out: &mut dyn Write) -> Result<(), Failure>
             }
         }
     }
+    for table in [time::text(board), orders::text(board)] {
+        if !table.is_empty() {
+            writeln!(out, "\n{table}")?;
+        }
+    }
     Ok(())
 }
 
@@ -427,6 +447,12 @@ fn names(out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(
         out,
         "metrics of schedulers that learn: {}",
+        metrics.join(", ")
+    )?;
+    let metrics: Vec<_> = time::metrics().map(|metric| metric.name).collect();
+    writeln!(
+        out,
+        "metrics of downloads with time_lost: {}",
         metrics.join(", ")
     )?;
     Ok(())
@@ -532,6 +558,43 @@ fn tables(
             writeln!(out)?;
         }
         print_findings(&board, out)?;
+    }
+    Ok(())
+}
+
+fn spent(
+    results: &[PathBuf],
+    json: bool,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<(), Failure> {
+    for path in results {
+        let path = follow_renaming(path, err)?;
+        let results = Results::read(&path).map_err(Failure::run)?;
+        let board = Board::new(&results);
+        let rows = time::rows(&board);
+        if rows.is_empty() {
+            return Err(Failure::Usage(format!(
+                "{} does not say where time went; run it with --time-lost",
+                path.display()
+            )));
+        }
+        if json {
+            for row in rows {
+                let line = serde_json::to_string(&row).map_err(Failure::run)?;
+                writeln!(out, "{line}")?;
+            }
+            for spread in orders::spreads(&board) {
+                let line = serde_json::to_string(&spread).map_err(Failure::run)?;
+                writeln!(out, "{line}")?;
+            }
+            continue;
+        }
+        writeln!(out, "{}\n{}", results.heading.title, time::text(&board))?;
+        let orders = orders::text(&board);
+        if !orders.is_empty() {
+            writeln!(out, "{orders}")?;
+        }
     }
     Ok(())
 }

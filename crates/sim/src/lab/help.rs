@@ -80,6 +80,20 @@ Exit status:
   1  a file could not be read
   2  the command line is wrong";
 
+pub(super) const TIME: &str = "\
+Examples:
+  mpquic-lab run experiments/quick.toml --time-lost && mpquic-lab time target/lab/quick
+      print what each download's time was spent on: handshake, opening of paths, start-up, losses, ..
+  mpquic-lab run --network '2Mbit 100ms | 50Mbit 20ms' --workload file:2MB --scheduler ecf --time-lost
+      the same for one network
+  mpquic-lab time --json target/lab/start | jq .parts.opening
+      print one JSON object per network, workload, congestion control and scheduler
+
+Exit status:
+  0  success
+  1  a file could not be read
+  2  the command line is wrong, or the runs did not record where time went";
+
 pub(super) const REPORT: &str = "\
 Examples:
   mpquic-lab report target/lab/quick

@@ -12,6 +12,7 @@ use super::report::MAX_SINGLE;
 use super::statistics;
 use super::summary::{Board, Group, Summary};
 use super::text::significant;
+use super::{orders, time};
 use crate::workload::Better;
 
 /// The gain, in percent, from which the papers count networks.
@@ -50,7 +51,37 @@ pub(crate) fn section(board: &Board<'_>) -> String {
     text += &verdicts(board);
     text += &single_tables(board);
     text += &set_table(board);
+    text += &spent_table(board);
+    text += &orders_table(board);
     text
+}
+
+/// Where the time of downloads went.
+fn spent_table(board: &Board<'_>) -> String {
+    let rows = time::rows(board);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let (heads, cells) = time::cells(board, &rows);
+    format!(
+        "Where the time went. {}\n\n{}",
+        time::LEGEND,
+        table(&heads, &cells)
+    )
+}
+
+/// How much the order of the paths matters.
+fn orders_table(board: &Board<'_>) -> String {
+    let spreads = orders::spreads(board);
+    if spreads.is_empty() {
+        return String::new();
+    }
+    let (heads, cells) = orders::cells(board, &spreads);
+    format!(
+        "Which path carries the handshake. {}\n\n{}",
+        orders::LEGEND,
+        table(&heads, &cells)
+    )
 }
 
 /// Seeds, training, parts that were not run, and failed runs.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::learned;
+use super::{learned, time};
 use crate::Measurements;
 use crate::workload::{Better, Metric};
 
@@ -123,6 +123,7 @@ pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo>
     }
     transport()
         .chain(learned::all())
+        .chain(time::metrics())
         .find(|metric| metric.name == name)
 }
 

@@ -11,6 +11,7 @@ mod markdown;
 mod metrics;
 mod network;
 mod oracle;
+mod orders;
 mod output;
 mod pattern;
 mod plan;
@@ -25,6 +26,7 @@ pub mod statistics;
 pub mod store;
 mod summary;
 mod text;
+mod time;
 mod timelines;
 mod training;
 
@@ -33,7 +35,7 @@ pub use experiment::{
     Claim, Experiment, FileError, PaperNumber, SchedulerSpec, Seeds, Selector, TimelineSpec,
 };
 pub use metrics::MetricInfo;
-pub use network::{NetworkSpec, Parameter, PathSpec, SharedSpec};
+pub use network::{Earlier, NetworkSpec, Parameter, PathSpec, SharedSpec};
 pub use output::{summary_table, write_csv};
 pub use pattern::{Pattern, PatternError};
 pub use plan::{Cell, CellId, Plan};

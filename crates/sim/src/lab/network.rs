@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use mpquic_proto::PathStart;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::text::significant;
@@ -47,8 +48,14 @@ pub struct NetworkSpec {
     pub set: String,
     /// The values in which it differs, in the order of the grid.
     pub parameters: Vec<Parameter>,
-    /// The paths. The first one carries the handshake.
+    /// The paths, in the order of the file.
     pub paths: Vec<PathSpec>,
+    /// The number of the path that carries the handshake, from 0.
+    #[serde(skip_serializing_if = "is_first")]
+    pub handshake: usize,
+    /// When the other paths are opened.
+    #[serde(skip_serializing_if = "is_confirmed", serialize_with = "by_name")]
+    pub start: PathStart,
     /// Links that several paths use.
     pub shared: Vec<SharedSpec>,
     /// Competing connections.
@@ -64,6 +71,89 @@ pub struct NetworkSpec {
     pub mtu: u16,
     /// The labels of the schedulers that run here; empty: all.
     pub schedulers: Vec<String>,
+    /// The short forms of the workloads that run here; empty: all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub workloads: Vec<String>,
+    /// How the network was during the runs before the measured one; `None`: the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Earlier>,
+    /// The name without the values of `handshake` and `start`, if these vary; otherwise the name.
+    /// Networks with the same one meet the same randomness, so that their runs are pairs.
+    #[serde(skip)]
+    pub twin: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_first(handshake: &usize) -> bool {
+    *handshake == 0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_confirmed(start: &PathStart) -> bool {
+    *start == PathStart::Confirmed
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn by_name<S: serde::Serializer>(start: &PathStart, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(start_name(*start))
+}
+
+/// The starts of paths that files can name. The first one is the default.
+const STARTS: [(PathStart, &str); 2] = [
+    (PathStart::Confirmed, "confirmed"),
+    (PathStart::Complete, "complete"),
+];
+
+/// The name of a start of paths in files.
+pub(crate) fn start_name(start: PathStart) -> &'static str {
+    let found = STARTS.iter().find(|known| known.0 == start);
+    found.map_or("unknown", |known| known.1)
+}
+
+/// The start of paths with this name.
+pub(crate) fn start_of(name: &str) -> Option<PathStart> {
+    let found = STARTS.iter().find(|known| known.1 == name);
+    found.map(|known| known.0)
+}
+
+/// How a network was during the runs before the measured one, as factors of what it is now.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Earlier {
+    /// The factor of all rates: 4 if the network has shrunk to a quarter since.
+    pub rate: f64,
+    /// The factor of all propagation delays: 0.5 if the RTT has doubled since.
+    pub rtt: f64,
+}
+
+impl Earlier {
+    /// The link as it was.
+    fn link(&self, link: &LinkConfig) -> LinkConfig {
+        let rate = |rate: u64| ((rate as f64 * self.rate).round() as u64).max(1);
+        let time = |time: Duration| time.mul_f64(self.rtt);
+        let mut link = link.clone();
+        link.rate = link.rate.map(rate);
+        for step in &mut link.rate_steps {
+            step.rate = rate(step.rate);
+        }
+        link.delay = time(link.delay);
+        link.delay_sd = time(link.delay_sd);
+        for change in &mut link.changes {
+            // A rate of 0 stays one: packets wait.
+            change.rate = change.rate.map(|now| if now == 0 { 0 } else { rate(now) });
+            change.delay = change.delay.map(time);
+            change.delay_sd = change.delay_sd.map(time);
+        }
+        link
+    }
 }
 
 /// A path: its links from client to server and from server to client.
@@ -91,7 +181,37 @@ impl NetworkSpec {
     /// The paths in words, for tables and titles.
     pub fn describe(&self) -> String {
         let paths = self.paths.iter().map(PathSpec::describe);
-        paths.collect::<Vec<_>>().join(" | ")
+        let mut text = paths.collect::<Vec<_>>().join(" | ");
+        if self.handshake > 0 {
+            text += &format!(", handshake on path {}", self.handshake + 1);
+        }
+        if self.start != PathStart::Confirmed {
+            text += &format!(", start {}", start_name(self.start));
+        }
+        text
+    }
+
+    /// The network as it was during the runs before the measured one.
+    pub(crate) fn before(&self) -> Self {
+        let mut network = self.clone();
+        let Some(earlier) = network.earlier.take() else {
+            return network;
+        };
+        for path in &mut network.paths {
+            path.up = earlier.link(&path.up);
+            path.down = earlier.link(&path.down);
+        }
+        for shared in &mut network.shared {
+            shared.link = earlier.link(&shared.link);
+        }
+        network
+    }
+
+    /// The numbers of the paths in the order in which the client opens them, which is the order of
+    /// their path IDs: that of the handshake first.
+    pub(crate) fn opened(&self) -> Vec<usize> {
+        let others = (0..self.paths.len()).filter(|number| *number != self.handshake);
+        std::iter::once(self.handshake).chain(others).collect()
     }
 }
 

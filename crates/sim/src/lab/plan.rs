@@ -56,6 +56,8 @@ pub struct Cell<'a> {
     /// The workload of the training runs, if there are any.
     pub(crate) training_workload: &'a Workload,
     pub(crate) real_aead: bool,
+    /// Whether runs say where their time went.
+    pub(crate) time_lost: bool,
 }
 
 /// The cells of an experiment, and their seeds.
@@ -73,6 +75,10 @@ impl<'a> Plan<'a> {
         let mut cells = Vec::new();
         for network in &experiment.networks {
             for workload in &experiment.workloads {
+                let some = &network.workloads;
+                if !some.is_empty() && !some.contains(&workload.to_string()) {
+                    continue;
+                }
                 for &congestion in &experiment.congestion {
                     for scheduler in &experiment.schedulers {
                         let some = &network.schedulers;
@@ -100,6 +106,7 @@ impl<'a> Plan<'a> {
                                 .as_ref()
                                 .unwrap_or(workload),
                             real_aead: experiment.real_aead,
+                            time_lost: experiment.time_lost,
                         };
                         cell.fingerprint = fingerprint(&cell);
                         cells.push(cell);
@@ -131,10 +138,11 @@ impl<'a> Plan<'a> {
 impl Cell<'_> {
     /// The seed of the network's randomness, of the endpoints and of the workload. It depends on
     /// the network, the workload and the run's seed, but not on the scheduler or the congestion
-    /// control, so that all of these meet the same randomness.
+    /// control, so that all of these meet the same randomness. Networks that differ only in how the
+    /// connection starts meet the same randomness, too.
     pub(crate) fn network_seed(&self, seed: u64) -> u64 {
         let mut hasher = SipHasher13::new();
-        hasher.write(self.id.network.as_bytes());
+        hasher.write(self.network.twin.as_bytes());
         hasher.write(b"/");
         hasher.write(self.id.workload.as_bytes());
         hasher.write_u64(seed);
@@ -164,6 +172,8 @@ fn fingerprint(cell: &Cell<'_>) -> String {
         real_aead: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
         training: Option<(u32, &'a Workload)>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        time_lost: Option<bool>,
     }
     let spec = cell.scheduler;
     let all = All {
@@ -174,6 +184,7 @@ fn fingerprint(cell: &Cell<'_>) -> String {
         config: &spec.config,
         congestion: cell.congestion.to_string(),
         real_aead: cell.real_aead,
+        time_lost: cell.time_lost.then_some(true),
         training: (spec.training > 0).then_some((spec.training, cell.training_workload)),
     };
     // All of this is plain data, whose serialisation cannot fail.
@@ -308,5 +319,23 @@ mod tests {
         assert_ne!(seeds[0], seeds[4], "another workload");
         assert_ne!(seeds[0], seeds[8], "another network");
         assert_ne!(seeds[0], plan.cells[0].network_seed(6));
+    }
+
+    #[test]
+    fn how_a_connection_starts_changes_no_randomness() {
+        let text = TEXT.replace(
+            "paths = \"50Mbit 20ms\"",
+            "paths = \"50Mbit 20ms | 2Mbit 100ms\"\nhandshake = [1, 2]\nworkloads = [\"file:1MB\"]",
+        );
+        let experiment = experiment(&text);
+        let plan = Plan::new(&experiment, None);
+        let seeds: Vec<_> = plan.cells.iter().map(|cell| cell.network_seed(5)).collect();
+        assert_eq!(plan.cells[0].id.network, "one/handshake=1");
+        assert_eq!(plan.cells[4].id.network, "one/handshake=2");
+        assert!(seeds[..8].iter().all(|seed| *seed == seeds[0]));
+        assert_ne!(plan.cells[0].fingerprint, plan.cells[4].fingerprint);
+        // The network draws what it would draw without the axis.
+        let plain = Experiment::parse("test.toml", TEXT).unwrap();
+        assert_eq!(Plan::new(&plain, None).cells[0].network_seed(5), seeds[0]);
     }
 }

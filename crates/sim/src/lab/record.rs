@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use mpquic_proto::PathStart;
 use serde::{Deserialize, Serialize};
 
 use super::experiment::{Claim, Experiment, PaperNumber, SchedulerSpec, Seeds, TimelineSpec};
 use super::metrics::{self, MetricInfo};
-use super::network::Parameter;
+use super::network::{Parameter, start_name};
 use super::plan::{CellId, FORMAT};
 
 /// The first line: the parts of the experiment that tables and reports need.
@@ -62,6 +63,23 @@ pub struct NetworkInfo {
     pub parameters: Vec<Parameter>,
     /// Its paths in words.
     pub description: String,
+    /// The network without how the connection starts, if several networks differ only in that.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub twin: String,
+    /// The number of the path that carries the handshake, from 1; 0 stands for 1.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub handshake: usize,
+    /// What the handshake must be before the other paths are opened; empty stands for `confirmed`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub start: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The parts of a workload that reports need.
@@ -83,6 +101,18 @@ impl Heading {
             set: network.set.clone(),
             parameters: network.parameters.clone(),
             description: network.describe(),
+            twin: match network.twin == network.name {
+                true => String::new(),
+                false => network.twin.clone(),
+            },
+            handshake: match network.handshake {
+                0 => 0,
+                number => number + 1,
+            },
+            start: match network.start {
+                PathStart::Confirmed => String::new(),
+                start => start_name(start).to_owned(),
+            },
         });
         let workloads = experiment.workloads.iter().map(|workload| WorkloadInfo {
             name: workload.to_string(),

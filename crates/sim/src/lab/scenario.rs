@@ -7,7 +7,7 @@ use mpquic_proto::{Connection, Side};
 
 use super::plan::Cell;
 use super::record::{Measured, Outcome, Record};
-use super::{learned, metrics, setup, training};
+use super::{learned, metrics, setup, time, training};
 use crate::{Network, Timeline};
 
 /// Executes a cell with a seed. A run that fails or panics gives a record, too.
@@ -56,9 +56,19 @@ fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
     {
         values.extend(learned::figures(&learned, trained));
     }
+    let mut bounds = setup::bounds(cell, seed);
+    if let Some([requested, completed]) = cell.workload.download_times(&network)
+        && let Some(lost) = network.lost_time(requested, completed)
+    {
+        values.extend(time::of_parts(&lost));
+        if let Some(start) = setup::start_bounds(cell) {
+            values.extend(time::of_bounds(&start));
+            bounds.insert(time::TOTAL, start.round_trips);
+        }
+    }
     // JSON has no infinities.
     values.retain(|_, value| value.is_finite());
-    let bounds = setup::bounds(cell, seed).into_iter();
+    let bounds = bounds.into_iter();
     let series = result.series.into_iter();
     Ok(Measured {
         value: result.primary,

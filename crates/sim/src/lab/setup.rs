@@ -13,7 +13,10 @@ use super::network::NetworkSpec;
 use super::oracle;
 use super::plan::Cell;
 use crate::workload::Workload;
-use crate::{FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, fluid_bounds, share_link};
+use crate::{
+    FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, StartBounds, StartRules,
+    fluid_bounds, share_link,
+};
 
 /// Why a run could not start.
 #[derive(Debug, Error)]
@@ -36,14 +39,20 @@ pub(crate) fn network(
     timeline: Option<Duration>,
 ) -> Result<Network, SetupError> {
     let spec = cell.network;
-    let factory = scheduler(registry, cell.scheduler, spec, seed)?;
+    let factory = scheduler(registry, cell.scheduler, spec, workload, seed)?;
     let transport = transport(spec, cell.congestion, factory)?;
     let mut builder = Network::builder(seed)
         .transport(transport)
         .client_boxed(workload.client(seed))
         .server_boxed(workload.server(seed))
+        .handshake_path(spec.handshake)
         .open_all_paths()
         .measure();
+    if let Some(bytes) = workload.download_size()
+        && cell.time_lost
+    {
+        builder = builder.lost_time(&fluid_paths(spec), bytes);
+    }
     if let Some(interval) = timeline {
         builder = builder.timeline(interval);
     }
@@ -83,10 +92,13 @@ fn scheduler(
     registry: &Registry,
     spec: &SchedulerSpec,
     network: &NetworkSpec,
+    workload: &Workload,
     seed: u64,
 ) -> Result<SchedulerFactory, RegistryError> {
     let name = &*spec.name;
-    let config = &oracle::told(&spec.config, || oracle::rates(network));
+    let rates = || oracle::rates(network);
+    let best = || oracle::best_path(network, workload, &fluid_paths(network));
+    let config = &oracle::told(&spec.config, rates, best);
     let mut seeded = match config {
         Value::Null => Map::new(),
         Value::Object(settings) => settings.clone(),
@@ -101,14 +113,17 @@ fn scheduler(
     registry.factory(name, config)
 }
 
-/// The bounds of a run's metrics.
-pub(crate) fn bounds(cell: &Cell<'_>, seed: u64) -> BTreeMap<&'static str, f64> {
-    let spec = cell.network;
-    let mut paths: Vec<_> = spec
-        .paths
-        .iter()
+/// The paths' own links.
+fn own_paths(spec: &NetworkSpec) -> Vec<FluidPath> {
+    let paths = spec.paths.iter();
+    paths
         .map(|path| FluidPath::new(&path.up, &path.down, spec.mtu))
-        .collect();
+        .collect()
+}
+
+/// The paths of the fluid bound, where those through a shared link have divided its rate.
+fn fluid_paths(spec: &NetworkSpec) -> Vec<FluidPath> {
+    let mut paths = own_paths(spec);
     for shared in &spec.shared {
         let through: Vec<_> = (0..paths.len())
             .filter(|&number| spec.paths[number].through.as_ref() == Some(&shared.name))
@@ -116,7 +131,47 @@ pub(crate) fn bounds(cell: &Cell<'_>, seed: u64) -> BTreeMap<&'static str, f64> 
         let link = FluidLink::new(&shared.link);
         share_link(&mut paths, &through, &link, &link);
     }
-    fluid_bounds(cell.workload, &paths, cell.network_seed(seed))
+    paths
+}
+
+/// The paths as each would be without the others.
+fn paths_alone(spec: &NetworkSpec) -> Vec<FluidPath> {
+    let mut paths = own_paths(spec);
+    for (path, own) in paths.iter_mut().zip(&spec.paths) {
+        let through = spec.shared.iter();
+        for shared in through.filter(|shared| own.through.as_ref() == Some(&shared.name)) {
+            let link = FluidLink::new(&shared.link);
+            path.up = path.up.then(&link);
+            path.down = path.down.then(&link);
+        }
+    }
+    paths
+}
+
+/// The bounds of a run's metrics.
+pub(crate) fn bounds(cell: &Cell<'_>, seed: u64) -> BTreeMap<&'static str, f64> {
+    fluid_bounds(
+        cell.workload,
+        &fluid_paths(cell.network),
+        cell.network_seed(seed),
+    )
+}
+
+/// The bounds of a download that count how its connection starts; `None` for other workloads.
+pub(crate) fn start_bounds(cell: &Cell<'_>) -> Option<StartBounds> {
+    let spec = cell.network;
+    let rules = StartRules {
+        handshake: spec.handshake,
+        start: spec.start,
+        initial_window: spec.initial_window,
+    };
+    StartBounds::new(
+        cell.workload.download_size()?,
+        cell.workload.request_size()?,
+        &fluid_paths(spec),
+        &paths_alone(spec),
+        &rules,
+    )
 }
 
 fn transport(
@@ -132,6 +187,7 @@ fn transport(
         .window_auto_tuning(false)
         .send_window(spec.send_window)
         .congestion(congestion)
+        .path_start(spec.start)
         .initial_window(InitialWindow::Packets(spec.initial_window))?
         .scheduler(factory)
         // As in the papers' stacks, which do not search for a larger size.
@@ -186,7 +242,14 @@ mod tests {
             "50Mbit 20ms 0% | 2Mbit 100ms 1.5%",
             "8Mbit 1ms 0% | 9Mbit 1ms 0% | 10Mbit 1ms 0%",
         ] {
-            let factory = scheduler(&registry, &spec, &network_of(line), 7).unwrap();
+            let factory = scheduler(
+                &registry,
+                &spec,
+                &network_of(line),
+                &"file:2MB".parse().unwrap(),
+                7,
+            )
+            .unwrap();
             drop(factory.make());
         }
         assert_eq!(
@@ -208,7 +271,7 @@ mod tests {
                 family: String::new(),
                 parameters: Vec::new(),
             };
-            scheduler(&registry, &spec, &network, 7)
+            scheduler(&registry, &spec, &network, &"file:2MB".parse().unwrap(), 7)
         };
         for (name, config) in [
             ("minrtt", Value::Null),

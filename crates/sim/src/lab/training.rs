@@ -1,4 +1,5 @@
-//! Training runs: a learning scheduler gathers experience on a cell's network before the measured run.
+//! Training runs: what a client remembers from connections over a cell's network before the measured
+//! run, such as the experience of a learning scheduler.
 
 use std::time::Duration;
 
@@ -30,6 +31,11 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
     let memory = Store::new();
     let registry = Registry::new().with_memory(memory.clone());
     let runs = cell.scheduler.training;
+    let network = cell.network.before();
+    let cell = &Cell {
+        network: &network,
+        ..cell.clone()
+    };
     for number in 0..runs {
         let fault = |error: &dyn std::error::Error| format!("training run {}: {error}", number + 1);
         let workload = cell.training_workload;

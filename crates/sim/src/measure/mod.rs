@@ -1,6 +1,7 @@
 //! The measurements of a run: exact figures per side and path, and time lines.
 
 mod histogram;
+mod lost_time;
 mod out_of_order;
 mod series;
 mod timeline;
@@ -11,6 +12,8 @@ use mpquic_proto::{ConnectionStats, PathStats, Side};
 use serde::{Deserialize, Serialize};
 
 pub use histogram::Distribution;
+pub use lost_time::LostTime;
+pub(crate) use lost_time::LostTimeMeter;
 pub use out_of_order::OutOfOrder;
 pub(crate) use out_of_order::OutOfOrderMeter;
 pub use series::Series;

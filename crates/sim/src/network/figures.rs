@@ -12,7 +12,7 @@ use crate::builder::four_tuple;
 use crate::cross::CrossReport;
 use crate::fabric::index;
 use crate::link::LinkStats;
-use crate::measure::{Measurements, Timeline};
+use crate::measure::{LostTime, Measurements, Timeline};
 use crate::observe::{ByteSeries, StallTracker};
 use crate::peer::Peer;
 use crate::trace::TraceRecord;
@@ -205,8 +205,15 @@ impl Network {
 
     /// The state of the paths over time, if [`timeline`](crate::NetworkBuilder::timeline) was set.
     pub fn timeline(&self) -> Option<Timeline> {
-        let recorder = self.recorder.as_ref()?;
+        let recorder = self.meters.recorder.as_ref()?;
         Some(recorder.timeline(self.now))
+    }
+
+    /// Where the time of a download went that the client requested and completed at these times, if
+    /// [`lost_time`](crate::NetworkBuilder::lost_time) was set.
+    pub fn lost_time(&self, requested: Duration, completed: Duration) -> Option<LostTime> {
+        let meter = self.meters.lost_time.as_ref()?;
+        Some(meter.lost_time(requested, completed))
     }
 
     /// The results so far.

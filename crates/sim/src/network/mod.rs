@@ -15,7 +15,7 @@ use crate::SimError;
 use crate::builder::NetworkBuilder;
 use crate::event_queue::EventQueue;
 use crate::fabric::{Arrived, Fabric, index};
-use crate::measure::Recorder;
+use crate::measure::{LostTimeMeter, Recorder};
 use crate::observe::StepView;
 use crate::peer::{Moment, Peer};
 use crate::script::Action;
@@ -45,10 +45,17 @@ pub struct Network {
     script: EventQueue<Scripted>,
     hooks: Vec<StepHook>,
     started: bool,
-    recorder: Option<Box<Recorder>>,
+    meters: Meters,
     // Reused by each step.
     arrived: Vec<Arrived>,
     receivers: Vec<(usize, Side)>,
+}
+
+/// What watches a run without changing it.
+#[derive(Default)]
+pub(crate) struct Meters {
+    pub(crate) recorder: Option<Box<Recorder>>,
+    pub(crate) lost_time: Option<Box<LostTimeMeter>>,
 }
 
 /// A planned event.
@@ -83,7 +90,7 @@ impl Network {
         config: ClientConfig,
         path: FourTuple,
         times: impl IntoIterator<Item = (Duration, Option<Duration>)>,
-        recorder: Option<Box<Recorder>>,
+        meters: Meters,
     ) -> Result<Self, SimError> {
         #[allow(
             clippy::disallowed_methods,
@@ -99,7 +106,7 @@ impl Network {
             script: EventQueue::new(),
             hooks: Vec::new(),
             started: false,
-            recorder,
+            meters,
             arrived: Vec::new(),
             receivers: Vec::new(),
         };
@@ -275,7 +282,7 @@ impl Network {
         let at = self.moment();
         self.receivers.clear();
         self.fabric.work(self.now, &mut self.arrived);
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(recorder) = &mut self.meters.recorder {
             recorder.look_at_queues(self.now, &self.fabric);
         }
         let mut arrived = std::mem::take(&mut self.arrived);
@@ -321,7 +328,7 @@ impl Network {
 
     /// Lets the time line sample what may have changed.
     fn record(&mut self, flow: usize, side: Side) {
-        let Some(recorder) = &mut self.recorder else {
+        let Some(recorder) = &mut self.meters.recorder else {
             return;
         };
         let connection = self.flows[flow].peers[index(side)].connection();
@@ -334,6 +341,10 @@ impl Network {
     fn call_hooks(&mut self) -> Result<(), SimError> {
         let peers = &self.flows[0].peers;
         let [client, server] = peers.each_ref().map(Peer::connection);
+        if let (Some(meter), Some(server)) = (&mut self.meters.lost_time, server) {
+            let requested = peers[index(Side::Server)].ledger.delivered > 0;
+            meter.look(self.now, requested, server, &self.fabric);
+        }
         let view = StepView {
             now: self.now,
             client,

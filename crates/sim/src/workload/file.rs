@@ -107,6 +107,13 @@ impl Kind for File {
     }
 }
 
+/// When the network's client requested its file, and when it was complete.
+pub(super) fn times(network: &Network) -> Option<[Duration; 2]> {
+    let client: &FileClient = network.app(Side::Client)?;
+    let times = client.times?;
+    Some([times.requested, times.completed])
+}
+
 /// Downloads one file.
 #[derive(Debug)]
 struct FileClient {

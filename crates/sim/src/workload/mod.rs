@@ -148,6 +148,28 @@ impl Workload {
         self.kind().result(network)
     }
 
+    /// The size of the download, if the workload is one download that does not wait for paths.
+    pub(crate) fn download_size(&self) -> Option<u64> {
+        match self {
+            Self::File(file) if !file.warm => Some(file.size),
+            _ => None,
+        }
+    }
+
+    /// The size of the download's request, if the workload has a
+    /// [`download_size`](Self::download_size).
+    pub(crate) fn request_size(&self) -> Option<usize> {
+        let size = self.download_size()?;
+        Some(object::Request::new(size, 0).line().len())
+    }
+
+    /// When the client requested its download and when it was complete, if the workload has a
+    /// [`download_size`](Self::download_size) and ran over this network.
+    pub(crate) fn download_times(&self, network: &Network) -> Option<[Duration; 2]> {
+        self.download_size()?;
+        file::times(network)
+    }
+
     /// See [`fluid_bounds`](crate::fluid_bounds).
     pub(crate) fn bounds(&self, fluid: &Fluid, seed: u64) -> BTreeMap<&'static str, f64> {
         self.kind().bounds(fluid, seed).into_iter().collect()

@@ -153,6 +153,8 @@ pub struct Experiment {
     pub timeline: Option<TimelineSpec>,
     /// Whether packets are encrypted.
     pub real_aead: bool,
+    /// Whether downloads say where their time went.
+    pub time_lost: bool,
 }
 
 impl Experiment {

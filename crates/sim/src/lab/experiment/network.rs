@@ -5,10 +5,10 @@ use std::path::Path;
 use super::path::{self, LossDirection, Surroundings};
 use super::reader::{FileError, Item, Node, Value};
 use super::vary;
-use mpquic_proto::{CongestionControl, Side};
+use mpquic_proto::{CongestionControl, PathStart, Side};
 
 use crate::CrossTraffic;
-use crate::lab::network::{NetworkSpec, SharedSpec};
+use crate::lab::network::{Earlier, NetworkSpec, PathSpec, SharedSpec, start_of};
 
 const WINDOW: &str = "a size from 1 kB to 1 GB, as \"6MB\"";
 
@@ -23,6 +23,8 @@ pub(super) struct Shared<'a> {
     pub(super) path_defaults: Option<Node>,
     /// Labels, to check the `schedulers` of a network.
     pub(super) labels: Vec<String>,
+    /// Short forms, to check the `workloads` of a network.
+    pub(super) workloads: Vec<String>,
 }
 
 /// All networks of one `[[network]]` table.
@@ -47,8 +49,13 @@ pub(super) fn read(item: &Item<'_>, shared: &Shared<'_>) -> Result<Vec<NetworkSp
             ..item.clone()
         };
         let mut network = one(&item, set, shared)?;
-        if !concrete.suffix.is_empty() {
-            network.name = format!("{set}/{}", concrete.suffix);
+        for (name, suffix) in [
+            (&mut network.name, &concrete.suffix),
+            (&mut network.twin, &concrete.twin),
+        ] {
+            if !suffix.is_empty() {
+                *name = format!("{set}/{suffix}");
+            }
         }
         network.parameters = concrete.parameters;
         networks.push(network);
@@ -88,7 +95,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         }
         Ok(bytes)
     };
-    let whole = |key, low, high, default, what| match setting(key) {
+    let whole = |key, low, high, default, what: &str| match setting(key) {
         Some(item) => item.integer(low, high, what),
         None => Ok(default),
     };
@@ -120,6 +127,19 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     }
     let paths = list.iter().map(|item| path::read(item, &around));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
+
+    let what = format!(
+        "the number of the path that carries the handshake, 1 to {}",
+        list.len()
+    );
+    let handshake = whole("handshake", 1, list.len() as u64, 1, &what)? as usize - 1;
+    let start = match setting("start") {
+        None => PathStart::Confirmed,
+        Some(item) => {
+            let expected = "\"confirmed\" or \"complete\", which the handshake must be before paths are opened";
+            start_of(item.text(expected)?).ok_or_else(|| item.expected(expected))?
+        }
+    };
 
     let bottlenecks = match table.get("shared") {
         None => Vec::new(),
@@ -164,6 +184,25 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
             item.texts("labels of schedulers")?
         }
     };
+    let earlier = match setting("earlier") {
+        None => None,
+        Some(item) => Some(earlier(&item, &paths)?),
+    };
+    let workloads = match setting("workloads") {
+        None => Vec::new(),
+        Some(item) => {
+            let list = item.list();
+            let forms = list.iter().map(|item| {
+                let form = super::parse::workload(item)?.to_string();
+                if shared.workloads.contains(&form) {
+                    return Ok(form);
+                }
+                let known = shared.workloads.join(", ");
+                Err(item.expected(&format!("one out of the experiment's `workloads`: {known}")))
+            });
+            forms.collect::<Result<_, _>>()?
+        }
+    };
     let _ = (table.get("name"), table.get("about"));
     table.finish()?;
     if let Some(defaults) = defaults {
@@ -172,9 +211,12 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     }
     Ok(NetworkSpec {
         name: set.to_owned(),
+        twin: set.to_owned(),
         set: set.to_owned(),
         parameters: Vec::new(),
         paths,
+        handshake,
+        start,
         shared: bottlenecks,
         cross_traffic,
         receive_window,
@@ -182,7 +224,30 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         initial_window,
         mtu,
         schedulers,
+        workloads,
+        earlier,
     })
+}
+
+fn earlier(item: &Item<'_>, paths: &[PathSpec]) -> Result<Earlier, FileError> {
+    let table = item.table("factors, as { rate = 4, rtt = 0.5 }")?;
+    let factor = |key| match table.get(key) {
+        None => Ok(1.0),
+        Some(item) => match item.float("a factor from 0.01 to 100")? {
+            factor if (0.01..=100.0).contains(&factor) => Ok(factor),
+            _ => Err(item.expected("a factor from 0.01 to 100")),
+        },
+    };
+    let earlier = Earlier {
+        rate: factor("rate")?,
+        rtt: factor("rtt")?,
+    };
+    table.finish()?;
+    let traced = paths.iter().flat_map(|path| [&path.up, &path.down]);
+    if earlier.rate != 1.0 && traced.filter(|link| link.trace.is_some()).count() > 0 {
+        return Err(item.error("the rate of a trace has no factor, expected paths with `rate`"));
+    }
+    Ok(earlier)
 }
 
 fn bottleneck(item: &Item<'_>, folder: &Path) -> Result<SharedSpec, FileError> {

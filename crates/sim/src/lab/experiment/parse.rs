@@ -12,6 +12,7 @@ use super::{Claim, Experiment, PaperNumber, Seeds, Selector, TimelineSpec};
 use crate::lab::Pattern;
 use crate::lab::learned;
 use crate::lab::metrics::{self, MetricInfo};
+use crate::lab::time;
 use crate::workload::Workload;
 
 const SEEDS: &str = "a number of seeds from 1 to 100000, or { first = 1, count = 20 }";
@@ -35,7 +36,7 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         None => Training::default(),
     };
     let schedulers = table.require("schedulers", "a list of schedulers")?;
-    let schedulers = scheduler::read(&schedulers, training.runs)?;
+    let schedulers = scheduler::read(&schedulers, training.runs, training.all)?;
     let labels: Vec<_> = schedulers.iter().map(|spec| spec.label.clone()).collect();
     let congestion = match table.get("congestion") {
         None => vec![CongestionControl::Olia],
@@ -63,7 +64,7 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
             .list()
             .iter()
             .map(|item| metric(item, &workloads))
-            .collect::<Result<_, _>>()?,
+            .collect::<Result<Vec<_>, _>>()?,
         None => Vec::new(),
     };
     let real_aead = match table.get("aead") {
@@ -74,7 +75,15 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
             _ => return Err(item.expected("\"null\" or \"real\"")),
         },
     };
-    let networks = networks(&table, &labels)?;
+    let time_lost = match table.get("time_lost") {
+        Some(item) => match item.node.value {
+            Value::Flag(flag) => flag,
+            _ => return Err(item.expected("true or false")),
+        },
+        // Otherwise these metrics would have no values.
+        None => metrics.iter().any(|name: &String| time::is_metric(name)),
+    };
+    let networks = networks(&table, &labels, &workloads)?;
     let paper = list(&table, "paper")
         .iter()
         .map(|item| paper_number(item, &labels, &workloads))
@@ -106,6 +115,7 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         claims,
         timeline,
         real_aead,
+        time_lost,
     })
 }
 
@@ -153,7 +163,7 @@ pub(super) fn one_network(
         Item { node, ..item }
     }
     let node = texts(schedulers);
-    let schedulers = scheduler::read(&with(argument("--scheduler"), &node), 0)?;
+    let schedulers = scheduler::read(&with(argument("--scheduler"), &node), 0, false)?;
     let node = texts(congestion);
     let congestion = with(argument("--congestion"), &node);
     let congestion = congestion
@@ -193,12 +203,14 @@ pub(super) fn one_network(
         claims: Vec::new(),
         timeline: None,
         real_aead: false,
+        time_lost: false,
     })
 }
 
 fn networks(
     table: &Table<'_>,
     labels: &[String],
+    workloads: &[Workload],
 ) -> Result<Vec<crate::lab::network::NetworkSpec>, FileError> {
     let defaults = table.get("defaults");
     let path_defaults = match &defaults {
@@ -218,6 +230,7 @@ fn networks(
         defaults,
         path_defaults: path_defaults.map(|item| item.node.clone()),
         labels: labels.to_vec(),
+        workloads: workloads.iter().map(ToString::to_string).collect(),
     };
     let mut networks: Vec<crate::lab::network::NetworkSpec> = Vec::new();
     for item in some(&table.require("network", "at least one [[network]]")?)? {
@@ -335,7 +348,9 @@ fn metric(item: &Item<'_>, workloads: &[Workload]) -> Result<String, FileError> 
         return Ok(name.to_owned());
     }
     let mut names: Vec<String> = Vec::new();
-    let others = metrics::transport().chain(learned::all());
+    let others = metrics::transport()
+        .chain(learned::all())
+        .chain(time::metrics());
     for metric in known.into_iter().flatten().chain(others) {
         if !names.contains(&metric.name) {
             names.push(metric.name);

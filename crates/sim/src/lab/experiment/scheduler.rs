@@ -24,6 +24,8 @@ pub(super) struct Training {
     /// The training runs before each measured run, for learning schedulers without a number of
     /// their own.
     pub(super) runs: u32,
+    /// Whether schedulers that do not learn make these runs, too.
+    pub(super) all: bool,
     /// `None`: the measured workload.
     pub(super) workload: Option<Workload>,
 }
@@ -31,12 +33,23 @@ pub(super) struct Training {
 pub(super) fn training(item: &Item<'_>) -> Result<Training, FileError> {
     let table = item.table("a table [train] with `runs` and, if need be, `workload`")?;
     let runs = runs(&table.require("runs", RUNS)?)?;
+    let all = match table.get("all") {
+        None => false,
+        Some(item) => match item.node.value {
+            Value::Flag(flag) => flag,
+            _ => return Err(item.expected("true or false")),
+        },
+    };
     let workload = match table.get("workload") {
         Some(item) => Some(workload(&item)?),
         None => None,
     };
     table.finish()?;
-    Ok(Training { runs, workload })
+    Ok(Training {
+        runs,
+        all,
+        workload,
+    })
 }
 
 fn runs(item: &Item<'_>) -> Result<u32, FileError> {
@@ -45,21 +58,21 @@ fn runs(item: &Item<'_>) -> Result<u32, FileError> {
 }
 
 /// Parses all schedulers. Learning schedulers get `runs` training runs unless their entry overrides
-/// it.
-pub(super) fn read(item: &Item<'_>, runs: u32) -> Result<Vec<SchedulerSpec>, FileError> {
+/// it. With `all`, the others do, too.
+pub(super) fn read(item: &Item<'_>, runs: u32, all: bool) -> Result<Vec<SchedulerSpec>, FileError> {
     let registry = Registry::new();
     let mut specs: Vec<SchedulerSpec> = Vec::new();
     for item in some(item)? {
         for mut spec in entry(&item)? {
             // The rates come from each network. Here it only matters whether the scheduler accepts
             // rates.
-            let config = oracle::told(&spec.spec.config, || vec![1.0]);
+            let config = oracle::told(&spec.spec.config, || vec![1.0], || 0);
             let scheduler = registry.build(&spec.spec.name, &config);
             let scheduler = scheduler.map_err(|fault| item.error(fault.to_string()))?;
             // A policy was trained in advance. Its scheduler reports it, and keeps nothing from one
             // run to the next.
             let learned = scheduler.learned();
-            let learns = learned.is_some_and(|learned| learned.policy.is_none());
+            let learns = all || learned.is_some_and(|learned| learned.policy.is_none());
             spec.spec.training = match &spec.train {
                 Some((0, _)) => 0,
                 Some((runs, _)) if learns => *runs,

@@ -54,6 +54,14 @@ fn faults_are_one_line_with_place_key_and_what_was_expected() {
     let change = |from: &str, to: &str| file(PATHS, "").replace(from, to);
     let table: &[(String, &str)] = &[
         (
+            file(PATHS, "handshake = 2"),
+            "x.toml:7: network[1].handshake: found 2, expected the number of the path that carries the handshake, 1 to 1",
+        ),
+        (
+            file(PATHS, "start = \"early\""),
+            "x.toml:7: network[1].start: found \"early\", expected \"confirmed\" or \"complete\", which the handshake must be before paths are opened",
+        ),
+        (
             "title = ".into(),
             "x.toml:1: string values must be quoted, expected literal string",
         ),
@@ -97,7 +105,7 @@ fn faults_are_one_line_with_place_key_and_what_was_expected() {
         ),
         (
             change("[[network]]", "[train]\nruns = 2\nseeds = 3\n[[network]]"),
-            "x.toml:6: train.seeds: unknown key, expected one of runs, workload",
+            "x.toml:6: train.seeds: unknown key, expected one of runs, all, workload",
         ),
         (
             change("\"rr\"", "{ name = \"ecf_a\", vary = { p = [0, 1] } }"),
@@ -506,4 +514,137 @@ fn a_scheduler_that_was_not_built_is_not_unknown() {
         "x.toml:3: schedulers[2]: scheduler `dqn` is not in this program, which was built without the feature \
          `neural`",
     );
+}
+
+#[test]
+fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
+    let two = "[{ rate = [5, 50], owd = 20 }, { rate = 5, owd = 20 }]";
+    let all = networks(two, "handshake = [1, 2]\nstart = \"complete\"");
+    assert_eq!(
+        names(&all),
+        [
+            "one/rate1=5,handshake=1",
+            "one/rate1=5,handshake=2",
+            "one/rate1=50,handshake=1",
+            "one/rate1=50,handshake=2",
+        ]
+    );
+    let twins: Vec<_> = all.iter().map(|network| &*network.twin).collect();
+    assert_eq!(
+        twins,
+        ["one/rate1=5", "one/rate1=5", "one/rate1=50", "one/rate1=50"]
+    );
+    let first: Vec<_> = all.iter().map(|network| network.handshake).collect();
+    assert_eq!(first, [0, 1, 0, 1]);
+    assert_eq!(all[0].paths, all[1].paths);
+    assert!(
+        all[1]
+            .describe()
+            .ends_with(", handshake on path 2, start complete")
+    );
+
+    assert!(
+        all.iter()
+            .all(|network| network.start == mpquic_proto::PathStart::Complete)
+    );
+    let starts = networks(PATHS, "start = [\"confirmed\", \"complete\"]");
+    assert_eq!(
+        names(&starts),
+        ["one/start=confirmed", "one/start=complete"]
+    );
+    assert!(starts.iter().all(|network| network.twin == "one"));
+    assert!(starts[1].describe().ends_with(", start complete"));
+
+    // By the name of a list, and with sampled values.
+    let two = "[{ rate = { min = 2, max = 9 }, owd = 20 }, { rate = 5, owd = 20 }]";
+    let more = "sample = { points = 2 }\nvary = { first = [1, 2] }\nhandshake = \"$first\"";
+    let all = networks(two, more);
+    assert_eq!(
+        names(&all),
+        [
+            "one/first=1/001",
+            "one/first=1/002",
+            "one/first=2/001",
+            "one/first=2/002"
+        ]
+    );
+    assert_eq!(all[0].twin, "one/001");
+    assert_eq!(all[2].twin, "one/001");
+    assert_eq!(all[0].paths, all[2].paths);
+
+    // One value is no axis. The default is the first path.
+    let two = "[{ rate = 5, owd = 20 }, { rate = 5, owd = 20 }]";
+    let second = networks(two, "handshake = 2").remove(0);
+    assert_eq!(
+        (&*second.name, &*second.twin, second.handshake),
+        ("one", "one", 1)
+    );
+    assert_eq!(networks(two, "").remove(0).handshake, 0);
+}
+
+#[test]
+fn a_network_may_run_some_of_the_workloads() {
+    let text = file(PATHS, "").replace("[\"file:2MB\"]", "[\"file:2MB\", \"file:20MB\"]");
+    let with = |more: &str| parse(&format!("{text}{more}\n"));
+    let some = with("workloads = [\"file:2000kB\"]").unwrap();
+    assert_eq!(some.networks[0].workloads, ["file:2MB"]);
+    assert_eq!(
+        with("workloads = [\"file:3MB\"]").unwrap_err(),
+        "x.toml:8: network[1].workloads[1]: found \"file:3MB\", expected one out of the experiment's \
+         `workloads`: file:2MB, file:20MB"
+    );
+    let defaults = text.replace(
+        "[[network]]",
+        "[defaults]\nworkloads = [\"file:20MB\"]\n[[network]]",
+    );
+    assert_eq!(
+        parse(&defaults).unwrap().networks[0].workloads,
+        ["file:20MB"]
+    );
+}
+
+#[test]
+fn where_time_went_is_recorded_if_asked_for() {
+    let with = |line: &str| parse(&file(PATHS, "").replacen("[[", &format!("{line}\n[["), 1));
+    for (line, expected) in [
+        ("", false),
+        ("time_lost = true", true),
+        ("time_lost = false", false),
+        ("metrics = [\"completion\", \"time_opening\"]", true),
+        ("metrics = [\"wait_time\"]", false),
+    ] {
+        assert_eq!(with(line).unwrap().time_lost, expected, "{line}");
+    }
+    assert_eq!(
+        with("time_lost = 1").unwrap_err(),
+        "x.toml:4: time_lost: found 1, expected true or false"
+    );
+}
+
+#[test]
+fn every_scheduler_may_have_earlier_connections_and_another_network_during_them() {
+    let train = "earlier = { rate = 4, rtt = 0.5 }\n[train]\nruns = 1\nall = true";
+    let experiment = parse(&file(PATHS, train)).unwrap();
+    assert!(experiment.schedulers.iter().all(|spec| spec.training == 1));
+    let network = &experiment.networks[0];
+    let before = network.before();
+    assert_eq!(network.paths[0].down.rate, Some(50_000_000));
+    assert_eq!(before.paths[0].down.rate, Some(200_000_000));
+    assert_eq!(before.paths[0].up.delay, Duration::from_millis(10));
+    assert_eq!((before.earlier, &before.name), (None, &network.name));
+    let same = networks(PATHS, "").remove(0);
+    assert_eq!(same.before(), same);
+    for (more, fault) in [
+        (
+            "earlier = { rate = 0 }",
+            "network[1].earlier.rate: found 0, expected a factor from 0.01 to 100",
+        ),
+        (
+            "[train]\nruns = 1\nall = 1",
+            "train.all: found 1, expected true or false",
+        ),
+    ] {
+        let error = parse(&file(PATHS, more)).unwrap_err();
+        assert!(error.ends_with(fault), "{error}");
+    }
 }

@@ -8,13 +8,15 @@ use crate::lab::network::Parameter;
 use crate::lab::sampling::{self, Method};
 
 /// The keys whose value is a list and not a grid.
-const LISTS: [&str; 8] = [
+const LISTS: [&str; 10] = [
     "outages",
     "steps",
     "paths",
     "shared",
     "cross_traffic",
     "schedulers",
+    "workloads",
+    "earlier",
     "vary",
     "sample",
 ];
@@ -27,6 +29,9 @@ const MAX_NETWORKS: usize = 100_000;
 pub(super) struct Concrete {
     /// The values in which it differs from the others; empty if it is the only one.
     pub(super) suffix: String,
+    /// The same without `handshake` and `start`, which change how a connection starts and not the
+    /// network.
+    pub(super) twin: String,
     pub(super) parameters: Vec<Parameter>,
     pub(super) node: Node,
 }
@@ -45,6 +50,14 @@ struct Variable {
 }
 
 impl Variable {
+    /// Whether it says only how a connection starts.
+    fn is_start(&self) -> bool {
+        self.places.iter().all(|place| match place.as_slice() {
+            [Place::Key(key)] => matches!(key.as_str(), "handshake" | "start"),
+            _ => false,
+        })
+    }
+
     fn can_change(&self) -> bool {
         self.places.iter().all(|place| match place.as_slice() {
             [_, Place::Index(_), Place::Key(key)] => {
@@ -159,15 +172,17 @@ pub(super) fn expand(item: &Item<'_>) -> Result<Vec<Concrete>, FileError> {
             parameters.push(Parameter::new(&variable.name, value.label()));
         }
         parameters.reverse();
-        let labels: Vec<_> = parameters
-            .iter()
-            .map(|parameter| format!("{}={}", parameter.name, parameter.value))
-            .collect();
+        let label = |parameter: &Parameter| format!("{}={}", parameter.name, parameter.value);
+        let labels: Vec<_> = parameters.iter().map(label).collect();
         let grid_suffix = labels.join(",");
+        let of_network = grids.iter().zip(&parameters);
+        let of_network = of_network.filter(|((variable, _), _)| !variable.is_start());
+        let labels: Vec<_> = of_network.map(|(_, parameter)| label(parameter)).collect();
+        let grid_twin = labels.join(",");
         if redraw.is_some() {
             let mut fixed = fixed.clone();
             redraw_over_time(&mut fixed, &boxes, &drawn, redraw.as_ref());
-            networks.push(finish(fixed, grid_suffix, parameters));
+            networks.push(finish(fixed, [grid_suffix, grid_twin], parameters));
             continue;
         }
         for (number, point) in drawn.iter().enumerate() {
@@ -178,20 +193,22 @@ pub(super) fn expand(item: &Item<'_>) -> Result<Vec<Concrete>, FileError> {
                 put(&mut fixed, variable, &value);
                 parameters.push(Parameter::drawn(&variable.name, value.label()));
             }
-            let mut suffix = grid_suffix.clone();
+            let mut suffixes = [grid_suffix.clone(), grid_twin.clone()];
             if sample.is_some() {
-                if !suffix.is_empty() {
-                    suffix.push('/');
+                for suffix in &mut suffixes {
+                    if !suffix.is_empty() {
+                        suffix.push('/');
+                    }
+                    *suffix += &format!("{:03}", number + 1);
                 }
-                suffix += &format!("{:03}", number + 1);
             }
-            networks.push(finish(fixed, suffix, parameters));
+            networks.push(finish(fixed, suffixes, parameters));
         }
     }
     Ok(networks)
 }
 
-fn finish(mut node: Node, suffix: String, parameters: Vec<Parameter>) -> Concrete {
+fn finish(mut node: Node, suffixes: [String; 2], parameters: Vec<Parameter>) -> Concrete {
     if let Value::Table(entries) = &mut node.value {
         let count = entries.iter().find_map(|(key, value)| match value.value {
             Value::Number(count, _) if key == "path_count" => Some(count as usize),
@@ -206,8 +223,10 @@ fn finish(mut node: Node, suffix: String, parameters: Vec<Parameter>) -> Concret
         }
         entries.retain(|(key, _)| !RECIPE.contains(&key.as_str()));
     }
+    let [suffix, twin] = suffixes;
     Concrete {
         suffix,
+        twin,
         parameters,
         node,
     }

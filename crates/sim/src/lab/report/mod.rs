@@ -6,6 +6,7 @@ mod over_time;
 mod plots;
 mod sets;
 mod settings;
+mod spent;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,12 @@ pub(crate) fn html(board: &Board<'_>, folder: &Path) -> io::Result<String> {
             "plots",
             "Distributions over seeds",
             cells::distributions(board),
+        ),
+        ("spent", "Where the time went", spent::section(board)),
+        (
+            "orders",
+            "Which path carries the handshake",
+            spent::orders(board),
         ),
         ("time", "One run over time", time_lines),
         ("failures", "Runs that failed", failures(board)),

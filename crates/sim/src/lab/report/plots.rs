@@ -138,6 +138,65 @@ pub(super) fn boxes(series: &[Series], label: &str) -> String {
     svg.finish(&format!("box plots of {label}"))
 }
 
+/// A bar of parts, one beside the other.
+#[derive(Debug, Clone)]
+pub(super) struct Stack {
+    pub(super) name: String,
+    /// Each part with its tooltip. The place in the list selects the colour.
+    pub(super) parts: Vec<(f64, String)>,
+}
+
+/// Stacked bars, one below the other, from 0. Marks are values with names, drawn as lines across all
+/// bars.
+pub(super) fn stacks(stacks: &[Stack], marks: &[(f64, String)], label: &str) -> String {
+    let row = 26.0;
+    let names = stacks.iter().map(|stack| width_of(&stack.name));
+    let left = (names.fold(0.0, f64::max) * 1.1 + 12.0).clamp(60.0, 190.0);
+    let (width, top) = (left + 460.0, 8.0);
+    let bottom = top + row * stacks.len() as f64 + 6.0;
+    let mut svg = Svg::new(width, bottom + 2.0 * LINE + 8.0);
+    let sum = |stack: &Stack| stack.parts.iter().map(|part| part.0.max(0.0)).sum::<f64>();
+    let most = stacks.iter().map(sum);
+    let most = most
+        .chain(marks.iter().map(|mark| mark.0))
+        .fold(0.0, f64::max);
+    let most = if most > 0.0 { most * 1.04 } else { 1.0 };
+    let x = Scale::linear(0.0, most, left, width - 12.0);
+    svg.x_axis(&x, top, bottom, 8);
+    for (number, stack) in stacks.iter().enumerate() {
+        let middle = top + row * (number as f64 + 0.5) + 3.0;
+        svg.text("name", Anchor::End, left - 6.0, middle + 4.0, &stack.name);
+        let mut from = 0.0;
+        for (place, (value, title)) in stack.parts.iter().enumerate() {
+            let to = from + value.max(0.0);
+            let class = format!("point {}", class(place));
+            svg.rect(
+                &class,
+                x.at(from),
+                middle - 8.0,
+                x.at(to) - x.at(from),
+                16.0,
+                title,
+            );
+            from = to;
+        }
+    }
+    for (value, name) in marks {
+        svg.line("zero", x.at(*value), top, x.at(*value), bottom);
+        let title = format!("{name}: {} s", significant(*value, 4));
+        svg.circle("point", x.at(*value), top, 3.0, &title);
+    }
+    let middle = (left + width) / 2.0;
+    svg.text(
+        "label",
+        Anchor::Middle,
+        middle,
+        bottom + 2.0 * LINE + 2.0,
+        label,
+    );
+    svg.finish(&format!("stacked bars of {label}"))
+}
+
 /// A line over a parameter. Its points are (parameter value, value, low, high).
 #[derive(Debug, Clone)]
 pub(super) struct Trend {
@@ -402,5 +461,13 @@ mod tests {
         };
         assert!(!trends(&[flat], "x", "y").contains("NaN"));
         assert!(!time_lines(&[], 0.0).contains("NaN"));
+        let stack = |parts: &[f64]| Stack {
+            name: "a".into(),
+            parts: parts.iter().map(|part| (*part, "part".into())).collect(),
+        };
+        for parts in [&[][..], &[0.0], &[1.0, 0.0, 1e9], &[-1.0]] {
+            let svg = stacks(&[stack(parts)], &[(2.0, "a bound".into())], "s");
+            assert!(svg.starts_with("<svg") && !svg.contains("NaN") && !svg.contains("inf"));
+        }
     }
 }

@@ -177,3 +177,40 @@ fn families_become_lines_over_their_setting() {
     assert_eq!(html.matches("minrtt: 6.045 at p ").count(), 2);
     assert_eq!(html.matches("ecf_a: ").count(), 3);
 }
+
+#[test]
+fn where_time_went_becomes_stacked_bars_and_orders_a_table() {
+    let text = format!(
+        "{HEAD}time_lost = true\n[[network]]\nname = \"a\"\npaths = \"50Mbit 20ms | 2Mbit 100ms\"\n\
+         handshake = [1, 2]\n"
+    );
+    let mut results = results(&text, |network, _, _| {
+        Some(if network.ends_with('2') { 1.5 } else { 1.0 })
+    });
+    let without = render(&results);
+    assert!(!without.contains("Where the time went"));
+    for record in &mut results.records {
+        let Run::Done(measured) = &mut record.outcome else {
+            panic!("a failed run");
+        };
+        let all = crate::lab::time::metrics().enumerate();
+        let all = all.map(|(number, metric)| (metric.name, number as f64 / 10.0));
+        measured.values.extend(all);
+    }
+    let html = render(&results);
+    check(&html);
+    // `opening` is the fourth part after the total; 0.4 of 0.0 s in all.
+    for part in [
+        "Where the time went",
+        "stacked bars of time of a download [s], mean",
+        "minrtt: opening 0.4 s",
+        "the bound with this start: 2.6 s",
+        "Which path carries the handshake",
+        "<td>1.5</td><td>1.5</td><td>1.5</td>",
+        "<th>startup</th>",
+    ] {
+        assert!(html.contains(part), "{part}");
+    }
+    // One drawing for each of the two orders.
+    assert_eq!(html.matches("stacked bars of").count(), 2);
+}
