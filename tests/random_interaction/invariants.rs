@@ -59,6 +59,8 @@ struct Traffic {
     sent: u64,
     /// By the server, corrupted or not.
     received: u64,
+    /// A datagram of the server arrived at the client.
+    reached: bool,
 }
 
 /// A datagram that was sent, for the check of idle timeouts.
@@ -95,6 +97,7 @@ impl Wire {
             (DatagramStep::Left(fate), Side::Client) if fate.arrives() => {
                 traffic.received += info.size as u64;
             }
+            (DatagramStep::Left(fate), Side::Server) if fate.arrives() => traffic.reached = true,
             _ => {}
         }
     }
@@ -168,12 +171,21 @@ impl Watch {
                     seen.borrow_mut().traffic[link] = Traffic::default();
                 }
             }
-            let proven = |id: &PathId| server.path_amplification(*id) == Ok(None);
-            for id in server.paths().filter(proven) {
-                let path = server.network_path(id).ok();
-                if let Some(link) = path.and_then(|path| places.link_to(path.remote)) {
-                    validated[link] = true;
+            // Not only those that the paths use: a client's PATH_RESPONSE proves the address that it probes from, though the
+            // path's size there is still to be proven by a second one (RFC 9000 section 8.2.1).
+            let proven = server.amplification().filter(|(_, limit)| limit.is_none());
+            for (tuple, _) in proven {
+                let Some(link) = places.link_to(tuple.remote) else {
+                    continue;
+                };
+                // A token may have proven the handshake's address. What proves another one is an answer.
+                let first = link == 0 && places.changes(link) == 0;
+                if !validated[link] && !first && !seen.borrow().traffic[link].reached {
+                    return Err(format!(
+                        "{tuple} is proven, and the client heard nothing there"
+                    ));
                 }
+                validated[link] = true;
             }
             for (link, traffic) in seen.borrow().traffic.iter().enumerate() {
                 if !validated[link] && traffic.sent > 3 * traffic.received {
@@ -237,11 +249,11 @@ fn caps(connection: &Connection) -> Result<(), String> {
 //# Prior to validating the client address, servers MUST NOT send more than three times as many
 //# bytes as the number of bytes they have received.
 fn amplification(connection: &Connection) -> Result<(), String> {
-    for id in connection.paths() {
-        if let Ok(Some((sent, received))) = connection.path_amplification(id)
+    for (tuple, limit) in connection.amplification() {
+        if let Some((sent, received)) = limit
             && sent > received.saturating_mul(3)
         {
-            return Err(format!("{sent} for {received} bytes on path {id}"));
+            return Err(format!("{sent} for {received} bytes on {tuple}"));
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 
 mod pair;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -437,5 +437,75 @@ fn a_client_that_moves_first_asks_at_both_addresses_of_the_server() {
         pair.now = later;
         assert!(there(&mut pair) && download(&mut pair, 300_000));
         no_id_on_two_ways(&uses);
+    }
+}
+
+/// A client's NAT gives it another port while the server still uses its original address, so that the server asks there
+/// before it follows. What came was small, and so is the first question.
+//= specs/rfc9000.txt#section-8
+//= type=test
+//# Therefore, after receiving packets from an address that is not yet validated, an endpoint MUST
+//# limit the amount of data it sends to the unvalidated address to three times the amount of data
+//# received from that address.
+//= specs/rfc9000.txt#section-8.2.1
+//= type=test
+//# To ensure that the path MTU is large enough, the endpoint MUST perform a second path validation
+//# by sending a PATH_CHALLENGE frame in a datagram of at least 1200 bytes.
+#[test]
+fn an_answer_to_a_small_question_lifts_the_limit_of_an_address_that_no_path_uses_yet() {
+    let outside = SocketAddr::from(([203, 0, 113, 1], 7000));
+    for config in [single(), TransportConfig::default()] {
+        let mut pair = Pair::with_server(config.clone(), config, |config| {
+            config.preferred_address_v4(Some("10.0.0.101:4433".parse().unwrap()));
+        });
+        // How many of the client's datagrams still reach the preferred address: its question first.
+        let let_in = Rc::new(Cell::new(1));
+        // What the server received there from behind the NAT, and sent back.
+        let wire = Rc::new(Cell::new((0, 0)));
+        let (left, bytes) = (Rc::clone(&let_in), Rc::clone(&wire));
+        pair.filter = Box::new(move |from_client, tuple, data| {
+            let (received, sent) = bytes.get();
+            if from_client && tuple.remote == preferred() {
+                let Some(fewer) = u32::checked_sub(left.get(), 1) else {
+                    return false;
+                };
+                left.set(fewer);
+                bytes.set((received + data.len(), sent));
+            } else if tuple.remote == outside {
+                bytes.set((received, sent + data.len()));
+                // A full datagram does not get through.
+                return data.len() < 1200;
+            }
+            true
+        });
+        pair.connect();
+        assert!(pair.run_until(Duration::from_secs(5), |pair| {
+            pair.c().network_path(PathId::ZERO).unwrap().remote == preferred()
+        }));
+        let limit = |pair: &mut Pair| {
+            let mut limits = pair.s().amplification();
+            let there = limits.find(|(tuple, _)| tuple.remote == outside);
+            there.map(|(_, limit)| limit)
+        };
+        assert_eq!((let_in.get(), limit(&mut pair)), (0, None));
+        pair.nat = vec![(client_addr(0), outside)];
+        wire.set((0, 0));
+        let_in.set(1);
+        pair.c().ping();
+        assert!(pair.run_until(Duration::from_secs(5), |pair| limit(pair).is_some()));
+        let (received, sent) = wire.get();
+        assert!(received < 400 && (1..=3 * received).contains(&sent));
+        assert_eq!(limit(&mut pair), Some(Some((sent as u64, received as u64))));
+        let_in.set(1);
+        assert!(pair.run_until(Duration::from_secs(5), |pair| { limit(pair) == Some(None) }));
+        // The address is proven. That full datagrams arrive there is not: the server asks again, and does not move.
+        assert!(!pair.run_until(Duration::from_secs(5), |pair| limit(pair).is_none()));
+        let (received, sent) = wire.get();
+        assert!(sent > 3 * received, "{sent} for {received}");
+        assert_eq!(
+            pair.s().network_path(PathId::ZERO).unwrap().local,
+            server_addr()
+        );
+        assert_eq!(pair.s().path_amplification(PathId::ZERO), Ok(None));
     }
 }

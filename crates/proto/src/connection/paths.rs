@@ -152,6 +152,12 @@ impl Connection {
         Ok(self.path_or_error(id)?.traffic())
     }
 
+    /// The same for each pair of addresses that packets of open paths may go to: those that a path uses, those that it
+    /// has left and may go back to, and those from which the peer probes it (RFC 9000 section 9.1).
+    pub fn amplification(&self) -> impl Iterator<Item = (FourTuple, Option<(u64, u64)>)> + '_ {
+        self.paths.iter().flat_map(Path::traffic_by_address)
+    }
+
     /// The path's addresses.
     ///
     /// # Errors

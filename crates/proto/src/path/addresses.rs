@@ -60,6 +60,15 @@ impl Path {
         self.network.traffic()
     }
 
+    /// The addresses that packets may go to, those in use first. For each: bytes sent and received so far, while the
+    /// amplification limit holds.
+    pub(crate) fn traffic_by_address(
+        &self,
+    ) -> impl Iterator<Item = (FourTuple, Option<(u64, u64)>)> + '_ {
+        let networks = std::iter::once(&self.network).chain(&self.previous);
+        networks.map(|network| (network.tuple, network.traffic()))
+    }
+
     /// The peer's address is validated.
     pub(crate) fn is_validated(&self) -> bool {
         self.network.is_validated()
