@@ -140,6 +140,37 @@ fn an_address_that_cannot_be_proven_is_given_up() {
     assert!(download(&mut pair, 500_000));
 }
 
+/// A link that takes the answers and leaves the rest: all data waits for an answer, so that the server does not back off
+/// as if the client were gone.
+#[test]
+fn lost_answers_from_a_client_that_is_heard_do_not_slow_its_validation() {
+    let mut pair = connected();
+    assert!(download(&mut pair, 500_000));
+    rest(&mut pair);
+    let mut losses = 6;
+    // Answers fill a datagram, as challenges do (RFC 9000 section 8.2.2).
+    pair.filter = Box::new(move |from_client, _, data| {
+        let dropped = from_client && data.len() >= 1200 && losses > 0;
+        losses -= u32::from(dropped);
+        !dropped
+    });
+    let remote = outside(0, 1, 6000);
+    pair.nat = vec![(client_addr(0), remote)];
+    // So much that the amplification limit holds no challenge back.
+    for _ in 0..8 {
+        pair.c().send_datagram(vec![0; 1100].into(), false).unwrap();
+    }
+    let start = pair.now;
+    assert!(pair.run_until(Duration::from_secs(20), |pair| {
+        pair.s().is_path_validated(PathId::ZERO)
+            && pair.s().network_path(PathId::ZERO).unwrap().remote == remote
+    }));
+    // With backoff, the first answer that arrives comes after 63 intervals of at least 100 ms, or never.
+    let took = pair.now - start;
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(download(&mut pair, 500_000));
+}
+
 /// A late packet from before the move does not move the path back (RFC 9000 section 9.3).
 #[test]
 fn reordering_does_not_move_a_path() {

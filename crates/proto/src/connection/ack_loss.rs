@@ -111,7 +111,7 @@ impl Connection {
         for (_, packet) in &settled.acked {
             let mut contiguous = 0;
             for frame in &packet.frames {
-                contiguous += self.on_frame_acked(ack.space, frame);
+                contiguous += self.on_frame_acked(ack.space, frame, index);
             }
             if packet.ack_eliciting && ack.space == SpaceId::Data {
                 self.schedule.on_acked(&Acked::new(
@@ -186,8 +186,8 @@ impl Connection {
         }
     }
 
-    /// The owner of a frame learns that it arrived. Returns stream bytes that became contiguous by it.
-    fn on_frame_acked(&mut self, space: SpaceId, frame: &SentFrame) -> u64 {
+    /// The owner of a frame learns that it arrived on this path. Returns stream bytes that became contiguous by it.
+    fn on_frame_acked(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) -> u64 {
         match *frame {
             SentFrame::Stream(range) => return self.streams.on_acked(&range).contiguous,
             SentFrame::Crypto { start, end } => {
@@ -222,9 +222,9 @@ impl Connection {
                     tokens.on_acked(number);
                 }
             }
+            SentFrame::PathChallenge(token) => self.on_challenge_settled(path, token),
             SentFrame::HandshakeDone
             | SentFrame::Datagram { .. }
-            | SentFrame::PathChallenge(_)
             | SentFrame::PathStatus { .. }
             | SentFrame::MaxPathId(_)
             | SentFrame::PathsBlocked(_)
@@ -263,7 +263,14 @@ impl Connection {
     pub(super) fn on_frame_lost(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
         match *frame {
             SentFrame::Stream(range) => self.streams.on_lost(&range, path),
+            SentFrame::PathChallenge(token) => self.on_challenge_settled(path, token),
             _ => self.repeat_control(space, frame),
+        }
+    }
+
+    fn on_challenge_settled(&mut self, path: PathIndex, token: u64) {
+        if let Some(path) = self.paths.at_mut(path) {
+            path.on_challenge_settled(token);
         }
     }
 

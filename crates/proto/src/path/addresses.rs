@@ -301,6 +301,12 @@ impl Path {
         }
     }
 
+    /// The packet with this challenge was acknowledged or declared lost. It matters for the addresses in use only: that
+    /// there are packets which travel says nothing about others.
+    pub(crate) fn on_challenge_settled(&mut self, token: u64) {
+        self.network.on_challenge_settled(token);
+    }
+
     /// Whether the packet with this number, which was more than a probe, tells that the peer has moved: it is the newest
     /// one and came over other addresses than before (RFC 9000 section 9.3: the client moved, or its NAT moved it).
     pub(crate) fn is_moved_by(&self, from: &FourTuple, number: u64) -> bool {

@@ -12,7 +12,8 @@ use crate::{FourTuple, limits};
 /// connection ID and packet number (RFC 9000 section 17.3.1), the frame, the AEAD tag.
 const SMALLEST_PROBE: u64 = (1 + 20 + 4) + (1 + 8) + 16;
 
-/// How often a PATH_CHALLENGE is sent before the path is given up.
+/// How often a PATH_CHALLENGE is sent before the path is given up, if nothing is heard of any. So many of them can be
+/// answered.
 const MAX_CHALLENGES: u32 = 7;
 
 /// The network path beneath a path ID.
@@ -35,13 +36,17 @@ pub(crate) struct NetworkPath {
 }
 
 struct Challenge {
-    /// All tokens sent, and whether in a full datagram: an answer to any of them proves the address (RFC 9000 section
-    /// 8.2.3).
-    tokens: Vec<(u64, bool)>,
+    /// The newest tokens sent, and whether in a full datagram: an answer to any of them proves the address (RFC 9000
+    /// section 8.2.3).
+    tokens: VecDeque<(u64, bool)>,
     /// A token to be sent now.
     due: bool,
     /// When the next one is due.
     next: Option<Instant>,
+    /// When it would be due without backoff.
+    soonest: Option<Instant>,
+    /// The first interval, without backoff.
+    base: Duration,
     interval: Duration,
     /// When to give up, even if the amplification limit never let the challenges out.
     until: Instant,
@@ -167,9 +172,11 @@ impl NetworkPath {
             return;
         }
         self.challenge = Some(Challenge {
-            tokens: Vec::with_capacity(MAX_CHALLENGES as usize),
+            tokens: VecDeque::with_capacity(MAX_CHALLENGES as usize),
             due: true,
             next: None,
+            soonest: None,
+            base: interval,
             interval,
             // As long as all of them and the wait after the last take.
             //= specs/rfc9000.txt#section-8.2.4
@@ -210,18 +217,41 @@ impl NetworkPath {
         let Some(challenge) = &mut self.challenge else {
             return;
         };
-        challenge.tokens.push((token, full));
+        if challenge.tokens.len() == MAX_CHALLENGES as usize {
+            challenge.tokens.pop_front();
+        }
+        challenge.tokens.push_back((token, full));
         challenge.due = false;
         challenge.next = Some(now + challenge.interval);
+        challenge.soonest = Some(now + challenge.base);
         //= specs/rfc9000.txt#section-8.2.1
         //# An endpoint SHOULD NOT probe a new path with packets containing a PATH_CHALLENGE frame
         //# more frequently than it would send an Initial packet.
         challenge.interval = challenge.interval.saturating_mul(2);
     }
 
+    /// The packet with this challenge was acknowledged or declared lost. Packets travel between the addresses then, and
+    /// only the challenge or its answer was lost, if no answer comes soon. The next one waits for one interval only, and
+    /// backoff begins anew: all data waits for the answer, and the peer's data may wait for ours.
+    pub(super) fn on_challenge_settled(&mut self, token: u64) {
+        //= specs/rfc9000.txt#section-8.2.1
+        //# An endpoint MAY send multiple PATH_CHALLENGE frames to guard against packet loss.
+        if let Some(challenge) = &mut self.challenge
+            && challenge
+                .tokens
+                .back()
+                .is_some_and(|(sent, _)| *sent == token)
+        {
+            // RFC 9002 section 6.2.1: an acknowledgement resets the backoff of probes, too.
+            challenge.interval = challenge.base;
+            challenge.next = challenge.next.and(challenge.soonest);
+        }
+    }
+
     pub(crate) fn challenge_timer(&self) -> Option<Instant> {
         let challenge = self.challenge.as_ref()?;
-        Some(challenge.next.unwrap_or(challenge.until))
+        let next = challenge.next.unwrap_or(challenge.until);
+        Some(next.min(challenge.until))
     }
 
     pub(super) fn on_challenge_timeout(&mut self, now: Instant) -> ChallengeTimeout {
@@ -233,9 +263,6 @@ impl NetworkPath {
         }
         if challenge.next.is_none_or(|next| next > now) {
             return ChallengeTimeout::NotDue;
-        }
-        if challenge.tokens.len() >= MAX_CHALLENGES as usize {
-            return ChallengeTimeout::GiveUp;
         }
         challenge.next = None;
         challenge.due = true;
@@ -420,6 +447,64 @@ mod tests {
             };
             assert_eq!(path.on_challenge_timeout(now), expected);
         }
+    }
+
+    /// That the peer has a challenge, or did not get it while others came through, says that the addresses work.
+    #[test]
+    fn a_challenge_whose_fate_is_known_is_repeated_without_backoff() {
+        let interval = Duration::from_millis(100);
+        let start = Instant::now();
+        let mut now = start;
+        let mut path = network_path();
+        path.on_received(1200);
+        path.start_challenge(now, interval);
+        for token in 0..4 {
+            path.on_challenge_sent(now, token, true);
+            now = path.challenge_timer().unwrap();
+            assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::Resend);
+        }
+        assert_eq!(now - start, 15 * interval);
+        path.on_challenge_sent(now, 4, true);
+        path.on_challenge_settled(3);
+        assert_eq!(path.challenge_timer(), Some(now + 16 * interval));
+        path.on_challenge_settled(4);
+        assert_eq!(path.challenge_timer(), Some(now + interval));
+        assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::NotDue);
+        now += interval;
+        assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::Resend);
+        path.on_challenge_settled(4);
+        assert!(path.challenge_due());
+        path.on_challenge_sent(now, 5, true);
+        assert_eq!(path.challenge_timer(), Some(now + interval));
+        now += interval;
+        assert_eq!(path.on_challenge_timeout(now), ChallengeTimeout::Resend);
+        path.on_challenge_sent(now, 6, true);
+        assert_eq!(path.challenge_timer(), Some(now + 2 * interval));
+        assert!(path.on_response(5));
+        path.on_challenge_settled(6);
+        assert_eq!(path.challenge_timer(), None);
+    }
+
+    /// Who confirms all challenges and answers none gets one in each interval, and is given up when others are.
+    #[test]
+    fn challenges_that_are_never_answered_end_however_many_are_acknowledged() {
+        let interval = Duration::from_millis(100);
+        let start = Instant::now();
+        let (mut now, mut sent) = (start, 0);
+        let mut path = network_path();
+        path.start_challenge(now, interval);
+        loop {
+            path.on_challenge_sent(now, sent, true);
+            path.on_challenge_settled(sent);
+            sent += 1;
+            now = path.challenge_timer().unwrap();
+            if path.on_challenge_timeout(now) == ChallengeTimeout::GiveUp {
+                break;
+            }
+        }
+        assert_eq!((now - start, sent), (127 * interval, 127));
+        assert!(!path.on_response(119), "forgotten");
+        assert!(path.on_response(120));
     }
 
     #[test]
