@@ -85,9 +85,9 @@ impl Failure {
             (Self::Flaps(_), 1) => FLAP + ms(250),
             // What Linux' MPTCP took on such links.
             (Self::BothDown, _) => BOTH_DOWN_FOR + ms(432),
-            // What was lost just before may have been sent again here, on the faster path: a full queue of 100 packets
-            // takes 540 ms at that rate, and no acknowledgement has told of it.
-            (Self::Slow(0), _) => ms(540 + 310),
+            // What comes next may just have been sent here: a full queue of 100 packets takes 540 ms at the faster path's
+            // new rate and 1,080 at that of the slower one, and no acknowledgement has told of it.
+            (Self::Slow(path), _) => ms(540 * (path as u64 + 1) + 310),
             // One PTO of the dead path, and the full queue of the other one.
             _ => ms(305),
         }

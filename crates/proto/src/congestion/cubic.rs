@@ -14,6 +14,10 @@ use super::{
 const C: f64 = 0.4;
 /// RFC 9438 section 4.6.
 const BETA: f64 = 0.7;
+/// What is left of the window where a loss ends the first slow start, as RFC 5681 section 3.1 has it: the window has
+/// doubled in the round trip before the loss is known, so that 0.7 of it overflows the queue once more. RFC 9438 section
+/// 4.6 names that side effect.
+const BETA_FIRST: f64 = 0.5;
 /// RFC 9438 section 4.3: growth of the Reno-friendly window, datagrams per window.
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
@@ -130,7 +134,9 @@ impl Path {
         };
         self.curve.prior = window;
         self.curve.epoch = None;
-        self.reno.reduce(now, window * BETA);
+        let first = self.reno.in_slow_start() && self.reno.ssthresh.is_infinite();
+        let beta = if first && !ecn { BETA_FIRST } else { BETA };
+        self.reno.reduce(now, window * beta);
     }
 }
 

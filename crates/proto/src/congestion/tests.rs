@@ -116,10 +116,6 @@ fn the_initial_window_is_as_configured() {
 #[test]
 fn slow_start_doubles_until_loss() {
     for kind in LOSS_BASED {
-        let factor = match kind {
-            CongestionControl::Cubic => 0.7,
-            _ => 0.5,
-        };
         let mut run = Run::new(kind, 50);
         assert!(run.cc.in_slow_start(run.path));
         for i in 1..=6 {
@@ -132,7 +128,7 @@ fn slow_start_doubles_until_loss() {
         //= type=test
         //# The congestion window MUST be set to the reduced value of the slow start threshold
         //# before exiting the recovery period.
-        assert_eq!(run.window(), (before as f64 * factor) as u64);
+        assert_eq!(run.window(), before / 2);
         //= specs/rfc9002.txt#section-7.3.2
         //= type=test
         //# On entering a recovery period, a sender MUST set the slow start threshold to half the
@@ -268,7 +264,7 @@ fn cubic_follows_its_curve() {
     run.lose(run.now, false);
     run.now += ms(1);
     let start = run.now;
-    let k = ((w_max / 1200.0) * 0.3 / 0.4).cbrt();
+    let k = ((w_max / 1200.0) * 0.5 / 0.4).cbrt();
     let mut curve = Vec::new();
     while (run.now - start).as_secs_f64() < 2.0 * k {
         run.round();
@@ -282,6 +278,21 @@ fn cubic_follows_its_curve() {
             "at {t}: {window} against {expected}"
         );
     }
+}
+
+/// RFC 9438 section 4.6: 0.7 of the window is left, but of that which overshot in the first slow start half.
+#[test]
+fn cubic_gives_up_less_once_it_knows_the_path() {
+    let mut run = Run::new(CongestionControl::Cubic, 100);
+    (0..7).for_each(|_| run.round());
+    let overshot = run.window();
+    run.lose(run.now, false);
+    assert_eq!(run.window(), overshot / 2);
+    run.now += ms(1);
+    (0..10).for_each(|_| run.round());
+    let known = run.window();
+    run.lose(run.now, false);
+    assert_eq!(run.window(), (known as f64 * 0.7) as u64);
 }
 
 /// RFC 9438 section 4.3: with a short RTT, growth is that of a Reno flow with alpha of 0.53.
