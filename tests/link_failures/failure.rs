@@ -87,6 +87,8 @@ impl Failure {
             (Self::BothDown, _) => BOTH_DOWN_FOR + ms(432),
             // What comes next may just have been sent here: a full queue of 100 packets takes 540 ms at the faster path's
             // new rate and 1,080 at that of the slower one, and no acknowledgement has told of it.
+            // Where there is no other path, it may be lost once more at the end of the same queue.
+            (Self::Slow(0), 1) => ms(2 * 540 + 310),
             (Self::Slow(path), _) => ms(540 * (path as u64 + 1) + 310),
             // One PTO of the dead path, and the full queue of the other one.
             _ => ms(305),

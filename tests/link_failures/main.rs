@@ -144,7 +144,7 @@ fn without_a_failure_delivery_hardly_stalls() {
                 lossy(2_000_000, 100, 0.015, 8.0),
                 lossy(50_000_000, 20, 0.03, 16.0),
             ],
-            ms(500),
+            ms(550),
         ),
         (
             [
