@@ -165,8 +165,7 @@ impl EndpointConfig {
     ///
     /// No connection may have more of it than it leaves for all others: one alone half of it, and less the
     /// more others have. A packet with data beyond that is dropped before it is acknowledged, as if it had been lost on the
-    /// way, unless its data comes next for an application that has read all before it. No connection is
-    /// closed.
+    /// way, unless its data comes next on its stream: for that, each connection has as much again. No connection is closed.
     pub const fn receive_memory(&mut self, bytes: u64) -> &mut Self {
         self.receive_memory = bytes;
         self
