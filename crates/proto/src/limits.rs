@@ -154,7 +154,8 @@ pub const DEFAULT_SEND_MEMORY: u64 = 256 << 20;
 pub const DEFAULT_RECEIVE_MEMORY: u64 = 256 << 20;
 
 /// Written data of a connection that may wait for its acknowledgement or to be sent, however little its
-/// paths carry. Beyond it, what they can use.
+/// paths carry. Beyond it, what they can use. Where a quarter of the endpoint's memory for written data is lent,
+/// the least is [`GUARANTEED_MEMORY`].
 pub const MIN_SEND_BUFFER: u64 = 512 << 10;
 
 /// Bytes of received DATAGRAM frames kept unless configured otherwise; the oldest go first.

@@ -60,6 +60,11 @@ impl Pool {
         }
     }
 
+    /// A quarter of the pool is lent.
+    fn is_crowded(&self) -> bool {
+        self.lent.load(Ordering::Relaxed) > self.limit / 4
+    }
+
     fn give_back(&self, bytes: u64) {
         self.lent.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -152,6 +157,11 @@ impl Loan {
     fn pool(&self) -> Option<&Pool> {
         let memory = self.memory.as_ref()?;
         Some(&memory.pools[self.direction as usize])
+    }
+
+    /// Whether so much is lent that connections should not hold more than they have a use for.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.pool().is_some_and(Pool::is_crowded)
     }
 
     /// What the connection may hold without borrowing more.

@@ -22,7 +22,7 @@ use super::ready::ReadyQueue;
 use super::recv::RecvStream;
 use super::send::SendStream;
 use crate::TransportConfig;
-use crate::limits::{MIN_SEND_BUFFER, max_stream_gaps};
+use crate::limits::{GUARANTEED_MEMORY, MIN_SEND_BUFFER, max_stream_gaps};
 use crate::memory::{Direction, Loan, Memory, MemoryFor};
 
 /// Blocked writers are woken when so much of the send window is free, or half of it.
@@ -166,7 +166,7 @@ impl Streams {
             data_sent: 0,
             send_window: config.send_window,
             worthwhile: match config.window_auto_tuning {
-                true => MIN_SEND_BUFFER,
+                true => 0,
                 false => u64::MAX,
             },
             send_loan: Loan::unlimited(Direction::Send),
@@ -649,14 +649,21 @@ impl Streams {
     /// The most that may be kept, as far as this connection alone decides. What is acknowledged behind a
     /// gap is kept, too, and no path has a use for it.
     fn own_limit(&self) -> u64 {
-        let worthwhile = self.worthwhile.saturating_add(self.totals.out_of_order);
+        // What begins or waits may hold more than its paths can use, so that the schedulers see far ahead: while
+        // there is plenty. A crowd of readers that take nothing would pin most of the pool that way.
+        let least = match self.send_loan.is_crowded() {
+            false => MIN_SEND_BUFFER,
+            true => GUARANTEED_MEMORY,
+        };
+        let worthwhile = self.worthwhile.max(least);
+        let worthwhile = worthwhile.saturating_add(self.totals.out_of_order);
         self.send_window.min(worthwhile)
     }
 
     /// The paths can use so many bytes of written data. No effect on windows of fixed size.
     pub(crate) fn set_worthwhile(&mut self, bytes: u64) {
         if self.worthwhile != u64::MAX {
-            self.worthwhile = bytes.clamp(MIN_SEND_BUFFER, u64::MAX - 1);
+            self.worthwhile = bytes.min(u64::MAX - 1);
         }
     }
 

@@ -218,3 +218,43 @@ fn the_send_buffer_follows_the_paths() {
     s.set_worthwhile(u64::MAX);
     assert_eq!(fill(&mut s), 16 << 20);
 }
+
+/// Many readers that take nothing hold what they are guaranteed, once a quarter of the budget is lent; those whose
+/// paths carry more hold more.
+#[test]
+fn in_a_crowd_nobody_holds_more_than_the_paths_use() {
+    const BUDGET: u64 = 64 << 20;
+    let memory = Arc::new(Memory::new(BUDGET, 0));
+    let data = vec![0; 64 * 1024];
+    let fill = |usable: u64| {
+        let mut s = Streams::new(Side::Client, &TransportConfig::default());
+        s.share(&memory);
+        s.set_peer_params(params(1 << 40, 1 << 40, 10));
+        s.set_worthwhile(usable);
+        let id = s.open(Dir::Uni).unwrap();
+        while s.write(id, &data).is_ok() {}
+        (s, id)
+    };
+    let slow: Vec<_> = (0..1000).map(|_| fill(0)).collect();
+    let held = |peers: &[(Streams, _)]| -> Vec<u64> {
+        peers.iter().map(|(s, _)| s.buffered_send()).collect()
+    };
+    let held = held(&slow);
+    assert_eq!(held.first(), Some(&crate::limits::MIN_SEND_BUFFER));
+    assert_eq!(held.last(), Some(&GUARANTEED_MEMORY));
+    let lent = memory.in_use().send;
+    assert!(
+        lent <= BUDGET / 4 + crate::limits::MIN_SEND_BUFFER,
+        "{lent}"
+    );
+    let (mut fast, id) = fill(3 << 20);
+    assert_eq!(fast.buffered_send(), 3 << 20);
+    // One of the crowd goes on as it is acknowledged.
+    let (mut one, id_of_one) = fill(0);
+    for (s, id) in [(&mut fast, id), (&mut one, id_of_one)] {
+        while let Some(packet) = data_packet(s, 1200, Data::Next, 0) {
+            acked(s, &packet.frames);
+        }
+        assert!(events(s).contains(&StreamEvent::Writable { id }));
+    }
+}
