@@ -9,8 +9,8 @@ use crate::traffic::Tally;
 
 /// Bytes per page of `/proc/self/statm`.
 const PAGE: u64 = 4096;
-/// The share of the run after which memory is to be flat.
-const WARM_UP: usize = 4;
+/// Memory is told after each of so many equal parts of the run.
+const PARTS: usize = 4;
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -27,10 +27,9 @@ pub(crate) struct Report {
     /// Milliseconds of the longest request of the median connection, and of all.
     longest_median_ms: u64,
     longest_ms: u64,
-    /// Resident bytes after the warm-up (a quarter of the run) and at the end, where the system
-    /// tells.
-    memory_warm: Option<u64>,
-    memory_end: Option<u64>,
+    /// Resident bytes after each quarter of the run, where the system tells. Buffers become resident as they are
+    /// first used to their end, so the first quarters are the warm-up.
+    memory: Vec<u64>,
     pub(crate) errors: Vec<String>,
 }
 
@@ -59,8 +58,7 @@ impl Report {
             fastest: requests.last().copied().unwrap_or(0),
             longest_median_ms: longest.get(longest.len() / 2).map_or(0, |&t| millis(t)),
             longest_ms: longest.last().map_or(0, |&time| millis(time)),
-            memory_warm: memory.get(memory.len() / WARM_UP).copied().flatten(),
-            memory_end: memory.last().copied().flatten(),
+            memory: quarters(&memory),
             errors: tallies
                 .into_iter()
                 .filter_map(|tally| tally.error)
@@ -90,13 +88,12 @@ impl fmt::Display for Report {
             "longest    {} ms (median connection), {} ms (worst)",
             self.longest_median_ms, self.longest_ms
         )?;
-        if let (Some(warm), Some(end)) = (self.memory_warm, self.memory_end) {
-            writeln!(
-                f,
-                "memory     {:.1} MB after warm-up, {:.1} MB at the end",
-                warm as f64 / 1e6,
-                end as f64 / 1e6
-            )?;
+        if !self.memory.is_empty() {
+            write!(f, "memory    ")?;
+            for bytes in &self.memory {
+                write!(f, " {:.1}", *bytes as f64 / 1e6)?;
+            }
+            writeln!(f, " MB after each quarter")?;
         }
         writeln!(f, "errors     {}", self.errors.len())?;
         for error in self.errors.iter().take(10) {
@@ -104,6 +101,13 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// The last sample of each part of the run.
+fn quarters(memory: &[Option<u64>]) -> Vec<u64> {
+    let ends = (1..=PARTS).map(|part| (memory.len() * part / PARTS).checked_sub(1));
+    ends.filter_map(|end| memory.get(end?).copied().flatten())
+        .collect()
 }
 
 /// Resident bytes of this process, where the system tells.
