@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -22,7 +22,9 @@ const SOCKET_BUFFER: usize = 4 << 20;
 const MAX_DATAGRAM: usize = 65_535;
 
 /// A UDP relay between clients and one target. It forwards through two modelled links, one per
-/// direction, which all its clients share. Several relays make several paths.
+/// direction, which all its clients share. Several relays make several paths to as many addresses;
+/// one relay makes several paths to one address if clients at some IP addresses have links of their own
+/// ([`add_links`](Self::add_links)), as a machine with two interfaces has.
 ///
 /// The target sees each client as a separate port of the relay. The link model and the real clock
 /// determine delivery times. The system's scheduler may delay a datagram further. These delays do
@@ -39,7 +41,7 @@ pub struct Relay {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelayStats {
-    /// The link from the clients to the target.
+    /// The link from the clients to the target. Not those of [`Relay::add_links`].
     pub up: LinkStats,
     /// The link from the target to the clients.
     pub down: LinkStats,
@@ -61,11 +63,43 @@ struct Parcel {
 struct Client {
     address: SocketAddr,
     upstream: Arc<UdpSocket>,
+    /// The place of its links.
+    links: usize,
+}
+
+/// The links of some clients, one per direction.
+struct Links {
+    /// None: of all clients that have no others.
+    from: Option<IpAddr>,
+    up: Link<Parcel>,
+    down: Link<Parcel>,
+}
+
+impl Links {
+    fn new(from: Option<IpAddr>, up: LinkConfig, down: LinkConfig, seed: u64) -> io::Result<Self> {
+        Ok(Self {
+            from,
+            up: Link::new(up, seed).map_err(invalid)?,
+            down: Link::new(down, seed ^ u64::MAX).map_err(invalid)?,
+        })
+    }
+
+    fn set_up(&mut self, now: Duration, up: bool) {
+        self.up.set_up(now, up);
+        self.down.set_up(now, up);
+    }
+
+    fn next_event(&self) -> Option<Duration> {
+        match (self.up.next_event(), self.down.next_event()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
 }
 
 struct State {
-    up: Link<Parcel>,
-    down: Link<Parcel>,
+    /// The first ones are of all clients that have no others.
+    links: Vec<Links>,
     /// Indexed by number; `numbers` maps addresses to numbers.
     clients: Vec<Client>,
     numbers: BTreeMap<SocketAddr, usize>,
@@ -101,8 +135,7 @@ impl Relay {
         let listen = bind(listen)?;
         let address = listen.local_addr()?;
         let state = State {
-            up: Link::new(up, seed).map_err(invalid)?,
-            down: Link::new(down, seed ^ u64::MAX).map_err(invalid)?,
+            links: vec![Links::new(None, up, down, seed)?],
             clients: Vec::new(),
             numbers: BTreeMap::new(),
             receivers: Vec::new(),
@@ -137,59 +170,110 @@ impl Relay {
         self.address
     }
 
+    /// Gives clients at this IP address links of their own. Those that the relay knows already keep theirs.
+    ///
+    /// # Errors
+    ///
+    /// As `InvalidInput` if the configuration of a link is invalid, or if the address has links of its own.
+    pub fn add_links(
+        &self,
+        from: IpAddr,
+        up: LinkConfig,
+        down: LinkConfig,
+        seed: u64,
+    ) -> io::Result<()> {
+        let links = Links::new(Some(from), up, down, seed)?;
+        let mut state = self.shared.lock();
+        if state.links.iter().any(|links| links.from == Some(from)) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{from} has links of its own"),
+            ));
+        }
+        state.links.push(links);
+        Ok(())
+    }
+
+    /// Takes both links of the clients at this IP address up or down. Whether it has links of its own.
+    pub fn set_links_up(&self, from: IpAddr, up: bool) -> bool {
+        self.shared.change(|state, now| {
+            let links = state.links.iter_mut().find(|l| l.from == Some(from));
+            links.map(|links| links.set_up(now, up)).is_some()
+        })
+    }
+
+    /// The counters of the links of clients at this IP address, to the target and from it; `None` if it has no links
+    /// of its own.
+    pub fn link_stats(&self, from: IpAddr) -> Option<(LinkStats, LinkStats)> {
+        let state = self.shared.lock();
+        let links = state.links.iter().find(|links| links.from == Some(from))?;
+        Some((*links.up.stats(), *links.down.stats()))
+    }
+
     /// The counters so far.
     pub fn stats(&self) -> RelayStats {
         let state = self.shared.lock();
+        let all = state.links.first();
         RelayStats {
-            up: *state.up.stats(),
-            down: *state.down.stats(),
+            up: all.map(|links| *links.up.stats()).unwrap_or_default(),
+            down: all.map(|links| *links.down.stats()).unwrap_or_default(),
             clients: state.clients.len(),
             refused: state.refused,
             send_errors: state.send_errors,
         }
     }
 
-    /// Takes both links up or down.
+    /// Takes all links up or down.
     pub fn set_up(&self, up: bool) {
         self.shared.change(|state, now| {
-            state.up.set_up(now, up);
-            state.down.set_up(now, up);
+            for links in &mut state.links {
+                links.set_up(now, up);
+            }
         });
     }
 
-    /// Changes the rate of both links in bit/s. With `None`, serialisation takes no time.
+    /// Changes the rate of all links in bit/s. With `None`, serialisation takes no time.
     ///
     /// # Errors
     ///
     /// If the rate is 0.
     pub fn set_rate(&self, rate: Option<u64>) -> Result<(), LinkConfigError> {
         self.shared.change(|state, now| {
-            state.up.set_rate(now, rate)?;
-            state.down.set_rate(now, rate)
+            for links in &mut state.links {
+                links.up.set_rate(now, rate)?;
+                links.down.set_rate(now, rate)?;
+            }
+            Ok(())
         })
     }
 
-    /// Changes the propagation delay of both links.
+    /// Changes the propagation delay of all links.
     ///
     /// # Errors
     ///
     /// If the delay is more than an hour.
     pub fn set_delay(&self, delay: Duration) -> Result<(), LinkConfigError> {
         self.shared.change(|state, now| {
-            state.up.set_delay(now, delay)?;
-            state.down.set_delay(now, delay)
+            for links in &mut state.links {
+                links.up.set_delay(now, delay)?;
+                links.down.set_delay(now, delay)?;
+            }
+            Ok(())
         })
     }
 
-    /// Changes the probability of loss of both links.
+    /// Changes the probability of loss of all links.
     ///
     /// # Errors
     ///
     /// If it is not a probability.
     pub fn set_loss(&self, loss: f64) -> Result<(), LinkConfigError> {
         self.shared.change(|state, now| {
-            state.up.set_loss(now, loss)?;
-            state.down.set_loss(now, loss)
+            for links in &mut state.links {
+                links.up.set_loss(now, loss)?;
+                links.down.set_loss(now, loss)?;
+            }
+            Ok(())
         })
     }
 }
@@ -206,6 +290,13 @@ impl Drop for Relay {
             // A thread that panicked has no result, and a drop must not panic.
             let _ = thread.join();
         }
+    }
+}
+
+impl State {
+    fn links_of(&mut self, client: usize) -> Option<&mut Links> {
+        let client = self.clients.get(client)?;
+        self.links.get_mut(client.links)
     }
 }
 
@@ -246,7 +337,9 @@ impl Shared {
                 continue;
             };
             let bytes = buffer[..size].to_vec();
-            self.put(&mut state.up, now, Parcel { client, bytes });
+            if let Some(links) = state.links_of(client) {
+                self.put(&mut links.up, now, Parcel { client, bytes });
+            }
         }
     }
 
@@ -276,7 +369,13 @@ impl Shared {
         })
         .ok()?;
         state.receivers.push(receiver);
-        state.clients.push(Client { address, upstream });
+        let own = |links: &Links| links.from == Some(address.ip());
+        let links = state.links.iter().position(own).unwrap_or(0);
+        state.clients.push(Client {
+            address,
+            upstream,
+            links,
+        });
         state.numbers.insert(address, number);
         Some(number)
     }
@@ -303,7 +402,9 @@ impl Shared {
             }
             if let Ok(size) = received {
                 let bytes = buffer[..size].to_vec();
-                self.put(&mut state.down, now, Parcel { client, bytes });
+                if let Some(links) = state.links_of(client) {
+                    self.put(&mut links.down, now, Parcel { client, bytes });
+                }
             }
         }
     }
@@ -315,14 +416,17 @@ impl Shared {
         while !state.stopping {
             let now = self.now();
             // All that are due, so that a late wake-up costs delay but not throughput.
-            while let Some(exit) = state.up.poll(now) {
-                if let Some(client) = state.clients.get(exit.payload.client) {
-                    due.push((Some(Arc::clone(&client.upstream)), client.address, exit));
+            let State { links, clients, .. } = &mut *state;
+            for links in links {
+                while let Some(exit) = links.up.poll(now) {
+                    if let Some(client) = clients.get(exit.payload.client) {
+                        due.push((Some(Arc::clone(&client.upstream)), client.address, exit));
+                    }
                 }
-            }
-            while let Some(exit) = state.down.poll(now) {
-                if let Some(client) = state.clients.get(exit.payload.client) {
-                    due.push((None, client.address, exit));
+                while let Some(exit) = links.down.poll(now) {
+                    if let Some(client) = clients.get(exit.payload.client) {
+                        due.push((None, client.address, exit));
+                    }
                 }
             }
             if !due.is_empty() {
@@ -341,10 +445,7 @@ impl Shared {
                 state.send_errors += failed;
                 continue;
             }
-            let next = match (state.up.next_event(), state.down.next_event()) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            let next = state.links.iter().filter_map(Links::next_event).min();
             state = match next {
                 Some(at) => {
                     self.changed

@@ -6,7 +6,7 @@
 )]
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use mpquic_sim::{LinkConfig, MahimahiTrace, QueueLimit, Relay};
@@ -189,4 +189,42 @@ fn its_port_is_free_after_the_drop() {
     let address = relay.addr();
     drop(relay);
     UdpSocket::bind(address).unwrap();
+}
+
+/// Clients at some addresses have links of their own, in both directions.
+#[test]
+fn clients_of_one_relay_may_have_different_links() {
+    let target = socket();
+    let open = LinkConfig::default;
+    let relay = Relay::spawn(loopback(), target.local_addr().unwrap(), open(), open(), 1).unwrap();
+    let second = IpAddr::from([127, 0, 0, 2]);
+    let slow = || LinkConfig::new(100_000_000, Duration::from_millis(30));
+    relay.add_links(second, slow(), slow(), 2).unwrap();
+    let again = relay.add_links(second, open(), open(), 3).unwrap_err();
+    assert_eq!(again.kind(), io::ErrorKind::InvalidInput);
+    let clients = [socket(), UdpSocket::bind((second, 0)).unwrap()];
+    let round_trip = |client: &UdpSocket| {
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.connect(relay.addr()).unwrap();
+        let begin = Instant::now();
+        client.send(&datagram(7, 100)).unwrap();
+        let (_, from) = receive_number(&target);
+        target.send_to(&datagram(8, 100), from).unwrap();
+        assert_eq!(receive_number(client).0, 8);
+        begin.elapsed()
+    };
+    round_trip(&clients[0]);
+    assert!(round_trip(&clients[1]) >= Duration::from_millis(60));
+    let (up, down) = relay.link_stats(second).unwrap();
+    assert_eq!((up.delivered, down.delivered), (1, 1));
+    assert_eq!(relay.stats().up.delivered, 1);
+    assert!(relay.link_stats(IpAddr::from([127, 0, 0, 3])).is_none());
+
+    // The one fails, the other does not.
+    assert!(relay.set_links_up(second, false));
+    clients[1].send(&datagram(9, 100)).unwrap();
+    while relay.link_stats(second).unwrap().0.dropped_outage == 0 {
+        std::thread::yield_now();
+    }
+    round_trip(&clients[0]);
 }
