@@ -7,7 +7,7 @@ use mpquic_sched_core::Side;
 
 use super::Connection;
 use crate::path::{PROBES_PER_PTO, SettledPackets, TimerFacts};
-use crate::recovery::{pto_duration, pto_time};
+use crate::recovery::{earlier, pto_duration, pto_time};
 use crate::space::{SentFrame, SpaceId};
 use crate::{ConnectionError, PathId};
 
@@ -34,13 +34,11 @@ impl Connection {
         for space in self.spaces.iter() {
             consider(space.loss_time);
         }
-        for path in self.paths.iter() {
-            // The paths are looked over for others only where it matters.
-            let elsewhere = path.is_suspect() && self.has_other_usable(path.index);
-            consider(path.next_timeout(self.timer_facts(elsewhere)));
-        }
-        if self.state.is_established() && (self.has_scheduled_data() || self.has_copies()) {
-            consider(self.schedule.next_timeout(self.smallest_pto()));
+        if self.state.is_established()
+            && let Some(at) = self.schedule.next_timeout(|| self.smallest_pto())
+            && (self.has_scheduled_data() || self.has_copies())
+        {
+            consider(Some(at));
         }
         for retired in self.paths.retired() {
             consider(retired.discard_at());
@@ -48,6 +46,12 @@ impl Connection {
         }
         consider(self.pace_at);
         consider(self.rest_at);
+        // After the others: what they say spares a path to work out timers that come later.
+        for path in self.paths.iter() {
+            // The paths are looked over for others only where it matters.
+            let elsewhere = path.is_suspect() && self.has_other_usable(path.index);
+            next = path.next_timeout(self.timer_facts(elsewhere), next);
+        }
         // Hardly ever the next: worked out only if not even its least could come later.
         match (self.idle_timeout(), next) {
             (Some(timeout), Some(next)) if next <= self.idle_since + timeout => Some(next),
@@ -291,13 +295,5 @@ impl Connection {
             .map(|path| path.pto(delay))
             .min()
             .unwrap_or(3 * self.config.initial_rtt)
-    }
-}
-
-/// The earlier of two times, either of which may be never.
-fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
     }
 }

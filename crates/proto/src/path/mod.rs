@@ -28,7 +28,7 @@ pub(crate) use view::PathFacts;
 
 use crate::congestion::Controller;
 use crate::frame::writer::{FrameWriter, Resent};
-use crate::recovery::{RttEstimator, pto_time};
+use crate::recovery::{RttEstimator, earlier, later, pto_time};
 use crate::space::{
     AckScheduler, PacketOrigin, PacketSpace, ReceivedPacket, SentFrame, SentPacket, SpaceId,
 };
@@ -538,25 +538,34 @@ impl Path {
 
 /// Timers: derived from the path's state on each call, so none can be orphaned.
 impl Path {
-    /// The earliest time at which the path wants [`on_timeout`](Self::on_timeout) to be called.
-    pub(crate) fn next_timeout(&self, facts: TimerFacts) -> Option<Instant> {
+    /// The earliest time at which the path wants [`on_timeout`](Self::on_timeout) to be called, or `next` if that is
+    /// earlier.
+    pub(crate) fn next_timeout(
+        &self,
+        facts: TimerFacts,
+        mut next: Option<Instant>,
+    ) -> Option<Instant> {
+        let mut consider = |at: Option<Instant>| next = earlier(next, at);
+        consider(self.space.loss_time);
+        consider(self.space.acks.timer());
+        consider(self.network.challenge_timer());
+        if let Some(previous) = &self.previous {
+            consider(previous.challenge_timer());
+        }
+        consider(self.probe_timer());
+        consider(self.keep_alive_deadline(facts));
+        consider(self.silence_deadline(facts));
+        // Those that wait for an acknowledgement are hardly ever the next while packets keep leaving: worked out only if
+        // not even their least would come later.
+        let (space, rtt) = (&self.space, &self.recovery.rtt);
+        if let Some(sent) = space.last_ack_eliciting_sent
+            && next.is_none_or(|next| later(sent, rtt.least_pto()) < next)
+        {
+            next = earlier(next, self.pto_deadline(facts));
+        }
         let suspicion = &self.recovery.suspect;
-        [
-            self.space.loss_time,
-            self.pto_deadline(facts),
-            self.space.acks.timer(),
-            self.network.challenge_timer(),
-            self.previous
-                .as_ref()
-                .and_then(NetworkPath::challenge_timer),
-            self.probe_timer(),
-            suspicion.deadline(&self.space, &self.recovery.rtt, facts.max_ack_delay),
-            self.keep_alive_deadline(facts),
-            self.silence_deadline(facts),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        let deadline = suspicion.deadline_before(next, space, rtt, facts.max_ack_delay);
+        earlier(next, deadline)
     }
 
     /// Time has passed. Lost packets go onto `lost`. Challenges have a call of their own,

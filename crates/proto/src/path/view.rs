@@ -18,8 +18,7 @@ pub(crate) struct PathFacts {
 }
 
 impl Path {
-    /// Brings the scheduler's view up to date. Called once per path and batch, and for the sending path once per
-    /// packet: cheap.
+    /// Brings the scheduler's view up to date. Called once per path and batch.
     pub(crate) fn fill_view(
         &mut self,
         view: &mut PathView,
@@ -27,36 +26,9 @@ impl Path {
         facts: PathFacts,
         now: Instant,
     ) {
-        let recovery = &mut self.recovery;
-        let cwnd = controller.window(self.index).min(MAX_WINDOW);
-        let mtu = recovery.mtu.current();
-        let in_flight = self.space.bytes_in_flight();
-        let pace = match controller.pacing_rate(self.index, &recovery.rtt) {
-            Some(rate) => Pace::Rate(rate),
-            None => Pace::Window {
-                cwnd,
-                slow_start: controller.in_slow_start(self.index),
-            },
-        };
-        //= specs/rfc9002.txt#section-7
-        //# An endpoint MUST NOT send a packet if it would cause bytes_in_flight (see Appendix B.2)
-        //# to be larger than the congestion window, unless the packet is sent on a PTO timer
-        //# expiration (see Section 6.2) or when entering recovery (see Section 7.3.2).
-        let window = in_flight + u64::from(mtu) <= cwnd;
-        let budget = recovery.pacer.budget(now, pace, &recovery.rtt, mtu);
-        //= specs/rfc9002.txt#section-7.7
-        //# A sender SHOULD pace sending of all in-flight packets based on input from the congestion
-        //# controller.
-        let paced = budget >= u64::from(mtu);
+        let recovery = &self.recovery;
         view.id = self.id;
         view.open = facts.usable;
-        view.can_send =
-            facts.usable && window && paced && self.network.send_limit() >= u64::from(mtu);
-        view.next_release = if window && !paced {
-            recovery.pacer.next_release()
-        } else {
-            None
-        };
         view.suspect = recovery.suspect.is_suspect();
         view.status = self.status.effective();
         // The contract: zero before the first sample, not a guess that looks like one.
@@ -70,22 +42,59 @@ impl Path {
         view.rtt_var = recovery.rtt.var();
         view.pto = recovery.rtt.pto_base(facts.max_ack_delay);
         view.pto_count = recovery.pto_count;
+        view.mtu = recovery.mtu.current();
+        view.lost_packets = recovery.counters.lost_packets;
+        view.delivered_bytes = recovery.counters.delivered_bytes;
+        view.delivery_rate = recovery.delivery.rate();
+        view.last_acked = recovery.suspect.last_ack();
+        view.rtt_history = *recovery.rtt.history();
+        self.fill_view_after_sending(view, controller, now);
+    }
+
+    /// Brings up to date what a packet that leaves changes of a view that was up to date before. Called once per packet:
+    /// cheap.
+    pub(crate) fn fill_view_after_sending(
+        &mut self,
+        view: &mut PathView,
+        controller: &dyn Controller,
+        now: Instant,
+    ) {
+        let recovery = &mut self.recovery;
+        let cwnd = controller.window(self.index).min(MAX_WINDOW);
+        let mtu = view.mtu;
+        let in_flight = self.space.bytes_in_flight();
+        let pace = match controller.pacing_rate(self.index, &recovery.rtt) {
+            Some(rate) => Pace::Rate(rate),
+            None => Pace::Window {
+                cwnd,
+                slow_start: controller.in_slow_start(self.index),
+            },
+        };
+        //= specs/rfc9002.txt#section-7
+        //# An endpoint MUST NOT send a packet if it would cause bytes_in_flight (see Appendix B.2)
+        //# to be larger than the congestion window, unless the packet is sent on a PTO timer
+        //# expiration (see Section 6.2) or when entering recovery (see Section 7.3.2).
+        let window = in_flight + u64::from(mtu) <= cwnd;
+        //= specs/rfc9002.txt#section-7.7
+        //# A sender SHOULD pace sending of all in-flight packets based on input from the congestion
+        //# controller.
+        let paced = recovery.pacer.is_open(now, pace, &recovery.rtt, mtu);
+        view.can_send = view.open && window && paced && self.network.send_limit() >= u64::from(mtu);
+        view.next_release = if window && !paced {
+            recovery.pacer.next_release()
+        } else {
+            None
+        };
         view.cwnd = cwnd;
         view.ssthresh = controller.ssthresh(self.index);
         view.in_flight = in_flight;
-        view.mtu = mtu;
         view.sent_packets = recovery.counters.sent_packets;
-        view.lost_packets = recovery.counters.lost_packets;
         view.retransmitted_packets = recovery.counters.retransmitted_packets;
-        view.delivered_bytes = recovery.counters.delivered_bytes;
-        view.delivery_rate = recovery.delivery.rate();
         view.pacing_rate = match pace {
             Pace::Rate(rate) => rate as u64,
             Pace::Window { .. } => 0,
         };
-        view.last_acked = recovery.suspect.last_ack();
         view.last_sent = self.space.last_ack_eliciting_sent;
-        view.rtt_history = *recovery.rtt.history();
     }
 
     /// The path's figures.
@@ -118,6 +127,77 @@ impl Path {
             congestion_events: controller.congestion_events(self.index),
             delivery_rate: recovery.delivery.rate(),
             suspect: recovery.suspect.is_suspect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_sched_core::PathIndex;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+    use crate::congestion::{ControllerContext, NewPath};
+    use crate::frame::writer::Resent;
+    use crate::path::NetworkPath;
+    use crate::space::{PacketOrigin, PacketSpace, SentPacket, tests_support::packet};
+    use crate::{CongestionControl, FourTuple, PathId, TransportConfig};
+
+    /// After each packet, what was brought up to date alone says what a view does that is filled anew.
+    #[test]
+    fn a_packet_changes_nothing_else_of_a_view() {
+        for congestion in [
+            CongestionControl::Cubic,
+            CongestionControl::NewReno,
+            CongestionControl::Bbr,
+        ] {
+            let mut config = TransportConfig::default();
+            config.congestion(congestion);
+            let mut rng = StdRng::seed_from_u64(1);
+            let mut now = Instant::now();
+            let index = PathIndex::new(0).unwrap();
+            let mut context = ControllerContext::new(config.initial_window, &mut rng);
+            let mut controller = config.congestion.build(&mut context);
+            controller.add_path(&NewPath::new(index, now, config.initial_mtu));
+            let address = "192.0.2.1:443".parse().unwrap();
+            let tuple = FourTuple {
+                local: address,
+                remote: address,
+            };
+            let network = NetworkPath::new(tuple, true);
+            let space = PacketSpace::new(&mut rng);
+            let mut path = Path::new(now, PathId::ZERO, index, network, space, &config);
+            path.recovery
+                .rtt
+                .update(now, Duration::from_millis(20), Duration::ZERO);
+            let facts = PathFacts {
+                usable: true,
+                max_ack_delay: Duration::from_millis(25),
+            };
+            let mut view = PathView::closed(index);
+            path.fill_view(&mut view, &*controller, facts, now);
+            let mut blocked = 0;
+            for number in 0..100 {
+                now += Duration::from_micros(300);
+                let packet = SentPacket {
+                    decision: Some(number),
+                    ..packet(now)
+                };
+                let resent = Resent {
+                    any: number % 3 == 0,
+                    ..Resent::default()
+                };
+                let origin = PacketOrigin::Decision(number);
+                let controller = &mut *controller;
+                path.on_packet_sent(now, packet, resent, origin, controller, &mut rng);
+                path.fill_view_after_sending(&mut view, controller, now);
+                let mut anew = PathView::closed(index);
+                path.fill_view(&mut anew, controller, facts, now);
+                assert_eq!(format!("{view:?}"), format!("{anew:?}"));
+                blocked += usize::from(!view.can_send);
+            }
+            assert!(blocked > 0 && view.sent_packets == 100);
         }
     }
 }

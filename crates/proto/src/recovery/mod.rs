@@ -24,6 +24,14 @@ pub(crate) use suspect::Suspect;
 /// kGranularity (RFC 9002 section 6.1.2).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
+/// The earlier of two times, either of which may be never.
+pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
 /// `instant + duration` for durations that a peer or a configuration may have made absurd.
 pub(crate) fn later(instant: Instant, duration: Duration) -> Instant {
     const DAY: Duration = Duration::from_secs(24 * 3600);

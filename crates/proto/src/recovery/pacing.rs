@@ -62,22 +62,30 @@ impl Default for Pacer {
 }
 
 impl Pacer {
-    /// Bytes that may go now: 0, or at least one packet of `mtu` bytes. Without an RTT sample there
-    /// is no rate: only the window limits.
-    pub(crate) fn budget(&mut self, now: Instant, pace: Pace, rtt: &RttEstimator, mtu: u16) -> u64 {
+    /// Whether a packet of `mtu` bytes may go now. Without an RTT sample there is no rate: only the window limits.
+    pub(crate) fn is_open(
+        &mut self,
+        now: Instant,
+        pace: Pace,
+        rtt: &RttEstimator,
+        mtu: u16,
+    ) -> bool {
         if !rtt.has_sample() {
-            return u64::MAX;
+            return true;
         }
         // What has accrued until now did so at the rate until now.
         let fresh = self.last.is_none();
-        let elapsed = self
-            .last
-            .map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        if !fresh {
-            let accrued = elapsed.as_nanos() as u64 as f64 * self.rate;
-            self.tokens = (self.tokens + accrued).min(self.capacity);
+        if let Some(last) = self.last {
+            // Mostly not: packets of a batch leave at one time.
+            if now > last {
+                let elapsed = now.saturating_duration_since(last);
+                self.tokens += elapsed.as_nanos() as u64 as f64 * self.rate;
+                self.last = Some(now);
+            }
+            self.tokens = self.tokens.min(self.capacity);
+        } else {
+            self.last = Some(now);
         }
-        self.last = self.last.max(Some(now));
 
         let inputs = (pace, rtt.smoothed(), mtu);
         if inputs != self.inputs {
@@ -108,13 +116,20 @@ impl Pacer {
         };
         // Floating point: a timer at exactly the release must find the bucket open.
         self.closed = self.tokens + 0.5 < needed;
-        if self.closed {
-            return 0;
-        }
-        (self.tokens.ceil() as u64).max(u64::from(mtu))
+        !self.closed
     }
 
-    /// When the bucket opens again, if the last [`budget`](Self::budget) was 0.
+    /// Bytes that may go now: 0, or at least one packet of `mtu` bytes.
+    #[cfg(test)]
+    fn budget(&mut self, now: Instant, pace: Pace, rtt: &RttEstimator, mtu: u16) -> u64 {
+        match self.is_open(now, pace, rtt, mtu) {
+            true if rtt.has_sample() => (self.tokens.ceil() as u64).max(u64::from(mtu)),
+            true => u64::MAX,
+            false => 0,
+        }
+    }
+
+    /// When the bucket opens again, if it was closed when [`is_open`](Self::is_open) was asked last.
     pub(crate) fn next_release(&self) -> Option<Instant> {
         if !self.closed {
             return None;

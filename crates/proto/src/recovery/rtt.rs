@@ -18,19 +18,23 @@ pub struct RttEstimator {
     var: Duration,
     first_sample: Option<Instant>,
     history: RttHistory,
+    /// The PTO without max_ack_delay: asked for far more often than it changes.
+    pto: Duration,
 }
 
 impl RttEstimator {
     /// No sample yet: all values rest on this initial RTT (RFC 9002 section 5.3).
     pub const fn new(initial_rtt: Duration) -> Self {
+        let var = Duration::from_nanos((initial_rtt.as_nanos() / 2) as u64);
         Self {
             latest: initial_rtt,
             delay: Duration::ZERO,
             min: initial_rtt,
             smoothed: initial_rtt,
-            var: Duration::from_nanos((initial_rtt.as_nanos() / 2) as u64),
+            var,
             first_sample: None,
             history: RttHistory::new(),
+            pto: pto(initial_rtt, var),
         }
     }
 
@@ -47,6 +51,7 @@ impl RttEstimator {
             self.min = sample;
             self.smoothed = sample;
             self.var = sample / 2;
+            self.pto = pto(self.smoothed, self.var);
             return;
         }
         //= specs/rfc9002.txt#section-5.2
@@ -65,6 +70,7 @@ impl RttEstimator {
         let deviation = self.smoothed.abs_diff(adjusted);
         self.var = (self.var.saturating_mul(3).saturating_add(deviation)) / 4;
         self.smoothed = (self.smoothed.saturating_mul(7).saturating_add(adjusted)) / 8;
+        self.pto = pto(self.smoothed, self.var);
     }
 
     /// The newest sample; the initial RTT before the first.
@@ -104,12 +110,13 @@ impl RttEstimator {
 
     /// The probe timeout without back-off (RFC 9002 section 6.2.1). `max_ack_delay` is zero for the
     /// Initial and Handshake spaces.
-    //= specs/rfc9002.txt#section-6.2.1
-    //# The PTO period MUST be at least kGranularity to avoid the timer expiring immediately.
     pub fn pto_base(&self, max_ack_delay: Duration) -> Duration {
-        self.smoothed
-            .saturating_add(self.var.saturating_mul(4).max(GRANULARITY))
-            .saturating_add(max_ack_delay)
+        self.pto.saturating_add(max_ack_delay)
+    }
+
+    /// The least that any probe timeout, and the patience with a silent path, can be.
+    pub(crate) const fn least_pto(&self) -> Duration {
+        self.pto
     }
 
     /// RFC 9002 section 6.1.2: how long after a packet was sent it counts as lost, once a later one
@@ -136,6 +143,18 @@ impl RttEstimator {
         //# established.
         self.min = self.latest;
     }
+}
+
+/// The probe timeout without back-off and without max_ack_delay.
+//= specs/rfc9002.txt#section-6.2.1
+//# The PTO period MUST be at least kGranularity to avoid the timer expiring immediately.
+const fn pto(smoothed: Duration, var: Duration) -> Duration {
+    let spread = var.saturating_mul(4);
+    let spread = match spread.as_nanos() < GRANULARITY.as_nanos() {
+        true => GRANULARITY,
+        false => spread,
+    };
+    smoothed.saturating_add(spread)
 }
 
 #[cfg(test)]

@@ -23,10 +23,21 @@ pub(crate) struct Suspect {
 }
 
 impl Suspect {
-    /// When the path falls suspect if nothing is acknowledged until then: for a timer. `None` if it
-    /// is suspect already or has nothing in flight that the peer must acknowledge.
-    pub(crate) fn deadline(
+    /// When the path falls suspect if nothing is acknowledged until then. `None` if it is suspect already or has nothing
+    /// in flight that the peer must acknowledge.
+    fn deadline(
         &self,
+        space: &PacketSpace,
+        rtt: &RttEstimator,
+        max_ack_delay: Duration,
+    ) -> Option<Instant> {
+        self.deadline_before(None, space, rtt, max_ack_delay)
+    }
+
+    /// The same for a timer that goes off at `next` if at all: `None`, too, if the path cannot fall suspect before.
+    pub(crate) fn deadline_before(
+        &self,
+        next: Option<Instant>,
         space: &PacketSpace,
         rtt: &RttEstimator,
         max_ack_delay: Duration,
@@ -35,6 +46,9 @@ impl Suspect {
             return None;
         }
         let sent = space.sent.first_ack_eliciting_sent()?;
+        if next.is_some_and(|next| next <= later(sent, rtt.least_pto())) {
+            return None;
+        }
         let overdue = later(sent, Self::patience(rtt, max_ack_delay));
         let silent = self.last_ack.map(|at| {
             let quiet = Self::slack(rtt).saturating_add(rtt.smoothed() / 2);
@@ -118,6 +132,7 @@ mod tests {
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
+    use super::super::earlier;
     use super::*;
     use crate::space::tests_support::packet;
 
@@ -225,6 +240,12 @@ mod tests {
             .deadline(&path.space, &path.rtt, DELAY)
             .unwrap();
         assert_eq!(deadline - path.t0, ms(135));
+        // Whatever else is due, and when: the earlier of the two is found.
+        for next in (0..200).map(|at| path.t0 + ms(at)) {
+            let (space, rtt) = (&path.space, &path.rtt);
+            let found = path.suspect.deadline_before(Some(next), space, rtt, DELAY);
+            assert_eq!(earlier(Some(next), found), Some(next.min(deadline)));
+        }
         assert!(!path.check(134, 0));
         assert!(path.check(136, 0));
         // A hiccup: what comes through now took no longer than usual.

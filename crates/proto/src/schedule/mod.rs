@@ -17,6 +17,7 @@ pub(crate) use reinject::Candidate;
 use crate::PathId;
 use crate::congestion::Controller;
 use crate::path::{Path, PathFacts, Paths};
+use crate::recovery::earlier;
 use crate::space::StreamRange;
 use crate::stream::Streams;
 use reinject::ReinjectCursors;
@@ -152,6 +153,17 @@ impl Schedule {
         path.fill_view(view, controller, facts, now);
     }
 
+    /// Brings the view of a path up to date that has sent a packet since it was up to date.
+    pub(crate) fn refresh_sender(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        controller: &dyn Controller,
+    ) {
+        let view = &mut self.views[path.index.get()];
+        path.fill_view_after_sending(view, controller, now);
+    }
+
     /// Brings the view of the queue up to date: O(1) but for the streams one by one, if the scheduler wants them.
     /// `control`: whether control frames or datagrams wait.
     pub(crate) fn refresh_queue(&mut self, streams: &Streams, control: bool, paths: &Paths) {
@@ -204,6 +216,11 @@ impl Schedule {
             known && view.index != first && rtt / 2 > soonest
         });
         late.map(|view| view.index).collect()
+    }
+
+    /// Whether control frames or datagrams waited when the view of the queue was last brought up to date.
+    pub(crate) fn control_waits(&self) -> bool {
+        self.queue.control
     }
 
     /// Whether a path had room when its view was last brought up to date.
@@ -402,17 +419,17 @@ impl Schedule {
     }
 
     /// When to ask again although nothing happened: a pacer lets a path send, or a wait has lasted long enough.
-    pub(crate) fn next_timeout(&self, pto: Duration) -> Option<Instant> {
-        let views = Self::visible(&self.views, self.used).iter();
-        let released = views
-            .filter(|view| view.open)
-            .filter_map(|view| view.next_release);
-        let overridden = self.idle_wait_since.map(|since| since + pto);
-        [self.wait_until, overridden, self.scheduler.next_wakeup()]
-            .into_iter()
-            .flatten()
-            .chain(released)
-            .min()
+    pub(crate) fn next_timeout(&self, pto: impl FnOnce() -> Duration) -> Option<Instant> {
+        let mut next = earlier(self.wait_until, self.scheduler.next_wakeup());
+        if let Some(since) = self.idle_wait_since {
+            next = earlier(next, Some(since + pto()));
+        }
+        for view in Self::visible(&self.views, self.used) {
+            if view.open {
+                next = earlier(next, view.next_release);
+            }
+        }
+        next
     }
 
     /// There is nothing to send: a scheduler that has nothing to send does not wait.
@@ -542,9 +559,9 @@ mod tests {
         let start = Instant::now();
         let pto = Duration::from_millis(100);
         assert_eq!(schedule.next(start, true), None);
-        assert_eq!(schedule.next_timeout(pto), Some(start + pto));
+        assert_eq!(schedule.next_timeout(|| pto), Some(start + pto));
         assert_eq!(schedule.next(start + pto / 2, true), None);
-        assert_eq!(schedule.next_timeout(pto), Some(start + pto));
+        assert_eq!(schedule.next_timeout(|| pto), Some(start + pto));
         schedule.on_timeout(start + pto, pto);
         let planned = schedule.next(start + pto, true).unwrap();
         assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
@@ -599,17 +616,17 @@ mod tests {
         let start = Instant::now();
         let pto = Duration::from_millis(100);
         assert_eq!(schedule.next(start, false), None);
-        assert_eq!(schedule.next_timeout(pto), Some(start + wait));
+        assert_eq!(schedule.next_timeout(|| pto), Some(start + wait));
         // An acknowledgement or anything else: asked again, and the timer is that of the newest answer.
         assert_eq!(schedule.next(start + wait / 2, false), None);
         assert_eq!(schedule.decisions(), 2);
         let until = start + wait / 2 + wait;
-        assert_eq!(schedule.next_timeout(pto), Some(until));
+        assert_eq!(schedule.next_timeout(|| pto), Some(until));
         schedule.on_timeout(until, pto);
-        assert_eq!(schedule.next_timeout(pto), None);
+        assert_eq!(schedule.next_timeout(|| pto), None);
         assert_eq!(schedule.next(until, false), None);
         assert_eq!((schedule.decisions(), schedule.waits), (3, 3));
-        assert_eq!(schedule.next_timeout(pto), Some(until + wait));
+        assert_eq!(schedule.next_timeout(|| pto), Some(until + wait));
     }
 
     /// Asks for data that there is not.
@@ -635,7 +652,7 @@ mod tests {
         let pto = Duration::from_millis(100);
         let fruitless = schedule.next(start, true).unwrap();
         assert_eq!(schedule.instead(start, fruitless, true), None);
-        assert_eq!(schedule.next_timeout(pto), Some(start + pto));
+        assert_eq!(schedule.next_timeout(|| pto), Some(start + pto));
         schedule.on_timeout(start + pto, pto);
         let offer = |schedule: &mut Schedule| {
             schedule.exhausted = PathSet::EMPTY;
@@ -646,7 +663,7 @@ mod tests {
         let planned = schedule.instead(start + pto, fruitless, true).unwrap();
         assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
         schedule.on_progress(planned);
-        assert_eq!(schedule.next_timeout(pto), None);
+        assert_eq!(schedule.next_timeout(|| pto), None);
         assert_eq!((schedule.waits, schedule.overridden), (2, 1));
     }
 
@@ -717,17 +734,17 @@ mod tests {
             planned.path.get()
         };
         assert_eq!(next(&mut schedule, start), 0);
-        assert_eq!(schedule.next_timeout(pto), None);
+        assert_eq!(schedule.next_timeout(|| pto), None);
         schedule.views[0].suspect = true;
         assert_eq!(next(&mut schedule, start), 0);
-        assert_eq!(schedule.next_timeout(pto), Some(start + pto));
+        assert_eq!(schedule.next_timeout(|| pto), Some(start + pto));
         schedule.on_timeout(start + pto, pto);
         assert_eq!(next(&mut schedule, start + pto), 1);
-        assert_eq!(schedule.next_timeout(pto), None);
+        assert_eq!(schedule.next_timeout(|| pto), None);
         // Where there is no better path, there is nothing to override.
         schedule.views[1].suspect = true;
         assert_eq!(next(&mut schedule, start + pto), 0);
-        assert_eq!(schedule.next_timeout(pto), None);
+        assert_eq!(schedule.next_timeout(|| pto), None);
     }
 
     #[test]
@@ -738,7 +755,7 @@ mod tests {
         schedule.views[0].can_send = true;
         let start = Instant::now();
         assert_eq!(schedule.next(start, false), None);
-        assert_eq!(schedule.next_timeout(Duration::from_millis(1)), None);
+        assert_eq!(schedule.next_timeout(|| Duration::from_millis(1)), None);
     }
 
     /// Only time in which a path could send counts, and only until there is another answer.

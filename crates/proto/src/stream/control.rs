@@ -170,7 +170,7 @@ impl Streams {
                 stream.pending.max_stream_data = stream.stopped().is_none();
             }),
             SentFrame::MaxData => self.announce_again = true,
-            SentFrame::MaxStreams(dir) => self.remote[dir as usize].announce_again = true,
+            SentFrame::MaxStreams(dir) => self.remote[dir as usize].announce_again(),
             SentFrame::DataBlocked => self.told_blocked_at = None,
             SentFrame::StreamDataBlocked(id) => {
                 if let Some(stream) = self.sends.get_mut(&id)

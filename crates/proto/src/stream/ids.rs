@@ -42,8 +42,8 @@ pub(super) struct RemoteIds {
     closed: u64,
     /// The limit that the peer was told.
     announced: u64,
-    /// An announcement was lost.
-    pub(super) announce_again: bool,
+    /// A new limit is worth a frame. Asked with each packet, so it is worked out where what it rests on changes.
+    due: bool,
 }
 
 /// What a peer's use of a stream ID means.
@@ -69,7 +69,7 @@ impl RemoteIds {
             concurrent,
             closed: 0,
             announced: concurrent,
-            announce_again: false,
+            due: false,
         }
     }
 
@@ -85,6 +85,7 @@ impl RemoteIds {
             //# IDs MUST be created.
             self.untouched.insert(self.opened, index, ());
             self.opened = index + 1;
+            self.due |= self.is_worth_a_frame();
             return Use::New;
         }
         self.touch(index)
@@ -120,18 +121,25 @@ impl RemoteIds {
     /// One is over in both directions: there may be another.
     pub(super) fn on_closed(&mut self) {
         self.closed += 1;
+        self.due |= self.is_worth_a_frame();
     }
 
     fn target(&self) -> u64 {
         self.closed.saturating_add(self.concurrent).min(MAX_STREAMS)
     }
 
-    /// Whether a new limit is worth a frame: an eighth of the concurrency has come back, or the
-    /// peer has no more than that left.
-    pub(super) fn is_due(&self) -> bool {
-        if self.announce_again {
-            return true;
-        }
+    /// Whether a new limit is to be announced.
+    pub(super) const fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// An announcement was lost.
+    pub(super) const fn announce_again(&mut self) {
+        self.due = true;
+    }
+
+    /// Whether an eighth of the concurrency has come back, or the peer has no more than that left.
+    fn is_worth_a_frame(&self) -> bool {
         let news = self.target() - self.announced;
         let step = (self.concurrent / 8).max(1);
         //= specs/rfc9000.txt#section-4.6
@@ -144,7 +152,7 @@ impl RemoteIds {
 
     /// The limit for a frame that is being written.
     pub(super) fn announce(&mut self) -> u64 {
-        self.announce_again = false;
+        self.due = false;
         self.announced = self.target();
         self.announced
     }
@@ -153,11 +161,42 @@ impl RemoteIds {
 #[cfg(test)]
 mod tests {
     use mpquic_sched_core::{Dir, Side};
+    use proptest::prelude::*;
 
     use super::*;
 
     fn id(index: u64) -> StreamId {
         StreamId::new(Side::Client, Dir::Uni, index)
+    }
+
+    proptest! {
+        /// What is kept of it says what is to be announced.
+        #[test]
+        fn an_announcement_is_due_when_it_is_worth_a_frame(
+            concurrent in 0_u64..40,
+            ops in prop::collection::vec((0_u8..4, 0_u64..60), 0..60),
+        ) {
+            let mut ids = RemoteIds::new(concurrent);
+            let mut lost = false;
+            for (op, index) in ops {
+                match op {
+                    0 => {
+                        ids.on_use(id(index));
+                    }
+                    1 if ids.open().0 > 0 => ids.on_closed(),
+                    2 if ids.is_due() => {
+                        ids.announce();
+                        lost = false;
+                    }
+                    3 => {
+                        ids.announce_again();
+                        lost = true;
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(ids.is_due(), lost || ids.is_worth_a_frame());
+            }
+        }
     }
 
     #[test]

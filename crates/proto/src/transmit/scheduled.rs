@@ -65,23 +65,24 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let transmit = self.build_batch(now, max_datagrams, buf);
-        if transmit.is_none() && self.has_scheduled_data() {
+        let mut waiting = self.has_scheduled_data();
+        let mut transmit = None;
+        if let Some((planned, nothing_in_flight)) = self.first_planned(now, waiting) {
+            self.build_batches(now, max_datagrams, planned, waiting, nothing_in_flight);
+            transmit = self.transmit_batch(buf);
+            waiting = self.has_scheduled_data();
+        }
+        if transmit.is_none() && waiting {
             self.note_held_back();
         }
-        if !self.has_scheduled_data() {
+        if !waiting {
             self.schedule.on_nothing_to_send(now);
         }
         transmit
     }
 
-    fn build_batch(
-        &mut self,
-        now: Instant,
-        max_datagrams: usize,
-        buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        let waiting = self.has_scheduled_data();
+    /// The scheduler's first decision, and whether nothing is in flight; `waiting`: whether there is anything to send.
+    fn first_planned(&mut self, now: Instant, waiting: bool) -> Option<(Planned, bool)> {
         if !waiting {
             self.note_app_limited();
         }
@@ -97,7 +98,18 @@ impl Connection {
             });
         self.refresh_queue();
         let nothing_in_flight = waiting && self.nothing_in_flight();
-        let mut planned = self.schedule.next(now, nothing_in_flight)?;
+        let planned = self.schedule.next(now, nothing_in_flight)?;
+        Some((planned, nothing_in_flight))
+    }
+
+    fn build_batches(
+        &mut self,
+        now: Instant,
+        max_datagrams: usize,
+        mut planned: Planned,
+        waiting: bool,
+        nothing_in_flight: bool,
+    ) {
         let max_datagrams = if self.config.segmentation_offload {
             max_datagrams
         } else {
@@ -131,9 +143,7 @@ impl Connection {
             self.schedule.on_progress(planned);
             progress = true;
             if let Some(path) = self.paths.at_mut(planned.path) {
-                let controller = &*self.controller;
-                self.schedule
-                    .refresh_path(now, path, controller, max_ack_delay);
+                self.schedule.refresh_sender(now, path, &*self.controller);
             }
             if !self.has_scheduled_data() {
                 break;
@@ -145,7 +155,6 @@ impl Connection {
             }
         }
         self.batches = batches;
-        self.transmit_batch(buf)
     }
 
     /// Hands out a batch that is built.
@@ -182,7 +191,10 @@ impl Connection {
         let number = self.send_packet(now, &spec, buf, |this, w| {
             let owed = this.paths.at(index).and_then(Path::owed_ack);
             this.fill_own_ack(w, now, index);
-            this.fill_control(w);
+            // The view of the queue is brought up to date before each decision.
+            if this.schedule.control_waits() {
+                this.fill_control(w);
+            }
             this.fill_data(w, planned.data, index);
             if !w.is_ack_eliciting() {
                 // Only an ACK, or nothing: not what was asked for. The ACK stays owed.
@@ -331,8 +343,11 @@ impl Connection {
 
     /// Brings the scheduler's view of the queue up to date.
     fn refresh_queue(&mut self) {
-        let (usable, late) = (self.schedule.usable(), self.schedule.late());
-        self.streams.set_usable(usable, late);
+        if self.streams.queue().retransmittable > 0 {
+            // Which paths carry what is to be sent again.
+            let (usable, late) = (self.schedule.usable(), self.schedule.late());
+            self.streams.set_usable(usable, late);
+        }
         let control = self.has_control();
         self.schedule
             .refresh_queue(&self.streams, control, &self.paths);
