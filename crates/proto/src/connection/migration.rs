@@ -183,11 +183,11 @@ impl Connection {
     //= specs/rfc9000.txt#section-8.2.2
     //# An endpoint MUST NOT delay transmission of a packet containing a PATH_RESPONSE frame unless
     //# constrained by congestion control.
-    pub(crate) fn on_path_challenge(&mut self, arrival: DatagramMeta, id: PathId, token: u64) {
+    pub(crate) fn on_path_challenge(&mut self, arrival: &DatagramMeta, id: PathId, token: u64) {
         let (side, interval) = (self.side, self.challenge_interval());
         let spare = self.remote_cids.has_two_unused(id);
         if let Some(path) = self.paths.get_mut(id)
-            && path.on_path_challenge(side, &arrival, interval, token, spare)
+            && path.on_path_challenge(side, arrival, interval, token, spare)
         {
             self.remote_cids.retire_other(id);
         }
@@ -233,7 +233,7 @@ impl Connection {
     //# If packets received at the server's preferred address have a different source address than
     //# observed from the client during the handshake, the server MUST protect against potential
     //# attacks as described in Sections 9.3.1 and 9.3.2.
-    pub(crate) fn follow_peer(&mut self, arrival: DatagramMeta, id: PathId, number: u64) {
+    pub(crate) fn follow_peer(&mut self, arrival: &DatagramMeta, id: PathId, number: u64) {
         if self.side == Side::Client || !self.confirmed {
             return;
         }
@@ -257,7 +257,7 @@ impl Connection {
         //# non-probing packet from the client at its preferred address and until the server has
         //# validated the new path.
         if !path.is_local(&arrival.tuple) && !path.has_tried(&arrival.tuple) {
-            if path.try_addresses_of(&arrival, interval, spare) {
+            if path.try_addresses_of(arrival, interval, spare) {
                 self.remote_cids.retire_other(id);
             }
             return;

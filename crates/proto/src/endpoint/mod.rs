@@ -444,7 +444,7 @@ impl Endpoint {
 
     /// By connection ID. Versions that are spoken and version negotiation only: packets of others do not
     /// belong to our connections (RFC 9000 section 5.2).
-    fn route(&self, header: &Invariant<'_>) -> Option<Route> {
+    fn route(&mut self, header: &Invariant<'_>) -> Option<Route> {
         match *header {
             Invariant::Short { first, dcid } if self.config.takes(first) => self.routes.get(dcid),
             Invariant::Long {

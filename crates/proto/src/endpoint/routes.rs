@@ -28,6 +28,8 @@ pub(super) enum Route {
 /// IDs), so the hash is keyed: collisions cannot be prepared (CVE-2025-23020, -24946, -24947).
 pub(super) struct Routes {
     cids: HashMap<ConnectionId, Route, KeyedHash>,
+    /// The route that was found last: datagrams come in runs of the same ID.
+    recent: Option<(ConnectionId, Route)>,
     /// Tokens with their address, behind a pseudorandom function: looking one up tells nothing
     /// about the tokens, whatever its timing (RFC 9000 section 10.3.1, the second approach), and
     /// costs the same however many there are.
@@ -39,18 +41,27 @@ impl Routes {
     pub(super) fn new(rng: &mut StdRng) -> Self {
         Self {
             cids: HashMap::with_hasher(KeyedHash::new(rng)),
+            recent: None,
             tokens: HashMap::with_hasher(KeyedHash::new(rng)),
             token_key: rng.random(),
         }
     }
 
     /// Where packets to this ID go. `None` too if it is longer than any ID of ours.
-    pub(super) fn get(&self, id: &[u8]) -> Option<Route> {
+    pub(super) fn get(&mut self, id: &[u8]) -> Option<Route> {
+        if let Some((recent, route)) = &self.recent
+            && **recent == *id
+        {
+            return Some(*route);
+        }
         // `ConnectionId` holds no more, and version 1 knows no more.
         if id.len() > crate::packet::MAX_CID_LEN {
             return None;
         }
-        self.cids.get(&ConnectionId::new(id)).copied()
+        let id = ConnectionId::new(id);
+        let route = *self.cids.get(&id)?;
+        self.recent = Some((id, route));
+        Some(route)
     }
 
     /// Adds a route unless the ID has one: the first comer keeps it. Whether it was added.
@@ -68,6 +79,7 @@ impl Routes {
     pub(super) fn remove(&mut self, id: &ConnectionId, route: Route) {
         if self.cids.get(id) == Some(&route) {
             self.cids.remove(id);
+            self.recent = None;
             shrink(&mut self.cids);
         }
     }
@@ -172,6 +184,11 @@ mod tests {
         routes.remove(&id, Route::Connection(A));
         assert_eq!(routes.get(&id), None);
         assert_eq!(routes.get(&[0; 255]), None);
+        // Nor is what was found last found when the ID means another connection.
+        assert!(routes.add(id, Route::Connection(B)));
+        assert_eq!(routes.get(&id), Some(Route::Connection(B)));
+        assert_eq!(routes.get(&[1; 7]), None);
+        assert_eq!(routes.get(&[1; 9]), None);
     }
 
     #[test]

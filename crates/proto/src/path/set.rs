@@ -189,12 +189,17 @@ impl Paths {
 
     /// What this path ID means.
     pub(crate) fn state(&mut self, id: PathId) -> PathState<'_> {
-        if self.is_abandoned(id) {
-            let retired = self.retired.iter_mut().find(|path| path.id == id);
-            return PathState::Abandoned(retired);
-        }
-        match self.iter_mut().find(|path| path.id == id) {
-            Some(path) => PathState::Open(path),
+        // Mostly it is open: no ID is that and abandoned.
+        let open = self.iter().find(|path| path.id == id);
+        match open.map(|path| path.index) {
+            Some(index) => match &mut self.slots[index.get()] {
+                Some(path) => PathState::Open(path),
+                None => PathState::NeverOpened(id),
+            },
+            None if self.is_abandoned(id) => {
+                let retired = self.retired.iter_mut().find(|path| path.id == id);
+                PathState::Abandoned(retired)
+            }
             None => PathState::NeverOpened(id),
         }
     }

@@ -14,7 +14,7 @@ impl Connection {
     /// The frames of an Initial or Handshake packet.
     pub(super) fn on_handshake_payload(
         &mut self,
-        arrival: DatagramMeta,
+        arrival: &DatagramMeta,
         space_id: SpaceId,
         number: u64,
         payload: &[u8],
@@ -76,7 +76,7 @@ impl Connection {
     /// The frames of a 1-RTT packet on a path.
     pub(super) fn on_data_payload(
         &mut self,
-        arrival: DatagramMeta,
+        arrival: &DatagramMeta,
         id: PathId,
         dcid: &ConnectionId,
         number: u64,
@@ -132,7 +132,7 @@ impl Connection {
 
     pub(super) fn on_frame(
         &mut self,
-        arrival: DatagramMeta,
+        arrival: &DatagramMeta,
         id: PathId,
         dcid: &ConnectionId,
         frame: Frame<'_>,
@@ -241,7 +241,7 @@ impl Connection {
     }
 
     /// A packet while we are closing: only a close of the peer's matters (RFC 9000 section 10.2.1).
-    pub(super) fn closing_packet(&mut self, arrival: DatagramMeta, id: PathId, payload: &[u8]) {
+    pub(super) fn closing_packet(&mut self, arrival: &DatagramMeta, id: PathId, payload: &[u8]) {
         for frame in FrameIter::new(payload) {
             match frame {
                 Ok(Frame::ConnectionClose(_) | Frame::ApplicationClose(_)) => {

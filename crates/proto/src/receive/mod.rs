@@ -91,7 +91,7 @@ impl Connection {
                 }
                 Some(_) => {}
             }
-            self.on_packet(arrival, &packet, &mut rest[..len]);
+            self.on_packet(&arrival, &packet, &mut rest[..len]);
             if self.state.is_drained() {
                 return;
             }
@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    fn on_packet(&mut self, arrival: DatagramMeta, packet: &ProtectedPacket, bytes: &mut [u8]) {
+    fn on_packet(&mut self, arrival: &DatagramMeta, packet: &ProtectedPacket, bytes: &mut [u8]) {
         match packet {
             ProtectedPacket::Long {
                 ty,
@@ -211,7 +211,7 @@ impl Connection {
 
     fn on_long_packet(
         &mut self,
-        arrival: DatagramMeta,
+        arrival: &DatagramMeta,
         space_id: SpaceId,
         scid: &ConnectionId,
         pn_offset: usize,
@@ -315,7 +315,7 @@ impl Connection {
 
     fn on_short_packet(
         &mut self,
-        arrival: DatagramMeta,
+        arrival: &DatagramMeta,
         dcid: &ConnectionId,
         pn_offset: usize,
         bytes: &mut [u8],
@@ -452,7 +452,7 @@ impl Connection {
     fn take_what_fits(
         &mut self,
         memory: MemoryFor,
-        arrival: DatagramMeta,
+        arrival: &DatagramMeta,
         id: PathId,
         dcid: &ConnectionId,
         payload: &[u8],
@@ -484,10 +484,10 @@ impl Connection {
         }
     }
 
-    fn keep_undecryptable(&mut self, arrival: DatagramMeta, space_id: SpaceId, bytes: &[u8]) {
+    fn keep_undecryptable(&mut self, arrival: &DatagramMeta, space_id: SpaceId, bytes: &[u8]) {
         if self.state.is_alive() {
             let kept = &mut self.handshake.undecryptable;
-            kept.push(space_id, &arrival, bytes);
+            kept.push(space_id, arrival, bytes);
         }
     }
 
@@ -513,7 +513,7 @@ impl Connection {
                 };
                 let decoded = decode_next(&buffered.packet, self.endpoint_config.cid_len);
                 if let Ok(packet) = decoded {
-                    self.on_packet(arrival, &packet, &mut buffered.packet);
+                    self.on_packet(&arrival, &packet, &mut buffered.packet);
                 }
             }
         }

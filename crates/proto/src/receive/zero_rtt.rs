@@ -19,7 +19,7 @@ impl Connection {
     /// A 0-RTT packet from the client.
     pub(super) fn on_zero_rtt_packet(
         &mut self,
-        arrival: DatagramMeta,
+        arrival: &DatagramMeta,
         dcid: &ConnectionId,
         scid: &ConnectionId,
         pn_offset: usize,
@@ -88,7 +88,7 @@ impl Connection {
 
     fn on_zero_rtt_payload(
         &mut self,
-        arrival: DatagramMeta,
+        arrival: &DatagramMeta,
         dcid: &ConnectionId,
         number: u64,
         payload: &[u8],

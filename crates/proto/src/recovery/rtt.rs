@@ -18,7 +18,8 @@ pub struct RttEstimator {
     var: Duration,
     first_sample: Option<Instant>,
     history: RttHistory,
-    /// The PTO without max_ack_delay: asked for far more often than it changes.
+    /// Four times the variation, and the PTO without max_ack_delay: asked for far more often than they change.
+    spread: Duration,
     pto: Duration,
 }
 
@@ -34,6 +35,7 @@ impl RttEstimator {
             var,
             first_sample: None,
             history: RttHistory::new(),
+            spread: var.saturating_mul(4),
             pto: pto(initial_rtt, var),
         }
     }
@@ -51,7 +53,7 @@ impl RttEstimator {
             self.min = sample;
             self.smoothed = sample;
             self.var = sample / 2;
-            self.pto = pto(self.smoothed, self.var);
+            self.on_changed();
             return;
         }
         //= specs/rfc9002.txt#section-5.2
@@ -70,6 +72,11 @@ impl RttEstimator {
         let deviation = self.smoothed.abs_diff(adjusted);
         self.var = (self.var.saturating_mul(3).saturating_add(deviation)) / 4;
         self.smoothed = (self.smoothed.saturating_mul(7).saturating_add(adjusted)) / 8;
+        self.on_changed();
+    }
+
+    fn on_changed(&mut self) {
+        self.spread = self.var.saturating_mul(4);
         self.pto = pto(self.smoothed, self.var);
     }
 
@@ -112,6 +119,11 @@ impl RttEstimator {
     /// Initial and Handshake spaces.
     pub fn pto_base(&self, max_ack_delay: Duration) -> Duration {
         self.pto.saturating_add(max_ack_delay)
+    }
+
+    /// What samples differ by: four times their variation.
+    pub(crate) const fn spread(&self) -> Duration {
+        self.spread
     }
 
     /// The least that any probe timeout, and the patience with a silent path, can be.

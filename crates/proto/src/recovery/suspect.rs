@@ -65,7 +65,7 @@ impl Suspect {
 
     /// What the RTT varies by.
     fn slack(rtt: &RttEstimator) -> Duration {
-        rtt.var().saturating_mul(4).max(MIN_SLACK)
+        rtt.spread().max(MIN_SLACK)
     }
 
     /// Looks at the path; true if it has become suspect just now.

@@ -142,7 +142,10 @@ impl PacketSpace {
             //# this packet.
             1 => match before {
                 Some(largest) => {
-                    packet.pn < largest || self.received.missing_between(largest, packet.pn)
+                    let next = packet.pn.checked_sub(1) == Some(largest);
+                    !next
+                        && (packet.pn < largest
+                            || self.received.missing_between(largest, packet.pn))
                 }
                 // Before the first packet, 0 is the one expected.
                 None => packet.pn > 0 && self.received.missing_between(0, packet.pn),

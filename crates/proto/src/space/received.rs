@@ -18,6 +18,10 @@ pub(crate) struct ReceivedPackets {
 impl ReceivedPackets {
     /// Whether the packet was received before, or may have been.
     pub(crate) fn is_duplicate(&self, pn: u64) -> bool {
+        // In order, it is larger than all before it.
+        if self.largest().is_some_and(|largest| pn > largest) {
+            return false;
+        }
         pn < self.floor
             || self.is_beyond_memory(pn)
             || self
@@ -54,6 +58,12 @@ impl ReceivedPackets {
 
     /// Takes in a number; false if it is a duplicate.
     pub(crate) fn insert(&mut self, pn: u64) -> bool {
+        if let Some((_, largest)) = self.ranges.back_mut()
+            && pn.checked_sub(1) == Some(*largest)
+        {
+            *largest = pn;
+            return true;
+        }
         if pn < self.floor {
             return false;
         }

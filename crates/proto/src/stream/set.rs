@@ -537,7 +537,7 @@ impl Streams {
     pub(super) fn tidy(&mut self) {
         while let Some(id) = self.fresh.front() {
             match self.sends.get_mut(&id) {
-                Some(s) if s.tally().unsent > 0 => break,
+                Some(s) if !s.is_reset() && s.unsent() > 0 => break,
                 Some(s) => s.in_fresh = false,
                 None => {}
             }
