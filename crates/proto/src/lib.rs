@@ -46,8 +46,8 @@ mod transmit;
 mod transport_parameters;
 
 pub use config::{
-    AckFrequencyConfig, ClientConfig, ConfigError, EndpointConfig, PathStart, ServerConfig,
-    TransportConfig, ValidationTokenConfig,
+    AckFrequencyConfig, ClientConfig, ConfigError, EndpointConfig, PathStart, RaceConfig,
+    ServerConfig, TransportConfig, ValidationTokenConfig,
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};
@@ -57,7 +57,8 @@ pub use endpoint::{
     Endpoint, EndpointEvent, HalfOpen, Incoming, RetryError,
 };
 pub use error::{
-    ApplicationClose, ConnectionClose, ConnectionError, PathError, PathErrorCode, TransportError,
+    ApplicationClose, AttemptError, ConnectionClose, ConnectionError, FailedAttempt, PathError,
+    PathErrorCode, TransportError,
 };
 pub use handshake::SessionMemory;
 pub use ids::{ConnectionHandle, FourTuple, Transmit};

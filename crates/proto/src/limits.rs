@@ -128,6 +128,21 @@ pub const HALF_OPEN_COST: usize = 38 << 10;
 /// floods of Initials that are refused. The oldest go first.
 pub const MAX_CLOSED_KEPT: usize = 256;
 
+/// Handshakes that were just completed, and whose original connection IDs are remembered: copies of the client's first
+/// packets that come late, over slower links, are nobody's attempt to connect. The oldest go first.
+pub const MAX_LATE_KEPT: usize = 4096;
+
+/// Addresses of its own from which a client begins an attempt. What a machine has beyond is not tried until the
+/// connection is there.
+pub const MAX_RACE_ADDRESSES: usize = 8;
+
+/// Datagrams that a client keeps for addresses from which they are to leave later: a first flight, and its repetitions.
+pub const MAX_RACE_DATAGRAMS: usize = 8;
+
+/// Attempts of one connection that are under way at a time. Stops: a long list of dead addresses from costing more than
+/// they are worth.
+pub const MAX_RACE_ATTEMPTS: usize = 16;
+
 /// Bytes of datagrams kept for one incoming connection before it is accepted.
 pub const MAX_INCOMING_BUFFER: usize = 10 * 1500;
 

@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_proto::{ClientConfig, Endpoint, EndpointConfig, ServerConfig, Side, TransportConfig};
+use mpquic_proto::{
+    ClientConfig, Endpoint, EndpointConfig, RaceConfig, ServerConfig, Side, TransportConfig,
+};
 
 use crate::app::{App, Idle};
 use crate::bound::FluidPath;
@@ -55,6 +57,7 @@ pub struct NetworkBuilder {
     measure: bool,
     timeline: Option<Duration>,
     handshake_path: usize,
+    race: Option<RaceConfig>,
     lost_time: Option<LostTimeMeter>,
 }
 
@@ -80,6 +83,7 @@ impl NetworkBuilder {
             measure: false,
             timeline: None,
             handshake_path: 0,
+            race: None,
             lost_time: None,
         }
     }
@@ -267,6 +271,13 @@ impl NetworkBuilder {
         self
     }
 
+    /// The client begins on all paths at once, the handshake's path first: see [`RaceConfig`].
+    #[must_use]
+    pub const fn race(mut self, race: RaceConfig) -> Self {
+        self.race = Some(race);
+        self
+    }
+
     /// The client opens all paths in order, as soon as the protocol allows it.
     #[must_use]
     pub fn open_all_paths(mut self) -> Self {
@@ -332,13 +343,12 @@ impl NetworkBuilder {
             return Err(SimError::NoPath);
         }
         let number = self.handshake_path;
-        let Some(first) = self.paths.get(number) else {
+        if number >= self.paths.len() {
             return Err(SimError::Missing {
                 what: "path",
                 number,
             });
-        };
-        let (first_client, first_server) = (first.client, first.server);
+        }
         let clients = self.paths.iter().map(|path| path.client);
         let clients = addresses(clients, "client address", "client addresses")?;
         let servers = self.paths.iter().map(|path| path.server);
@@ -375,7 +385,7 @@ impl NetworkBuilder {
         let flow = |flow, apps: [Box<dyn App>; 2], transports: [TransportConfig; 2]| {
             let [client_transport, server_transport] = transports.map(Arc::new);
             let mut client = ClientConfig::new(client_tls.clone())?;
-            client.transport(client_transport);
+            client.transport(client_transport).race(self.race);
             let mut server = ServerConfig::new(server_tls.clone())?;
             server.transport(server_transport);
             (self.configure_server)(&mut server);
@@ -399,21 +409,28 @@ impl NetworkBuilder {
         let under_test = [self.client_transport, self.server_transport];
         let apps = [self.client_app, self.server_app];
         let (mut peers, client_config) = flow(0, apps, under_test.clone())?;
+        // The handshake's path first.
+        let mut order: Vec<usize> = (0..paths.len()).filter(|other| *other != number).collect();
+        order.insert(0, number);
+        let order = order.into_iter().map(|number| &paths[number]);
+        let order: Vec<_> = order
+            .map(|path| four_tuple(clients[path.client].inside, servers[path.server]))
+            .collect();
         if self.open_all_paths {
             peers[0].paths_expected = paths.len();
-            peers[0].wanted_paths = paths
-                .iter()
-                .enumerate()
-                .filter(|(other, _)| *other != number)
-                .map(|(_, path)| four_tuple(clients[path.client].inside, servers[path.server]))
-                .collect();
+            // With a race, nobody knows yet which one the handshake is on.
+            let known = usize::from(self.race.is_none());
+            peers[0].wanted_paths = order[known..].to_vec();
         }
+        let begin_on = match self.race {
+            Some(_) => order,
+            None => order.into_iter().take(1).collect(),
+        };
         if self.measure {
             for peer in &mut peers {
                 peer.meter = Some(Box::default());
             }
         }
-        let handshake_path = four_tuple(clients[first_client].inside, servers[first_server]);
         let mut flows = vec![Flow::under_test(peers)];
         let (mut crossings, mut times) = (Vec::new(), Vec::new());
         for (number, traffic) in self.cross.into_iter().enumerate() {
@@ -444,7 +461,7 @@ impl NetworkBuilder {
             flows,
             fabric,
             client_config,
-            handshake_path,
+            &begin_on,
             times,
             Meters {
                 recorder,

@@ -28,6 +28,9 @@ pub(crate) struct Peer {
     pub(crate) side: Side,
     pub(crate) endpoint: Endpoint,
     pub(crate) connection: Option<(ConnectionHandle, Connection)>,
+    /// On a server, further attempts of a client that races several: the first one to complete its handshake is the
+    /// connection.
+    attempts: Vec<(ConnectionHandle, Connection)>,
     pub(crate) app: Box<dyn App>,
     pub(crate) ledger: Ledger,
     /// When the connection needs [`Connection::handle_timeout`].
@@ -63,6 +66,7 @@ impl Peer {
             side,
             endpoint,
             connection: None,
+            attempts: Vec::new(),
             app,
             ledger: Ledger::new(flow, side),
             timer: None,
@@ -115,11 +119,19 @@ impl Peer {
                         meter.look(at.now, connection);
                     }
                 }
-                _ => self.refused += 1,
+                _ => {
+                    let mut attempts = self.attempts.iter_mut();
+                    match attempts.find(|(known, _)| *known == handle) {
+                        Some((_, attempt)) => attempt.handle_event(event),
+                        None => self.refused += 1,
+                    }
+                    self.choose_attempt();
+                }
             },
             Some(DatagramEvent::NewConnection(incoming)) => {
                 self.buffer.clear();
-                if self.connection.is_some() {
+                let established = |(_, one): &(_, Connection)| !one.is_handshaking();
+                if self.connection.as_ref().is_some_and(established) {
                     let answer = self.endpoint.refuse(incoming, &mut self.buffer);
                     fabric.send(at.now, self.flow, self.side, &answer, &self.buffer);
                     self.refused += 1;
@@ -129,7 +141,10 @@ impl Peer {
                     .endpoint
                     .accept(incoming, at.instant, &mut self.buffer, None);
                 match accepted {
-                    Ok(connection) => self.connection = Some(connection),
+                    Ok(connection) if self.connection.is_none() => {
+                        self.connection = Some(connection);
+                    }
+                    Ok(connection) => self.attempts.push(connection),
                     Err(error) => {
                         self.refused += 1;
                         if let Some(answer) = error.response {
@@ -145,12 +160,30 @@ impl Peer {
         }
     }
 
+    /// Takes an attempt whose handshake is complete for the connection, if that one's is not.
+    fn choose_attempt(&mut self) {
+        let waits = |(_, one): &(_, Connection)| one.is_handshaking() || one.is_closed();
+        if self.connected.is_some() || !self.connection.as_ref().is_some_and(waits) {
+            return;
+        }
+        let complete = |(_, one): &(_, Connection)| !one.is_handshaking() && !one.is_closed();
+        if let Some(place) = self.attempts.iter().position(complete) {
+            let chosen = self.attempts.remove(place);
+            self.attempts.extend(self.connection.replace(chosen));
+        }
+    }
+
     /// Fires due timers: the connection's and the application's.
     pub(crate) fn handle_timeouts(&mut self, at: Moment) -> Result<(), SimError> {
         if self.timer.is_some_and(|timer| timer <= at.now)
             && let Some((_, connection)) = &mut self.connection
         {
             connection.handle_timeout(at.instant);
+        }
+        for (_, attempt) in &mut self.attempts {
+            if attempt.poll_timeout().is_some_and(|due| due <= at.instant) {
+                attempt.handle_timeout(at.instant);
+            }
         }
         if self
             .app
@@ -203,6 +236,13 @@ impl Peer {
             .connection
             .as_mut()
             .and_then(|(_, connection)| connection.poll_timeout())
+            .into_iter()
+            .chain(
+                self.attempts
+                    .iter_mut()
+                    .filter_map(|(_, attempt)| attempt.poll_timeout()),
+            )
+            .min()
             // A timer before the origin, or in the past, is due at once.
             .map(|timer| timer.saturating_duration_since(origin));
         Ok(())
@@ -211,6 +251,14 @@ impl Peer {
     fn poll(&mut self, at: Moment, fabric: &Fabric) -> Option<Event> {
         self.drain_endpoint_events();
         let event = self.connection.as_mut()?.1.poll()?;
+        if matches!(event, Event::ConnectionLost { .. })
+            && self.connected.is_none()
+            && let Some(other) = self.attempts.pop()
+        {
+            // The client has given this attempt up.
+            self.attempts.extend(self.connection.replace(other));
+            return self.poll(at, fabric);
+        }
         match &event {
             Event::Connected => self.connected = Some(at.now),
             Event::HandshakeConfirmed => self.confirmed = Some(at.now),
@@ -279,6 +327,12 @@ impl Peer {
             return Ok(());
         };
         while let Some(path) = self.wanted_paths.first() {
+            // That of the handshake is open.
+            let open = |id| connection.network_path(id).is_ok_and(|open| open == *path);
+            if connection.paths().any(open) {
+                self.wanted_paths.remove(0);
+                continue;
+            }
             match connection.open_path(at.instant, *path) {
                 Ok(_) => {
                     self.wanted_paths.remove(0);
@@ -325,6 +379,14 @@ impl Peer {
     /// Sends one batch. Returns `false` if there was none.
     fn transmit(&mut self, at: Moment, fabric: &mut Fabric) -> bool {
         self.drain_endpoint_events();
+        for (_, attempt) in &mut self.attempts {
+            self.buffer.clear();
+            let transmit = attempt.poll_transmit(at.instant, self.max_datagrams, &mut self.buffer);
+            if let Some(transmit) = transmit {
+                fabric.send(at.now, self.flow, self.side, &transmit, &self.buffer);
+                return true;
+            }
+        }
         let Some((_, connection)) = &mut self.connection else {
             return false;
         };
@@ -343,10 +405,11 @@ impl Peer {
     }
 
     fn drain_endpoint_events(&mut self) {
-        if let Some((handle, connection)) = &mut self.connection {
+        for (handle, connection) in self.connection.iter_mut().chain(&mut self.attempts) {
             while let Some(event) = connection.poll_endpoint_events() {
                 self.endpoint.handle_event(*handle, event);
             }
         }
+        self.attempts.retain(|(_, attempt)| !attempt.is_drained());
     }
 }

@@ -101,7 +101,7 @@ impl StartBounds {
         let bytes = bytes as f64;
         let model = Fluid::new(fluid);
         let fluid_bound = model.request(request) + model.delivery(bytes);
-        let handshakes = alone.iter().map(handshake);
+        let handshakes = alone.iter().map(handshake_time);
         let least = handshakes.fold(f64::INFINITY, f64::min);
         let asked = Fluid::new(alone).request(request);
         let at_once = alone.iter().map(|path| SlowStart::new(path, asked, rules));
@@ -116,7 +116,7 @@ impl StartBounds {
         });
         let startup = completion(&in_turn.collect::<Vec<_>>(), bytes)?;
         let bounds = Self {
-            handshake: handshake(first),
+            handshake: handshake_time(first),
             fluid: fluid_bound,
             round_trips: least + fluid_bound,
             // Paths that share a link do not divide its rate in the model of slow start.
@@ -133,7 +133,7 @@ fn crossing(link: &crate::FluidLink, size: f64) -> f64 {
 }
 
 /// The handshake at the client: a full datagram in each direction.
-fn handshake(path: &FluidPath) -> f64 {
+pub(crate) fn handshake_time(path: &FluidPath) -> f64 {
     crossing(&path.up, FULL_DATAGRAM) + crossing(&path.down, FULL_DATAGRAM)
 }
 

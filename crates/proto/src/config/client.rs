@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ConfigError, TransportConfig};
+use super::{ConfigError, RaceConfig, TransportConfig};
 use crate::Version;
 use crate::token::{SharedTokenStore, TokenStore};
 
@@ -14,6 +14,7 @@ pub struct ClientConfig {
     pub(crate) token_store: SharedTokenStore,
     pub(crate) version: Version,
     pub(crate) preferred_address: bool,
+    pub(crate) race: Option<RaceConfig>,
 }
 
 impl ClientConfig {
@@ -35,6 +36,7 @@ impl ClientConfig {
             token_store: SharedTokenStore::default(),
             version: Version::default(),
             preferred_address: true,
+            race: Some(RaceConfig::default()),
         })
     }
 
@@ -84,6 +86,16 @@ impl ClientConfig {
     /// (section 21.5): a server out in the network directs nobody to a private address, or to loopback.
     pub const fn preferred_address(&mut self, followed: bool) -> &mut Self {
         self.preferred_address = followed;
+        self
+    }
+
+    /// How connections begin over several addresses. Default [`RaceConfig::default`]. With `None`, a connection begins
+    /// on the first address given, and on no other.
+    ///
+    /// Whoever sees two of the links can tell by the copies that both belong to one client (RFC 9000 section 9.5). With
+    /// multipath, the server and whoever sees its link can in any case.
+    pub const fn race(&mut self, race: Option<RaceConfig>) -> &mut Self {
+        self.race = race;
         self
     }
 }

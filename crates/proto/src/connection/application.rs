@@ -20,6 +20,7 @@ impl Connection {
             error_code: code,
             reason,
         });
+        self.give_up_rivals(now);
         self.start_closing(now, close, false);
     }
 

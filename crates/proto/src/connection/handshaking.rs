@@ -238,9 +238,5 @@ impl Connection {
         if space_id == SpaceId::Initial {
             self.initial_token = bytes::Bytes::new();
         }
-        if space_id == SpaceId::Initial && self.side == Side::Server {
-            self.endpoint_events
-                .push_back(EndpointEvent::RetireCid(self.original_dcid));
-        }
     }
 }

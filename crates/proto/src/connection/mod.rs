@@ -10,6 +10,7 @@ mod handshaking;
 mod migration;
 mod new_token;
 mod paths;
+mod race;
 mod retry;
 mod state;
 mod timers;
@@ -24,6 +25,7 @@ use rand::rngs::StdRng;
 
 pub use event::{Event, PathEvent};
 use new_token::{KeptTokens, NewTokens};
+pub(crate) use race::{Race, Setup};
 pub(crate) use state::{CloseFrame, State};
 pub(crate) use timers::REST;
 
@@ -43,8 +45,8 @@ use crate::token::AddressTokens;
 use crate::transmit::Batches;
 use crate::transport_parameters::{Grease, TransportParameters, VersionInformation};
 use crate::{
-    ClientConfig, ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple,
-    Observer, PathId, ServerConfig, TransportConfig, TransportError,
+    ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple, Observer, PathId,
+    ServerConfig, TransportConfig, TransportError,
 };
 
 /// Our ack_delay_exponent: the default of RFC 9000 section 18.2.
@@ -86,6 +88,8 @@ pub struct Connection {
     pub(crate) retry: Option<retry::Retry>,
     /// On clients: goes into all Initial packets. Of a Retry packet, or of an earlier connection.
     pub(crate) initial_token: Bytes,
+    /// On clients with several addresses to begin on, until the handshake is confirmed.
+    pub(crate) race: Option<Box<Race>>,
     /// On clients.
     pub(crate) kept_tokens: Option<Box<KeptTokens>>,
     /// On servers that give out tokens.
@@ -137,14 +141,18 @@ pub struct Connection {
 impl Connection {
     /// A connection that we start; its first datagram is ready to be polled.
     pub(crate) fn new_client(
-        now: Instant,
-        config: ClientConfig,
-        endpoint: &Arc<EndpointConfig>,
+        setup: &Setup<'_>,
         tuple: FourTuple,
-        server_name: &str,
         mut rng: StdRng,
-        reset_key: Arc<ResetKey>,
     ) -> Result<Self, ConnectError> {
+        let Setup {
+            now,
+            endpoint,
+            server_name,
+            ..
+        } = *setup;
+        let config = setup.config.clone();
+        let reset_key = Arc::clone(setup.reset_key);
         let cid_generator = CidGenerator::new(endpoint.cid_len);
         let scid = cid_generator.generate(&mut rng);
         //= specs/rfc9000.txt#section-7.2
@@ -315,6 +323,7 @@ impl Connection {
             remote_scid: remote_cid,
             retry: None,
             initial_token: Bytes::new(),
+            race: None,
             kept_tokens: None,
             new_tokens: None,
             spaces,
@@ -421,6 +430,13 @@ impl Connection {
 
     /// Takes in a datagram from the endpoint.
     pub fn handle_event(&mut self, event: ConnectionEvent) {
+        match self.race {
+            None => self.on_event(event),
+            Some(_) => self.handle_racing_event(event),
+        }
+    }
+
+    fn on_event(&mut self, event: ConnectionEvent) {
         self.on_datagram(event.now, event.network_path, event.ecn, event.datagram);
         self.tell_handshake_memory();
     }

@@ -8,6 +8,7 @@ use super::Connection;
 use crate::PathId;
 use crate::crypto::{initial_keys, verify_retry_tag};
 use crate::limits;
+use crate::receive::DatagramMeta;
 use crate::space::{SentFrame, SpaceId};
 
 /// The Retry that the client acted on.
@@ -24,6 +25,7 @@ impl Connection {
     //# connection attempt and cannot be used in subsequent connection attempts.
     pub(crate) fn on_retry(
         &mut self,
+        arrival: &DatagramMeta,
         dcid: &ConnectionId,
         source: ConnectionId,
         token: &[u8],
@@ -51,6 +53,8 @@ impl Connection {
         if !expected || !verify_retry_tag(self.version, &self.original_dcid, packet) {
             return;
         }
+        // The token proves the address that the Retry came to, and no other one.
+        self.on_server_heard(arrival.now, &arrival.tuple);
         // RFC 9001 section 5.2: the keys of Initial packets follow the new destination.
         //= specs/rfc9000.txt#section-17.2.5.2
         //# The client MUST NOT change the Source Connection ID because the server could include the

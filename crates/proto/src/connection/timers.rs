@@ -27,6 +27,9 @@ impl Connection {
             return Some(until);
         }
         let mut next = None;
+        if self.race.is_some() {
+            next = self.race_timer();
+        }
         let mut consider = |at: Option<Instant>| next = earlier(next, at);
         consider(self.handshake_deadline);
         consider(self.handshake_pto_deadline());
@@ -61,6 +64,13 @@ impl Connection {
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come. An early call does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.on_timeout(now);
+        if self.race.is_some() {
+            self.on_race_timeout(now);
+        }
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
         if self.state.is_drained() {
             return;
         }

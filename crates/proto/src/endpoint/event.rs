@@ -57,6 +57,9 @@ pub enum EndpointEvent {
     AddCid(ConnectionId),
     /// Datagrams with this connection ID no longer belong to it.
     RetireCid(ConnectionId),
+    /// The same of the connection ID that the client began with. Since copies of its first packets may come late, over
+    /// other links, these are dropped for a while.
+    RetireOriginalCid(ConnectionId, Instant),
     /// A datagram from this address that ends in this token is a stateless reset of this connection.
     AddResetToken(SocketAddr, [u8; 16]),
     /// Such a datagram is no longer a stateless reset of this connection.
@@ -99,6 +102,9 @@ impl RetryError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
+    /// There is no address to connect to.
+    #[error("no address to connect to")]
+    NoAddress,
     /// The server name is neither a DNS name nor an IP address.
     #[error("invalid server name {0:?}, expected a DNS name or an IP address")]
     InvalidServerName(String),

@@ -11,6 +11,7 @@ mod early;
 mod event;
 mod half_open;
 mod incoming;
+mod late;
 mod negotiation;
 mod refusal;
 mod reset;
@@ -44,9 +45,11 @@ use self::closed::Closed;
 use self::early::Early;
 use self::half_open::Share;
 use self::incoming::Waiting;
+use self::late::Late;
 use self::reset::AnswerRate;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
+use crate::connection::Setup;
 use crate::memory::{Memory, MemoryUse};
 use crate::packet::{Invariant, PacketType, Version, parse_invariant};
 use crate::token::AddressTokens;
@@ -72,6 +75,7 @@ pub struct Endpoint {
     waiting: Waiting,
     early: Early,
     closed: Closed,
+    late: Late,
     /// Beside those that wait.
     half_open: HalfOpen,
     /// For data of all connections.
@@ -119,6 +123,7 @@ impl Endpoint {
             waiting: Waiting::default(),
             early: Early::default(),
             closed: Closed::default(),
+            late: Late::default(),
             half_open: HalfOpen::default(),
             memory: Arc::new(Memory::new(config.send_memory, config.receive_memory)),
             connections: Slab::new(),
@@ -171,6 +176,7 @@ impl Endpoint {
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
         self.expire_closed(now);
+        self.expire_late(now);
         let header = parse_invariant(&datagram, self.generator.len()).ok();
         match header.and_then(|header| self.route(&header)) {
             Some(Route::Connection(handle)) => {
@@ -181,6 +187,7 @@ impl Endpoint {
                     .buffer(index, now, network_path, ecn, &datagram);
                 return None;
             }
+            Some(Route::Late) => return None,
             Some(Route::Closed(number)) => {
                 let start = buf.len();
                 //= specs/rfc9000.txt#section-10.2.1
@@ -292,18 +299,35 @@ impl Endpoint {
         network_path: FourTuple,
         server_name: &str,
     ) -> Result<(ConnectionHandle, Connection), ConnectError> {
-        check_target(network_path.remote, server_name)?;
+        self.connect_any(now, config, &[network_path], server_name)
+    }
+
+    /// Starts a connection over any of these pairs of addresses, in order of preference: from several addresses of ours,
+    /// to several of the server's. [`RaceConfig`](crate::RaceConfig) says how. The connection begins on the first pair;
+    /// it is on the one that has won once [`Event::Connected`](crate::Event::Connected) comes.
+    ///
+    /// # Errors
+    ///
+    /// If there is no address, if one or the server name cannot be, or TLS refuses.
+    pub fn connect_any(
+        &mut self,
+        now: Instant,
+        config: ClientConfig,
+        network_paths: &[FourTuple],
+        server_name: &str,
+    ) -> Result<(ConnectionHandle, Connection), ConnectError> {
+        for network_path in network_paths {
+            check_target(network_path.remote, server_name)?;
+        }
         let rng = StdRng::from_rng(&mut self.rng);
-        let mut connection = Connection::new_client(
+        let setup = Setup {
             now,
             config,
-            &self.config,
-            network_path,
+            endpoint: &self.config,
             server_name,
-            rng,
-            Arc::clone(&self.reset_key),
-        )?;
-        connection.share(&self.memory);
+            reset_key: &self.reset_key,
+        };
+        let mut connection = Connection::connect(setup, network_paths, rng, &self.memory)?;
         let handle = self.register(None);
         self.take_events(handle, &mut connection);
         Ok((handle, connection))
@@ -353,6 +377,16 @@ impl Endpoint {
                 if let Some(at) = known.cids.iter().position(|other| *other == id) {
                     known.cids.swap_remove(at);
                     self.routes.remove(&id, Route::Connection(handle));
+                }
+            }
+            EndpointEvent::RetireOriginalCid(id, now) => {
+                if let Some(at) = known.cids.iter().position(|other| *other == id) {
+                    known.cids.swap_remove(at);
+                    self.routes.remove(&id, Route::Connection(handle));
+                    if self.routes.add(id, Route::Late) {
+                        self.late.add(now, id);
+                    }
+                    self.expire_late(now);
                 }
             }
             EndpointEvent::AddResetToken(remote, token) => {
@@ -434,6 +468,12 @@ impl Endpoint {
             self.routes.add(dcid, Route::Closed(number));
         }
         self.expire_closed(now);
+    }
+
+    fn expire_late(&mut self, now: Instant) {
+        while let Some(dcid) = self.late.expire(now) {
+            self.routes.remove(&dcid, Route::Late);
+        }
     }
 
     fn expire_closed(&mut self, now: Instant) {

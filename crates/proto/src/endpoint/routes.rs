@@ -22,6 +22,8 @@ pub(super) enum Route {
     Incoming(usize),
     /// Number of one that was closed before it began.
     Closed(u64),
+    /// Copies of what began a connection: dropped.
+    Late,
 }
 
 /// The tables. Keys of the first are in part chosen by clients (original destination connection

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mpquic_sched_core::{TransportErrorCode, VarInt};
 use thiserror::Error;
 
-use super::TransportError;
+use super::{FailedAttempt, TransportError};
 
 /// CONNECTION_CLOSE of the transport, as received (RFC 9000 section 19.19, type 0x1c).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +58,10 @@ pub enum ConnectionError {
     /// not told.
     #[error("the peer can be reached at no address that is validated")]
     NoValidatedPath,
+    /// No address of the server could be reached from any of ours. Each pair of addresses that was tried is listed, in
+    /// the order in which they were given.
+    #[error("the server could not be reached{}", FailedAttempt::list(.0))]
+    Unreachable(std::sync::Arc<[FailedAttempt]>),
     /// This side closed the connection.
     #[error("closed locally")]
     LocallyClosed,

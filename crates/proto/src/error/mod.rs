@@ -1,9 +1,11 @@
 //! Why a connection ends or a call fails, and who is at fault; wire codes, no handling.
 
+mod attempt;
 mod connection;
 mod path;
 mod transport;
 
+pub use attempt::{AttemptError, FailedAttempt};
 pub use connection::{ApplicationClose, ConnectionClose, ConnectionError};
 pub use path::{PathError, PathErrorCode};
 pub use transport::TransportError;

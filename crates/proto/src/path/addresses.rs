@@ -55,6 +55,12 @@ impl Path {
         self.network.tuple
     }
 
+    /// The connection begins on these addresses, and not on those that it would have begun on.
+    pub(crate) fn begin_on(&mut self, tuple: FourTuple) {
+        self.network.tuple = tuple;
+        self.measured = tuple;
+    }
+
     /// Bytes sent and received so far, while the amplification limit holds.
     pub(crate) fn traffic(&self) -> Option<(u64, u64)> {
         self.network.traffic()

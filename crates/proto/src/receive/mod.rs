@@ -14,6 +14,7 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
 use crate::cid::is_reset;
 use crate::connection::{Connection, REST};
 use crate::crypto::open_long;
+use crate::endpoint::EndpointEvent;
 use crate::frame::{Frame, FrameIter, Stream};
 use crate::memory::MemoryFor;
 use crate::packet::{
@@ -203,7 +204,7 @@ impl Connection {
                 token,
                 ..
             } if *version == self.version => {
-                self.on_retry(dcid, *scid, &bytes[token.clone()], bytes)
+                self.on_retry(&arrival, dcid, *scid, &bytes[token.clone()], bytes)
             }
             ProtectedPacket::Retry { .. } => {}
         }
@@ -282,6 +283,9 @@ impl Connection {
         } else if self.remote_scid != *scid && !self.confirmed {
             return;
         }
+        if self.race.is_some() {
+            self.on_server_heard(arrival.now, &arrival.tuple);
+        }
         self.received_any = true;
         let Some(space) = self.spaces.get(space_id) else {
             return;
@@ -304,6 +308,11 @@ impl Connection {
             }
             if self.spaces.get(SpaceId::Initial).is_some() {
                 self.discard_space(SpaceId::Initial);
+                self.endpoint_events
+                    .push_back(EndpointEvent::RetireOriginalCid(
+                        self.original_dcid,
+                        arrival.now,
+                    ));
             }
         }
         if let Err(error) =

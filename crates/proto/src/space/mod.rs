@@ -87,6 +87,18 @@ impl PacketSpace {
         self.numbers.next()
     }
 
+    /// What counts is a copy of this packet, which left at this time, if that was later.
+    pub(crate) fn on_left_later(&mut self, pn: u64, at: Instant) {
+        if let Some(packet) = self.sent.get_mut(pn)
+            && packet.time_sent < at
+        {
+            packet.time_sent = at;
+            if packet.ack_eliciting {
+                self.last_ack_eliciting_sent = self.last_ack_eliciting_sent.max(Some(at));
+            }
+        }
+    }
+
     /// The packet with the number of [`next_pn`](Self::next_pn) left.
     pub(crate) fn on_sent(&mut self, packet: SentPacket, rng: &mut StdRng) {
         //= specs/rfc9000.txt#section-17.2.3

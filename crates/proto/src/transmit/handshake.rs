@@ -76,6 +76,7 @@ impl Connection {
         };
         // A request that fits travels in the datagram of the ClientHello.
         let early = initial && !handshake && self.early_data_follows_initial(size);
+        let mut number = None;
         if initial {
             let space = SpaceId::Initial;
             let pad_to = if handshake || early { 0 } else { pad_to };
@@ -84,7 +85,7 @@ impl Connection {
                 pad_to,
                 ..spec
             };
-            self.send_handshake_packet(now, &spec, buf)?;
+            number = Some(self.send_handshake_packet(now, &spec, buf)?);
         }
         if early {
             let spec = PacketSpec { pad_to, ..spec };
@@ -100,7 +101,8 @@ impl Connection {
                 pad_to,
                 ..spec
             };
-            self.send_handshake_packet(now, &spec, buf);
+            let sent = self.send_handshake_packet(now, &spec, buf);
+            number = number.or(sent);
             let room = (start + size).saturating_sub(buf.len());
             if buf.len() > start && self.early_cids_follow_handshake(room) {
                 let spec = PacketSpec {
@@ -125,6 +127,11 @@ impl Connection {
         let size = buf.len() - start;
         if size == 0 {
             return None;
+        }
+        if let Some(number) = number
+            && self.race.is_some()
+        {
+            self.copy_to_others(now, number, spec.ecn, &buf[start..]);
         }
         self.finish_transmit(PathId::ZERO, Addresses::Current, spec.ecn, size, None)
     }

@@ -26,6 +26,11 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        if self.race.is_some()
+            && let Some(transmit) = self.transmit_race(now, max_datagrams, buf)
+        {
+            return Some(transmit);
+        }
         if !self.state.is_alive() {
             return self.transmit_close(now, buf);
         }

@@ -7,8 +7,9 @@ use mpquic_proto::PathStart;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::text::significant;
+use crate::start_bound::handshake_time;
 use crate::units::size;
-use crate::{CrossTraffic, LinkConfig, QueueLimit};
+use crate::{CrossTraffic, FluidLink, FluidPath, LinkConfig, QueueLimit};
 
 /// A value in which a network differs from the others of its grid or sample.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,12 +51,15 @@ pub struct NetworkSpec {
     pub parameters: Vec<Parameter>,
     /// The paths, in the order of the file.
     pub paths: Vec<PathSpec>,
-    /// The number of the path that carries the handshake, from 0.
+    /// The number of the path that carries the handshake, from 0; of the one that comes first, if there is a race.
     #[serde(skip_serializing_if = "is_first")]
     pub handshake: usize,
     /// When the other paths are opened.
     #[serde(skip_serializing_if = "is_confirmed", serialize_with = "by_name")]
     pub start: PathStart,
+    /// The handshake begins on all paths at once, and goes on where the first answer comes.
+    #[serde(skip_serializing_if = "is_off")]
+    pub race: bool,
     /// Links that several paths use.
     pub shared: Vec<SharedSpec>,
     /// Competing connections.
@@ -77,10 +81,18 @@ pub struct NetworkSpec {
     /// How the network was during the runs before the measured one; `None`: the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,
-    /// The name without the values of `handshake` and `start`, if these vary; otherwise the name.
+    /// The name without the values of `handshake`, `start` and `race`, if these vary; otherwise the name.
     /// Networks with the same one meet the same randomness, so that their runs are pairs.
     #[serde(skip)]
     pub twin: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_off(flag: &bool) -> bool {
+    !*flag
 }
 
 #[expect(
@@ -188,6 +200,9 @@ impl NetworkSpec {
         if self.start != PathStart::Confirmed {
             text += &format!(", start {}", start_name(self.start));
         }
+        if self.race {
+            text += ", all paths at once";
+        }
         text
     }
 
@@ -210,8 +225,39 @@ impl NetworkSpec {
     /// The numbers of the paths in the order in which the client opens them, which is the order of
     /// their path IDs: that of the handshake first.
     pub(crate) fn opened(&self) -> Vec<usize> {
-        let others = (0..self.paths.len()).filter(|number| *number != self.handshake);
-        std::iter::once(self.handshake).chain(others).collect()
+        let first = self.handshake_path();
+        // A client that races asks for the others in the order in which it began on them.
+        let mut others: Vec<_> = (0..self.paths.len()).collect();
+        others.sort_by_key(|number| *number != self.handshake);
+        others.retain(|number| *number != first);
+        std::iter::once(first).chain(others).collect()
+    }
+
+    /// The number of the path that carries the handshake. With a race, that on which it takes the least time, unless
+    /// losses or delays that vary decide otherwise.
+    pub(crate) fn handshake_path(&self) -> usize {
+        if !self.race {
+            return self.handshake;
+        }
+        let time = |number: usize| {
+            let path = &self.paths[number];
+            let through = self.shared.iter();
+            let through = through.filter(|shared| path.through.as_ref() == Some(&shared.name));
+            let mut links = FluidPath::new(&path.up, &path.down, self.mtu);
+            for shared in through {
+                let link = FluidLink::new(&shared.link);
+                links.up = links.up.then(&link);
+                links.down = links.down.then(&link);
+            }
+            handshake_time(&links)
+        };
+        let mut paths: Vec<_> = (0..self.paths.len()).collect();
+        // Of equal ones, the first.
+        paths.sort_by_key(|number| *number != self.handshake);
+        let fastest = paths
+            .into_iter()
+            .min_by(|a, b| time(*a).total_cmp(&time(*b)));
+        fastest.unwrap_or(self.handshake)
     }
 }
 

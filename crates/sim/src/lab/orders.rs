@@ -77,6 +77,7 @@ pub(crate) fn spreads(board: &Board<'_>) -> Vec<Spread> {
                 network.set.clone(),
                 network.twin.clone(),
                 network.start.clone(),
+                network.race,
             )
         };
         let same = |other: &&mut (Vec<Group<'_>>, MetricInfo)| {

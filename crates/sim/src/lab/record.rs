@@ -72,6 +72,17 @@ pub struct NetworkInfo {
     /// What the handshake must be before the other paths are opened; empty stands for `confirmed`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub start: String,
+    /// The handshake begins on all paths at once.
+    #[serde(default, skip_serializing_if = "is_off")]
+    pub race: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_off(flag: &bool) -> bool {
+    !*flag
 }
 
 #[expect(
@@ -113,6 +124,7 @@ impl Heading {
                 PathStart::Confirmed => String::new(),
                 start => start_name(start).to_owned(),
             },
+            race: network.race,
         });
         let workloads = experiment.workloads.iter().map(|workload| WorkloadInfo {
             name: workload.to_string(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mpquic_proto::{CongestionControl, InitialWindow, TransportConfig};
+use mpquic_proto::{CongestionControl, InitialWindow, RaceConfig, TransportConfig};
 use mpquic_sched::{Registry, RegistryError, SchedulerFactory};
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -48,6 +48,9 @@ pub(crate) fn network(
         .handshake_path(spec.handshake)
         .open_all_paths()
         .measure();
+    if spec.race {
+        builder = builder.race(RaceConfig::default());
+    }
     if let Some(bytes) = workload.download_size()
         && cell.time_lost
     {
@@ -161,7 +164,7 @@ pub(crate) fn bounds(cell: &Cell<'_>, seed: u64) -> BTreeMap<&'static str, f64> 
 pub(crate) fn start_bounds(cell: &Cell<'_>) -> Option<StartBounds> {
     let spec = cell.network;
     let rules = StartRules {
-        handshake: spec.handshake,
+        handshake: spec.handshake_path(),
         start: spec.start,
         initial_window: spec.initial_window,
     };

@@ -61,12 +61,12 @@ impl Flow {
         &mut self,
         instant: Instant,
         config: ClientConfig,
-        addresses: FourTuple,
+        begin_on: &[FourTuple],
     ) -> Result<(), SimError> {
         let [client, _] = &mut self.peers;
         let connection = client
             .endpoint
-            .connect(instant, config, addresses, SERVER_NAME)?;
+            .connect_any(instant, config, begin_on, SERVER_NAME)?;
         client.connection = Some(connection);
         Ok(())
     }
@@ -81,7 +81,7 @@ impl Flow {
         };
         cross.started = Some(at.now);
         let addresses = cross.addresses;
-        self.connect(at.instant, config, addresses)
+        self.connect(at.instant, config, &[addresses])
     }
 
     /// Ends cross traffic: the sender closes the connection. Returns the side that must be driven.

@@ -88,7 +88,7 @@ impl Network {
         flows: Vec<Flow>,
         fabric: Fabric,
         config: ClientConfig,
-        path: FourTuple,
+        begin_on: &[FourTuple],
         times: impl IntoIterator<Item = (Duration, Option<Duration>)>,
         meters: Meters,
     ) -> Result<Self, SimError> {
@@ -110,7 +110,7 @@ impl Network {
             arrived: Vec::new(),
             receivers: Vec::new(),
         };
-        this.flows[0].connect(origin, config, path)?;
+        this.flows[0].connect(origin, config, begin_on)?;
         for (number, (begin, end)) in times.into_iter().enumerate() {
             this.script.push(begin, Scripted::Begin(number + 1));
             if let Some(end) = end {

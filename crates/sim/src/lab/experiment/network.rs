@@ -141,6 +141,17 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         }
     };
 
+    let race = match setting("race") {
+        None => false,
+        Some(item) => match item.node.value {
+            Value::Flag(flag) => flag,
+            _ => {
+                return Err(item
+                    .expected("true or false, whether the handshake begins on all paths at once"));
+            }
+        },
+    };
+
     let bottlenecks = match table.get("shared") {
         None => Vec::new(),
         Some(item) => {
@@ -217,6 +228,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         paths,
         handshake,
         start,
+        race,
         shared: bottlenecks,
         cross_traffic,
         receive_window,

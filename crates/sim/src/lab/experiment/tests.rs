@@ -58,6 +58,10 @@ fn faults_are_one_line_with_place_key_and_what_was_expected() {
             "x.toml:7: network[1].handshake: found 2, expected the number of the path that carries the handshake, 1 to 1",
         ),
         (
+            file(PATHS, "race = 1"),
+            "x.toml:7: network[1].race: found 1, expected true or false, whether the handshake begins on all paths at once",
+        ),
+        (
             file(PATHS, "start = \"early\""),
             "x.toml:7: network[1].start: found \"early\", expected \"confirmed\" or \"complete\", which the handshake must be before paths are opened",
         ),
@@ -554,6 +558,18 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
     );
     assert!(starts.iter().all(|network| network.twin == "one"));
     assert!(starts[1].describe().ends_with(", start complete"));
+
+    let races = networks(PATHS, "race = [false, true]");
+    assert_eq!(names(&races), ["one/race=false", "one/race=true"]);
+    assert!(races.iter().all(|network| network.twin == "one"));
+    assert!(races[1].race && races[1].describe().ends_with(", all paths at once"));
+    // With a race, the path with the shorter round trip has the handshake and the first path ID.
+    let three = "[{ rate = 5, owd = 20 }, { rate = 5, owd = 90 }, { rate = 5, owd = 10 }]";
+    for (race, order) in [("false", [1, 0, 2]), ("true", [2, 1, 0])] {
+        let network = &networks(three, &format!("handshake = 2\nrace = {race}"))[0];
+        assert_eq!(network.opened(), order);
+        assert_eq!(network.handshake_path(), order[0]);
+    }
 
     // By the name of a list, and with sampled values.
     let two = "[{ rate = { min = 2, max = 9 }, owd = 20 }, { rate = 5, owd = 20 }]";

@@ -1,0 +1,262 @@
+//! Connections that begin over several links at once: the faster link decides, a dead one costs nothing, and whatever
+//! dies during the handshake costs little.
+
+use std::time::Duration;
+
+use mpquic_proto::{
+    ConnectionError, PathId, PathStart, RaceConfig, ServerConfig, Side, TransportConfig,
+};
+use mpquic_sim::{
+    Action, LinkConfig, Network, NetworkBuilder, SimError, TransferClient, TransferServer,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn link(delay: Duration) -> LinkConfig {
+    LinkConfig::new(50_000_000, delay)
+}
+
+fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport.path_start(PathStart::Complete);
+    transport
+}
+
+/// A download of so many bytes over links with these delays.
+fn builder(seed: u64, delays: &[Duration], bytes: u64) -> NetworkBuilder {
+    let paths = delays.iter();
+    paths
+        .fold(Network::builder(seed), |builder, delay| {
+            builder.symmetric_path(link(*delay))
+        })
+        .transport(transport())
+        .client(TransferClient::download(bytes))
+        .server(TransferServer::new())
+        .race(RaceConfig::default())
+        .open_all_paths()
+}
+
+/// When the client's handshake was complete, and from which of its addresses.
+fn connected(network: &Network, addresses: usize) -> (Duration, usize) {
+    let (at, _) = network.handshake(Side::Client);
+    let client = network.connection(Side::Client).unwrap();
+    let path = client.network_path(PathId::ZERO).unwrap();
+    let numbers = 0..addresses;
+    let mut numbers = numbers.filter(|&number| network.four_tuple(number, 0).unwrap() == path);
+    (at.unwrap(), numbers.next().unwrap())
+}
+
+fn down(path: usize) -> Action {
+    Action::SetLinkUp {
+        path,
+        from: None,
+        up: false,
+    }
+}
+
+#[test]
+fn the_faster_link_carries_the_handshake_in_either_order() {
+    let run = |delays: [Duration; 2], race: bool| {
+        let mut builder = builder(1, &delays, 200_000);
+        if !race {
+            builder = Network::builder(1)
+                .symmetric_path(link(delays[0]))
+                .symmetric_path(link(delays[1]))
+                .transport(transport())
+                .client(TransferClient::download(200_000))
+                .server(TransferServer::new())
+                .open_all_paths();
+        }
+        let mut network = builder.build().unwrap();
+        let report = network.run_to_completion(ms(10_000)).unwrap();
+        assert_eq!(
+            network.refused(Side::Server),
+            0,
+            "a late copy begins nothing"
+        );
+        let client = network.connection(Side::Client).unwrap();
+        assert_eq!(client.paths().count(), 2);
+        let rtt = client.path_stats(PathId::ZERO).unwrap().min_rtt;
+        (connected(&network, 2), report.completed, rtt)
+    };
+    let (fast, slow) = (ms(20), ms(100));
+    let ((at, link), slow_first, rtt) = run([slow, fast], true);
+    assert_eq!(link, 1);
+    assert!((ms(40)..ms(45)).contains(&at), "{at:?}");
+    // Measured over the link that it began on.
+    assert!((ms(40)..ms(45)).contains(&rtt), "{rtt:?}");
+    let ((at, link), fast_first, _) = run([fast, slow], true);
+    assert_eq!(link, 0);
+    assert!((ms(40)..ms(45)).contains(&at), "{at:?}");
+    let spread = slow_first.as_secs_f64() / fast_first.as_secs_f64();
+    assert!(
+        (0.99..1.01).contains(&spread),
+        "{slow_first:?} {fast_first:?}"
+    );
+    // What the order costs without a race.
+    let ((at, _), alone, _) = run([slow, fast], false);
+    assert!(at >= ms(200));
+    assert!(alone > slow_first + ms(100), "{alone:?} {slow_first:?}");
+}
+
+#[test]
+fn a_dead_first_link_costs_nothing() {
+    for seed in 0..20 {
+        let mut network = builder(seed, &[ms(10), ms(40)], 200_000).build().unwrap();
+        network.at(Duration::ZERO, down(0));
+        network.run_to_completion(ms(10_000)).unwrap();
+        let (at, link) = connected(&network, 2);
+        assert_eq!(link, 1);
+        assert!((ms(80)..ms(85)).contains(&at), "{at:?}");
+    }
+}
+
+#[test]
+fn a_stagger_lets_the_first_link_go_first() {
+    let run = |delays: [Duration; 2], dead: bool| {
+        let mut race = RaceConfig::default();
+        race.stagger(ms(30));
+        let builder = builder(1, &delays, 100_000).race(race);
+        let mut network = builder.build().unwrap();
+        if dead {
+            network.at(Duration::ZERO, down(0));
+        }
+        network.run_to_completion(ms(10_000)).unwrap();
+        let client = network.connection(Side::Client).unwrap();
+        let rtt = client.path_stats(PathId::ZERO).unwrap().min_rtt;
+        (connected(&network, 2), rtt)
+    };
+    assert_eq!(run([ms(30), ms(20)], false).0.1, 0);
+    let ((at, link), rtt) = run([ms(100), ms(20)], false);
+    assert_eq!(link, 1);
+    assert!((ms(70)..ms(75)).contains(&at), "{at:?}");
+    // Counted from when the copy left, and not from when the first packet did.
+    assert!((ms(40)..ms(45)).contains(&rtt), "{rtt:?}");
+    let ((at, _), _) = run([ms(10), ms(20)], true);
+    assert!((ms(70)..ms(75)).contains(&at), "{at:?}");
+}
+
+/// The server takes the first packets from a link whose way back is dead, and stays with it: another attempt does not.
+#[test]
+fn a_link_that_brings_nothing_back_costs_at_most_the_delay_between_attempts() {
+    for dead in [0, 1] {
+        let mut delays = [ms(50); 2];
+        delays[dead] = ms(10);
+        let mut network = builder(dead as u64, &delays, 200_000).build().unwrap();
+        network.at(
+            Duration::ZERO,
+            Action::SetLinkUp {
+                path: dead,
+                from: Some(Side::Server),
+                up: false,
+            },
+        );
+        network.run_to_completion(ms(20_000)).unwrap();
+        let (at, link) = connected(&network, 2);
+        assert_eq!(link, 1 - dead);
+        assert!((ms(350)..ms(360)).contains(&at), "{at:?}");
+    }
+}
+
+#[test]
+fn both_links_dead_is_said_of_each() {
+    let mut network = builder(1, &[ms(10), ms(20)], 1000).build().unwrap();
+    network
+        .at(Duration::ZERO, down(0))
+        .at(Duration::ZERO, down(1));
+    let error = network.run_to_completion(ms(60_000)).unwrap_err();
+    let SimError::ConnectionLost { at, reason, .. } = error else {
+        panic!("{error}");
+    };
+    let ConnectionError::Unreachable(attempts) = &reason else {
+        panic!("{reason}");
+    };
+    let paths: Vec<_> = attempts.iter().map(|one| one.network_path).collect();
+    let expected = [0, 1].map(|client| network.four_tuple(client, 0).unwrap());
+    assert_eq!(paths, expected);
+    let text = reason.to_string();
+    assert_eq!(text.matches("no answer").count(), 2, "{text}");
+    for path in expected {
+        assert!(text.contains(&path.to_string()), "{text}");
+    }
+    assert!(at < ms(31_000), "{at:?}");
+}
+
+#[test]
+fn the_first_retry_decides_and_the_token_is_used_where_it_came() {
+    for delays in [[ms(80), ms(20)], [ms(20), ms(80)]] {
+        let retry = |config: &mut ServerConfig| {
+            config.retry_above(0);
+        };
+        let builder = builder(3, &delays, 100_000).configure_server(retry);
+        let mut network = builder.build().unwrap();
+        network.run_to_completion(ms(10_000)).unwrap();
+        let (at, _) = connected(&network, 2);
+        assert!((ms(80)..ms(90)).contains(&at), "{at:?}");
+        assert_eq!(network.refused(Side::Server), 0);
+    }
+}
+
+#[test]
+fn a_server_that_forbids_migration_is_connected_to_and_left_alone_afterwards() {
+    let forbid = |config: &mut ServerConfig| {
+        config.migration(false);
+    };
+    // Without further paths: the server forbids them.
+    let mut network = Network::builder(5)
+        .symmetric_path(link(ms(90)))
+        .symmetric_path(link(ms(20)))
+        .transport(transport())
+        .client(TransferClient::download(100_000))
+        .server(TransferServer::new())
+        .race(RaceConfig::default())
+        .configure_server(forbid)
+        .build()
+        .unwrap();
+    network.run_to_completion(ms(10_000)).unwrap();
+    let (at, link) = connected(&network, 2);
+    assert!(at < ms(45) && link == 1, "{at:?} {link}");
+}
+
+/// Any link dies at any time during the handshake, for good, in both directions or in one.
+#[test]
+fn whichever_link_dies_during_the_handshake_the_other_one_has_the_connection_in_time() {
+    for seed in 0..1000 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let delays = [0; 2].map(|_| ms(rng.random_range(5..=100)));
+        let dead = rng.random_range(0..2);
+        // Until the server has the last packet of the handshake.
+        let fastest = 3 * delays.iter().min().unwrap().as_micros() as u64;
+        let death = Duration::from_micros(rng.random_range(0..=fastest));
+        let from = [None, Some(Side::Client), Some(Side::Server)][rng.random_range(0..3)];
+        let mut network = builder(seed, &delays, 20_000).build().unwrap();
+        network.at(
+            death,
+            Action::SetLinkUp {
+                path: dead,
+                from,
+                up: false,
+            },
+        );
+        let report = network.run_to_completion(ms(20_000));
+        let report = report.unwrap_or_else(|error| {
+            panic!("seed {seed}: {error}, {delays:?}, {dead} dies at {death:?} {from:?}")
+        });
+        let (at, _) = connected(&network, 2);
+        let bound = death + ms(300) + 2 * delays[1 - dead] + ms(5);
+        assert!(
+            at <= bound,
+            "seed {seed}: {at:?} > {bound:?}, {delays:?}, {dead} dies at {death:?} {from:?}"
+        );
+        // And it is of use, even if the server did not hear that the handshake is complete.
+        assert!(
+            report.completed < ms(5_000),
+            "seed {seed}: {:?}",
+            report.completed
+        );
+    }
+}
