@@ -91,7 +91,8 @@ impl Connecting {
     /// (`resumption`): connections whose [`ClientConfig`](crate::ClientConfig)s were made from the same one share
     /// them. Otherwise the attempt is given back.
     ///
-    /// Streams can be opened and written at once, within the limits that the server had last time. The data leaves with
+    /// Streams can be opened and written at once, within the limits that the server had last time. From here on, the
+    /// connection stays on the address that it began on: early data is not sent from several. The data leaves with
     /// the first packets, a round trip before the handshake is complete.
     ///
     /// **Early data can be replayed.** Who records the packets can send them again, and a server may act on
@@ -142,6 +143,8 @@ impl Connecting {
         if !possible {
             return Err(self);
         }
+        // What is written now belongs to this attempt, and leaves from one address.
+        self.connection.lock().proto.end_race();
         let accepted = ZeroRttAccepted {
             shared: std::sync::Arc::clone(self.connection.shared()),
             done: self.done,
@@ -149,14 +152,14 @@ impl Connecting {
         Ok((Connection(self.connection), accepted))
     }
 
-    /// The peer's address.
+    /// The peer's address: of several, the one that is tried first, or that has answered.
     pub fn remote_address(&self) -> SocketAddr {
-        self.connection.first_path.remote
+        first_path(&self.connection).remote
     }
 
     /// Our IP, if known: not that of a client on a wildcard socket before the first answer.
     pub fn local_ip(&self) -> Option<IpAddr> {
-        Some(self.connection.first_path.local.ip()).filter(|ip| !ip.is_unspecified())
+        Some(first_path(&self.connection).local.ip()).filter(|ip| !ip.is_unspecified())
     }
 }
 
@@ -193,6 +196,15 @@ impl fmt::Debug for ZeroRttAccepted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ZeroRttAccepted")
     }
+}
+
+/// The addresses of the oldest open path.
+fn first_path(shared: &Shared) -> FourTuple {
+    let state = shared.lock();
+    let first = state.proto.paths().next();
+    first
+        .and_then(|id| state.proto.network_path(id).ok())
+        .unwrap_or(shared.first_path)
 }
 
 fn handshake_data(state: &State) -> HandshakeData {
@@ -439,11 +451,7 @@ impl Connection {
     }
 
     fn first_path(&self) -> FourTuple {
-        let state = self.0.lock();
-        let first = state.proto.paths().next();
-        first
-            .and_then(|id| state.proto.network_path(id).ok())
-            .unwrap_or(self.0.first_path)
+        first_path(&self.0)
     }
 
     /// The peer's address on the oldest open path.

@@ -47,6 +47,8 @@ pub(crate) struct Driver {
     timer: Pin<Box<Sleep>>,
     /// The protocol wanted to send what no socket could.
     unroutable: bool,
+    /// Between these addresses, the system refused to send.
+    no_way: Option<(FourTuple, std::io::ErrorKind)>,
     /// The endpoint knows that the connection is over.
     drained: bool,
 }
@@ -61,6 +63,7 @@ impl Driver {
             effects: Effects::default(),
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
             unroutable: false,
+            no_way: None,
             drained: false,
             shared,
         }
@@ -84,6 +87,11 @@ impl Driver {
         }
         if sockets_changed || std::mem::take(&mut self.unroutable) {
             leave_unroutable(&mut state.proto, std_now, &self.outbox);
+        }
+        if let Some((path, kind)) = self.no_way.take() {
+            state
+                .proto
+                .handle_send_error(std_now, path, &kind.to_string());
         }
         state.forward_events(now, &mut self.effects);
 
@@ -162,9 +170,13 @@ impl Driver {
             self.tell_endpoint();
             if let Some(transmit) = round.transmit {
                 let path = transmit.network_path;
-                if self.outbox.dispatch(transmit, cx) == Dispatch::Unroutable {
-                    tracing::debug!(%path, "no socket for this path");
-                    self.unroutable = true;
+                match self.outbox.dispatch(transmit, cx) {
+                    Dispatch::Taken => {}
+                    Dispatch::Unroutable => {
+                        tracing::debug!(%path, "no socket for this path");
+                        self.unroutable = true;
+                    }
+                    Dispatch::NoWay(kind) => self.no_way = Some((path, kind)),
                 }
                 continue;
             }

@@ -127,8 +127,9 @@ impl Endpoint {
         self.shared.lock().path_manager = manager.into();
     }
 
-    /// Starts a connection with the default configuration, from the first local address of the
-    /// remote's address family.
+    /// Starts a connection with the default configuration, from all local addresses of the remote's address family at
+    /// once: it is on the one to which the server answers first. [`ClientConfig::race`] says how. From a wildcard address
+    /// (`0.0.0.0`, `[::]`), the system chooses.
     ///
     /// # Errors
     ///
@@ -157,12 +158,67 @@ impl Endpoint {
         remote: SocketAddr,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
-        let path = self.shared.sockets.default_path(remote);
-        self.begin(
-            config,
-            path.ok_or(ConnectError::NoSocket(remote))?,
-            server_name,
-        )
+        let paths = self.shared.sockets.paths_to(remote);
+        if paths.is_empty() {
+            return Err(ConnectError::NoSocket(remote));
+        }
+        self.begin(config, &paths, server_name)
+    }
+
+    /// Starts a connection to one of several addresses of a server with the default configuration: to the first one, and
+    /// to the next if nothing is heard for a while (250 ms, [`RaceConfig::attempt_delay`](crate::RaceConfig::attempt_delay)). The connection is the one
+    /// whose handshake is complete first. RFC 8305 calls that Happy Eyeballs; as it says in section 4, addresses of
+    /// different families take turns.
+    ///
+    /// ```no_run
+    /// # async fn run(endpoint: mpquic::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
+    /// let addresses: Vec<_> = tokio::net::lookup_host("example.com:443").await?.collect();
+    /// match endpoint.connect_any(&addresses, "example.com")?.await {
+    ///     Ok(connection) => println!("connected to {}", connection.remote_address()),
+    ///     // Each pair of addresses, and why it failed.
+    ///     Err(mpquic::ConnectionError::Unreachable(attempts)) => {
+    ///         for attempt in attempts.iter() {
+    ///             println!("{attempt}");
+    ///         }
+    ///     }
+    ///     Err(error) => println!("{error}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the attempt cannot start, or no socket has the address family of any of them. The future reports what fails
+    /// later.
+    pub fn connect_any(
+        &self,
+        remotes: &[SocketAddr],
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let config = self.shared.lock().default_client.clone();
+        let config = config.ok_or(ConnectError::NoDefaultClientConfig)?;
+        self.connect_any_with(config, remotes, server_name)
+    }
+
+    /// The same with this configuration.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_any`](Self::connect_any).
+    pub fn connect_any_with(
+        &self,
+        config: ClientConfig,
+        remotes: &[SocketAddr],
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
+        let paths: Vec<_> = in_turns(remotes)
+            .into_iter()
+            .flat_map(|remote| self.shared.sockets.paths_to(remote))
+            .collect();
+        if let (true, Some(first)) = (paths.is_empty(), remotes.first()) {
+            return Err(ConnectError::NoSocket(*first));
+        }
+        self.begin(config, &paths, server_name)
     }
 
     /// Starts a connection from this local address, with this configuration, or the default if it is `None`.
@@ -182,7 +238,7 @@ impl Endpoint {
         let path = self.shared.sockets.path_from(local, remote);
         self.begin(
             config.ok_or(ConnectError::NoDefaultClientConfig)?,
-            path.ok_or(ConnectError::NoLocalSocket { local, remote })?,
+            &[path.ok_or(ConnectError::NoLocalSocket { local, remote })?],
             server_name,
         )
     }
@@ -190,7 +246,7 @@ impl Endpoint {
     fn begin(
         &self,
         config: ClientConfig,
-        path: FourTuple,
+        paths: &[FourTuple],
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
         let shared = {
@@ -199,8 +255,8 @@ impl Endpoint {
                 return Err(ConnectError::EndpointClosed);
             }
             let now = Instant::now().into_std();
-            let (handle, proto) = state.proto.connect(now, config, path, server_name)?;
-            self.shared.register(&mut state, handle, proto, path)
+            let (handle, proto) = state.proto.connect_any(now, config, paths, server_name)?;
+            self.shared.register(&mut state, handle, proto, paths[0])
         };
         Ok(self.shared.launch(shared))
     }
@@ -341,6 +397,24 @@ impl Endpoint {
     }
 }
 
+/// The addresses of both families in turns, those of a family in their order (RFC 8305 section 4, with a First Address
+/// Family Count of 1).
+fn in_turns(remotes: &[SocketAddr]) -> Vec<SocketAddr> {
+    let Some(first) = remotes.first() else {
+        return Vec::new();
+    };
+    let is_first = |remote: &&SocketAddr| remote.is_ipv4() == first.is_ipv4();
+    let (mut first, mut second) = (
+        remotes.iter().filter(is_first),
+        remotes.iter().filter(|remote| !is_first(remote)),
+    );
+    let mut all = Vec::with_capacity(remotes.len());
+    while all.len() < remotes.len() {
+        all.extend(first.next().into_iter().chain(second.next()));
+    }
+    all
+}
+
 impl Clone for Endpoint {
     fn clone(&self) -> Self {
         self.shared.handles.fetch_add(1, Ordering::Relaxed);
@@ -367,5 +441,29 @@ impl fmt::Debug for Endpoint {
         f.debug_struct("Endpoint")
             .field("locals", &self.local_addrs())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_take_turns() {
+        let list = |text: &str| -> Vec<SocketAddr> {
+            let words = text.split_whitespace();
+            words.map(|word| word.parse().unwrap()).collect()
+        };
+        for (given, expected) in [
+            ("", ""),
+            ("1.0.0.1:1", "1.0.0.1:1"),
+            (
+                "[::1]:1 [::2]:1 [::3]:1 1.0.0.1:1 1.0.0.2:1",
+                "[::1]:1 1.0.0.1:1 [::2]:1 1.0.0.2:1 [::3]:1",
+            ),
+            ("1.0.0.1:1 1.0.0.2:1 [::1]:1", "1.0.0.1:1 [::1]:1 1.0.0.2:1"),
+        ] {
+            assert_eq!(in_turns(&list(given)), list(expected));
+        }
     }
 }

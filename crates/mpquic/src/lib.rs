@@ -142,14 +142,14 @@ pub use bytes::Bytes;
 pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::Version;
 pub use mpquic_proto::{
-    AckFrequencyConfig, ApplicationClose, ClientConfig, ClosedStream, ConfigError,
+    AckFrequencyConfig, ApplicationClose, AttemptError, ClientConfig, ClosedStream, ConfigError,
     CongestionControl, ConnectionClose, ConnectionError, ConnectionStats, Dir, EndpointConfig,
-    FourTuple, HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observer,
-    ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent, PathId,
-    PathStart, PathStats, PathStatus, ServerConfig, SessionMemory, Side, StreamHints, StreamId,
-    StreamPiece, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError, TokenStore,
-    TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
-    ValidationTokenConfig, VarInt,
+    FailedAttempt, FourTuple, HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NoTokenStore,
+    NumberSpace, Observer, ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode,
+    PathEvent, PathId, PathStart, PathStats, PathStatus, RaceConfig, ServerConfig, SessionMemory,
+    Side, StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog, TokenMemoryStore,
+    TokenReuseError, TokenStore, TransportConfig, TransportError, TransportErrorCode,
+    UnknownCongestionControl, ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
 pub use mpquic_sched as sched;

@@ -68,7 +68,7 @@ impl Lane {
                     let socket = Arc::clone(&self.socket);
                     self.writable = Some(Box::pin(async move { socket.writable().await }));
                 }
-                Sent::Done => {
+                Sent::Done | Sent::NoWay(_) => {
                     if let Some(done) = self.pending.pop_front() {
                         spare.push(done.data);
                     }
@@ -85,6 +85,8 @@ pub(crate) enum Dispatch {
     Taken,
     /// No socket can send from its local address.
     Unroutable,
+    /// The system knows no way from its local address to the remote one.
+    NoWay(std::io::ErrorKind),
 }
 
 /// The sockets with what waits for them, and the buffers.
@@ -209,8 +211,10 @@ impl Outbox {
         let lane = &mut self.lanes[index];
         let mut sent = 0;
         if lane.pending.is_empty() {
-            if lane.socket.send(&transmit, &self.buffer, &mut sent) == Sent::Done {
-                return Dispatch::Taken;
+            match lane.socket.send(&transmit, &self.buffer, &mut sent) {
+                Sent::Done => return Dispatch::Taken,
+                Sent::NoWay(kind) => return Dispatch::NoWay(kind),
+                Sent::Blocked => {}
             }
         } else if lane.pending.len() >= MAX_PENDING {
             tracing::trace!(path = %transmit.network_path, "socket full: batch dropped");

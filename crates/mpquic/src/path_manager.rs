@@ -122,6 +122,12 @@ impl Mesh {
         }
     }
 
+    /// The connection begins at this address of the server: of several, it is known only now.
+    pub(crate) fn set_first_remote(&mut self, remote: SocketAddr) {
+        self.first_remote = remote;
+        self.dirty = true;
+    }
+
     /// Something changed that may allow what failed before.
     pub(crate) fn unblock(&mut self) {
         self.dirty = true;

@@ -152,6 +152,11 @@ impl State {
                 Event::Connected => {
                     self.handshake_data_ready = true;
                     self.connected = true;
+                    if let Some(mesh) = &mut self.mesh
+                        && let Ok(path) = self.proto.network_path(PathId::ZERO)
+                    {
+                        mesh.set_first_remote(path.remote);
+                    }
                     if self.proto.rejected_0rtt() {
                         self.wake_streams(effects);
                     }

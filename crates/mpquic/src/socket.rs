@@ -53,6 +53,22 @@ pub(crate) enum Sent {
     Done,
     /// The system's buffer is full; go on from the offset once the socket is writable.
     Blocked,
+    /// The system refused it, as it will refuse what follows: it knows no way from here to there.
+    NoWay(io::ErrorKind),
+}
+
+/// Whether an error says that nothing can be sent between two addresses for the time being.
+fn is_no_way(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkDown
+            | io::ErrorKind::AddrNotAvailable
+            | io::ErrorKind::PermissionDenied
+            // Linux: from a loopback address to another host.
+            | io::ErrorKind::InvalidInput
+    )
 }
 
 impl Socket {
@@ -121,6 +137,7 @@ impl Socket {
         // address that was asked.
         let src_ip = (self.is_wildcard() && !local_ip.is_unspecified()).then_some(local_ip);
         let segment = transmit.segment_size.unwrap_or(data.len()).max(1);
+        let mut outcome = Sent::Done;
         while *offset < data.len() {
             let batch = self.max_segments().min(MAX_SEND_BYTES / segment).max(1);
             let end = data.len().min(offset.saturating_add(batch * segment));
@@ -151,10 +168,13 @@ impl Socket {
                         tracing::debug!(path = %transmit.network_path, %error, "datagrams not sent");
                     }
                     *offset = end;
+                    if is_no_way(error.kind()) {
+                        outcome = Sent::NoWay(error.kind());
+                    }
                 }
             }
         }
-        Sent::Done
+        outcome
     }
 
     /// Waits until the system's send buffer has room. Any number of tasks may wait.
@@ -343,6 +363,26 @@ impl SocketSet {
             .into_iter()
             .chain(sockets.iter())
             .find_map(|socket| align(socket.local, remote))
+    }
+
+    /// The network paths to `remote` that a connection may begin on: the default one, and those from the other sockets of
+    /// its address family, unless the system chooses the address.
+    pub(crate) fn paths_to(&self, remote: SocketAddr) -> Vec<FourTuple> {
+        let Some(default) = self.default_path(remote) else {
+            return Vec::new();
+        };
+        let mut paths = vec![default];
+        if default.local.ip().is_unspecified() {
+            return paths;
+        }
+        for socket in self.snapshot().iter().filter(|one| !one.is_wildcard()) {
+            if let Some(path) = align(socket.local, remote)
+                && !paths.contains(&path)
+            {
+                paths.push(path);
+            }
+        }
+        paths
     }
 
     /// The network path to `remote` from this local address.
