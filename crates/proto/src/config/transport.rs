@@ -7,7 +7,7 @@ use std::time::Duration;
 use mpquic_sched_core::{MinRtt, SchedulerFactory, Side};
 
 use super::{AckFrequencyConfig, ConfigError, DAY, PathStart};
-use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow};
+use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
 use crate::{Observer, ObserverFactory, limits};
 
 /// Settings of the transport, for clients and servers.
@@ -43,6 +43,7 @@ pub struct TransportConfig {
     pub(crate) ack_frequency_config: Option<AckFrequencyConfig>,
     pub(crate) congestion: Arc<dyn ControllerFactory>,
     pub(crate) initial_window: InitialWindow,
+    pub(crate) slow_start: SlowStart,
     pub(crate) scheduler: SchedulerFactory,
     pub(crate) segmentation_offload: bool,
     pub(crate) ecn: bool,
@@ -246,6 +247,21 @@ impl TransportConfig {
         Ok(self)
     }
 
+    /// How the window of a new path grows until its first congestion event, under the controllers that go by a window. Default
+    /// [`SlowStart::Rapid`].
+    ///
+    /// ```
+    /// use mpquic_proto::TransportConfig;
+    /// use mpquic_proto::congestion::SlowStart;
+    ///
+    /// let mut config = TransportConfig::default();
+    /// config.slow_start(SlowStart::HyStartPlusPlus);
+    /// ```
+    pub fn slow_start(&mut self, algorithm: SlowStart) -> &mut Self {
+        self.slow_start = algorithm;
+        self
+    }
+
     /// The packet scheduler. Each connection gets its own, from a registry's `factory` or from a closure.
     /// Default minRTT.
     ///
@@ -316,6 +332,7 @@ impl Default for TransportConfig {
             ack_frequency_config: None,
             congestion: Arc::new(CongestionControl::default()),
             initial_window: InitialWindow::default(),
+            slow_start: SlowStart::default(),
             scheduler: SchedulerFactory::from(|| Box::new(MinRtt::default())),
             segmentation_offload: true,
             ecn: true,
@@ -335,6 +352,7 @@ impl fmt::Debug for TransportConfig {
             .field("max_paths", &self.max_paths)
             .field("congestion", &self.congestion.label())
             .field("initial_window", &self.initial_window)
+            .field("slow_start", &self.slow_start)
             .finish_non_exhaustive()
     }
 }

@@ -67,13 +67,13 @@ impl CongestionControl {
 
 impl ControllerFactory for CongestionControl {
     fn build(&self, context: &mut ControllerContext<'_>) -> Box<dyn Controller> {
-        let initial = context.initial_window();
+        let (initial, slow_start) = (context.initial_window(), context.slow_start());
         match self {
-            Self::NewReno => Box::new(NewReno::new(initial)),
-            Self::Cubic => Box::new(Cubic::new(initial)),
-            Self::Lia => Box::new(Coupled::<Lia>::new(initial)),
-            Self::Olia => Box::new(Coupled::<Olia>::new(initial)),
-            Self::Balia => Box::new(Coupled::<Balia>::new(initial)),
+            Self::NewReno => Box::new(NewReno::new(initial, slow_start)),
+            Self::Cubic => Box::new(Cubic::new(initial, slow_start)),
+            Self::Lia => Box::new(Coupled::<Lia>::new(initial, slow_start)),
+            Self::Olia => Box::new(Coupled::<Olia>::new(initial, slow_start)),
+            Self::Balia => Box::new(Coupled::<Balia>::new(initial, slow_start)),
             Self::Bbr => Box::new(Bbr::new(initial, context.seed())),
         }
     }

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 
 use super::{
     AckSummary, AckedPacket, CongestionEvent, InitialWindow, LostPacket, NewPath, SentPacket,
-    SpuriousLoss,
+    SlowStart, SpuriousLoss,
 };
 use crate::recovery::RttEstimator;
 
@@ -189,13 +189,19 @@ impl ControllerFactory for Arc<dyn ControllerFactory> {
 /// What a connection gives to a [`ControllerFactory`].
 pub struct ControllerContext<'a> {
     initial_window: InitialWindow,
+    slow_start: SlowStart,
     rng: &'a mut StdRng,
 }
 
 impl<'a> ControllerContext<'a> {
-    pub(crate) const fn new(initial_window: InitialWindow, rng: &'a mut StdRng) -> Self {
+    pub(crate) const fn new(
+        initial_window: InitialWindow,
+        slow_start: SlowStart,
+        rng: &'a mut StdRng,
+    ) -> Self {
         Self {
             initial_window,
+            slow_start,
             rng,
         }
     }
@@ -204,6 +210,12 @@ impl<'a> ControllerContext<'a> {
     /// [`TransportConfig::initial_window`](crate::TransportConfig::initial_window).
     pub const fn initial_window(&self) -> InitialWindow {
         self.initial_window
+    }
+
+    /// How windows grow until the first congestion event, as set by
+    /// [`TransportConfig::slow_start`](crate::TransportConfig::slow_start).
+    pub const fn slow_start(&self) -> SlowStart {
+        self.slow_start
     }
 
     /// A seed for a random number generator of the controller's own. Every call gives another one.
@@ -220,6 +232,7 @@ impl fmt::Debug for ControllerContext<'_> {
         // The generator is a secret.
         f.debug_struct("ControllerContext")
             .field("initial_window", &self.initial_window)
+            .field("slow_start", &self.slow_start)
             .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,9 @@ use mpquic_sched_core::PathIndex;
 
 use super::reno_window::RenoWindow;
 use super::slots::Slots;
-use super::{AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath};
+use super::{
+    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, SlowStart,
+};
 use crate::recovery::RttEstimator;
 
 /// A path on which nothing was acknowledged for so many probe timeouts is idle or broken: its window
@@ -66,9 +68,9 @@ struct Path {
 }
 
 impl Path {
-    fn new(mtu: u16, initial: InitialWindow) -> Self {
+    fn new(mtu: u16, initial: InitialWindow, slow_start: SlowStart) -> Self {
         Self {
-            reno: RenoWindow::new(mtu, initial),
+            reno: RenoWindow::new(mtu, initial, slow_start),
             growth: 0.0,
             rtt: Duration::ZERO,
             idle_at: None,
@@ -117,9 +119,11 @@ impl Path {
     }
 
     /// Gives up this part of the window.
-    fn reduce(&mut self, now: Instant, part: f64) {
+    fn reduce(&mut self, event: &CongestionEvent, part: f64) {
         let window = self.reno.window;
-        self.reno.reduce(now, window - (window * part).ceil());
+        if !self.reno.converge(event, 1.0 - part) {
+            self.reno.reduce(event.now, window - (window * part).ceil());
+        }
         self.growth = 0.0;
         // Losses with nothing acknowledged between them count as one.
         if self.since_loss > 0 {
@@ -134,14 +138,16 @@ impl Path {
 pub(super) struct Coupled<I> {
     paths: Slots<Path>,
     initial: InitialWindow,
+    slow_start: SlowStart,
     increase: PhantomData<I>,
 }
 
 impl<I> Coupled<I> {
-    pub(super) fn new(initial: InitialWindow) -> Self {
+    pub(super) fn new(initial: InitialWindow, slow_start: SlowStart) -> Self {
         Self {
             paths: Slots::default(),
             initial,
+            slow_start,
             increase: PhantomData,
         }
     }
@@ -164,7 +170,7 @@ impl<I> Coupled<I> {
 
 impl<I: CoupledIncrease> Controller for Coupled<I> {
     fn add_path(&mut self, new: &NewPath) {
-        let state = Path::new(new.mtu, self.initial);
+        let state = Path::new(new.mtu, self.initial, self.slow_start);
         self.paths.set(new.path, Some(state));
     }
 
@@ -179,12 +185,16 @@ impl<I: CoupledIncrease> Controller for Coupled<I> {
         // No ACK frame covers more than that; it keeps the arithmetic within bounds.
         let bytes = packet.size.min(MAX_WINDOW);
         p.on_acked(packet.now, bytes, packet.rtt);
+        if p.reno.in_recovery(packet.sent) {
+            p.reno.on_recovery(bytes, 0);
+            return;
+        }
+        p.reno.end_convergence();
         // RFC 9002 appendix B.5.
         //= specs/rfc9002.txt#section-7.8
         //# When this occurs, the congestion window SHOULD NOT be increased in either slow start or
         //# congestion avoidance.
-        if packet.app_limited || p.reno.in_recovery(packet.sent) || p.reno.slow_start(packet, bytes)
-        {
+        if packet.app_limited || p.reno.slow_start(packet, bytes) {
             return;
         }
         let growth = match self.flows(packet.path, packet.now) {
@@ -206,7 +216,9 @@ impl<I: CoupledIncrease> Controller for Coupled<I> {
         };
         // RFC 9002 appendix B.6: once per recovery period.
         if !p.reno.in_recovery(event.newest_sent) {
-            p.reduce(event.now, part);
+            p.reduce(event, part);
+        } else {
+            p.reno.on_recovery(0, event.lost_bytes);
         }
         if event.persistent {
             p.reno.collapse();

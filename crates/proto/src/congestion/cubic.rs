@@ -1,4 +1,4 @@
-//! CUBIC (RFC 9438) with HyStart++; one uncoupled state per path.
+//! CUBIC (RFC 9438) with a choice of slow starts; one uncoupled state per path.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use mpquic_sched_core::PathIndex;
 use super::reno_window::{RenoWindow, Saved};
 use super::slots::Slots;
 use super::{
-    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, SpuriousLoss,
+    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, SlowStart,
+    SpuriousLoss,
 };
 
 /// RFC 9438 section 5, in datagrams per second cubed.
@@ -55,9 +56,9 @@ struct Path {
 }
 
 impl Path {
-    fn new(mtu: u16, initial: InitialWindow) -> Self {
+    fn new(mtu: u16, initial: InitialWindow, slow_start: SlowStart) -> Self {
         Self {
-            reno: RenoWindow::new(mtu, initial),
+            reno: RenoWindow::new(mtu, initial, slow_start),
             curve: Curve {
                 w_max: 0.0,
                 k: 0.0,
@@ -118,7 +119,8 @@ impl Path {
         self.reno.window = grown.min(MAX_WINDOW as f64);
     }
 
-    fn reduce(&mut self, now: Instant, lost_bytes: u64, ecn: bool) {
+    fn reduce(&mut self, event: &CongestionEvent) {
+        let (lost_bytes, ecn) = (event.lost_bytes, event.ecn);
         // What an ECN mark has told is true whatever turns up later.
         self.undo = (!ecn && lost_bytes > 0).then_some(Undo {
             window: self.reno.save(),
@@ -134,9 +136,12 @@ impl Path {
         };
         self.curve.prior = window;
         self.curve.epoch = None;
+        if self.reno.converge(event, BETA) {
+            return;
+        }
         let first = self.reno.in_slow_start() && self.reno.ssthresh.is_infinite();
         let beta = if first && !ecn { BETA_FIRST } else { BETA };
-        self.reno.reduce(now, window * beta);
+        self.reno.reduce(event.now, window * beta);
     }
 }
 
@@ -145,20 +150,22 @@ impl Path {
 pub(super) struct Cubic {
     paths: Slots<Path>,
     initial: InitialWindow,
+    slow_start: SlowStart,
 }
 
 impl Cubic {
-    pub(super) fn new(initial: InitialWindow) -> Self {
+    pub(super) fn new(initial: InitialWindow, slow_start: SlowStart) -> Self {
         Self {
             paths: Slots::default(),
             initial,
+            slow_start,
         }
     }
 }
 
 impl Controller for Cubic {
     fn add_path(&mut self, new: &NewPath) {
-        let state = Path::new(new.mtu, self.initial);
+        let state = Path::new(new.mtu, self.initial, self.slow_start);
         self.paths.set(new.path, Some(state));
     }
 
@@ -170,8 +177,17 @@ impl Controller for Cubic {
         let Some(p) = self.paths.get_mut(packet.path) else {
             return;
         };
+        // No ACK frame covers more than that; it keeps the arithmetic within bounds.
+        let acked = packet.size.min(MAX_WINDOW);
         if p.reno.in_recovery(packet.sent) {
+            p.reno.on_recovery(acked, 0);
             return;
+        }
+        if let Some(full) = p.reno.end_convergence() {
+            // Rapid Start's draft hands over twice the estimate: where slow start would have got to. A smaller plateau
+            // would leave the flow behind those that begin with slow start.
+            p.curve.w_max = (2.0 * full).min(MAX_WINDOW as f64);
+            p.curve.prior = p.curve.w_max;
         }
         //= specs/rfc9002.txt#section-7.8
         //# When this occurs, the congestion window SHOULD NOT be increased in either slow start or
@@ -180,8 +196,6 @@ impl Controller for Cubic {
             p.curve.idle_since.get_or_insert(packet.now);
             return;
         }
-        // No ACK frame covers more than that; it keeps the arithmetic within bounds.
-        let acked = packet.size.min(MAX_WINDOW);
         if !p.reno.slow_start(packet, acked) {
             let bytes = (acked as f64).min(p.reno.window);
             p.avoid_congestion(packet.now, bytes, packet.rtt.smoothed());
@@ -195,11 +209,14 @@ impl Controller for Cubic {
         let threshold = p.reno.ssthresh;
         let climbing = p.reno.in_slow_start() && threshold.is_finite();
         if !p.reno.in_recovery(event.newest_sent) {
-            p.reduce(event.now, event.lost_bytes, event.ecn);
-        } else if event.ecn {
-            p.undo = None;
-        } else if let Some(undo) = &mut p.undo {
-            undo.missing = undo.missing.saturating_add(event.lost_bytes);
+            p.reduce(event);
+        } else {
+            p.reno.on_recovery(0, event.lost_bytes);
+            if event.ecn {
+                p.undo = None;
+            } else if let Some(undo) = &mut p.undo {
+                undo.missing = undo.missing.saturating_add(event.lost_bytes);
+            }
         }
         if event.persistent {
             // RFC 9438 section 4.8: slow start up to ssthresh, then an epoch that begins at its

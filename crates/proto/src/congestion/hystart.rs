@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::slow_start::Growth;
+
 /// RFC 9406 section 4.3.
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
@@ -9,15 +11,6 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const N_RTT_SAMPLE: u32 = 8;
 const CSS_GROWTH_DIVISOR: u64 = 4;
 const CSS_ROUNDS: u32 = 5;
-
-/// What the window does with an acknowledgement in the initial slow start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Growth {
-    /// Grows by so many bytes.
-    By(u64),
-    /// Growth went on with rising delay for long enough: congestion avoidance begins.
-    Exit,
-}
 
 /// The initial slow start of one path. Without packet numbers at hand, a round ends when a packet
 /// is acknowledged that was sent after the round began: the same as RFC 9406's windowEnd. Pacing

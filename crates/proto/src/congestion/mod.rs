@@ -16,8 +16,10 @@ mod initial_window;
 mod lia;
 mod new_reno;
 mod olia;
+mod rapid_start;
 mod reno_window;
 mod slots;
+mod slow_start;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +30,7 @@ pub use event::{
 };
 pub use initial_window::{InitialWindow, minimum_window};
 pub use mpquic_sched_core::{MAX_PATHS, PathIndex};
+pub use slow_start::{SlowStart, UnknownSlowStart};
 
 pub use crate::recovery::{RateSample, RttEstimator};
 

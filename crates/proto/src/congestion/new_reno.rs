@@ -1,10 +1,15 @@
-//! NewReno (RFC 9002 section 7 and appendix B), with HyStart++; one uncoupled state per path.
+//! NewReno (RFC 9002 section 7 and appendix B), with a choice of slow starts; one uncoupled state per path.
 
 use mpquic_sched_core::PathIndex;
 
 use super::reno_window::RenoWindow;
 use super::slots::Slots;
-use super::{AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath};
+use super::{
+    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, SlowStart,
+};
+
+/// kLossReductionFactor of RFC 9002 appendix B.1.
+const BETA: f64 = 0.5;
 
 #[derive(Debug)]
 struct Path {
@@ -34,13 +39,15 @@ impl Path {
 pub(super) struct NewReno {
     paths: Slots<Path>,
     initial: InitialWindow,
+    slow_start: SlowStart,
 }
 
 impl NewReno {
-    pub(super) fn new(initial: InitialWindow) -> Self {
+    pub(super) fn new(initial: InitialWindow, slow_start: SlowStart) -> Self {
         Self {
             paths: Slots::default(),
             initial,
+            slow_start,
         }
     }
 }
@@ -48,7 +55,7 @@ impl NewReno {
 impl Controller for NewReno {
     fn add_path(&mut self, new: &NewPath) {
         let state = Path {
-            window: RenoWindow::new(new.mtu, self.initial),
+            window: RenoWindow::new(new.mtu, self.initial, self.slow_start),
             acked: 0,
         };
         self.paths.set(new.path, Some(state));
@@ -62,15 +69,20 @@ impl Controller for NewReno {
         let Some(p) = self.paths.get_mut(packet.path) else {
             return;
         };
+        // No ACK frame covers more than that; it keeps the arithmetic within bounds.
+        let bytes = packet.size.min(MAX_WINDOW);
+        if p.window.in_recovery(packet.sent) {
+            p.window.on_recovery(bytes, 0);
+            return;
+        }
+        p.window.end_convergence();
         // RFC 9002 appendix B.5.
         //= specs/rfc9002.txt#section-7.8
         //# When this occurs, the congestion window SHOULD NOT be increased in either slow start or
         //# congestion avoidance.
-        if packet.app_limited || p.window.in_recovery(packet.sent) {
+        if packet.app_limited {
             return;
         }
-        // No ACK frame covers more than that; it keeps the arithmetic within bounds.
-        let bytes = packet.size.min(MAX_WINDOW);
         if !p.window.slow_start(packet, bytes) {
             p.avoid_congestion(bytes);
         }
@@ -85,8 +97,12 @@ impl Controller for NewReno {
             //= specs/rfc9002.txt#section-7.3.2
             //# On entering a recovery period, a sender MUST set the slow start threshold to half
             //# the value of the congestion window when loss is detected.
-            p.window.reduce(event.now, (p.window.window / 2.0).floor());
+            if !p.window.converge(event, BETA) {
+                p.window.reduce(event.now, (p.window.window * BETA).floor());
+            }
             p.acked = 0;
+        } else {
+            p.window.on_recovery(0, event.lost_bytes);
         }
         if event.persistent {
             p.window.collapse();

@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
-use super::hystart::{Growth, HyStart};
 use super::initial_window::minimum_window;
-use super::{AckedPacket, InitialWindow, MAX_WINDOW};
+use super::rapid_start::Convergence;
+use super::slow_start::{FirstSlowStart, Growth};
+use super::{AckedPacket, CongestionEvent, InitialWindow, MAX_WINDOW, SlowStart};
 
 /// Windows are bytes. They are floating point numbers for the sake of CUBIC; NewReno and the coupled
 /// controllers keep them whole.
@@ -18,7 +19,9 @@ pub(super) struct RenoWindow {
     mtu: u16,
     /// congestion_recovery_start_time.
     recovery_start: Option<Instant>,
-    hystart: HyStart,
+    first_slow_start: FirstSlowStart,
+    /// The first recovery, if the window converges in it.
+    convergence: Option<Convergence>,
     events: u64,
 }
 
@@ -31,13 +34,14 @@ pub(super) struct Saved {
 }
 
 impl RenoWindow {
-    pub(super) fn new(mtu: u16, initial: InitialWindow) -> Self {
+    pub(super) fn new(mtu: u16, initial: InitialWindow, slow_start: SlowStart) -> Self {
         Self {
             window: initial.bytes(mtu) as f64,
             ssthresh: f64::INFINITY,
             mtu,
             recovery_start: None,
-            hystart: HyStart::default(),
+            first_slow_start: FirstSlowStart::new(slow_start),
+            convergence: None,
             events: 0,
         }
     }
@@ -83,7 +87,8 @@ impl RenoWindow {
         if self.ssthresh == f64::INFINITY {
             // RFC 9406 section 4.3: for the initial slow start only.
             let rtt = packet.rtt.latest();
-            match self.hystart.on_ack(packet.now, packet.sent, bytes, rtt) {
+            let first = &mut self.first_slow_start;
+            match first.on_ack(packet.now, packet.sent, bytes, rtt) {
                 Growth::By(bytes) => self.grow(bytes as f64),
                 Growth::Exit => self.ssthresh = self.window,
             }
@@ -111,7 +116,38 @@ impl RenoWindow {
         //# The congestion window MUST be set to the reduced value of the slow start threshold
         //# before exiting the recovery period.
         self.ssthresh = self.window;
+        self.convergence = None;
         self.events += 1;
+    }
+
+    /// Gives way to congestion in the first slow start, if the window then converges to the part `beta` of what the path
+    /// delivers. False if it does not: nothing has changed then.
+    pub(super) fn converge(&mut self, event: &CongestionEvent, beta: f64) -> bool {
+        if self.ssthresh != f64::INFINITY || !self.first_slow_start.converges() {
+            return false;
+        }
+        let convergence = Convergence::new(self.window, beta);
+        let window = convergence.begin(self.window);
+        self.reduce(event.now, window.floor());
+        self.convergence = Some(convergence);
+        self.on_recovery(0, event.lost_bytes);
+        true
+    }
+
+    /// Packets of the recovery period were acknowledged or lost.
+    pub(super) fn on_recovery(&mut self, acked: u64, lost: u64) {
+        if let Some(convergence) = self.convergence {
+            let window = convergence.window(self.window, acked, lost).floor();
+            self.window = window.max(self.minimum());
+            self.ssthresh = self.window;
+        }
+    }
+
+    /// A packet was acknowledged that was sent after the recovery period began: it is over. What the path and its queue
+    /// hold, if the window has converged to that.
+    pub(super) fn end_convergence(&mut self) -> Option<f64> {
+        let convergence = self.convergence.take()?;
+        Some(convergence.full(self.window))
     }
 
     /// Persistent congestion (RFC 9002 section 7.6.2 and appendix B.8).
@@ -122,6 +158,7 @@ impl RenoWindow {
     pub(super) fn collapse(&mut self) {
         self.window = self.minimum();
         self.recovery_start = None;
+        self.convergence = None;
     }
 
     /// RFC 9002 section 7.2: the initial window follows the size, as long as it is the window.
@@ -148,5 +185,6 @@ impl RenoWindow {
         self.window = self.window.max(saved.window);
         self.ssthresh = saved.ssthresh;
         self.recovery_start = saved.recovery_start;
+        self.convergence = None;
     }
 }

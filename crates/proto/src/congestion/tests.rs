@@ -14,9 +14,18 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+/// With HyStart++: the rules of RFC 9002.
 pub(super) fn build(kind: CongestionControl, initial: InitialWindow) -> Box<dyn Controller> {
+    build_with(kind, initial, SlowStart::HyStartPlusPlus)
+}
+
+fn build_with(
+    kind: CongestionControl,
+    initial: InitialWindow,
+    slow_start: SlowStart,
+) -> Box<dyn Controller> {
     let mut rng = StdRng::seed_from_u64(1);
-    kind.build(&mut ControllerContext::new(initial, &mut rng))
+    kind.build(&mut ControllerContext::new(initial, slow_start, &mut rng))
 }
 
 struct Run {
@@ -28,9 +37,13 @@ struct Run {
 
 impl Run {
     fn new(kind: CongestionControl, rtt_ms: u64) -> Self {
+        Self::with(kind, rtt_ms, SlowStart::HyStartPlusPlus)
+    }
+
+    fn with(kind: CongestionControl, rtt_ms: u64, slow_start: SlowStart) -> Self {
         let now = Instant::now();
         let path = PathIndex::new(3).unwrap();
-        let mut cc = build(kind, InitialWindow::default());
+        let mut cc = build_with(kind, InitialWindow::default(), slow_start);
         cc.add_path(&NewPath::new(path, now, MTU));
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, ms(rtt_ms), Duration::ZERO);
@@ -181,6 +194,91 @@ fn persistent_congestion_leads_to_the_minimum_and_slow_start() {
         run.round();
         assert_eq!(run.window(), 4800);
     }
+}
+
+/// Three times the window per round trip where no queue stands; the same as before with the other slow starts.
+#[test]
+fn rapid_start_triples() {
+    for kind in LOSS_BASED {
+        let mut rapid = Run::with(kind, 50, SlowStart::Rapid);
+        let mut classic = Run::with(kind, 50, SlowStart::Classic);
+        for i in 1..=6 {
+            rapid.round();
+            classic.round();
+            assert_eq!(rapid.window(), 12_000 * 3u64.pow(i), "{kind}");
+            assert_eq!(classic.window(), 12_000 << i, "{kind}");
+        }
+    }
+}
+
+/// What is left of the window that overshot is the controller's part of what the path delivered, whatever that was.
+#[test]
+fn the_first_recovery_converges_to_what_was_delivered() {
+    let left = |kind, beta: f64, delivered: u64| {
+        let mut run = Run::with(kind, 50, SlowStart::Rapid);
+        (0..4).for_each(|_| run.round());
+        let flight = run.window();
+        let (sent, rtt) = (run.now, run.rtt.clone());
+        run.now += ms(50);
+        // Packets are lost throughout the flight, and each acknowledgement tells of some.
+        let lost = flight - delivered;
+        for i in 0..100 {
+            let event = CongestionEvent::loss(run.path, run.now, sent, lost / 100, false);
+            run.cc.on_congestion_event(&event);
+            assert_eq!(run.cc.congestion_events(run.path), 1, "{i}");
+            run.cc.on_packet_acked(&AckedPacket::new(
+                run.path,
+                run.now,
+                sent,
+                delivered / 100,
+                false,
+                &rtt,
+            ));
+            assert!(!run.cc.in_slow_start(run.path));
+        }
+        let part = run.window() as f64 / delivered as f64;
+        assert!((part - beta).abs() < 0.01, "{kind}: {part} of {delivered}");
+        assert_eq!(run.cc.ssthresh(run.path), run.window());
+        // The recovery is over: the next loss takes its part at once.
+        let before = run.window() as f64;
+        run.now += ms(1);
+        run.lose(run.now, false);
+        let part = run.window() as f64 / before;
+        assert!((part - beta).abs() < 0.01, "{kind}: {part}");
+    };
+    // Four rounds: 972 kB.
+    for delivered in [400_000, 600_000, 900_000] {
+        left(CongestionControl::NewReno, 0.5, delivered);
+        left(CongestionControl::Lia, 0.5, delivered);
+        left(CongestionControl::Cubic, 0.7, delivered);
+    }
+}
+
+/// All of the losses that ended it turn up: reordering.
+#[test]
+fn rapid_start_goes_on_after_a_spurious_loss() {
+    let mut run = Run::with(CongestionControl::Cubic, 50, SlowStart::Rapid);
+    (0..3).for_each(|_| run.round());
+    let (before, sent) = (run.window(), run.now);
+    run.lose(sent, false);
+    assert!(run.window() < before && !run.cc.in_slow_start(run.path));
+    let loss = SpuriousLoss::new(run.path, run.now, sent, 1200);
+    run.cc.on_spurious_loss(&loss);
+    assert_eq!(run.window(), before);
+    assert!(run.cc.in_slow_start(run.path));
+    run.now += ms(1);
+    run.round();
+    assert_eq!(run.window(), 3 * before);
+}
+
+#[test]
+fn slow_starts_are_named() {
+    for algorithm in SlowStart::ALL {
+        assert_eq!(algorithm.to_string().parse(), Ok(*algorithm));
+    }
+    let said = "Rapid".parse::<SlowStart>().unwrap_err().to_string();
+    let expected = "unknown slow start \"Rapid\", expected one of classic, hystart++, rapid";
+    assert_eq!(said, expected);
 }
 
 /// A path that fails again and again before its window has grown back keeps its threshold: slow start brings the window
@@ -445,8 +543,8 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
-    fn windows_stay_within_bounds(ops in prop::collection::vec(op(), 1..150), kind in 0..LOSS_BASED.len()) {
-        let mut run = Run::new(LOSS_BASED[kind], 50);
+    fn windows_stay_within_bounds(ops in prop::collection::vec(op(), 1..150), kind in 0..LOSS_BASED.len(), slow_start in prop::sample::select(SlowStart::ALL)) {
+        let mut run = Run::with(LOSS_BASED[kind], 50, slow_start);
         let origin = run.now;
         let mut mtu = MTU;
         for op in ops {

@@ -289,7 +289,8 @@ impl Connection {
         remote_cid: ConnectionId,
     ) -> Self {
         let mut paths = Paths::new();
-        let mut context = ControllerContext::new(config.initial_window, &mut rng);
+        let mut context =
+            ControllerContext::new(config.initial_window, config.slow_start, &mut rng);
         let mut controller = config.congestion.build(&mut context);
         let spaces = HandshakeSpaces::new(&mut rng);
         if let Some(index) = paths.free_slot() {

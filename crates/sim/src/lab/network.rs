@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use mpquic_proto::PathStart;
+use mpquic_proto::congestion::SlowStart;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::text::significant;
@@ -71,6 +72,9 @@ pub struct NetworkSpec {
     pub send_window: u64,
     /// The initial congestion window in packets.
     pub initial_window: u32,
+    /// How windows grow until the first congestion event.
+    #[serde(skip_serializing_if = "is_hystart", serialize_with = "in_word")]
+    pub slow_start: SlowStart,
     /// UDP payload bytes per datagram.
     pub mtu: u16,
     /// The labels of the schedulers that run here; empty: all.
@@ -109,6 +113,22 @@ const fn is_first(handshake: &usize) -> bool {
 )]
 fn is_confirmed(start: &PathStart) -> bool {
     *start == PathStart::Confirmed
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_hystart(slow_start: &SlowStart) -> bool {
+    *slow_start == SlowStart::HyStartPlusPlus
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn in_word<S: serde::Serializer>(slow_start: &SlowStart, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(slow_start.name())
 }
 
 #[expect(
@@ -202,6 +222,9 @@ impl NetworkSpec {
         }
         if self.race {
             text += ", all paths at once";
+        }
+        if !is_hystart(&self.slow_start) {
+            text += &format!(", slow start {}", self.slow_start);
         }
         text
     }

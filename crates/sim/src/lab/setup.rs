@@ -191,6 +191,7 @@ fn transport(
         .send_window(spec.send_window)
         .congestion(congestion)
         .path_start(spec.start)
+        .slow_start(spec.slow_start)
         .initial_window(InitialWindow::Packets(spec.initial_window))?
         .scheduler(factory)
         // As in the papers' stacks, which do not search for a larger size.

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::path::{self, LossDirection, Surroundings};
 use super::reader::{FileError, Item, Node, Value};
 use super::vary;
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{CongestionControl, PathStart, Side};
 
 use crate::CrossTraffic;
@@ -110,6 +111,15 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     let receive_window = window("receive_window")?;
     let send_window = window("send_window")?;
     let initial_window = whole("initial_window", 2, 10_000, 32, "packets, 2 to 10000")? as u32;
+    let slow_start = match setting("slow_start") {
+        None => SlowStart::HyStartPlusPlus,
+        Some(item) => {
+            let known: Vec<_> = SlowStart::ALL.iter().map(|known| known.name()).collect();
+            let expected = known.join(", ");
+            let name = item.text(&expected)?;
+            name.parse().map_err(|_| item.expected(&expected))?
+        }
+    };
     let mtu = whole("mtu", 1200, 65_527, 1350, "bytes, 1200 to 65527")? as u16;
 
     let folder = Path::new(item.file)
@@ -234,6 +244,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         receive_window,
         send_window,
         initial_window,
+        slow_start,
         mtu,
         schedulers,
         workloads,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mpquic_proto::congestion::SlowStart;
+
 use super::*;
 use crate::QueueLimit;
 use crate::lab::network::Parameter;
@@ -551,6 +553,10 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
         all.iter()
             .all(|network| network.start == mpquic_proto::PathStart::Complete)
     );
+    let rapid = networks(PATHS, "slow_start = \"rapid\"");
+    assert_eq!(rapid[0].slow_start, SlowStart::Rapid);
+    assert!(rapid[0].describe().ends_with(", slow start rapid"));
+    assert_eq!(all[0].slow_start, SlowStart::HyStartPlusPlus);
     let starts = networks(PATHS, "start = [\"confirmed\", \"complete\"]");
     assert_eq!(
         names(&starts),

@@ -1,0 +1,274 @@
+//! Rapid Start (draft-kazuho-ccwg-rapid-start): faster growth while there is no queue, and a first recovery that converges
+//! to what the path delivers; holds no window.
+//!
+//! Beyond the draft:
+//!
+//! - **Growth ends before a loss** if a queue grows within a round. HyStart++ (RFC 9406) compares the shortest round trips
+//!   of two rounds. Packets of a window leave in half a round trip, so that the queue of a round drains before the next one
+//!   begins, and the shortest round trip rises only once the window is twice what the path holds. Here the newest samples of
+//!   a round are compared with the highest that the round before had. Delay variation is in both, and does not count.
+//! - **Growth slows within a round** too, as soon as the newest samples tell of a queue.
+//! - The initial window is paced as any other: the draft spreads a window that is twice as large over the round trip.
+
+use std::time::{Duration, Instant};
+
+use super::slow_start::Growth;
+
+/// A round trip this much above the shortest tells of a queue: the smaller of both counts (the draft's
+/// `queue_buildup_thresh`).
+const QUEUE: Duration = Duration::from_millis(4);
+const QUEUE_FACTOR: f64 = 1.1;
+
+/// The queue has grown within a round if the newest samples are this part of the shortest round trip, and no less and no
+/// more than these, above those of the round before. RFC 9406 section 4.3 has the same part, and 4 and 16 ms: it cannot tell
+/// delay variation from a queue, and that is too much for round trips below 30 ms.
+const RISE_DIVISOR: u32 = 8;
+const MIN_RISE: Duration = Duration::from_millis(1);
+const MAX_RISE: Duration = Duration::from_millis(16);
+
+/// The newest samples: the shortest of so many counts (N_RTT_SAMPLE of RFC 9406). A round with fewer tells nothing.
+const SAMPLES: usize = 8;
+
+/// The draft's factors, by the part of the window that a congestion event leaves.
+const SILENCE_SHARE: f64 = 2.0 / 3.0;
+/// The most that growth can have left above what the path holds.
+const MAX_OVERSHOOT: f64 = 3.0;
+
+/// The first slow start of one path. A round ends when a packet is acknowledged that was sent after the round began.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RapidStart {
+    round_start: Option<Instant>,
+    /// The shortest round trip so far, of packets that fill the window: those of the handshake are smaller and faster.
+    min: Option<Duration>,
+    /// The shortest of this round.
+    round_min: Option<Duration>,
+    /// Samples of this round.
+    samples: usize,
+    /// The newest samples, by their number modulo the length.
+    newest: [Duration; SAMPLES],
+    count: usize,
+    /// The highest that the shortest of the newest samples was, in this round and in the one before.
+    ceiling: Option<Duration>,
+    last_ceiling: Option<Duration>,
+    /// The packets of one ACK frame share its sample.
+    sampled_at: Option<Instant>,
+}
+
+impl RapidStart {
+    /// A packet sent at `sent` was acknowledged; `rtt` is the newest sample.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        rtt: Duration,
+    ) -> Growth {
+        if self.round_start.is_none_or(|start| sent >= start) {
+            self.begin_round(now);
+        }
+        if self.sampled_at != Some(now) {
+            self.sampled_at = Some(now);
+            if self.sample(rtt) {
+                return Growth::Exit;
+            }
+        }
+        if self.has_queue() {
+            Growth::By(bytes)
+        } else {
+            Growth::By(bytes.saturating_mul(2))
+        }
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        self.round_start = Some(now);
+        self.round_min = None;
+        self.samples = 0;
+        self.last_ceiling = self.ceiling.take();
+    }
+
+    /// Takes in a sample; true if a queue has grown in this round.
+    fn sample(&mut self, rtt: Duration) -> bool {
+        let min = self.min.map_or(rtt, |min| min.min(rtt));
+        self.min = Some(min);
+        self.round_min = Some(self.round_min.map_or(rtt, |min| min.min(rtt)));
+        self.newest[self.count % SAMPLES] = rtt;
+        self.count += 1;
+        self.samples += 1;
+        if self.samples < SAMPLES {
+            return false;
+        }
+        let shortest = self.shortest();
+        self.ceiling = Some(
+            self.ceiling
+                .map_or(shortest, |ceiling| ceiling.max(shortest)),
+        );
+        let rise = (min / RISE_DIVISOR).clamp(MIN_RISE, MAX_RISE);
+        self.last_ceiling
+            .is_some_and(|last| shortest >= last.saturating_add(rise))
+    }
+
+    /// The shortest of the newest samples.
+    fn shortest(&self) -> Duration {
+        let newest = &self.newest[..self.count.min(SAMPLES)];
+        newest.iter().copied().min().unwrap_or(Duration::ZERO)
+    }
+
+    /// Whether a queue stands, or has just begun to grow.
+    fn has_queue(&self) -> bool {
+        let (Some(min), Some(round)) = (self.min, self.round_min) else {
+            return false;
+        };
+        let most = min.saturating_add(QUEUE).min(min.mul_f64(QUEUE_FACTOR));
+        round.max(self.shortest()) > most
+    }
+}
+
+/// The first recovery: how a window that grew beyond the path comes down to what the path delivers, times `beta`, by the end
+/// of the recovery period. Until then the sender stays silent for no longer than in any other recovery.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Convergence {
+    /// What a congestion event leaves of a window.
+    beta: f64,
+    /// No less is left, whatever is lost.
+    floor: f64,
+}
+
+impl Convergence {
+    /// A loss ended the first slow start at this window.
+    pub(super) fn new(window: f64, beta: f64) -> Self {
+        Self {
+            beta,
+            floor: window * beta / MAX_OVERSHOOT,
+        }
+    }
+
+    /// What is left of the window at once: the draft's `silence_factor`.
+    pub(super) fn begin(self, window: f64) -> f64 {
+        window * self.loss_factor()
+    }
+
+    /// The window after so many bytes were acknowledged or lost.
+    pub(super) fn window(self, window: f64, acked: u64, lost: u64) -> f64 {
+        let acked = acked as f64 * SILENCE_SHARE * (1.0 - self.beta);
+        let left = window - acked - lost as f64 * self.loss_factor();
+        left.max(self.floor.min(window))
+    }
+
+    /// What the path and its queue hold, if this window is what recovery has left.
+    pub(super) fn full(self, window: f64) -> f64 {
+        window / self.beta
+    }
+
+    fn loss_factor(self) -> f64 {
+        self.beta + SILENCE_SHARE * (1.0 - self.beta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// A round of so many acknowledgements, one per millisecond, each with its round trip; what they brought.
+    fn round(
+        rapid: &mut RapidStart,
+        start: Instant,
+        rtts: impl IntoIterator<Item = u64>,
+    ) -> Vec<Growth> {
+        let acks = rtts.into_iter().enumerate();
+        acks.map(|(i, rtt)| {
+            let sent = start + ms(i as u64);
+            rapid.on_ack(sent + ms(rtt), sent, 1200, ms(rtt))
+        })
+        .collect()
+    }
+
+    fn at(start: Instant, round: u64) -> Instant {
+        start + ms(200 * round)
+    }
+
+    #[test]
+    fn triples_without_a_queue_and_doubles_beside_one() {
+        let start = Instant::now();
+        let mut rapid = RapidStart::default();
+        for i in 0..20 {
+            let growths = round(&mut rapid, at(start, i), [50; 16]);
+            assert_eq!(growths, [Growth::By(2400); 16], "{i}");
+        }
+        // 4 ms more are a queue; a round trip of 30 ms has one with 3 ms more.
+        let growths = round(&mut rapid, at(start, 20), [54, 54, 55, 55]);
+        assert_eq!(growths[..2], [Growth::By(2400); 2]);
+        assert_eq!(
+            growths[2..],
+            [Growth::By(2400); 2],
+            "some samples have none"
+        );
+        let growths = round(&mut rapid, at(start, 21), [55; 12]);
+        assert_eq!(growths, [Growth::By(1200); 12]);
+        let mut short = RapidStart::default();
+        round(&mut short, start, [30]);
+        assert_eq!(round(&mut short, at(start, 1), [33]), [Growth::By(2400)]);
+        assert_eq!(round(&mut short, at(start, 2), [34]), [Growth::By(1200)]);
+    }
+
+    /// The queue grows within the second round: that is enough.
+    #[test]
+    fn ends_in_the_round_in_which_the_queue_grows() {
+        let start = Instant::now();
+        let mut rapid = RapidStart::default();
+        round(&mut rapid, start, [80; 16]);
+        let growths = round(&mut rapid, at(start, 1), (0..40).map(|i| 80 + i));
+        let exit = growths.iter().position(|growth| *growth == Growth::Exit);
+        // An eighth, 10 ms; the shortest of the newest eight is 7 ms behind.
+        assert_eq!(exit, Some(17));
+    }
+
+    /// Twice as much delay as the queue that would end it, in every round.
+    #[test]
+    fn delay_variation_does_not_end_it() {
+        let start = Instant::now();
+        let mut rapid = RapidStart::default();
+        let jitter = |i: u64| 40 + [0, 3, 9, 10, 10, 10, 10, 10, 10, 10, 10, 6][i as usize % 12];
+        for i in 0..12 {
+            let growths = round(&mut rapid, at(start, i), (0..48).map(jitter));
+            assert!(!growths.contains(&Growth::Exit), "{i}");
+        }
+    }
+
+    /// One packet late is no queue.
+    #[test]
+    fn single_samples_do_not_count() {
+        let start = Instant::now();
+        let mut rapid = RapidStart::default();
+        for i in 0..10 {
+            let rtts = (0..20).map(|j| if (i + j) % 7 == 0 { 90 } else { 50 });
+            assert!(!round(&mut rapid, at(start, i), rtts).contains(&Growth::Exit));
+        }
+    }
+
+    /// A window of three times what the path holds: two thirds are lost, and `beta` of the path is left. The same without
+    /// any loss but the first packet: `beta` of the window is left.
+    #[test]
+    fn recovery_ends_at_what_the_path_delivers() {
+        for beta in [0.5, 0.7] {
+            for lost in [0u64, 10_000, 100_000, 199_000] {
+                let convergence = Convergence::new(300_000.0, beta);
+                let mut window = convergence.begin(300_000.0);
+                let acked = 300_000 - lost;
+                for _ in 0..100 {
+                    window = convergence.window(window, acked / 100, lost / 100);
+                }
+                let expected = acked as f64 * beta;
+                assert!((window - expected).abs() < 10.0, "{window} {expected}");
+                assert!((convergence.full(window) - acked as f64).abs() < 20.0);
+            }
+            // More is no overflow of a queue.
+            let convergence = Convergence::new(300_000.0, beta);
+            let window = convergence.window(convergence.begin(300_000.0), 0, 290_000);
+            assert!((window - 100_000.0 * beta).abs() < 1e-6, "{window}");
+        }
+    }
+}
