@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{CongestionControl, PathId, Side, TransportConfig};
 use mpquic_sim::{
     Action, CrossTraffic, Hop, LinkConfig, Network, NetworkBuilder, QueueLimit, TransferClient,
@@ -31,6 +32,8 @@ fn bulk(builder: NetworkBuilder, control: CongestionControl) -> Network {
     let mut transport = TransportConfig::default();
     transport
         .congestion(control)
+        // These tests are about congestion avoidance, from the first overflow on.
+        .slow_start(SlowStart::HyStartPlusPlus)
         .max_mtu(MTU as u16)
         .expect("the least there is");
     builder

@@ -157,7 +157,8 @@ mod tests {
             let mut rng = StdRng::seed_from_u64(1);
             let mut now = Instant::now();
             let index = PathIndex::new(0).unwrap();
-            let mut context = ControllerContext::new(config.initial_window, &mut rng);
+            let mut context =
+                ControllerContext::new(config.initial_window, config.slow_start, &mut rng);
             let mut controller = config.congestion.build(&mut context);
             controller.add_path(&NewPath::new(index, now, config.initial_mtu));
             let address = "192.0.2.1:443".parse().unwrap();
