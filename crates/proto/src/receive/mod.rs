@@ -204,7 +204,7 @@ impl Connection {
                 token,
                 ..
             } if *version == self.version => {
-                self.on_retry(&arrival, dcid, *scid, &bytes[token.clone()], bytes)
+                self.on_retry(arrival, dcid, *scid, &bytes[token.clone()], bytes)
             }
             ProtectedPacket::Retry { .. } => {}
         }

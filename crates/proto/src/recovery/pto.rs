@@ -18,8 +18,12 @@ pub(crate) fn pto_duration(
     //= specs/rfc9002.txt#section-6.2.1
     //# When a PTO timer expires, the PTO backoff MUST be increased, resulting in the PTO period
     //# being set to twice its current value.
-    rtt.pto_base(max_ack_delay)
-        .saturating_mul(1 << pto_count.min(MAX_BACKOFF_EXPONENT))
+    let base = rtt.pto_base(max_ack_delay);
+    match pto_count {
+        // Nearly always.
+        0 => base,
+        _ => base.saturating_mul(1 << pto_count.min(MAX_BACKOFF_EXPONENT)),
+    }
 }
 
 /// When the probe timer of a space fires; `None` if no ack-eliciting packet is in flight. A client

@@ -6,6 +6,9 @@ use mpquic_sched_core::RttHistory;
 
 use super::GRANULARITY;
 
+/// The least slack beyond the smoothed RTT before silence tells anything: hosts stall that long.
+const MIN_SLACK: Duration = Duration::from_millis(10);
+
 /// The round-trip time of one path (RFC 9002 section 5): smoothed RTT, its variation, the minimum and
 /// the newest samples.
 #[derive(Debug, Clone)]
@@ -18,16 +21,18 @@ pub struct RttEstimator {
     var: Duration,
     first_sample: Option<Instant>,
     history: RttHistory,
-    /// Four times the variation, and the PTO without max_ack_delay: asked for far more often than they change.
-    spread: Duration,
+    // What follows from these: asked for far more often than it changes.
+    /// The PTO without max_ack_delay.
     pto: Duration,
+    patience: Duration,
+    quiet: Duration,
 }
 
 impl RttEstimator {
     /// No sample yet: all values rest on this initial RTT (RFC 9002 section 5.3).
     pub const fn new(initial_rtt: Duration) -> Self {
         let var = Duration::from_nanos((initial_rtt.as_nanos() / 2) as u64);
-        Self {
+        let mut this = Self {
             latest: initial_rtt,
             delay: Duration::ZERO,
             min: initial_rtt,
@@ -35,9 +40,12 @@ impl RttEstimator {
             var,
             first_sample: None,
             history: RttHistory::new(),
-            spread: var.saturating_mul(4),
-            pto: pto(initial_rtt, var),
-        }
+            pto: Duration::ZERO,
+            patience: Duration::ZERO,
+            quiet: Duration::ZERO,
+        };
+        this.on_changed();
+        this
     }
 
     /// Takes in a sample (RFC 9002 section 5.3). Once the handshake is confirmed, the caller has
@@ -75,9 +83,16 @@ impl RttEstimator {
         self.on_changed();
     }
 
-    fn on_changed(&mut self) {
-        self.spread = self.var.saturating_mul(4);
-        self.pto = pto(self.smoothed, self.var);
+    //= specs/rfc9002.txt#section-6.2.1
+    //# The PTO period MUST be at least kGranularity to avoid the timer expiring immediately.
+    const fn on_changed(&mut self) {
+        let spread = self.var.saturating_mul(4);
+        let slack = longer(spread, MIN_SLACK);
+        self.pto = self.smoothed.saturating_add(longer(spread, GRANULARITY));
+        self.patience = self.smoothed.saturating_add(slack);
+        let (secs, nanos) = (self.smoothed.as_secs(), self.smoothed.subsec_nanos());
+        let half = Duration::new(secs / 2, ((secs % 2) as u32 * 1_000_000_000 + nanos) / 2);
+        self.quiet = slack.saturating_add(half);
     }
 
     /// The newest sample; the initial RTT before the first.
@@ -121,14 +136,19 @@ impl RttEstimator {
         self.pto.saturating_add(max_ack_delay)
     }
 
-    /// What samples differ by: four times their variation.
-    pub(crate) const fn spread(&self) -> Duration {
-        self.spread
-    }
-
-    /// The least that any probe timeout, and the patience with a silent path, can be.
+    /// The least that any probe timeout can be.
     pub(crate) const fn least_pto(&self) -> Duration {
         self.pto
+    }
+
+    /// How long an acknowledgement is waited for that the peer does not delay: the PTO, but for a larger least slack.
+    pub(crate) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// How long acknowledgements that came in all the while may stay away: half an RTT and what the RTT varies by.
+    pub(crate) const fn quiet(&self) -> Duration {
+        self.quiet
     }
 
     /// RFC 9002 section 6.1.2: how long after a packet was sent it counts as lost, once a later one
@@ -157,16 +177,8 @@ impl RttEstimator {
     }
 }
 
-/// The probe timeout without back-off and without max_ack_delay.
-//= specs/rfc9002.txt#section-6.2.1
-//# The PTO period MUST be at least kGranularity to avoid the timer expiring immediately.
-const fn pto(smoothed: Duration, var: Duration) -> Duration {
-    let spread = var.saturating_mul(4);
-    let spread = match spread.as_nanos() < GRANULARITY.as_nanos() {
-        true => GRANULARITY,
-        false => spread,
-    };
-    smoothed.saturating_add(spread)
+const fn longer(a: Duration, b: Duration) -> Duration {
+    if a.as_nanos() < b.as_nanos() { b } else { a }
 }
 
 #[cfg(test)]

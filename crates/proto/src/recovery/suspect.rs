@@ -5,9 +5,6 @@ use std::time::{Duration, Instant};
 use super::{RttEstimator, later};
 use crate::space::PacketSpace;
 
-/// The least slack beyond the smoothed RTT before silence tells anything: hosts stall that long.
-const MIN_SLACK: Duration = Duration::from_millis(10);
-
 /// Follows one path. It is suspect once a probe timeout has passed, or once an ack-eliciting packet has been in flight
 /// for a PTO and nothing was acknowledged for half an RTT and what the RTT varies by. The second matters while packets
 /// keep leaving, each of which puts the probe timer off: acknowledgements then come in all the while, so that silence
@@ -46,26 +43,16 @@ impl Suspect {
             return None;
         }
         let sent = space.sent.first_ack_eliciting_sent()?;
-        if next.is_some_and(|next| next <= later(sent, rtt.least_pto())) {
+        if next.is_some_and(|next| next <= later(sent, rtt.patience())) {
             return None;
         }
         let overdue = later(sent, Self::patience(rtt, max_ack_delay));
-        let silent = self.last_ack.map(|at| {
-            let quiet = Self::slack(rtt).saturating_add(rtt.smoothed() / 2);
-            later(at, quiet)
-        });
+        let silent = self.last_ack.map(|at| later(at, rtt.quiet()));
         Some(overdue).max(silent)
     }
 
-    /// The PTO without back-off (RFC 9002 section 6.2.1), but for a larger least slack.
     fn patience(rtt: &RttEstimator, max_ack_delay: Duration) -> Duration {
-        let wait = rtt.smoothed().saturating_add(max_ack_delay);
-        wait.saturating_add(Self::slack(rtt))
-    }
-
-    /// What the RTT varies by.
-    fn slack(rtt: &RttEstimator) -> Duration {
-        rtt.spread().max(MIN_SLACK)
+        rtt.patience().saturating_add(max_ack_delay)
     }
 
     /// Looks at the path; true if it has become suspect just now.

@@ -49,7 +49,8 @@ impl Connection {
         }
         self.handshake.one_rtt.as_ref()?;
         self.feed_stream_events();
-        if let Some(transmit) = self.transmit_unscheduled(now, buf, false) {
+        let mut left = false;
+        if let Some(transmit) = self.transmit_unscheduled(now, buf, false, &mut left) {
             return Some(transmit);
         }
         if self.state.is_established() {
@@ -60,6 +61,10 @@ impl Connection {
                 return Some(transmit);
             }
         }
-        self.transmit_unscheduled(now, buf, true)
+        // Nothing has left since, so that no path has anything that it did not have.
+        if !left {
+            return None;
+        }
+        self.transmit_unscheduled(now, buf, true, &mut left)
     }
 }

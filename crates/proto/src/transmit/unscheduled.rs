@@ -28,12 +28,13 @@ enum Due {
 
 impl Connection {
     /// The next datagram that some path has to send by itself. Acknowledgements that could travel with data are left
-    /// to the scheduled packets first; `all` sends what is left of them.
+    /// to the scheduled packets first, as are MTU probes; `all` sends what is left of them. `left` is set if anything is.
     pub(super) fn transmit_unscheduled(
         &mut self,
         now: Instant,
         buf: &mut Vec<u8>,
         all: bool,
+        left: &mut bool,
     ) -> Option<Transmit> {
         let other_acks = self.ack_on_other_path_due(now);
         for slot in 0..self.paths.used() {
@@ -41,7 +42,7 @@ impl Connection {
                 continue;
             };
             let index = path.index;
-            let transmit = match self.due(now, path, other_acks, all) {
+            let transmit = match self.due(now, path, other_acks, all, left) {
                 None => None,
                 Some(Due::PathProbe(to)) => self.transmit_path_probe(now, index, to, buf),
                 Some(Due::LossProbe) => self.transmit_loss_probe(now, index, buf),
@@ -57,17 +58,26 @@ impl Connection {
     }
 
     /// What a path has to send by itself now; `other_acks`: acknowledgements of other paths wait for one to carry them.
-    fn due(&self, now: Instant, path: &Path, other_acks: bool, all: bool) -> Option<Due> {
+    /// `left` is set if it has anything more.
+    fn due(
+        &self,
+        now: Instant,
+        path: &Path,
+        other_acks: bool,
+        all: bool,
+        left: &mut bool,
+    ) -> Option<Due> {
         let established = self.state.is_established();
         let ack = path.space().acks.due(now);
         let probe = path.probe_due(now, || self.has_room_for_probe(path));
-        let mtu = || path.mtu_probe(now).filter(|_| all && established);
+        let mtu = path.mtu_probe(now).filter(|_| established);
         let any = other_acks
             || probe.is_some()
             || path.has_probes()
             || ack
             || (established && path.has_ping())
-            || mtu().is_some();
+            || mtu.is_some();
+        *left |= any;
         //= specs/rfc10069-draft.md#path-management
         //# The client can open a new path when both endpoints have issued available connection IDs
         //# for at least one unused, common path ID, as the same path ID is used in both directions.
@@ -89,7 +99,7 @@ impl Connection {
         if established && path.has_ping() {
             return Some(Due::Ping);
         }
-        mtu().map(Due::MtuProbe)
+        mtu.filter(|_| all).map(Due::MtuProbe)
     }
 
     /// Whether the path's congestion window has room for a datagram with a PATH_CHALLENGE or PATH_RESPONSE, and the peer
