@@ -16,6 +16,7 @@
 //!   `crates/proto/tests/early_data.rs`, `crates/proto/src/receive/tests/early_data.rs`;
 //! - tokens of others and used ones, clients that are refused: `crates/proto/src/endpoint/admission_tests.rs`,
 //!   `crates/proto/src/endpoint/accept_tests.rs`;
+//! - first packets that somebody else sends from another address, and late copies of them: `crates/proto/tests/race.rs`;
 //! - downgrades of the version: `crates/proto/src/transport_parameters/tests.rs`;
 //! - addresses that cannot be proven, and connection IDs while a whole client moves: `crates/proto/tests/rebinding.rs`,
 //!   `crates/proto/tests/migration.rs`;

@@ -574,6 +574,36 @@ async fn a_client_that_moves<C: Stack, S: Stack>() {
     echo_many(&server, &client, 0..10).await;
 }
 
+/// Copies of our first packets are nothing to quinn's server, whichever address they come from first.
+#[test]
+fn our_client_begins_over_several_addresses() {
+    run(async {
+        let setup = Arc::new(Setup::default());
+        let socket = std::net::UdpSocket::bind(stacks::LOOPBACK).unwrap();
+        let address = socket.local_addr().unwrap();
+        let server = Quinn::server(&setup, socket);
+        let client = Mpquic::client(&setup);
+        for last in [2, 3] {
+            let local = std::net::Ipv4Addr::new(127, 0, 0, last);
+            client.add_socket((local, 0).into()).unwrap();
+        }
+        for answer in [Answer::Accept, Answer::Accept, Answer::Retry] {
+            let (ours, theirs) = tokio::join!(
+                Mpquic::connect(&client, address),
+                Quinn::answer(&server, answer)
+            );
+            let (ours, theirs) = (ours.unwrap(), theirs.unwrap());
+            echo_many(&ours, &theirs, 0..10).await;
+            let local = ours.0.paths()[0].network_path().unwrap().local;
+            assert_eq!(local, theirs.remote_address());
+            // No copy has begun another connection.
+            assert_eq!(server.open_connections(), 1);
+            close_by(&ours, &theirs).await;
+            tokio::join!(Mpquic::wait_idle(&client), Quinn::wait_idle(&server));
+        }
+    });
+}
+
 async fn close_by_the_client<C: Stack, S: Stack>() {
     let (pair, client, server) = pair::<C, S>().await;
     close_by(&client, &server).await;

@@ -128,8 +128,8 @@ pub const HALF_OPEN_COST: usize = 38 << 10;
 /// floods of Initials that are refused. The oldest go first.
 pub const MAX_CLOSED_KEPT: usize = 256;
 
-/// Handshakes that were just completed, and whose original connection IDs are remembered: copies of the client's first
-/// packets that come late, over slower links, are nobody's attempt to connect. The oldest go first.
+/// Connection IDs of handshakes that were just completed, or given up, for which packets may still come: copies of a
+/// client's first packets that come late, over slower links, are nobody's attempt to connect. The oldest go first.
 pub const MAX_LATE_KEPT: usize = 4096;
 
 /// Addresses of its own from which a client begins an attempt. What a machine has beyond is not tried until the

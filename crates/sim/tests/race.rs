@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use mpquic_proto::{
-    ConnectionError, PathId, PathStart, RaceConfig, ServerConfig, Side, TransportConfig,
+    CongestionControl, ConnectionError, FourTuple, PathId, PathStart, RaceConfig, ServerConfig,
+    Side, TransportConfig,
 };
 use mpquic_sim::{
     Action, LinkConfig, Network, NetworkBuilder, SimError, TransferClient, TransferServer,
@@ -105,13 +106,18 @@ fn the_faster_link_carries_the_handshake_in_either_order() {
 
 #[test]
 fn a_dead_first_link_costs_nothing() {
-    for seed in 0..20 {
-        let mut network = builder(seed, &[ms(10), ms(40)], 200_000).build().unwrap();
-        network.at(Duration::ZERO, down(0));
-        network.run_to_completion(ms(10_000)).unwrap();
-        let (at, link) = connected(&network, 2);
-        assert_eq!(link, 1);
-        assert!((ms(80)..ms(85)).contains(&at), "{at:?}");
+    for control in [CongestionControl::Cubic, CongestionControl::Bbr] {
+        for seed in 0..20 {
+            let mut transport = transport();
+            transport.congestion(control);
+            let builder = builder(seed, &[ms(10), ms(40)], 200_000).transport(transport);
+            let mut network = builder.build().unwrap();
+            network.at(Duration::ZERO, down(0));
+            network.run_to_completion(ms(10_000)).unwrap();
+            let (at, link) = connected(&network, 2);
+            assert_eq!(link, 1);
+            assert!((ms(80)..ms(85)).contains(&at), "{at:?}");
+        }
     }
 }
 
@@ -220,6 +226,126 @@ fn a_server_that_forbids_migration_is_connected_to_and_left_alone_afterwards() {
     network.run_to_completion(ms(10_000)).unwrap();
     let (at, link) = connected(&network, 2);
     assert!(at < ms(45) && link == 1, "{at:?} {link}");
+}
+
+#[test]
+fn damaged_copies_do_no_harm() {
+    for damaged in [0, 1] {
+        let mut delays = [ms(30); 2];
+        delays[damaged] = ms(10);
+        let links = delays.map(link);
+        let mut network = Network::builder(7).race(RaceConfig::default());
+        for (path, mut link) in links.into_iter().enumerate() {
+            if path == damaged {
+                link.corruption = 1.0;
+            }
+            network = network.symmetric_path(link);
+        }
+        let mut network = network
+            .transport(transport())
+            .client(TransferClient::download(50_000))
+            .server(TransferServer::new())
+            .build()
+            .unwrap();
+        network.run_to_completion(ms(10_000)).unwrap();
+        let (at, link) = connected(&network, 2);
+        assert!(at < ms(65) && link == 1 - damaged, "{at:?} {link}");
+    }
+}
+
+#[test]
+fn losses_on_both_links_delay_a_connection_less_than_on_one() {
+    let late = |race: bool| {
+        let runs = (0..200).filter(|&seed| {
+            let mut network = Network::builder(seed);
+            if race {
+                network = network.race(RaceConfig::default());
+            }
+            for delay in [10, 20] {
+                network = network.symmetric_path(link(ms(delay)).with_loss(0.2));
+            }
+            let mut network = network
+                .transport(transport())
+                .client(TransferClient::download(1000))
+                .server(TransferServer::new())
+                .build()
+                .unwrap();
+            network.run_to_completion(ms(60_000)).unwrap();
+            connected(&network, 2).0 > ms(350)
+        });
+        runs.count()
+    };
+    let (alone, raced) = (late(false), late(true));
+    assert!(
+        alone > 50 && raced * 3 < alone,
+        "{raced} of 200, {alone} without a race"
+    );
+}
+
+/// Several addresses of a server, from one address of the client.
+fn servers(seed: u64, delays: &[Duration]) -> NetworkBuilder {
+    let mut builder = Network::builder(seed);
+    for (server, delay) in delays.iter().enumerate() {
+        builder = builder.path_between(0, server, link(*delay), link(*delay));
+    }
+    builder
+        .transport(transport())
+        .client(TransferClient::download(50_000))
+        .server(TransferServer::new())
+        .race(RaceConfig::default())
+}
+
+fn server_of(network: &Network) -> FourTuple {
+    let client = network.connection(Side::Client).unwrap();
+    client.network_path(PathId::ZERO).unwrap()
+}
+
+#[test]
+fn addresses_of_a_server_are_tried_one_after_another() {
+    // The first one answers in time: nothing is sent to the second one.
+    let mut network = servers(1, &[ms(60), ms(10)]).build().unwrap();
+    network.run_to_completion(ms(10_000)).unwrap();
+    assert_eq!(server_of(&network), network.four_tuple(0, 0).unwrap());
+    assert_eq!(network.link_stats()[1][0].packets_in, 0);
+
+    // The first two are dead.
+    let mut network = servers(2, &[ms(10), ms(10), ms(20)]).build().unwrap();
+    network
+        .at(Duration::ZERO, down(0))
+        .at(Duration::ZERO, down(1));
+    network.run_to_completion(ms(10_000)).unwrap();
+    let (at, _) = network.handshake(Side::Client);
+    assert_eq!(server_of(&network), network.four_tuple(0, 2).unwrap());
+    assert!((ms(540)..ms(545)).contains(&at.unwrap()), "{at:?}");
+}
+
+/// The slower one is told once that it is not needed, and keeps nothing.
+#[test]
+fn the_first_complete_handshake_is_the_connection_and_the_other_one_is_over() {
+    let mut network = servers(3, &[ms(200), ms(20)]).build().unwrap();
+    network.run_to_completion(ms(10_000)).unwrap();
+    let (at, _) = network.handshake(Side::Client);
+    assert_eq!(server_of(&network), network.four_tuple(0, 1).unwrap());
+    assert!((ms(290)..ms(295)).contains(&at.unwrap()), "{at:?}");
+    network.run_until(ms(5_000)).unwrap();
+    let to_first = network.link_stats()[0][0];
+    // The first packet, and that it is over.
+    assert_eq!(to_first.packets_in, 2);
+    assert!(network.lost(Side::Client).is_none());
+}
+
+#[test]
+fn no_address_of_a_server_answers_is_said_of_each() {
+    let mut network = servers(4, &[ms(10), ms(10)]).build().unwrap();
+    network
+        .at(Duration::ZERO, down(0))
+        .at(Duration::ZERO, down(1));
+    let error = network.run_to_completion(ms(60_000)).unwrap_err();
+    let text = error.to_string();
+    for server in [0, 1] {
+        let path = network.four_tuple(0, server).unwrap().to_string();
+        assert!(text.contains(&format!("{path}: no answer")), "{text}");
+    }
 }
 
 /// Any link dies at any time during the handshake, for good, in both directions or in one.

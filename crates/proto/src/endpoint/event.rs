@@ -57,9 +57,8 @@ pub enum EndpointEvent {
     AddCid(ConnectionId),
     /// Datagrams with this connection ID no longer belong to it.
     RetireCid(ConnectionId),
-    /// The same of the connection ID that the client began with. Since copies of its first packets may come late, over
-    /// other links, these are dropped for a while.
-    RetireOriginalCid(ConnectionId, Instant),
+    /// The same, and what still comes for it within the next seconds is dropped without an answer.
+    RetireCidQuietly(ConnectionId, Instant),
     /// A datagram from this address that ends in this token is a stateless reset of this connection.
     AddResetToken(SocketAddr, [u8; 16]),
     /// Such a datagram is no longer a stateless reset of this connection.

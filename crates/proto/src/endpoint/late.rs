@@ -1,5 +1,6 @@
-//! Original connection IDs of handshakes that were just completed: what still comes for them, over slower links, begins no
-//! connection.
+//! Connection IDs that were just retired, and for which packets may still come: those that clients began with, of which
+//! copies come over slower links, and those of attempts that were given up. What comes is dropped: it begins no connection
+//! and gets no answer.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -35,5 +36,29 @@ impl Late {
             self.entries = VecDeque::new();
         }
         Some(dcid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_forgotten_in_time_and_when_there_are_too_many() {
+        let now = Instant::now();
+        let mut late = Late::default();
+        let id = |number: usize| ConnectionId::new(&(number as u64).to_be_bytes());
+        let most = limits::MAX_LATE_KEPT;
+        for number in 0..most + 2 {
+            late.add(now, id(number));
+        }
+        assert_eq!(late.expire(now), Some(id(0)));
+        assert_eq!(late.expire(now), Some(id(1)));
+        assert_eq!(late.expire(now + KEPT_FOR / 2), None);
+        for number in 2..most + 2 {
+            assert_eq!(late.expire(now + KEPT_FOR), Some(id(number)));
+        }
+        assert_eq!(late.expire(now + KEPT_FOR), None);
+        assert_eq!(late.entries.capacity(), 0);
     }
 }

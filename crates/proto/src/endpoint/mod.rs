@@ -379,7 +379,7 @@ impl Endpoint {
                     self.routes.remove(&id, Route::Connection(handle));
                 }
             }
-            EndpointEvent::RetireOriginalCid(id, now) => {
+            EndpointEvent::RetireCidQuietly(id, now) => {
                 if let Some(at) = known.cids.iter().position(|other| *other == id) {
                     known.cids.swap_remove(at);
                     self.routes.remove(&id, Route::Connection(handle));

@@ -22,7 +22,7 @@ pub(super) enum Route {
     Incoming(usize),
     /// Number of one that was closed before it began.
     Closed(u64),
-    /// Copies of what began a connection: dropped.
+    /// Of what is over: dropped.
     Late,
 }
 

@@ -308,8 +308,9 @@ impl Connection {
             }
             if self.spaces.get(SpaceId::Initial).is_some() {
                 self.discard_space(SpaceId::Initial);
+                // Copies of the client's first packets may still come, over other links.
                 self.endpoint_events
-                    .push_back(EndpointEvent::RetireOriginalCid(
+                    .push_back(EndpointEvent::RetireCidQuietly(
                         self.original_dcid,
                         arrival.now,
                     ));

@@ -35,6 +35,8 @@ pub(crate) struct Race {
     heard: Instant,
     /// Further attempts from single addresses were made, or would be of no use.
     split: bool,
+    /// Nothing is copied any more.
+    ended: bool,
     /// Not on connections that are attempts of another one.
     field: Option<Box<Field>>,
     /// What is still to be sent for attempts that were given up.
@@ -71,6 +73,7 @@ impl Race {
             copies: Copies::new(now, tuples, config.stagger),
             heard: now,
             split: tuples.len() < 2,
+            ended: false,
             field: None,
             farewells: VecDeque::new(),
         }
@@ -121,6 +124,7 @@ impl Connection {
     pub fn end_race(&mut self) {
         if let Some(race) = &mut self.race {
             race.copies.stop();
+            race.ended = true;
             race.split = true;
             race.field = None;
         }
@@ -184,7 +188,7 @@ impl Connection {
     /// A datagram with an Initial or Handshake packet leaves from the address of the path: whether the others are to send
     /// it, too.
     fn wants_copies(&self) -> bool {
-        let Some(race) = &self.race else {
+        let Some(race) = self.race.as_ref().filter(|race| !race.ended) else {
             return false;
         };
         if !race.copies.is_answered() {
@@ -488,9 +492,10 @@ impl Connection {
     /// itself.
     fn part_with(&mut self, now: Instant, mut old: Self) {
         old.race = None;
+        // The server does not know yet: a stateless reset for each of its packets would be more than one packet.
         let cid = old.handshake_scid;
         self.endpoint_events
-            .push_back(EndpointEvent::RetireCid(cid));
+            .push_back(EndpointEvent::RetireCidQuietly(cid, now));
         let remote = old.handshake_tuple.remote;
         if let Some(token) = old.remote_cids.active_token(PathId::ZERO) {
             self.endpoint_events
