@@ -10,6 +10,10 @@ use siphasher::sip::SipHasher24;
 /// Any constant will do, and this one must never change: stored memories rest on it.
 const FIXED_KEY: [u8; 16] = *b"mpquic path key ";
 
+/// The bits of a client's address that name its network.
+const CLIENT_NETWORK_V4: u32 = u32::MAX << 8;
+const CLIENT_NETWORK_V6: u128 = u128::MAX << 80;
+
 /// The addresses of a network path, as this endpoint sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FourTuple {
@@ -51,8 +55,36 @@ impl FourTuple {
     /// assert_eq!(wifi.to_string(), "bade38ed6bb14a2a");
     /// ```
     pub fn key(&self) -> PathKey {
+        Self::key_of(self.local.ip(), self.remote.ip())
+    }
+
+    /// The name under which a server keeps what it knows of the way to a client: the same for all clients of one
+    /// network, a /24 of IPv4 or a /48 of IPv6. Clients change their addresses within it, and behind it the way is
+    /// mostly the same.
+    ///
+    /// ```
+    /// use mpquic_proto::FourTuple;
+    ///
+    /// let key = |remote: &str| {
+    ///     let (local, remote) = ("192.0.2.1:443".parse().unwrap(), remote.parse().unwrap());
+    ///     FourTuple { local, remote }.client_network_key()
+    /// };
+    /// assert_eq!(key("198.51.100.7:4000"), key("198.51.100.250:5000"));
+    /// assert_ne!(key("198.51.100.7:4000"), key("198.51.101.7:4000"));
+    /// assert_eq!(key("[2001:db8:1::1]:1"), key("[2001:db8:1:ffff::2]:1"));
+    /// assert_ne!(key("[2001:db8:1::1]:1"), key("[2001:db8:2::1]:1"));
+    /// ```
+    pub fn client_network_key(&self) -> PathKey {
+        let network = match self.remote.ip().to_canonical() {
+            IpAddr::V4(ip) => IpAddr::from((u32::from(ip) & CLIENT_NETWORK_V4).to_be_bytes()),
+            IpAddr::V6(ip) => IpAddr::from((u128::from(ip) & CLIENT_NETWORK_V6).to_be_bytes()),
+        };
+        Self::key_of(self.local.ip(), network)
+    }
+
+    fn key_of(local: IpAddr, remote: IpAddr) -> PathKey {
         let mut hasher = SipHasher24::new_with_key(&FIXED_KEY);
-        for ip in [self.local.ip(), self.remote.ip()] {
+        for ip in [local, remote] {
             // Byte by byte and with a length: the same on machines of either byte order, and no two
             // pairs run into the same bytes.
             match ip.to_canonical() {

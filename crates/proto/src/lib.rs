@@ -46,8 +46,8 @@ mod transmit;
 mod transport_parameters;
 
 pub use config::{
-    AckFrequencyConfig, ClientConfig, ConfigError, EndpointConfig, PathStart, RaceConfig,
-    ServerConfig, TransportConfig, ValidationTokenConfig,
+    AckFrequencyConfig, CarefulResumeConfig, ClientConfig, ConfigError, EndpointConfig, PathStart,
+    RaceConfig, Reconnaissance, ServerConfig, TransportConfig, ValidationTokenConfig,
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};
@@ -67,8 +67,8 @@ pub use inspect::CollectionSize;
 pub use memory::MemoryUse;
 pub use mpquic_sched_core as sched;
 pub use mpquic_sched_core::{
-    ConnectionId, Dir, EcnCodepoint, PathId, PathStatus, Side, StreamHints, StreamId,
-    TransportErrorCode, VarInt,
+    ConnectionId, Dir, EcnCodepoint, PathId, PathKey, PathMemory, PathStatus, SavedPath, Side,
+    StreamHints, StreamId, TransportErrorCode, VarInt,
 };
 pub use observe::{
     NumberSpace, Observer, ObserverFactory, PacketReceived, PacketSent, StreamPiece,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::congestion::ResumeState;
+
 /// Statistics of one path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -58,6 +60,12 @@ pub struct PathStats {
     pub delivery_rate: u64,
     /// Whether the path is suspect: it does not deliver, and its data goes to other paths.
     pub suspect: bool,
+    /// Whether a [memory](crate::TransportConfig::path_memory) knew the path when it began.
+    pub remembered: bool,
+    /// How far careful resume is (RFC 9959), or how it ended.
+    pub careful_resume: ResumeState,
+    /// The window that careful resume has jumped to, bytes; 0 if it has not.
+    pub jump_window: u64,
 }
 
 /// Statistics of a connection over all its paths, closed ones included.

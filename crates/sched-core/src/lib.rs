@@ -48,6 +48,7 @@ mod min_rtt;
 mod path_id;
 mod path_key;
 mod path_set;
+mod saved_path;
 mod view;
 
 pub use decision::{Data, Decision, Scheduler};
@@ -60,6 +61,7 @@ pub use min_rtt::{MinRtt, MinRttConfig};
 pub use path_id::PathId;
 pub use path_key::PathKey;
 pub use path_set::{MAX_PATHS, PathIndex, PathSet};
+pub use saved_path::{PathMemory, SavedPath};
 pub use view::{
     Context, MAX_STREAM_VIEWS, PathStatus, PathView, QueueView, RttHistory, StreamHead, StreamView,
 };

@@ -80,9 +80,10 @@ pub use serde_json;
 pub use mpquic_sched_core::{
     Acked, ConnectionId, Context, Data, Decision, Dir, EcnCodepoint, Fallbacks, Learned,
     LearnedArm, LearnedGap, LearnedPair, LearnedPolicy, Lost, MAX_PATHS, MAX_STREAM_VIEWS, MinRtt,
-    MinRttConfig, PathId, PathIndex, PathKey, PathSet, PathStatus, PathUpdate, PathUpdateKind,
-    PathView, QueueView, RttHistory, Scheduler, SchedulerFactory, Sent, Side, StreamHead,
-    StreamHints, StreamId, StreamUpdate, StreamUpdateKind, StreamView, TransportErrorCode, VarInt,
+    MinRttConfig, PathId, PathIndex, PathKey, PathMemory, PathSet, PathStatus, PathUpdate,
+    PathUpdateKind, PathView, QueueView, RttHistory, SavedPath, Scheduler, SchedulerFactory, Sent,
+    Side, StreamHead, StreamHints, StreamId, StreamUpdate, StreamUpdateKind, StreamView,
+    TransportErrorCode, VarInt,
 };
 
 /// The README's example compiles.

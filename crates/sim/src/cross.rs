@@ -125,6 +125,7 @@ impl CrossTraffic {
             // The flow survives any outage. In a real network, a new connection would replace it.
             .max_idle_timeout(None)
             .keep_alive_interval(None)
+            .path_memory(None)
             .observer(|_| None);
         transport
     }

@@ -1,6 +1,7 @@
 //! What a user sets: of the endpoint, of a client or server, of the transport; no behaviour.
 
 mod ack_frequency;
+mod careful_resume;
 mod client;
 mod endpoint;
 mod path_start;
@@ -10,6 +11,7 @@ mod tokens;
 mod transport;
 
 pub use ack_frequency::AckFrequencyConfig;
+pub use careful_resume::{CarefulResumeConfig, Reconnaissance};
 pub use client::ClientConfig;
 pub use endpoint::EndpointConfig;
 pub use mpquic_sched_core::SchedulerFactory;

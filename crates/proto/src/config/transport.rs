@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_sched_core::{MinRtt, SchedulerFactory, Side};
+use mpquic_sched_core::{MinRtt, PathMemory, SchedulerFactory, Side};
 
-use super::{AckFrequencyConfig, ConfigError, DAY, PathStart};
+use super::{AckFrequencyConfig, CarefulResumeConfig, ConfigError, DAY, PathStart};
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
 use crate::{Observer, ObserverFactory, limits};
 
@@ -44,6 +44,8 @@ pub struct TransportConfig {
     pub(crate) congestion: Arc<dyn ControllerFactory>,
     pub(crate) initial_window: InitialWindow,
     pub(crate) slow_start: SlowStart,
+    pub(crate) path_memory: Option<Arc<dyn PathMemory>>,
+    pub(crate) careful_resume: Option<CarefulResumeConfig>,
     pub(crate) scheduler: SchedulerFactory,
     pub(crate) segmentation_offload: bool,
     pub(crate) ecn: bool,
@@ -262,6 +264,26 @@ impl TransportConfig {
         self
     }
 
+    /// What keeps the facts of paths from one connection to the next: the same for any number of connections, in this
+    /// process and, if it is saved, in the next. Default `None`: each path begins as if it was the first.
+    ///
+    /// A path is looked up by the IPs at its two ends: on clients by both, on servers by the network of the client
+    /// (/24 of IPv4, /48 of IPv6), of which a client changes the last bits often. Facts are left there when a path
+    /// leaves slow start, and when it ends. See [`careful_resume`](Self::careful_resume) for what comes of them.
+    ///
+    /// The [clock](crate::EndpointConfig::clock) of the endpoint tells how old they are. Without one, they do not age.
+    pub fn path_memory(&mut self, memory: Option<Arc<dyn PathMemory>>) -> &mut Self {
+        self.path_memory = memory;
+        self
+    }
+
+    /// How a path begins that the [memory](Self::path_memory) knows (RFC 9959). `None`: as any other. Default: careful
+    /// resume as [`CarefulResumeConfig`] has it.
+    pub fn careful_resume(&mut self, config: Option<CarefulResumeConfig>) -> &mut Self {
+        self.careful_resume = config;
+        self
+    }
+
     /// The packet scheduler. Each connection gets its own, from a registry's `factory` or from a closure.
     /// Default minRTT.
     ///
@@ -333,6 +355,8 @@ impl Default for TransportConfig {
             congestion: Arc::new(CongestionControl::default()),
             initial_window: InitialWindow::default(),
             slow_start: SlowStart::default(),
+            path_memory: None,
+            careful_resume: Some(CarefulResumeConfig::default()),
             scheduler: SchedulerFactory::from(|| Box::new(MinRtt::default())),
             segmentation_offload: true,
             ecn: true,

@@ -9,8 +9,8 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::{
-    AckSummary, AckedPacket, CongestionEvent, InitialWindow, LostPacket, NewPath, SentPacket,
-    SlowStart, SpuriousLoss,
+    AckSummary, AckedPacket, CongestionEvent, InitialWindow, LostPacket, NewPath, ResumeStep,
+    SentPacket, SlowStart, SpuriousLoss,
 };
 use crate::recovery::RttEstimator;
 
@@ -110,6 +110,15 @@ pub trait Controller: Send {
     /// Sending resumes on a path after the application had nothing to send: nothing is in flight,
     /// and the next packet is about to be sent.
     fn on_restart(&mut self, _path: PathIndex, _now: Instant) {}
+
+    /// Careful resume on a path that is remembered (RFC 9959): a jump of the window, and what follows
+    /// from it. Returns whether the controller takes the step.
+    ///
+    /// The default takes none, and so no path begins with more than the initial window. A controller that
+    /// takes the jump takes all other steps, too.
+    fn on_resume(&mut self, _path: PathIndex, _now: Instant, _step: &ResumeStep) -> bool {
+        false
+    }
 
     /// The rate to pace at, bytes per second. `None` lets the connection pace by window and RTT
     /// (RFC 9002 section 7.7).

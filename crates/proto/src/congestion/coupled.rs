@@ -9,7 +9,7 @@ use mpquic_sched_core::PathIndex;
 use super::reno_window::RenoWindow;
 use super::slots::Slots;
 use super::{
-    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, SlowStart,
+    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep, SlowStart,
 };
 use crate::recovery::RttEstimator;
 
@@ -224,6 +224,15 @@ impl<I: CoupledIncrease> Controller for Coupled<I> {
             p.reno.collapse();
             p.growth = 0.0;
         }
+    }
+
+    fn on_resume(&mut self, path: PathIndex, now: Instant, step: &ResumeStep) -> bool {
+        let Some(p) = self.paths.get_mut(path) else {
+            return false;
+        };
+        p.reno.resume(now, step);
+        p.growth = 0.0;
+        true
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {

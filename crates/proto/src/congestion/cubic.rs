@@ -7,7 +7,7 @@ use mpquic_sched_core::PathIndex;
 use super::reno_window::{RenoWindow, Saved};
 use super::slots::Slots;
 use super::{
-    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, SlowStart,
+    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep, SlowStart,
     SpuriousLoss,
 };
 
@@ -251,6 +251,22 @@ impl Controller for Cubic {
         p.reno.restore(&undo.window);
         p.curve = undo.curve;
         p.undo = None;
+    }
+
+    fn on_resume(&mut self, path: PathIndex, now: Instant, step: &ResumeStep) -> bool {
+        let Some(p) = self.paths.get_mut(path) else {
+            return false;
+        };
+        p.reno.resume(now, step);
+        if matches!(step, ResumeStep::Retreat { .. } | ResumeStep::Leave { .. }) {
+            // What the window was before a retreat says nothing of the path: the next epoch begins at its plateau.
+            p.curve.w_max = 0.0;
+            p.curve.prior = 0.0;
+            p.curve.epoch = None;
+            // And it is not to be had back.
+            p.undo = None;
+        }
+        true
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {

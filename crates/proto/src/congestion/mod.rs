@@ -7,6 +7,7 @@
 mod balia;
 mod bbr;
 mod builtin;
+mod careful_resume;
 mod controller;
 mod coupled;
 mod cubic;
@@ -24,6 +25,8 @@ mod slow_start;
 mod tests;
 
 pub use builtin::{CongestionControl, UnknownCongestionControl};
+pub(crate) use careful_resume::CarefulResume;
+pub use careful_resume::{ResumeState, ResumeStep};
 pub use controller::{Controller, ControllerContext, ControllerFactory};
 pub use event::{
     AckSummary, AckedPacket, CongestionEvent, LostPacket, NewPath, SentPacket, SpuriousLoss,

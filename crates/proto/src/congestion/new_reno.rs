@@ -1,11 +1,13 @@
 //! NewReno (RFC 9002 section 7 and appendix B), with a choice of slow starts; one uncoupled state per path.
 
+use std::time::Instant;
+
 use mpquic_sched_core::PathIndex;
 
 use super::reno_window::RenoWindow;
 use super::slots::Slots;
 use super::{
-    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, SlowStart,
+    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep, SlowStart,
 };
 
 /// kLossReductionFactor of RFC 9002 appendix B.1.
@@ -108,6 +110,15 @@ impl Controller for NewReno {
             p.window.collapse();
             p.acked = 0;
         }
+    }
+
+    fn on_resume(&mut self, path: PathIndex, now: Instant, step: &ResumeStep) -> bool {
+        let Some(p) = self.paths.get_mut(path) else {
+            return false;
+        };
+        p.window.resume(now, step);
+        p.acked = 0;
+        true
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {

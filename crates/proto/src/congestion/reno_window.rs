@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::initial_window::minimum_window;
 use super::rapid_start::Convergence;
 use super::slow_start::{FirstSlowStart, Growth};
-use super::{AckedPacket, CongestionEvent, InitialWindow, MAX_WINDOW, SlowStart};
+use super::{AckedPacket, CongestionEvent, InitialWindow, MAX_WINDOW, ResumeStep, SlowStart};
 
 /// Windows are bytes. They are floating point numbers for the sake of CUBIC; NewReno and the coupled
 /// controllers keep them whole.
@@ -170,6 +170,25 @@ impl RenoWindow {
             self.window = window as f64;
         }
         self.mtu = mtu;
+    }
+
+    /// Careful resume (RFC 9959).
+    pub(super) fn resume(&mut self, now: Instant, step: &ResumeStep) {
+        let bytes =
+            |bytes: u64| (bytes.min(MAX_WINDOW) as f64).max(minimum_window(self.mtu) as f64);
+        match *step {
+            ResumeStep::Jump { window, .. } => self.window = self.window.max(bytes(window)),
+            ResumeStep::Settle { window, .. } => self.window = bytes(window),
+            ResumeStep::Validated => {}
+            ResumeStep::Retreat { window } => {
+                self.window = self.window.min(bytes(window));
+                // No slow start before all that was too much has left the path.
+                self.ssthresh = self.window;
+                self.recovery_start = Some(now);
+                self.convergence = None;
+            }
+            ResumeStep::Leave { ssthresh } => self.ssthresh = bytes(ssthresh),
+        }
     }
 
     pub(super) fn save(&self) -> Saved {

@@ -114,6 +114,9 @@ impl Connection {
     fn release_memory(&mut self) {
         self.handshake.undecryptable.clear();
         self.streams.on_closed();
+        for path in self.paths.iter_mut() {
+            path.leave_memory();
+        }
     }
 
     /// A packet came while closing: answer it, ever more rarely (RFC 9000 section 10.2.1).

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_sched_core::{ConnectionId, PathKey, Side};
 use rand::rngs::StdRng;
 
 pub use event::{Event, PathEvent};
@@ -36,7 +36,7 @@ use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, EndpointEvent};
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::memory::Memory;
 use crate::packet::{QuicBit, Version};
-use crate::path::{NetworkPath, Path, PathLimits, Paths, SettledPackets};
+use crate::path::{Epoch, NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
 use crate::space::PacketSpace;
@@ -136,6 +136,14 @@ pub struct Connection {
     pub(crate) settled: SettledPackets,
     pub(crate) totals: ConnectionStats,
     pub(crate) observer: Option<Box<dyn Observer>>,
+}
+
+/// The name of a network path in the memory of paths.
+pub(crate) fn memory_key(side: Side, tuple: FourTuple) -> PathKey {
+    match side {
+        Side::Client => tuple.key(),
+        Side::Server => tuple.client_network_key(),
+    }
 }
 
 impl Connection {
@@ -298,14 +306,18 @@ impl Connection {
             // RFC 9000 section 8.1: a client needs no proof of the server's address, its Initial is one.
             let validated = side == Side::Client;
             let space = PacketSpace::new(&mut rng);
-            paths.insert(Path::new(
+            let path = Path::new(
                 now,
                 PathId::ZERO,
                 index,
                 NetworkPath::new(tuple, validated),
                 space,
                 &config,
-            ));
+            );
+            let epoch = Epoch::new(endpoint);
+            paths
+                .insert(path)
+                .remember(now, memory_key(side, tuple), epoch, &config);
         }
         let mut streams = Streams::new(side, &config);
         streams.enable_sched_events(true);

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
 
-use super::{CloseFrame, Connection, Event};
+use super::{CloseFrame, Connection, Event, memory_key};
 use crate::config::PathStart;
 use crate::congestion::NewPath;
 use crate::endpoint::EndpointEvent;
-use crate::path::{NetworkPath, Path, PathState, RetiredPath};
+use crate::path::{Epoch, NetworkPath, Path, PathState, RetiredPath};
 use crate::space::PacketSpace;
 use crate::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathStats, TransportError};
 
@@ -226,6 +226,11 @@ impl Connection {
         let path = Path::new(now, id, index, network, space, &self.config);
         let path = self.paths.insert(path);
         path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
+        let (key, epoch) = (
+            memory_key(self.side, path.tuple()),
+            Epoch::new(&self.endpoint_config),
+        );
+        path.remember(now, key, epoch, &self.config);
         //= specs/rfc10069-draft.md#path-initiation
         //# A client that wants to use a new path MUST validate the peer's address as described in
         //# {{Section 8.2 of QUIC-TRANSPORT}}, unless it has previously validated the 4-tuple used

@@ -7,6 +7,7 @@ mod beyond_window;
 mod limit;
 mod network;
 mod recovery;
+mod remembered;
 mod set;
 mod silence;
 mod status;
@@ -14,7 +15,7 @@ mod view;
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{EcnCodepoint, PathIndex, PathStatus};
+use mpquic_sched_core::{EcnCodepoint, PathIndex, PathKey, PathStatus};
 use rand::rngs::StdRng;
 
 pub(crate) use abandons::Abandons;
@@ -22,6 +23,7 @@ pub(crate) use addresses::{Addresses, Proof, Unanswered};
 pub(crate) use limit::PathLimits;
 pub(crate) use network::NetworkPath;
 pub(crate) use recovery::{PathAck, ReceivedAck, SettledPackets};
+pub(crate) use remembered::Epoch;
 pub(crate) use set::{PathState, Paths, RetiredPath};
 pub(crate) use status::StatusState;
 pub(crate) use view::PathFacts;
@@ -35,6 +37,7 @@ use crate::space::{
 use crate::{FourTuple, PathId, TransportConfig, TransportError};
 use beyond_window::BeyondWindow;
 use recovery::PathRecovery;
+use remembered::Remembered;
 use silence::Silence;
 
 /// A suspect path is probed at intervals of an eighth of the time of its silence, but of at least this and a PTO: its
@@ -156,6 +159,24 @@ impl Path {
             recovery: PathRecovery::new(now, index, config),
             last_activity: now,
             silence: Silence::default(),
+        }
+    }
+
+    /// What earlier connections know of the path is looked up, and what this one measures will be kept.
+    pub(crate) fn remember(
+        &mut self,
+        now: Instant,
+        key: PathKey,
+        epoch: Epoch,
+        config: &TransportConfig,
+    ) {
+        self.recovery.memory = Remembered::new(now, self.index, key, epoch, config);
+    }
+
+    /// The connection ends: what was measured is kept for the next one.
+    pub(crate) fn leave_memory(&mut self) {
+        if let Some(memory) = &mut self.recovery.memory {
+            memory.leave();
         }
     }
 
@@ -421,6 +442,13 @@ impl Path {
         let in_flight = self.space.bytes_in_flight();
         let recovery = &mut self.recovery;
         recovery.on_packet_sent(now, packet.size, packet.in_flight, in_flight, controller);
+        if packet.in_flight
+            && let (Some(memory), Some(number)) = (&mut recovery.memory, self.space.next_pn())
+        {
+            let after = in_flight + u64::from(packet.size);
+            let mtu = recovery.mtu.current();
+            memory.on_sent(now, number, after, mtu, &recovery.rtt, controller);
+        }
         let counters = &mut recovery.counters;
         let stream_bytes = packet.stream_bytes();
         counters.sent_stream_bytes += stream_bytes;
@@ -590,8 +618,12 @@ impl Path {
         if is_due(self.space.loss_time) {
             let (id, delay) = (SpaceId::Data, facts.max_ack_delay);
             let space = &mut self.space;
-            self.recovery
+            let persistent = self
+                .recovery
                 .detect_lost(now, space, id, delay, controller, lost);
+            if let Some(memory) = &mut self.recovery.memory {
+                memory.on_loss_timeout(now, persistent, controller);
+            }
         }
         let mut outcome = PathTimeout {
             silent: is_due(self.silence_deadline(facts)),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::PathIndex;
 
 use super::PathCounters;
+use super::remembered::Remembered;
 use crate::congestion::{
     self, AckSummary, AckedPacket, CongestionEvent, Controller, LostPacket, SpuriousLoss,
 };
@@ -63,6 +64,8 @@ pub(crate) struct PathRecovery {
     /// Its datagram is to be of full size.
     pub(super) full_ping: bool,
     pub(super) counters: PathCounters,
+    /// What earlier connections know of the path, and what this one will leave to the next.
+    pub(super) memory: Option<Box<Remembered>>,
 }
 
 impl PathRecovery {
@@ -80,6 +83,7 @@ impl PathRecovery {
             ping: false,
             full_ping: false,
             counters: PathCounters::default(),
+            memory: None,
         }
     }
 
@@ -89,6 +93,7 @@ impl PathRecovery {
         self.rtt = RttEstimator::new(config.initial_rtt);
         self.pacer = Pacer::default();
         self.pto_count = 0;
+        self.memory = None;
     }
 
     /// The next packets take another network path. Whether it carries ECN marks, and how large a datagram it takes, has
@@ -148,8 +153,12 @@ impl PathRecovery {
         let recovered = self.suspect.on_ack(now, newest_sent, space) && one_rtt;
         // RFC 9002 section 7.8: a window that was not used says nothing of the path. Pacing leaves a
         // part of it unused at any time. The handshake never fills it.
-        let app_limited =
+        let mut app_limited =
             !one_rtt || in_flight_before.saturating_mul(2) < controller.window(self.index);
+        if let Some(memory) = &self.memory {
+            // A window that careful resume has set does not grow until it is validated.
+            app_limited |= memory.holds_window();
+        }
         for (number, packet) in &settled.acked {
             if one_rtt {
                 self.on_packet_acked(now, *number, packet, controller);
@@ -177,7 +186,14 @@ impl PathRecovery {
             &mut settled.lost,
         );
         if one_rtt {
-            self.on_ack_end(now, space, newest_sent, outcome.rtt_sample, controller);
+            self.on_ack_end(
+                now,
+                space,
+                newest_sent,
+                outcome.rtt_sample,
+                controller,
+                settled,
+            );
         }
         Ok(Some(PathAck {
             rtt_sample: outcome.rtt_sample,
@@ -197,6 +213,9 @@ impl PathRecovery {
         if let Some(snapshot) = &packet.delivery {
             self.delivery
                 .on_acked(now, packet.time_sent, packet.size, snapshot);
+            if let Some(memory) = &mut self.memory {
+                memory.on_packet_acked(number, packet.size);
+            }
         }
         if packet.mtu_probe {
             if self.mtu.on_probe_acked(now, number) {
@@ -216,6 +235,7 @@ impl PathRecovery {
         newest_sent: Instant,
         rtt_sample: Option<Duration>,
         controller: &mut dyn Controller,
+        settled: &SettledPackets,
     ) {
         let Some(sample) = self.delivery.on_ack_end(now, &self.rtt) else {
             return;
@@ -233,9 +253,15 @@ impl PathRecovery {
         if controller.on_ack_end(&summary) {
             self.delivery.on_app_limited(in_flight);
         }
+        if let Some(memory) = &mut self.memory {
+            let largest = settled.acked.iter().map(|(number, _)| *number).max();
+            let packets = (settled.acked.len(), settled.lost.len());
+            memory.on_ack_end(&summary, largest, packets, controller);
+        }
     }
 
-    /// Declares packets lost by the packet and time thresholds (RFC 9002 section 6.1), onto `lost`.
+    /// Declares packets lost by the packet and time thresholds (RFC 9002 section 6.1), onto `lost`. Returns whether that
+    /// establishes persistent congestion.
     pub(super) fn detect_lost(
         &mut self,
         now: Instant,
@@ -244,10 +270,10 @@ impl PathRecovery {
         max_ack_delay: Duration,
         controller: &mut dyn Controller,
         lost: &mut Vec<(u64, SentPacket)>,
-    ) {
+    ) -> bool {
         let outcome = space.detect_lost(now, &self.rtt, max_ack_delay, lost);
         if lost.is_empty() {
-            return;
+            return false;
         }
         let one_rtt = id == SpaceId::Data;
         for (number, packet) in lost.iter() {
@@ -301,6 +327,7 @@ impl PathRecovery {
             // path. Without a probe, nothing would ever tell that it works.
             self.ping = true;
         }
+        outcome.newest_sent.is_some() && outcome.persistent
     }
 
     /// A packet left; `in_flight_before`, the bytes in flight of the path's own space.

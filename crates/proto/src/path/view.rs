@@ -65,9 +65,12 @@ impl Path {
         let in_flight = self.space.bytes_in_flight();
         let pace = match controller.pacing_rate(self.index, &recovery.rtt) {
             Some(rate) => Pace::Rate(rate),
-            None => Pace::Window {
-                cwnd,
-                slow_start: controller.in_slow_start(self.index),
+            None => match recovery.memory.as_ref().and_then(|memory| memory.pace()) {
+                Some(rate) => Pace::Rate(rate),
+                None => Pace::Window {
+                    cwnd,
+                    slow_start: controller.in_slow_start(self.index),
+                },
             },
         };
         //= specs/rfc9002.txt#section-7
@@ -101,6 +104,9 @@ impl Path {
     pub(crate) fn stats(&self, controller: &dyn Controller) -> PathStats {
         let recovery = &self.recovery;
         let counters = &recovery.counters;
+        let memory = recovery.memory.as_ref();
+        let (careful_resume, jump_window) =
+            memory.map_or_else(Default::default, |memory| memory.resume_state());
         PathStats {
             rtt: recovery.rtt.smoothed(),
             min_rtt: recovery.rtt.min(),
@@ -127,6 +133,9 @@ impl Path {
             congestion_events: controller.congestion_events(self.index),
             delivery_rate: recovery.delivery.rate(),
             suspect: recovery.suspect.is_suspect(),
+            remembered: memory.is_some_and(|memory| memory.saved().is_some()),
+            careful_resume,
+            jump_window,
         }
     }
 }

@@ -75,6 +75,16 @@ pub enum MemoryError {
         /// What was found, and what was expected.
         problem: String,
     },
+    /// The facts of one of the paths are none that a path can have.
+    #[error("the memory {} is refused: path {index}: {problem}", path.display())]
+    Path {
+        /// The file.
+        path: PathBuf,
+        /// Which path, from 0.
+        index: usize,
+        /// What was found, and what was expected.
+        problem: String,
+    },
     /// The file could not be written. What was there before is there still.
     #[error("cannot write the memory {}: {source}", path.display())]
     Write {

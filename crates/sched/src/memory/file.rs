@@ -5,23 +5,27 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::paths::{Known, LARGEST_RATE, LARGEST_WINDOW, LONGEST_RTT, MILLION};
 use super::store::{Entry, Key};
-use super::{MAX_BYTES, MAX_ENTRY_BYTES, MemoryError};
-use crate::PathKey;
+use super::{MAX_BYTES, MAX_ENTRY_BYTES, MAX_SAVED_PATHS, MemoryError};
+use crate::{PathKey, SavedPath};
 
 /// What `format` must say. To be counted up when older files can no longer be read.
 const FORMAT: u64 = 1;
 /// What `crate` must say.
 const CRATE: &str = env!("CARGO_PKG_NAME");
 
-/// At least the bytes of a file without entries.
-pub(super) const FRAME: usize = 256;
+/// At least the bytes of a file without entries, and with as many paths as there can be.
+pub(super) const FRAME: usize = 256 + MAX_SAVED_PATHS * PATH_SIZE;
+/// At least the bytes that a path takes.
+const PATH_SIZE: usize = 384;
 /// At least the bytes that an entry takes beyond its scheduler's name and what was learned.
 const ENTRY_FRAME: usize = 192;
 /// How many names to try for the temporary file; those of processes that crashed may be taken.
@@ -45,6 +49,33 @@ struct Document<'a> {
     _format: u64,
     #[serde(borrow)]
     entries: Vec<DocumentEntry<'a>>,
+    /// Not in files of releases that kept no facts of paths.
+    #[serde(default)]
+    paths: Vec<DocumentPath>,
+}
+
+/// Times are microseconds, but for the last one, which is seconds since the Unix epoch.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DocumentPath {
+    path: Hexadecimal,
+    used: u64,
+    min_rtt: u64,
+    smoothed_rtt: u64,
+    rtt_var: u64,
+    rate: u64,
+    window: u64,
+    startup_window: u64,
+    chance_loss: u32,
+    confidence: u32,
+    seen: u64,
+}
+
+/// What a file holds, in each case what was used last at the end.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) entries: Vec<(Key, Entry)>,
+    pub(super) paths: Vec<(PathKey, Known)>,
 }
 
 #[derive(Deserialize)]
@@ -86,11 +117,11 @@ impl<'de> Deserialize<'de> for Hexadecimal {
     }
 }
 
-/// The entries of a file, the one that was used last at the end. None of a file that does not exist.
-pub(super) fn read(path: &Path) -> Result<Vec<(Key, Entry)>, MemoryError> {
+/// What is in a file. Nothing is in one that does not exist.
+pub(super) fn read(path: &Path) -> Result<Contents, MemoryError> {
     let bytes = match read_bounded(path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
         Err(source) => {
             let path = path.to_owned();
             return Err(MemoryError::Read { path, source });
@@ -121,7 +152,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(Key, Entry)>, MemoryError> {
+pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Contents, MemoryError> {
     let malformed = |error: serde_json::Error| MemoryError::Malformed {
         path: path.to_owned(),
         line: error.line(),
@@ -182,7 +213,44 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(Key, Entry)>, Memo
     }
     // Stable: of those that claim the same time, the last one stands as the newest.
     entries.sort_by_key(|(_, entry)| entry.used);
-    Ok(entries)
+    let mut paths = Vec::with_capacity(document.paths.len().min(MAX_SAVED_PATHS));
+    for (index, found) in document.paths.iter().enumerate() {
+        let saved = saved_path(found).map_err(|problem| MemoryError::Path {
+            path: path.to_owned(),
+            index,
+            problem,
+        })?;
+        let used = found.used;
+        paths.push((PathKey::new(found.path.0), Known { used, saved }));
+    }
+    paths.sort_by_key(|(_, known)| known.used);
+    Ok(Contents { entries, paths })
+}
+
+/// The facts of a path, each of which must be one that a path can have.
+fn saved_path(found: &DocumentPath) -> Result<SavedPath, String> {
+    let within = |name: &str, value: u64, least: u64, most: u64| {
+        if (least..=most).contains(&value) {
+            return Ok(value);
+        }
+        Err(format!("{name} is {value}, expected {least} to {most}"))
+    };
+    let longest = LONGEST_RTT.as_micros() as u64;
+    let time = |name, value, least| within(name, value, least, longest).map(Duration::from_micros);
+    let min_rtt = time("min_rtt", found.min_rtt, 1)?;
+    let seen = within("seen", found.seen, 0, u64::MAX >> 1)?;
+    let mut saved = SavedPath::new(min_rtt, Duration::from_secs(seen));
+    saved.smoothed_rtt = time("smoothed_rtt", found.smoothed_rtt, 1)?;
+    saved.rtt_var = time("rtt_var", found.rtt_var, 0)?;
+    saved.rate = within("rate", found.rate, 0, LARGEST_RATE)?;
+    saved.window = within("window", found.window, 0, LARGEST_WINDOW)?;
+    saved.startup_window = within("startup_window", found.startup_window, 0, LARGEST_WINDOW)?;
+    within("chance_loss", found.chance_loss.into(), 0, MILLION.into())?;
+    saved.chance_loss = found.chance_loss;
+    let surest = SavedPath::MAX_CONFIDENCE;
+    within("confidence", found.confidence.into(), 1, surest.into())?;
+    saved.confidence = found.confidence;
+    Ok(saved)
 }
 
 /// What holds for the entries of all schedulers: not too large, not too deep, and all numbers finite.
@@ -223,8 +291,8 @@ fn excerpt(text: &str) -> String {
     short
 }
 
-/// The bytes of a file with these entries.
-pub(super) fn text(entries: &[(Key, Entry)]) -> Vec<u8> {
+/// The bytes of a file with these entries and paths.
+pub(super) fn text(entries: &[(Key, Entry)], paths: &[(PathKey, Known)]) -> Vec<u8> {
     let mut text = format!(
         "{{\n\"crate\": {},\n\"format\": {FORMAT},\n\"entries\": [",
         quoted(CRATE)
@@ -242,7 +310,30 @@ pub(super) fn text(entries: &[(Key, Entry)]) -> Vec<u8> {
             entry.learned,
         );
     }
-    text += "\n]\n}\n";
+    text += "\n]";
+    for (index, (key, known)) in paths.iter().enumerate() {
+        text += if index == 0 { ",\n\"paths\": [" } else { "," };
+        let (saved, used) = (&known.saved, known.used);
+        text += &format!(
+            "\n{{\"path\": \"{key}\", \"used\": {used}, \"min_rtt\": {}, \"smoothed_rtt\": {}, \"rtt_var\": {}, \
+             \"rate\": {}, \"window\": {}, \"startup_window\": {}, \"chance_loss\": {}, \"confidence\": {}, \
+             \"seen\": {}}}",
+            saved.min_rtt.as_micros(),
+            saved.smoothed_rtt.as_micros(),
+            saved.rtt_var.as_micros(),
+            saved.rate,
+            saved.window,
+            saved.startup_window,
+            saved.chance_loss,
+            saved.confidence,
+            saved.seen.as_secs(),
+        );
+    }
+    text += if paths.is_empty() {
+        "\n}\n"
+    } else {
+        "\n]\n}\n"
+    };
     text.into_bytes()
 }
 

@@ -1,4 +1,4 @@
-//! What learning schedulers keep from one connection to the next; does not know what it is.
+//! What learning schedulers, and paths, keep from one connection to the next; does not know what schedulers learn.
 //!
 //! A [`Store`] holds what was learned, each piece under the scheduler's name, a fingerprint of its
 //! configuration and the [`PathKey`]s of the paths that it was learned of. A [`Registry`] that has a
@@ -13,6 +13,9 @@
 //!
 //! [`Registry`]: crate::Registry
 //! [`PathKey`]: crate::PathKey
+//!
+//! Beside that, a store is a [`PathMemory`](crate::PathMemory): a transport keeps in it what it measured of each path,
+//! the [`SavedPath`](crate::SavedPath)s with which later connections begin.
 //!
 //! # In an application
 //!
@@ -91,10 +94,12 @@
 
 mod error;
 mod file;
+mod paths;
 mod recall;
 mod store;
 
 pub use error::MemoryError;
+pub use paths::{MAX_SAVED_AGE, MAX_SAVED_PATHS};
 pub use recall::Recall;
 pub use store::Store;
 

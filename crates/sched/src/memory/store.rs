@@ -4,13 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 
+use super::paths::SavedPaths;
 use super::{DEFAULT_CAPACITY, MAX_BYTES, MAX_ENTRY_BYTES, MemoryError, Recall, file};
-use crate::PathKey;
+use crate::{PathKey, PathMemory, SavedPath};
 
-/// What learning schedulers have learned, for the next connection over the same paths.
+/// What learning schedulers have learned, and the facts of paths, for the next connection over the same paths.
+///
+/// As a [`PathMemory`] it is what a transport keeps the facts of paths in: of [`MAX_SAVED_PATHS`] at most, and none
+/// that was not renewed for [`MAX_SAVED_AGE`].
+///
+/// [`MAX_SAVED_PATHS`]: super::MAX_SAVED_PATHS
+/// [`MAX_SAVED_AGE`]: super::MAX_SAVED_AGE
 ///
 /// Clones are handles on the same memory, from any thread. It holds a bounded number of entries and
 /// bytes; beyond that, those that were neither recalled nor remembered for longest go. A process
@@ -49,6 +57,7 @@ pub(super) struct Entries {
     uses: u64,
     bytes: usize,
     refused: u64,
+    paths: SavedPaths,
 }
 
 impl Store {
@@ -65,6 +74,7 @@ impl Store {
             uses: 0,
             bytes: 0,
             refused: 0,
+            paths: SavedPaths::default(),
         })))
     }
 
@@ -82,9 +92,15 @@ impl Store {
     /// otherwise not what `save` writes. Learning can then start fresh, with [`Store::new`].
     pub fn load(path: impl AsRef<Path>) -> Result<Self, MemoryError> {
         let store = Self::new();
-        for (key, entry) in file::read(path.as_ref())? {
-            store.lock().insert(key, entry.learned);
+        let read = file::read(path.as_ref())?;
+        let mut entries = store.lock();
+        for (key, entry) in read.entries {
+            entries.insert(key, entry.learned);
         }
+        for (key, known) in read.paths {
+            entries.paths.put(key, &known.saved);
+        }
+        drop(entries);
         Ok(store)
     }
 
@@ -98,7 +114,11 @@ impl Store {
     /// [`MemoryError::Write`]; what was there before is there still.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), MemoryError> {
         // Not written under the lock: connections that open or end do not wait for a disk.
-        let text = file::text(&self.lock().ranked());
+        let (entries, paths) = {
+            let entries = self.lock();
+            (entries.ranked(), entries.paths.ranked())
+        };
+        let text = file::text(&entries, &paths);
         file::write(path.as_ref(), &text)
     }
 
@@ -119,6 +139,11 @@ impl Store {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Of how many paths facts are kept.
+    pub fn saved_paths(&self) -> usize {
+        self.lock().paths.len()
     }
 
     /// How many pieces were refused since the store was made: entries that their scheduler could not
@@ -160,6 +185,31 @@ impl Store {
     }
 }
 
+impl PathMemory for Store {
+    fn look_up(&self, key: PathKey, now: Duration) -> Option<SavedPath> {
+        self.lock().paths.get(key, now)
+    }
+
+    fn remember(&self, key: PathKey, saved: &SavedPath) {
+        let mut entries = self.lock();
+        if entries.capacity > 0 {
+            entries.paths.put(key, saved);
+        }
+    }
+
+    fn forget(&self, key: PathKey) {
+        self.lock().paths.remove(key);
+    }
+
+    fn claim(&self, key: PathKey) -> bool {
+        self.lock().paths.claim(key)
+    }
+
+    fn release(&self, key: PathKey) {
+        self.lock().paths.release(key);
+    }
+}
+
 impl Default for Store {
     fn default() -> Self {
         Self::new()
@@ -172,6 +222,7 @@ impl fmt::Debug for Store {
         f.debug_struct("Store")
             .field("entries", &entries.by_key.len())
             .field("bytes", &entries.bytes)
+            .field("paths", &entries.paths.len())
             .field("refused", &entries.refused)
             .finish()
     }

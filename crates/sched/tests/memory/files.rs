@@ -176,7 +176,7 @@ fn files_that_are_refused() {
         ),
         (
             r#"{"crate": "mpquic-sched", "format": 1, "entries": [], "more": 0}"#,
-            "at line 1, column 60: unknown field `more`, expected one of `crate`, `format`, `entries`",
+            "at line 1, column 60: unknown field `more`, expected one of `crate`, `format`, `entries`, `paths`",
         ),
         (&file_of(&["NaN"]), "at line 2, column 71: expected value"),
         (

@@ -7,4 +7,5 @@
 
 mod files;
 mod learner;
+mod paths;
 mod store;

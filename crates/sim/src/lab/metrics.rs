@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mpquic_proto::congestion::ResumeState;
+use mpquic_proto::{Connection, PathId};
 use serde::{Deserialize, Serialize};
 
 use super::{learned, time};
@@ -68,6 +70,9 @@ const OF_PATHS: &[(&str, &str, Option<Better>)] = &[
     ("share", "%", None),
     ("rate", "Mbit/s", None),
     ("lost", "%", LOWER),
+    // Careful resume: the window that the server jumped to, and whether it had to retreat.
+    ("jump", "kB", None),
+    ("retreated", "", LOWER),
 ];
 
 /// The values of the transport's metrics in a run that ended at `end`.
@@ -106,6 +111,28 @@ pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<S
     for (number, path) in sender.paths.iter().enumerate() {
         let lost = percent(path.lost_packets, path.sent_packets);
         set(&format!("path{}_lost", number + 1), lost);
+    }
+    values
+}
+
+/// What came of careful resume on each path of the server. The paths are in the order in which they were opened:
+/// `numbers` are theirs in the file, from 0.
+pub(crate) fn of_resume(server: &Connection, numbers: &[usize]) -> Vec<(String, f64)> {
+    let mut values = Vec::new();
+    for (id, number) in numbers.iter().enumerate() {
+        let Ok(stats) = server.path_stats(PathId(id as u32)) else {
+            continue;
+        };
+        let number = number + 1;
+        let retreated = matches!(
+            stats.careful_resume,
+            ResumeState::Retreated | ResumeState::SafeRetreat
+        );
+        values.push((format!("path{number}_jump"), stats.jump_window as f64 / 1e3));
+        values.push((
+            format!("path{number}_retreated"),
+            f64::from(u8::from(retreated)),
+        ));
     }
     values
 }

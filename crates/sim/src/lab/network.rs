@@ -82,10 +82,13 @@ pub struct NetworkSpec {
     /// The short forms of the workloads that run here; empty: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<String>,
+    /// Whether the server remembers its paths from a connection before the measured one.
+    #[serde(skip_serializing_if = "is_false")]
+    pub memory: bool,
     /// How the network was during the runs before the measured one; `None`: the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,
-    /// The name without the values of `handshake`, `start` and `race`, if these vary; otherwise the name.
+    /// The name without the values of `handshake`, `start`, `race` and `memory`, if these vary; otherwise the name.
     /// Networks with the same one meet the same randomness, so that their runs are pairs.
     #[serde(skip)]
     pub twin: String,
@@ -105,6 +108,14 @@ const fn is_off(flag: &bool) -> bool {
 )]
 const fn is_first(handshake: &usize) -> bool {
     *handshake == 0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 #[expect(
@@ -225,6 +236,9 @@ impl NetworkSpec {
         }
         if !is_hystart(&self.slow_start) {
             text += &format!(", slow start {}", self.slow_start);
+        }
+        if self.memory {
+            text += ", remembered";
         }
         text
     }

@@ -49,6 +49,11 @@ fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
     let mut values = metrics::of_transport(&network.measurements(), report.completed);
     let of_workload = result.values.iter();
     values.extend(of_workload.map(|(name, value)| ((*name).to_owned(), *value)));
+    if cell.network.memory
+        && let Some(server) = network.connection(Side::Server)
+    {
+        values.extend(metrics::of_resume(server, &cell.network.opened()));
+    }
     // The server sends the data.
     if let Some(learned) = network
         .connection(Side::Server)
@@ -95,7 +100,7 @@ fn prepared(
         cell,
         cell.workload,
         cell.network_seed(seed),
-        &trained.registry,
+        &trained,
         timeline,
     );
     Ok((network.map_err(|error| error.to_string())?, trained.runs))

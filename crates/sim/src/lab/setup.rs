@@ -1,6 +1,7 @@
 //! Builds the simulated network of one run from its description.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_proto::{CongestionControl, InitialWindow, RaceConfig, TransportConfig};
@@ -12,6 +13,7 @@ use super::experiment::SchedulerSpec;
 use super::network::NetworkSpec;
 use super::oracle;
 use super::plan::Cell;
+use super::training::Trained;
 use crate::workload::Workload;
 use crate::{
     FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, StartBounds, StartRules,
@@ -30,19 +32,24 @@ pub(crate) enum SetupError {
 }
 
 /// The network of one run of a cell at time 0. The caller chooses the workload, the seed of all
-/// randomness, and the registry of schedulers.
+/// randomness, and what is remembered from runs before.
 pub(crate) fn network(
     cell: &Cell<'_>,
     workload: &Workload,
     seed: u64,
-    registry: &Registry,
+    trained: &Trained,
     timeline: Option<Duration>,
 ) -> Result<Network, SetupError> {
     let spec = cell.network;
-    let factory = scheduler(registry, cell.scheduler, spec, workload, seed)?;
+    let factory = scheduler(&trained.registry, cell.scheduler, spec, workload, seed)?;
     let transport = transport(spec, cell.congestion, factory)?;
+    let mut server = transport.clone();
+    if let Some(paths) = &trained.paths {
+        server.path_memory(Some(Arc::new(paths.clone())));
+    }
     let mut builder = Network::builder(seed)
-        .transport(transport)
+        .client_transport(transport)
+        .server_transport(server)
         .client_boxed(workload.client(seed))
         .server_boxed(workload.server(seed))
         .handshake_path(spec.handshake)
@@ -202,7 +209,7 @@ fn transport(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use mpquic_sched::MinRtt;
     use serde_json::json;

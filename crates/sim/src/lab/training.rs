@@ -1,5 +1,5 @@
-//! Training runs: what a client remembers from connections over a cell's network before the measured
-//! run, such as the experience of a learning scheduler.
+//! Training runs: what a client and a server remember from connections over a cell's network before the measured
+//! run: the experience of a learning scheduler, the facts of paths.
 
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ const LINGER: Duration = Duration::from_secs(2);
 /// Makes the schedulers of the measured run, with the memory of the training runs.
 pub(crate) struct Trained {
     pub(crate) registry: Registry,
+    /// What the server remembers of its paths, if it does.
+    pub(crate) paths: Option<Store>,
     /// The number of training runs.
     pub(crate) runs: u32,
 }
@@ -29,8 +31,13 @@ pub(crate) struct Trained {
 /// If a training run fails, or if the memory refuses what was learned.
 pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
     let memory = Store::new();
-    let registry = Registry::new().with_memory(memory.clone());
-    let runs = cell.scheduler.training;
+    // Facts of paths need a connection that has measured them.
+    let runs = cell.scheduler.training.max(u32::from(cell.network.memory));
+    let trained = Trained {
+        registry: Registry::new().with_memory(memory.clone()),
+        paths: cell.network.memory.then(|| memory.clone()),
+        runs,
+    };
     let network = cell.network.before();
     let cell = &Cell {
         network: &network,
@@ -41,7 +48,7 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
         let workload = cell.training_workload;
         let seed = cell.training_seed(seed, number);
         let mut network =
-            setup::network(cell, workload, seed, &registry, None).map_err(|error| fault(&error))?;
+            setup::network(cell, workload, seed, &trained, None).map_err(|error| fault(&error))?;
         let done = network
             .run_to_completion(workload.time_limit())
             .map_err(|error| fault(&error))?;
@@ -59,5 +66,5 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
             "training: the memory refused to store {refused} entries"
         ));
     }
-    Ok(Trained { registry, runs })
+    Ok(trained)
 }

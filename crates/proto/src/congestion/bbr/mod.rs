@@ -10,6 +10,7 @@
 //! | `startup`, `probe_bw`, `probe_rtt` | the state machine |
 //! | `congestion` | what loss does to the model, and how a spurious one is taken back |
 //! | `ambient` | loss that no slowing down cures |
+//! | `resume` | careful resume: a Startup that begins at half of a remembered rate |
 //! | `control` | pace, quantum and window |
 //!
 //! Beyond the draft, or where it leaves the choice:
@@ -33,6 +34,7 @@ mod min_rtt;
 mod path;
 mod probe_bw;
 mod probe_rtt;
+mod resume;
 mod startup;
 #[cfg(test)]
 mod tests;
@@ -46,7 +48,7 @@ use rand::rngs::StdRng;
 use super::slots::Slots;
 use super::{
     AckSummary, AckedPacket, CongestionEvent, Controller, InitialWindow, LostPacket, NewPath,
-    SentPacket, SpuriousLoss,
+    ResumeStep, SentPacket, SpuriousLoss,
 };
 use crate::recovery::RttEstimator;
 use path::{Path, State};
@@ -124,6 +126,13 @@ impl Controller for Bbr {
     fn on_restart(&mut self, path: PathIndex, now: Instant) {
         if let Some(p) = self.paths.get_mut(path) {
             p.on_restart(now, &mut self.rng);
+        }
+    }
+
+    fn on_resume(&mut self, path: PathIndex, _now: Instant, step: &ResumeStep) -> bool {
+        match self.paths.get_mut(path) {
+            Some(p) => p.on_resume(step),
+            None => false,
         }
     }
 

@@ -118,6 +118,8 @@ pub(super) struct Path {
     pub(super) ambient: Ambient,
     /// Since when loss is being repaired, until a packet sent later is acknowledged.
     pub(super) recovery: Option<Instant>,
+    /// Careful resume: unvalidated packets are under way, or drain ("carefully-resuming" of RFC 9959).
+    pub(super) resuming: bool,
     /// New CE marks were reported, and not yet answered.
     pub(super) ce_marked: bool,
     pub(super) idle_restart: bool,
@@ -166,6 +168,7 @@ impl Path {
             undo: Undo::default(),
             ambient: Ambient::default(),
             recovery: None,
+            resuming: false,
             ce_marked: false,
             idle_restart: false,
             cwnd_limited: [false; 2],
@@ -232,7 +235,9 @@ impl Path {
         if self.rounds.started {
             self.cwnd_limited = [false, self.cwnd_limited[0]];
         }
-        self.max_bw.update(sample);
+        if !self.is_sample_tainted() {
+            self.max_bw.update(sample);
+        }
     }
 
     /// Measures the loss that is not congestion. What the model gave way by before it knew is taken

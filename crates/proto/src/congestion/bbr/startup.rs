@@ -50,7 +50,7 @@ impl Path {
         }
     }
 
-    fn enter_drain(&mut self) {
+    pub(super) fn enter_drain(&mut self) {
         self.state = State::Drain;
         self.drain_start_round = self.rounds.count;
     }
@@ -61,6 +61,8 @@ impl Path {
             && (ack.in_flight <= self.inflight(self.bw, 1.0)
                 || self.rounds.count > self.drain_start_round + MAX_DRAIN_ROUNDS)
         {
+            // What the jump left in the queue is gone.
+            self.resuming = false;
             self.start_down(ack.now, rng);
         }
     }

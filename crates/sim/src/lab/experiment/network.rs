@@ -209,6 +209,13 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         None => None,
         Some(item) => Some(earlier(&item, &paths)?),
     };
+    let memory = match setting("memory") {
+        None => false,
+        Some(item) => match item.node.value {
+            Value::Flag(flag) => flag,
+            _ => return Err(item.expected("true or false")),
+        },
+    };
     let workloads = match setting("workloads") {
         None => Vec::new(),
         Some(item) => {
@@ -248,6 +255,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         mtu,
         schedulers,
         workloads,
+        memory,
         earlier,
     })
 }

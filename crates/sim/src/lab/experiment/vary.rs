@@ -29,7 +29,7 @@ const MAX_NETWORKS: usize = 100_000;
 pub(super) struct Concrete {
     /// The values in which it differs from the others; empty if it is the only one.
     pub(super) suffix: String,
-    /// The same without `handshake`, `start` and `race`, which change how a connection starts and not the
+    /// The same without `handshake`, `start`, `race` and `memory`, which change how a connection starts and not the
     /// network.
     pub(super) twin: String,
     pub(super) parameters: Vec<Parameter>,
@@ -53,7 +53,9 @@ impl Variable {
     /// Whether it says only how a connection starts.
     fn is_start(&self) -> bool {
         self.places.iter().all(|place| match place.as_slice() {
-            [Place::Key(key)] => matches!(key.as_str(), "handshake" | "start" | "race"),
+            [Place::Key(key)] => {
+                matches!(key.as_str(), "handshake" | "start" | "race" | "memory")
+            }
             _ => false,
         })
     }

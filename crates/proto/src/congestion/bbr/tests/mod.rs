@@ -4,6 +4,7 @@
 mod any_order;
 mod loss;
 mod probe_bw;
+mod resume;
 mod start;
 
 use std::time::{Duration, Instant};

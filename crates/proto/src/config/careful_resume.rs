@@ -1,0 +1,72 @@
+//! How a path begins of which something is remembered (RFC 9959); no behaviour.
+
+use std::time::Duration;
+
+use super::DAY;
+use crate::congestion::MAX_WINDOW;
+
+/// What a path must have shown before it may jump to half of what it carried before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Reconnaissance {
+    /// The initial data that was sent on the path is acknowledged, and gave a round-trip time: on the first path
+    /// the packets of the handshake, on a further path those of its validation. What follows may jump at once.
+    #[default]
+    FirstFlight,
+    /// A whole initial window is acknowledged, which takes one round trip more.
+    InitialWindow,
+}
+
+/// How a path begins of which a [memory](crate::TransportConfig::path_memory) knows something: careful resume
+/// (RFC 9959), for each path on its own.
+///
+/// A path that is remembered jumps to half of the window that it had, paced over a round trip, once its
+/// round-trip time agrees with the remembered one. If that proves too much, it retreats to less than a start
+/// without memory would have reached.
+///
+/// ```
+/// use std::time::Duration;
+/// use mpquic_proto::{CarefulResumeConfig, TransportConfig};
+///
+/// let mut resume = CarefulResumeConfig::default();
+/// resume.lifetime(Duration::from_secs(600));
+/// let mut config = TransportConfig::default();
+/// config.careful_resume(Some(resume));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CarefulResumeConfig {
+    pub(crate) lifetime: Duration,
+    pub(crate) max_jump: u64,
+    pub(crate) reconnaissance: Reconnaissance,
+}
+
+impl CarefulResumeConfig {
+    /// How long what is remembered of a path may be used. Default one hour; more than a day counts as a day.
+    /// RFC 9959 section 4.3.1: minutes where paths change, hours where they are stable.
+    pub fn lifetime(&mut self, lifetime: Duration) -> &mut Self {
+        self.lifetime = lifetime.min(DAY);
+        self
+    }
+
+    /// The largest window that a path may jump to, bytes: max_jump. Default 4 MiB.
+    pub fn max_jump(&mut self, bytes: u64) -> &mut Self {
+        self.max_jump = bytes.min(MAX_WINDOW);
+        self
+    }
+
+    /// What a path must have shown before it may jump. Default [`Reconnaissance::FirstFlight`].
+    pub fn reconnaissance(&mut self, reconnaissance: Reconnaissance) -> &mut Self {
+        self.reconnaissance = reconnaissance;
+        self
+    }
+}
+
+impl Default for CarefulResumeConfig {
+    fn default() -> Self {
+        Self {
+            lifetime: Duration::from_secs(3600),
+            max_jump: 4 << 20,
+            reconnaissance: Reconnaissance::default(),
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! What a path takes from the memory of earlier connections, and what it leaves there; it decides no window.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mpquic_sched_core::{PathIndex, PathKey, PathMemory, SavedPath};
+
+use crate::congestion::{AckSummary, CarefulResume, Controller, ResumeState};
+use crate::recovery::RttEstimator;
+use crate::{EndpointConfig, TransportConfig};
+
+/// Rounds after which the largest delivery rate is forgotten, at least and twice that at most: paths change.
+const RATE_ROUNDS: u32 = 10;
+
+/// Rounds that a path must have been used in full for its rate to count.
+const LEAST_ROUNDS: u32 = 2;
+
+/// Packets that must have been acknowledged without a queue before loss by chance is told of.
+const LEAST_PACKETS: u64 = 100;
+
+/// A round trip that exceeds the shortest one by this part has met a queue.
+const QUEUE_PART: u32 = 8;
+
+/// How a connection tells the time to a memory: the time since the Unix epoch, at an instant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Epoch(Option<(Instant, Duration)>);
+
+impl Epoch {
+    /// Without a clock it is always the epoch, and nothing ages.
+    pub(crate) const fn new(config: &EndpointConfig) -> Self {
+        Self(config.clock)
+    }
+
+    fn at(self, now: Instant) -> Duration {
+        self.0.map_or(Duration::ZERO, |(then, since_epoch)| {
+            let later = now.saturating_duration_since(then);
+            let earlier = then.saturating_duration_since(now);
+            since_epoch.saturating_add(later).saturating_sub(earlier)
+        })
+    }
+}
+
+/// The largest delivery rate of the newest rounds in which the path was used in full.
+#[derive(Debug, Default)]
+struct RateFilter {
+    newest: u64,
+    before: u64,
+    rounds: u32,
+    round_ends: u64,
+    /// Whether a sample of this round was not limited by what there was to send.
+    full: bool,
+    full_rounds: u32,
+}
+
+impl RateFilter {
+    fn update(&mut self, ack: &AckSummary<'_>) {
+        let sample = ack.sample;
+        if sample.prior_delivered >= self.round_ends {
+            self.round_ends = sample.total_delivered;
+            self.full_rounds += u32::from(std::mem::take(&mut self.full));
+            self.rounds += 1;
+            if self.rounds >= RATE_ROUNDS && self.newest > 0 {
+                self.rounds = 0;
+                self.before = std::mem::take(&mut self.newest);
+            }
+        }
+        if !sample.app_limited && sample.rate > 0.0 {
+            self.full = true;
+            self.newest = self.newest.max(sample.rate as u64);
+        }
+    }
+
+    /// Bytes per second; 0 before the path was used in full for long enough.
+    fn get(&self) -> u64 {
+        if self.full_rounds < LEAST_ROUNDS {
+            return 0;
+        }
+        self.newest.max(self.before)
+    }
+}
+
+/// A path's part in a memory: what was known when it began, how it makes use of that, and what it has measured.
+pub(crate) struct Remembered {
+    memory: Arc<dyn PathMemory>,
+    key: PathKey,
+    epoch: Epoch,
+    saved: Option<SavedPath>,
+    resume: Option<CarefulResume>,
+    /// Nobody else may begin with what is known of the path.
+    claimed: bool,
+    /// What was known has proved wrong.
+    refuted: bool,
+    rate: RateFilter,
+    startup_window: u64,
+    in_startup: bool,
+    /// Packets acknowledged and lost while no queue was to be seen, about.
+    quiet_acked: u64,
+    quiet_lost: u64,
+    newest: Option<Newest>,
+}
+
+/// The round trip as of the newest acknowledgement.
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    at: Instant,
+    min_rtt: Duration,
+    smoothed_rtt: Duration,
+    rtt_var: Duration,
+}
+
+impl Remembered {
+    /// A path of this key begins. `None` without a memory.
+    pub(crate) fn new(
+        now: Instant,
+        path: PathIndex,
+        key: PathKey,
+        epoch: Epoch,
+        config: &TransportConfig,
+    ) -> Option<Box<Self>> {
+        let memory = Arc::clone(config.path_memory.as_ref()?);
+        let resume = config.careful_resume;
+        let saved = memory.look_up(key, epoch.at(now));
+        //= specs/rfc9959-draft.md#3-2-reconnaissance-phase
+        //# If the Lifetime of the observed CC parameters is exceeded, this set of CC parameters are not used, the
+        //# saved CC parameters are deleted and MUST stop using Careful Resume and returns to use normal CC.
+        let stale = |saved: &SavedPath, lifetime| saved.age(epoch.at(now)) > lifetime;
+        if let (Some(saved), Some(resume)) = (&saved, &resume)
+            && stale(saved, resume.lifetime)
+        {
+            memory.forget(key);
+        }
+        let fresh = saved.filter(|saved| resume.is_some_and(|r| !stale(saved, r.lifetime)));
+        let initial = config.initial_window.bytes(config.initial_mtu);
+        let resume = fresh.zip(resume).and_then(|(saved, resume)| {
+            CarefulResume::new(path, saved.window, saved.min_rtt, initial, resume)
+        });
+        Some(Box::new(Self {
+            memory,
+            key,
+            epoch,
+            saved: fresh,
+            resume,
+            claimed: false,
+            refuted: false,
+            rate: RateFilter::default(),
+            startup_window: 0,
+            in_startup: true,
+            quiet_acked: 0,
+            quiet_lost: 0,
+            newest: None,
+        }))
+    }
+
+    /// What was known of the path when it began, if that may be used.
+    pub(crate) const fn saved(&self) -> Option<&SavedPath> {
+        self.saved.as_ref()
+    }
+
+    /// How far careful resume is, and the window that was jumped to.
+    pub(crate) fn resume_state(&self) -> (ResumeState, u64) {
+        self.resume
+            .as_ref()
+            .map_or_else(Default::default, |resume| (resume.state(), resume.jump()))
+    }
+
+    /// Whether acknowledgements must not enlarge the window now.
+    pub(crate) fn holds_window(&self) -> bool {
+        self.resume
+            .as_ref()
+            .is_some_and(CarefulResume::holds_window)
+    }
+
+    /// The rate that unvalidated packets are paced at, bytes per second.
+    pub(crate) fn pace(&self) -> Option<f64> {
+        self.resume.as_ref().and_then(CarefulResume::pace)
+    }
+
+    /// A packet that counts as in flight left.
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        number: u64,
+        in_flight: u64,
+        mtu: u16,
+        rtt: &RttEstimator,
+        controller: &mut dyn Controller,
+    ) {
+        if let Some(resume) = &mut self.resume {
+            let (memory, key, claimed) = (&self.memory, self.key, &mut self.claimed);
+            let claim = || {
+                *claimed |= memory.claim(key);
+                *claimed
+            };
+            resume.on_sent(now, number, in_flight, mtu, rtt, controller, claim);
+        }
+    }
+
+    /// A packet that counted as in flight was newly acknowledged.
+    pub(crate) fn on_packet_acked(&mut self, number: u64, size: u16) {
+        if let Some(resume) = &mut self.resume {
+            resume.on_packet_acked(number, size);
+        }
+    }
+
+    /// An ACK frame was processed, `ack` tells what came of it, and the controller knows. `packets`: acknowledged and
+    /// lost by it; `largest`: the largest number newly acknowledged.
+    pub(crate) fn on_ack_end(
+        &mut self,
+        ack: &AckSummary<'_>,
+        largest: Option<u64>,
+        packets: (usize, usize),
+        controller: &mut dyn Controller,
+    ) {
+        if let Some(resume) = &mut self.resume {
+            let wrong = resume.on_ack_end(ack.now, largest, ack.in_flight, ack.rtt, controller);
+            self.judge(wrong);
+        }
+        self.observe(ack, packets, controller);
+    }
+
+    /// Packets were declared lost because time has passed, and the controller knows.
+    pub(crate) fn on_loss_timeout(
+        &mut self,
+        now: Instant,
+        persistent: bool,
+        controller: &mut dyn Controller,
+    ) {
+        if let Some(resume) = &mut self.resume {
+            let wrong = if persistent {
+                resume.on_persistent_congestion(now, controller)
+            } else {
+                resume.check_congestion(now, controller)
+            };
+            self.judge(wrong);
+        }
+    }
+
+    //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
+    //# The set of saved CC parameters for the path are deleted, to prevent these from being used again by later
+    //# flows.
+    fn judge(&mut self, wrong: bool) {
+        if wrong && !self.refuted {
+            self.refuted = true;
+            self.memory.forget(self.key);
+        }
+    }
+
+    fn observe(
+        &mut self,
+        ack: &AckSummary<'_>,
+        (acked, lost): (usize, usize),
+        controller: &dyn Controller,
+    ) {
+        let rtt = ack.rtt;
+        self.newest = Some(Newest {
+            at: ack.now,
+            min_rtt: rtt.min(),
+            smoothed_rtt: rtt.smoothed(),
+            rtt_var: rtt.var(),
+        });
+        // Section 4.6: what is measured by a jump is no measure of the path's capacity yet.
+        let jumping = self
+            .resume
+            .as_ref()
+            .is_some_and(|resume| resume.state().is_active() && resume.jump() > 0);
+        if !jumping {
+            self.rate.update(ack);
+        }
+        if rtt.latest() <= rtt.min().saturating_add(rtt.min() / QUEUE_PART) {
+            self.quiet_acked += acked as u64;
+            self.quiet_lost += lost as u64;
+        }
+        if self.in_startup && !jumping && !controller.in_slow_start(ack.path) {
+            self.in_startup = false;
+            self.startup_window = controller.window(ack.path);
+            self.deposit();
+        }
+    }
+
+    /// What the path has measured, put together with what was known before. `None` before the first round trip.
+    fn measured(&self) -> Option<SavedPath> {
+        let newest = self.newest?;
+        let mut measured = SavedPath::new(newest.min_rtt, self.epoch.at(newest.at));
+        measured.smoothed_rtt = newest.smoothed_rtt;
+        measured.rtt_var = newest.rtt_var;
+        measured.startup_window = self.startup_window;
+        let known = self.saved.filter(|_| !self.refuted);
+        let packets = self.quiet_acked + self.quiet_lost;
+        if packets >= LEAST_PACKETS {
+            measured.chance_loss = (self.quiet_lost * 1_000_000 / packets) as u32;
+        } else if let Some(known) = &known {
+            measured.chance_loss = known.chance_loss;
+        }
+        measured.rate = self.rate.get();
+        let Some(known) = known else {
+            measured.window = window_of(measured.rate, measured.min_rtt);
+            return Some(measured);
+        };
+        if measured.rate == 0 {
+            // Section 4.1: a sender that had little to send has seen nothing of the path's capacity. What is known of that
+            // stays, and is as old as it is.
+            (measured.rate, measured.window) = (known.rate, known.window);
+            measured.startup_window = known.startup_window;
+            (measured.confidence, measured.seen) = (known.confidence, known.seen);
+            return Some(measured);
+        }
+        if measured.agrees_with(&known) {
+            measured.confidence = known
+                .confidence
+                .saturating_add(1)
+                .clamp(1, SavedPath::MAX_CONFIDENCE);
+        }
+        if measured.startup_window == 0 {
+            measured.startup_window = known.startup_window;
+        }
+        measured.window = window_of(measured.rate, measured.min_rtt);
+        Some(measured)
+    }
+
+    /// Leaves in the memory what the path has measured.
+    fn deposit(&self) {
+        if let Some(measured) = self.measured() {
+            self.memory.remember(self.key, &measured);
+        }
+    }
+
+    /// The path is over, or the connection is.
+    pub(crate) fn leave(&mut self) {
+        self.deposit();
+        self.newest = None;
+        if std::mem::take(&mut self.claimed) {
+            self.memory.release(self.key);
+        }
+    }
+}
+
+impl Drop for Remembered {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// saved_cwnd: what is delivered in the shortest round trip, so that a queue adds nothing to it.
+//= specs/rfc9959-draft.md#3-1-observing
+//# The currently utilised capacity for the connection is measured as the volume of bytes sent during an RTT and is
+//# recorded in the saved_cwnd.
+fn window_of(rate: u64, min_rtt: Duration) -> u64 {
+    let bytes = u128::from(rate) * min_rtt.as_nanos() / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
