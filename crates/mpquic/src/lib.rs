@@ -73,6 +73,23 @@
 //! their ends ([`sched::PathKey`] says what that reveals). [`Connection::learned`] reports what a
 //! connection's scheduler has learned.
 //!
+//! # Paths that are remembered
+//!
+//! The same store keeps what connections measured of their paths, for those that are given it as their memory. A later
+//! connection then begins with half of what the path carried (RFC 9959), and backs off if that is too much:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use mpquic::{TransportConfig, sched::memory::Store};
+//!
+//! let memory = Store::new();
+//! let mut transport = TransportConfig::default();
+//! transport.path_memory(Some(Arc::new(memory.clone())));
+//! ```
+//!
+//! It is the side that sends that gains by it: for downloads, give the server a memory. [`PathStats::careful_resume`] says
+//! what came of it.
+//!
 //! With the feature `record`, what schedulers experience (states, actions, rewards) can be written to a file for training:
 //! `Registry::with_recorder`, and the module `sched::record`.
 //!
@@ -142,12 +159,13 @@ pub use bytes::Bytes;
 pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::Version;
 pub use mpquic_proto::{
-    AckFrequencyConfig, ApplicationClose, AttemptError, ClientConfig, ClosedStream, ConfigError,
-    CongestionControl, ConnectionClose, ConnectionError, ConnectionStats, Dir, EndpointConfig,
-    FailedAttempt, FourTuple, HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NoTokenStore,
-    NumberSpace, Observer, ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode,
-    PathEvent, PathId, PathStart, PathStats, PathStatus, RaceConfig, ServerConfig, SessionMemory,
-    Side, StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog, TokenMemoryStore,
+    AckFrequencyConfig, ApplicationClose, AttemptError, CarefulResumeConfig, ClientConfig,
+    ClosedStream, ConfigError, CongestionControl, ConnectionClose, ConnectionError,
+    ConnectionStats, Dir, EndpointConfig, FailedAttempt, FourTuple, HalfOpen, InitialWindow,
+    MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observer, ObserverFactory, PacketReceived,
+    PacketSent, PathError, PathErrorCode, PathEvent, PathId, PathMemory, PathStart, PathStats,
+    PathStatus, RaceConfig, Reconnaissance, SavedPath, ServerConfig, SessionMemory, Side,
+    StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog, TokenMemoryStore,
     TokenReuseError, TokenStore, TransportConfig, TransportError, TransportErrorCode,
     UnknownCongestionControl, ValidationTokenConfig, VarInt,
 };

@@ -348,3 +348,7 @@ fn window_of(rate: u64, min_rtt: Duration) -> u64 {
     let bytes = u128::from(rate) * min_rtt.as_nanos() / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+#[path = "remembered_tests.rs"]
+mod tests;

@@ -175,6 +175,14 @@ impl Path {
             let at_loss = self.inflight_at_loss(lost);
             self.on_inflight_too_high(now, at_loss, lost.app_limited, rng);
         }
+        if self.resuming
+            && self.state == State::Startup
+            && self.is_inflight_too_high(lost.tx_in_flight, lost.lost)
+        {
+            // Startup would wait for the end of the round, and a jump may be far too much.
+            self.congestion_events += 1;
+            self.retreat();
+        }
     }
 
     /// NoteLoss().

@@ -60,13 +60,24 @@ impl Path {
     //= specs/rfc9959-draft.md#a-2-validation-for-bbr
     //# If congestion is detected while using Careful Resume (i.e, the "carefully-resuming" flag is True), BBR then
     //# exits the Startup state and enters the Drain state.
-    fn retreat(&mut self) {
+    pub(super) fn retreat(&mut self) {
         if self.state == State::Startup {
             self.pipe.now = true;
             self.pipe.reached = true;
             self.enter_drain();
         }
         self.resuming &= self.state == State::Drain;
+    }
+
+    /// The queue that the jump has made is gone. The rate that was measured beside it is too low or too high: Startup looks
+    /// for it from what is known, as it would have without the jump. That is the slow start after a retreat of the
+    /// other controllers.
+    pub(super) fn end_retreat(&mut self) {
+        self.resuming = false;
+        self.pipe.reached = false;
+        self.pipe.reset(0.0);
+        self.rounds.restart(self.delivered);
+        self.enter_startup();
     }
 
     /// Whether a delivery rate is one of a queue that the jump has made.

@@ -61,9 +61,11 @@ impl Path {
             && (ack.in_flight <= self.inflight(self.bw, 1.0)
                 || self.rounds.count > self.drain_start_round + MAX_DRAIN_ROUNDS)
         {
-            // What the jump left in the queue is gone.
-            self.resuming = false;
-            self.start_down(ack.now, rng);
+            if self.resuming {
+                self.end_retreat();
+            } else {
+                self.start_down(ack.now, rng);
+            }
         }
     }
 }

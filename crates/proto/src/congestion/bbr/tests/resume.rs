@@ -133,8 +133,30 @@ fn a_retreat_drains_and_measures_nothing_while_it_does() {
             ..FULL
         },
     );
-    assert_eq!(flow.path.state, State::Down);
-    assert!(!flow.path.resuming);
+    assert_eq!(flow.path.state, State::Startup, "as without the jump");
+    assert!(!flow.path.resuming && !flow.path.pipe.reached);
     flow.ack(RATE / 2.0, FULL);
     assert_eq!(flow.path.max_bw.get(), RATE / 2.0);
+}
+
+/// A fifth of a jump is lost, and then some more: one congestion event.
+#[test]
+fn much_loss_after_a_jump_is_congestion_at_once() {
+    let mut flow = Flow::new();
+    flow.path.on_resume(&JUMP);
+    flow.ack(RATE / 4.0, FULL);
+    assert_eq!(flow.path.congestion_events, 0);
+    for lost in 1..=20 {
+        flow.path.on_lost(
+            &LostPacket {
+                tx_in_flight: BDP,
+                lost: lost * MTU,
+                total_delivered: BDP,
+                ..LostPacket::new(SLOT, flow.now, lost, flow.now, MTU)
+            },
+            &mut flow.rng,
+        );
+    }
+    assert_eq!(flow.path.state, State::Drain);
+    assert_eq!(flow.path.congestion_events, 1);
 }

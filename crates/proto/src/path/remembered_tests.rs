@@ -1,0 +1,275 @@
+//! What a path leaves in a memory, and what it takes from one, without a network.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::*;
+use crate::congestion::{ControllerContext, ControllerFactory, InitialWindow, NewPath};
+use crate::recovery::RateSample;
+use crate::{CarefulResumeConfig, CongestionControl};
+
+const KEY: PathKey = PathKey::new(7);
+const HOUR: Duration = Duration::from_secs(3600);
+const LONG_AGO: Duration = Duration::from_secs(1_800_000_000);
+const INITIAL: u64 = 12_000;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[derive(Default)]
+struct Kept {
+    saved: BTreeMap<PathKey, SavedPath>,
+    claimed: Vec<PathKey>,
+}
+
+/// A memory that keeps everything.
+#[derive(Default)]
+struct Notes(Mutex<Kept>);
+
+impl PathMemory for Notes {
+    fn look_up(&self, key: PathKey, _: Duration) -> Option<SavedPath> {
+        self.0.lock().unwrap().saved.get(&key).copied()
+    }
+
+    fn remember(&self, key: PathKey, saved: &SavedPath) {
+        self.0.lock().unwrap().saved.insert(key, *saved);
+    }
+
+    fn forget(&self, key: PathKey) {
+        self.0.lock().unwrap().saved.remove(&key);
+    }
+
+    fn claim(&self, key: PathKey) -> bool {
+        let claimed = &mut self.0.lock().unwrap().claimed;
+        let free = !claimed.contains(&key);
+        claimed.push(key);
+        free
+    }
+
+    fn release(&self, key: PathKey) {
+        self.0.lock().unwrap().claimed.retain(|other| *other != key);
+    }
+}
+
+/// A path, and the memory that it has.
+struct Run {
+    notes: Arc<Notes>,
+    path: Box<Remembered>,
+    cc: Box<dyn Controller>,
+    rtt: RttEstimator,
+    now: Instant,
+    delivered: u64,
+}
+
+impl Run {
+    fn new(notes: &Arc<Notes>, since_epoch: Duration) -> Self {
+        let now = Instant::now();
+        let mut config = TransportConfig::default();
+        config.path_memory(Some(Arc::clone(notes) as Arc<dyn PathMemory>));
+        let mut endpoint = EndpointConfig::new([1; 32]);
+        endpoint.clock(now, since_epoch);
+        let slot = PathIndex::new(0).unwrap();
+        let epoch = Epoch::new(&endpoint);
+        let path = Remembered::new(now, slot, KEY, epoch, &config).unwrap();
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut context = ControllerContext::new(InitialWindow::default(), &mut rng);
+        let mut cc = CongestionControl::NewReno.build(&mut context);
+        cc.add_path(&NewPath::new(slot, now, 1200));
+        Self {
+            notes: Arc::clone(notes),
+            path,
+            cc,
+            rtt: RttEstimator::new(ms(333)),
+            now,
+            delivered: 0,
+        }
+    }
+
+    /// A round trip of 20 ms that delivers at this rate, with this many packets lost.
+    fn round(&mut self, rate: f64, app_limited: bool, lost: usize) {
+        self.round_of(20, rate, app_limited, lost);
+    }
+
+    fn round_of(&mut self, rtt_ms: u64, rate: f64, app_limited: bool, lost: usize) {
+        self.now += ms(rtt_ms);
+        self.rtt.update(self.now, ms(rtt_ms), Duration::ZERO);
+        let prior_delivered = self.delivered;
+        self.delivered += 24_000;
+        let sample = RateSample {
+            rate,
+            delivered: 24_000,
+            prior_delivered,
+            newly_acked: 24_000,
+            total_delivered: self.delivered,
+            app_limited,
+            ..RateSample::default()
+        };
+        let slot = PathIndex::new(0).unwrap();
+        let ack = AckSummary::new(slot, self.now, self.now - ms(rtt_ms), &sample, &self.rtt);
+        self.path
+            .on_ack_end(&ack, Some(0), (20, lost), &mut *self.cc);
+    }
+
+    /// The path ends; what is known of it then.
+    fn end(self) -> Option<SavedPath> {
+        let Self { notes, path, .. } = self;
+        drop(path);
+        assert!(notes.0.lock().unwrap().claimed.is_empty());
+        notes.look_up(KEY, Duration::ZERO)
+    }
+}
+
+#[test]
+fn without_a_memory_nothing_is_kept() {
+    let now = Instant::now();
+    let config = TransportConfig::default();
+    let epoch = Epoch::new(&EndpointConfig::new([1; 32]));
+    let slot = PathIndex::new(0).unwrap();
+    assert!(Remembered::new(now, slot, KEY, epoch, &config).is_none());
+}
+
+#[test]
+fn a_path_leaves_what_it_delivered_in_its_shortest_round_trip() {
+    let notes: Arc<Notes> = Arc::default();
+    let mut run = Run::new(&notes, LONG_AGO);
+    run.round(1e6, false, 0);
+    run.round_of(40, 2e6, false, 0);
+    run.round(1.5e6, false, 0);
+    let saved = run.end().unwrap();
+    assert_eq!(saved.min_rtt, ms(20));
+    assert_eq!(saved.rate, 2_000_000);
+    assert_eq!(saved.window, 40_000, "2 MB/s for 20 ms: no queue counts");
+    assert_eq!(saved.confidence, 1);
+    assert_eq!(saved.seen, LONG_AGO + ms(80));
+    assert_eq!(saved.chance_loss, 0);
+}
+
+#[test]
+fn a_rate_that_is_long_past_does_not_count() {
+    let notes: Arc<Notes> = Arc::default();
+    let mut run = Run::new(&notes, LONG_AGO);
+    for _ in 0..3 {
+        run.round(4e6, false, 0);
+    }
+    for _ in 0..2 * RATE_ROUNDS {
+        run.round(1e6, false, 0);
+    }
+    assert_eq!(run.end().unwrap().rate, 1_000_000);
+}
+
+#[test]
+fn little_to_send_tells_nothing_of_the_rate() {
+    let notes: Arc<Notes> = Arc::default();
+    let mut run = Run::new(&notes, LONG_AGO);
+    for _ in 0..5 {
+        run.round(1e6, true, 0);
+    }
+    let saved = run.end().unwrap();
+    assert_eq!((saved.rate, saved.window, saved.min_rtt), (0, 0, ms(20)));
+
+    // What is known stays, with its age.
+    let mut run = Run::new(&notes, LONG_AGO);
+    for _ in 0..5 {
+        run.round(1e6, false, 0);
+    }
+    let known = run.end().unwrap();
+    let mut run = Run::new(&notes, LONG_AGO + ms(60_000));
+    run.round(1e3, true, 0);
+    let saved = run.end().unwrap();
+    assert_eq!((saved.rate, saved.window), (1_000_000, 20_000));
+    assert_eq!((saved.confidence, saved.seen), (1, known.seen));
+}
+
+#[test]
+fn connections_that_agree_make_it_sure() {
+    let notes: Arc<Notes> = Arc::default();
+    for (rate, confidence) in [(1e6, 1), (1.9e6, 2), (1e6, 3), (3e6, 1)] {
+        let mut run = Run::new(&notes, LONG_AGO);
+        for _ in 0..5 {
+            run.round(rate, false, 0);
+        }
+        assert_eq!(run.end().unwrap().confidence, confidence, "{rate}");
+    }
+}
+
+#[test]
+fn loss_by_chance_is_that_without_a_queue() {
+    let notes: Arc<Notes> = Arc::default();
+    let mut run = Run::new(&notes, LONG_AGO);
+    for number in 0..40 {
+        run.round(1e6, false, usize::from(number % 4 == 0));
+        // A queue: what is lost then is congestion.
+        run.round_of(30, 1e6, false, 10);
+    }
+    let loss = run.end().unwrap().chance_loss;
+    // 10 of 810.
+    assert!((12_000..=12_700).contains(&loss), "{loss}");
+}
+
+//= specs/rfc9959-draft.md#3-2-reconnaissance-phase
+//= type=test
+//# If the Lifetime of the observed CC parameters is exceeded, this set of CC parameters are not used, the saved CC
+//# parameters are deleted and MUST stop using Careful Resume and returns to use normal CC.
+#[test]
+fn what_is_too_old_is_forgotten() {
+    let saved = |notes: &Arc<Notes>| {
+        let mut saved = SavedPath::new(ms(20), LONG_AGO);
+        (saved.rate, saved.window) = (10_000_000, 200_000);
+        notes.remember(KEY, &saved);
+    };
+    let lifetime = CarefulResumeConfig::default().lifetime;
+    assert_eq!(lifetime, HOUR);
+    let notes: Arc<Notes> = Arc::default();
+    saved(&notes);
+    let run = Run::new(&notes, LONG_AGO + lifetime);
+    assert_eq!(run.path.resume_state().0, ResumeState::Reconnaissance);
+    assert!(run.path.saved().is_some());
+    drop(run);
+    let run = Run::new(&notes, LONG_AGO + lifetime + ms(1));
+    assert_eq!(run.path.resume_state().0, ResumeState::Off);
+    assert!(run.path.saved().is_none());
+    assert_eq!(notes.look_up(KEY, Duration::ZERO), None);
+}
+
+//= specs/rfc9959-draft.md#3-5-safe-retreat-phase
+//= type=test
+//# The set of saved CC parameters for the path are deleted, to prevent these from being used again by later flows.
+#[test]
+fn what_proves_wrong_is_forgotten_and_the_claim_ends_with_the_path() {
+    let notes: Arc<Notes> = Arc::default();
+    let mut saved = SavedPath::new(ms(20), LONG_AGO);
+    (saved.rate, saved.window) = (10_000_000, 200_000);
+    notes.remember(KEY, &saved);
+    let mut run = Run::new(&notes, LONG_AGO);
+    let mut other = Run::new(&notes, LONG_AGO);
+    run.rtt.update(run.now, ms(20), Duration::ZERO);
+    for run in [&mut run, &mut other] {
+        run.rtt.update(run.now, ms(20), Duration::ZERO);
+        run.path
+            .on_sent(run.now, 1, INITIAL, 1200, &run.rtt, &mut *run.cc);
+    }
+    assert_eq!(run.path.resume_state(), (ResumeState::Unvalidated, 100_000));
+    assert_eq!(other.path.resume_state(), (ResumeState::Refused, 0));
+    drop(other.path);
+    assert_eq!(notes.0.lock().unwrap().claimed.len(), 2, "still claimed");
+    run.now += ms(30);
+    let slot = PathIndex::new(0).unwrap();
+    run.cc
+        .on_congestion_event(&crate::congestion::CongestionEvent::loss(
+            slot, run.now, run.now, 1200, false,
+        ));
+    run.path.on_loss_timeout(run.now, false, &mut *run.cc);
+    assert_eq!(run.path.resume_state().0, ResumeState::SafeRetreat);
+    assert_eq!(notes.look_up(KEY, Duration::ZERO), None);
+    // What is measured from then on is as good as any.
+    run.path.on_loss_timeout(run.now, true, &mut *run.cc);
+    assert_eq!(run.path.resume_state().0, ResumeState::Retreated);
+    for _ in 0..5 {
+        run.round(1e6, false, 0);
+    }
+    assert_eq!(run.end().unwrap().rate, 1_000_000);
+}

@@ -1,0 +1,206 @@
+//! Connections that remember their paths, over simulated networks: a second one jumps to half of what the first one
+//! had, each path on its own, and leaves that again where the network has changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpquic_proto::congestion::ResumeState;
+use mpquic_proto::{
+    CarefulResumeConfig, CongestionControl, PathId, PathKey, PathMemory, PathStats, SavedPath,
+    Side, TransportConfig,
+};
+use mpquic_sched::memory::Store;
+use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
+
+const SIZE: u64 = 4_000_000;
+
+/// A path of 50 ms.
+fn link(mbit: u64) -> LinkConfig {
+    LinkConfig::new(mbit * 1_000_000, Duration::from_millis(25))
+}
+
+/// How a download went, and the server's figures of each path at its end.
+struct Download {
+    completed: Duration,
+    paths: Vec<PathStats>,
+}
+
+fn download(
+    memory: Option<Arc<dyn PathMemory>>,
+    control: CongestionControl,
+    links: &[LinkConfig],
+    resume: CarefulResumeConfig,
+) -> Download {
+    let mut transport = TransportConfig::default();
+    transport.congestion(control);
+    let mut server = transport.clone();
+    server.path_memory(memory).careful_resume(Some(resume));
+    let mut network = Network::builder(1)
+        .client_transport(transport)
+        .server_transport(server)
+        .client(TransferClient::download(SIZE))
+        .server(TransferServer::new())
+        .open_all_paths()
+        .null_aead();
+    for link in links {
+        network = network.symmetric_path(link.clone());
+    }
+    let mut network = network.build().unwrap();
+    let report = network.run_to_completion(Duration::from_secs(120)).unwrap();
+    // All acknowledgements are there.
+    network
+        .run_until(report.completed + Duration::from_secs(2))
+        .unwrap();
+    let server = network.connection(Side::Server).unwrap();
+    let paths = (0..links.len() as u32).map(|id| server.path_stats(PathId(id)).unwrap());
+    Download {
+        completed: report.completed,
+        paths: paths.collect(),
+    }
+}
+
+fn with(store: &Store, control: CongestionControl, links: &[LinkConfig]) -> Download {
+    let memory: Arc<dyn PathMemory> = Arc::new(store.clone());
+    download(Some(memory), control, links, CarefulResumeConfig::default())
+}
+
+fn cold(control: CongestionControl, links: &[LinkConfig]) -> Download {
+    download(None, control, links, CarefulResumeConfig::default())
+}
+
+#[test]
+fn the_second_connection_is_faster_under_every_controller() {
+    for &control in CongestionControl::ALL {
+        let store = Store::new();
+        let links = [link(100)];
+        let first = with(&store, control, &links);
+        assert!(!first.paths[0].remembered, "{control}");
+        assert_eq!(first.paths[0].careful_resume, ResumeState::Off, "{control}");
+        assert_eq!(
+            first.completed,
+            cold(control, &links).completed,
+            "{control}"
+        );
+        assert_eq!(store.saved_paths(), 1, "{control}");
+        let second = with(&store, control, &links);
+        let path = &second.paths[0];
+        assert!(path.remembered, "{control}");
+        assert_eq!(path.careful_resume, ResumeState::Validated, "{control}");
+        // Half of 100 Mbit/s for 50 ms, about: headers and the measurement are in it.
+        let jump = path.jump_window;
+        assert!((200_000..=320_000).contains(&jump), "{control}: {jump}");
+        let (before, after) = (first.completed, second.completed);
+        assert!(
+            after + Duration::from_millis(50) <= before,
+            "{control}: {after:?} after {before:?}"
+        );
+    }
+}
+
+#[test]
+fn each_path_jumps_by_what_it_carried_itself() {
+    let store = Store::new();
+    let links = [link(100), link(40)];
+    let control = CongestionControl::Cubic;
+    let first = with(&store, control, &links);
+    assert_eq!(store.saved_paths(), 2);
+    let second = with(&store, control, &links);
+    let jumps: Vec<_> = second.paths.iter().map(|path| path.jump_window).collect();
+    assert!(jumps[0] > 150_000 && jumps[1] > 0, "{jumps:?}");
+    assert!(jumps[0] > jumps[1], "{jumps:?}");
+    assert!(second.completed < first.completed);
+}
+
+#[test]
+fn a_network_that_has_shrunk_is_noticed_and_forgotten() {
+    for &control in CongestionControl::ALL {
+        let store = Store::new();
+        with(&store, control, &[link(200)]);
+        let mut narrow = link(20);
+        narrow.queue = mpquic_sim::QueueLimit::Packets(40);
+        let shrunk = with(&store, control, &[narrow.clone()]);
+        let state = shrunk.paths[0].careful_resume;
+        assert_eq!(state, ResumeState::Retreated, "{control}");
+        // What was measured since is there instead: at most what the link carries.
+        let third = with(&store, control, &[narrow.clone()]);
+        let jump = third.paths[0].jump_window;
+        assert!(jump <= 20_000_000 / 8 / 20 / 2, "{control}: {jump}");
+        let (before, after) = (cold(control, &[narrow]).completed, shrunk.completed);
+        assert!(
+            after <= before + before / 4,
+            "{control}: {after:?} with a memory, {before:?} cold"
+        );
+    }
+}
+
+#[test]
+fn another_round_trip_is_no_reason_to_jump() {
+    let store = Store::new();
+    let control = CongestionControl::Cubic;
+    with(&store, control, &[link(100)]);
+    let near = [LinkConfig::new(100_000_000, Duration::from_millis(10))];
+    let second = with(&store, control, &near);
+    assert_eq!(second.paths[0].careful_resume, ResumeState::RttChanged);
+    assert_eq!(second.completed, cold(control, &near).completed);
+}
+
+/// A memory that says the same of every path.
+struct Hostile(SavedPath);
+
+impl PathMemory for Hostile {
+    fn look_up(&self, _: PathKey, _: Duration) -> Option<SavedPath> {
+        Some(self.0)
+    }
+    fn remember(&self, _: PathKey, _: &SavedPath) {}
+    fn forget(&self, _: PathKey) {}
+    fn claim(&self, _: PathKey) -> bool {
+        true
+    }
+    fn release(&self, _: PathKey) {}
+}
+
+#[test]
+fn no_memory_makes_a_path_send_beyond_the_largest_jump() {
+    let mut saved = SavedPath::new(Duration::from_millis(50), Duration::ZERO);
+    (saved.rate, saved.window) = (u64::MAX, u64::MAX);
+    saved.startup_window = u64::MAX;
+    saved.confidence = u32::MAX;
+    let mut resume = CarefulResumeConfig::default();
+    resume.max_jump(100_000);
+    for &control in CongestionControl::ALL {
+        let memory: Arc<dyn PathMemory> = Arc::new(Hostile(saved));
+        let run = download(Some(memory), control, &[link(10)], resume);
+        assert!(run.paths[0].jump_window <= 100_000, "{control}");
+        let memory: Arc<dyn PathMemory> = Arc::new(Hostile(saved));
+        let run = download(
+            Some(memory),
+            control,
+            &[link(10)],
+            CarefulResumeConfig::default(),
+        );
+        assert!(run.paths[0].jump_window <= 4 << 20, "{control}");
+    }
+}
+
+#[test]
+fn careful_resume_can_be_turned_off() {
+    let store = Store::new();
+    let control = CongestionControl::Cubic;
+    with(&store, control, &[link(100)]);
+    let mut server = TransportConfig::default();
+    server
+        .path_memory(Some(Arc::new(store.clone())))
+        .careful_resume(None);
+    let mut network = Network::builder(1)
+        .server_transport(server)
+        .client(TransferClient::download(SIZE))
+        .server(TransferServer::new())
+        .symmetric_path(link(100))
+        .null_aead()
+        .build()
+        .unwrap();
+    network.run_to_completion(Duration::from_secs(60)).unwrap();
+    let stats = network.connection(Side::Server).unwrap();
+    let stats = stats.path_stats(PathId::ZERO).unwrap();
+    assert_eq!(stats.careful_resume, ResumeState::Off);
+}
