@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 
 use super::super::{
     AckedPacket, CongestionControl, CongestionEvent, ControllerContext, ControllerFactory,
-    InitialWindow, NewPath,
+    InitialWindow, NewPath, SlowStart,
 };
 use super::*;
 
@@ -45,7 +45,8 @@ impl Run {
         let now = Instant::now();
         let path = PathIndex::new(0).unwrap();
         let mut rng = StdRng::seed_from_u64(1);
-        let mut context = ControllerContext::new(InitialWindow::Packets(10), &mut rng);
+        let (initial, slow_start) = (InitialWindow::Packets(10), SlowStart::Classic);
+        let mut context = ControllerContext::new(initial, slow_start, &mut rng);
         let mut cc = kind.build(&mut context);
         cc.add_path(&NewPath::new(path, now, MTU));
         let mut rtt = RttEstimator::new(ms(333));

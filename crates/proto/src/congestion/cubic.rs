@@ -7,8 +7,8 @@ use mpquic_sched_core::PathIndex;
 use super::reno_window::{RenoWindow, Saved};
 use super::slots::Slots;
 use super::{
-    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep, SlowStart,
-    SpuriousLoss,
+    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep,
+    SlowStart, SpuriousLoss,
 };
 
 /// RFC 9438 section 5, in datagrams per second cubed.

@@ -7,7 +7,8 @@ use mpquic_sched_core::PathIndex;
 use super::reno_window::RenoWindow;
 use super::slots::Slots;
 use super::{
-    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep, SlowStart,
+    AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep,
+    SlowStart,
 };
 
 /// kLossReductionFactor of RFC 9002 appendix B.1.
