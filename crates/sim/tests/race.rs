@@ -131,9 +131,11 @@ fn a_stagger_lets_the_first_link_go_first() {
         if dead {
             network.at(Duration::ZERO, down(0));
         }
-        network.run_to_completion(ms(10_000)).unwrap();
+        // The first sample, before there are others.
+        network.run_until(ms(75)).unwrap();
         let client = network.connection(Side::Client).unwrap();
-        let rtt = client.path_stats(PathId::ZERO).unwrap().min_rtt;
+        let rtt = client.rtt(PathId::ZERO).unwrap();
+        network.run_to_completion(ms(10_000)).unwrap();
         (connected(&network, 2), rtt)
     };
     assert_eq!(run([ms(30), ms(20)], false).0.1, 0);
