@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mpquic_proto::{PathEvent, PathId, PathStart, Side, TransportConfig};
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
-use support::ms;
+use support::{Recorder, ms};
 
 /// So fast that packets take no time to be sent.
 const RATE: u64 = 100_000_000_000;
@@ -72,5 +72,57 @@ fn either_side_may_be_of_the_older_kind() {
             near(opened, rtts[0] * 2 + rtts[1] * 3 / 2),
             "{client:?}, {server:?}: {opened:?}"
         );
+    }
+}
+
+/// When the server's first packet with data leaves on the second path, in a download over paths with these round trip
+/// times.
+fn first_data(start: PathStart, early_data: bool, rtts: [Duration; 2]) -> Duration {
+    let mut transport = TransportConfig::default();
+    transport.path_start(start).early_path_data(early_data);
+    let recorder = Recorder::default();
+    let mut server = transport.clone();
+    recorder.attach(&mut server, Side::Server);
+    let mut network = Network::builder(7)
+        .symmetric_path(LinkConfig::new(RATE, rtts[0] / 2))
+        .symmetric_path(LinkConfig::new(RATE, rtts[1] / 2))
+        .client_transport(transport)
+        .server_transport(server)
+        .client(TransferClient::download(1 << 30))
+        .server(TransferServer::new())
+        .open_all_paths()
+        .build()
+        .unwrap();
+    let begin = network.instant();
+    network
+        .run_until(rtts[0] * 2 + rtts[1] * 3 / 2 + ms(2))
+        .unwrap();
+    let sent = recorder.take();
+    let mut with_data = sent.iter().filter(|packet| !packet.data.is_empty());
+    let first = with_data.find(|packet| packet.path == PathId(1)).unwrap();
+    first.now - begin
+}
+
+/// The request needs one and a half round trips of the first path, whatever the second one does.
+#[test]
+fn the_second_path_carries_data_after_one_round_trip_of_the_handshake_and_one_and_a_half_of_its_own()
+ {
+    use PathStart::{Complete, Confirmed};
+    for (first, second) in [(10, 70), (70, 10), (100, 20), (20, 100), (50, 50)] {
+        let rtts = [ms(first), ms(second)];
+        let read = (rtts[0] + rtts[1] / 2).max(rtts[0] * 3 / 2);
+        let complete = first_data(Complete, false, rtts);
+        assert!(
+            near(complete, read + rtts[1]),
+            "{first}, {second}: {complete:?}"
+        );
+        let confirmed = first_data(Confirmed, false, rtts);
+        assert!(
+            near(confirmed, rtts[0] * 2 + rtts[1] * 3 / 2),
+            "{first}, {second}: {confirmed:?}"
+        );
+        // Where the server may send before it has validated the address: a round trip of the path earlier.
+        let early = first_data(Complete, true, rtts);
+        assert!(near(early, read), "{first}, {second}: {early:?}");
     }
 }

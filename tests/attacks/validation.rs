@@ -88,6 +88,50 @@ fn amplification_before_validation() {
     );
 }
 
+/// A server that sends data before it has validated a path, and clients that pay for as much as they can get and never
+/// answer a challenge: RFC 9000 section 8 holds at every moment.
+#[test]
+fn amplification_of_early_path_data() {
+    let mut server = quiet();
+    server.early_path_data(true);
+    let mut duel = Duel::established(server, Params::generous(Some(7)));
+    let first = duel.tuple(0).remote;
+    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let _ = duel.victim.connection().write(id, &[7; 1 << 20]);
+    let target = client_address(99);
+    let mut worst = 0;
+    let mut received = 0;
+    for path in 1..=7 {
+        let issue = [duel.peer.issue(path, 0), duel.peer.issue(path, 1)];
+        duel.send(&issue);
+        for size in [1150, 1150, 300, 40, 1150, 1, 1150] {
+            let frames = [Frame::PathChallenge([1; 8]), Frame::Padding(size)];
+            duel.send_from(from(target), path, &frames);
+            received += size as u64;
+            worst = worst.max(excess(&duel.victim, &[first]));
+        }
+    }
+    for _ in 0..200 {
+        duel.victim.advance(Duration::from_millis(100));
+        worst = worst.max(excess(&duel.victim, &[first]));
+    }
+    let sent = duel
+        .victim
+        .sent_to
+        .get(&target)
+        .map_or(0, |sent| sent.bytes);
+    assert!(
+        sent > received,
+        "{sent} bytes for {received}: no data is among them"
+    );
+    figure(
+        "amplification",
+        "bytes beyond 3 x received, data before validation",
+        worst,
+        0,
+    );
+}
+
 /// The same for new addresses of a connection, all at once, and for paths that are opened towards a victim's address.
 #[test]
 fn amplification_of_new_addresses() {

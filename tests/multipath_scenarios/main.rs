@@ -162,25 +162,29 @@ fn abandon_cycle() {
 }
 
 /// `sat_plus`: a satellite of 300 ms beside a slow line. The satellite must not hold up what the line could deliver.
+/// The median over satellites of about that delay: when Cubic loses which packet of the slow line decides over a third
+/// of a second.
 #[test]
 fn satellite() {
     let line = LinkConfig::new(2_000_000, ms(20));
-    let satellite = LinkConfig::new(10_000_000, ms(300));
     for congestion in [CongestionControl::Cubic, CongestionControl::Bbr] {
-        let mut transport = TransportConfig::default();
-        transport.congestion(congestion);
-        let mut network = builder(&[line.clone(), satellite.clone()])
-            .transport(transport)
-            .open_all_paths()
-            .build()
-            .unwrap();
-        let report = complete(&mut network);
+        let mut took: Vec<_> = (295..=305)
+            .map(|delay| {
+                let mut transport = TransportConfig::default();
+                transport.congestion(congestion);
+                let satellite = LinkConfig::new(10_000_000, ms(delay));
+                let mut network = builder(&[line.clone(), satellite])
+                    .transport(transport)
+                    .open_all_paths()
+                    .build()
+                    .unwrap();
+                complete(&mut network).completed
+            })
+            .collect();
+        took.sort_unstable();
         // 40 Mbit over 12 Mbit/s, and three RTTs of the satellite until it is up to speed.
-        assert!(
-            report.completed < ms(7500),
-            "{congestion}: {:?}",
-            report.completed
-        );
+        let median = took[took.len() / 2];
+        assert!(median < ms(7500), "{congestion}: {took:?}");
     }
 }
 

@@ -165,6 +165,23 @@ async fn open(
         .sockets
         .path_from(local, remote)
         .ok_or(OpenPathError::NoLocalSocket { local, remote })?;
+    let (first, early) = attempt(&connection, network_path).await?;
+    match first {
+        // Not every peer may like paths that begin before the handshake is confirmed.
+        Err(OpenPathError::Abandoned { by_peer: true, .. }) if early => {
+            attempt(&connection, network_path).await?.0
+        }
+        outcome => outcome,
+    }
+    .map(|id| Path::new(connection, id))
+}
+
+/// Opens a path and waits for what becomes of it. Also returns whether the handshake was not confirmed when it was
+/// opened.
+async fn attempt(
+    connection: &ConnectionRef,
+    network_path: FourTuple,
+) -> Result<(Result<PathId, OpenPathError>, bool), OpenPathError> {
     let mut refusal = PathError::HandshakeIncomplete;
     let attempt = connection.wait_for(Signal::Paths, |state| {
         match try_open(state, network_path) {
@@ -181,13 +198,16 @@ async fn open(
         }
     });
     let waited = tokio::time::timeout(MAX_WAIT, attempt).await;
-    let (id, outcome) = waited.unwrap_or(Err(refusal.into()))?;
+    let (id, early, outcome) = waited.unwrap_or(Err(refusal.into()))?;
     match outcome.await {
-        Ok(Ok(())) => Ok(Path::new(connection, id)),
-        Ok(Err((error_code, by_peer))) => Err(OpenPathError::Abandoned {
-            error_code,
-            by_peer,
-        }),
+        Ok(Ok(())) => Ok((Ok(id), early)),
+        Ok(Err((error_code, by_peer))) => {
+            let abandoned = OpenPathError::Abandoned {
+                error_code,
+                by_peer,
+            };
+            Ok((Err(abandoned), early))
+        }
         // The connection ended and let go of all who wait.
         Err(_) => {
             let reason = connection.lock().error.clone();
@@ -199,7 +219,7 @@ async fn open(
 fn try_open(
     state: &mut State,
     network_path: FourTuple,
-) -> Result<(PathId, oneshot::Receiver<PathOutcome>), OpenPathError> {
+) -> Result<(PathId, bool, oneshot::Receiver<PathOutcome>), OpenPathError> {
     if let Some(error) = &state.error {
         return Err(error.clone().into());
     }
@@ -208,10 +228,11 @@ fn try_open(
     let id = state
         .proto
         .open_path(Instant::now().into_std(), network_path)?;
+    let early = !state.proto.is_handshake_confirmed();
     let (sender, receiver) = oneshot::channel();
     // Under the same hold of the mutex: the outcome cannot come before.
     state.opening.insert(id, sender);
-    Ok((id, receiver))
+    Ok((id, early, receiver))
 }
 
 /// The events of a connection's paths, in order; by

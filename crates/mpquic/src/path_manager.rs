@@ -37,13 +37,14 @@ impl From<FullMesh> for PathManager {
     }
 }
 
-/// Opens, once the handshake is confirmed, a path from each local address of the endpoint to the
-/// server's address and to each further one given here, within an address family. Local addresses
+/// Opens, once the handshake is complete ([`PathStart`](crate::PathStart)), a path from each local address of the
+/// endpoint to the server's address and to each further one given here, within an address family. Local addresses
 /// added later ([`Endpoint::add_socket`](crate::Endpoint::add_socket)) join.
 ///
 /// A path that was abandoned is tried again after a while, and after twice as long each time that
 /// fails, unless one of the applications abandoned it
-/// ([`PathErrorCode::APPLICATION_ABANDON_PATH`]).
+/// ([`PathErrorCode::APPLICATION_ABANDON_PATH`]). One that failed before it was validated and was asked for before the
+/// handshake was confirmed is tried again at once, when it is: not every peer may like paths that begin so soon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FullMesh {
     remotes: Vec<SocketAddr>,
@@ -90,6 +91,8 @@ struct Link {
     path: FourTuple,
     /// The path that it is now.
     id: Option<PathId>,
+    /// It was tried before the handshake was confirmed: a peer that does not want that yet is asked again when it is.
+    early: bool,
     failures: u32,
     /// Not before; `None` is never again.
     next_try: Option<Instant>,
@@ -138,13 +141,22 @@ impl Mesh {
             PathEvent::Opened { id } => {
                 for link in self.links.iter_mut().filter(|link| link.id == Some(id)) {
                     link.failures = 0;
+                    link.early = false;
                 }
             }
-            PathEvent::Abandoned { id, error_code, .. } => {
+            PathEvent::Abandoned {
+                id,
+                error_code,
+                by_peer,
+            } => {
                 self.dirty = true;
                 let (min, max) = (self.config.min_backoff, self.config.max_backoff);
                 for link in self.links.iter_mut().filter(|link| link.id == Some(id)) {
                     link.id = None;
+                    if std::mem::take(&mut link.early) && by_peer {
+                        link.next_try = Some(now);
+                        continue;
+                    }
                     let on_purpose = error_code == PathErrorCode::APPLICATION_ABANDON_PATH;
                     link.next_try = (!on_purpose).then(|| link.back_off(now, min, max));
                 }
@@ -185,6 +197,7 @@ impl Mesh {
                 Ok(id) => {
                     tracing::debug!(%id, path = %link.path, "opening");
                     link.id = Some(id);
+                    link.early = !proto.is_handshake_confirmed();
                 }
                 Err(
                     PathError::HandshakeIncomplete
@@ -230,6 +243,7 @@ impl Mesh {
                     None => Link {
                         path,
                         id: None,
+                        early: false,
                         failures: 0,
                         next_try: Some(now),
                     },
@@ -301,6 +315,30 @@ mod tests {
         mesh.links[0].id = Some(PathId(1));
         mesh.on_event(&PathEvent::Opened { id: PathId(1) }, now);
         mesh.on_event(&abandoned(PathErrorCode::APPLICATION_ABANDON_PATH), now);
+        assert_eq!(mesh.links[0].next_try, None);
+    }
+
+    #[test]
+    fn a_path_that_was_refused_before_confirmation_is_asked_for_again_at_once() {
+        let mut mesh = mesh(&["10.0.0.1:1"]);
+        let now = Instant::now();
+        let refused = PathEvent::Abandoned {
+            id: PathId(1),
+            error_code: PathErrorCode::APPLICATION_ABANDON_PATH,
+            by_peer: true,
+        };
+        mesh.links[0].id = Some(PathId(1));
+        mesh.links[0].early = true;
+        mesh.on_event(&refused, now);
+        assert_eq!(mesh.links[0].next_try, Some(now));
+        mesh.links[0].id = Some(PathId(1));
+        mesh.on_event(&refused, now);
+        assert_eq!(mesh.links[0].next_try, None, "the second time it is meant");
+        // A path that was open is another matter.
+        mesh.links[0].id = Some(PathId(1));
+        mesh.links[0].early = true;
+        mesh.on_event(&PathEvent::Opened { id: PathId(1) }, now);
+        mesh.on_event(&refused, now);
         assert_eq!(mesh.links[0].next_try, None);
     }
 }

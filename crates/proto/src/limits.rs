@@ -86,6 +86,10 @@ pub const MAX_PATH_IDS_ISSUED_AHEAD: u32 = MAX_OPEN_PATHS as u32;
 /// more than they must.
 pub const MAX_PATH_IDS_ISSUED_EARLY: u32 = 3;
 
+/// Full datagrams by which a client that wants data on a path before it is validated raises what the server may send
+/// there, beside its challenge: three times five of them are as much as an initial window.
+pub const EARLY_CREDIT_DATAGRAMS: u8 = 4;
+
 /// Abandoned paths whose state is kept for its three PTOs. Stops: open-and-abandon churn.
 pub const MAX_ABANDONED_PATHS: usize = 32;
 
@@ -99,6 +103,14 @@ pub const MAX_UNDECRYPTABLE_PACKETS: usize = 10;
 /// Bytes of such packets: as many as fit into full-size Ethernet frames. Stops: the same with datagrams of
 /// 64 KiB.
 pub const MAX_UNDECRYPTABLE_BYTES: usize = MAX_UNDECRYPTABLE_PACKETS * 1500;
+
+/// Such packets of each further path that a client may open with its Finished, kept beside those of the first path:
+/// its challenge, and the datagrams by which it may ask for data before the path is validated. Stops: data of the first
+/// path that takes all places. Such paths are [`MAX_PATH_IDS_ISSUED_EARLY`].
+pub const MAX_UNDECRYPTABLE_PER_FURTHER_PATH: usize = 5;
+
+/// Bytes of such a packet of a further path. Stops: the same with datagrams of 64 KiB.
+pub const MAX_UNDECRYPTABLE_FURTHER_PACKET: usize = 1500;
 
 /// Bytes of CONNECTION_CLOSE reason that are kept.
 pub const MAX_CLOSE_REASON: usize = 512;

@@ -36,6 +36,7 @@ pub struct TransportConfig {
     pub(crate) datagram_send_buffer: usize,
     pub(crate) max_paths: u32,
     pub(crate) path_start: PathStart,
+    pub(crate) early_path_data: bool,
     pub(crate) initial_rtt: Duration,
     pub(crate) initial_mtu: u16,
     pub(crate) max_mtu: u16,
@@ -159,9 +160,26 @@ impl TransportConfig {
 
     /// From when a client may open further paths, and a server names connection IDs for them. Each side's
     /// setting is its own: a client that would open paths early waits for a server that names none early.
-    /// Default [`PathStart::Confirmed`].
+    /// Default [`PathStart::Complete`].
     pub fn path_start(&mut self, start: PathStart) -> &mut Self {
         self.path_start = start;
+        self
+    }
+
+    /// Whether a server's data may use a further path before it is validated, a round trip earlier. Each side's setting
+    /// is its own, and both are needed. Default: no.
+    ///
+    /// RFC 10069 can be read in two ways. Path Initiation and Validation: a server "MUST validate the peer's address
+    /// before sending any data". Relation to Probing and Migration: "any frame can be sent on a new path with a new path
+    /// ID at any time as long as the anti-amplification limits [...] are respected". The default keeps the first; this
+    /// setting takes the second, within RFC 9000 section 8: a server sends at most three times what came from the
+    /// unvalidated address.
+    ///
+    /// A client with this setting makes room within that limit: after the first PATH_CHALLENGE of a path, it sends four
+    /// full datagrams with nothing but a PING, once, and only to the server's address that carried the handshake. A
+    /// client's own data waits for the validation, and so does a path to any other address.
+    pub fn early_path_data(&mut self, enabled: bool) -> &mut Self {
+        self.early_path_data = enabled;
         self
     }
 
@@ -347,6 +365,7 @@ impl Default for TransportConfig {
             datagram_send_buffer: limits::DEFAULT_DATAGRAM_BUFFER,
             max_paths: 8,
             path_start: PathStart::default(),
+            early_path_data: false,
             initial_rtt: Duration::from_millis(333),
             initial_mtu: 1200,
             max_mtu: 1452,

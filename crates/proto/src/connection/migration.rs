@@ -358,10 +358,18 @@ impl Connection {
 
     /// Repeats challenges that are due, and draws the conclusion from those that stayed unanswered.
     pub(super) fn on_challenge_timeout(&mut self, now: Instant, id: PathId) {
+        let max_ack_delay = self.peer_max_ack_delay();
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
         let index = path.index;
+        if path.suspect_early_data(now, max_ack_delay) {
+            // Data that was sent ahead of the validation may have gone where nobody is: others carry it, too.
+            self.on_suspect(now, id, index);
+        }
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
         match path.on_challenge_timeout(now) {
             Unanswered::Waiting => self.tidy_other_cid(id),
             Unanswered::GoBack(last) => {

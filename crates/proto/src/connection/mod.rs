@@ -110,6 +110,8 @@ pub struct Connection {
     pub(crate) received_any: bool,
     /// RFC 9001 section 4.1.2.
     pub(crate) confirmed: bool,
+    /// The peer refused a path that was opened before: no other is until the handshake is confirmed.
+    early_path_refused: bool,
     pub(crate) ack_frequency: AckFrequency,
     pub(crate) quic_bit: QuicBit,
     /// The addresses of the handshake.
@@ -353,6 +355,7 @@ impl Connection {
             peer_known: false,
             received_any: false,
             confirmed: false,
+            early_path_refused: false,
             ack_frequency: AckFrequency::new(config.max_ack_delay, config.ack_frequency_config),
             quic_bit: QuicBit::default(),
             handshake_tuple: tuple,

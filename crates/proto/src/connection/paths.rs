@@ -25,11 +25,12 @@ impl Connection {
 
     /// Whether this side may open paths now: it is a client, and the handshake is where
     /// [`TransportConfig::path_start`](crate::TransportConfig::path_start) has it. There may still be a limit in the
-    /// way, or no connection ID; [`PathEvent::Available`] tells when there is none.
+    /// way, or no connection ID; [`PathEvent::Available`] tells when there is none. Once the peer has refused a path
+    /// that was opened before the handshake was confirmed, no other can be opened until it is.
     pub fn may_open_paths(&self) -> bool {
         let handshake = match self.config.path_start {
-            PathStart::Complete => self.state.is_established(),
-            PathStart::Confirmed => self.confirmed,
+            PathStart::Complete if !self.early_path_refused => self.state.is_established(),
+            _ => self.confirmed,
         };
         handshake && self.side.is_client()
     }
@@ -75,7 +76,12 @@ impl Connection {
             limits.note_cids_blocked(id);
             return Err(PathError::NoCidAvailable { path: id });
         }
-        self.add_path(now, id, NetworkPath::opened_by_us(tuple))
+        let mut network = NetworkPath::opened_by_us(tuple);
+        // Never more than a challenge to an address that has not shown that it is the server's.
+        if self.config.early_path_data && tuple.remote == self.handshake_tuple.remote {
+            network = network.with_credit();
+        }
+        self.add_path(now, id, network)
             .ok_or(PathError::TooManyPaths(open))?;
         Ok(id)
     }
@@ -362,6 +368,8 @@ impl Connection {
             self.start_closing(now, close, true);
             return Ok(());
         }
+        // Not every peer may like paths that begin so soon.
+        self.early_path_refused |= !self.confirmed;
         self.abandon_path(now, id, error_code, true);
         Ok(())
     }

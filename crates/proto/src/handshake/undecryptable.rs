@@ -7,7 +7,7 @@ use mpquic_sched_core::EcnCodepoint;
 
 use crate::receive::DatagramMeta;
 use crate::space::SpaceId;
-use crate::{FourTuple, limits};
+use crate::{FourTuple, PathId, limits};
 
 /// One packet, headers still protected.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Buffered {
     pub(crate) received: Instant,
     pub(crate) network_path: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
+    /// The path that its connection ID belongs to.
+    pub(crate) path: PathId,
     pub(crate) packet: BytesMut,
 }
 
@@ -25,7 +27,7 @@ pub(crate) struct Buffered {
 #[derive(Debug, Default)]
 pub(crate) struct Undecryptable {
     packets: Vec<Buffered>,
-    /// Of the packets.
+    /// Of the packets of the path that carries the handshake.
     bytes: usize,
 }
 
@@ -34,13 +36,29 @@ impl Undecryptable {
     //= specs/rfc9001.txt#section-4.1.4
     //# While waiting for TLS processing to complete, an endpoint SHOULD buffer received packets if
     //# they might be processed using keys that are not yet available.
-    pub(crate) fn push(&mut self, space_id: SpaceId, arrival: &DatagramMeta, packet: &[u8]) {
-        let bytes = self.bytes + packet.len();
-        if self.packets.len() < limits::MAX_UNDECRYPTABLE_PACKETS
-            && bytes <= limits::MAX_UNDECRYPTABLE_BYTES
-        {
-            self.bytes = bytes;
+    pub(crate) fn push(
+        &mut self,
+        space_id: SpaceId,
+        path: PathId,
+        arrival: &DatagramMeta,
+        packet: &[u8],
+    ) {
+        let kept = self.count(path);
+        let fits = if path == PathId::ZERO {
+            let bytes = self.bytes + packet.len();
+            kept < limits::MAX_UNDECRYPTABLE_PACKETS && bytes <= limits::MAX_UNDECRYPTABLE_BYTES
+        } else {
+            // What opens a path may overtake the Finished, and must not lose its place to data that did, too.
+            kept < limits::MAX_UNDECRYPTABLE_PER_FURTHER_PATH
+                && packet.len() <= limits::MAX_UNDECRYPTABLE_FURTHER_PACKET
+                && path.0 <= limits::MAX_PATH_IDS_ISSUED_EARLY
+        };
+        if fits {
+            if path == PathId::ZERO {
+                self.bytes += packet.len();
+            }
             self.packets.push(Buffered {
+                path,
                 space_id,
                 received: arrival.received,
                 network_path: arrival.tuple,
@@ -57,7 +75,8 @@ impl Undecryptable {
             .into_iter()
             .partition(|packet| packet.space_id == space_id);
         self.packets = kept;
-        self.bytes = self.packets.iter().map(|packet| packet.packet.len()).sum();
+        let first = self.packets.iter().filter(|kept| kept.path == PathId::ZERO);
+        self.bytes = first.map(|kept| kept.packet.len()).sum();
         taken
     }
 
@@ -71,6 +90,11 @@ impl Undecryptable {
         *self = Self::default();
     }
 
+    /// How many packets of a path are kept.
+    fn count(&self, path: PathId) -> usize {
+        self.packets.iter().filter(|kept| kept.path == path).count()
+    }
+
     /// How many packets are kept.
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
@@ -78,7 +102,7 @@ impl Undecryptable {
 
     /// Their bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.packets.iter().map(|kept| kept.packet.len()).sum()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -111,16 +135,57 @@ mod tests {
         ] {
             let mut kept = Undecryptable::default();
             for _ in 0..100 {
-                kept.push(SpaceId::Data, &arrival, &vec![1; size]);
+                kept.push(SpaceId::Data, PathId::ZERO, &arrival, &vec![1; size]);
             }
             assert_eq!((kept.len(), kept.bytes()), (most, most * size));
             let memory: usize = kept.packets.iter().map(|p| p.packet.capacity()).sum();
             assert!(memory <= limits::MAX_UNDECRYPTABLE_BYTES, "{memory} bytes");
-            kept.push(SpaceId::Handshake, &arrival, &[1; 10]);
+            kept.push(SpaceId::Handshake, PathId::ZERO, &arrival, &[1; 10]);
             kept.take(SpaceId::Data);
             assert!(kept.bytes() <= 10);
             kept.clear();
             assert!(kept.is_empty() && kept.bytes() == 0);
         }
+    }
+
+    #[test]
+    fn further_paths_have_places_of_their_own() {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+        let now = Instant::now();
+        let arrival = DatagramMeta {
+            now,
+            received: now,
+            tuple: FourTuple {
+                local: address,
+                remote: address,
+            },
+            ecn: None,
+            bytes: 0,
+        };
+        let mut kept = Undecryptable::default();
+        let first = limits::MAX_UNDECRYPTABLE_PACKETS;
+        for _ in 0..100 {
+            kept.push(SpaceId::Data, PathId::ZERO, &arrival, &[1; 1500]);
+        }
+        assert_eq!(kept.len(), first);
+        let (early, each) = (
+            limits::MAX_PATH_IDS_ISSUED_EARLY,
+            limits::MAX_UNDECRYPTABLE_PER_FURTHER_PATH,
+        );
+        for path in 1..=early + 5 {
+            kept.push(SpaceId::Data, PathId(path), &arrival, &vec![1; 9000]);
+            for _ in 0..100 {
+                kept.push(SpaceId::Data, PathId(path), &arrival, &[1; 1500]);
+            }
+        }
+        assert_eq!(kept.len(), first + early as usize * each);
+        assert_eq!(kept.memory(), kept.bytes());
+        assert_eq!(
+            kept.take(SpaceId::Data).len(),
+            first + early as usize * each
+        );
+        assert!(kept.is_empty() && kept.bytes() == 0);
+        kept.push(SpaceId::Data, PathId(1), &arrival, &[1; 1500]);
+        assert_eq!(kept.len(), 1);
     }
 }

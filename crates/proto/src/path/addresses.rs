@@ -80,6 +80,32 @@ impl Path {
         self.network.is_validated()
     }
 
+    /// Whether scheduled packets may use the path: its address is validated, or there is room within the amplification
+    /// limit of a path that was never open, and that is wanted.
+    pub(crate) fn may_carry_data(&self) -> bool {
+        self.is_validated() || self.may_carry_early_data()
+    }
+
+    /// Whether it may only within the amplification limit.
+    //= specs/rfc10069-draft.md#relation-to-probing-and-migration
+    //# Therefore, any frame can be sent on a new path with a new path ID at any time as long as the
+    //# anti-amplification limits (see {{Section 21.1.1.1 of QUIC-TRANSPORT}}) and the congestion
+    //# control limits for this path are respected.
+    pub(crate) fn may_carry_early_data(&self) -> bool {
+        let wanted = self.early_data && !self.opened && !self.is_validated();
+        wanted && self.network.has_early_room(self.mtu().into())
+    }
+
+    /// Whether the client is to send a datagram so that the server may send more here before it is validated.
+    pub(crate) fn wants_credit(&self) -> bool {
+        self.network.wants_credit()
+    }
+
+    /// Such a datagram left.
+    pub(crate) fn on_credit_sent(&mut self) {
+        self.network.on_credit_sent();
+    }
+
     /// The address is proven by other means than a PATH_RESPONSE (RFC 9000 section 8.1).
     pub(crate) fn validate(&mut self) {
         self.network.validate();
@@ -405,6 +431,20 @@ impl Path {
             controller.on_mtu_update(self.index, self.mtu());
         }
         !same_host
+    }
+
+    /// A challenge may have gone unanswered for so long that it is repeated, while data is in flight that did not wait for
+    /// the answer: the path is suspect then. Whether it has become so just now.
+    pub(crate) fn suspect_early_data(&mut self, now: Instant, max_ack_delay: Duration) -> bool {
+        let waiting = self.early_data && !self.opened && !self.is_validated();
+        let sent = self.space.sent.scheduled() > 0;
+        if !(waiting && sent && self.network.is_challenge_overdue(now)) {
+            return false;
+        }
+        let recovery = &mut self.recovery;
+        let (suspect, rtt) = (&mut recovery.suspect, &recovery.rtt);
+        // The unanswered challenge is a probe timeout.
+        suspect.check(now, &self.space, rtt, max_ack_delay, 1)
     }
 
     /// Repeats challenges that are due, and draws the conclusion from those that stayed unanswered.

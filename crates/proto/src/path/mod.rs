@@ -102,6 +102,8 @@ pub(crate) struct Path {
     beyond_window: BeyondWindow,
     /// It was validated once: a later answer to a challenge is not news of a path.
     opened: bool,
+    /// Data may go to the peer's address within the amplification limit, before it is validated.
+    early_data: bool,
     /// The addresses that RTT, congestion window and MTU were measured over.
     measured: FourTuple,
     /// When losses on addresses that were left were last no sign of congestion.
@@ -154,6 +156,7 @@ impl Path {
             beyond_window: BeyondWindow::default(),
             excused: None,
             opened: id == PathId::ZERO,
+            early_data: config.early_path_data,
             status: StatusState::default(),
             space,
             recovery: PathRecovery::new(now, index, config),

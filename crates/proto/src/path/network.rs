@@ -31,6 +31,8 @@ pub(crate) struct NetworkPath {
     challenge: Option<Challenge>,
     /// Data of PATH_CHALLENGEs to be answered, oldest first.
     responses: VecDeque<u64>,
+    /// Full datagrams still to be sent so that the server may send more before it has validated our address.
+    credit_due: u8,
     /// The peer tries these addresses, and has not moved to them: they are kept once they are validated.
     pub(super) tried: bool,
 }
@@ -71,6 +73,7 @@ impl NetworkPath {
             sent: 0,
             challenge: None,
             responses: VecDeque::new(),
+            credit_due: 0,
             tried: false,
         }
     }
@@ -81,6 +84,32 @@ impl NetworkPath {
             ours: true,
             ..Self::new(tuple, false)
         }
+    }
+
+    /// The same, and the server is to have room for data before it has validated our address.
+    pub(crate) fn with_credit(mut self) -> Self {
+        self.credit_due = limits::EARLY_CREDIT_DATAGRAMS;
+        self
+    }
+
+    /// Whether a datagram is to be sent for the sake of what the server may send in return. The challenge goes first.
+    pub(super) fn wants_credit(&self) -> bool {
+        self.credit_due > 0 && !self.validated && !self.challenge_due()
+    }
+
+    /// Such a datagram left.
+    pub(super) fn on_credit_sent(&mut self) {
+        self.credit_due = self.credit_due.saturating_sub(1);
+    }
+
+    /// Whether a datagram of so many bytes is within the limit that holds until the address is validated, with room left
+    /// to repeat the challenge: otherwise a lost one would have to wait for the peer. Not once it was repeated: what is
+    /// sent there may be lost, too.
+    pub(super) fn has_early_room(&self, bytes: u64) -> bool {
+        let asked = self.challenge.as_ref();
+        let first = asked.is_some_and(|challenge| challenge.tokens.len() <= 1);
+        let room = self.send_limit() >= bytes + MIN_INITIAL_DATAGRAM as u64;
+        !self.ours && !self.tried && first && room
     }
 
     /// Other addresses of ours for a peer whose address is proven: it may be sent to at once (RFC 9000 section 9.2).
@@ -252,6 +281,12 @@ impl NetworkPath {
         let challenge = self.challenge.as_ref()?;
         let next = challenge.next.unwrap_or(challenge.until);
         Some(next.min(challenge.until))
+    }
+
+    /// Whether the next challenge is to be sent because there was no answer to the last.
+    pub(super) fn is_challenge_overdue(&self, now: Instant) -> bool {
+        let next = self.challenge.as_ref().and_then(|challenge| challenge.next);
+        next.is_some_and(|at| at <= now)
     }
 
     pub(super) fn on_challenge_timeout(&mut self, now: Instant) -> ChallengeTimeout {

@@ -12,7 +12,7 @@ use crate::recovery::Pace;
 /// What the connection knows of a path beyond the path itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PathFacts {
-    /// Validated, with a connection ID of the peer, and data may flow at all.
+    /// Validated, or with room for data before that; with a connection ID of the peer.
     pub(crate) usable: bool,
     pub(crate) max_ack_delay: Duration,
 }

@@ -225,7 +225,7 @@ impl Connection {
             };
             let Some(keys) = keys else {
                 if space_id == SpaceId::Handshake && self.spaces.get(space_id).is_some() {
-                    self.keep_undecryptable(arrival, space_id, bytes);
+                    self.keep_undecryptable(arrival, space_id, PathId::ZERO, bytes);
                 }
                 return;
             };
@@ -339,7 +339,7 @@ impl Connection {
         //# complete.
         let ready = self.handshake.is_complete() || self.state.is_closing();
         if self.handshake.one_rtt.is_none() || !ready {
-            return self.keep_undecryptable(arrival, SpaceId::Data, bytes);
+            return self.keep_undecryptable(arrival, SpaceId::Data, id, bytes);
         }
         let nonce_path = self.nonce_path(id);
         let expected = match self.paths.state(id) {
@@ -494,10 +494,16 @@ impl Connection {
         }
     }
 
-    fn keep_undecryptable(&mut self, arrival: &DatagramMeta, space_id: SpaceId, bytes: &[u8]) {
+    fn keep_undecryptable(
+        &mut self,
+        arrival: &DatagramMeta,
+        space_id: SpaceId,
+        path: PathId,
+        bytes: &[u8],
+    ) {
         if self.state.is_alive() {
             let kept = &mut self.handshake.undecryptable;
-            kept.push(space_id, arrival, bytes);
+            kept.push(space_id, path, arrival, bytes);
         }
     }
 
@@ -521,6 +527,12 @@ impl Connection {
                     ecn: buffered.ecn,
                     bytes: buffered.packet.len(),
                 };
+                // When it came, its path was not there to be credited with it.
+                if buffered.path != PathId::ZERO
+                    && let Some(path) = self.paths.get_mut(buffered.path)
+                {
+                    path.on_datagram_received(&arrival.tuple, arrival.bytes);
+                }
                 let decoded = decode_next(&buffered.packet, self.endpoint_config.cid_len);
                 if let Ok(packet) = decoded {
                     self.on_packet(&arrival, &packet, &mut buffered.packet);

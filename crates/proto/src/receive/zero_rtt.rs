@@ -32,7 +32,7 @@ impl Connection {
             //# The server MAY retain these packets for later decryption in anticipation of
             //# receiving a ClientHello.
             if self.handshake.awaits_client_hello() && self.state.is_alive() {
-                self.keep_undecryptable(arrival, SpaceId::Initial, bytes);
+                self.keep_undecryptable(arrival, SpaceId::Initial, PathId::ZERO, bytes);
             }
             return;
         };

@@ -129,7 +129,7 @@ impl Schedule {
         self.used = paths.used();
         for path in paths.iter_mut() {
             let facts = PathFacts {
-                usable: path.is_validated() && has_cid(path.id),
+                usable: path.may_carry_data() && has_cid(path.id),
                 max_ack_delay,
             };
             let view = &mut self.views[path.index.get()];
@@ -146,7 +146,7 @@ impl Schedule {
         max_ack_delay: Duration,
     ) {
         let facts = PathFacts {
-            usable: true,
+            usable: path.may_carry_data(),
             max_ack_delay,
         };
         let view = &mut self.views[path.index.get()];

@@ -125,6 +125,12 @@ impl Connection {
                 break;
             };
             let mtu = usize::from(path.mtu());
+            // What is sent counts for the amplification limit when it leaves: one by one, so that each is held against it.
+            let max_datagrams = if path.is_validated() {
+                max_datagrams
+            } else {
+                1
+            };
             let batch = batches.open(planned.path, path.id, path.ecn());
             if batch.is_full(mtu, max_datagrams) {
                 self.schedule.put_back(planned);

@@ -23,6 +23,7 @@ enum Due {
     LossProbe,
     Ack,
     Ping,
+    Credit,
     MtuProbe(u16),
 }
 
@@ -48,6 +49,7 @@ impl Connection {
                 Some(Due::LossProbe) => self.transmit_loss_probe(now, index, buf),
                 Some(Due::Ack) => self.transmit_ack(now, index, buf),
                 Some(Due::Ping) => self.transmit_ping(now, index, buf),
+                Some(Due::Credit) => self.transmit_credit(now, index, buf),
                 Some(Due::MtuProbe(size)) => self.transmit_mtu_probe(now, index, size, buf),
             };
             if transmit.is_some() {
@@ -76,6 +78,7 @@ impl Connection {
             || path.has_probes()
             || ack
             || (established && path.has_ping())
+            || path.wants_credit()
             || mtu.is_some();
         *left |= any;
         //= specs/rfc10069-draft.md#path-management
@@ -98,6 +101,9 @@ impl Connection {
         }
         if established && path.has_ping() {
             return Some(Due::Ping);
+        }
+        if path.wants_credit() && self.has_room_for_probe(path) {
+            return Some(Due::Credit);
         }
         mtu.filter(|_| all).map(Due::MtuProbe)
     }
@@ -347,6 +353,27 @@ impl Connection {
                 path.on_ping_sent();
             }
             this.fill_own_ack(w, now, index);
+            w.ping();
+            true
+        })
+    }
+
+    /// A full datagram that lets the server send three times as much before it has validated the address (RFC 9000
+    /// section 8.1).
+    fn transmit_credit(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let spec = PacketSpec {
+            pad_to: buf.len() + MIN_INITIAL_DATAGRAM,
+            ..PacketSpec::unscheduled(index)
+        };
+        self.transmit_packet(now, &spec, buf, |this, w| {
+            if let Some(path) = this.paths.at_mut(index) {
+                path.on_credit_sent();
+            }
             w.ping();
             true
         })

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod early_data;
+mod early_paths;
 mod fields;
 mod forge;
 mod frames;
