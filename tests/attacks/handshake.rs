@@ -10,6 +10,7 @@ use mpquic_hostile::peer::{CID_LEN, Peer, Sealing, Space};
 use mpquic_hostile::tls::{self, Identity};
 use mpquic_hostile::victim::{Victim, client_address};
 use mpquic_hostile::wire::Frame;
+use mpquic_proto::PathStart;
 
 use super::*;
 
@@ -454,4 +455,55 @@ fn small_initial_packets() {
         acks as u64,
         0,
     );
+}
+
+/// Connection IDs of further paths that a server issues to whoever sends one datagram, and packets on those paths that it
+/// keeps for a Finished that never comes.
+#[test]
+fn paths_of_half_open_connections() {
+    const COUNT: u32 = 64;
+    let held = |start| {
+        let mut transport = quiet();
+        transport.path_start(start);
+        let mut victim = Victim::server(&Identity::generate(), transport);
+        let hellos: Vec<_> = (0..COUNT).map(|who| client(who).flight()).collect();
+        let before = meter::reading().held;
+        for (who, hello) in hellos.iter().enumerate() {
+            for datagram in hello {
+                victim.deliver(from(client_address(who as u32)), None, datagram);
+            }
+        }
+        assert_eq!(victim.endpoint.half_open().connections, COUNT as usize);
+        victim.sent.clear();
+        meter::reading().held - before
+    };
+    let [confirmed, complete] = [PathStart::Confirmed, PathStart::Complete].map(held);
+    assert!(
+        complete > confirmed,
+        "{complete}, {confirmed}: none is issued early"
+    );
+    growth(
+        "half-open connections",
+        "bytes held for the connection IDs of further paths, each",
+        confirmed / i64::from(COUNT),
+        complete / i64::from(COUNT),
+        2048,
+    );
+    let mut duel = begun();
+    let before = meter::reading().held;
+    let mut sent = 0;
+    for path in 1..=7 {
+        for _ in 0..100 {
+            sent += u64::from(duel.send_on(path, &[Frame::Ping, Frame::Padding(1150)]));
+        }
+    }
+    assert!(sent >= 300, "{sent} packets");
+    growth(
+        "half-open connections",
+        "bytes held of 300 packets on paths before the Finished",
+        before,
+        meter::reading().held,
+        32_768,
+    );
+    assert_eq!(duel.victim.over_caps(), Vec::<String>::new());
 }

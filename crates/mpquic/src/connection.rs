@@ -423,8 +423,8 @@ impl Connection {
         self.0.lock().error.clone()
     }
 
-    /// Waits for the handshake to be confirmed (RFC 9001 section 4.1.2): paths can be opened from
-    /// here on.
+    /// Waits for the handshake to be confirmed (RFC 9001 section 4.1.2). Paths can be opened from here on, if not
+    /// before ([`PathStart`](crate::PathStart)).
     ///
     /// # Errors
     ///
@@ -569,8 +569,9 @@ impl Connection {
     /// `local` is an IP on one of the endpoint's sockets, or one with a port; see
     /// [`Endpoint::add_socket`](crate::Endpoint::add_socket) for addresses that come up later. The
     /// returned future completes when the peer has answered on the path. While the handshake is not
-    /// confirmed, or the peer has not issued the connection IDs that a further path needs, the future
-    /// waits for that, for at most three seconds.
+    /// complete, or the peer has not issued the connection IDs that a further path needs, the future
+    /// waits for that, for at most three seconds. A path that the peer refuses before the handshake is confirmed is
+    /// asked for once more when it is.
     ///
     /// ```no_run
     /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {

@@ -79,15 +79,17 @@ impl Connection {
             tell("CRYPTO bytes", bytes, limits::MAX_CRYPTO_BUFFER as usize);
             tell("CRYPTO gaps", gaps, limits::MAX_CRYPTO_GAPS);
         }
+        let further =
+            limits::MAX_PATH_IDS_ISSUED_EARLY as usize * limits::MAX_UNDECRYPTABLE_PER_FURTHER_PATH;
         tell(
             "undecryptable packets",
             self.handshake.undecryptable.len(),
-            limits::MAX_UNDECRYPTABLE_PACKETS,
+            limits::MAX_UNDECRYPTABLE_PACKETS + further,
         );
         tell(
             "bytes of undecryptable packets",
             self.handshake.undecryptable.bytes(),
-            limits::MAX_UNDECRYPTABLE_BYTES,
+            limits::MAX_UNDECRYPTABLE_BYTES + further * limits::MAX_UNDECRYPTABLE_FURTHER_PACKET,
         );
         let (retiring, most_held) = self.remote_cids.sizes();
         tell(

@@ -39,6 +39,8 @@ pub struct StartRules {
     pub handshake: usize,
     /// When the other paths are opened.
     pub start: PathStart,
+    /// The server's data may use a path before it is validated.
+    pub early_data: bool,
     /// The initial congestion window of each path, in packets of the largest size.
     pub initial_window: u32,
 }
@@ -82,7 +84,7 @@ impl StartBounds {
     /// };
     /// // The slow path carries the handshake.
     /// let paths = [path(2_000_000, ms(100)), path(50_000_000, ms(20))];
-    /// let rules = StartRules { handshake: 0, start: PathStart::Confirmed, initial_window: 32 };
+    /// let rules = StartRules { handshake: 0, start: PathStart::Confirmed, early_data: false, initial_window: 32 };
     /// let bounds = StartBounds::new(2_000_000, 40, &paths, &paths, &rules).unwrap();
     /// assert!((bounds.fluid - 0.364).abs() < 0.001);
     /// assert!(bounds.all_paths > bounds.fluid && bounds.startup > bounds.all_paths);
@@ -110,7 +112,7 @@ impl StartBounds {
         let in_turn = alone.iter().enumerate().map(|(number, path)| {
             let usable = match number == rules.handshake {
                 true => asked,
-                false => asked.max(usable_after(rules.start, first, path)),
+                false => asked.max(usable_after(rules, first, path)),
             };
             SlowStart::new(path, usable, rules)
         });
@@ -139,12 +141,16 @@ pub(crate) fn handshake_time(path: &FluidPath) -> f64 {
 
 /// When the server may send data on a path other than the handshake's, counted from the end of the
 /// handshake at the client, which is when the client sends its request.
-fn usable_after(start: PathStart, first: &FluidPath, path: &FluidPath) -> f64 {
+fn usable_after(rules: &StartRules, first: &FluidPath, path: &FluidPath) -> f64 {
     // The client's challenge, which the server reads once it has the client's last handshake message;
     // the server's challenge, and the client's response to it (RFC 9000 section 8.2).
     let challenged = crossing(&path.up, FULL_DATAGRAM).max(crossing(&first.up, SMALL_DATAGRAM));
-    let validated = crossing(&path.down, FULL_DATAGRAM) + crossing(&path.up, FULL_DATAGRAM);
-    match start {
+    let validated = if rules.early_data {
+        0.0
+    } else {
+        crossing(&path.down, FULL_DATAGRAM) + crossing(&path.up, FULL_DATAGRAM)
+    };
+    match rules.start {
         PathStart::Complete => challenged + validated,
         PathStart::Confirmed => {
             // The client's last handshake message, and HANDSHAKE_DONE (RFC 9001 section 4.1.2).
@@ -268,6 +274,7 @@ mod tests {
         StartRules {
             handshake,
             start: PathStart::Confirmed,
+            early_data: false,
             initial_window,
         }
     }
@@ -391,6 +398,10 @@ mod tests {
             let wider = StartRules { initial_window: window + 10, ..rules };
             let wider = StartBounds::new(bytes, 40, &paths, &paths, &wider).unwrap();
             prop_assert!(below(wider.startup, startup));
+            // Data before the validation is never worse.
+            let ahead = StartRules { early_data: true, ..rules };
+            let ahead = StartBounds::new(bytes, 40, &paths, &paths, &ahead).unwrap();
+            prop_assert!(below(ahead.startup, startup));
             // An earlier start is never worse.
             let early = StartRules { start: PathStart::Complete, ..rules };
             let early = StartBounds::new(bytes, 40, &paths, &paths, &early).unwrap();

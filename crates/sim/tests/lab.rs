@@ -579,6 +579,69 @@ fn the_time_of_downloads_and_the_order_of_paths_are_told() {
     }
 }
 
+const STARTS: &str = r#"
+title = "Starts"
+workloads = ["file:200kB"]
+seeds = 6
+congestion = ["cubic"]
+schedulers = ["minrtt"]
+time_lost = true
+
+[[network]]
+name = "uneven"
+paths = "50Mbit 20ms | 10Mbit 60ms"
+handshake = [1, 2]
+start = ["confirmed", "complete"]
+early_path_data = [false, true]
+"#;
+
+#[test]
+fn ways_to_open_paths_are_compared_in_pairs() {
+    let folder = folder("starts");
+    let file = folder.join("starts.toml");
+    fs::write(&file, STARTS).unwrap();
+    let (file, out) = (file.display().to_string(), folder.display().to_string());
+    let (code, text, err) = lab(&["run", &file, "--out", &out]);
+    assert_eq!((code, &*err), (0, ""));
+    assert!(text.contains("How paths are opened"), "{text}");
+    let (code, markdown, _) = lab(&["table", "--markdown", &out]);
+    assert_eq!(code, 0);
+    let heads = "| networks | handshake | scheduler | start | mean | interval | median | slower |";
+    assert!(markdown.contains(heads), "{markdown}");
+    let (code, json, _) = lab(&["time", "--json", &out]);
+    assert_eq!(code, 0);
+    let lines: Vec<serde_json::Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let gains: Vec<_> = lines.iter().filter(|line| line["mean"].is_f64()).collect();
+    let of = |start: &str, handshake: u64| {
+        let found = gains
+            .iter()
+            .find(|line| line["start"] == start && line["handshake"].as_u64() == Some(handshake));
+        let line = found.unwrap_or_else(|| panic!("no {start} in {json}"));
+        assert_eq!((&line["networks"], &line["slower"]), (&1.into(), &0.into()));
+        let value = |name: &str| line[name].as_f64().unwrap();
+        let [low, high] = [0, 1].map(|end| line["interval"][end].as_f64().unwrap());
+        assert!(low <= value("mean") && value("mean") <= high, "{line}");
+        assert!((value("mean") - value("worst")).abs() < 1e-9, "{line}");
+        [value("mean"), value("of_first")]
+    };
+    assert_eq!(gains.len(), 2 * 3);
+    // A path that opens earlier, and one whose data does not wait, save time; most of it where the slow path goes first.
+    let [complete, early] = ["complete", "complete, early data"].map(|start| of(start, 2)[0]);
+    assert!(complete < 0.97 && early < complete, "{complete}, {early}");
+    assert!(of("complete", 1)[0] <= 1.0);
+    // The first order is the better one here, by far.
+    assert!(of("complete", 2)[1] > 1.1);
+    let spreads = lines.iter().filter(|line| line["spread"].is_f64());
+    let starts: Vec<_> = spreads
+        .map(|line| line["start"].as_str().unwrap())
+        .collect();
+    assert_eq!(starts.len(), 4, "{json}");
+    assert!(starts.contains(&"") && starts.contains(&"complete"));
+}
+
 #[test]
 fn time_is_told_only_if_it_was_recorded() {
     let folder = folder("untold");
@@ -623,6 +686,7 @@ fn every_experiment_file_of_the_project_loads() {
     for (file, networks) in [
         ("quick", 3),
         ("start", 386),
+        ("start_now", 776),
         ("peekaboo/fig02_dynamicity", 3),
         ("peekaboo/fig05a_loss", 7),
         ("peekaboo/fig05b_jitter", 5),

@@ -147,7 +147,7 @@ proptest! {
         check(&run);
         check_bounds(&run);
         // What the handshake may have added to the window, and BBR's least window.
-        let rules = StartRules { handshake: first - 1, start, initial_window: window.max(4) + 3 };
+        let rules = StartRules { handshake: first - 1, start, early_data: false, initial_window: window.max(4) + 3 };
         let fluid: Vec<_> = paths
             .iter()
             .map(|(rate, owd)| {

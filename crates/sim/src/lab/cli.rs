@@ -16,7 +16,9 @@ use super::record::{Heading, Record};
 use super::runner::{self, Options};
 use super::store::{Results, Store};
 use super::summary::Board;
-use super::{Pattern, build, help, markdown, orders, output, renamed, report, time, timelines};
+use super::{
+    Pattern, build, help, markdown, orders, output, renamed, report, starts, time, timelines,
+};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -360,7 +362,7 @@ fn print_findings(board: &Board<'_>, out: &mut dyn Write) -> Result<(), Failure>
             }
         }
     }
-    for table in [time::text(board), orders::text(board)] {
+    for table in [time::text(board), starts::text(board), orders::text(board)] {
         if !table.is_empty() {
             writeln!(out, "\n{table}")?;
         }
@@ -584,6 +586,10 @@ fn spent(
                 let line = serde_json::to_string(&row).map_err(Failure::run)?;
                 writeln!(out, "{line}")?;
             }
+            for gain in starts::gains(&board) {
+                let line = serde_json::to_string(&gain).map_err(Failure::run)?;
+                writeln!(out, "{line}")?;
+            }
             for spread in orders::spreads(&board) {
                 let line = serde_json::to_string(&spread).map_err(Failure::run)?;
                 writeln!(out, "{line}")?;
@@ -591,9 +597,10 @@ fn spent(
             continue;
         }
         writeln!(out, "{}\n{}", results.heading.title, time::text(&board))?;
-        let orders = orders::text(&board);
-        if !orders.is_empty() {
-            writeln!(out, "{orders}")?;
+        for table in [starts::text(&board), orders::text(&board)] {
+            if !table.is_empty() {
+                writeln!(out, "{table}")?;
+            }
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use super::report::MAX_SINGLE;
 use super::statistics;
 use super::summary::{Board, Group, Summary};
 use super::text::significant;
-use super::{orders, time};
+use super::{orders, starts, time};
 use crate::workload::Better;
 
 /// The gain, in percent, from which the papers count networks.
@@ -52,6 +52,7 @@ pub(crate) fn section(board: &Board<'_>) -> String {
     text += &single_tables(board);
     text += &set_table(board);
     text += &spent_table(board);
+    text += &starts_table(board);
     text += &orders_table(board);
     text
 }
@@ -66,6 +67,20 @@ fn spent_table(board: &Board<'_>) -> String {
     format!(
         "Where the time went. {}\n\n{}",
         time::LEGEND,
+        table(&heads, &cells)
+    )
+}
+
+/// What it brings to open paths otherwise.
+fn starts_table(board: &Board<'_>) -> String {
+    let gains = starts::gains(board);
+    if gains.is_empty() {
+        return String::new();
+    }
+    let (heads, cells) = starts::cells(board, &gains);
+    format!(
+        "How paths are opened. {}\n\n{}",
+        starts::LEGEND,
         table(&heads, &cells)
     )
 }
@@ -101,8 +116,15 @@ fn facts(board: &Board<'_>) -> String {
         (Some(least), Some(most)) => format!("{least} to {most} seeds"),
         _ => "no runs".into(),
     };
-    let groups = heading.networks.len() * heading.workloads.len() * heading.congestion.len();
-    let whole = groups * heading.schedulers.len();
+    let all = heading.workloads.len() * heading.schedulers.len();
+    let networks = heading.networks.iter();
+    let of_networks: usize = networks
+        .map(|network| match network.cells {
+            0 => all,
+            cells => cells,
+        })
+        .sum();
+    let whole = of_networks * heading.congestion.len();
     if cells < whole {
         let _ = write!(
             facts,

@@ -22,6 +22,7 @@ pub mod runner;
 mod sampling;
 mod scenario;
 mod setup;
+mod starts;
 pub mod statistics;
 pub mod store;
 mod summary;

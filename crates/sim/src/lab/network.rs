@@ -61,6 +61,9 @@ pub struct NetworkSpec {
     /// The handshake begins on all paths at once, and goes on where the first answer comes.
     #[serde(skip_serializing_if = "is_off")]
     pub race: bool,
+    /// Whether the server's data may go ahead of the validation of a path.
+    #[serde(skip_serializing_if = "is_off")]
+    pub early_path_data: bool,
     /// Links that several paths use.
     pub shared: Vec<SharedSpec>,
     /// Competing connections.
@@ -239,6 +242,9 @@ impl NetworkSpec {
         }
         if self.memory {
             text += ", remembered";
+        }
+        if self.early_path_data {
+            text += ", early path data";
         }
         text
     }

@@ -17,6 +17,8 @@ pub(crate) struct Spread {
     pub(crate) workload: String,
     pub(crate) congestion: String,
     pub(crate) scheduler: String,
+    /// How paths are opened; empty stands for `confirmed`.
+    pub(crate) start: String,
     pub(crate) metric: String,
     /// The number of networks that were run in several orders.
     pub(crate) networks: usize,
@@ -105,6 +107,7 @@ pub(crate) fn spreads(board: &Board<'_>) -> Vec<Spread> {
                     && other.0.workload == first.workload.name
                     && other.0.congestion == first.congestion
                     && other.0.scheduler == scheduler
+                    && other.0.start == first.network.start
             };
             let found = spreads.iter_mut().find(same);
             let (spread, all) = match found {
@@ -115,6 +118,7 @@ pub(crate) fn spreads(board: &Board<'_>) -> Vec<Spread> {
                         workload: first.workload.name.clone(),
                         congestion: first.congestion.to_owned(),
                         scheduler: scheduler.to_owned(),
+                        start: first.network.start.clone(),
                         metric: metric.name.clone(),
                         networks: 0,
                         ratio: 1.0,
@@ -158,6 +162,8 @@ pub(crate) fn cells(board: &Board<'_>, spreads: &[Spread]) -> (Vec<String>, Vec<
     let mut heads = vec!["networks".to_owned()];
     heads.extend(workload.then(|| "workload".to_owned()));
     heads.extend(controller.then(|| "controller".to_owned()));
+    let starts = spreads.iter().any(|spread| !spread.start.is_empty());
+    heads.extend(starts.then(|| "start".to_owned()));
     heads.extend(
         [
             "scheduler",
@@ -173,6 +179,10 @@ pub(crate) fn cells(board: &Board<'_>, spreads: &[Spread]) -> (Vec<String>, Vec<
         let mut line = vec![format!("{} ({})", spread.set, spread.networks)];
         line.extend(workload.then(|| spread.workload.clone()));
         line.extend(controller.then(|| spread.congestion.clone()));
+        line.extend(starts.then(|| match &*spread.start {
+            "" => "confirmed".to_owned(),
+            start => start.to_owned(),
+        }));
         line.extend([spread.scheduler.clone(), spread.metric.clone()]);
         line.extend([spread.ratio, spread.spread, spread.worst].map(|value| significant(value, 4)));
         line.push(spread.worst_network.clone());

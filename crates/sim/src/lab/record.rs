@@ -66,10 +66,14 @@ pub struct NetworkInfo {
     /// The network without how the connection starts, if several networks differ only in that.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub twin: String,
+    /// The combinations of workload and scheduler that run here; 0 stands for all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cells: usize,
     /// The number of the path that carries the handshake, from 1; 0 stands for 1.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub handshake: usize,
-    /// What the handshake must be before the other paths are opened; empty stands for `confirmed`.
+    /// What the handshake must be before the other paths are opened, and whether data goes ahead of the validation; empty
+    /// stands for `confirmed`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub start: String,
     /// The handshake begins on all paths at once.
@@ -116,13 +120,29 @@ impl Heading {
                 true => String::new(),
                 false => network.twin.clone(),
             },
+            cells: {
+                let workloads = match network.workloads.len() {
+                    0 => experiment.workloads.len(),
+                    some => some,
+                };
+                let schedulers = match network.schedulers.len() {
+                    0 => experiment.schedulers.len(),
+                    some => some,
+                };
+                workloads * schedulers
+            },
             handshake: match network.handshake {
                 0 => 0,
                 number => number + 1,
             },
-            start: match network.start {
-                PathStart::Confirmed => String::new(),
-                start => start_name(start).to_owned(),
+            start: match (network.start, network.race, network.early_path_data) {
+                (PathStart::Confirmed, false, false) => String::new(),
+                (start, race, early) => [
+                    start_name(start),
+                    if race { ", race" } else { "" },
+                    if early { ", early data" } else { "" },
+                ]
+                .concat(),
             },
             race: network.race,
         });

@@ -173,6 +173,7 @@ pub(crate) fn start_bounds(cell: &Cell<'_>) -> Option<StartBounds> {
     let rules = StartRules {
         handshake: spec.handshake_path(),
         start: spec.start,
+        early_data: spec.early_path_data,
         initial_window: spec.initial_window,
     };
     StartBounds::new(
@@ -199,6 +200,7 @@ fn transport(
         .congestion(congestion)
         .path_start(spec.start)
         .slow_start(spec.slow_start)
+        .early_path_data(spec.early_path_data)
         .initial_window(InitialWindow::Packets(spec.initial_window))?
         .scheduler(factory)
         // As in the papers' stacks, which do not search for a larger size.

@@ -71,6 +71,20 @@ pub fn median_interval(values: &[f64], seed: u64) -> [f64; 2] {
     [0.025, 0.975].map(|q| quantile_of_sorted(&medians, q))
 }
 
+/// The 95 % percentile bootstrap interval of the arithmetic mean.
+pub fn mean_interval(values: &[f64], seed: u64) -> [f64; 2] {
+    let n = values.len();
+    if n == 0 {
+        return [f64::NAN; 2];
+    }
+    let mut draws = Draws::new(seed);
+    let mut means: Vec<f64> = (0..RESAMPLES)
+        .map(|_| (0..n).map(|_| values[draws.below(n)]).sum::<f64>() / n as f64)
+        .collect();
+    means.sort_by(f64::total_cmp);
+    [0.025, 0.975].map(|q| quantile_of_sorted(&means, q))
+}
+
 /// The median of a resample, given how often it contains each of the sorted values.
 fn median_of_counts(sorted: &[f64], counts: &[u32]) -> f64 {
     let n = sorted.len() as u32;

@@ -161,6 +161,13 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
             }
         },
     };
+    let early_path_data = match setting("early_path_data") {
+        None => false,
+        Some(item) => match item.node.value {
+            Value::Flag(flag) => flag,
+            _ => return Err(item.expected("true or false")),
+        },
+    };
 
     let bottlenecks = match table.get("shared") {
         None => Vec::new(),
@@ -246,6 +253,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         handshake,
         start,
         race,
+        early_path_data,
         shared: bottlenecks,
         cross_traffic,
         receive_window,

@@ -564,6 +564,10 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
     );
     assert!(starts.iter().all(|network| network.twin == "one"));
     assert!(starts[1].describe().ends_with(", start complete"));
+    let early = networks(PATHS, "early_path_data = [false, true]");
+    assert!(early.iter().all(|network| network.twin == "one"));
+    assert_eq!([0, 1].map(|at| early[at].early_path_data), [false, true]);
+    assert!(early[1].describe().ends_with(", early path data"));
 
     let races = networks(PATHS, "race = [false, true]");
     assert_eq!(names(&races), ["one/race=false", "one/race=true"]);

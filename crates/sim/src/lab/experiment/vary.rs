@@ -53,9 +53,10 @@ impl Variable {
     /// Whether it says only how a connection starts.
     fn is_start(&self) -> bool {
         self.places.iter().all(|place| match place.as_slice() {
-            [Place::Key(key)] => {
-                matches!(key.as_str(), "handshake" | "start" | "race" | "memory")
-            }
+            [Place::Key(key)] => matches!(
+                key.as_str(),
+                "handshake" | "start" | "race" | "early_path_data" | "slow_start" | "memory"
+            ),
             _ => false,
         })
     }
