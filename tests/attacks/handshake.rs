@@ -487,7 +487,7 @@ fn paths_of_half_open_connections() {
         "bytes held for the connection IDs of further paths, each",
         confirmed / i64::from(COUNT),
         complete / i64::from(COUNT),
-        2048,
+        4096,
     );
     let mut duel = begun();
     let before = meter::reading().held;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use mpquic_proto::PathStart;
+use mpquic_proto::congestion::SlowStart;
 use serde::{Deserialize, Serialize};
 
 use super::experiment::{Claim, Experiment, PaperNumber, SchedulerSpec, Seeds, TimelineSpec};
 use super::metrics::{self, MetricInfo};
-use super::network::{Parameter, start_name};
+use super::network::{NetworkSpec, Parameter, start_name};
 use super::plan::{CellId, FORMAT};
 
 /// The first line: the parts of the experiment that tables and reports need.
@@ -108,6 +109,24 @@ pub struct WorkloadInfo {
     pub metrics: Vec<MetricInfo>,
 }
 
+/// How a network's connection starts, for tables; empty for the start of before.
+fn start_label(network: &NetworkSpec) -> String {
+    let rapid = network.slow_start != SlowStart::HyStartPlusPlus;
+    let parts = [
+        (network.race, "race"),
+        (network.early_path_data, "early data"),
+        (rapid, network.slow_start.name()),
+    ];
+    let mut label = start_name(network.start).to_owned();
+    for (_, part) in parts.iter().filter(|part| part.0) {
+        label += &format!(", {part}");
+    }
+    if label == start_name(PathStart::Confirmed) {
+        label.clear();
+    }
+    label
+}
+
 impl Heading {
     /// The heading of an experiment.
     pub fn new(experiment: &Experiment, build: &str) -> Self {
@@ -135,15 +154,7 @@ impl Heading {
                 0 => 0,
                 number => number + 1,
             },
-            start: match (network.start, network.race, network.early_path_data) {
-                (PathStart::Confirmed, false, false) => String::new(),
-                (start, race, early) => [
-                    start_name(start),
-                    if race { ", race" } else { "" },
-                    if early { ", early data" } else { "" },
-                ]
-                .concat(),
-            },
+            start: start_label(network),
             race: network.race,
         });
         let workloads = experiment.workloads.iter().map(|workload| WorkloadInfo {
