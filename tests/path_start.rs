@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{PathEvent, PathId, PathStart, Side, TransportConfig};
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
 use support::{Recorder, ms};
@@ -79,7 +80,11 @@ fn either_side_may_be_of_the_older_kind() {
 /// times.
 fn first_data(start: PathStart, early_data: bool, rtts: [Duration; 2]) -> Duration {
     let mut transport = TransportConfig::default();
-    transport.path_start(start).early_path_data(early_data);
+    transport
+        .path_start(start)
+        .early_path_data(early_data)
+        // The first path has no room left when the second one opens.
+        .slow_start(SlowStart::HyStartPlusPlus);
     let recorder = Recorder::default();
     let mut server = transport.clone();
     recorder.attach(&mut server, Side::Server);

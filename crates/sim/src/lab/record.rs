@@ -116,6 +116,7 @@ fn start_label(network: &NetworkSpec) -> String {
         (network.race, "race"),
         (network.early_path_data, "early data"),
         (rapid, network.slow_start.name()),
+        (network.memory, "memory"),
     ];
     let mut label = start_name(network.start).to_owned();
     for (_, part) in parts.iter().filter(|part| part.0) {

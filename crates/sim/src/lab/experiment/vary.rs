@@ -55,10 +55,7 @@ impl Variable {
         self.places.iter().all(|place| match place.as_slice() {
             [Place::Key(key)] => matches!(
                 key.as_str(),
-            [Place::Key(key)] => matches!(
-                key.as_str(),
                 "handshake" | "start" | "race" | "early_path_data" | "slow_start" | "memory"
-            ),
             ),
             _ => false,
         })
