@@ -74,7 +74,7 @@ impl ControllerFactory for CongestionControl {
             Self::Lia => Box::new(Coupled::<Lia>::new(initial, slow_start)),
             Self::Olia => Box::new(Coupled::<Olia>::new(initial, slow_start)),
             Self::Balia => Box::new(Coupled::<Balia>::new(initial, slow_start)),
-            Self::Bbr => Box::new(Bbr::new(initial, context.seed())),
+            Self::Bbr => Box::new(Bbr::new(initial, slow_start, context.seed())),
         }
     }
 

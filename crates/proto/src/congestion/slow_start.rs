@@ -9,8 +9,8 @@ use thiserror::Error;
 use super::hystart::HyStart;
 use super::rapid_start::RapidStart;
 
-/// How the window of a path grows until its first congestion event, and what ends that growth. For the controllers that go
-/// by a window: BBR has a Startup of its own.
+/// How the window of a path grows until its first congestion event, and what ends that growth. BBR has a Startup of its own,
+/// which only [`Rapid`](Self::Rapid) changes.
 ///
 /// ```
 /// use mpquic_proto::congestion::SlowStart;

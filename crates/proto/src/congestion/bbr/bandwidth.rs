@@ -57,6 +57,17 @@ impl FullPipe {
         self.now = false;
     }
 
+    /// Whether the newest round brought no growth.
+    pub(super) const fn is_stalled(&self) -> bool {
+        self.count > 0
+    }
+
+    /// The pipe is full, as something else than the rate has told.
+    pub(super) const fn fill(&mut self) {
+        self.now = true;
+        self.reached = true;
+    }
+
     /// CheckFullBWReached().
     pub(super) fn update(&mut self, round_start: bool, sample: &RateSample) {
         if self.now || !round_start || sample.app_limited {

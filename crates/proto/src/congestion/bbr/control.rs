@@ -56,7 +56,7 @@ impl Path {
     /// UpdateMaxInflight(): BBR.max_inflight.
     fn max_inflight(&self) -> u64 {
         let extra = self.aggregation.extra(self.pipe.reached);
-        let inflight = self.bdp(self.state.cwnd_gain()).saturating_add(extra);
+        let inflight = self.bdp(self.cwnd_gain()).saturating_add(extra);
         self.quantization_budget(inflight)
     }
 
@@ -72,7 +72,7 @@ impl Path {
     /// SetPacingRate() (section 5.6.2).
     pub(super) fn set_pacing_rate(&mut self, rtt: &RttEstimator) {
         self.pacing_rate = self.pacing_rate(rtt);
-        self.pace_with_gain(self.state.pacing_gain());
+        self.pace_with_gain(self.pacing_gain());
     }
 
     /// SetPacingRateWithGain().
@@ -90,7 +90,8 @@ impl Path {
         if self.pipe.reached {
             self.cwnd = grown.min(max_inflight);
         } else if self.cwnd < max_inflight || self.delivered < self.initial_cwnd {
-            self.cwnd = grown;
+            let growth = self.startup_growth(sample.newly_acked);
+            self.cwnd = self.cwnd.saturating_add(growth);
         }
         self.cwnd = self.cwnd.max(self.min_pipe_cwnd());
         if self.state == State::ProbeRtt {

@@ -22,6 +22,8 @@
 //!   timeout, and the window falls to RFC 9002's minimum. A probe timeout changes nothing.
 //! - **ECN**: a round with new CE marks is a round with too much loss (section 3.7 asks for a
 //!   response and leaves open which).
+//! - **Rapid Start** (`startup`): if the configuration's slow start is that, Startup triples the rate while there is no
+//!   queue, and is over sooner once one has grown.
 //! - Rounds in which the scheduler or flow control held data back count as limited by the
 //!   application: with several paths, that tells nothing of the path.
 
@@ -48,7 +50,7 @@ use rand::rngs::StdRng;
 use super::slots::Slots;
 use super::{
     AckSummary, AckedPacket, CongestionEvent, Controller, InitialWindow, LostPacket, NewPath,
-    ResumeStep, SentPacket, SpuriousLoss,
+    ResumeStep, SentPacket, SlowStart, SpuriousLoss,
 };
 use crate::recovery::RttEstimator;
 use path::{Path, State};
@@ -56,6 +58,8 @@ use path::{Path, State};
 /// The controller.
 pub(super) struct Bbr {
     initial: InitialWindow,
+    /// Whether Startup is rapid.
+    rapid: bool,
     paths: Slots<Path>,
     /// For the time between probes, so that flows do not probe in step (section 5.3.3.8).
     rng: StdRng,
@@ -63,9 +67,10 @@ pub(super) struct Bbr {
 
 impl Bbr {
     /// A controller without paths, with a random number generator of its own.
-    pub(super) fn new(initial: InitialWindow, seed: [u8; 32]) -> Self {
+    pub(super) fn new(initial: InitialWindow, slow_start: SlowStart, seed: [u8; 32]) -> Self {
         Self {
             initial,
+            rapid: slow_start == SlowStart::Rapid,
             paths: Slots::default(),
             rng: StdRng::from_seed(seed),
         }
@@ -74,7 +79,7 @@ impl Bbr {
 
 impl Controller for Bbr {
     fn add_path(&mut self, new: &NewPath) {
-        let state = Path::new(new.now, new.mtu, self.initial.bytes(new.mtu));
+        let state = Path::new(new.now, new.mtu, self.initial.bytes(new.mtu), self.rapid);
         self.paths.set(new.path, Some(state));
     }
 

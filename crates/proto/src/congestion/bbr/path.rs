@@ -12,6 +12,7 @@ use super::bandwidth::{FullPipe, MaxBandwidth};
 use super::congestion::{RoundSignals, Undo};
 use super::min_rtt::MinRtt;
 use super::probe_bw::AckPhase;
+use super::startup::RapidStartup;
 use crate::recovery::RateSample;
 
 /// BBR.state.
@@ -104,6 +105,7 @@ pub(super) struct Path {
     pub(super) delivered: u64,
     pub(super) max_bw: MaxBandwidth,
     pub(super) pipe: FullPipe,
+    pub(super) rapid: RapidStartup,
     pub(super) rtt: MinRtt,
     pub(super) aggregation: Aggregation,
     /// BBR.bw.
@@ -146,7 +148,7 @@ pub(super) struct Path {
 
 impl Path {
     /// OnInit() (section 5.2.1).
-    pub(super) fn new(now: Instant, mtu: u16, initial_cwnd: u64) -> Self {
+    pub(super) fn new(now: Instant, mtu: u16, initial_cwnd: u64, rapid: bool) -> Self {
         Self {
             mtu,
             initial_cwnd,
@@ -158,6 +160,7 @@ impl Path {
             delivered: 0,
             max_bw: MaxBandwidth::default(),
             pipe: FullPipe::default(),
+            rapid: RapidStartup::new(rapid),
             rtt: MinRtt::new(now),
             aggregation: Aggregation::new(now),
             bw: 0.0,
@@ -217,6 +220,7 @@ impl Path {
             self.cwnd,
         );
         self.pipe.update(self.rounds.started, sample);
+        self.update_rapid_startup(ack);
         self.check_startup_done(sample);
         self.check_drain_done(ack, rng);
         self.update_probe_bw(ack, rng);

@@ -93,11 +93,20 @@ struct Flow {
 
 impl Flow {
     fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// With Rapid Start.
+    fn rapid() -> Self {
+        Self::with(true)
+    }
+
+    fn with(rapid: bool) -> Self {
         let now = Instant::now();
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, RTT, Duration::ZERO);
         Self {
-            path: Path::new(now, MTU as u16, 10 * MTU),
+            path: Path::new(now, MTU as u16, 10 * MTU, rapid),
             rng: StdRng::seed_from_u64(1),
             rtt,
             now,

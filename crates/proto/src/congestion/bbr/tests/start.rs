@@ -299,3 +299,69 @@ fn the_window_covers_pipe_aggregation_and_quantum() {
     assert_eq!(slow.path.cwnd, 4000);
     assert_eq!(slow.pace(), 9_900);
 }
+
+#[test]
+fn rapid_startup_triples_while_there_is_no_queue() {
+    let mut flow = Flow::rapid();
+    let some = Ack {
+        after: ms(120),
+        bytes: 5 * MTU,
+        ..FULL
+    };
+    let before = flow.path.cwnd;
+    flow.ack(RATE, some);
+    assert_eq!(flow.path.cwnd, before + 10 * MTU);
+    assert_eq!(flow.pace(), (4.94 * 0.99 * RATE) as u64);
+    // A tenth more than the shortest round trip, or 4 ms, is a queue.
+    let queue = Ack {
+        rtt: RTT + ms(5),
+        ..some
+    };
+    flow.ack(2.0 * RATE, queue);
+    assert_eq!(flow.path.cwnd, before + 15 * MTU);
+    assert_eq!(flow.pace(), (2.77 * 0.99 * 2.0 * RATE) as u64);
+}
+
+/// Rounds of twenty acknowledgements, in the second of which a queue grows; the path delivers more in the second round than
+/// in the first. Then one round at a time, at these rates.
+fn beside_a_queue(mut flow: Flow, rates: [f64; 2]) -> (u64, Flow) {
+    let ack = Ack {
+        after: ms(5),
+        bytes: BDP / 20,
+        ..FULL
+    };
+    let round = |flow: &mut Flow, rate, rtt: fn(u64) -> Duration| {
+        for i in 0..20 {
+            let (round, rtt) = (i == 0, RTT + rtt(i));
+            flow.ack(rate, Ack { round, rtt, ..ack });
+        }
+    };
+    round(&mut flow, RATE, |_| ms(0));
+    round(&mut flow, 2.0 * RATE, |i| ms(2 * i));
+    assert_eq!(flow.state(), State::Startup);
+    let window = flow.path.cwnd;
+    for rate in rates {
+        round(&mut flow, rate, |_| ms(40));
+    }
+    (flow.path.cwnd - window.min(flow.path.cwnd), flow)
+}
+
+#[test]
+fn rapid_startup_is_over_when_the_rate_does_not_grow_beside_a_queue() {
+    let stalled = [2.0 * RATE; 2];
+    let (_, rapid) = beside_a_queue(Flow::rapid(), stalled);
+    assert_ne!(rapid.state(), State::Startup);
+    assert_eq!(rapid.path.congestion_events, 0);
+    let (grown, plain) = beside_a_queue(Flow::new(), stalled);
+    assert_eq!(plain.state(), State::Startup);
+    assert!(grown > 0);
+}
+
+#[test]
+fn rapid_startup_goes_on_if_the_rate_grows_all_the_same() {
+    let (_, mut flow) = beside_a_queue(Flow::rapid(), [2.0 * RATE, 4.0 * RATE]);
+    assert_eq!(flow.state(), State::Startup);
+    let before = flow.path.cwnd;
+    flow.ack(4.0 * RATE, FULL);
+    assert!(flow.path.cwnd > before);
+}
