@@ -48,6 +48,7 @@ pub struct TransportConfig {
     pub(crate) path_memory: Option<Arc<dyn PathMemory>>,
     pub(crate) careful_resume: Option<CarefulResumeConfig>,
     pub(crate) scheduler: SchedulerFactory,
+    pub(crate) tail_copies: bool,
     pub(crate) segmentation_offload: bool,
     pub(crate) ecn: bool,
     pub(crate) observer: Option<ObserverFactory>,
@@ -317,6 +318,17 @@ impl TransportConfig {
         self
     }
 
+    /// Whether the last bytes of a transfer go on a second path too, if that delivers them sooner than the path that the
+    /// scheduler chose. Default `true`.
+    ///
+    /// A path falls silent when nothing is left to send, and the transfer then waits for the slowest of the others. Copies
+    /// take at most 64 KiB and a tenth of what the connection has delivered. `false` leaves copies to the scheduler alone, as
+    /// in other implementations.
+    pub fn tail_copies(&mut self, enabled: bool) -> &mut Self {
+        self.tail_copies = enabled;
+        self
+    }
+
     /// Whether one [`Transmit`](crate::Transmit) may hold several datagrams for segmentation offload. Default
     /// true.
     pub fn segmentation_offload(&mut self, enabled: bool) -> &mut Self {
@@ -377,6 +389,7 @@ impl Default for TransportConfig {
             path_memory: None,
             careful_resume: Some(CarefulResumeConfig::default()),
             scheduler: SchedulerFactory::from(|| Box::new(MinRtt::default())),
+            tail_copies: true,
             segmentation_offload: true,
             ecn: true,
             observer: None,

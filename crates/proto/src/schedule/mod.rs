@@ -1,6 +1,7 @@
 //! Shows the connection's scheduler the paths and the queue, asks it, and remembers what it said; builds no packets.
 
 mod reinject;
+mod tail;
 mod wait;
 
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use crate::recovery::earlier;
 use crate::space::StreamRange;
 use crate::stream::Streams;
 use reinject::ReinjectCursors;
+use tail::TailCopies;
 use wait::WaitClock;
 
 /// Reinjections that wait for their path at most; more are dropped, they are only copies.
@@ -59,6 +61,7 @@ pub(crate) struct Schedule {
     streams: Vec<StreamView>,
     cursors: ReinjectCursors,
     reinjections: VecDeque<Reinjection>,
+    tail: TailCopies,
     next_number: u64,
     /// A decision made and not yet carried out, since the batch before it was of another path.
     planned: Option<Planned>,
@@ -94,6 +97,7 @@ impl Schedule {
             streams: Vec::new(),
             cursors: ReinjectCursors::default(),
             reinjections: VecDeque::new(),
+            tail: TailCopies::default(),
             next_number: 0,
             planned: None,
             wait_until: None,
@@ -344,9 +348,9 @@ impl Schedule {
         }
     }
 
-    /// Whether the scheduler goes on with copies when there is nothing else.
+    /// Whether there may be more copies when there is nothing else: the scheduler's, or those of a tail.
     pub(crate) fn is_copying(&self) -> bool {
-        self.copying
+        self.copying || self.tail.paced
     }
 
     /// Whether a path is in trouble while another one is not: what a scheduler sends there all the
@@ -375,6 +379,7 @@ impl Schedule {
     /// A slot was given to a new path.
     pub(crate) fn on_new_path(&mut self, path: PathIndex) {
         self.cursors.reset(path);
+        self.forget_tail(path);
     }
 
     /// A packet left as planned: its stream data goes on the further paths that were asked for too, as soon as they

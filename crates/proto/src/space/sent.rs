@@ -204,6 +204,13 @@ impl SentPackets {
         entries.filter_map(|entry| Some((entry.pn, entry.packet.as_ref()?)))
     }
 
+    /// Outstanding packets that count as in flight, below this number, newest first.
+    pub(crate) fn newest_below(&self, pn: u64) -> impl Iterator<Item = (u64, &SentPacket)> {
+        let end = self.in_flight.lower_bound(pn);
+        let entries = self.in_flight.0.range(..end).rev();
+        entries.filter_map(|entry| Some((entry.pn, entry.packet.as_ref()?)))
+    }
+
     /// An outstanding packet that counts as in flight.
     pub(crate) fn get_mut(&mut self, pn: u64) -> Option<&mut SentPacket> {
         let index = self.in_flight.find(pn)?;

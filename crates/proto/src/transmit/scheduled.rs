@@ -78,7 +78,39 @@ impl Connection {
         if !waiting {
             self.schedule.on_nothing_to_send(now);
         }
-        transmit
+        if waiting || transmit.is_some() {
+            self.schedule.end_tail();
+            return transmit;
+        }
+        self.transmit_tail_copy(now, buf)
+    }
+
+    /// Nothing is left to send, and the scheduler wants no copies: what arrives late anyway goes on a path that delivers it
+    /// sooner. The views of paths are up to date where anything is in flight.
+    fn transmit_tail_copy(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !self.config.tail_copies || self.paths.used() < 2 || self.streams.queue().in_flight == 0
+        {
+            return None;
+        }
+        let mut copy = self.schedule.tail_copy(now, &self.paths)?;
+        let target = copy.path;
+        let spec = PacketSpec {
+            ecn: self.paths.at(target)?.ecn(),
+            origin: PacketOrigin::Copy(copy.decision),
+            ..PacketSpec::unscheduled(target)
+        };
+        self.transmit_packet(now, &spec, buf, |this, w| {
+            // A packet of one path need not fit in one of another: the rest goes into the next one, with what follows.
+            while this.fill_ranges(w, &copy.ranges, target) {
+                this.mark_carried(copy.source, copy.packet, target);
+                this.schedule.on_tail_copied(&copy);
+                match this.schedule.tail_copy(now, &this.paths) {
+                    Some(next) if next.path == target => copy = next,
+                    _ => break,
+                }
+            }
+            w.is_ack_eliciting()
+        })
     }
 
     /// The scheduler's first decision, and whether nothing is in flight; `waiting`: whether there is anything to send.

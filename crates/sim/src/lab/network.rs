@@ -78,6 +78,9 @@ pub struct NetworkSpec {
     /// How windows grow until the first congestion event.
     #[serde(skip_serializing_if = "is_hystart", serialize_with = "in_word")]
     pub slow_start: SlowStart,
+    /// Whether the last bytes go on a second path too that delivers them sooner.
+    #[serde(skip_serializing_if = "is_off")]
+    pub tail_copies: bool,
     /// UDP payload bytes per datagram.
     pub mtu: u16,
     /// The labels of the schedulers that run here; empty: all.
@@ -245,6 +248,9 @@ impl NetworkSpec {
         }
         if self.early_path_data {
             text += ", early path data";
+        }
+        if self.tail_copies {
+            text += ", tail copies";
         }
         text
     }

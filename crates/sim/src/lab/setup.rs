@@ -201,6 +201,7 @@ fn transport(
         .path_start(spec.start)
         .slow_start(spec.slow_start)
         .early_path_data(spec.early_path_data)
+        .tail_copies(spec.tail_copies)
         .initial_window(InitialWindow::Packets(spec.initial_window))?
         .scheduler(factory)
         // As in the papers' stacks, which do not search for a larger size.

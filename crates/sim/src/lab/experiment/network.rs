@@ -120,6 +120,13 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
             name.parse().map_err(|_| item.expected(&expected))?
         }
     };
+    let tail_copies = match setting("tail_copies") {
+        None => false,
+        Some(item) => match item.node.value {
+            Value::Flag(flag) => flag,
+            _ => return Err(item.expected("true or false")),
+        },
+    };
     let mtu = whole("mtu", 1200, 65_527, 1350, "bytes, 1200 to 65527")? as u16;
 
     let folder = Path::new(item.file)
@@ -260,6 +267,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         send_window,
         initial_window,
         slow_start,
+        tail_copies,
         mtu,
         schedulers,
         workloads,

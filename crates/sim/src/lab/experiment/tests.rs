@@ -557,6 +557,9 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
     assert_eq!(rapid[0].slow_start, SlowStart::Rapid);
     assert!(rapid[0].describe().ends_with(", slow start rapid"));
     assert_eq!(all[0].slow_start, SlowStart::HyStartPlusPlus);
+    let copies = networks(PATHS, "tail_copies = true");
+    assert!(copies[0].tail_copies && !all[0].tail_copies);
+    assert!(copies[0].describe().ends_with(", tail copies"));
     let starts = networks(PATHS, "start = [\"confirmed\", \"complete\"]");
     assert_eq!(
         names(&starts),

@@ -1,0 +1,241 @@
+//! The end of a transfer: what is sent again on a path that delivers it sooner than the path that it was sent on; writes
+//! nothing.
+//!
+//! With nothing left to send, a fast path falls silent while a slow one still has the last bytes in its queue, and the
+//! transfer takes as long as these. Whatever the scheduler, the newest of them then go on the faster path too: from the
+//! newest on, since it arrives last, until a copy would arrive no sooner than the original.
+
+use std::time::{Duration, Instant};
+
+use mpquic_sched_core::{MAX_PATHS, PathIndex, PathView};
+
+use super::{Reinjection, Schedule};
+use crate::path::Paths;
+use crate::space::{SentFrame, SentPacket, StreamRange};
+
+/// Bytes that may be copied in any case, and the part of all that paths have delivered that may be in addition.
+const BUDGET: u64 = 64 * 1024;
+const BUDGET_DIVISOR: u64 = 10;
+
+/// What was copied so far, and where the search goes on.
+#[derive(Debug)]
+pub(super) struct TailCopies {
+    /// For each path, the packet number from which on there is nothing left to copy, and the bytes of the packets in
+    /// flight from there on.
+    passed: [(u64, u64); MAX_PATHS],
+    /// Something was passed.
+    begun: bool,
+    /// A copy waits for a pacer.
+    pub(super) paced: bool,
+    spent: u64,
+}
+
+impl Default for TailCopies {
+    fn default() -> Self {
+        Self {
+            passed: [(u64::MAX, 0); MAX_PATHS],
+            begun: false,
+            paced: false,
+            spent: 0,
+        }
+    }
+}
+
+/// A packet in flight, and how long it takes from now to arrive.
+struct Late {
+    source: PathIndex,
+    packet: u64,
+    size: u64,
+    remaining: Duration,
+}
+
+impl Schedule {
+    /// There is something to send: the next tail begins anew.
+    pub(crate) fn end_tail(&mut self) {
+        self.tail.paced = false;
+        if std::mem::take(&mut self.tail.begun) {
+            self.tail.passed = [(u64::MAX, 0); MAX_PATHS];
+        }
+    }
+
+    /// The slot of a path means another path: its packet numbers begin anew.
+    pub(super) fn forget_tail(&mut self, path: PathIndex) {
+        self.tail.passed[path.get()] = (u64::MAX, 0);
+    }
+
+    /// With nothing left to send: the next copy, if one arrives sooner than its original. The views are up to date.
+    pub(crate) fn tail_copy(&mut self, now: Instant, paths: &Paths) -> Option<Reinjection> {
+        self.tail.paced = false;
+        let late = self.latest(now, paths)?;
+        let delivered: u64 = self.views().iter().map(|view| view.delivered_bytes).sum();
+        if self.tail.spent.saturating_add(late.size) > BUDGET + delivered / BUDGET_DIVISOR {
+            return None;
+        }
+        let (path, release) = self.sooner(now, &late)?;
+        if release.is_some() {
+            self.tail.paced = true;
+            return None;
+        }
+        let packet = paths.at(late.source)?.space().sent.get(late.packet)?;
+        let ranges = packet.frames.iter().filter_map(|frame| match frame {
+            SentFrame::Stream(range) => Some(*range),
+            _ => None,
+        });
+        Some(Reinjection {
+            path,
+            source: late.source,
+            packet: late.packet,
+            ranges: ranges.collect(),
+            decision: packet.decision?,
+        })
+    }
+
+    /// All of a packet was copied.
+    pub(crate) fn on_tail_copied(&mut self, copy: &Reinjection) {
+        let bytes = |range: &StreamRange| range.end - range.start;
+        let size = copy.ranges.iter().map(bytes).sum();
+        self.pass(copy.source, copy.packet, size);
+        self.tail.spent = self.tail.spent.saturating_add(size);
+    }
+
+    /// The packet with stream data on one path only that arrives last.
+    fn latest(&mut self, now: Instant, paths: &Paths) -> Option<Late> {
+        let mut latest: Option<Late> = None;
+        for path in paths.iter() {
+            let source = path.index;
+            if self.views[source.get()].suspect {
+                // What it has in flight is to be sent again anyway.
+                continue;
+            }
+            let space = path.space();
+            let (below, _) = self.tail.passed[source.get()];
+            for (number, packet) in space.sent.newest_below(below) {
+                let copyable = packet.decision.is_some()
+                    && packet.frames.iter().any(
+                        |frame| matches!(frame, SentFrame::Stream(range) if range.carried.len() <= 1),
+                    );
+                let size = u64::from(packet.size);
+                if !copyable {
+                    self.pass(source, number, size);
+                    continue;
+                }
+                let (_, after) = self.tail.passed[source.get()];
+                let ahead = space.bytes_in_flight().saturating_sub(after);
+                let age = |packet: &SentPacket| now.saturating_duration_since(packet.time_sent);
+                let oldest = space.sent.first().map_or(packet, |(_, oldest)| oldest);
+                let view = &self.views[source.get()];
+                let remaining = remaining(view, ahead, age(packet), age(oldest));
+                if latest
+                    .as_ref()
+                    .is_none_or(|late| remaining > late.remaining)
+                {
+                    latest = Some(Late {
+                        source,
+                        packet: number,
+                        size,
+                        remaining,
+                    });
+                }
+                break;
+            }
+        }
+        latest
+    }
+
+    fn pass(&mut self, path: PathIndex, packet: u64, size: u64) {
+        let (below, after) = &mut self.tail.passed[path.get()];
+        *below = packet;
+        *after += size;
+        self.tail.begun = true;
+    }
+
+    /// The path on which a copy arrives first, if that is sooner than the original; and when its pacer lets it go, if not
+    /// now.
+    fn sooner(&self, now: Instant, late: &Late) -> Option<(PathIndex, Option<Instant>)> {
+        let paths = self.views().iter().filter(|view| {
+            let ready = view.can_send || view.next_release.is_some();
+            let healthy = view.open && !view.suspect && !view.smoothed_rtt.is_zero();
+            ready && healthy && view.index != late.source
+        });
+        let arrivals = paths.map(|view| {
+            let release = view.next_release.filter(|_| !view.can_send);
+            let wait = release.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+            (wait.saturating_add(arrival(view)), view.index, release)
+        });
+        let (arrival, path, release) = arrivals.min_by_key(|(arrival, ..)| *arrival)?;
+        (arrival < late.remaining).then_some((path, release))
+    }
+
+    fn views(&self) -> &[PathView] {
+        Self::visible(&self.views, self.used)
+    }
+}
+
+/// How long this many bytes take at the rate of a path; by its window before the first measurement.
+fn transmission(view: &PathView, bytes: u64) -> Duration {
+    let rate = if view.delivery_rate > 0 {
+        view.delivery_rate as f64
+    } else {
+        view.cwnd.max(1) as f64 / view.smoothed_rtt.as_secs_f64().max(1e-6)
+    };
+    // A day is as good as never, and no overflow.
+    Duration::from_secs_f64((bytes as f64 / rate).min(86_400.0))
+}
+
+/// When a packet arrives that was sent so long ago, with so many bytes in flight up to it, the oldest of them sent so long
+/// ago. Its acknowledgement comes after a round trip, and not before the path has delivered all of these since the oldest is
+/// acknowledged; it arrives half a round trip before its acknowledgement.
+fn remaining(view: &PathView, ahead: u64, age: Duration, oldest: Duration) -> Duration {
+    let rtt = view.smoothed_rtt;
+    let queue = rtt
+        .saturating_sub(oldest)
+        .saturating_add(transmission(view, ahead));
+    let acknowledged = rtt.saturating_sub(age).max(queue);
+    acknowledged.saturating_sub(view.min_rtt / 2)
+}
+
+/// When a packet arrives that is sent now: behind what stands in the path's queue.
+fn arrival(view: &PathView) -> Duration {
+    let queued = transmission(view, view.in_flight).saturating_sub(view.min_rtt);
+    let own = transmission(view, view.mtu.into());
+    queued.saturating_add(own).saturating_add(view.min_rtt / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(slot: usize, rtt: u64, rate: u64, in_flight: u64) -> PathView {
+        let mut view = PathView::of(slot, Duration::from_millis(rtt));
+        view.min_rtt = Duration::from_millis(rtt);
+        view.delivery_rate = rate;
+        view.in_flight = in_flight;
+        view.mtu = 1250;
+        view
+    }
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn what_stands_in_a_queue_arrives_when_it_is_drained() {
+        // 250 kB/s: 50 kB are 200 ms, one round trip of 200 ms; 100 kB stand in a queue for another one.
+        let slow = view(0, 200, 250_000, 100_000);
+        assert_eq!(remaining(&slow, 100_000, ms(0), ms(250)), ms(300));
+        assert_eq!(remaining(&slow, 50_000, ms(100), ms(200)), ms(100));
+        assert_eq!(remaining(&slow, 1000, ms(10), ms(200)), ms(90));
+        assert_eq!(remaining(&slow, 1000, ms(250), ms(250)), ms(0));
+        // A burst 50 ms ago: the first of it is acknowledged in 150 ms, the last 100 ms later.
+        assert_eq!(remaining(&slow, 25_000, ms(50), ms(50)), ms(150));
+        // 6.25 MB/s: 250 kB fill a round trip of 40 ms, 125 kB more are 20 ms.
+        let fast = view(1, 40, 6_250_000, 375_000);
+        assert_eq!(arrival(&fast), ms(40) + Duration::from_micros(200));
+        let idle = view(1, 40, 6_250_000, 1000);
+        assert_eq!(arrival(&idle), ms(20) + Duration::from_micros(200));
+        // Nothing measured: a window per round trip.
+        let mut fresh = view(1, 40, 0, 0);
+        fresh.cwnd = 12_500;
+        assert_eq!(arrival(&fresh), ms(24));
+    }
+}
