@@ -215,7 +215,7 @@ fn early_data_that_is_lost_goes_on_the_other_path() {
     let mut stream = None;
     let done = pair.run_until(Duration::from_secs(5), |pair| {
         if pair.server.connection.is_some() {
-            stream = stream.or(pair.s().accept(Dir::Bi));
+            stream = stream.or_else(|| pair.s().accept(Dir::Bi));
         }
         if let Some(stream) = stream
             && written < LEN
