@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use mpquic_proto::congestion::ResumeState;
 use mpquic_proto::{
-    CarefulResumeConfig, CongestionControl, PathId, PathKey, PathMemory, PathStats, SavedPath,
-    Side, TransportConfig,
+    CarefulResumeConfig, CongestionControl, Event, PathId, PathKey, PathMemory, PathStats,
+    SavedPath, Side, TransportConfig,
 };
 use mpquic_sched::memory::Store;
-use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
+use mpquic_sim::{
+    App, AppContext, AppError, CrossTraffic, LinkConfig, Network, TransferClient, TransferServer,
+};
 
 const SIZE: u64 = 4_000_000;
 
@@ -203,4 +205,94 @@ fn careful_resume_can_be_turned_off() {
     let stats = network.connection(Side::Server).unwrap();
     let stats = stats.path_stats(PathId::ZERO).unwrap();
     assert_eq!(stats.careful_resume, ResumeState::Off);
+}
+
+/// A download that is asked for this long after the start: until then, the connection is silent.
+struct Later {
+    inner: TransferClient,
+    at: Duration,
+    asked: bool,
+}
+
+impl App for Later {
+    fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
+        if !self.asked && matches!(event, Event::Connected) {
+            return Ok(());
+        }
+        self.inner.on_event(cx, event)
+    }
+
+    fn next_wakeup(&self) -> Option<Duration> {
+        (!self.asked).then_some(self.at)
+    }
+
+    fn on_wakeup(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
+        if !self.asked && cx.now() >= self.at {
+            self.asked = true;
+            self.inner.on_event(cx, &Event::Connected)?;
+        }
+        Ok(())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.asked && self.inner.is_complete()
+    }
+}
+
+/// The share of a NewReno flow, percent of the bottleneck's 20 Mbit/s, in the 5 s from the request of a download on
+/// that shares the bottleneck with it. The memory is of the bottleneck without that flow.
+fn competitor(control: CongestionControl, memory: Option<&Store>, seed: u64) -> f64 {
+    const REQUEST: Duration = Duration::from_secs(10);
+    const AROUND: Duration = Duration::from_secs(5);
+    let mut transport = TransportConfig::default();
+    transport.congestion(control);
+    let mut server = transport.clone();
+    server.path_memory(memory.map(|store| Arc::new(store.clone()) as Arc<dyn PathMemory>));
+    let mut network = Network::builder(seed)
+        .client_transport(transport)
+        .server_transport(server)
+        .client(Later {
+            inner: TransferClient::download(40_000_000),
+            at: REQUEST,
+            asked: false,
+        })
+        .server(TransferServer::new())
+        .symmetric_path(link(20))
+        .cross_traffic(CrossTraffic::new(
+            0,
+            Side::Server,
+            CongestionControl::NewReno,
+        ))
+        .null_aead()
+        .build()
+        .unwrap();
+    network.run_until(REQUEST).unwrap();
+    let before = network.cross_traffic()[0].delivered;
+    network.run_until(REQUEST + AROUND).unwrap();
+    let delivered = network.cross_traffic()[0].delivered - before;
+    100.0 * delivered as f64 * 8.0 / AROUND.as_secs_f64() / 20e6
+}
+
+#[test]
+fn a_jump_takes_little_of_a_competitor_that_a_cold_start_leaves_it() {
+    for control in [
+        CongestionControl::NewReno,
+        CongestionControl::Cubic,
+        CongestionControl::Bbr,
+    ] {
+        let mut lost = Vec::new();
+        for seed in 1..=24 {
+            // Each connection jumps by the memory of the one that had the link for itself.
+            let copy = Store::new();
+            with(&copy, control, &[link(20)]);
+            let cold = competitor(control, None, seed);
+            lost.push(cold - competitor(control, Some(&copy), seed));
+        }
+        lost.sort_by(f64::total_cmp);
+        let median = f64::midpoint(lost[11], lost[12]);
+        let mean = lost.iter().sum::<f64>() / 24.0;
+        println!("{control}: median {median:.2}, mean {mean:.2} points of {lost:.1?}");
+        assert!(median <= 5.0, "{control}: {lost:?}");
+        assert!(mean <= 5.0, "{control}: {lost:?}");
+    }
 }

@@ -6,9 +6,12 @@
 //! | phase | entered when | window |
 //! |---|---|---|
 //! | Reconnaissance | the path opens | as ever |
-//! | Unvalidated | the path's round trip agrees with the saved one, and the window is full | half of the saved one |
+//! | Unvalidated | a fresh round trip agrees with the saved one, and the window is full | half of the saved one |
 //! | Validating | a round trip has passed, the window is full, or an unvalidated packet is acknowledged | what is in flight |
 //! | Safe Retreat | congestion, before the last unvalidated packet is acknowledged | half of what is validated |
+//!
+//! A round trip that is longer than the saved one tells of a queue, and a queue of others who use the path now: the
+//! more of it, the less of a jump.
 //!
 //! What counts as congestion is for the controller to say: a loss for most of them, too many losses for BBR.
 
@@ -27,7 +30,7 @@ pub enum ResumeStep {
     /// The Unvalidated Phase begins: the window becomes this large, and is paced over this round trip. Packets that
     /// are acknowledged before the next step must not enlarge it.
     Jump {
-        /// Half of the saved window, bytes.
+        /// Half of the saved window, or less, bytes.
         window: u64,
         /// The current RTT.
         rtt: Duration,
@@ -76,6 +79,8 @@ pub enum ResumeState {
     Retreated,
     /// The round-trip time is not the remembered one.
     RttChanged,
+    /// The round-trip time tells of a queue: others use the path now.
+    QueueSeen,
     /// There was congestion before the jump.
     Congested,
     /// The window was as large already, or the controller takes no jump, or another connection has jumped.
@@ -100,6 +105,14 @@ const BETA_DIVISOR: u64 = 2;
 
 /// Section 4.2.1: a round trip so many times as long is another path's.
 const LONGEST_RTT: u32 = 10;
+
+/// So many round trips after an RTT sample, it says nothing of the path as it is now: others may have begun to send.
+const FRESH_ROUNDS: u32 = 4;
+
+/// A round trip that exceeds the saved one by more than this part of it, or by more than this time if that is longer,
+/// has met a short queue or a long one. RFC 9959 section 4.2.1 leaves the bound to the sender.
+const SHORT_QUEUE: (u32, Duration) = (8, Duration::from_millis(2));
+const LONG_QUEUE: (u32, Duration) = (4, Duration::from_millis(5));
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -140,6 +153,15 @@ pub(crate) struct CarefulResume {
     /// Bytes delivered on the path.
     delivered: u64,
     largest_sent: u64,
+    recent: Option<Recent>,
+}
+
+/// The smallest RTT sample of a few round trips.
+#[derive(Debug, Clone, Copy)]
+struct Recent {
+    since: Instant,
+    newest: Instant,
+    min: Duration,
 }
 
 impl CarefulResume {
@@ -165,6 +187,7 @@ impl CarefulResume {
             events: 0,
             delivered: 0,
             largest_sent: 0,
+            recent: None,
         })
     }
 
@@ -246,13 +269,14 @@ impl CarefulResume {
         //= specs/rfc9959-draft.md#3-2-reconnaissance-phase
         //# When the sender has received an ACK that acknowledges all the initial data (usually the IW)
         //# without reported congestion, it MAY then enter the Unvalidated Phase.
+        let all_arrived = self.delivered >= self.initial_window;
         let confirmed = match self.config.reconnaissance {
-            Reconnaissance::FirstFlight => rtt.has_sample(),
-            Reconnaissance::InitialWindow => self.delivered >= self.initial_window,
+            Reconnaissance::FirstFlight => true,
+            Reconnaissance::InitialWindow => all_arrived,
         };
-        if !confirmed {
+        let Some(recent) = self.fresh_rtt(now, rtt).filter(|_| confirmed) else {
             return;
-        }
+        };
         //= specs/rfc9959-draft.md#3-2-reconnaissance-phase
         //# If the minimum RTT recorded in the Reconnaissance Phase is less than or equal to (saved_rtt / 2)
         //# (see Section 4.2.1), the sender MUST stop using Careful Resume (e.g., logged as rtt_not_validated
@@ -267,7 +291,18 @@ impl CarefulResume {
         //= specs/rfc9959-draft.md#3-3-unvalidated-phase
         //# To avoid starving other flows that could have either started or increased their use of capacity
         //# since observing the capacity of a path, the jump_cwnd MUST be no more than half of the saved_cwnd.
-        let jump = (self.saved_window / 2).min(self.config.max_jump);
+        let half = self.saved_window / 2;
+        let queue = recent.saturating_sub(self.saved_rtt);
+        let beyond = |(part, least): (u32, Duration)| queue > (self.saved_rtt / part).max(least);
+        if beyond(LONG_QUEUE) {
+            // Hosts are slow at times: a whole initial window may still show that there is no queue.
+            if all_arrived {
+                self.phase = Phase::Over(ResumeState::QueueSeen);
+            }
+            return;
+        }
+        let fair = if beyond(SHORT_QUEUE) { half / 2 } else { half };
+        let jump = fair.min(self.config.max_jump);
         let current = rtt.smoothed();
         let step = ResumeStep::Jump {
             window: jump,
@@ -290,6 +325,36 @@ impl CarefulResume {
             since: now,
             rtt: current,
         };
+    }
+
+    /// Takes in the newest RTT sample, if it was not seen before.
+    fn note_rtt(&mut self, rtt: &RttEstimator) {
+        let Some(at) = rtt.latest_at() else {
+            return;
+        };
+        let sample = rtt.latest();
+        match &mut self.recent {
+            Some(recent) if recent.newest == at => {}
+            Some(recent) if at.saturating_duration_since(recent.since) <= fresh_for(rtt) => {
+                recent.newest = at;
+                recent.min = recent.min.min(sample);
+            }
+            _ => {
+                self.recent = Some(Recent {
+                    since: at,
+                    newest: at,
+                    min: sample,
+                });
+            }
+        }
+    }
+
+    /// The smallest RTT sample of late. `None` if the newest one is too old.
+    fn fresh_rtt(&mut self, now: Instant, rtt: &RttEstimator) -> Option<Duration> {
+        self.note_rtt(rtt);
+        let fresh =
+            |recent: &Recent| now.saturating_duration_since(recent.newest) <= fresh_for(rtt);
+        self.recent.filter(fresh).map(|recent| recent.min)
     }
 
     /// A packet was newly acknowledged. Called for each, before [`on_ack_end`](Self::on_ack_end).
@@ -318,6 +383,7 @@ impl CarefulResume {
         rtt: &RttEstimator,
         controller: &mut dyn Controller,
     ) -> bool {
+        self.note_rtt(rtt);
         let wrong = self.check_congestion(now, controller);
         let reached = |number: u64| largest.is_some_and(|largest| largest >= number);
         match self.phase {
@@ -456,6 +522,11 @@ impl CarefulResume {
         let ssthresh = self.pipe_size / BETA_DIVISOR;
         controller.on_resume(self.path, now, &ResumeStep::Leave { ssthresh });
     }
+}
+
+/// How long an RTT sample says something of the path as it is now.
+const fn fresh_for(rtt: &RttEstimator) -> Duration {
+    rtt.smoothed().saturating_mul(FRESH_ROUNDS)
 }
 
 #[cfg(test)]

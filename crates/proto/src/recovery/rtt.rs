@@ -20,6 +20,7 @@ pub struct RttEstimator {
     smoothed: Duration,
     var: Duration,
     first_sample: Option<Instant>,
+    latest_at: Option<Instant>,
     history: RttHistory,
     // What follows from these: asked for far more often than it changes.
     /// The PTO without max_ack_delay.
@@ -39,6 +40,7 @@ impl RttEstimator {
             smoothed: initial_rtt,
             var,
             first_sample: None,
+            latest_at: None,
             history: RttHistory::new(),
             pto: Duration::ZERO,
             patience: Duration::ZERO,
@@ -52,6 +54,7 @@ impl RttEstimator {
     /// limited `ack_delay` to the peer's max_ack_delay.
     pub fn update(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
         self.latest = sample;
+        self.latest_at = Some(now);
         self.delay = Duration::ZERO;
         self.history.push(sample);
         if self.first_sample.is_none() {
@@ -118,6 +121,11 @@ impl RttEstimator {
     /// When the first sample came.
     pub const fn first_sample(&self) -> Option<Instant> {
         self.first_sample
+    }
+
+    /// When the newest sample came.
+    pub const fn latest_at(&self) -> Option<Instant> {
+        self.latest_at
     }
 
     /// Whether the values rest on a measurement.

@@ -45,6 +45,15 @@ impl RoundSignals {
         self.bw_latest = 0.0;
         self.inflight_latest = 0;
     }
+
+    /// What was lost so far is answered, and says nothing of what is sent from now on.
+    pub(super) const fn forget_losses(&mut self) {
+        self.loss_in_round = false;
+        self.ce_in_round = false;
+        self.loss_events = 0;
+        self.lost = 0;
+        self.acked = 0;
+    }
 }
 
 /// What to go back to if a loss proves spurious (section 2.15).

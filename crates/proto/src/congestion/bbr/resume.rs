@@ -76,6 +76,9 @@ impl Path {
         self.resuming = false;
         self.pipe.reached = false;
         self.pipe.reset(0.0);
+        // The losses of the jump are answered. Left in the round, they would end this Startup as it begins.
+        self.signals.forget_losses();
+        self.reset_short_term();
         self.rounds.restart(self.delivered);
         self.enter_startup();
     }
