@@ -152,11 +152,8 @@ impl Schedule {
     /// The path on which a copy arrives first, if that is sooner than the original; and when its pacer lets it go, if not
     /// now.
     fn sooner(&self, now: Instant, late: &Late) -> Option<(PathIndex, Option<Instant>)> {
-        let paths = self.views().iter().filter(|view| {
-            let ready = view.can_send || view.next_release.is_some();
-            let healthy = view.open && !view.suspect && !view.smoothed_rtt.is_zero();
-            ready && healthy && view.index != late.source
-        });
+        let source = &self.views[late.source.get()];
+        let paths = self.views().iter().filter(|view| may_copy(view, source));
         let arrivals = paths.map(|view| {
             let release = view.next_release.filter(|_| !view.can_send);
             let wait = release.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
@@ -169,6 +166,14 @@ impl Schedule {
     fn views(&self) -> &[PathView] {
         Self::visible(&self.views, self.used)
     }
+}
+
+/// Whether a path may carry copies of what another one has in flight. No backup path does so for an available one
+/// (RFC 10069, Path Status Management).
+fn may_copy(view: &PathView, source: &PathView) -> bool {
+    let ready = view.can_send || view.next_release.is_some();
+    let healthy = view.open && !view.suspect && !view.smoothed_rtt.is_zero();
+    ready && healthy && view.index != source.index && view.standing() <= source.standing()
 }
 
 /// How long this many bytes take at the rate of a path; by its window before the first measurement.
@@ -203,6 +208,8 @@ fn arrival(view: &PathView) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use mpquic_sched_core::PathStatus;
+
     use super::*;
 
     fn view(slot: usize, rtt: u64, rate: u64, in_flight: u64) -> PathView {
@@ -237,5 +244,28 @@ mod tests {
         let mut fresh = view(1, 40, 0, 0);
         fresh.cwnd = 12_500;
         assert_eq!(arrival(&fresh), ms(24));
+    }
+
+    #[test]
+    fn a_backup_path_carries_no_copies_for_an_available_one() {
+        let sending = |slot, status| {
+            let mut view = view(slot, 40, 1_000_000, 1000);
+            (view.open, view.can_send, view.status) = (true, true, status);
+            view
+        };
+        let [available, backup] = [PathStatus::Available, PathStatus::Backup];
+        for (of, to, may) in [
+            (available, available, true),
+            (available, backup, false),
+            (backup, available, true),
+            (backup, backup, true),
+        ] {
+            let (source, target) = (sending(0, of), sending(1, to));
+            assert_eq!(may_copy(&target, &source), may, "{of:?} {to:?}");
+            assert!(!may_copy(&source, &source));
+        }
+        let mut suspect = sending(1, available);
+        suspect.suspect = true;
+        assert!(!may_copy(&suspect, &sending(0, available)));
     }
 }
