@@ -44,7 +44,7 @@ pub struct TransportConfig {
     pub(crate) ack_frequency_config: Option<AckFrequencyConfig>,
     pub(crate) congestion: Arc<dyn ControllerFactory>,
     pub(crate) initial_window: InitialWindow,
-    pub(crate) slow_start: SlowStart,
+    pub(crate) slow_start: Option<SlowStart>,
     pub(crate) path_memory: Option<Arc<dyn PathMemory>>,
     pub(crate) careful_resume: Option<CarefulResumeConfig>,
     pub(crate) scheduler: SchedulerFactory,
@@ -269,7 +269,7 @@ impl TransportConfig {
     }
 
     /// How the window of a new path grows until its first congestion event, under the controllers that go by a window. Default
-    /// [`SlowStart::Rapid`].
+    /// [`SlowStart::Rapid`]. BBR has a Startup of its own, unless [`SlowStart::Rapid`] is asked for here.
     ///
     /// ```
     /// use mpquic_proto::TransportConfig;
@@ -279,7 +279,7 @@ impl TransportConfig {
     /// config.slow_start(SlowStart::HyStartPlusPlus);
     /// ```
     pub fn slow_start(&mut self, algorithm: SlowStart) -> &mut Self {
-        self.slow_start = algorithm;
+        self.slow_start = Some(algorithm);
         self
     }
 
@@ -319,7 +319,7 @@ impl TransportConfig {
     }
 
     /// Whether the last bytes of a transfer go on a second path too, if that delivers them sooner than the path that the
-    /// scheduler chose. Default `true`.
+    /// scheduler chose. Default `false`: what a packet carries on which path is the scheduler's to say.
     ///
     /// A path falls silent when nothing is left to send, and the transfer then waits for the slowest of the others. Copies
     /// take at most 64 KiB and a tenth of what the connection has delivered. `false` leaves copies to the scheduler alone, as
@@ -385,11 +385,11 @@ impl Default for TransportConfig {
             ack_frequency_config: None,
             congestion: Arc::new(CongestionControl::default()),
             initial_window: InitialWindow::default(),
-            slow_start: SlowStart::default(),
+            slow_start: None,
             path_memory: None,
             careful_resume: Some(CarefulResumeConfig::default()),
             scheduler: SchedulerFactory::from(|| Box::new(MinRtt::default())),
-            tail_copies: true,
+            tail_copies: false,
             segmentation_offload: true,
             ecn: true,
             observer: None,

@@ -67,14 +67,15 @@ impl CongestionControl {
 
 impl ControllerFactory for CongestionControl {
     fn build(&self, context: &mut ControllerContext<'_>) -> Box<dyn Controller> {
-        let (initial, slow_start) = (context.initial_window(), context.slow_start());
+        let (initial, wanted) = (context.initial_window(), context.slow_start());
+        let slow_start = wanted.unwrap_or_default();
         match self {
             Self::NewReno => Box::new(NewReno::new(initial, slow_start)),
             Self::Cubic => Box::new(Cubic::new(initial, slow_start)),
             Self::Lia => Box::new(Coupled::<Lia>::new(initial, slow_start)),
             Self::Olia => Box::new(Coupled::<Olia>::new(initial, slow_start)),
             Self::Balia => Box::new(Coupled::<Balia>::new(initial, slow_start)),
-            Self::Bbr => Box::new(Bbr::new(initial, slow_start, context.seed())),
+            Self::Bbr => Box::new(Bbr::new(initial, wanted, context.seed())),
         }
     }
 

@@ -45,7 +45,7 @@ impl Run {
         let now = Instant::now();
         let path = PathIndex::new(0).unwrap();
         let mut rng = StdRng::seed_from_u64(1);
-        let (initial, slow_start) = (InitialWindow::Packets(10), SlowStart::Classic);
+        let (initial, slow_start) = (InitialWindow::Packets(10), Some(SlowStart::Classic));
         let mut context = ControllerContext::new(initial, slow_start, &mut rng);
         let mut cc = kind.build(&mut context);
         cc.add_path(&NewPath::new(path, now, MTU));

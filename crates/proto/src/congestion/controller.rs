@@ -198,14 +198,14 @@ impl ControllerFactory for Arc<dyn ControllerFactory> {
 /// What a connection gives to a [`ControllerFactory`].
 pub struct ControllerContext<'a> {
     initial_window: InitialWindow,
-    slow_start: SlowStart,
+    slow_start: Option<SlowStart>,
     rng: &'a mut StdRng,
 }
 
 impl<'a> ControllerContext<'a> {
     pub(crate) const fn new(
         initial_window: InitialWindow,
-        slow_start: SlowStart,
+        slow_start: Option<SlowStart>,
         rng: &'a mut StdRng,
     ) -> Self {
         Self {
@@ -222,8 +222,8 @@ impl<'a> ControllerContext<'a> {
     }
 
     /// How windows grow until the first congestion event, as set by
-    /// [`TransportConfig::slow_start`](crate::TransportConfig::slow_start).
-    pub const fn slow_start(&self) -> SlowStart {
+    /// [`TransportConfig::slow_start`](crate::TransportConfig::slow_start). `None`: as the controller thinks best.
+    pub const fn slow_start(&self) -> Option<SlowStart> {
         self.slow_start
     }
 

@@ -10,7 +10,7 @@ use super::hystart::HyStart;
 use super::rapid_start::RapidStart;
 
 /// How the window of a path grows until its first congestion event, and what ends that growth. BBR has a Startup of its own,
-/// which only [`Rapid`](Self::Rapid) changes.
+/// which only [`Rapid`](Self::Rapid) changes, where it is asked for.
 ///
 /// ```
 /// use mpquic_proto::congestion::SlowStart;

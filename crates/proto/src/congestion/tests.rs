@@ -25,7 +25,11 @@ fn build_with(
     slow_start: SlowStart,
 ) -> Box<dyn Controller> {
     let mut rng = StdRng::seed_from_u64(1);
-    kind.build(&mut ControllerContext::new(initial, slow_start, &mut rng))
+    kind.build(&mut ControllerContext::new(
+        initial,
+        Some(slow_start),
+        &mut rng,
+    ))
 }
 
 struct Run {

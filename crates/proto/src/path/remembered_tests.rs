@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::*;
-use crate::congestion::{ControllerContext, ControllerFactory, InitialWindow, NewPath, SlowStart};
+use crate::congestion::{ControllerContext, ControllerFactory, InitialWindow, NewPath};
 use crate::recovery::RateSample;
 use crate::{CarefulResumeConfig, CongestionControl};
 
@@ -76,8 +76,7 @@ impl Run {
         let epoch = Epoch::new(&endpoint);
         let path = Remembered::new(now, slot, KEY, epoch, &config).unwrap();
         let mut rng = StdRng::seed_from_u64(1);
-        let mut context =
-            ControllerContext::new(InitialWindow::default(), SlowStart::default(), &mut rng);
+        let mut context = ControllerContext::new(InitialWindow::default(), None, &mut rng);
         let mut cc = CongestionControl::NewReno.build(&mut context);
         cc.add_path(&NewPath::new(slot, now, 1200));
         Self {

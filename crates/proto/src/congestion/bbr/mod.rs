@@ -22,7 +22,7 @@
 //!   timeout, and the window falls to RFC 9002's minimum. A probe timeout changes nothing.
 //! - **ECN**: a round with new CE marks is a round with too much loss (section 3.7 asks for a
 //!   response and leaves open which).
-//! - **Rapid Start** (`startup`): if the configuration's slow start is that, Startup triples the rate while there is no
+//! - **Rapid Start** (`startup`): if the configuration asks for it, Startup triples the rate while there is no
 //!   queue, and is over sooner once one has grown.
 //! - Rounds in which the scheduler or flow control held data back count as limited by the
 //!   application: with several paths, that tells nothing of the path.
@@ -67,10 +67,16 @@ pub(super) struct Bbr {
 
 impl Bbr {
     /// A controller without paths, with a random number generator of its own.
-    pub(super) fn new(initial: InitialWindow, slow_start: SlowStart, seed: [u8; 32]) -> Self {
+    pub(super) fn new(
+        initial: InitialWindow,
+        slow_start: Option<SlowStart>,
+        seed: [u8; 32],
+    ) -> Self {
         Self {
             initial,
-            rapid: slow_start == SlowStart::Rapid,
+            // Not by default: in a queue of a few packets, the losses of a rapid Startup leave bounds that cost rate for
+            // seconds.
+            rapid: slow_start == Some(SlowStart::Rapid),
             paths: Slots::default(),
             rng: StdRng::from_seed(seed),
         }
