@@ -133,6 +133,43 @@ async fn downloads_together_and_alone() {
     assert!(report.seconds > 0.0 && report.goodput_mbps > 0.0);
 }
 
+/// Twice over two paths: the same content, and what the second connection knew of the paths.
+#[tokio::test]
+async fn a_second_connection_remembers_the_paths() {
+    let twice = ["--path", "a:40:2", "--path", "b:20:10", "--size", "300kB"];
+    let twice = [&twice[..], &["--no-alone", "--json", "--again"]].concat();
+    let report = download::run(options(&twice).unwrap()).await.unwrap();
+    assert!(report.sha256_ok);
+    let text = report.to_string();
+    let again = report.again.unwrap();
+    // Paths are told apart where the server has an address for each (see `lab.rs`).
+    let paths = if cfg!(target_os = "linux") { 2 } else { 1 };
+    assert_eq!(again.remembered_paths, paths);
+    assert!(again.seconds > 0.0 && again.goodput_mbps > 0.0);
+    let gain = 1.0 - again.seconds / report.seconds;
+    assert!((again.gain - gain).abs() < 1e-9);
+    assert!(text.contains("\nsecond connection: "), "{text}");
+
+    let cold = [&twice[..], &["--cold"]].concat();
+    let report = download::run(options(&cold).unwrap()).await.unwrap();
+    assert_eq!(report.again.unwrap().remembered_paths, 0);
+    let once = options(&["--size", "0", "--no-alone", "--json"]).unwrap();
+    assert!(download::run(once).await.unwrap().again.is_none());
+}
+
+/// The same file keeps what was measured of the paths.
+#[tokio::test]
+async fn paths_are_remembered_from_run_to_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("memory.json");
+    let more = ["--memory", file.to_str().unwrap()];
+    let saved = || memory::Memory::load(&file).0.store.saved_paths();
+    learning(&[&more[..], &["--cold"]].concat()).await;
+    assert_eq!(saved(), 0);
+    learning(&more).await;
+    assert!(saved() > 0);
+}
+
 #[tokio::test]
 async fn nothing_is_a_download_too() {
     let none = ["--size", "0", "--no-alone", "--json", "--path", "a:200:1"];

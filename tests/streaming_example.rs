@@ -237,6 +237,7 @@ where
         scheduler: &options.scheduler,
         congestion: CongestionControl::default(),
         memory: None,
+        path_memory: None,
         recorder: None,
         paths: 1,
         seed: 1,

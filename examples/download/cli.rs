@@ -23,6 +23,11 @@ Examples:
     download --scheduler peekaboo --memory learned.json --no-alone
     download --scheduler peekaboo --memory learned.json --no-alone
 
+  Twice in a row. The second connection begins with what the first one measured of the paths;
+  with --cold, it does not, so that the difference is what the memory brings:
+    download --size 2MiB --no-alone --again
+    download --size 2MiB --no-alone --again --cold
+
   A recording of what a scheduler experienced, for training:
     download --scheduler linucb --record linucb.traj --no-alone
 
@@ -76,8 +81,18 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_alone: bool,
 
-    /// The file in which the scheduler keeps what it learns about the paths. It is read at the
-    /// start and written at the end. Paths are identified by their position on the command line. An
+    /// Download a second time over all paths, by a new connection that remembers the paths, and
+    /// compare it with the first.
+    #[arg(long)]
+    again: bool,
+
+    /// Begin every connection without what earlier ones measured of the paths. What the scheduler
+    /// learned is not affected.
+    #[arg(long)]
+    cold: bool,
+
+    /// The file in which the scheduler keeps what it learns about the paths, and the server what it
+    /// measures of them (rate, round-trip time). It is read at the start and written at the end. Paths are identified by their position on the command line. An
     /// invalid file is renamed to FILE.refused, and learning starts afresh.
     #[arg(long, value_name = "FILE")]
     memory: Option<PathBuf>,
@@ -102,6 +117,8 @@ impl Arguments {
             scheduler: Choice::parse(&self.scheduler, &self.scheduler_config)?,
             size: self.size.0,
             links: self.paths,
+            again: self.again,
+            cold: self.cold,
             alone: !self.no_alone,
             memory: self.memory,
             record: self.record,

@@ -1,11 +1,11 @@
-//! The experiment: a download over all links at once, then over each alone.
+//! The experiment: a download over all links at once, perhaps a second time, then over each alone.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use mpquic::CongestionControl;
 use mpquic::limits::MAX_OPEN_PATHS;
-use mpquic::sched::memory::MemoryError;
+use mpquic::sched::memory::{MemoryError, Store};
 use mpquic::sched::record::RecordError;
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ use crate::memory::Memory;
 use crate::progress::Bars;
 use crate::protocol::Request;
 use crate::recording;
-use crate::report::{Alone, Report, goodput_mbps};
+use crate::report::{Again, Alone, Report, goodput_mbps};
 use crate::schedulers::{Choice, ChoiceError};
 use crate::serve::serve;
 use crate::shares::shares;
@@ -30,6 +30,10 @@ pub(crate) struct Options {
     pub(crate) size: u64,
     /// The first link carries the handshake.
     pub(crate) links: Vec<LinkArgument>,
+    /// Whether a second connection downloads over all links as well.
+    pub(crate) again: bool,
+    /// Whether no connection begins with what earlier ones measured of the paths.
+    pub(crate) cold: bool,
     /// Whether to download over each link alone as well.
     pub(crate) alone: bool,
     /// The file of the scheduler's memory, if it has one.
@@ -99,24 +103,48 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
         .as_deref()
         .map(recording::begin)
         .transpose()?;
+    let store = memory
+        .as_ref()
+        .map_or_else(Store::new, |memory| memory.store.clone());
+    let remembers = !options.cold && (options.again || memory.is_some());
     let terms = Terms {
         scheduler: &options.scheduler,
         congestion: CongestionControl::default(),
         memory: memory.as_ref().map(|memory| &memory.store),
+        path_memory: remembers.then_some(&store),
         recorder: recorder.as_ref(),
         paths: options.links.len(),
         seed: options.seed,
     };
-    let lab = Lab::start(terms, move |connection| {
-        serve(connection, Arc::clone(&content))
-    })?;
+    let service = move |connection| serve(connection, Arc::clone(&content));
+    let lab = Lab::start(terms, service.clone())?;
 
     let links: Vec<_> = options.links.iter().enumerate().collect();
     let together = over(&lab, &links, "all paths", options.progress).await?;
     let learned = lab.hang_up();
     let mut sha256_ok = together.fetched.sha256_ok;
+    let mut again = None;
+    if options.again {
+        let remembered_paths = if remembers { store.saved_paths() } else { 0 };
+        let second = over(&lab, &links, "all paths again", options.progress).await?;
+        lab.hang_up();
+        sha256_ok &= second.fetched.sha256_ok;
+        let (first, seconds) = (together.took.as_secs_f64(), second.took.as_secs_f64());
+        again = Some(Again {
+            seconds,
+            goodput_mbps: goodput_mbps(second.fetched.bytes, second.took),
+            remembered_paths,
+            gain: 1.0 - seconds / first.max(1e-9),
+        });
+    }
     let mut alone = Vec::new();
     if options.alone {
+        // The first download may have been the first of its paths: those that it is compared with begin so, too.
+        let cold = Terms {
+            path_memory: None,
+            ..terms
+        };
+        let lab = Lab::start(cold, service)?;
         for (place, link) in &links {
             let title = format!("{} alone", link.name);
             let download = over(&lab, &[(*place, *link)], &title, options.progress).await?;
@@ -143,6 +171,7 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
         goodput_mbps: goodput_mbps(together.fetched.bytes, together.took),
         sha256_ok,
         paths: shares(paths.map(|(link, bytes)| (link.name.clone(), Some(link.rate_mbps), *bytes))),
+        again,
         alone,
         learned,
     })

@@ -112,6 +112,7 @@ pub(crate) async fn run(
         scheduler: &options.scheduler,
         congestion: options.congestion,
         memory: None,
+        path_memory: None,
         recorder: None,
         paths: links.len(),
         seed: options.seed,

@@ -192,6 +192,7 @@ async fn save(
         goodput_mbps: goodput_mbps(done.fetched.bytes, done.took),
         sha256_ok: done.fetched.sha256_ok,
         paths: shares(routes.map(|(route, bytes)| (route.name.clone(), None, *bytes))),
+        again: None,
         alone: Vec::new(),
         // The sender's scheduler learns, and the server does not report what.
         learned: None,

@@ -10,7 +10,8 @@ use mpquic::sched::Learned;
 use mpquic::sched::memory::Store;
 use mpquic::sched::record::Recorder;
 use mpquic::{
-    ClientConfig, ConfigError, CongestionControl, Connection, Endpoint, TransportConfig, VarInt,
+    ClientConfig, ConfigError, CongestionControl, Connection, Endpoint, PathMemory,
+    TransportConfig, VarInt,
 };
 use mpquic_sim::Relay;
 use thiserror::Error;
@@ -45,6 +46,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) congestion: CongestionControl,
     /// The memory of the server, which is the sender.
     pub(crate) memory: Option<&'a Store>,
+    /// What the server remembers of the paths, for the next connections.
+    pub(crate) path_memory: Option<&'a Store>,
     /// The recorder of the server.
     pub(crate) recorder: Option<&'a Recorder>,
     /// The largest number of paths.
@@ -78,7 +81,10 @@ impl Lab {
             Ok(transport)
         };
         let identity = rcgen::generate_simple_self_signed([SERVER_NAME.to_owned()])?;
-        let config = server_config(&identity, transport(terms.memory, terms.recorder)?)?;
+        let mut sender = transport(terms.memory, terms.recorder)?;
+        let path_memory = terms.path_memory.cloned();
+        sender.path_memory(path_memory.map(|store| Arc::new(store) as Arc<dyn PathMemory>));
+        let config = server_config(&identity, sender)?;
         let endpoint = Endpoint::server(config, &addresses(paths))?;
 
         let newest = Arc::<Mutex<Option<Connection>>>::default();

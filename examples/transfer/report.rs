@@ -22,10 +22,23 @@ pub(crate) struct Report {
     /// Whether the digest is right.
     pub(crate) sha256_ok: bool,
     pub(crate) paths: Vec<PathShare>,
+    /// The same download by a second connection over the same paths, if it was measured.
+    pub(crate) again: Option<Again>,
     /// The same download over each path alone, if it was measured.
     pub(crate) alone: Vec<Alone>,
     /// What the sender's scheduler had learned at the end, if it learns and runs in this process.
     pub(crate) learned: Option<Learned>,
+}
+
+/// The download by a second connection.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Again {
+    pub(crate) seconds: f64,
+    pub(crate) goodput_mbps: f64,
+    /// How many paths the sender remembered when it began.
+    pub(crate) remembered_paths: usize,
+    /// The part of the first connection's time that it saved; negative if it took longer.
+    pub(crate) gain: f64,
 }
 
 /// The download over one path alone.
@@ -99,6 +112,13 @@ impl Report {
             share: Some(path.share),
             ..Row::default()
         }));
+        rows.extend(self.again.iter().map(|again| Row {
+            name: "second connection".to_owned(),
+            link: self.paths.iter().map(|path| path.rate_mbps).sum(),
+            seconds: Some(again.seconds),
+            goodput: Some(again.goodput_mbps),
+            ..Row::default()
+        }));
         rows.extend(self.alone.iter().map(|alone| Row {
             name: format!("{} alone", alone.name),
             link: self.rate_of(&alone.name),
@@ -129,6 +149,20 @@ impl fmt::Display for Report {
             let line =
                 format!("{name:width$}{link:>14}{time:>11}{goodput:>15}{bytes:>13}{share:>9}");
             writeln!(f, "{}", line.trim_end())?;
+        }
+        if let Some(again) = &self.again {
+            let known = match again.remembered_paths {
+                0 => "no path remembered".to_owned(),
+                1 => "1 path remembered".to_owned(),
+                paths => format!("{paths} paths remembered"),
+            };
+            let (part, than) = (again.gain.abs() * 100.0, again.gain < 0.0);
+            let compared = if than { "longer" } else { "shorter" };
+            writeln!(
+                f,
+                "\nsecond connection: {:.2} s after {:.2} s, {part:.1} % {compared}, {known}",
+                again.seconds, self.seconds
+            )?;
         }
         match &self.learned {
             Some(learned) => write!(
@@ -162,6 +196,7 @@ mod tests {
                 ]
                 .into_iter(),
             ),
+            again: None,
             alone: vec![Alone {
                 name: "lte".into(),
                 seconds: 28.5,
@@ -186,6 +221,35 @@ lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
     }
 
     #[test]
+    fn the_second_connection_is_compared_with_the_first() {
+        let mut report = report();
+        let mut again = Again {
+            seconds: 6.0,
+            goodput_mbps: 89.5,
+            remembered_paths: 2,
+            gain: 0.25,
+        };
+        report.again = Some(again.clone());
+        let text = report.to_string();
+        assert!(
+            text.contains("\nsecond connection     70 Mbit/s     6.00 s    89.5 Mbit/s\n"),
+            "{text}"
+        );
+        let line = "\nsecond connection: 6.00 s after 8.00 s, 25.0 % shorter, 2 paths remembered\n";
+        assert!(text.ends_with(line), "{text}");
+        (again.gain, again.remembered_paths) = (-0.1, 0);
+        report.again = Some(again);
+        let text = report.to_string();
+        assert!(
+            text.ends_with(" 10.0 % longer, no path remembered\n"),
+            "{text}"
+        );
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(json["again"]["gain"], -0.1);
+        assert_eq!(json["again"]["remembered_paths"], 0);
+    }
+
+    #[test]
     fn json_has_these_keys() {
         let text = report().to_json();
         assert!(!text.contains('\n'));
@@ -198,6 +262,7 @@ lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
         assert_eq!(
             top,
             [
+                "again",
                 "alone",
                 "bytes",
                 "goodput_mbps",
