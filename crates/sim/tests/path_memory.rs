@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_proto::congestion::ResumeState;
+use mpquic_proto::congestion::{InitialWindow, ResumeState};
 use mpquic_proto::{
     CarefulResumeConfig, CongestionControl, Event, PathId, PathKey, PathMemory, PathStats,
     SavedPath, Side, TransportConfig,
@@ -205,6 +205,68 @@ fn careful_resume_can_be_turned_off() {
     let stats = network.connection(Side::Server).unwrap();
     let stats = stats.path_stats(PathId::ZERO).unwrap();
     assert_eq!(stats.careful_resume, ResumeState::Off);
+}
+
+/// A path of 100 kbit/s whose queue holds less than an initial window.
+fn narrow() -> LinkConfig {
+    let mut link = LinkConfig::new(100_000, Duration::from_millis(100));
+    link.queue = mpquic_sim::QueueLimit::Packets(4);
+    link
+}
+
+/// 20 kB over this path: when they were there, and the server's figures at that time.
+fn short(server: &TransportConfig, link: LinkConfig) -> (Duration, PathStats) {
+    let mut network = Network::builder(1)
+        .server_transport(server.clone())
+        .client(TransferClient::download(20_000))
+        .server(TransferServer::new())
+        .symmetric_path(link)
+        .null_aead()
+        .build()
+        .unwrap();
+    let report = network.run_to_completion(Duration::from_secs(60)).unwrap();
+    let server = network.connection(Side::Server).unwrap();
+    (report.completed, server.path_stats(PathId::ZERO).unwrap())
+}
+
+#[test]
+fn a_path_that_is_surely_slow_begins_with_less() {
+    let mut server = TransportConfig::default();
+    server.initial_window(InitialWindow::Packets(20)).unwrap();
+    let (_, cold) = short(&server, narrow());
+    let mut saved = SavedPath::new(Duration::from_millis(200), Duration::ZERO);
+    (saved.rate, saved.window, saved.confidence) = (12_500, 2500, 3);
+    server.path_memory(Some(Arc::new(Hostile(saved))));
+    let (_, warm) = short(&server, narrow());
+    assert!(
+        warm.lost_packets < cold.lost_packets,
+        "{} of {}",
+        warm.lost_packets,
+        cold.lost_packets
+    );
+    // A window that is given counts for more.
+    server.path_initial_window(|_| Some(InitialWindow::Packets(20)));
+    let (_, given) = short(&server, narrow());
+    assert_eq!(given.lost_packets, cold.lost_packets);
+}
+
+#[test]
+fn a_path_begins_with_the_window_that_its_addresses_have() {
+    let mut server = TransportConfig::default();
+    let (all, _) = short(&server, link(20));
+    let mut with = |window| {
+        server.path_initial_window(move |_| window);
+        short(&server, link(20)).0
+    };
+    let round_trip = Duration::from_millis(50);
+    // The first flight is all of it then; it is paced over a part of the round trip that it saves.
+    let wide = with(Some(InitialWindow::Packets(32)));
+    assert!(wide + round_trip / 2 <= all, "{wide:?} and {all:?}");
+    let least = with(Some(InitialWindow::Packets(2)));
+    assert!(least >= all + round_trip, "{least:?} and {all:?}");
+    // What is no window is none.
+    assert_eq!(with(Some(InitialWindow::Packets(1))), all);
+    assert_eq!(with(None), all);
 }
 
 /// A download that is asked for this long after the start: until then, the connection is silent.

@@ -8,7 +8,7 @@ use mpquic_sched_core::{MinRtt, PathMemory, SchedulerFactory, Side};
 
 use super::{AckFrequencyConfig, CarefulResumeConfig, ConfigError, DAY, PathStart};
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
-use crate::{Observer, ObserverFactory, limits};
+use crate::{FourTuple, Observer, ObserverFactory, limits};
 
 /// Settings of the transport, for clients and servers.
 ///
@@ -44,6 +44,7 @@ pub struct TransportConfig {
     pub(crate) ack_frequency_config: Option<AckFrequencyConfig>,
     pub(crate) congestion: Arc<dyn ControllerFactory>,
     pub(crate) initial_window: InitialWindow,
+    pub(crate) path_initial_window: Option<Arc<PathInitialWindow>>,
     pub(crate) slow_start: Option<SlowStart>,
     pub(crate) path_memory: Option<Arc<dyn PathMemory>>,
     pub(crate) careful_resume: Option<CarefulResumeConfig>,
@@ -53,6 +54,9 @@ pub struct TransportConfig {
     pub(crate) ecn: bool,
     pub(crate) observer: Option<ObserverFactory>,
 }
+
+/// The congestion window of a new path over these addresses; `None` for that of all paths.
+type PathInitialWindow = dyn Fn(&FourTuple) -> Option<InitialWindow> + Send + Sync;
 
 impl TransportConfig {
     /// How many bidirectional streams the peer may have open at a time. Default 128.
@@ -268,6 +272,34 @@ impl TransportConfig {
         Ok(self)
     }
 
+    /// The congestion windows of new paths, each by its addresses: `None` and what is out of range (see
+    /// [`initial_window`](Self::initial_window)) stand for that of all paths. A window that is given here counts for
+    /// more than what a [memory](Self::path_memory) says of a slow path.
+    ///
+    /// ```
+    /// use mpquic_proto::TransportConfig;
+    /// use mpquic_proto::congestion::InitialWindow;
+    ///
+    /// let satellite = "192.0.2.7".parse::<std::net::IpAddr>().unwrap();
+    /// let mut config = TransportConfig::default();
+    /// config.path_initial_window(move |path| {
+    ///     (path.local.ip() == satellite).then_some(InitialWindow::Packets(32))
+    /// });
+    /// ```
+    pub fn path_initial_window(
+        &mut self,
+        window: impl Fn(&FourTuple) -> Option<InitialWindow> + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.path_initial_window = Some(Arc::new(window));
+        self
+    }
+
+    /// The window that is configured for a path over these addresses, if it has one of its own.
+    pub(crate) fn own_initial_window(&self, tuple: &FourTuple) -> Option<InitialWindow> {
+        let window = self.path_initial_window.as_ref()?(tuple);
+        window.filter(|window| window.out_of_range().is_none())
+    }
+
     /// How the window of a new path grows until its first congestion event, under the controllers that go by a window. Default
     /// [`SlowStart::Rapid`]. BBR has a Startup of its own, unless [`SlowStart::Rapid`] is asked for here.
     ///
@@ -288,7 +320,9 @@ impl TransportConfig {
     ///
     /// A path is looked up by the IPs at its two ends: on clients by both, on servers by the network of the client
     /// (/24 of IPv4, /48 of IPv6), of which a client changes the last bits often. Facts are left there when a path
-    /// leaves slow start, and when it ends. See [`careful_resume`](Self::careful_resume) for what comes of them.
+    /// leaves slow start, and when it ends. See [`careful_resume`](Self::careful_resume) for what comes of them. A path
+    /// that several connections in a row found to carry less than the initial window begins with what it carries, and
+    /// with two packets at least.
     ///
     /// The [clock](crate::EndpointConfig::clock) of the endpoint tells how old they are. Without one, they do not age.
     pub fn path_memory(&mut self, memory: Option<Arc<dyn PathMemory>>) -> &mut Self {
@@ -385,6 +419,7 @@ impl Default for TransportConfig {
             ack_frequency_config: None,
             congestion: Arc::new(CongestionControl::default()),
             initial_window: InitialWindow::default(),
+            path_initial_window: None,
             slow_start: None,
             path_memory: None,
             careful_resume: Some(CarefulResumeConfig::default()),

@@ -70,7 +70,8 @@ use crate::recovery::RttEstimator;
 /// config.congestion(FixedWindow(256 * 1024));
 /// ```
 pub trait Controller: Send {
-    /// A path begins. Its window is the initial one, see [`ControllerContext::initial_window`].
+    /// A path begins. Its window is the initial one: [`NewPath::initial_window`], or else that of all,
+    /// [`ControllerContext::initial_window`].
     fn add_path(&mut self, path: &NewPath);
 
     /// A path has ended.

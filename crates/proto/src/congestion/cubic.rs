@@ -165,7 +165,8 @@ impl Cubic {
 
 impl Controller for Cubic {
     fn add_path(&mut self, new: &NewPath) {
-        let state = Path::new(new.mtu, self.initial, self.slow_start);
+        let initial = new.initial_window.unwrap_or(self.initial);
+        let state = Path::new(new.mtu, initial, self.slow_start);
         self.paths.set(new.path, Some(state));
     }
 
@@ -271,7 +272,7 @@ impl Controller for Cubic {
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
         if let Some(p) = self.paths.get_mut(path) {
-            p.reno.on_mtu_update(self.initial, mtu);
+            p.reno.on_mtu_update(mtu);
         }
     }
 

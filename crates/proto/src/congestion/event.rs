@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::PathIndex;
 
+use super::InitialWindow;
 use crate::recovery::{RateSample, RttEstimator};
 
 /// A path begins, or continues over other addresses.
@@ -16,12 +17,27 @@ pub struct NewPath {
     pub now: Instant,
     /// The largest UDP payload that the path takes, bytes; it may change later.
     pub mtu: u16,
+    /// The window with which this path begins. `None`: as all,
+    /// [`ControllerContext::initial_window`](super::ControllerContext::initial_window).
+    pub initial_window: Option<InitialWindow>,
 }
 
 impl NewPath {
-    /// A path in this slot.
+    /// A path in this slot, which begins as all.
     pub const fn new(path: PathIndex, now: Instant, mtu: u16) -> Self {
-        Self { path, now, mtu }
+        Self {
+            path,
+            now,
+            mtu,
+            initial_window: None,
+        }
+    }
+
+    /// With a window of its own to begin with.
+    #[must_use]
+    pub const fn with_initial_window(mut self, window: Option<InitialWindow>) -> Self {
+        self.initial_window = window;
+        self
     }
 }
 

@@ -57,8 +57,9 @@ impl NewReno {
 
 impl Controller for NewReno {
     fn add_path(&mut self, new: &NewPath) {
+        let initial = new.initial_window.unwrap_or(self.initial);
         let state = Path {
-            window: RenoWindow::new(new.mtu, self.initial, self.slow_start),
+            window: RenoWindow::new(new.mtu, initial, self.slow_start),
             acked: 0,
         };
         self.paths.set(new.path, Some(state));
@@ -124,7 +125,7 @@ impl Controller for NewReno {
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
         if let Some(p) = self.paths.get_mut(path) {
-            p.window.on_mtu_update(self.initial, mtu);
+            p.window.on_mtu_update(mtu);
         }
     }
 

@@ -17,6 +17,7 @@ pub(super) struct RenoWindow {
     /// The slow start threshold; infinite before the first congestion event.
     pub(super) ssthresh: f64,
     mtu: u16,
+    initial: InitialWindow,
     /// congestion_recovery_start_time.
     recovery_start: Option<Instant>,
     first_slow_start: FirstSlowStart,
@@ -39,6 +40,7 @@ impl RenoWindow {
             window: initial.bytes(mtu) as f64,
             ssthresh: f64::INFINITY,
             mtu,
+            initial,
             recovery_start: None,
             first_slow_start: FirstSlowStart::new(slow_start),
             convergence: None,
@@ -162,10 +164,10 @@ impl RenoWindow {
     }
 
     /// RFC 9002 section 7.2: the initial window follows the size, as long as it is the window.
-    pub(super) fn on_mtu_update(&mut self, initial: InitialWindow, mtu: u16) {
+    pub(super) fn on_mtu_update(&mut self, mtu: u16) {
         let begun = self.ssthresh != f64::INFINITY;
         let before = self.bytes();
-        let window = initial.on_mtu_update(before, begun, self.mtu, mtu);
+        let window = self.initial.on_mtu_update(before, begun, self.mtu, mtu);
         if window != before {
             self.window = window as f64;
         }

@@ -126,6 +126,33 @@ fn the_initial_window_is_as_configured() {
     }
 }
 
+#[test]
+fn a_path_can_begin_with_a_window_of_its_own() {
+    let now = Instant::now();
+    let (slow, other) = (PathIndex::new(0).unwrap(), PathIndex::new(1).unwrap());
+    for &kind in CongestionControl::ALL {
+        let mut cc = build(kind, InitialWindow::Packets(32));
+        let own = Some(InitialWindow::Packets(4));
+        cc.add_path(&NewPath::new(slow, now, 1200).with_initial_window(own));
+        cc.add_path(&NewPath::new(other, now, 1200));
+        assert_eq!(
+            (cc.window(slow), cc.window(other)),
+            (4800, 38_400),
+            "{kind}"
+        );
+        cc.on_mtu_update(slow, 1400);
+        cc.on_mtu_update(other, 1400);
+        assert_eq!(
+            (cc.window(slow), cc.window(other)),
+            (5600, 44_800),
+            "{kind}"
+        );
+        let least = Some(InitialWindow::Bytes(1));
+        cc.on_path_changed(&NewPath::new(slow, now, 1200).with_initial_window(least));
+        assert_eq!(cc.window(slow), 2400, "{kind}");
+    }
+}
+
 //= specs/rfc9002.txt#section-7.3.1
 //= type=test
 //# The sender MUST exit slow start and enter a recovery period when a packet is lost or when the

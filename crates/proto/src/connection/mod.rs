@@ -304,7 +304,6 @@ impl Connection {
         let mut controller = config.congestion.build(&mut context);
         let spaces = HandshakeSpaces::new(&mut rng);
         if let Some(index) = paths.free_slot() {
-            controller.add_path(&NewPath::new(index, now, config.initial_mtu));
             // RFC 9000 section 8.1: a client needs no proof of the server's address, its Initial is one.
             let validated = side == Side::Client;
             let space = PacketSpace::new(&mut rng);
@@ -317,9 +316,11 @@ impl Connection {
                 &config,
             );
             let epoch = Epoch::new(endpoint);
-            paths
-                .insert(path)
-                .remember(now, memory_key(side, tuple), epoch, &config);
+            let path = paths.insert(path);
+            path.remember(now, memory_key(side, tuple), epoch, &config);
+            let initial = path.initial_window(&config);
+            let new = NewPath::new(index, now, config.initial_mtu).with_initial_window(initial);
+            controller.add_path(&new);
         }
         let mut streams = Streams::new(side, &config);
         streams.enable_sched_events(true);

@@ -226,17 +226,18 @@ impl Connection {
         let interval = self.challenge_interval();
         let index = self.paths.free_slot()?;
         let space = PacketSpace::new(&mut self.rng);
-        self.controller
-            .add_path(&NewPath::new(index, now, self.config.initial_mtu));
         self.schedule.on_new_path(index);
         let path = Path::new(now, id, index, network, space, &self.config);
         let path = self.paths.insert(path);
-        path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
         let (key, epoch) = (
             memory_key(self.side, path.tuple()),
             Epoch::new(&self.endpoint_config),
         );
         path.remember(now, key, epoch, &self.config);
+        let initial = path.initial_window(&self.config);
+        let new = NewPath::new(index, now, self.config.initial_mtu).with_initial_window(initial);
+        self.controller.add_path(&new);
+        path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
         //= specs/rfc10069-draft.md#path-initiation
         //# A client that wants to use a new path MUST validate the peer's address as described in
         //# {{Section 8.2 of QUIC-TRANSPORT}}, unless it has previously validated the 4-tuple used

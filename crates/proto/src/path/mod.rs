@@ -28,7 +28,7 @@ pub(crate) use set::{PathState, Paths, RetiredPath};
 pub(crate) use status::StatusState;
 pub(crate) use view::PathFacts;
 
-use crate::congestion::Controller;
+use crate::congestion::{Controller, InitialWindow};
 use crate::frame::writer::{FrameWriter, Resent};
 use crate::recovery::{RttEstimator, earlier, later, pto_time};
 use crate::space::{
@@ -173,7 +173,17 @@ impl Path {
         epoch: Epoch,
         config: &TransportConfig,
     ) {
-        self.recovery.memory = Remembered::new(now, self.index, key, epoch, config);
+        let own = config.own_initial_window(&self.tuple());
+        let initial = own.unwrap_or(config.initial_window);
+        self.recovery.memory = Remembered::new(now, self.index, key, epoch, initial, config);
+    }
+
+    /// The window with which the path begins, if it is not that of all paths. It has been looked up what is known of it.
+    pub(crate) fn initial_window(&self, config: &TransportConfig) -> Option<InitialWindow> {
+        config.own_initial_window(&self.tuple()).or_else(|| {
+            let memory = self.recovery.memory.as_ref()?;
+            memory.lower_window(config.initial_window, config.initial_mtu)
+        })
     }
 
     /// The connection ends: what was measured is kept for the next one.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{PathIndex, PathKey, PathMemory, SavedPath};
 
-use crate::congestion::{AckSummary, CarefulResume, Controller, ResumeState};
+use crate::congestion::{AckSummary, CarefulResume, Controller, InitialWindow, ResumeState};
 use crate::recovery::RttEstimator;
 use crate::{EndpointConfig, TransportConfig};
 
@@ -20,6 +20,9 @@ const LEAST_PACKETS: u64 = 100;
 
 /// A round trip that exceeds the shortest one by this part has met a queue.
 const QUEUE_PART: u32 = 8;
+
+/// Connections in a row that must have measured about the same for it to lower a path's initial window.
+const CONFIDENT: u32 = 3;
 
 /// How a connection tells the time to a memory: the time since the Unix epoch, at an instant.
 #[derive(Debug, Clone, Copy)]
@@ -115,6 +118,7 @@ impl Remembered {
         path: PathIndex,
         key: PathKey,
         epoch: Epoch,
+        initial: InitialWindow,
         config: &TransportConfig,
     ) -> Option<Box<Self>> {
         let memory = Arc::clone(config.path_memory.as_ref()?);
@@ -130,7 +134,7 @@ impl Remembered {
             memory.forget(key);
         }
         let fresh = saved.filter(|saved| resume.is_some_and(|r| !stale(saved, r.lifetime)));
-        let initial = config.initial_window.bytes(config.initial_mtu);
+        let initial = initial.bytes(config.initial_mtu);
         let resume = fresh.zip(resume).and_then(|(saved, resume)| {
             CarefulResume::new(path, saved.window, saved.min_rtt, initial, resume)
         });
@@ -154,6 +158,14 @@ impl Remembered {
     /// What was known of the path when it began, if that may be used.
     pub(crate) const fn saved(&self) -> Option<&SavedPath> {
         self.saved.as_ref()
+    }
+
+    /// What the path carries in a round trip, if several connections found that to be less than `initial`: more at once
+    /// would only fill its queue. The least of RFC 9002 section 7.2, two packets, is kept by who reads it.
+    pub(crate) fn lower_window(&self, initial: InitialWindow, mtu: u16) -> Option<InitialWindow> {
+        let saved = self.saved.as_ref()?;
+        let slow = saved.rate > 0 && saved.window < initial.bytes(mtu);
+        (slow && saved.confidence >= CONFIDENT).then_some(InitialWindow::Bytes(saved.window))
     }
 
     /// How far careful resume is, and the window that was jumped to.

@@ -74,7 +74,8 @@ impl Run {
         endpoint.clock(now, since_epoch);
         let slot = PathIndex::new(0).unwrap();
         let epoch = Epoch::new(&endpoint);
-        let path = Remembered::new(now, slot, KEY, epoch, &config).unwrap();
+        let initial = InitialWindow::default();
+        let path = Remembered::new(now, slot, KEY, epoch, initial, &config).unwrap();
         let mut rng = StdRng::seed_from_u64(1);
         let mut context = ControllerContext::new(InitialWindow::default(), None, &mut rng);
         let mut cc = CongestionControl::NewReno.build(&mut context);
@@ -129,7 +130,8 @@ fn without_a_memory_nothing_is_kept() {
     let config = TransportConfig::default();
     let epoch = Epoch::new(&EndpointConfig::new([1; 32]));
     let slot = PathIndex::new(0).unwrap();
-    assert!(Remembered::new(now, slot, KEY, epoch, &config).is_none());
+    let initial = InitialWindow::default();
+    assert!(Remembered::new(now, slot, KEY, epoch, initial, &config).is_none());
 }
 
 #[test]
@@ -208,6 +210,26 @@ fn loss_by_chance_is_that_without_a_queue() {
     let loss = run.end().unwrap().chance_loss;
     // 10 of 810.
     assert!((12_000..=12_700).contains(&loss), "{loss}");
+}
+
+#[test]
+fn a_path_that_is_surely_slow_begins_with_what_it_carries() {
+    for (confidence, rate, window, expected) in [
+        (3, 50_000, 5000, Some(5000)),
+        (1000, 50_000, 0, Some(0)),
+        (2, 50_000, 5000, None),
+        (3, 0, 0, None),
+        (3, 120_000, 11_999, Some(11_999)),
+        (3, 120_000, 12_000, None),
+    ] {
+        let notes: Arc<Notes> = Arc::default();
+        let mut saved = SavedPath::new(ms(100), LONG_AGO);
+        (saved.rate, saved.window, saved.confidence) = (rate, window, confidence);
+        notes.remember(KEY, &saved);
+        let run = Run::new(&notes, LONG_AGO);
+        let lower = run.path.lower_window(InitialWindow::default(), 1200);
+        assert_eq!(lower, expected.map(InitialWindow::Bytes), "{saved:?}");
+    }
 }
 
 //= specs/rfc9959-draft.md#3-2-reconnaissance-phase

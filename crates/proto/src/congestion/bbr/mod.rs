@@ -85,7 +85,8 @@ impl Bbr {
 
 impl Controller for Bbr {
     fn add_path(&mut self, new: &NewPath) {
-        let state = Path::new(new.now, new.mtu, self.initial.bytes(new.mtu), self.rapid);
+        let initial = new.initial_window.unwrap_or(self.initial);
+        let state = Path::new(new.now, new.mtu, initial, self.rapid);
         self.paths.set(new.path, Some(state));
     }
 
@@ -153,7 +154,7 @@ impl Controller for Bbr {
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
         if let Some(p) = self.paths.get_mut(path) {
-            p.on_mtu_update(mtu, self.initial);
+            p.on_mtu_update(mtu);
         }
     }
 

@@ -93,6 +93,7 @@ impl Rounds {
 pub(super) struct Path {
     /// C.SMSS.
     pub(super) mtu: u16,
+    initial: InitialWindow,
     pub(super) initial_cwnd: u64,
     pub(super) cwnd: u64,
     /// The newest known-good window, not bent by recovery or ProbeRTT.
@@ -148,9 +149,11 @@ pub(super) struct Path {
 
 impl Path {
     /// OnInit() (section 5.2.1).
-    pub(super) fn new(now: Instant, mtu: u16, initial_cwnd: u64, rapid: bool) -> Self {
+    pub(super) fn new(now: Instant, mtu: u16, initial: InitialWindow, rapid: bool) -> Self {
+        let initial_cwnd = initial.bytes(mtu);
         Self {
             mtu,
+            initial,
             initial_cwnd,
             cwnd: initial_cwnd,
             prior_cwnd: 0,
@@ -274,11 +277,11 @@ impl Path {
         }
     }
 
-    pub(super) fn on_mtu_update(&mut self, mtu: u16, initial: InitialWindow) {
+    pub(super) fn on_mtu_update(&mut self, mtu: u16) {
         let begun = self.delivered > 0;
-        self.cwnd = initial.on_mtu_update(self.cwnd, begun, self.mtu, mtu);
+        self.cwnd = self.initial.on_mtu_update(self.cwnd, begun, self.mtu, mtu);
         if !begun {
-            self.initial_cwnd = initial.bytes(mtu);
+            self.initial_cwnd = self.initial.bytes(mtu);
         }
         self.mtu = mtu;
     }

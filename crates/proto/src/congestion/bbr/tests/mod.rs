@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::super::{AckSummary, LostPacket, PathIndex};
+use super::super::{AckSummary, InitialWindow, LostPacket, PathIndex};
 use super::path::{Path, State};
 use crate::recovery::{RateSample, RttEstimator};
 
@@ -106,7 +106,7 @@ impl Flow {
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, RTT, Duration::ZERO);
         Self {
-            path: Path::new(now, MTU as u16, 10 * MTU, rapid),
+            path: Path::new(now, MTU as u16, InitialWindow::Bytes(10 * MTU), rapid),
             rng: StdRng::seed_from_u64(1),
             rtt,
             now,
