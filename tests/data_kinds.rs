@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{PathErrorCode, PathId, PathStats, Side, StreamId, TransportConfig};
 use mpquic_sched::{Context, Data, Decision, PathSet, PathUpdateKind};
 use mpquic_sim::{
@@ -58,6 +59,7 @@ where
     D: FnMut(&Context<'_>, &Told) -> Decision + Send + 'static,
 {
     let (mut transport, recorder) = (TransportConfig::default(), Recorder::default());
+    transport.slow_start(SlowStart::HyStartPlusPlus);
     recorder.attach(&mut transport, Side::Server);
     let told = Script::attach(&mut transport, make);
     // Queues that lose nothing: data is only sent twice if the script requests it.

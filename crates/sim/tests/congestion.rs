@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use mpquic_proto::congestion::SlowStart;
-use mpquic_proto::{CongestionControl, PathId, Side, TransportConfig};
+use mpquic_proto::{CongestionControl, PathId, PathStart, Side, TransportConfig};
 use mpquic_sim::{
     Action, CrossTraffic, Hop, LinkConfig, Network, NetworkBuilder, QueueLimit, TransferClient,
     TransferServer,
@@ -32,8 +32,10 @@ fn bulk(builder: NetworkBuilder, control: CongestionControl) -> Network {
     let mut transport = TransportConfig::default();
     transport
         .congestion(control)
-        // These tests are about congestion avoidance, from the first overflow on.
+        // These tests are about congestion avoidance, from the first overflow on: which start led there decides where in
+        // its saw tooth each path is when they look.
         .slow_start(SlowStart::HyStartPlusPlus)
+        .path_start(PathStart::Confirmed)
         .max_mtu(MTU as u16)
         .expect("the least there is");
     builder

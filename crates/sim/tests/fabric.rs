@@ -239,7 +239,8 @@ fn cross_traffic_is_part_of_the_run() {
         for flow in &flows[..count] {
             builder = builder.cross_traffic(*flow);
         }
-        let mut network = download(builder, 3 * MEGABYTE);
+        // Long enough for the flow that begins late.
+        let mut network = download(builder, 6 * MEGABYTE);
         let report = network.run_to_completion(secs(60)).unwrap();
         assert_eq!(network.trace_hash(), report.trace_hash);
         (report.trace_hash, report.completed, report.cross)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{
     Event, NumberSpace, Observer, PacketSent, PathErrorCode, PathId, Side, StreamId,
     TransportConfig,
@@ -120,6 +121,7 @@ fn the_out_of_order_queue_is_that_of_a_plain_account() {
     });
     let (mut transport, recorder) = (TransportConfig::default(), Recorder::default());
     scheduler::<Alternate>(&mut transport);
+    transport.slow_start(SlowStart::HyStartPlusPlus);
     recorder.attach(&mut transport);
     let jobs = [(1, 300_000), (2, 200_000)].map(|(seed, bytes)| Job::Download { bytes, seed });
     let mut network = two_paths(1, links, transport)

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mpquic_proto::{CongestionControl, TransportConfig};
+use mpquic_proto::congestion::SlowStart;
+use mpquic_proto::{CongestionControl, PathStart, TransportConfig};
 use mpquic_sched::{
     Acked, Context, Data, Decision, Lost, PathIndex, PathSet, PathUpdate, Registry, Scheduler,
     Sent, StreamUpdate,
@@ -121,6 +122,7 @@ impl<'a> Download<'a> {
         let factory = Registry::new().factory(self.name, &self.config).unwrap();
         let mut server = TransportConfig::default();
         server.congestion(CongestionControl::NewReno);
+        server.slow_start(SlowStart::HyStartPlusPlus);
         let watched = Arc::clone(&seen);
         server.scheduler(move || {
             Box::new(Watched {
@@ -129,6 +131,8 @@ impl<'a> Download<'a> {
             })
         });
         let mut client = TransportConfig::default();
+        // The slow path comes in when the fast one carries much: what these schedulers say then is looked at.
+        client.path_start(PathStart::Confirmed);
         client.receive_window(self.window);
         client.stream_receive_window(self.window);
         let [first, second] = self.links;
