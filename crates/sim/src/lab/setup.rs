@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{CongestionControl, InitialWindow, RaceConfig, TransportConfig};
 use mpquic_sched::{Registry, RegistryError, SchedulerFactory};
 use serde_json::{Map, Value};
@@ -199,7 +200,6 @@ fn transport(
         .send_window(spec.send_window)
         .congestion(congestion)
         .path_start(spec.start)
-        .slow_start(spec.slow_start)
         .early_path_data(spec.early_path_data)
         .tail_copies(spec.tail_copies)
         .initial_window(InitialWindow::Packets(spec.initial_window))?
@@ -207,6 +207,10 @@ fn transport(
         // As in the papers' stacks, which do not search for a larger size.
         .initial_mtu(spec.mtu)?
         .max_mtu(spec.mtu)?;
+    // The library's default is not set: BBR has a Startup of its own then.
+    if spec.slow_start != SlowStart::default() {
+        transport.slow_start(spec.slow_start);
+    }
     Ok(transport)
 }
 

@@ -13,6 +13,9 @@ use crate::lab::network::{Earlier, NetworkSpec, PathSpec, SharedSpec, start_of};
 
 const WINDOW: &str = "a size from 1 kB to 1 GB, as \"6MB\"";
 
+/// What `start` may be.
+const STARTS: &str = "\"confirmed\" or \"complete\", which the handshake must be before paths are opened, or \"library\"";
+
 /// The parts of the file that apply to all networks.
 #[derive(Default)]
 pub(super) struct Shared<'a> {
@@ -111,7 +114,12 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     let receive_window = window("receive_window")?;
     let send_window = window("send_window")?;
     let initial_window = whole("initial_window", 2, 10_000, 32, "packets, 2 to 10000")? as u32;
+    let library = match setting("start") {
+        Some(item) => item.text(STARTS)? == "library",
+        None => false,
+    };
     let slow_start = match setting("slow_start") {
+        None if library => SlowStart::default(),
         None => SlowStart::HyStartPlusPlus,
         Some(item) => {
             let known: Vec<_> = SlowStart::ALL.iter().map(|known| known.name()).collect();
@@ -152,14 +160,12 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     let handshake = whole("handshake", 1, list.len() as u64, 1, &what)? as usize - 1;
     let start = match setting("start") {
         None => PathStart::Confirmed,
-        Some(item) => {
-            let expected = "\"confirmed\" or \"complete\", which the handshake must be before paths are opened";
-            start_of(item.text(expected)?).ok_or_else(|| item.expected(expected))?
-        }
+        Some(_) if library => PathStart::default(),
+        Some(item) => start_of(item.text(STARTS)?).ok_or_else(|| item.expected(STARTS))?,
     };
 
     let race = match setting("race") {
-        None => false,
+        None => library,
         Some(item) => match item.node.value {
             Value::Flag(flag) => flag,
             _ => {

@@ -65,7 +65,7 @@ fn faults_are_one_line_with_place_key_and_what_was_expected() {
         ),
         (
             file(PATHS, "start = \"early\""),
-            "x.toml:7: network[1].start: found \"early\", expected \"confirmed\" or \"complete\", which the handshake must be before paths are opened",
+            "x.toml:7: network[1].start: found \"early\", expected \"confirmed\" or \"complete\", which the handshake must be before paths are opened, or \"library\"",
         ),
         (
             "title = ".into(),
@@ -567,6 +567,22 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
     );
     assert!(starts.iter().all(|network| network.twin == "one"));
     assert!(starts[1].describe().ends_with(", start complete"));
+    let library = networks(PATHS, "start = [\"confirmed\", \"library\"]");
+    let start = |at: usize| {
+        let network: &NetworkSpec = &library[at];
+        (network.start, network.race, network.slow_start)
+    };
+    let before = (PathStart::Confirmed, false, SlowStart::HyStartPlusPlus);
+    assert_eq!(start(0), before);
+    assert_eq!(start(1), (PathStart::Complete, true, SlowStart::Rapid));
+    let but = networks(
+        PATHS,
+        "start = \"library\"\nrace = false\nslow_start = \"classic\"",
+    );
+    assert_eq!(
+        (but[0].race, but[0].slow_start),
+        (false, SlowStart::Classic)
+    );
     let early = networks(PATHS, "early_path_data = [false, true]");
     assert!(early.iter().all(|network| network.twin == "one"));
     assert_eq!([0, 1].map(|at| early[at].early_path_data), [false, true]);
