@@ -687,6 +687,7 @@ fn every_experiment_file_of_the_project_loads() {
         ("quick", 3),
         ("start", 386),
         ("start_now", 784),
+        ("tail", 384),
         ("peekaboo/fig02_dynamicity", 3),
         ("peekaboo/fig05a_loss", 7),
         ("peekaboo/fig05b_jitter", 5),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use mpquic::congestion::SlowStart;
 use mpquic::sched::Registry;
 use mpquic::{
     ClientConfig, CongestionControl, Endpoint, FullMesh, PathStart, ServerConfig, TransportConfig,
@@ -21,10 +22,14 @@ fn transport(options: Options, congestion: Congestion) -> Result<TransportConfig
             Congestion::Cubic => CongestionControl::Cubic,
             Congestion::Bbr => CongestionControl::Bbr,
         })
+        .tail_copies(options.tail_copies)
         .path_start(match options.old_start {
             true => PathStart::Confirmed,
             false => PathStart::Complete,
         });
+    if options.old_start {
+        transport.slow_start(SlowStart::HyStartPlusPlus);
+    }
     Ok(transport)
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) alone: bool,
     /// The handshake on the first path, further paths when it is confirmed.
     pub(crate) old_start: bool,
+    /// What a slow path would deliver last goes on a faster one, too.
+    pub(crate) tail_copies: bool,
 }
 
 /// Who downloads.
@@ -35,16 +37,29 @@ impl Variant {
     /// Those of these names; all of them where there are none. `alone` is always there: the others are held
     /// against it.
     pub(crate) fn all(names: &[String]) -> Result<Vec<Self>, Fault> {
-        let ours = |scheduler, alone, old_start| {
-            Self::Ours(Options {
-                scheduler,
-                alone,
-                old_start,
-            })
+        let both = |scheduler| Options {
+            scheduler,
+            alone: false,
+            old_start: false,
+            tail_copies: false,
         };
-        let mut all = vec![ours("minrtt", true, false)];
-        all.extend(SCHEDULERS.map(|scheduler| ours(scheduler, false, false)));
-        all.extend(SCHEDULERS.map(|scheduler| ours(scheduler, false, true)));
+        let alone = Options {
+            alone: true,
+            ..both("minrtt")
+        };
+        let mut all = vec![Self::Ours(alone)];
+        for scheduler in SCHEDULERS {
+            let ours = both(scheduler);
+            let tail = Options {
+                tail_copies: true,
+                ..ours
+            };
+            let old = Options {
+                old_start: true,
+                ..ours
+            };
+            all.extend([ours, tail, old].map(Self::Ours));
+        }
         all.extend([Self::Quinn, Self::Noq]);
         if let Some(name) = names.iter().find(|n| all.iter().all(|v| v.name() != **n)) {
             let known: Vec<_> = all.iter().map(|variant| variant.name()).collect();
@@ -64,6 +79,11 @@ impl Variant {
                 old_start: true,
                 ..
             }) => format!("old:{scheduler}"),
+            Self::Ours(Options {
+                scheduler,
+                tail_copies: true,
+                ..
+            }) => format!("tail:{scheduler}"),
             Self::Ours(Options { scheduler, .. }) => format!("ours:{scheduler}"),
             Self::Quinn => "quinn".to_owned(),
             Self::Noq => "noq".to_owned(),
