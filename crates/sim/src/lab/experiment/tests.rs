@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mpquic_proto::PathStart;
 use mpquic_proto::congestion::SlowStart;
 
 use super::*;
