@@ -552,7 +552,7 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
 
     assert!(
         all.iter()
-            .all(|network| network.start == mpquic_proto::PathStart::Complete)
+            .all(|network| network.start == PathStart::Complete)
     );
     let rapid = networks(PATHS, "slow_start = \"rapid\"");
     assert_eq!(rapid[0].slow_start, SlowStart::Rapid);
