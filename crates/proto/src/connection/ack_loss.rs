@@ -262,7 +262,12 @@ impl Connection {
     /// The owner of a frame learns that it did not arrive on this path.
     pub(super) fn on_frame_lost(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
         match *frame {
-            SentFrame::Stream(range) => self.streams.on_lost(&range, path),
+            SentFrame::Stream(range) => {
+                self.streams.on_lost(&range, path);
+                if range.carried.len() > 1 {
+                    self.schedule.on_copy_lost();
+                }
+            }
             SentFrame::PathChallenge(token) => self.on_challenge_settled(path, token),
             _ => self.repeat_control(space, frame),
         }

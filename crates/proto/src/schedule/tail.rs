@@ -12,6 +12,7 @@ use mpquic_sched_core::{MAX_PATHS, PathIndex, PathView};
 use super::{Reinjection, Schedule};
 use crate::path::Paths;
 use crate::space::{SentFrame, SentPacket, StreamRange};
+use crate::stream::Streams;
 
 /// Bytes that may be copied in any case, and the part of all that paths have delivered that may be in addition.
 const BUDGET: u64 = 64 * 1024;
@@ -53,6 +54,12 @@ impl Schedule {
     /// There is something to send: the next tail begins anew.
     pub(crate) fn end_tail(&mut self) {
         self.tail.paced = false;
+        self.on_copy_lost();
+    }
+
+    /// Of data that two paths carried, one packet was lost: it may be copied once more. A walk over what was copied is
+    /// begun anew for each copy at most.
+    pub(crate) fn on_copy_lost(&mut self) {
         if std::mem::take(&mut self.tail.begun) {
             self.tail.passed = [(u64::MAX, 0); MAX_PATHS];
         }
@@ -64,9 +71,14 @@ impl Schedule {
     }
 
     /// With nothing left to send: the next copy, if one arrives sooner than its original. The views are up to date.
-    pub(crate) fn tail_copy(&mut self, now: Instant, paths: &Paths) -> Option<Reinjection> {
+    pub(crate) fn tail_copy(
+        &mut self,
+        now: Instant,
+        paths: &Paths,
+        streams: &Streams,
+    ) -> Option<Reinjection> {
         self.tail.paced = false;
-        let late = self.latest(now, paths)?;
+        let late = self.latest(now, paths, streams)?;
         let delivered: u64 = self.views().iter().map(|view| view.delivered_bytes).sum();
         if self.tail.spent.saturating_add(late.size) > BUDGET + delivered / BUDGET_DIVISOR {
             return None;
@@ -98,8 +110,8 @@ impl Schedule {
         self.tail.spent = self.tail.spent.saturating_add(size);
     }
 
-    /// The packet with stream data on one path only that arrives last.
-    fn latest(&mut self, now: Instant, paths: &Paths) -> Option<Late> {
+    /// The packet with stream data that no other packet in flight carries which arrives last.
+    fn latest(&mut self, now: Instant, paths: &Paths, streams: &Streams) -> Option<Late> {
         let mut latest: Option<Late> = None;
         for path in paths.iter() {
             let source = path.index;
@@ -112,7 +124,7 @@ impl Schedule {
             for (number, packet) in space.sent.newest_below(below) {
                 let copyable = packet.decision.is_some()
                     && packet.frames.iter().any(
-                        |frame| matches!(frame, SentFrame::Stream(range) if range.carried.len() <= 1),
+                        |frame| matches!(frame, SentFrame::Stream(range) if streams.is_in_flight_once(range)),
                     );
                 let size = u64::from(packet.size);
                 if !copyable {

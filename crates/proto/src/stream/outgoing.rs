@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::flight::AckedBytes;
 use super::pool::Pool;
-use super::send::SendStream;
+use super::send::{Repeats, SendStream};
 use super::set::Streams;
 use super::{ClosedStream, FinishError, WriteError};
 use crate::frame::writer::FrameWriter;
@@ -343,7 +343,17 @@ impl Streams {
         r: &StreamRange,
         path: PathIndex,
     ) -> Option<StreamRange> {
-        self.copy(w, r, path, false)
+        self.copy(w, r, path, Repeats::Never)
+    }
+
+    /// Like [`fill_range`](Self::fill_range), but what `path` has lost may go there again.
+    pub(crate) fn fill_range_again(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        r: &StreamRange,
+        path: PathIndex,
+    ) -> Option<StreamRange> {
+        self.copy(w, r, path, Repeats::Lost)
     }
 
     /// Like [`fill_range`](Self::fill_range), but on any path: for loss probes (RFC 9002 section
@@ -354,7 +364,13 @@ impl Streams {
         r: &StreamRange,
         path: PathIndex,
     ) -> Option<StreamRange> {
-        self.copy(w, r, path, true)
+        self.copy(w, r, path, Repeats::Always)
+    }
+
+    /// Whether any of this range is in flight in one packet only.
+    pub(crate) fn is_in_flight_once(&self, r: &StreamRange) -> bool {
+        let stream = self.sends.get(&r.id);
+        stream.is_some_and(|stream| stream.is_in_flight_once(r))
     }
 
     /// Whether this is what its receiver waits for: all before it is acknowledged, and it is not.
@@ -368,9 +384,9 @@ impl Streams {
         w: &mut FrameWriter<'_>,
         r: &StreamRange,
         path: PathIndex,
-        repeat: bool,
+        repeats: Repeats,
     ) -> Option<StreamRange> {
-        self.with_send(r.id, |s, _| s.send_copy(w, r, path, repeat))
+        self.with_send(r.id, |s, _| s.send_copy(w, r, path, repeats))
             .flatten()
     }
 

@@ -27,6 +27,15 @@ const MIN_PIECE: u64 = 16;
 /// How many ranges are looked at for one that a path has not carried.
 const MAX_LOOKED_AT: usize = 16;
 
+/// What a copy may repeat of what its path carried before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeats {
+    Never,
+    /// What was lost there.
+    Lost,
+    Always,
+}
+
 /// RFC 9000 section 3.1; the states in which all is acknowledged are the stream's absence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -425,16 +434,29 @@ impl SendStream {
         !self.is_reset() && (r.start..r.end + u64::from(r.fin)).contains(&self.base)
     }
 
-    /// Sends what is not acknowledged of a range again as a copy, as far as it fits. Unless
-    /// `repeat`, nothing that `path` carried before.
+    /// Whether any of this range is in flight in one packet only.
+    pub(super) fn is_in_flight_once(&self, r: &StreamRange) -> bool {
+        let end = r.end + u64::from(r.fin);
+        let mut pos = r.start;
+        while !self.is_reset() && pos < end {
+            let (flight, to) = self.flight_at(pos, end, r.carried);
+            if flight.is_some_and(|flight| flight.count <= 1) {
+                return true;
+            }
+            pos = to;
+        }
+        false
+    }
+
+    /// Sends what is not acknowledged of a range again as a copy, as far as it fits.
     pub(super) fn send_copy(
         &mut self,
         w: &mut FrameWriter<'_>,
         r: &StreamRange,
         path: PathIndex,
-        repeat: bool,
+        repeats: Repeats,
     ) -> Option<StreamRange> {
-        if self.is_reset() || (r.carried.contains(path) && !repeat) {
+        if self.is_reset() || (r.carried.contains(path) && repeats == Repeats::Never) {
             return None;
         }
         let end = r.end + u64::from(r.fin);
@@ -444,7 +466,11 @@ impl SendStream {
         // The first run of pieces that may go.
         while pos < end {
             let (flight, to) = self.flight_at(pos, end, r.carried);
-            let flight = flight.filter(|f| repeat || !f.carried.contains(path));
+            let flight = flight.filter(|flight| match repeats {
+                Repeats::Never => !flight.carried.contains(path),
+                Repeats::Lost => flight.may_go(path),
+                Repeats::Always => true,
+            });
             match (flight, found) {
                 (Some(flight), _) => {
                     carried = carried.union(flight.carried);
@@ -459,10 +485,9 @@ impl SendStream {
         carried.insert(path);
         let to = self.write_frame(w, start, pos, carried)?;
         let bytes = to.min(self.buffer.end()) - start;
-        if repeat {
-            w.mark_retransmission(bytes);
-        } else {
-            w.mark_copy(bytes);
+        match repeats {
+            Repeats::Always => w.mark_retransmission(bytes),
+            Repeats::Never | Repeats::Lost => w.mark_copy(bytes),
         }
         self.for_each_flight(start, to, r.carried, |stream, from, to, flight, _| {
             let flight = flight.sent(path);

@@ -13,6 +13,11 @@ use crate::ids::Transmit;
 use crate::path::{Addresses, Path};
 use crate::schedule::Planned;
 use crate::space::{PacketOrigin, SentFrame, StreamRange};
+use crate::stream::Streams;
+
+/// Writes a range of a stream once more.
+type FillRange =
+    fn(&mut Streams, &mut FrameWriter<'_>, &StreamRange, PathIndex) -> Option<StreamRange>;
 
 impl Connection {
     /// Whether there is anything that a scheduler could send.
@@ -92,7 +97,7 @@ impl Connection {
         {
             return None;
         }
-        let mut copy = self.schedule.tail_copy(now, &self.paths)?;
+        let mut copy = self.schedule.tail_copy(now, &self.paths, &self.streams)?;
         let target = copy.path;
         let spec = PacketSpec {
             ecn: self.paths.at(target)?.ecn(),
@@ -101,10 +106,10 @@ impl Connection {
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
             // A packet of one path need not fit in one of another: the rest goes into the next one, with what follows.
-            while this.fill_ranges(w, &copy.ranges, target) {
+            while this.fill_ranges(w, &copy.ranges, target, Streams::fill_range_again) {
                 this.mark_carried(copy.source, copy.packet, target);
                 this.schedule.on_tail_copied(&copy);
-                match this.schedule.tail_copy(now, &this.paths) {
+                match this.schedule.tail_copy(now, &this.paths, &this.streams) {
                     Some(next) if next.path == target => copy = next,
                     _ => break,
                 }
@@ -299,7 +304,7 @@ impl Connection {
                 break;
             };
             let before = w.buf.len();
-            let complete = self.fill_ranges(w, &candidate.ranges, index);
+            let complete = self.fill_ranges(w, &candidate.ranges, index, Streams::fill_range);
             wrote |= w.buf.len() > before;
             // The streams know of what was copied in part; the rest goes into the next packet.
             if !complete {
@@ -311,12 +316,14 @@ impl Connection {
         wrote
     }
 
-    /// Writes what is not acknowledged of these ranges; true if all of it fitted.
+    /// Writes what is not acknowledged of these ranges, and what `fill` says may go on this path; true if all of it
+    /// fitted.
     pub(super) fn fill_ranges(
         &mut self,
         w: &mut FrameWriter<'_>,
         ranges: &[StreamRange],
         index: PathIndex,
+        fill: FillRange,
     ) -> bool {
         for range in ranges {
             // Piece by piece: what is acknowledged, or was here before, is left out.
@@ -324,7 +331,7 @@ impl Connection {
                 if w.remaining() <= MIN_COPY_ROOM {
                     return false;
                 }
-                let Some(written) = self.streams.fill_range(w, range, index) else {
+                let Some(written) = fill(&mut self.streams, w, range, index) else {
                     break;
                 };
                 if written.end == range.end && written.fin == range.fin {
@@ -365,7 +372,7 @@ impl Connection {
                 continue;
             }
             let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
-                let complete = this.fill_ranges(w, &copy.ranges, copy.path);
+                let complete = this.fill_ranges(w, &copy.ranges, copy.path, Streams::fill_range);
                 let any = w.is_ack_eliciting();
                 if any && complete {
                     this.mark_carried(copy.source, copy.packet, copy.path);

@@ -327,6 +327,41 @@ fn loss_of_one_copy_is_no_loss() {
     assert_eq!(a.queue().retransmittable, 0);
 }
 
+/// What was lost on one path and went on another one then is in flight once: a copy may bring it back. What two paths have
+/// in flight is copied no more, until one of them has lost it.
+#[test]
+fn copies_of_a_tail_go_where_the_data_was_lost() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 500]).unwrap();
+    let first = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    let first = ranges(&first)[0];
+    assert!(a.is_in_flight_once(&first));
+    a.on_lost(&first, path(0));
+    let second = data_packet(&mut a, 1000, Data::Next, 1).unwrap();
+    let second = ranges(&second)[0];
+    assert_eq!(second.carried.len(), 2);
+    assert!(a.is_in_flight_once(&second));
+    let copy = |a: &mut Streams| {
+        let mut made = [None, None];
+        packet(1000, |w| {
+            made[0] = a.fill_range(w, &second, path(0));
+            made[1] = a.fill_range_again(w, &second, path(0));
+        });
+        made
+    };
+    let [none, third] = copy(&mut a);
+    assert_eq!(none, None);
+    let third = third.unwrap();
+    assert_eq!((third.start, third.end), (0, 500));
+    assert!(!a.is_in_flight_once(&second) && !a.is_in_flight_once(&third));
+    assert_eq!(copy(&mut a), [None, None]);
+    a.on_lost(&third, path(0));
+    assert!(a.is_in_flight_once(&second));
+    a.on_acked(&second);
+    assert!(!a.is_in_flight_once(&second));
+}
+
 #[test]
 fn retransmissions_prefer_another_path() {
     let (mut a, _) = pair(&TransportConfig::default());
