@@ -143,7 +143,18 @@ impl Connection {
     /// Only clients ask for data that does not come: servers have no NAT that forgets them, and know no new address of
     /// their peer to ask at.
     fn timer_facts(&self, elsewhere: bool) -> TimerFacts {
-        let keep_alive = self.config.keep_alive_interval;
+        //= specs/rfc9000.txt#section-4.1
+        //# To keep the connection from closing, a sender that is flow control limited SHOULD
+        //# periodically send a STREAM_DATA_BLOCKED or DATA_BLOCKED frame when it has no
+        //# ack-eliciting packets in flight.
+        // Not by servers: the idle timeout is what ends a client that reads nothing of what is kept for it.
+        let limits = self.side == Side::Client && self.streams.is_limited();
+        let limited = self.idle_timeout().filter(|_| limits);
+        let limited = limited.map(|timeout| timeout / 3);
+        let keep_alive = match (self.config.keep_alive_interval, limited) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
         TimerFacts {
             max_ack_delay: self.peer_max_ack_delay(),
             confirmed: self.confirmed,
@@ -167,6 +178,9 @@ impl Connection {
         self.on_packets_lost(now, index, SpaceId::Data, &settled);
         settled.lost.clear();
         self.settled = settled;
+        if outcome.kept_alive {
+            self.streams.repeat_blocked();
+        }
         if outcome.silent {
             let streams = self.streams.expects_data();
             if let Some(path) = self.paths.at_mut(index) {

@@ -86,6 +86,8 @@ pub(crate) struct PathTimeout {
     pub(crate) repeat_control: bool,
     /// Nothing was heard for so long that the peer is to be asked, if data is expected of it.
     pub(crate) silent: bool,
+    /// A PING is to be sent for want of anything else.
+    pub(crate) kept_alive: bool,
 }
 
 /// A path that is open: validated, or being validated. Its state changes by its own methods only.
@@ -620,7 +622,8 @@ impl Path {
     ) -> PathTimeout {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let pto = is_due(self.pto_deadline(facts));
-        if is_due(self.keep_alive_deadline(facts)) {
+        let kept_alive = is_due(self.keep_alive_deadline(facts));
+        if kept_alive {
             self.recovery.ping = true;
             self.last_activity = now;
         }
@@ -640,6 +643,7 @@ impl Path {
         }
         let mut outcome = PathTimeout {
             silent: is_due(self.silence_deadline(facts)),
+            kept_alive,
             ..PathTimeout::default()
         };
         if pto {

@@ -31,6 +31,11 @@ impl Streams {
             && self.told_blocked_at != Some(self.max_data)
     }
 
+    /// If it is the peer's limit for the connection that holds data back, DATA_BLOCKED is due again.
+    pub(crate) fn repeat_blocked(&mut self) {
+        self.told_blocked_at = None;
+    }
+
     /// Writes what is due and fits.
     pub(crate) fn fill_control(&mut self, w: &mut FrameWriter<'_>) {
         self.fill_connection_limits(w);
