@@ -385,10 +385,85 @@ fn a_client_that_misses_datagrams_asks() {
     }
 }
 
-/// A connection on which nothing is expected stays silent, and one whose peer takes its time asks a few times only.
+/// What the silence ends with, once the client's NAT has forgotten it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    /// The answer to a request.
+    Data,
+    /// Credit of the connection, of a stream, or for one more stream.
+    Connection,
+    Stream,
+    Streams,
+}
+
+/// A server takes its time, and the client's NAT forgets the client meanwhile. What the server has to say then goes
+/// nowhere. The client has nothing in flight; it asks again after a silence as long as the one before.
+#[test]
+fn a_nat_that_forgets_its_client_late_in_a_silence_ends_no_connection() {
+    use Awaited::{Connection, Data, Stream, Streams};
+    for (awaited, seconds) in [Data, Connection, Stream, Streams]
+        .into_iter()
+        .flat_map(|awaited| [0, 1, 5, 60].map(|seconds| (awaited, seconds)))
+    {
+        let (client, mut server) = (TransportConfig::default(), TransportConfig::default());
+        server.max_concurrent_uni_streams(1);
+        match awaited {
+            Connection => server.receive_window(20_000),
+            Stream => server.stream_receive_window(20_000),
+            Data | Streams => &mut server,
+        };
+        let [client, server] = [client, server].map(|mut config| {
+            config.max_idle_timeout(None).max_mtu(1200).unwrap();
+            config
+        });
+        let mut pair = Pair::new(client, server);
+        pair.connect();
+        let dir = match awaited {
+            Data => Dir::Bi,
+            Connection | Stream | Streams => Dir::Uni,
+        };
+        let id = pair.c().open(dir).unwrap();
+        pair.c().write(id, &[7; 30_000]).unwrap();
+        if awaited == Stream {
+            assert!(pair.c().write(id, &[7]).is_err());
+        }
+        if awaited == Streams {
+            pair.c().finish(id).unwrap();
+            assert_eq!(pair.c().open(dir), None);
+        }
+        let pass = |pair: &mut Pair, time: Duration| {
+            let later = pair.now + time;
+            pair.run_until(time, |_| false);
+            pair.now = later;
+        };
+        pass(&mut pair, Duration::from_secs(2 + seconds));
+        assert_eq!(pair.s().accept(dir), Some(id));
+        pair.nat = vec![(client_addr(0), outside(0, 1, 6000))];
+        // All that came is read, so that there is credit again.
+        let mut buf = vec![0; 30_000];
+        while let Ok(Some(1..)) = pair.s().read(id, &mut buf) {}
+        if awaited == Data {
+            pair.s().write(id, b"answer").unwrap();
+            pair.s().finish(id).unwrap();
+        }
+        // What the server has to say now goes to where the client was.
+        pass(&mut pair, Duration::from_millis(15));
+        let came = |pair: &mut Pair| match awaited {
+            Data => pair.c().read(id, &mut buf) == Ok(Some(6)),
+            Connection => matches!(pair.s().read(id, &mut buf), Ok(Some(1..))),
+            Stream => pair.c().write(id, &[7]) == Ok(1),
+            Streams => pair.c().open(dir).is_some(),
+        };
+        let most = Duration::from_secs(2 * (3 + seconds));
+        assert!(pair.run_until(most, came), "{awaited:?}, {seconds} s");
+    }
+}
+
+/// A connection on which nothing is expected stays silent, and one whose peer takes its time asks ever more rarely.
 #[test]
 fn a_connection_that_waits_is_quiet() {
-    for (open, most) in [(false, 0), (true, 7)] {
+    // Questions after 1, 2, 4, ... PTOs of at least 40 ms: 14 in ten minutes.
+    for (open, most) in [(false, 0), (true, 14)] {
         let mut config = TransportConfig::default();
         config.max_idle_timeout(None).max_mtu(1200).unwrap();
         let mut pair = Pair::new(config.clone(), config);

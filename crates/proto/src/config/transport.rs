@@ -74,7 +74,8 @@ impl TransportConfig {
     /// How long nothing may be received before the connection is given up; the smaller of both
     /// sides' values holds. `None` is for ever, and so is less than a millisecond: the peer is told
     /// milliseconds, and 0 means none (RFC 9000 section 18.2). Default 30 s; more than a day counts
-    /// as a day.
+    /// as a day. A client that waits for data asks for it a few times, which puts the end off by as long at most; one
+    /// whose data waits for the server's limits keeps the connection (RFC 9000 section 4.1).
     pub fn max_idle_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
         let timeout = timeout.filter(|timeout| timeout.as_millis() > 0);
         self.max_idle_timeout = timeout.map(|timeout| timeout.min(DAY));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::Side;
 
 use super::Connection;
-use crate::path::{PROBES_PER_PTO, SettledPackets, TimerFacts};
+use crate::path::{Expected, PROBES_PER_PTO, SettledPackets, TimerFacts};
 use crate::recovery::{earlier, pto_duration, pto_time};
 use crate::space::{SentFrame, SpaceId};
 use crate::{ConnectionError, PathId};
@@ -140,28 +140,33 @@ impl Connection {
         taken.is_some_and(|taken| u128::from(taken) < least)
     }
 
-    /// Only clients ask for data that does not come: servers have no NAT that forgets them, and know no new address of
-    /// their peer to ask at.
+    /// Only clients ask for data and credit that do not come: servers have no NAT that forgets them, and know no new
+    /// address of their peer to ask at.
     fn timer_facts(&self, elsewhere: bool) -> TimerFacts {
+        let idle_timeout = self.idle_timeout();
+        let client = self.side == Side::Client;
+        let waits = client && self.streams.is_limited();
         //= specs/rfc9000.txt#section-4.1
         //# To keep the connection from closing, a sender that is flow control limited SHOULD
         //# periodically send a STREAM_DATA_BLOCKED or DATA_BLOCKED frame when it has no
         //# ack-eliciting packets in flight.
         // Not by servers: the idle timeout is what ends a client that reads nothing of what is kept for it.
-        let limits = self.side == Side::Client && self.streams.is_limited();
-        let limited = self.idle_timeout().filter(|_| limits);
-        let limited = limited.map(|timeout| timeout / 3);
-        let keep_alive = match (self.config.keep_alive_interval, limited) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        let limited = idle_timeout.filter(|_| waits).map(|timeout| timeout / 3);
+        let keep_alive = [self.config.keep_alive_interval, limited];
         TimerFacts {
             max_ack_delay: self.peer_max_ack_delay(),
             confirmed: self.confirmed,
-            keep_alive: keep_alive.filter(|_| self.state.is_established()),
+            keep_alive: match self.state.is_established() {
+                true => keep_alive.into_iter().flatten().min(),
+                false => None,
+            },
             elsewhere,
-            asks: self.side == Side::Client && self.state.is_established(),
-            may_receive: self.streams.may_receive(),
+            asks: client && self.state.is_established(),
+            expected: Expected {
+                streams: self.streams.may_receive(),
+                credit: waits || (client && self.streams.wants_streams()),
+                idle_timeout,
+            },
         }
     }
 
@@ -178,14 +183,18 @@ impl Connection {
         self.on_packets_lost(now, index, SpaceId::Data, &settled);
         settled.lost.clear();
         self.settled = settled;
-        if outcome.kept_alive {
-            self.streams.repeat_blocked();
+        let mut asks = outcome.kept_alive;
+        if outcome.silent
+            && let Some(path) = self.paths.at_mut(index)
+        {
+            let expected = Expected {
+                streams: self.streams.expects_data(),
+                ..facts.expected
+            };
+            asks |= path.on_silence(now, expected, facts.max_ack_delay);
         }
-        if outcome.silent {
-            let streams = self.streams.expects_data();
-            if let Some(path) = self.paths.at_mut(index) {
-                path.on_silence(now, streams, facts.max_ack_delay);
-            }
+        if asks && facts.expected.credit {
+            self.streams.repeat_blocked();
         }
         if outcome.suspect {
             self.on_suspect(now, id, index);

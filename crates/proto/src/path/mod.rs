@@ -38,6 +38,7 @@ use crate::{FourTuple, PathId, TransportConfig, TransportError};
 use beyond_window::BeyondWindow;
 use recovery::PathRecovery;
 use remembered::Remembered;
+pub(crate) use silence::Expected;
 use silence::Silence;
 
 /// A suspect path is probed at intervals of an eighth of the time of its silence, but of at least this and a PTO: its
@@ -71,8 +72,7 @@ pub(crate) struct TimerFacts {
     pub(crate) elsewhere: bool,
     /// We ask the peer if we expect data of it and hear nothing: [`Silence`] tells whether we do.
     pub(crate) asks: bool,
-    /// Data may be expected on a stream.
-    pub(crate) may_receive: bool,
+    pub(crate) expected: Expected,
 }
 
 /// What a timeout asks the connection to do.
@@ -742,23 +742,30 @@ impl Path {
         }
         let pto = self.pto(facts.max_ack_delay);
         self.silence
-            .deadline(self.last_activity, pto, facts.may_receive)
+            .deadline(self.last_activity, pto, facts.expected)
     }
 
-    /// Nothing is heard of the peer. `streams`: though data is to come on a stream. If anything is expected, a PING is to
-    /// be sent, in a datagram large enough for the peer to answer in full, should it come from an address that it does not
-    /// know (RFC 9000 section 8.1).
-    pub(crate) fn on_silence(&mut self, now: Instant, streams: bool, max_ack_delay: Duration) {
-        if !streams {
+    /// Nothing is heard of the peer. `expected`: what it owes, now that the streams were looked at. If it owes anything, a
+    /// PING is to be sent, in a datagram large enough for the peer to answer in full, should it come from an address that
+    /// it does not know (RFC 9000 section 8.1). Returns whether one is.
+    pub(crate) fn on_silence(
+        &mut self,
+        now: Instant,
+        expected: Expected,
+        max_ack_delay: Duration,
+    ) -> bool {
+        if !expected.streams {
             self.silence.on_no_streams();
         }
         let pto = self.pto(max_ack_delay);
-        let deadline = self.silence.deadline(self.last_activity, pto, streams);
-        if deadline.is_some_and(|at| at <= now) {
+        let deadline = self.silence.deadline(self.last_activity, pto, expected);
+        let asks = deadline.is_some_and(|at| at <= now);
+        if asks {
             self.silence.on_asked();
             self.recovery.ping = true;
             self.recovery.full_ping = true;
         }
+        asks
     }
 
     /// When a PING is due for want of anything else. What is in flight must be acknowledged as it is,

@@ -2,11 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-/// Questions that a silence, or a number of short ones, may cost. Each waits twice as long as the one before: the last
-/// comes 32 PTOs after the peer was last heard.
-const MAX_QUESTIONS: u8 = 6;
+/// Questions that may follow each other without regard to the idle timeout. Each waits twice as long as the one before:
+/// the last comes 32 PTOs after the peer was last heard.
+const PROMPT_QUESTIONS: u8 = 6;
 
-/// After so many packets of data without a question between them, silence is worth as many questions as ever.
+/// The most doublings of the wait: no silence is long enough for more.
+const MAX_DOUBLINGS: u8 = 24;
+
+/// After so many packets of data, or acknowledgements of ours, without a question between them, silence is worth as many
+/// questions as ever.
 const RUN: u8 = 32;
 
 /// Datagrams that come less often than that are not expected. It is far below what NATs forget a client after: who waits
@@ -21,20 +25,38 @@ const LONGEST_GAP: Duration = Duration::from_secs(5);
 /// expected where they came at some pace, and missed when the usual time between two of them is over, but no earlier than
 /// after a PTO.
 ///
-/// A connection that merely waits costs little: there are at most six questions for each 32 packets of data. Each comes
-/// twice as late as the one before it, and only a run of data without a question makes the next one prompt again. After
-/// six questions without data there are no more.
+/// Whoever has more to send than the peer's limits let go waits for credit, and may have nothing in flight either. What
+/// raises a limit may have gone to the old address.
+///
+/// A connection that merely waits costs little: each question comes twice as late as the one before it, and only a run of
+/// data without a question makes the next one prompt again. So there are at most six prompt questions for each 32 packets
+/// of data, and beyond them one for each doubling of the silence: a peer that moves late in it is noticed, too. Those
+/// beyond the sixth spare the idle timeout: none waits longer than half of it, so that they put it off by no more than it
+/// is. Datagrams alone are worth six questions, as they may be over.
 #[derive(Debug)]
 pub(crate) struct Silence {
+    /// Something came, or was delivered: an answer may be expected.
+    began: bool,
     /// Doublings of the wait before the next question.
     asked: u8,
     /// Where `asked` begins when something comes.
     patience: u8,
-    /// Packets of data since the last question.
+    /// Packets of data, and acknowledgements of ours, since the last question.
     heard: u8,
     /// When it was last looked, no data was to come on any stream.
     no_streams: bool,
     datagrams: Gaps,
+}
+
+/// What a path's peer may owe.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expected {
+    /// Data may be to come on a stream.
+    pub(crate) streams: bool,
+    /// Data or streams wait for the peer's limits.
+    pub(crate) credit: bool,
+    /// The connection ends after so long a silence.
+    pub(crate) idle_timeout: Option<Duration>,
 }
 
 /// How far apart datagrams come: estimated as RFC 9002 section 5.3 does it for the round trip time.
@@ -74,7 +96,8 @@ impl Default for Silence {
     /// Nothing is expected on a path until something came.
     fn default() -> Self {
         Self {
-            asked: MAX_QUESTIONS,
+            began: false,
+            asked: 0,
             patience: 0,
             heard: 0,
             no_streams: false,
@@ -97,6 +120,7 @@ impl Silence {
     }
 
     const fn on_heard(&mut self) {
+        self.began = true;
         self.heard = self.heard.saturating_add(1);
         if self.heard >= RUN {
             self.patience = 0;
@@ -104,30 +128,39 @@ impl Silence {
         self.asked = self.patience;
     }
 
-    /// The peer has what we sent: its answer is expected.
+    /// The peer has what we sent: its answer is expected, or credit for more.
     pub(super) const fn on_delivered(&mut self) {
         self.no_streams = false;
-        self.asked = self.patience;
+        self.on_heard();
     }
 
-    /// When to ask, if nothing is heard until then. `streams`: data may be to come on a stream.
-    pub(super) fn deadline(&self, heard: Instant, pto: Duration, streams: bool) -> Option<Instant> {
-        if self.asked >= MAX_QUESTIONS {
+    /// When to ask, if nothing is heard until then.
+    pub(super) fn deadline(
+        &self,
+        heard: Instant,
+        pto: Duration,
+        expected: Expected,
+    ) -> Option<Instant> {
+        if !self.began {
             return None;
         }
         let wait = pto.saturating_mul(1 << self.asked);
-        if streams && !self.no_streams {
-            return Some(heard + wait);
+        let spared = expected.idle_timeout.is_some_and(|idle| wait > idle / 2);
+        if self.asked >= PROMPT_QUESTIONS && spared {
+            return None;
         }
-        self.datagrams.usual().map(|usual| heard + wait.max(usual))
+        if expected.credit || (expected.streams && !self.no_streams) {
+            return heard.checked_add(wait);
+        }
+        let usual = self.datagrams.usual();
+        let usual = usual.filter(|_| self.asked < PROMPT_QUESTIONS)?;
+        heard.checked_add(wait.max(usual))
     }
 
     /// The question is asked.
-    pub(super) const fn on_asked(&mut self) {
-        self.asked += 1;
-        if self.patience < MAX_QUESTIONS {
-            self.patience += 1;
-        }
+    pub(super) fn on_asked(&mut self) {
+        self.asked = (self.asked + 1).min(MAX_DOUBLINGS);
+        self.patience = (self.patience + 1).min(PROMPT_QUESTIONS);
         self.heard = 0;
     }
 
@@ -143,32 +176,72 @@ mod tests {
 
     const PTO: Duration = Duration::from_millis(100);
 
-    /// Asks whenever it is time to, without any data, and returns after how many PTOs.
-    fn questions(silence: &mut Silence) -> Vec<u32> {
+    const DATAGRAMS: Expected = Expected {
+        streams: false,
+        credit: false,
+        idle_timeout: None,
+    };
+
+    const STREAMS: Expected = Expected {
+        streams: true,
+        ..DATAGRAMS
+    };
+
+    const CREDIT: Expected = Expected {
+        credit: true,
+        ..DATAGRAMS
+    };
+
+    /// Asks whenever it is time to, up to `most` times, without any data; each question is answered at once. Returns how
+    /// many PTOs each waited.
+    fn questions(silence: &mut Silence, expected: Expected, most: usize) -> Vec<u32> {
         let now = Instant::now();
-        std::iter::from_fn(|| {
-            let at = silence.deadline(now, PTO, true)?;
+        let ask = || {
+            let at = silence.deadline(now, PTO, expected)?;
             silence.on_asked();
             Some(((at - now).as_millis() / PTO.as_millis()) as u32)
-        })
-        .collect()
+        };
+        std::iter::from_fn(ask).take(most).collect()
     }
 
     #[test]
-    fn a_silence_costs_six_questions() {
-        let mut silence = Silence::default();
-        assert_eq!(questions(&mut silence), []);
-        silence.on_delivered();
-        assert_eq!(questions(&mut silence), [1, 2, 4, 8, 16, 32]);
+    fn questions_wait_twice_as_long_each_time() {
+        for expected in [STREAMS, CREDIT] {
+            let mut silence = Silence::default();
+            assert_eq!(questions(&mut silence, expected, 8), []);
+            silence.on_delivered();
+            let asked = questions(&mut silence, expected, 8);
+            assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 128]);
+            // However long the silence, there is one more.
+            assert_eq!(questions(&mut silence, expected, 100).len(), 100);
+        }
+    }
+
+    /// The idle timeout of a connection that merely waits is put off by no more than it is, or by six questions.
+    #[test]
+    fn the_idle_timeout_ends_the_questions() {
+        for (timeout, most) in [(1, 6), (200, 7), (1000, 9), (10_000, 13)] {
+            let mut silence = Silence::default();
+            silence.on_data();
+            let expected = Expected {
+                idle_timeout: Some(timeout * PTO),
+                ..STREAMS
+            };
+            let asked = questions(&mut silence, expected, 100);
+            assert_eq!(asked.len(), most, "{timeout}: {asked:?}");
+            assert!(most == 6 || asked.iter().sum::<u32>() <= timeout);
+        }
     }
 
     #[test]
-    fn data_now_and_then_costs_six_questions_for_each_run() {
+    fn data_now_and_then_costs_six_prompt_questions_for_each_run() {
         let mut silence = Silence::default();
         let mut asked = 0;
         for _ in 0..10 * (u32::from(RUN) + 6) {
             silence.on_data();
-            if silence.deadline(Instant::now(), PTO, true).is_some() {
+            let now = Instant::now();
+            let at = silence.deadline(now, PTO, STREAMS).unwrap();
+            if at < now + 64 * PTO {
                 silence.on_asked();
                 asked += 1;
             }
@@ -177,7 +250,15 @@ mod tests {
         for _ in 0..u32::from(RUN) {
             silence.on_data();
         }
-        assert_eq!(questions(&mut silence), [1, 2, 4, 8, 16, 32]);
+        assert_eq!(
+            questions(&mut silence, STREAMS, 6),
+            [1, 2, 4, 8, 16, 32],
+            "after a run"
+        );
+        // However long it asked in vain, it asks 64 PTOs after whatever comes next, at the latest.
+        questions(&mut silence, STREAMS, 100);
+        silence.on_data();
+        assert_eq!(questions(&mut silence, STREAMS, 2), [64, 128]);
     }
 
     #[test]
@@ -185,9 +266,23 @@ mod tests {
         let mut silence = Silence::default();
         silence.on_data();
         silence.on_no_streams();
-        assert_eq!(questions(&mut silence), []);
+        assert_eq!(questions(&mut silence, STREAMS, 1), []);
+        // Credit is expected whatever the streams that we receive on are to bring.
+        assert_eq!(questions(&mut silence, CREDIT, 1), [1]);
         silence.on_data();
-        assert_eq!(questions(&mut silence), [1, 2, 4, 8, 16, 32]);
+        assert_eq!(questions(&mut silence, STREAMS, 1), [2]);
+    }
+
+    #[test]
+    fn datagrams_that_stay_away_cost_six_questions() {
+        let mut silence = Silence::default();
+        let mut now = Instant::now();
+        for _ in 0..40 {
+            now += PTO / 10;
+            silence.on_datagram(now);
+        }
+        assert_eq!(questions(&mut silence, DATAGRAMS, 100).len(), 6);
+        assert_eq!(questions(&mut silence, CREDIT, 1), [64]);
     }
 
     /// When the first question comes after datagrams with these gaps, in PTOs.
@@ -199,7 +294,7 @@ mod tests {
             now += gap;
             silence.on_datagram(now);
         }
-        let at = silence.deadline(now, PTO, false)?;
+        let at = silence.deadline(now, PTO, DATAGRAMS)?;
         Some((at - now).as_secs_f64() / PTO.as_secs_f64())
     }
 

@@ -2,6 +2,7 @@
 
 use mpquic_sched_core::{Dir, StreamId};
 
+use super::send::SendStream;
 use super::set::Streams;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, ResetStream, StopSending};
@@ -31,9 +32,31 @@ impl Streams {
             && self.told_blocked_at != Some(self.max_data)
     }
 
-    /// If it is the peer's limit for the connection that holds data back, DATA_BLOCKED is due again.
+    /// Whether data is held back by nothing but the peer's limits.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.queue().blocked
+    }
+
+    /// Whether streams were wanted beyond the peer's limits.
+    pub(crate) fn wants_streams(&self) -> bool {
+        self.local.iter().any(|ids| ids.wanted)
+    }
+
+    /// The peer is to hear once more which of its limits hold data back. Of several streams that wait, one says so: the
+    /// packet counts more than the list. Looks at them one by one.
     pub(crate) fn repeat_blocked(&mut self) {
         self.told_blocked_at = None;
+        for ids in &mut self.local {
+            ids.told_blocked_at = None;
+        }
+        let waits = |(_, stream): &(&StreamId, &Box<SendStream>)| stream.is_starved();
+        let id = self.sends.iter().find(waits).map(|(id, _)| *id);
+        if let Some(id) = id
+            && let Some(stream) = self.sends.get_mut(&id)
+        {
+            stream.pending.blocked = true;
+            self.queue_send_control(id);
+        }
     }
 
     /// Writes what is due and fits.

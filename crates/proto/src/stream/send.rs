@@ -175,8 +175,13 @@ impl SendStream {
             in_flight: self.frontier - self.base - elsewhere,
             buffered: self.buffer.len(),
             room: self.room(),
-            starved: u64::from(self.wants_more() && self.unsent() == 0),
+            starved: u64::from(self.is_starved()),
         }
+    }
+
+    /// Whether nothing but the peer's limit for this stream holds its writer back.
+    pub(super) fn is_starved(&self) -> bool {
+        self.wants_more() && self.unsent() == 0
     }
 
     /// Whether the application has more to write than the peer's limit lets it.

@@ -364,12 +364,6 @@ impl Streams {
         }
     }
 
-    /// Data waits for nothing but the connection's limit. Writers that wait for a stream's limit have written nothing
-    /// that would be lost with the connection.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.totals.unsent > self.totals.free && self.window_left() == 0
-    }
-
     pub(super) fn window_left(&self) -> u64 {
         self.max_data.saturating_sub(self.data_sent)
     }

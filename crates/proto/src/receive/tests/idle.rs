@@ -250,21 +250,29 @@ fn times_without_end() {
     assert!(!pair.c().is_closed() && !pair.s().is_closed());
 }
 
-/// A client whose data waits for the server's limit keeps the connection; a server does not: what it keeps for a client
+/// A client whose data waits for the server's limits keeps the connection; a server does not: what it keeps for a client
 /// that does not read is not to be kept for ever.
 //= specs/rfc9000.txt#section-4.1
 //= type=test
 //# To keep the connection from closing, a sender that is flow control limited SHOULD periodically send a
 //# STREAM_DATA_BLOCKED or DATA_BLOCKED frame when it has no ack-eliciting packets in flight.
 #[test]
-fn a_client_at_the_connections_limit_keeps_the_connection() {
-    for side in SIDES {
+fn a_client_at_the_servers_limits_keeps_the_connection() {
+    for (side, stream) in SIDES
+        .into_iter()
+        .flat_map(|side| [(side, false), (side, true)])
+    {
         let mut config = config(Some(LONG));
-        config.receive_window(5000);
+        match stream {
+            false => config.receive_window(5000),
+            true => config.stream_receive_window(5000),
+        };
         let mut pair = forge::ready_for(Packet::OneRtt, config.clone(), config);
         let sender = forge::side_of(&mut pair, side);
         let id = sender.open(Dir::Uni).unwrap();
         sender.write(id, &[0; 20_000]).unwrap();
+        // The writer has more than the stream takes.
+        let _ = sender.write(id, &[0; 20_000]);
         let since = pair.now;
         let closed = pair.run_until(10 * LONG, |pair| {
             pair.c().is_closed() && pair.s().is_closed()
