@@ -2,7 +2,6 @@
 
 use mpquic_sched_core::{Dir, StreamId};
 
-use super::send::SendStream;
 use super::set::Streams;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, ResetStream, StopSending};
@@ -49,11 +48,11 @@ impl Streams {
         for ids in &mut self.local {
             ids.told_blocked_at = None;
         }
-        let waits = |(_, stream): &(&StreamId, &Box<SendStream>)| stream.is_starved();
-        let id = self.sends.iter().find(waits).map(|(id, _)| *id);
-        if let Some(id) = id
-            && let Some(stream) = self.sends.get_mut(&id)
-        {
+        let starved = self
+            .sends
+            .iter_mut()
+            .find(|(_, stream)| stream.is_starved());
+        if let Some((&id, stream)) = starved {
             stream.pending.blocked = true;
             self.queue_send_control(id);
         }
