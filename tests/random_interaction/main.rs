@@ -115,6 +115,9 @@ impl Run {
         // deadline of a handshake would end the connection without.
         let (long, retry) = (Duration::from_secs(24 * 3600), plan.retry);
         let preferred = plan.motions.preferred.then_some(PREFERRED);
+        builder = builder.configure_client(move |config| {
+            config.handshake_timeout(long);
+        });
         builder = builder.configure_server(move |config| {
             config
                 .handshake_timeout(long)

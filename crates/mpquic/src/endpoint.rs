@@ -131,6 +131,8 @@ impl Endpoint {
     /// once: it is on the one to which the server answers first. [`ClientConfig::race`] says how. From a wildcard address
     /// (`0.0.0.0`, `[::]`), the system chooses.
     ///
+    /// If nothing answers, the future ends after [`ClientConfig::handshake_timeout`], 10 s by default.
+    ///
     /// # Errors
     ///
     /// If the attempt cannot start. The future reports what fails later.
@@ -169,6 +171,9 @@ impl Endpoint {
     /// to the next if nothing is heard for a while (250 ms, [`RaceConfig::attempt_delay`](crate::RaceConfig::attempt_delay)). The connection is the one
     /// whose handshake is complete first. RFC 8305 calls that Happy Eyeballs; as it says in section 4, addresses of
     /// different families take turns.
+    ///
+    /// If none of them answers, the future ends after [`ClientConfig::handshake_timeout`], 10 s by default, or at once if
+    /// the system refuses to send to all of them.
     ///
     /// ```no_run
     /// # async fn run(endpoint: mpquic::Endpoint) -> Result<(), Box<dyn std::error::Error>> {

@@ -97,15 +97,16 @@ fn the_first_address_has_the_connection_if_nothing_is_wrong_with_it() {
 }
 
 #[test]
-fn both_addresses_dead_is_said_of_each() {
+fn both_addresses_dead_is_said_of_each_once_the_time_for_the_handshake_is_over() {
     run(async {
-        let pair = Pair::with(
-            &[loopback(1), loopback(2)],
-            impatient(Duration::from_millis(100)),
-        );
+        // The idle timeout would take half a minute.
+        let pair = Pair::with(&[loopback(1), loopback(2)], |_| ());
         let remote = relay(pair.server_addr, |_| false).await;
         let locals = pair.client.local_addrs();
-        let connecting = pair.client.connect(remote, "localhost").unwrap();
+        let mut config = client_config(&pair.identity, TransportConfig::default());
+        config.handshake_timeout(Duration::from_millis(100));
+        let connecting = pair.client.connect_with(config, remote, "localhost");
+        let connecting = connecting.unwrap();
         let Err(ConnectionError::Unreachable(attempts)) = connecting.await else {
             panic!("not the error that was expected");
         };

@@ -153,6 +153,33 @@ fn an_address_that_leads_nowhere_is_left_again() {
     }
 }
 
+/// The same where the server prefers an address that cannot be reached, and which the client tries from the new one, too.
+#[test]
+fn the_way_back_is_kept_while_a_preferred_address_is_tried() {
+    for config in [single(), TransportConfig::default()] {
+        let mut pair = Pair::with_server(config.clone(), config, |config| {
+            config.preferred_address_v4(Some("10.0.0.101:4433".parse().unwrap()));
+        });
+        let uses = watch_ids(&mut pair);
+        let mut watch = std::mem::replace(&mut pair.filter, Box::new(|_, _, _| true));
+        let dead = SocketAddr::from(([10, 0, 0, 66], 5000));
+        pair.filter = Box::new(move |from_client, tuple, data| {
+            watch(from_client, tuple, data);
+            let ends = [tuple.local, tuple.remote];
+            !ends.contains(&dead) && !ends.contains(&preferred())
+        });
+        pair.connect();
+        assert!(download(&mut pair, 300_000));
+        let now = pair.now;
+        pair.c().migrate_path(now, PathId::ZERO, dead).unwrap();
+        let back = pair.run_until(Duration::from_secs(25), |pair| {
+            pair.c().network_path(PathId::ZERO) == Ok(tuple(0))
+        });
+        assert!(back && download(&mut pair, 100_000));
+        no_id_on_two_ways(&uses);
+    }
+}
+
 /// The client moves on before the first move was validated. That the address it left proves to work after all is no
 /// reason to go back there.
 #[test]

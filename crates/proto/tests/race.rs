@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use mpquic_proto::{
-    ConnectionError, EndpointConfig, FourTuple, PathId, PathStart, TransportConfig, Version,
+    AttemptError, ConnectionError, EndpointConfig, Event, FourTuple, PathId, PathStart, RaceConfig,
+    TransportConfig, Version,
 };
 use pair::{Flying, Pair, client_addr, server_addr, tuple};
 
@@ -277,4 +278,60 @@ fn a_client_that_closes_leaves_no_attempt_behind() {
     assert!(pair.run_until(10 * SECOND, |pair| pair.c().is_drained()));
     pair.step();
     assert_eq!(pair.client.endpoint.open_connections(), before - 1);
+}
+
+/// Tries these addresses, of which none answers, with a time limit if there is one. Returns when it gave up, and why.
+fn in_vain(tuples: &[FourTuple], limit: Option<Duration>) -> (Duration, ConnectionError) {
+    let mut pair = Pair::new(settings(), settings());
+    pair.filter = Box::new(|_, _, _| false);
+    let mut config = pair.client_config.clone();
+    let mut race = RaceConfig::default();
+    race.attempt_delay(SECOND);
+    config.race(Some(race));
+    if let Some(limit) = limit {
+        config.handshake_timeout(limit);
+    }
+    let (began, client) = (pair.now, &mut pair.client.endpoint);
+    let connection = client.connect_any(began, config, tuples, "localhost");
+    pair.client.connection = Some(connection.unwrap());
+    let ended = |pair: &mut Pair| pair.c().is_closed();
+    assert!(pair.run_until(100 * SECOND, ended));
+    let lost = pair.client.events.iter().find_map(|event| match event {
+        Event::ConnectionLost { reason } => Some(reason.clone()),
+        _ => None,
+    });
+    (pair.now - began, lost.unwrap())
+}
+
+/// However many addresses there are, the time for the handshake is for all of them together.
+#[test]
+fn a_handshake_ends_with_its_time_and_it_is_said_why_of_each_address() {
+    let ten = 10 * SECOND;
+    assert_eq!(
+        in_vain(&[tuple(0)], None),
+        (ten, ConnectionError::TimedOut),
+        "by default"
+    );
+    let servers = (0..6).map(|number| SocketAddr::from(([10, 0, 1, number], 4433)));
+    let tuples: Vec<_> = servers
+        .flat_map(|remote| {
+            [0, 1].map(|client| FourTuple {
+                local: client_addr(client),
+                remote,
+            })
+        })
+        .collect();
+    let limit = SECOND * 5 / 2;
+    let (took, reason) = in_vain(&tuples, Some(limit));
+    assert_eq!(took, limit);
+    let ConnectionError::Unreachable(attempts) = reason else {
+        panic!("{reason}");
+    };
+    let tried: Vec<_> = attempts.iter().map(|one| one.network_path).collect();
+    assert_eq!(tried, tuples);
+    // The second server's addresses were tried after a second, the third one's after two.
+    let (first, last) = attempts.split_at(6);
+    let all = |some: &[mpquic_proto::FailedAttempt], why| some.iter().all(|one| one.reason == why);
+    assert!(all(first, AttemptError::NoAnswer), "{attempts:?}");
+    assert!(all(last, AttemptError::NotTried), "{attempts:?}");
 }

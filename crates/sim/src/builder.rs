@@ -46,6 +46,7 @@ pub struct NetworkBuilder {
     server_transport: TransportConfig,
     client_tls: Option<Arc<rustls::ClientConfig>>,
     server_tls: Option<Arc<rustls::ServerConfig>>,
+    configure_client: Box<dyn Fn(&mut ClientConfig)>,
     configure_server: Box<dyn Fn(&mut ServerConfig)>,
     null_aead: bool,
     client_app: Box<dyn App>,
@@ -72,6 +73,7 @@ impl NetworkBuilder {
             server_transport: TransportConfig::default(),
             client_tls: None,
             server_tls: None,
+            configure_client: Box::new(|_| ()),
             configure_server: Box::new(|_| ()),
             null_aead: false,
             client_app: Box::new(Idle),
@@ -211,6 +213,14 @@ impl NetworkBuilder {
     #[must_use]
     pub fn server_tls(mut self, tls: Arc<rustls::ServerConfig>) -> Self {
         self.server_tls = Some(tls);
+        self
+    }
+
+    /// Changes settings of the client beside TLS and the transport, such as
+    /// [`ClientConfig::handshake_timeout`]. Clients of cross traffic get them too.
+    #[must_use]
+    pub fn configure_client(mut self, configure: impl Fn(&mut ClientConfig) + 'static) -> Self {
+        self.configure_client = Box::new(configure);
         self
     }
 
@@ -386,6 +396,7 @@ impl NetworkBuilder {
             let [client_transport, server_transport] = transports.map(Arc::new);
             let mut client = ClientConfig::new(client_tls.clone())?;
             client.transport(client_transport).race(self.race);
+            (self.configure_client)(&mut client);
             let mut server = ServerConfig::new(server_tls.clone())?;
             server.transport(server_transport);
             (self.configure_server)(&mut server);

@@ -1,6 +1,7 @@
 //! Settings of outgoing connections: TLS and transport; connects nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{ConfigError, RaceConfig, TransportConfig};
 use crate::Version;
@@ -15,6 +16,7 @@ pub struct ClientConfig {
     pub(crate) version: Version,
     pub(crate) preferred_address: bool,
     pub(crate) race: Option<RaceConfig>,
+    pub(crate) handshake_timeout: Duration,
 }
 
 impl ClientConfig {
@@ -37,6 +39,7 @@ impl ClientConfig {
             version: Version::default(),
             preferred_address: true,
             race: Some(RaceConfig::default()),
+            handshake_timeout: Duration::from_secs(10),
         })
     }
 
@@ -96,6 +99,19 @@ impl ClientConfig {
     /// multipath, the server and whoever sees its link can in any case.
     pub const fn race(&mut self, race: Option<RaceConfig>) -> &mut Self {
         self.race = race;
+        self
+    }
+
+    /// How long the handshake may take, over all addresses together. Then the attempt ends: with
+    /// [`ConnectionError::Unreachable`](crate::ConnectionError::Unreachable), which lists each pair of addresses and why
+    /// it failed, or with [`ConnectionError::TimedOut`](crate::ConnectionError::TimedOut) if there was only one. Default
+    /// 10 s, as servers have it ([`ServerConfig::handshake_timeout`](crate::ServerConfig::handshake_timeout)); more than a
+    /// day counts as a day.
+    ///
+    /// The idle timeout ([`TransportConfig::max_idle_timeout`]) ends an attempt, too, if nothing is heard for so long. It
+    /// alone is no bound: each packet of the server puts it off, and each address of the server has its own.
+    pub fn handshake_timeout(&mut self, timeout: Duration) -> &mut Self {
+        self.handshake_timeout = timeout.min(super::DAY);
         self
     }
 }

@@ -10,6 +10,7 @@ use super::{Connection, Event};
 use crate::endpoint::EndpointEvent;
 use crate::path::{NetworkPath, Path, Proof, Unanswered};
 use crate::receive::DatagramMeta;
+use crate::recovery::later;
 use crate::space::SpaceId;
 use crate::{ConnectionError, FourTuple, PathError, PathErrorCode, PathEvent, PathId};
 
@@ -265,8 +266,13 @@ impl Connection {
         let known = path.has_other(&arrival.tuple);
         let network = path.network_of_move(arrival.now, arrival.tuple, arrival.bytes, interval);
         tracing::debug!(%id, from = %path.tuple(), to = %network.tuple, "the peer moved");
+        //= specs/rfc9000.txt#section-8.2.4
+        //# A value of three times the larger of the current PTO or the PTO for the new path (using
+        //# kInitialRtt, as defined in [QUIC-RECOVERY]) is RECOMMENDED.
+        let pto = self.largest_pto().max(3 * self.config.initial_rtt);
+        let until = later(arrival.now, 3 * pto);
         if let Some((path, old)) = self.switch(arrival.now, index, network, known) {
-            path.keep_previous(arrival.now, old, interval);
+            path.keep_previous(arrival.now, old, interval, until);
         }
         self.tidy_other_cid(id);
         self.announce_move(arrival.now, index);
@@ -377,6 +383,14 @@ impl Connection {
                 self.switch(now, index, *last, true);
                 self.tidy_other_cid(id);
             }
+            // RFC 9000 section 9.5: not with the ID that was used from elsewhere.
+            Unanswered::Return(left) if self.remote_cids.has_unused(id) => {
+                tracing::debug!(%id, to = %left.tuple, "back to the address that we left");
+                self.remote_cids.retire_other(id);
+                self.switch(now, index, *left, false);
+                self.remote_cids.retire_other(id);
+            }
+            Unanswered::Return(_) => {}
             //= specs/rfc9000.txt#section-9.3.2
             //# If an endpoint has no state about the last validated peer address, it MUST close the
             //# connection silently by discarding all connection state.

@@ -195,6 +195,7 @@ impl Connection {
             dcid,
         );
         this.follows_preference = config.preferred_address;
+        this.handshake_deadline = Some(now + config.handshake_timeout);
         // RFC 9369 section 5: a token of one version is not used with another. All that are kept are of version 1.
         if version == Version::V1 {
             this.initial_token = kept.take();

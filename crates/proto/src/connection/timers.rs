@@ -81,7 +81,10 @@ impl Connection {
             return;
         }
         let late = |at: Instant| at <= now;
-        if self.handshake_deadline.is_some_and(late) || self.idle_deadline().is_some_and(late) {
+        if self.handshake_deadline.is_some_and(late) {
+            return self.on_handshake_deadline();
+        }
+        if self.idle_deadline().is_some_and(late) {
             // RFC 9000 section 10.1: silently.
             self.end(Some(ConnectionError::TimedOut));
             return;

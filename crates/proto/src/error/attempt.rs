@@ -29,6 +29,10 @@ pub enum AttemptError {
     /// The server answered, and then nothing more came before the handshake was complete.
     #[error("an answer, and then none before the handshake was complete")]
     FellSilent,
+    /// The handshake took too long over the addresses before these
+    /// ([`ClientConfig::handshake_timeout`](crate::ClientConfig::handshake_timeout)).
+    #[error("not tried within the time for the handshake")]
+    NotTried,
     /// The system refused to send: in its words.
     #[error("not sent: {0}")]
     NotSent(String),

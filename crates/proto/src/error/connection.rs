@@ -46,7 +46,8 @@ pub enum ConnectionError {
     /// The peer has lost the connection's state (stateless reset, RFC 9000 section 10.3).
     #[error("reset by the peer")]
     Reset,
-    /// Nothing was received for the idle timeout (RFC 9000 section 10.1).
+    /// Nothing was received for the idle timeout (RFC 9000 section 10.1), or the handshake was not complete in time
+    /// ([`ClientConfig::handshake_timeout`](crate::ClientConfig::handshake_timeout)).
     #[error("timed out")]
     TimedOut,
     /// The peer took what was written more slowly than

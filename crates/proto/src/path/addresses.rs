@@ -45,6 +45,8 @@ pub(crate) enum Unanswered {
     Waiting,
     /// The path goes back to the addresses that it had (RFC 9000 section 9.3.2).
     GoBack(Box<NetworkPath>),
+    /// The same for addresses of ours that we have left, and that have no connection ID any more.
+    Return(Box<NetworkPath>),
     /// The path cannot be validated (RFC 10069, Path Initiation: it is closed explicitly).
     GiveUp,
 }
@@ -242,6 +244,9 @@ impl Path {
 
     /// Starts to try other addresses, as the client that would move to them.
     pub(crate) fn try_addresses(&mut self, now: Instant, tuple: FourTuple, interval: Duration) {
+        // What we have left is needed again if neither these nor those that we use can be reached.
+        let left = self.previous.take_if(|left| left.is_validated());
+        self.way_back = left.map(Box::new).or_else(|| self.way_back.take());
         let candidate = self.previous.insert(NetworkPath::opened_by_us(tuple));
         candidate.start_challenge(now, interval);
     }
@@ -264,7 +269,9 @@ impl Path {
 
     /// The addresses that were tried, and are taken into use.
     pub(crate) fn take_tried(&mut self) -> Option<NetworkPath> {
-        self.previous.take_if(|tried| tried.is_validated())
+        let tried = self.previous.take_if(|tried| tried.is_validated())?;
+        self.way_back = None;
+        Some(tried)
     }
 
     /// Whether there are addresses beside those that the path uses.
@@ -282,6 +289,7 @@ impl Path {
     /// was under way, it ends: an answer would be taken for one from addresses that we try before we move to them.
     pub(crate) fn keep_for_return(&mut self, mut old: NetworkPath) {
         old.stop_challenge();
+        self.way_back = None;
         self.previous = Some(old).filter(NetworkPath::is_validated);
     }
 
@@ -313,6 +321,9 @@ impl Path {
         //# This requirement MUST NOT be enforced by the endpoint that initiates path validation, as
         //# that would enable an attack on migration; see Section 9.3.3.
         let answered = self.network.on_response(token);
+        if answered {
+            self.way_back = None;
+        }
         if let Some(previous) = &mut self.previous
             && previous.on_response(token)
             && previous.ours
@@ -394,14 +405,22 @@ impl Path {
         self.recovery.counters.lost_packets += lost.len() as u64;
     }
 
-    /// Keeps the addresses that the peer has left, if they were validated. RFC 9000 section 9.3.2: to be returned to.
-    /// Section 9.3.3: and to be asked whether the peer has moved at all, or somebody only passes its packets on.
-    pub(crate) fn keep_previous(&mut self, now: Instant, old: NetworkPath, interval: Duration) {
+    /// Keeps the addresses that the peer has left, if they were validated. RFC 9000 section 9.3.2: to be returned to, at
+    /// `until` at the latest if nothing proves the new ones. Section 9.3.3: and to be asked whether the peer has moved at
+    /// all, or somebody only passes its packets on.
+    pub(crate) fn keep_previous(
+        &mut self,
+        now: Instant,
+        old: NetworkPath,
+        interval: Duration,
+        until: Instant,
+    ) {
         if old.is_validated() {
             //= specs/rfc9000.txt#section-9.3.3
             //# In response to an apparent migration, endpoints MUST validate the previously active
             //# path using a PATH_CHALLENGE frame.
             self.previous.insert(old).challenge_again(now, interval);
+            self.network.give_up_by(until);
         }
     }
 
@@ -466,15 +485,20 @@ impl Path {
             return Unanswered::Waiting;
         }
         self.network.stop_challenge();
-        match self.previous.take_if(|previous| previous.is_validated()) {
+        let known = self.previous.take_if(|previous| previous.is_validated());
+        match (known, self.way_back.take()) {
             //= specs/rfc9000.txt#section-9.3.2
             //# To protect the connection from failing due to such a spurious migration, an endpoint
             //# MUST revert to using the last validated peer address when validation of a new peer
             //# address fails.
-            Some(last) => Unanswered::GoBack(Box::new(last)),
+            (Some(last), _) => Unanswered::GoBack(Box::new(last)),
+            (None, Some(left)) => {
+                self.previous = None;
+                Unanswered::Return(left)
+            }
             // We moved, and there is no way back. The peer's address is proven: the idle timeout decides.
-            None if self.network.is_validated() => Unanswered::Waiting,
-            None => Unanswered::GiveUp,
+            (None, None) if self.network.is_validated() => Unanswered::Waiting,
+            (None, None) => Unanswered::GiveUp,
         }
     }
 }

@@ -98,6 +98,8 @@ pub(crate) struct Path {
     /// Other addresses at which the peer is or was seen: those before it moved, while the new ones
     /// are not validated, or those that it tries before it moves (RFC 9000 section 9).
     previous: Option<NetworkPath>,
+    /// The addresses that we have left, while `previous` is what we try beside those that we moved to.
+    way_back: Option<Box<NetworkPath>>,
     /// The newest challenge of the peer from addresses for which there was no place beside those two.
     unplaced: Option<(FourTuple, u64)>,
     /// Challenges and answers beyond the congestion window, to any address.
@@ -154,6 +156,7 @@ impl Path {
             measured: network.tuple,
             network,
             previous: None,
+            way_back: None,
             unplaced: None,
             beyond_window: BeyondWindow::default(),
             excused: None,

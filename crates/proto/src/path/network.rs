@@ -214,6 +214,13 @@ impl NetworkPath {
         });
     }
 
+    /// Validation ends by then: there are other addresses to go back to, which are better than none.
+    pub(super) fn give_up_by(&mut self, until: Instant) {
+        if let Some(challenge) = &mut self.challenge {
+            challenge.until = challenge.until.min(until);
+        }
+    }
+
     /// Validated, with nothing to ask or to answer.
     pub(crate) fn is_settled(&self) -> bool {
         self.validated && self.challenge.is_none() && self.responses.is_empty() && !self.tried

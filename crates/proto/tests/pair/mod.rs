@@ -110,7 +110,8 @@ impl Tls {
         client_config.transport(Arc::new(client));
         let mut server_config = ServerConfig::new(Arc::new(self.server.clone())).unwrap();
         server_config.transport(Arc::new(server));
-        // Networks of tests may lose more than a server has patience for.
+        // Networks of tests may lose more than the two have patience for.
+        client_config.handshake_timeout(Duration::from_secs(60));
         server_config.handshake_timeout(Duration::from_secs(60));
         Pair::of(client_config, server_config, endpoint_configs())
     }

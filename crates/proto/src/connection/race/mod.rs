@@ -356,6 +356,8 @@ impl Connection {
                     rival.share(memory);
                 }
                 rival.race = Some(Box::new(Race::new(now, tuples, &race)));
+                // It counts from the first attempt.
+                rival.handshake_deadline = self.handshake_deadline;
                 field.rivals.push(rival);
             }
             // It could be started once, so that this does not happen.
@@ -565,6 +567,24 @@ impl Connection {
         failed.collect()
     }
 
+    /// The time for the handshake is over, for all attempts.
+    pub(super) fn on_handshake_deadline(&mut self) {
+        let field = self.race.as_mut().and_then(|race| race.field.as_mut());
+        if let Some(field) = field {
+            for rival in &mut field.rivals {
+                rival.end(Some(ConnectionError::TimedOut));
+            }
+            let waiting = field.waiting.drain(..).flatten();
+            field
+                .failed
+                .extend(waiting.map(|network_path| FailedAttempt {
+                    network_path,
+                    reason: AttemptError::NotTried,
+                }));
+        }
+        self.end(Some(ConnectionError::TimedOut));
+    }
+
     /// No attempt is left: the application learns why of each.
     fn explain_failure(&mut self) {
         let Some(field) = self.race.as_mut().and_then(|race| race.field.take()) else {
@@ -591,10 +611,11 @@ fn summary(field: &Field) -> Option<ConnectionError> {
         let most = all
             .filter(|one| one.network_path == *tuple)
             .max_by_key(|one| match one.reason {
-                AttemptError::NoAnswer => 0,
-                AttemptError::NotSent(_) => 1,
-                AttemptError::FellSilent => 2,
-                AttemptError::Ended(_) => 3,
+                AttemptError::NotTried => 0,
+                AttemptError::NoAnswer => 1,
+                AttemptError::NotSent(_) => 2,
+                AttemptError::FellSilent => 3,
+                AttemptError::Ended(_) => 4,
             });
         failed.extend(most.cloned());
     }
