@@ -24,11 +24,11 @@ fn slow() -> LinkConfig {
     LinkConfig::new(10_000_000, ms(70))
 }
 
-/// A transport with this built-in scheduler.
+/// A transport with this built-in scheduler, and no copies but those that it asks for.
 fn transport(name: &str) -> TransportConfig {
     let factory = Registry::new().factory(name, &json!({})).unwrap();
     let mut transport = TransportConfig::default();
-    transport.scheduler(factory);
+    transport.tail_copies(false).scheduler(factory);
     transport
 }
 
@@ -238,7 +238,7 @@ fn a_stream_stays_on_its_path() {
         .factory("stream_minrtt", &json!({"fewest_streams": true}))
         .unwrap();
     let (mut transport, recorder) = (TransportConfig::default(), Recorder::default());
-    transport.scheduler(factory);
+    transport.tail_copies(false).scheduler(factory);
     recorder.attach(&mut transport, Side::Server);
     let mut network = network(1, &[fast(), slow()], transport)
         .client(small_downloads())

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{PathEvent, PathId, PathStart, Side, TransportConfig};
+use mpquic_sched::{Context, Decision};
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
-use support::{Recorder, ms};
+use support::{Recorder, Script, Told, has_room, ms, slot};
 
 /// So fast that packets take no time to be sent.
 const RATE: u64 = 100_000_000_000;
@@ -79,6 +80,16 @@ fn either_side_may_be_of_the_older_kind() {
 /// When the server's first packet with data leaves on the second path, in a download over paths with these round trip
 /// times.
 fn first_data(start: PathStart, early_data: bool, rtts: [Duration; 2]) -> Duration {
+    first_data_by(start, early_data, rtts, |_| {})
+}
+
+/// The same with a server whose scheduler is another one.
+fn first_data_by(
+    start: PathStart,
+    early_data: bool,
+    rtts: [Duration; 2],
+    schedule: impl FnOnce(&mut TransportConfig),
+) -> Duration {
     let mut transport = TransportConfig::default();
     transport
         .path_start(start)
@@ -88,6 +99,7 @@ fn first_data(start: PathStart, early_data: bool, rtts: [Duration; 2]) -> Durati
     let recorder = Recorder::default();
     let mut server = transport.clone();
     recorder.attach(&mut server, Side::Server);
+    schedule(&mut server);
     let mut network = Network::builder(7)
         .symmetric_path(LinkConfig::new(RATE, rtts[0] / 2))
         .symmetric_path(LinkConfig::new(RATE, rtts[1] / 2))
@@ -129,5 +141,23 @@ fn the_second_path_carries_data_after_one_round_trip_of_the_handshake_and_one_an
         // Where the server may send before it has validated the address: a round trip of the path earlier.
         let early = first_data(Complete, true, rtts);
         assert!(near(early, read), "{first}, {second}: {early:?}");
+    }
+}
+
+/// A scheduler that has nothing in flight and waits for the second path is asked as soon as that may carry data.
+#[test]
+fn a_wait_ends_with_the_validation_of_a_path() {
+    for (first, second) in [(10, 70), (70, 10), (100, 20), (20, 100), (50, 50)] {
+        let rtts = [ms(first), ms(second)];
+        let read = (rtts[0] + rtts[1] / 2).max(rtts[0] * 3 / 2);
+        let sent = first_data_by(PathStart::Complete, false, rtts, |server| {
+            Script::attach(server, || {
+                |cx: &Context<'_>, _: &Told| match has_room(cx, 1) {
+                    true => Decision::send(slot(1)),
+                    false => Decision::Wait { until: None },
+                }
+            });
+        });
+        assert!(near(sent, read + rtts[1]), "{first}, {second}: {sent:?}");
     }
 }

@@ -161,8 +161,8 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Makes `decide` the scheduler of all connections with this configuration on this side.
-    /// Returns what the scheduler is told.
+    /// Makes `decide` the scheduler of all connections with this configuration on this side, with no copies but those that it
+    /// asks for. Returns what the scheduler is told.
     pub(crate) fn attach<D>(
         config: &mut TransportConfig,
         make: impl Fn() -> D + Send + Sync + 'static,
@@ -172,6 +172,7 @@ impl Script {
     {
         let told = Arc::new(Mutex::new(Told::default()));
         let shared = Arc::clone(&told);
+        config.tail_copies(false);
         config.scheduler(move || {
             Box::new(Self {
                 decide: Box::new(make()),

@@ -64,7 +64,9 @@ impl Scheduler for Alternate {
     }
 }
 
+/// All that is sent is what the scheduler asks for.
 fn scheduler<S: Scheduler + Default + 'static>(transport: &mut TransportConfig) {
+    transport.tail_copies(false);
     transport.scheduler(|| Box::new(S::default()));
 }
 

@@ -103,6 +103,8 @@ fn network<S: Scheduler + 'static>(
     make: impl Fn() -> S + Send + Sync + 'static,
 ) -> Network {
     let mut server = TransportConfig::default();
+    // All that is sent is what the policy decides.
+    server.tail_copies(false);
     server.scheduler(move || Box::new(make()));
     let builder = Network::builder(seed)
         .server_transport(server)

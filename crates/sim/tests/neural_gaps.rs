@@ -39,6 +39,8 @@ fn asking(policy: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> Sched
 /// Both sides have this scheduler. The first link carries the handshake.
 fn network(seed: u64, links: &[LinkConfig], scheduler: &SchedulerFactory) -> NetworkBuilder {
     let mut transport = TransportConfig::default();
+    // All that is sent is what the policy decides.
+    transport.tail_copies(false);
     transport.scheduler(scheduler.clone());
     let mut builder = Network::builder(seed)
         .transport(transport)
@@ -125,6 +127,7 @@ fn small_windows_and_several_streams_hold_nothing_up() {
         transport
             .stream_receive_window(100_000)
             .receive_window(150_000)
+            .tail_copies(false)
             .scheduler(scheduler.clone());
         let mut network = Network::builder(3)
             .transport(transport)
@@ -254,6 +257,7 @@ fn rewards_tell_of_the_receivers_queue() {
     });
     let mut transport = TransportConfig::default();
     transport.congestion(CongestionControl::Bbr);
+    transport.tail_copies(false);
     transport.scheduler(scheduler);
     let mut network = Network::builder(1)
         .server_transport(transport)

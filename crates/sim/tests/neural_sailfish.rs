@@ -30,6 +30,8 @@ fn network(
     make: impl Into<SchedulerFactory>,
 ) -> Network {
     let mut transport = TransportConfig::default();
+    // All that is sent is what the policy decides.
+    transport.tail_copies(false);
     transport.scheduler(make);
     let builder = Network::builder(seed)
         .transport(transport)
@@ -175,6 +177,7 @@ fn each_stream_of_a_page_earns_once() {
     let plain = move || registry.build("minrtt", &json!({})).unwrap();
     let workload: Workload = "page:dropbox:two_wave:warm".parse().unwrap();
     let mut server = TransportConfig::default();
+    server.tail_copies(false);
     server.scheduler(make);
     let mut client = TransportConfig::default();
     client.scheduler(plain);

@@ -354,11 +354,16 @@ impl TransportConfig {
     }
 
     /// Whether the last bytes of a transfer go on a second path too, if that delivers them sooner than the path that the
-    /// scheduler chose. Default `false`: what a packet carries on which path is the scheduler's to say.
+    /// scheduler chose. Default `true`.
     ///
     /// A path falls silent when nothing is left to send, and the transfer then waits for the slowest of the others. Copies
-    /// take at most 64 KiB and a tenth of what the connection has delivered. `false` leaves copies to the scheduler alone, as
-    /// in other implementations.
+    /// take at most 64 KiB and a tenth of what the connection has delivered, and only where there is room in the window of a
+    /// path that has nothing else to send.
+    ///
+    /// The scheduler stays master of the paths: one that it has left alone for two round trips gets no copies, a backup path
+    /// gets none of what an available one carries, and a scheduler that says which stream goes where
+    /// ([`Data::Stream`](crate::sched::Data::Stream)) gets none at all. `false` leaves copies to the scheduler, as in other
+    /// implementations.
     pub fn tail_copies(&mut self, enabled: bool) -> &mut Self {
         self.tail_copies = enabled;
         self
@@ -425,7 +430,7 @@ impl Default for TransportConfig {
             path_memory: None,
             careful_resume: Some(CarefulResumeConfig::default()),
             scheduler: SchedulerFactory::from(|| Box::new(MinRtt::default())),
-            tail_copies: false,
+            tail_copies: true,
             segmentation_offload: true,
             ecn: true,
             observer: None,

@@ -266,12 +266,14 @@ impl Schedule {
                     {
                         return Some(instead);
                     }
-                    return Some(Planned {
+                    let planned = Planned {
                         path,
                         data,
                         copies,
                         number,
-                    });
+                    };
+                    self.tail.on_decision(now, &planned);
+                    return Some(planned);
                 }
                 // The contract: a bug in the scheduler, loud in debug builds, a wait in release.
                 debug_assert!(

@@ -2,14 +2,17 @@
 //! nothing.
 //!
 //! With nothing left to send, a fast path falls silent while a slow one still has the last bytes in its queue, and the
-//! transfer takes as long as these. Whatever the scheduler, the newest of them then go on the faster path too: from the
-//! newest on, since it arrives last, until a copy would arrive no sooner than the original.
+//! transfer takes as long as these. The newest of them then go on the faster path too: from the newest on, since it arrives
+//! last, until a copy would arrive no sooner than the original.
+//!
+//! The scheduler stays master: a path that it leaves alone gets no copies, nor does any path once it has said which stream
+//! goes where.
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{MAX_PATHS, PathIndex, PathView};
+use mpquic_sched_core::{Data, MAX_PATHS, PathIndex, PathView};
 
-use super::{Reinjection, Schedule};
+use super::{Planned, Schedule};
 use crate::path::Paths;
 use crate::space::{SentFrame, SentPacket, StreamRange};
 use crate::stream::Streams;
@@ -17,6 +20,21 @@ use crate::stream::Streams;
 /// Bytes that may be copied in any case, and the part of all that paths have delivered that may be in addition.
 const BUDGET: u64 = 64 * 1024;
 const BUDGET_DIVISOR: u64 = 10;
+
+/// A path is not left alone if the scheduler has chosen it since so many round trips before the packet to be copied was
+/// sent: a full window is acknowledged within one.
+const CHOSEN_ROUNDS: u32 = 2;
+
+/// Stream data to be sent on a second path.
+#[derive(Debug)]
+pub(crate) struct TailCopy {
+    pub(crate) path: PathIndex,
+    /// The path and number of the packet that carries it.
+    pub(crate) source: PathIndex,
+    pub(crate) packet: u64,
+    pub(crate) ranges: Vec<StreamRange>,
+    pub(crate) decision: u64,
+}
 
 /// What was copied so far, and where the search goes on.
 #[derive(Debug)]
@@ -29,6 +47,12 @@ pub(super) struct TailCopies {
     /// A copy waits for a pacer.
     pub(super) paced: bool,
     spent: u64,
+    /// When the scheduler last chose each path.
+    chosen: [Option<Instant>; MAX_PATHS],
+    /// The scheduler has said which stream a path carries: none of them goes elsewhere.
+    binds: bool,
+    /// Room for the ranges of a copy, kept.
+    ranges: Vec<StreamRange>,
 }
 
 impl Default for TailCopies {
@@ -38,7 +62,18 @@ impl Default for TailCopies {
             begun: false,
             paced: false,
             spent: 0,
+            chosen: [None; MAX_PATHS],
+            binds: false,
+            ranges: Vec::new(),
         }
+    }
+}
+
+impl TailCopies {
+    /// The scheduler's choice for what comes next, be there anything or not.
+    pub(super) fn on_decision(&mut self, now: Instant, planned: &Planned) {
+        self.chosen[planned.path.get()] = Some(now);
+        self.binds |= matches!(planned.data, Data::Stream(_));
     }
 }
 
@@ -46,6 +81,7 @@ impl Default for TailCopies {
 struct Late {
     source: PathIndex,
     packet: u64,
+    sent: Instant,
     size: u64,
     remaining: Duration,
 }
@@ -68,6 +104,7 @@ impl Schedule {
     /// The slot of a path means another path: its packet numbers begin anew.
     pub(super) fn forget_tail(&mut self, path: PathIndex) {
         self.tail.passed[path.get()] = (u64::MAX, 0);
+        self.tail.chosen[path.get()] = None;
     }
 
     /// With nothing left to send: the next copy, if one arrives sooner than its original. The views are up to date.
@@ -76,8 +113,11 @@ impl Schedule {
         now: Instant,
         paths: &Paths,
         streams: &Streams,
-    ) -> Option<Reinjection> {
+    ) -> Option<TailCopy> {
         self.tail.paced = false;
+        if self.tail.binds {
+            return None;
+        }
         let late = self.latest(now, paths, streams)?;
         let delivered: u64 = self.views().iter().map(|view| view.delivered_bytes).sum();
         if self.tail.spent.saturating_add(late.size) > BUDGET + delivered / BUDGET_DIVISOR {
@@ -89,21 +129,29 @@ impl Schedule {
             return None;
         }
         let packet = paths.at(late.source)?.space().sent.get(late.packet)?;
-        let ranges = packet.frames.iter().filter_map(|frame| match frame {
+        let decision = packet.decision?;
+        let mut ranges = std::mem::take(&mut self.tail.ranges);
+        ranges.extend(packet.frames.iter().filter_map(|frame| match frame {
             SentFrame::Stream(range) => Some(*range),
             _ => None,
-        });
-        Some(Reinjection {
+        }));
+        Some(TailCopy {
             path,
             source: late.source,
             packet: late.packet,
-            ranges: ranges.collect(),
-            decision: packet.decision?,
+            ranges,
+            decision,
         })
     }
 
+    /// A copy was written, or does not fit: its room is for the next one.
+    pub(crate) fn recycle(&mut self, mut copy: TailCopy) {
+        copy.ranges.clear();
+        self.tail.ranges = copy.ranges;
+    }
+
     /// All of a packet was copied.
-    pub(crate) fn on_tail_copied(&mut self, copy: &Reinjection) {
+    pub(crate) fn on_tail_copied(&mut self, copy: &TailCopy) {
         let bytes = |range: &StreamRange| range.end - range.start;
         let size = copy.ranges.iter().map(bytes).sum();
         self.pass(copy.source, copy.packet, size);
@@ -144,6 +192,7 @@ impl Schedule {
                     latest = Some(Late {
                         source,
                         packet: number,
+                        sent: packet.time_sent,
                         size,
                         remaining,
                     });
@@ -165,7 +214,12 @@ impl Schedule {
     /// now.
     fn sooner(&self, now: Instant, late: &Late) -> Option<(PathIndex, Option<Instant>)> {
         let source = &self.views[late.source.get()];
-        let paths = self.views().iter().filter(|view| may_copy(view, source));
+        let since = source.smoothed_rtt.saturating_mul(CHOSEN_ROUNDS);
+        let chosen = |view: &PathView| {
+            self.tail.chosen[view.index.get()].is_some_and(|at| at + since >= late.sent)
+        };
+        let paths = self.views().iter();
+        let paths = paths.filter(|view| may_copy(view, source) && chosen(view));
         let arrivals = paths.map(|view| {
             let release = view.next_release.filter(|_| !view.can_send);
             let wait = release.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));

@@ -97,21 +97,26 @@ impl Connection {
         {
             return None;
         }
-        let mut copy = self.schedule.tail_copy(now, &self.paths, &self.streams)?;
+        let copy = self.schedule.tail_copy(now, &self.paths, &self.streams)?;
         let target = copy.path;
         let spec = PacketSpec {
-            ecn: self.paths.at(target)?.ecn(),
+            ecn: self.paths.at(target).and_then(Path::ecn),
             origin: PacketOrigin::Copy(copy.decision),
             ..PacketSpec::unscheduled(target)
         };
+        let mut next = Some(copy);
         self.transmit_packet(now, &spec, buf, |this, w| {
             // A packet of one path need not fit in one of another: the rest goes into the next one, with what follows.
-            while this.fill_ranges(w, &copy.ranges, target, Streams::fill_range_again) {
-                this.mark_carried(copy.source, copy.packet, target);
-                this.schedule.on_tail_copied(&copy);
-                match this.schedule.tail_copy(now, &this.paths, &this.streams) {
-                    Some(next) if next.path == target => copy = next,
-                    _ => break,
+            while let Some(copy) = next.take() {
+                let complete = copy.path == target
+                    && this.fill_ranges(w, &copy.ranges, target, Streams::fill_range_again);
+                if complete {
+                    this.mark_carried(copy.source, copy.packet, target);
+                    this.schedule.on_tail_copied(&copy);
+                }
+                this.schedule.recycle(copy);
+                if complete {
+                    next = this.schedule.tail_copy(now, &this.paths, &this.streams);
                 }
             }
             w.is_ack_eliciting()

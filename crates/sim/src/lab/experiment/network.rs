@@ -129,7 +129,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         }
     };
     let tail_copies = match setting("tail_copies") {
-        None => false,
+        None => library,
         Some(item) => match item.node.value {
             Value::Flag(flag) => flag,
             _ => return Err(item.expected("true or false")),

@@ -573,6 +573,7 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
         let network: &NetworkSpec = &library[at];
         (network.start, network.race, network.slow_start)
     };
+    assert_eq!([0, 1].map(|at| library[at].tail_copies), [false, true]);
     let before = (PathStart::Confirmed, false, SlowStart::HyStartPlusPlus);
     assert_eq!(start(0), before);
     assert_eq!(start(1), (PathStart::Complete, true, SlowStart::Rapid));
