@@ -6,6 +6,7 @@ mod adversary;
 mod app;
 mod early;
 mod invariants;
+mod memory;
 mod motion;
 mod plan;
 #[path = "../support/mod.rs"]
