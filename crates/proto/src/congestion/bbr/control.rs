@@ -56,7 +56,7 @@ impl Path {
     /// UpdateMaxInflight(): BBR.max_inflight.
     fn max_inflight(&self) -> u64 {
         let extra = self.aggregation.extra(self.pipe.reached);
-        let inflight = self.bdp(self.cwnd_gain()).saturating_add(extra);
+        let inflight = self.bdp(self.state.cwnd_gain()).saturating_add(extra);
         self.quantization_budget(inflight)
     }
 
@@ -72,7 +72,7 @@ impl Path {
     /// SetPacingRate() (section 5.6.2).
     pub(super) fn set_pacing_rate(&mut self, rtt: &RttEstimator) {
         self.pacing_rate = self.pacing_rate(rtt);
-        self.pace_with_gain(self.pacing_gain());
+        self.pace_with_gain(self.state.pacing_gain());
     }
 
     /// SetPacingRateWithGain().

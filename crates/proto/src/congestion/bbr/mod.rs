@@ -8,6 +8,7 @@
 //! | `path` | the state of a path, and the order of the steps per acknowledgement |
 //! | `bandwidth`, `min_rtt`, `aggregation` | the filters of the model |
 //! | `startup`, `probe_bw`, `probe_rtt` | the state machine |
+//! | `train` | what the first packets of a round tell of the rate |
 //! | `congestion` | what loss does to the model, and how a spurious one is taken back |
 //! | `ambient` | loss that no slowing down cures |
 //! | `resume` | careful resume: a Startup that begins at half of a remembered rate |
@@ -22,8 +23,9 @@
 //!   timeout, and the window falls to RFC 9002's minimum. A probe timeout changes nothing.
 //! - **ECN**: a round with new CE marks is a round with too much loss (section 3.7 asks for a
 //!   response and leaves open which).
-//! - **Rapid Start** (`startup`): if the configuration asks for it, Startup triples the rate while there is no
-//!   queue, and is over sooner once one has grown.
+//! - **Packet trains** (`startup`, `train`): unless another slow start is asked for, the packets of the initial
+//!   window tell the rate of the narrowest link by how they arrive. Startup goes there at once, is careful beyond it,
+//!   and is over sooner once that rate is reached or a queue has grown.
 //! - Rounds in which the scheduler or flow control held data back count as limited by the
 //!   application: with several paths, that tells nothing of the path.
 
@@ -40,6 +42,7 @@ mod resume;
 mod startup;
 #[cfg(test)]
 mod tests;
+mod train;
 
 use std::time::Instant;
 
@@ -74,9 +77,7 @@ impl Bbr {
     ) -> Self {
         Self {
             initial,
-            // Not by default: in a queue of a few packets, the losses of a rapid Startup leave bounds that cost rate for
-            // seconds.
-            rapid: slow_start == Some(SlowStart::Rapid),
+            rapid: slow_start.is_none_or(|chosen| chosen == SlowStart::Rapid),
             paths: Slots::default(),
             rng: StdRng::from_seed(seed),
         }

@@ -233,6 +233,7 @@ impl Path {
         self.bw = self.max_bw.get().min(self.bw_shortterm);
         self.set_pacing_rate(ack.rtt);
         self.set_cwnd(sample);
+        self.follow_train();
         held_back
     }
 

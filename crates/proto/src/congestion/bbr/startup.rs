@@ -1,13 +1,16 @@
 //! Startup and Drain (sections 5.3.1 and 5.3.2): the first search for the path's rate, and the end of
 //! the queue that it made.
 
+use std::time::Duration;
+
 use rand::rngs::StdRng;
 
-use super::super::AckSummary;
 use super::super::rapid_start::RapidStart;
 use super::super::slow_start::Growth;
+use super::super::{AckSummary, MAX_WINDOW};
 use super::ambient;
 use super::path::{Path, State};
+use super::train::Train;
 use crate::recovery::RateSample;
 
 /// BBRStartupFullLossCnt: separate losses in a round for it to end Startup.
@@ -16,92 +19,128 @@ pub(super) const FULL_LOSS_COUNT: u32 = 6;
 /// Rounds after which Drain ends in any case.
 const MAX_DRAIN_ROUNDS: u64 = 3;
 
-/// The pace at which the rate triples per round trip, as 4 ln 2 is that at which it doubles: the measured rate is the mean of
-/// the round trip before the last, and 1 / ((1/3 - 1/9) / ln 3) is what that has grown by since.
-const RAPID_PACING_GAIN: f64 = 4.94;
-/// The window that three times the volume of a round trip takes.
-const RAPID_CWND_GAIN: f64 = 3.0;
+/// A train opens the window to no more than so many times what it was when the round began: acknowledgements that come
+/// together feign a fast path.
+const MAX_GROWTH: f64 = 8.0;
 
-/// Rapid Start (`SlowStart::Rapid`) in Startup, beyond the draft: growth by three while there is no queue, and no growth once
-/// one has grown. What is in flight fills the path then: if the rate does not grow for a round trip of that, Startup is over
-/// after one such round instead of three.
+/// The measured rate has come to that of the train from this part of it on.
+const REACHED: f64 = 0.9;
+
+/// The pace goes no further beyond the rate of a train. If the path takes more, packets that arrive at this pace refute the
+/// train, and the full-pipe estimator sees growth. If not, two round trips of it fill less than a queue of one
+/// bandwidth-delay product.
+const PACE_BEYOND_TRAIN: f64 = 1.35;
+
+/// Rapid Start (`SlowStart::Rapid`) in Startup, beyond the draft.
+///
+/// - The packets of the initial window, which leave together, tell the rate of the narrowest link ([`Train`]). Startup goes to
+///   that rate at once, and not by doublings.
+/// - The pace is bounded by that rate. Startup of the draft sends at 2.77 times the rate of a full path for three round trips.
+/// - Once the measured rate is there, one round without growth is enough. That makes two observations that agree.
+/// - The window does not grow beside a queue that has grown within a round. What is in flight fills the path then: if the rate
+///   does not grow for a round trip of that, Startup is over.
 #[derive(Debug, Default)]
 pub(super) struct RapidStartup {
     /// `None`: Startup as the draft has it.
     queue: Option<RapidStart>,
-    /// No queue was seen.
-    calm: bool,
     /// The round in which a queue had grown.
     queued: Option<u64>,
+    train: Train,
+    /// The window when the round began.
+    round_cwnd: u64,
+    /// The round in which the measured rate had come to that of the train.
+    reached: Option<u64>,
 }
 
 impl RapidStartup {
     pub(super) fn new(enabled: bool) -> Self {
         Self {
             queue: enabled.then(RapidStart::default),
-            calm: false,
-            queued: None,
+            ..Self::default()
         }
+    }
+
+    /// Startup is over.
+    fn end(&mut self) {
+        self.queued = None;
+        self.train = Train::default();
+        self.reached = None;
     }
 }
 
 impl Path {
-    /// BBR.StartupPacingGain, and that of the other states.
-    pub(super) const fn pacing_gain(&self) -> f64 {
-        if self.rapid.calm {
-            RAPID_PACING_GAIN
-        } else {
-            self.state.pacing_gain()
-        }
-    }
-
-    /// BBR.cwnd_gain.
-    pub(super) const fn cwnd_gain(&self) -> f64 {
-        if self.rapid.calm {
-            RAPID_CWND_GAIN
-        } else {
-            self.state.cwnd_gain()
-        }
-    }
-
     /// How far the window opens by an acknowledgement before the pipe was full.
     pub(super) const fn startup_growth(&self, acked: u64) -> u64 {
         if self.rapid.queued.is_some() {
             0
-        } else if self.rapid.calm {
-            acked.saturating_mul(2)
         } else {
             acked
         }
     }
 
-    /// Looks for a queue in Startup, and ends it if the rate does not grow beside one.
+    /// Looks for the rate of trains and for a queue in Startup, and ends it if the rate does not grow any more.
     pub(super) fn update_rapid_startup(&mut self, ack: &AckSummary<'_>) {
-        self.rapid.calm = false;
         if self.state != State::Startup || self.pipe.reached {
-            self.rapid.queued = None;
+            self.rapid.end();
             return;
         }
-        if let Some(round) = self.rapid.queued
-            && self.rounds.started
-            && self.rounds.count >= round + 2
-        {
-            self.rapid.queued = None;
+        let rapid = &mut self.rapid;
+        let Some(queue) = &mut rapid.queue else {
+            return;
+        };
+        if self.rounds.started {
+            rapid.round_cwnd = self.cwnd;
+        }
+        let (round, delivered) = (self.rounds.count, ack.sample.total_delivered);
+        rapid.train.on_ack(
+            self.rounds.started,
+            ack.now,
+            ack.newest_sent,
+            delivered,
+            self.mtu,
+        );
+        let train = rapid.train.rate();
+        if train == 0.0 {
+            rapid.reached = None;
+        } else if self.max_bw.get() >= train * REACHED {
+            rapid.reached = rapid.reached.or(Some(round));
+        }
+        // What left after either of them was seen is acknowledged from the second round after it on.
+        let is_over = |since: Option<u64>| since.is_some_and(|since| round >= since + 2);
+        if self.rounds.started && (is_over(rapid.queued) || is_over(rapid.reached)) {
+            rapid.queued = rapid.queued.filter(|since| round < since + 2);
             if self.pipe.is_stalled() {
+                rapid.end();
                 self.pipe.fill();
                 return;
             }
         }
-        let (Some(queue), Some(rtt)) = (&mut self.rapid.queue, ack.rtt_sample) else {
+        let Some(rtt) = ack.rtt_sample.filter(|_| !ack.sample.app_limited) else {
             return;
         };
-        if ack.sample.app_limited {
+        if queue.on_ack(ack.now, ack.newest_sent, 1, rtt) == Growth::Exit {
+            rapid.queued = rapid.queued.or(Some(round));
+        }
+    }
+
+    /// Opens the window to what a train says that the path holds, and bounds the pace by its rate.
+    pub(super) fn follow_train(&mut self) {
+        let train = self.rapid.train.rate();
+        let Some(rtt) = self.rtt.get().filter(|_| train > 0.0) else {
+            return;
+        };
+        if self.state != State::Startup || self.pipe.reached || self.resuming {
             return;
         }
-        match queue.on_ack(ack.now, ack.newest_sent, 1, rtt) {
-            Growth::Exit => self.rapid.queued = self.rapid.queued.or(Some(self.rounds.count)),
-            Growth::By(bytes) => self.rapid.calm = bytes > 1 && self.rapid.queued.is_none(),
+        let (rapid, rtt) = (&self.rapid, rtt.max(Duration::from_micros(1)).as_secs_f64());
+        let most = rapid.round_cwnd as f64 * MAX_GROWTH;
+        let calm = rapid.queued.is_none() && self.recovery.is_none();
+        if calm && rapid.reached.is_none() && self.is_cwnd_limited() {
+            let window = (train * rtt).min(most) as u64;
+            self.cwnd = self.cwnd.max(window).min(MAX_WINDOW);
+            self.pacing_rate = self.pacing_rate.max(train.min(most / rtt));
         }
+        self.pacing_rate = self.pacing_rate.min(PACE_BEYOND_TRAIN * train.max(self.bw));
     }
 
     /// EnterStartup().

@@ -300,26 +300,109 @@ fn the_window_covers_pipe_aggregation_and_quantum() {
     assert_eq!(slow.pace(), 9_900);
 }
 
+/// A round whose packets left together, two of them per acknowledgement: at 1 MB/s, those arrive 2 ms apart.
+fn train(flow: &mut Flow, rate: f64, packets: u64) {
+    flow.path.cwnd_limited[0] = true;
+    for i in 0..packets / 2 {
+        let ack = Ack {
+            after: if i == 0 { RTT } else { ms(2) },
+            bytes: 2 * MTU,
+            delivered: 2 * MTU,
+            round: i == 0,
+            rtt: RTT + ms(2 * i),
+            ..FULL
+        };
+        flow.ack(rate, ack);
+    }
+}
+
+/// The path takes 1 MB/s, and holds 100 kB. The initial window is 10 kB.
 #[test]
-fn rapid_startup_triples_while_there_is_no_queue() {
+fn rapid_startup_goes_to_the_rate_of_a_train() {
     let mut flow = Flow::rapid();
-    let some = Ack {
-        after: ms(120),
-        bytes: 5 * MTU,
+    train(&mut flow, 100_000.0, 6);
+    // Too few packets: the window doubles.
+    assert_eq!(flow.path.cwnd, 16_000);
+    assert_eq!(flow.pace(), 277_000);
+    train(&mut flow, 150_000.0, 16);
+    // The round began with a window of 18 kB, eight times of which is more than the path holds.
+    assert_eq!(flow.path.cwnd, BDP);
+    assert_eq!(flow.pace(), 1_000_000);
+    // The pace goes little further.
+    flow.ack(0.85 * RATE, FULL);
+    assert_eq!(flow.pace(), 1_350_000);
+    flow.ack(RATE, FULL);
+    assert_eq!(flow.pace(), 1_350_000);
+    let (mut plain, mut first) = (Flow::new(), Flow::rapid());
+    train(&mut plain, 100_000.0, 10);
+    assert_eq!(plain.path.cwnd, 20_000);
+    train(&mut first, 100_000.0, 10);
+    // Eight times the first window.
+    assert_eq!(first.path.cwnd, 80_000);
+    assert_eq!(first.pace(), 800_000);
+}
+
+#[test]
+fn a_train_opens_no_window_that_is_not_used() {
+    let mut flow = Flow::rapid();
+    train(&mut flow, 100_000.0, 10);
+    let window = flow.path.cwnd;
+    let mut unused = Flow::rapid();
+    train(&mut unused, 100_000.0, 2);
+    unused.path.cwnd_limited = [false; 2];
+    for i in 1..8 {
+        let ack = Ack {
+            after: ms(2),
+            bytes: 2 * MTU,
+            round: false,
+            rtt: RTT + ms(2 * i),
+            ..FULL
+        };
+        unused.ack(100_000.0, ack);
+    }
+    assert_eq!(window, 80_000);
+    assert!(unused.path.cwnd < 40_000, "{}", unused.path.cwnd);
+}
+
+/// Nor after a loss, which tells that the path is full, or that nothing is known of it.
+#[test]
+fn a_train_opens_no_window_beside_a_loss() {
+    let mut flow = Flow::rapid();
+    flow.path.recovery = Some(flow.now + ms(1000));
+    train(&mut flow, 100_000.0, 10);
+    assert_eq!(flow.path.cwnd, 20_000);
+}
+
+/// One round without growth that was sent faster than the train's rate is enough.
+#[test]
+fn rapid_startup_is_over_once_the_rate_of_the_train_is_reached() {
+    let mut flow = Flow::rapid();
+    train(&mut flow, 100_000.0, 10);
+    let full = Ack {
+        in_flight: 2 * BDP,
         ..FULL
     };
-    let before = flow.path.cwnd;
-    flow.ack(RATE, some);
-    assert_eq!(flow.path.cwnd, before + 10 * MTU);
-    assert_eq!(flow.pace(), (4.94 * 0.99 * RATE) as u64);
-    // A tenth more than the shortest round trip, or 4 ms, is a queue.
-    let queue = Ack {
-        rtt: RTT + ms(5),
-        ..some
-    };
-    flow.ack(2.0 * RATE, queue);
-    assert_eq!(flow.path.cwnd, before + 15 * MTU);
-    assert_eq!(flow.pace(), (2.77 * 0.99 * 2.0 * RATE) as u64);
+    // Reached in this round; the second one after it tells what came of it.
+    flow.ack(0.95 * RATE, full);
+    flow.ack(RATE, full);
+    assert_eq!(flow.state(), State::Startup);
+    flow.ack(RATE, full);
+    assert_eq!(flow.state(), State::Drain);
+    assert_eq!(flow.path.inflight_longterm, u64::MAX);
+}
+
+/// The train told too little: the rate still grows.
+#[test]
+fn rapid_startup_goes_on_beyond_a_train() {
+    let mut flow = Flow::rapid();
+    train(&mut flow, 100_000.0, 10);
+    let mut rate = RATE;
+    for _ in 0..8 {
+        rate *= 1.3;
+        flow.ack(rate, FULL);
+        assert_eq!(flow.state(), State::Startup);
+    }
+    assert_eq!(flow.pace(), (1.35 * rate) as u64);
 }
 
 /// Rounds of twenty acknowledgements, in the second of which a queue grows; the path delivers more in the second round than
