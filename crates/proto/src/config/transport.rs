@@ -301,8 +301,8 @@ impl TransportConfig {
         window.filter(|window| window.out_of_range().is_none())
     }
 
-    /// How the window of a new path grows until its first congestion event, under the controllers that go by a window. Default
-    /// [`SlowStart::Rapid`]. BBR has a Startup of its own, unless [`SlowStart::Rapid`] is asked for here.
+    /// How the window of a new path grows until its first congestion event. Default [`SlowStart::Rapid`]. BBR has a Startup of
+    /// its own, which is that of its draft with any other value.
     ///
     /// ```
     /// use mpquic_proto::TransportConfig;

@@ -10,7 +10,8 @@ use super::hystart::HyStart;
 use super::rapid_start::RapidStart;
 
 /// How the window of a path grows until its first congestion event, and what ends that growth. BBR has a Startup of its own,
-/// which only [`Rapid`](Self::Rapid) changes, where it is asked for.
+/// which [`Rapid`](Self::Rapid) changes: the packets of the initial window tell the rate of the path, and Startup goes there at
+/// once.
 ///
 /// ```
 /// use mpquic_proto::congestion::SlowStart;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{CongestionControl, InitialWindow, RaceConfig, TransportConfig};
 use mpquic_sched::{Registry, RegistryError, SchedulerFactory};
 use serde_json::{Map, Value};
@@ -207,10 +206,7 @@ fn transport(
         // As in the papers' stacks, which do not search for a larger size.
         .initial_mtu(spec.mtu)?
         .max_mtu(spec.mtu)?;
-    // The library's default is not set: BBR has a Startup of its own then.
-    if spec.slow_start != SlowStart::default() {
-        transport.slow_start(spec.slow_start);
-    }
+    transport.slow_start(spec.slow_start);
     Ok(transport)
 }
 

@@ -84,6 +84,10 @@ impl Path {
             self.rapid.end();
             return;
         }
+        if self.resuming {
+            // The jump has a test of its own of what it finds.
+            return;
+        }
         let rapid = &mut self.rapid;
         let Some(queue) = &mut rapid.queue else {
             return;
