@@ -6,7 +6,6 @@ mod adversary;
 mod app;
 mod early;
 mod invariants;
-mod memory;
 mod motion;
 mod plan;
 #[path = "../support/mod.rs"]

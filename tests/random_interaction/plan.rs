@@ -1,7 +1,6 @@
 //! The plan of one run, generated from its seed: links, settings, events of paths and their times,
 //! and the content of each stream.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_proto::{CongestionControl, Dir, PathErrorCode, PathStatus, Side, StreamId};
@@ -12,7 +11,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::adversary::Adversary;
-use crate::memory::Hearsay;
 use crate::motion::Motions;
 use crate::support::ms;
 
@@ -107,8 +105,6 @@ pub(crate) struct Plan {
     pub(crate) lazy: [Option<Duration>; 2],
     /// Whether the server has the client prove its address first.
     pub(crate) retry: bool,
-    /// Whether both sides believe to know something of the paths.
-    memory: bool,
     /// How the client's addresses change.
     pub(crate) motions: Motions,
 }
@@ -197,7 +193,6 @@ impl Plan {
             lazy: [(); 2].map(|()| rng.random_bool(0.2).then(|| ms(rng.random_range(5..200)))),
             // Not drawn: the other choices of a seed stay what they are.
             retry: seed.is_multiple_of(4),
-            memory: StdRng::seed_from_u64(seed ^ 0x9959).random_bool(0.4),
             motions: Motions::default(),
         };
         plan.draw_outages(rng, count);
@@ -318,14 +313,6 @@ impl Plan {
             .congestion(self.congestion[number]);
         if self.motions.single {
             config.max_paths(1);
-        }
-        if self.memory {
-            let known = |[up, down]: &[LinkConfig; 2]| {
-                let rate = [up, down][number].rate.unwrap_or(u64::MAX);
-                (rate, up.delay + down.delay)
-            };
-            let links = self.links.iter().map(known).collect();
-            config.path_memory(Some(Arc::new(Hearsay { seed, links })));
         }
         match &self.scheduling[number] {
             Scheduling::BuiltIn(name) => {
