@@ -100,6 +100,9 @@ impl TransportConfig {
     /// How many bytes the peer may send on all streams together before the application reads them.
     /// The window starts smaller and grows up to this.
     /// Default 24 MiB.
+    ///
+    /// Data counts on whichever stream it waits. An application that reads one stream to its end before it touches the
+    /// next may wait for ever, if the others have used all of this up.
     pub fn receive_window(&mut self, bytes: u64) -> &mut Self {
         self.receive_window = bytes;
         self
