@@ -14,6 +14,9 @@ use crate::PathKey;
 pub struct SavedPath {
     /// The shortest round trip that was seen: saved_rtt.
     pub min_rtt: Duration,
+    /// The shortest round trip of the first one that the connection saw, before it had a queue of its own: longer than
+    /// [`min_rtt`](Self::min_rtt) where round trips vary, or where others had a queue then.
+    pub first_rtt: Duration,
     /// The smoothed round trip at the end.
     pub smoothed_rtt: Duration,
     /// The variation of the round trip at the end.
@@ -40,6 +43,7 @@ impl SavedPath {
     pub const fn new(min_rtt: Duration, seen: Duration) -> Self {
         Self {
             min_rtt,
+            first_rtt: min_rtt,
             smoothed_rtt: min_rtt,
             rtt_var: Duration::ZERO,
             rate: 0,

@@ -17,7 +17,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::PathIndex;
+use mpquic_sched_core::{PathIndex, SavedPath};
 
 use super::Controller;
 use crate::config::{CarefulResumeConfig, Reconnaissance};
@@ -34,6 +34,8 @@ pub enum ResumeStep {
         window: u64,
         /// The current RTT.
         rtt: Duration,
+        /// Packets that the path is known to lose by chance, per million.
+        chance_loss: u32,
     },
     /// The Unvalidated Phase is over: the window becomes this large, and grows as ever.
     Settle {
@@ -100,7 +102,7 @@ impl ResumeState {
 /// The least saved window that is worth a jump, in initial windows: half of it is more than a path begins with.
 const LEAST_SAVED: u64 = 2;
 
-/// Beta of section 3.5.
+/// One by Beta of section 3.5, where a queue stands.
 const BETA_DIVISOR: u64 = 2;
 
 /// Section 4.2.1: a round trip so many times as long is another path's.
@@ -143,6 +145,9 @@ pub(crate) struct CarefulResume {
     /// saved_cwnd.
     saved_window: u64,
     saved_rtt: Duration,
+    /// The round trip that the connection saw at its begin which has measured the rest.
+    first_rtt: Duration,
+    chance_loss: u32,
     initial_window: u64,
     phase: Phase,
     pipe_size: u64,
@@ -168,11 +173,11 @@ impl CarefulResume {
     /// A path of which this is remembered begins. `None` if a jump would not be worth while.
     pub(crate) fn new(
         path: PathIndex,
-        saved_window: u64,
-        saved_rtt: Duration,
+        saved: &SavedPath,
         initial_window: u64,
         config: CarefulResumeConfig,
     ) -> Option<Self> {
+        let (saved_window, saved_rtt) = (saved.window, saved.min_rtt);
         let worth =
             saved_window / LEAST_SAVED >= initial_window && config.max_jump > initial_window;
         (worth && saved_rtt > Duration::ZERO).then_some(Self {
@@ -180,6 +185,8 @@ impl CarefulResume {
             config,
             saved_window,
             saved_rtt,
+            first_rtt: saved.first_rtt.max(saved_rtt),
+            chance_loss: saved.chance_loss,
             initial_window,
             phase: Phase::Reconnaissance,
             pipe_size: 0,
@@ -292,21 +299,23 @@ impl CarefulResume {
         //# To avoid starving other flows that could have either started or increased their use of capacity
         //# since observing the capacity of a path, the jump_cwnd MUST be no more than half of the saved_cwnd.
         let half = self.saved_window / 2;
-        let queue = recent.saturating_sub(self.saved_rtt);
-        let beyond = |(part, least): (u32, Duration)| queue > (self.saved_rtt / part).max(least);
-        if beyond(LONG_QUEUE) {
+        if self.has_queue(recent, LONG_QUEUE) {
             // Hosts are slow at times: a whole initial window may still show that there is no queue.
             if all_arrived {
                 self.phase = Phase::Over(ResumeState::QueueSeen);
             }
             return;
         }
-        let fair = if beyond(SHORT_QUEUE) { half / 2 } else { half };
+        let fair = match self.has_queue(recent, SHORT_QUEUE) {
+            true => half / 2,
+            false => half,
+        };
         let jump = fair.min(self.config.max_jump);
         let current = rtt.smoothed();
         let step = ResumeStep::Jump {
             window: jump,
             rtt: current,
+            chance_loss: self.chance_loss,
         };
         //= specs/rfc9959-draft.md#3-2-reconnaissance-phase
         //# If another connection has already started to use the saved_cwnd, the sender MUST exit Careful
@@ -325,6 +334,12 @@ impl CarefulResume {
             since: now,
             rtt: current,
         };
+    }
+
+    /// Whether a round trip tells of more of a queue than there was when the connection began that measured the rest.
+    /// Round trips vary on some paths, and the shortest one of a whole connection is shorter than most first ones.
+    fn has_queue(&self, rtt: Duration, (part, least): (u32, Duration)) -> bool {
+        rtt.saturating_sub(self.first_rtt) > (self.first_rtt / part).max(least)
     }
 
     /// Takes in the newest RTT sample, if it was not seen before.
@@ -408,7 +423,9 @@ impl CarefulResume {
                 self.phase = Phase::Over(ResumeState::Validated);
                 controller.on_resume(self.path, now, &ResumeStep::Validated);
             }
-            Phase::SafeRetreat { last, .. } if reached(last) => self.leave_retreat(now, controller),
+            Phase::SafeRetreat { last, .. } if reached(last) => {
+                self.leave_retreat(now, rtt, controller);
+            }
             _ => {}
         }
         wrong
@@ -462,7 +479,7 @@ impl CarefulResume {
         self.events = controller.congestion_events(self.path);
         self.phase = Phase::Over(end);
         if end == ResumeState::Retreated {
-            self.end_retreat(now, controller);
+            self.end_retreat(now, BETA_DIVISOR, controller);
         }
         end == ResumeState::Retreated
     }
@@ -510,16 +527,21 @@ impl CarefulResume {
     //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
     //# When the last packet (or a later packet) sent during the Unvalidated Phase has been acknowledged, the
     //# sender stops using Careful Resume and returns to use normal CC.
-    fn leave_retreat(&mut self, now: Instant, controller: &mut dyn Controller) {
+    fn leave_retreat(&mut self, now: Instant, rtt: &RttEstimator, controller: &mut dyn Controller) {
         self.phase = Phase::Over(ResumeState::Retreated);
-        self.end_retreat(now, controller);
+        // Where no queue stands even now, all that has arrived was not too much: Beta is 1.
+        let divisor = match self.has_queue(rtt.latest(), SHORT_QUEUE) {
+            true => BETA_DIVISOR,
+            false => 1,
+        };
+        self.end_retreat(now, divisor, controller);
     }
 
     //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
     //# On leaving the Safe Retreat Phase, the ssthresh MUST be set to no larger than the most recently
     //# measured PipeSize * Beta, where Beta is a scaling factor between 0.5 and 1.
-    fn end_retreat(&self, now: Instant, controller: &mut dyn Controller) {
-        let ssthresh = self.pipe_size / BETA_DIVISOR;
+    fn end_retreat(&self, now: Instant, divisor: u64, controller: &mut dyn Controller) {
+        let ssthresh = self.pipe_size / divisor;
         controller.on_resume(self.path, now, &ResumeStep::Leave { ssthresh });
     }
 }

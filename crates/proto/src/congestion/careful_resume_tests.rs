@@ -25,6 +25,12 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
+fn saved(window: u64, rtt: Duration) -> SavedPath {
+    let mut saved = SavedPath::new(rtt, Duration::ZERO);
+    saved.window = window;
+    saved
+}
+
 /// A path of 100 ms that had carried 300 packets, and a sender that is never short of data.
 struct Run {
     cc: Box<dyn Controller>,
@@ -51,7 +57,8 @@ impl Run {
         cc.add_path(&NewPath::new(path, now, MTU));
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, ms(100), Duration::ZERO);
-        let resume = CarefulResume::new(path, 300 * PACKET, ms(100), INITIAL, config).unwrap();
+        let resume =
+            CarefulResume::new(path, &saved(300 * PACKET, ms(100)), INITIAL, config).unwrap();
         Self {
             cc,
             resume,
@@ -177,7 +184,7 @@ fn a_small_window_is_not_worth_a_jump() {
     let path = PathIndex::new(0).unwrap();
     let new = |window, rtt| {
         let config = CarefulResumeConfig::default();
-        CarefulResume::new(path, window, rtt, INITIAL, config).is_some()
+        CarefulResume::new(path, &saved(window, rtt), INITIAL, config).is_some()
     };
     assert!(!new(2 * INITIAL - 1, ms(100)));
     assert!(new(2 * INITIAL, ms(100)));
@@ -251,7 +258,8 @@ fn the_longer_the_queue_the_smaller_the_jump() {
     ] {
         let mut run = Run::new(CongestionControl::Cubic);
         let config = CarefulResumeConfig::default();
-        run.resume = CarefulResume::new(run.path, 300 * PACKET, ms(2), INITIAL, config).unwrap();
+        run.resume =
+            CarefulResume::new(run.path, &saved(300 * PACKET, ms(2)), INITIAL, config).unwrap();
         run.rtt = RttEstimator::new(ms(333));
         run.rtt.update(run.now, ms(rtt), Duration::ZERO);
         run.send(10);
@@ -499,6 +507,8 @@ fn the_example_of_appendix_a_4() {
         assert!(!run.cc.in_slow_start(run.path), "{kind}");
         assert!(!run.ack(67..=last - 1), "{kind}: told once");
         assert_eq!(run.packets(), 28, "{kind}");
+        // A queue stands still.
+        run.rtt.update(run.now, ms(150), Duration::ZERO);
         run.ack(last..=last);
         assert_eq!(run.resume.state(), ResumeState::Retreated, "{kind}");
         assert_eq!(run.packets(), 28, "{kind}");
@@ -506,6 +516,75 @@ fn the_example_of_appendix_a_4() {
         assert_eq!(run.cc.ssthresh(run.path), 74_500, "{kind}");
         assert!(run.cc.in_slow_start(run.path), "{kind}");
         assert_eq!(run.cc.congestion_events(run.path), 1, "{kind}");
+    }
+}
+
+/// What has arrived without any queue at the end of it was not too much: Beta is 1 then (section 3.5).
+#[test]
+fn where_no_queue_stands_after_the_retreat_all_that_arrived_counts() {
+    for (rtt, ssthresh) in [(100, 149_000), (112, 149_000), (113, 74_500)] {
+        for kind in WINDOWED {
+            let mut run = Run::jumped(kind);
+            run.send(140);
+            let last = run.sent;
+            run.now += ms(100);
+            run.ack(1..=60);
+            assert!(run.ack_and_lose(62..=62, 1), "{kind}");
+            assert_eq!(run.resume.state(), ResumeState::SafeRetreat, "{kind}");
+            run.now += ms(rtt);
+            run.rtt.update(run.now, ms(rtt), Duration::ZERO);
+            run.ack(63..=last);
+            assert_eq!(run.resume.state(), ResumeState::Retreated, "{kind}");
+            assert_eq!(run.cc.ssthresh(run.path), ssthresh, "{kind}, {rtt} ms");
+        }
+    }
+}
+
+/// While a jump is validated, the window becomes what the path carried, and no more: Rapid Start goes on from there.
+#[test]
+fn a_jump_that_is_validated_doubles_and_does_not_triple() {
+    for kind in WINDOWED {
+        let mut run = Run::new(kind);
+        let mut rng = StdRng::seed_from_u64(1);
+        let (initial, slow_start) = (InitialWindow::Packets(10), Some(SlowStart::Rapid));
+        run.cc = kind.build(&mut ControllerContext::new(initial, slow_start, &mut rng));
+        run.cc.add_path(&NewPath::new(run.path, run.now, MTU));
+        run.send(10);
+        run.send(140);
+        run.now += ms(100);
+        run.ack(1..=10);
+        assert_eq!(run.resume.state(), ResumeState::Validating, "{kind}");
+        let before = run.packets();
+        run.ack(11..=149);
+        assert_eq!(run.packets(), before + 139, "{kind}");
+        run.ack(150..=150);
+        assert_eq!(run.resume.state(), ResumeState::Validated, "{kind}");
+        let before = run.packets();
+        run.send(10);
+        run.now += ms(100);
+        run.ack(151..=160);
+        assert_eq!(run.packets(), before + 20, "{kind}");
+    }
+}
+
+/// The shortest round trip of a whole connection is shorter than what the next one sees first, where round trips vary.
+#[test]
+fn what_the_connection_before_saw_first_is_what_the_next_one_is_compared_with() {
+    for (first, rtt, packets) in [
+        (100, 126, 10),
+        (120, 126, 150),
+        (120, 136, 75),
+        (120, 151, 10),
+    ] {
+        let mut run = Run::new(CongestionControl::Cubic);
+        let mut saved = saved(300 * PACKET, ms(100));
+        saved.first_rtt = ms(first);
+        let config = CarefulResumeConfig::default();
+        run.resume = CarefulResume::new(run.path, &saved, INITIAL, config).unwrap();
+        run.rtt = RttEstimator::new(ms(333));
+        run.rtt.update(run.now, ms(rtt), Duration::ZERO);
+        run.send(10);
+        assert_eq!(run.packets(), packets, "{first} and {rtt} ms");
     }
 }
 

@@ -18,8 +18,11 @@ const LEAST_ROUNDS: u32 = 2;
 /// Packets that must have been acknowledged without a queue before loss by chance is told of.
 const LEAST_PACKETS: u64 = 100;
 
-/// A round trip that exceeds the shortest one by this part has met a queue.
+/// A round trip that exceeds the usual one by this part has met a queue.
 const QUEUE_PART: u32 = 8;
+
+/// The first one of a connection is the usual one, if it exceeds the shortest by no more than this part.
+const USUAL_PART: u32 = 4;
 
 /// Connections in a row that must have measured about the same for it to lower a path's initial window.
 const CONFIDENT: u32 = 3;
@@ -100,6 +103,7 @@ pub(crate) struct Remembered {
     quiet_acked: u64,
     quiet_lost: u64,
     newest: Option<Newest>,
+    first: Option<First>,
 }
 
 /// The round trip as of the newest acknowledgement.
@@ -109,6 +113,13 @@ struct Newest {
     min_rtt: Duration,
     smoothed_rtt: Duration,
     rtt_var: Duration,
+}
+
+/// The round trips of the first one.
+#[derive(Debug, Clone, Copy)]
+struct First {
+    until: Instant,
+    min_rtt: Duration,
 }
 
 impl Remembered {
@@ -135,9 +146,9 @@ impl Remembered {
         }
         let fresh = saved.filter(|saved| resume.is_some_and(|r| !stale(saved, r.lifetime)));
         let initial = initial.bytes(config.initial_mtu);
-        let resume = fresh.zip(resume).and_then(|(saved, resume)| {
-            CarefulResume::new(path, saved.window, saved.min_rtt, initial, resume)
-        });
+        let resume = fresh
+            .zip(resume)
+            .and_then(|(saved, resume)| CarefulResume::new(path, &saved, initial, resume));
         Some(Box::new(Self {
             memory,
             key,
@@ -152,6 +163,7 @@ impl Remembered {
             quiet_acked: 0,
             quiet_lost: 0,
             newest: None,
+            first: None,
         }))
     }
 
@@ -270,6 +282,13 @@ impl Remembered {
             smoothed_rtt: rtt.smoothed(),
             rtt_var: rtt.var(),
         });
+        let first = self.first.get_or_insert(First {
+            until: ack.now + rtt.smoothed(),
+            min_rtt: rtt.min(),
+        });
+        if ack.now <= first.until {
+            first.min_rtt = rtt.min();
+        }
         // Section 4.6: what is measured by a jump is no measure of the path's capacity yet.
         let jumping = self
             .resume
@@ -278,7 +297,12 @@ impl Remembered {
         if !jumping {
             self.rate.update(ack);
         }
-        if rtt.latest() <= rtt.min().saturating_add(rtt.min() / QUEUE_PART) {
+        // Round trips vary: most are above the shortest, and no more than this part of it without a queue.
+        let usual = first
+            .min_rtt
+            .min(rtt.min().saturating_add(rtt.min() / USUAL_PART));
+        let quiet = usual.saturating_add(usual / QUEUE_PART);
+        if rtt.latest() <= quiet {
             self.quiet_acked += acked as u64;
             self.quiet_lost += lost as u64;
         }
@@ -293,6 +317,7 @@ impl Remembered {
     fn measured(&self) -> Option<SavedPath> {
         let newest = self.newest?;
         let mut measured = SavedPath::new(newest.min_rtt, self.epoch.at(newest.at));
+        measured.first_rtt = self.first.map_or(newest.min_rtt, |first| first.min_rtt);
         measured.smoothed_rtt = newest.smoothed_rtt;
         measured.rtt_var = newest.rtt_var;
         measured.startup_window = self.startup_window;

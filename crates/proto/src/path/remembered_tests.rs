@@ -150,6 +150,20 @@ fn a_path_leaves_what_it_delivered_in_its_shortest_round_trip() {
     assert_eq!(saved.chance_loss, 0);
 }
 
+/// What the next connection compares its first round trips with is what this one saw at first, and not the shortest.
+#[test]
+fn the_first_round_trip_is_kept_beside_the_shortest() {
+    let notes: Arc<Notes> = Arc::default();
+    let mut run = Run::new(&notes, LONG_AGO);
+    run.round_of(26, 1e6, false, 0);
+    run.round_of(24, 1e6, false, 0);
+    for _ in 0..3 {
+        run.round_of(20, 1e6, false, 0);
+    }
+    let saved = run.end().unwrap();
+    assert_eq!((saved.first_rtt, saved.min_rtt), (ms(24), ms(20)));
+}
+
 #[test]
 fn a_rate_that_is_long_past_does_not_count() {
     let notes: Arc<Notes> = Arc::default();

@@ -61,6 +61,7 @@ struct DocumentPath {
     path: Hexadecimal,
     used: u64,
     min_rtt: u64,
+    first_rtt: u64,
     smoothed_rtt: u64,
     rtt_var: u64,
     rate: u64,
@@ -240,6 +241,7 @@ fn saved_path(found: &DocumentPath) -> Result<SavedPath, String> {
     let min_rtt = time("min_rtt", found.min_rtt, 1)?;
     let seen = within("seen", found.seen, 0, u64::MAX >> 1)?;
     let mut saved = SavedPath::new(min_rtt, Duration::from_secs(seen));
+    saved.first_rtt = time("first_rtt", found.first_rtt, 1)?;
     saved.smoothed_rtt = time("smoothed_rtt", found.smoothed_rtt, 1)?;
     saved.rtt_var = time("rtt_var", found.rtt_var, 0)?;
     saved.rate = within("rate", found.rate, 0, LARGEST_RATE)?;
@@ -315,10 +317,11 @@ pub(super) fn text(entries: &[(Key, Entry)], paths: &[(PathKey, Known)]) -> Vec<
         text += if index == 0 { ",\n\"paths\": [" } else { "," };
         let (saved, used) = (&known.saved, known.used);
         text += &format!(
-            "\n{{\"path\": \"{key}\", \"used\": {used}, \"min_rtt\": {}, \"smoothed_rtt\": {}, \"rtt_var\": {}, \
-             \"rate\": {}, \"window\": {}, \"startup_window\": {}, \"chance_loss\": {}, \"confidence\": {}, \
+            "\n{{\"path\": \"{key}\", \"used\": {used}, \"min_rtt\": {}, \"first_rtt\": {}, \"smoothed_rtt\": {}, \
+             \"rtt_var\": {}, \"rate\": {}, \"window\": {}, \"startup_window\": {}, \"chance_loss\": {}, \"confidence\": {}, \
              \"seen\": {}}}",
             saved.min_rtt.as_micros(),
+            saved.first_rtt.as_micros(),
             saved.smoothed_rtt.as_micros(),
             saved.rtt_var.as_micros(),
             saved.rate,

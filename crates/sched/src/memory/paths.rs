@@ -103,6 +103,7 @@ fn bounded(saved: &SavedPath) -> SavedPath {
     };
     let mut bounded = *saved;
     bounded.min_rtt = time(saved.min_rtt).max(Duration::from_micros(1));
+    bounded.first_rtt = time(saved.first_rtt).max(bounded.min_rtt);
     bounded.smoothed_rtt = time(saved.smoothed_rtt).max(Duration::from_micros(1));
     bounded.rtt_var = time(saved.rtt_var);
     bounded.rate = saved.rate.min(LARGEST_RATE);

@@ -73,9 +73,19 @@ pub(super) struct Ambient {
     previous: Tally,
     current: Tally,
     rate: f64,
+    /// What earlier connections have measured counts until this one has.
+    expected: f64,
 }
 
 impl Ambient {
+    /// The path is known to lose this part of the packets by chance.
+    pub(super) const fn expect(&mut self, rate: f64) {
+        self.expected = rate.clamp(0.0, MAX_RATE);
+        if self.rate == 0.0 {
+            self.rate = self.expected;
+        }
+    }
+
     /// A cruise begins.
     pub(super) fn on_cruise(&mut self) {
         if self.current.packets >= MIN_PACKETS {
@@ -113,9 +123,15 @@ impl Ambient {
         self.rate = if packets >= MIN_PACKETS && lost >= MIN_LOST {
             (lost / packets).min(MAX_RATE)
         } else {
-            0.0
+            self.expected
         };
         before == 0.0 && self.rate > 0.0
+    }
+
+    /// How many of so many packets may be lost before it is remarkable where the part `tolerated` is no reason to slow down.
+    /// For a few packets that is more than this part of them.
+    pub(super) fn remarkable(&self, packets: f64, tolerated: f64) -> f64 {
+        by_chance(packets * (self.rate + tolerated))
     }
 
     /// How many of so many packets may be lost before it is more than chance, beside the part

@@ -153,6 +153,13 @@ impl Path {
         lost as f64 > tx_in_flight as f64 * self.loss_threshold(tx_in_flight)
     }
 
+    /// The same after a jump. Nothing was measured on the path yet, so that losses by chance are to be expected.
+    fn is_jump_too_high(&self, tx_in_flight: u64, lost: u64) -> bool {
+        let packet = f64::from(self.mtu.max(1));
+        let packets = tx_in_flight as f64 / packet;
+        lost as f64 / packet > self.ambient.remarkable(packets, LOSS_THRESHOLD)
+    }
+
     /// BBR.LossThresh, and what the path loses anyway.
     fn loss_threshold(&self, in_flight: u64) -> f64 {
         let packets = in_flight as f64 / f64::from(self.mtu.max(1));
@@ -186,7 +193,7 @@ impl Path {
         }
         if self.resuming
             && self.state == State::Startup
-            && self.is_inflight_too_high(lost.tx_in_flight, lost.lost)
+            && self.is_jump_too_high(lost.tx_in_flight, lost.lost)
         {
             // Startup would wait for the end of the round, and a jump may be far too much.
             self.congestion_events += 1;

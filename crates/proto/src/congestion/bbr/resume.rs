@@ -10,7 +10,13 @@ impl Path {
     /// Returns whether the step is taken.
     pub(super) fn on_resume(&mut self, step: &ResumeStep) -> bool {
         match *step {
-            ResumeStep::Jump { window, rtt } => return self.jump(window, rtt),
+            ResumeStep::Jump {
+                window,
+                rtt,
+                chance_loss,
+            } => {
+                return self.jump(window, rtt, chance_loss);
+            }
             ResumeStep::Settle { window, validating } => {
                 // From here on the window grows as in any Startup: not beyond two round trips of what is measured.
                 self.cwnd = self.cwnd.min(window).max(self.min_pipe_cwnd());
@@ -34,13 +40,14 @@ impl Path {
     //= specs/rfc9959-draft.md#a-1-sending-unvalidated-packets-using-bbr
     //# Careful Resume is allowed to transmit unvalidated packets only when the BBR flow is in the Startup
     //# state.
-    fn jump(&mut self, window: u64, rtt: Duration) -> bool {
+    fn jump(&mut self, window: u64, rtt: Duration, chance_loss: u32) -> bool {
         if self.state != State::Startup || self.pipe.reached {
             return false;
         }
         // The Unvalidated Phase starts with a round.
         self.rounds.restart(self.delivered);
         self.resuming = true;
+        self.ambient.expect(f64::from(chance_loss) / 1e6);
         let probing =
             window.min(MAX_WINDOW) as f64 / rtt.max(Duration::from_micros(1)).as_secs_f64();
         //= specs/rfc9959-draft.md#a-1-sending-unvalidated-packets-using-bbr

@@ -7,6 +7,7 @@ use super::*;
 const JUMP: ResumeStep = ResumeStep::Jump {
     window: BDP,
     rtt: RTT,
+    chance_loss: 0,
 };
 
 //= specs/rfc9959-draft.md#a-1-sending-unvalidated-packets-using-bbr
@@ -32,6 +33,7 @@ fn a_jump_sets_pace_and_window() {
     let step = ResumeStep::Jump {
         window: BDP / 4,
         rtt: RTT,
+        chance_loss: 0,
     };
     assert!(flow.path.on_resume(&step));
     assert_eq!(flow.path.pacing_rate, pace);
@@ -159,4 +161,41 @@ fn much_loss_after_a_jump_is_congestion_at_once() {
     }
     assert_eq!(flow.path.state, State::Drain);
     assert_eq!(flow.path.congestion_events, 1);
+}
+
+/// What the path is known to lose by chance is no congestion after a jump, and what is more than that still is.
+#[test]
+fn loss_that_is_known_of_the_path_ends_no_jump() {
+    let after = |chance_loss, lost: u64| {
+        let mut flow = Flow::new();
+        let step = ResumeStep::Jump {
+            window: BDP,
+            rtt: RTT,
+            chance_loss,
+        };
+        flow.path.on_resume(&step);
+        flow.ack(RATE / 4.0, FULL);
+        for number in 1..=lost {
+            flow.path.on_lost(
+                &LostPacket {
+                    tx_in_flight: BDP,
+                    lost: number * MTU,
+                    total_delivered: BDP,
+                    ..LostPacket::new(SLOT, flow.now, number, flow.now, MTU)
+                },
+                &mut flow.rng,
+            );
+        }
+        flow.path.state
+    };
+    let packets = BDP / MTU;
+    // More than two percent, by more than chance.
+    let expected = packets as f64 * 0.02;
+    let few = (expected + 3.0 * expected.sqrt()) as u64;
+    assert_eq!(after(0, few), State::Startup);
+    assert_eq!(after(0, few + 1), State::Drain);
+    assert_eq!(after(30_000, few + 1), State::Startup);
+    // No memory makes more than a twentieth of them chance.
+    assert_eq!(after(30_000, packets / 2), State::Drain);
+    assert_eq!(after(1_000_000, packets / 2), State::Drain);
 }
