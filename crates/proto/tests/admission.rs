@@ -195,6 +195,55 @@ fn a_token_counts_for_all_addresses_that_were_validated() {
     }
 }
 
+/// The second connection of a client that was at addresses 0 and 1: what the server sent on a path from this address
+/// until it heard the answer to its challenge, of a download for which the first path has no room.
+fn sent_before_validation(from: u8) -> u64 {
+    let (mut pair, _) = visited(Arc::new(TokenMemoryStore::default()));
+    let now = pair.now;
+    pair.c().open_path(now, tuple(1)).unwrap();
+    assert!(pair.run_until(SECOND, |pair| pair.s().is_path_validated(PathId(1))));
+    pair.run_until(SECOND, |_| false);
+    pair.reconnect(tuple(0));
+    pair.app = Box::new(move |is_client, now, connection| {
+        if is_client && connection.may_open_paths() && connection.paths().count() == 1 {
+            let _ = connection.open_path(now, tuple(from));
+            let stream = connection.open(Dir::Bi).unwrap();
+            connection.write(stream, b"all of it").unwrap();
+        }
+    });
+    let mut before = 0;
+    let validated = pair.run_until(SECOND, |pair| {
+        if pair.server.connection.is_none() {
+            return false;
+        }
+        if let Some(stream) = pair.s().accept(Dir::Bi) {
+            let _ = pair.s().write(stream, &[7; 400_000]);
+        }
+        for (tuple, traffic) in pair.s().amplification() {
+            // An initial window, and what the amplification limit allows beside it.
+            if let Some((sent, received)) = traffic {
+                assert!(sent <= 3 * received, "{sent} after {received} of {tuple:?}");
+            }
+        }
+        if pair.s().is_path_validated(PathId(1)) {
+            return true;
+        }
+        let stats = pair.s().path_stats(PathId(1));
+        before = stats.map_or(0, |stats| stats.sent_stream_bytes);
+        false
+    });
+    assert!(validated);
+    before
+}
+
+/// An initial window goes ahead of the validation to an address at which the client was before, and nothing to another.
+#[test]
+fn data_need_not_wait_at_an_address_that_a_token_knows() {
+    assert_eq!(sent_before_validation(2), 0);
+    let known = sent_before_validation(1);
+    assert!((8 * 1100..=15 * 1200).contains(&known), "{known}");
+}
+
 /// Whatever is lost: the tokens arrive in the end.
 #[test]
 fn tokens_survive_loss() {

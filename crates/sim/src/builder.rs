@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_proto::{
-    ClientConfig, Endpoint, EndpointConfig, RaceConfig, ServerConfig, Side, TransportConfig,
+    ClientConfig, Endpoint, EndpointConfig, RaceConfig, ServerConfig, Side, TokenStore,
+    TransportConfig,
 };
 
 use crate::app::{App, Idle};
@@ -27,6 +28,9 @@ use crate::{SimError, identity};
 const MAX_ADDRESSES: usize = 250;
 /// The most flows of cross traffic: two bytes of their addresses distinguish them.
 const MAX_CROSS: usize = 1 << 16;
+
+/// The key of servers whose clients keep tokens.
+const TOKEN_KEY: [u8; 32] = [0x5c; 32];
 
 /// A path as the caller configured it.
 struct Plan {
@@ -59,6 +63,7 @@ pub struct NetworkBuilder {
     timeline: Option<Duration>,
     handshake_path: usize,
     race: Option<RaceConfig>,
+    tokens: Option<Arc<dyn TokenStore>>,
     lost_time: Option<LostTimeMeter>,
 }
 
@@ -86,6 +91,7 @@ impl NetworkBuilder {
             timeline: None,
             handshake_path: 0,
             race: None,
+            tokens: None,
             lost_time: None,
         }
     }
@@ -288,6 +294,14 @@ impl NetworkBuilder {
         self
     }
 
+    /// The client under test takes its address validation token from this store, and keeps there what it is given. The
+    /// servers of all networks with such a store accept each other's tokens.
+    #[must_use]
+    pub fn token_store(mut self, store: Arc<dyn TokenStore>) -> Self {
+        self.tokens = Some(store);
+        self
+    }
+
     /// The client opens all paths in order, as soon as the protocol allows it.
     #[must_use]
     pub fn open_all_paths(mut self) -> Self {
@@ -400,8 +414,15 @@ impl NetworkBuilder {
             let mut server = ServerConfig::new(server_tls.clone())?;
             server.transport(server_transport);
             (self.configure_server)(&mut server);
+            let tokens = self.tokens.as_ref().filter(|_| flow == 0);
+            if let Some(store) = tokens {
+                client.token_store(Arc::clone(store));
+            }
             let endpoint = |side, server| {
-                let config = EndpointConfig::new(seeds::endpoint(seed, flow, side));
+                let mut config = EndpointConfig::new(seeds::endpoint(seed, flow, side));
+                if tokens.is_some() {
+                    config.token_key(TOKEN_KEY);
+                }
                 Endpoint::new(Arc::new(config), server)
             };
             let [client_app, server_app] = apps;

@@ -41,7 +41,7 @@ use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
 use crate::space::PacketSpace;
 use crate::stream::{PeerStreamParams, StreamEvent, Streams};
-use crate::token::AddressTokens;
+use crate::token::{AddressTokens, Addresses};
 use crate::transmit::Batches;
 use crate::transport_parameters::{Grease, TransportParameters, VersionInformation};
 use crate::{
@@ -94,6 +94,8 @@ pub struct Connection {
     pub(crate) kept_tokens: Option<Box<KeptTokens>>,
     /// On servers that give out tokens.
     pub(crate) new_tokens: Option<Box<NewTokens>>,
+    /// On servers: where the client received in the connection before, by its token.
+    known_addresses: Addresses,
     pub(crate) spaces: HandshakeSpaces,
     pub(crate) paths: Paths,
     /// There if both sides speak RFC 10069.
@@ -272,6 +274,9 @@ impl Connection {
             // RFC 9000 section 8.1: the client has proven its address, so there is no limit on what is sent to it.
             path.validate();
         }
+        if let AddressProof::Token { addresses } = &attempt.proof {
+            this.known_addresses.clone_from(addresses);
+        }
         this.endpoint_events
             .push_back(EndpointEvent::AddCid(attempt.dcid));
         this.allows_migration = config.migration;
@@ -343,6 +348,7 @@ impl Connection {
             race: None,
             kept_tokens: None,
             new_tokens: None,
+            known_addresses: Addresses::new(),
             spaces,
             paths,
             path_limits: None,

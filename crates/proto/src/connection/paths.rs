@@ -217,7 +217,17 @@ impl Connection {
         if self.side == Side::Client || self.path_limits.is_none() || !self.state.is_established() {
             return None;
         }
-        let index = self.add_path(now, id, NetworkPath::new(tuple, false))?;
+        let mut network = NetworkPath::new(tuple, false);
+        //= specs/rfc10069-draft.md#address-validation-token
+        //# To avoid issues when clients make the "wrong" choice, a server SHOULD issue tokens that
+        //# are capable of validating any of the previously validated addresses.
+        // RFC 9000 section 8.1 lets a server send without limit to whom a token validates. Nobody has answered from there
+        // yet, though: an initial window may go ahead of the validation, and no more.
+        if (self.known_addresses).contains(&tuple.remote.ip().to_canonical()) {
+            let mtu = self.config.initial_mtu;
+            network = network.known_by_token(self.config.initial_window.bytes(mtu));
+        }
+        let index = self.add_path(now, id, network)?;
         self.paths.at_mut(index)
     }
 

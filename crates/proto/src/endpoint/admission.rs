@@ -147,11 +147,15 @@ impl Endpoint {
             //# prevented or limited.
             // RFC 9369 section 5: nor do tokens of one version count with another. All of them are of version 1.
             Verdict::New { .. } if first.version != Version::V1 => Some(AddressProof::None),
-            Verdict::New { nonce, issued } => {
+            Verdict::New {
+                nonce,
+                issued,
+                addresses,
+            } => {
                 let config = &server.validation_tokens;
                 let issued = SystemTime::UNIX_EPOCH.checked_add(issued)?;
                 match config.log.check_and_insert(nonce, issued, config.lifetime) {
-                    Ok(()) => Some(AddressProof::Token),
+                    Ok(()) => Some(AddressProof::Token { addresses }),
                     Err(TokenReuseError) => Some(AddressProof::None),
                 }
             }

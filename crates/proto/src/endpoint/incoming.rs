@@ -9,6 +9,7 @@ use slab::Slab;
 
 use super::ConnectionEvent;
 use crate::packet::Version;
+use crate::token::Addresses;
 use crate::{FourTuple, limits};
 
 /// A client that wants to connect: accept, refuse or ignore it, or have it prove its address first.
@@ -36,25 +37,25 @@ pub struct Incoming {
 }
 
 /// What the token of a client's first packet has proven.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AddressProof {
     /// Nothing, or there was none.
     None,
     /// The client answers a Retry packet. Its very first Initial packet went to this ID.
     Retry { original_dcid: ConnectionId },
-    /// The client was at this IP in a connection before.
-    Token,
+    /// The client was at this IP in a connection before, and at these, of which this is one.
+    Token { addresses: Addresses },
 }
 
 impl AddressProof {
     /// RFC 9000 section 8.1: whether the client has proven that it receives at its address.
-    pub(crate) fn is_valid(self) -> bool {
-        self != Self::None
+    pub(crate) fn is_valid(&self) -> bool {
+        *self != Self::None
     }
 }
 
 /// What a server's connection begins with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     pub(crate) network_path: FourTuple,
     pub(crate) version: Version,
@@ -106,7 +107,7 @@ impl Incoming {
             version: self.version,
             dcid: self.dcid,
             scid: self.scid,
-            proof: self.proof,
+            proof: self.proof.clone(),
         }
     }
 }

@@ -31,6 +31,9 @@ pub(crate) struct NetworkPath {
     challenge: Option<Challenge>,
     /// Data of PATH_CHALLENGEs to be answered, oldest first.
     responses: VecDeque<u64>,
+    /// The client was at this IP in a connection before: bytes that may go there before the address is validated, beside
+    /// what the amplification limit allows; 0 if nothing is known.
+    token_allowance: u64,
     /// Full datagrams still to be sent so that the server may send more before it has validated our address.
     credit_due: u8,
     /// The peer tries these addresses, and has not moved to them: they are kept once they are validated.
@@ -73,6 +76,7 @@ impl NetworkPath {
             sent: 0,
             challenge: None,
             responses: VecDeque::new(),
+            token_allowance: 0,
             credit_due: 0,
             tried: false,
         }
@@ -84,6 +88,17 @@ impl NetworkPath {
             ours: true,
             ..Self::new(tuple, false)
         }
+    }
+
+    /// The same, and a token says that the client has received there: so many bytes may go ahead of the validation.
+    pub(crate) fn known_by_token(mut self, bytes: u64) -> Self {
+        self.token_allowance = bytes;
+        self
+    }
+
+    /// Whether a token says that the peer has received there before.
+    pub(super) const fn is_known_by_token(&self) -> bool {
+        self.token_allowance > 0
     }
 
     /// The same, and the server is to have room for data before it has validated our address.
@@ -160,7 +175,8 @@ impl NetworkPath {
         //# Therefore, after receiving packets from an address that is not yet validated, an
         //# endpoint MUST limit the amount of data it sends to the unvalidated address to three
         //# times the amount of data received from that address.
-        (self.received.saturating_mul(3)).saturating_sub(self.sent)
+        let allowed = (self.received.saturating_mul(3)).saturating_add(self.token_allowance);
+        allowed.saturating_sub(self.sent)
     }
 
     /// Whether the amplification limit holds back a full datagram: what a probe timeout would send
@@ -171,7 +187,8 @@ impl NetworkPath {
 
     /// Bytes sent and received so far, while the amplification limit holds.
     pub(crate) fn traffic(&self) -> Option<(u64, u64)> {
-        self.is_limited().then_some((self.sent, self.received))
+        let limited = self.is_limited() && !self.is_known_by_token();
+        limited.then_some((self.sent, self.received))
     }
 
     /// Addresses from which the peer sends without having moved there: to be validated, as RFC 9000 section 9.6.3 says.

@@ -46,7 +46,7 @@ impl TokenKey {
 }
 
 /// What a token in an Initial packet proves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing: there is none, or none that this server can read or still accepts.
     Nothing,
@@ -55,7 +55,11 @@ pub(crate) enum Verdict {
     /// It is a Retry token that does not count here and now: the client accepts no other.
     InvalidRetry,
     /// The client had its IP in a connection before. The token is known to the log by its nonce.
-    New { nonce: u128, issued: Duration },
+    New {
+        nonce: u128,
+        issued: Duration,
+        addresses: Addresses,
+    },
 }
 
 /// How long tokens count.
@@ -200,7 +204,11 @@ impl AddressTokens {
             (_, Some((nonce, Token::New { issued, addresses })))
                 if addresses.contains(&remote.ip()) && fresh(issued, lifetimes.new) =>
             {
-                Verdict::New { nonce, issued }
+                Verdict::New {
+                    nonce,
+                    issued,
+                    addresses,
+                }
             }
             (Kind::Retry, _) => Verdict::InvalidRetry,
             //= specs/rfc9000.txt#section-8.1.3

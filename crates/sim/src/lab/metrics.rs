@@ -73,6 +73,8 @@ const OF_PATHS: &[(&str, &str, Option<Better>)] = &[
     // Careful resume: the window that the server jumped to, and whether it had to retreat.
     ("jump", "kB", None),
     ("retreated", "", LOWER),
+    // It did not jump because its round trip told of a queue, or was another one.
+    ("refused", "", LOWER),
 ];
 
 /// The values of the transport's metrics in a run that ended at `end`.
@@ -132,6 +134,14 @@ pub(crate) fn of_resume(server: &Connection, numbers: &[usize]) -> Vec<(String, 
         values.push((
             format!("path{number}_retreated"),
             f64::from(u8::from(retreated)),
+        ));
+        let refused = matches!(
+            stats.careful_resume,
+            ResumeState::QueueSeen | ResumeState::RttChanged
+        );
+        values.push((
+            format!("path{number}_refused"),
+            f64::from(u8::from(refused)),
         ));
     }
     values

@@ -91,10 +91,13 @@ pub struct NetworkSpec {
     /// Whether the server remembers its paths from a connection before the measured one.
     #[serde(skip_serializing_if = "is_false")]
     pub memory: bool,
+    /// Whether the client then has an address validation token of that connection.
+    #[serde(skip_serializing_if = "is_on")]
+    pub tokens: bool,
     /// How the network was during the runs before the measured one; `None`: the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,
-    /// The name without the values of `handshake`, `start`, `race` and `memory`, if these vary; otherwise the name.
+    /// The name without the values of `handshake`, `start`, `race`, `memory` and `tokens`, if these vary; otherwise the name.
     /// Networks with the same one meet the same randomness, so that their runs are pairs.
     #[serde(skip)]
     pub twin: String,
@@ -154,6 +157,14 @@ fn in_word<S: serde::Serializer>(slow_start: &SlowStart, s: S) -> Result<S::Ok, 
 )]
 fn by_name<S: serde::Serializer>(start: &PathStart, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(start_name(*start))
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_on(flag: &bool) -> bool {
+    *flag
 }
 
 /// The starts of paths that files can name. The first one is the default.
@@ -245,6 +256,9 @@ impl NetworkSpec {
         }
         if self.memory {
             text += ", remembered";
+            if !self.tokens {
+                text += ", no tokens";
+            }
         }
         if self.early_path_data {
             text += ", early path data";

@@ -117,6 +117,7 @@ fn start_label(network: &NetworkSpec) -> String {
         (network.early_path_data, "early data"),
         (rapid, network.slow_start.name()),
         (network.memory, "memory"),
+        (network.memory && !network.tokens, "no tokens"),
     ];
     let mut label = start_name(network.start).to_owned();
     for (_, part) in parts.iter().filter(|part| part.0) {

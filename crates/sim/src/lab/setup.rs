@@ -55,6 +55,9 @@ pub(crate) fn network(
         .handshake_path(spec.handshake)
         .open_all_paths()
         .measure();
+    if let Some(tokens) = &trained.tokens {
+        builder = builder.token_store(Arc::clone(tokens));
+    }
     if spec.race {
         builder = builder.race(RaceConfig::default());
     }

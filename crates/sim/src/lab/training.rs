@@ -1,8 +1,10 @@
 //! Training runs: what a client and a server remember from connections over a cell's network before the measured
 //! run: the experience of a learning scheduler, the facts of paths.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use mpquic_proto::{TokenMemoryStore, TokenStore};
 use mpquic_sched::Registry;
 use mpquic_sched::memory::Store;
 
@@ -19,6 +21,8 @@ pub(crate) struct Trained {
     pub(crate) registry: Registry,
     /// What the server remembers of its paths, if it does.
     pub(crate) paths: Option<Store>,
+    /// The address validation tokens that the client keeps, if it does.
+    pub(crate) tokens: Option<Arc<dyn TokenStore>>,
     /// The number of training runs.
     pub(crate) runs: u32,
 }
@@ -36,6 +40,8 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
     let trained = Trained {
         registry: Registry::new().with_memory(memory.clone()),
         paths: cell.network.memory.then(|| memory.clone()),
+        tokens: (cell.network.memory && cell.network.tokens)
+            .then(|| Arc::new(TokenMemoryStore::default()) as Arc<dyn TokenStore>),
         runs,
     };
     let network = cell.network.before();

@@ -236,6 +236,13 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
             _ => return Err(item.expected("true or false")),
         },
     };
+    let tokens = match setting("tokens") {
+        None => true,
+        Some(item) => match item.node.value {
+            Value::Flag(flag) => flag,
+            _ => return Err(item.expected("true or false")),
+        },
+    };
     let workloads = match setting("workloads") {
         None => Vec::new(),
         Some(item) => {
@@ -278,6 +285,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         schedulers,
         workloads,
         memory,
+        tokens,
         earlier,
     })
 }

@@ -29,8 +29,8 @@ const MAX_NETWORKS: usize = 100_000;
 pub(super) struct Concrete {
     /// The values in which it differs from the others; empty if it is the only one.
     pub(super) suffix: String,
-    /// The same without `handshake`, `start`, `race` and `memory`, which change how a connection starts and not the
-    /// network.
+    /// The same without `handshake`, `start`, `race`, `memory` and `tokens`, which change how a connection starts and
+    /// not the network.
     pub(super) twin: String,
     pub(super) parameters: Vec<Parameter>,
     pub(super) node: Node,
@@ -55,7 +55,13 @@ impl Variable {
         self.places.iter().all(|place| match place.as_slice() {
             [Place::Key(key)] => matches!(
                 key.as_str(),
-                "handshake" | "start" | "race" | "early_path_data" | "slow_start" | "memory"
+                "handshake"
+                    | "start"
+                    | "race"
+                    | "early_path_data"
+                    | "slow_start"
+                    | "memory"
+                    | "tokens"
             ),
             _ => false,
         })
