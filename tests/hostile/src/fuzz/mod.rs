@@ -6,6 +6,7 @@ mod cids;
 mod connection;
 mod handshake;
 mod input;
+mod memory;
 mod paths;
 mod tokens;
 
@@ -25,6 +26,7 @@ use crate::wire::Frame;
 pub use self::cids::cids;
 pub use self::connection::connection;
 pub use self::handshake::handshake;
+pub use self::memory::memory;
 pub use self::paths::paths;
 pub use self::tokens::tokens;
 
@@ -40,6 +42,7 @@ pub fn target(name: &str) -> Option<fn(&[u8]) -> Features> {
         "cids" => cids,
         "handshake" => handshake,
         "tokens" => tokens,
+        "memory" => memory,
         "frame" => |data| {
             fuzzing::frames(data);
             shape(data)
@@ -74,6 +77,7 @@ pub const TARGETS: &[&str] = &[
     "cids",
     "handshake",
     "tokens",
+    "memory",
     "frame",
     "packet",
     "token_codec",
