@@ -302,8 +302,13 @@ impl App for Later {
 }
 
 /// The share of a NewReno flow, percent of the bottleneck's 20 Mbit/s, in the 5 s from the request of a download on
-/// that shares the bottleneck with it. The memory is of the bottleneck without that flow.
-fn competitor(control: CongestionControl, memory: Option<&Store>, seed: u64) -> f64 {
+/// that shares the bottleneck with it, and whether that jumped. The memory is of the bottleneck without that flow.
+fn competitor(
+    control: CongestionControl,
+    memory: Option<&Store>,
+    link: &LinkConfig,
+    seed: u64,
+) -> (f64, bool) {
     const REQUEST: Duration = Duration::from_secs(10);
     const AROUND: Duration = Duration::from_secs(5);
     let mut transport = TransportConfig::default();
@@ -319,7 +324,7 @@ fn competitor(control: CongestionControl, memory: Option<&Store>, seed: u64) -> 
             asked: false,
         })
         .server(TransferServer::new())
-        .symmetric_path(link(20))
+        .symmetric_path(link.clone())
         .cross_traffic(CrossTraffic::new(
             0,
             Side::Server,
@@ -332,29 +337,44 @@ fn competitor(control: CongestionControl, memory: Option<&Store>, seed: u64) -> 
     let before = network.cross_traffic()[0].delivered;
     network.run_until(REQUEST + AROUND).unwrap();
     let delivered = network.cross_traffic()[0].delivered - before;
-    100.0 * delivered as f64 * 8.0 / AROUND.as_secs_f64() / 20e6
+    let server = network.connection(Side::Server).unwrap();
+    let jump = server.path_stats(PathId::ZERO).unwrap().jump_window;
+    let share = 100.0 * delivered as f64 * 8.0 / AROUND.as_secs_f64() / 20e6;
+    (share, jump > 0)
 }
 
 #[test]
 fn a_jump_takes_little_of_a_competitor_that_a_cold_start_leaves_it() {
-    for control in [
-        CongestionControl::NewReno,
-        CongestionControl::Cubic,
-        CongestionControl::Bbr,
-    ] {
-        let mut lost = Vec::new();
-        for seed in 1..=24 {
-            // Each connection jumps by the memory of the one that had the link for itself.
-            let copy = Store::new();
-            with(&copy, control, &[link(20)]);
-            let cold = competitor(control, None, seed);
-            lost.push(cold - competitor(control, Some(&copy), seed));
+    // A long queue tells of the competitor by the round trip. A short one does not.
+    for (queue, least_jumps) in [(None, 0), (Some(20), 18), (Some(10), 18)] {
+        let mut shared = link(20);
+        if let Some(packets) = queue {
+            shared.queue = mpquic_sim::QueueLimit::Packets(packets);
         }
-        lost.sort_by(f64::total_cmp);
-        let median = f64::midpoint(lost[11], lost[12]);
-        let mean = lost.iter().sum::<f64>() / 24.0;
-        println!("{control}: median {median:.2}, mean {mean:.2} points of {lost:.1?}");
-        assert!(median <= 5.0, "{control}: {lost:?}");
-        assert!(mean <= 5.0, "{control}: {lost:?}");
+        for control in [
+            CongestionControl::NewReno,
+            CongestionControl::Cubic,
+            CongestionControl::Bbr,
+        ] {
+            let (mut lost, mut jumps) = (Vec::new(), 0);
+            for seed in 1..=24 {
+                // Each connection jumps by the memory of the one that had the link for itself.
+                let copy = Store::new();
+                with(&copy, control, std::slice::from_ref(&shared));
+                let (cold, _) = competitor(control, None, &shared, seed);
+                let (warm, jumped) = competitor(control, Some(&copy), &shared, seed);
+                lost.push(cold - warm);
+                jumps += usize::from(jumped);
+            }
+            lost.sort_by(f64::total_cmp);
+            let median = f64::midpoint(lost[11], lost[12]);
+            let mean = lost.iter().sum::<f64>() / 24.0;
+            println!(
+                "{control}, queue {queue:?}: {jumps} jumps, median {median:.2}, mean {mean:.2} points of {lost:.1?}"
+            );
+            assert!(jumps >= least_jumps, "{control}, {queue:?}: {jumps} jumps");
+            assert!(median <= 5.0, "{control}, {queue:?}: {lost:?}");
+            assert!(mean <= 5.0, "{control}, {queue:?}: {lost:?}");
+        }
     }
 }
