@@ -21,9 +21,9 @@ pub enum Reconnaissance {
 /// (RFC 9959), for each path on its own.
 ///
 /// A path that is remembered jumps to half of the window that it had, paced over a round trip, once a fresh
-/// round-trip time agrees with the remembered one. One that is longer by more than an eighth (or 2 ms) tells of a
-/// queue of others: the jump is half as large then, and beyond a quarter (or 5 ms) there is none. If a jump
-/// proves too much, the path retreats to less than a start without memory would have reached.
+/// round-trip time agrees with that which the connection before saw at its begin. One that is longer by more than an
+/// eighth (or 2 ms) tells of a queue of others: the jump is half as large then, and beyond a quarter (or 5 ms) there is
+/// none. If a jump proves too much, the path retreats to less than a start without memory would have reached.
 ///
 /// ```
 /// use std::time::Duration;

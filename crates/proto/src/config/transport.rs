@@ -187,6 +187,9 @@ impl TransportConfig {
     /// A client with this setting makes room within that limit: after the first PATH_CHALLENGE of a path, it sends four
     /// full datagrams with nothing but a PING, once, and only to the server's address that carried the handshake. A
     /// client's own data waits for the validation, and so does a path to any other address.
+    ///
+    /// Where the client's token of an earlier connection says that it has received at the address before (RFC 9000
+    /// section 8.1.3), a server sends an initial window ahead of the validation whatever is set here, and no more.
     pub fn early_path_data(&mut self, enabled: bool) -> &mut Self {
         self.early_path_data = enabled;
         self
