@@ -6,12 +6,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use mpquic_proto::{
-    AttemptError, ConnectionError, EndpointConfig, Event, FourTuple, PathId, PathStart, RaceConfig,
-    TransportConfig, Version,
+    AttemptError, ConnectionError, EndpointConfig, Event, FourTuple, PathId, PathKey, PathMemory,
+    PathStart, RaceConfig, SavedPath, TransportConfig, Version,
 };
 use pair::{Flying, Pair, client_addr, server_addr, tuple};
 
@@ -35,6 +36,41 @@ fn settings() -> TransportConfig {
 
 fn racing() -> Pair {
     race(Pair::new(settings(), settings()))
+}
+
+/// A memory that knows the round trip of one path.
+struct Known(PathKey, Duration);
+
+impl PathMemory for Known {
+    fn look_up(&self, key: PathKey, now: Duration) -> Option<SavedPath> {
+        (key == self.0).then(|| SavedPath::new(self.1, now))
+    }
+
+    fn remember(&self, _: PathKey, _: &SavedPath) {}
+
+    fn forget(&self, _: PathKey) {}
+
+    fn claim(&self, _: PathKey) -> bool {
+        true
+    }
+
+    fn release(&self, _: PathKey) {}
+}
+
+/// RFC 8305 section 4: addresses of known round trips come before others.
+#[test]
+fn a_path_that_is_remembered_comes_first() {
+    for (known, first) in [(None, 0), (Some(0), 0), (Some(1), 1)] {
+        let mut client = settings();
+        if let Some(known) = known {
+            let known = Known(tuple(known).key(), Duration::from_millis(20));
+            client.path_memory(Some(Arc::new(known)));
+        }
+        let mut pair = race(Pair::new(client, settings()));
+        let sent = note(&mut pair, |_, _, _| true);
+        pair.connect();
+        assert_eq!(sent.borrow()[0].0, tuple(first), "{known:?}");
+    }
 }
 
 fn is_initial(datagram: &[u8]) -> bool {

@@ -540,33 +540,6 @@ fn where_no_queue_stands_after_the_retreat_all_that_arrived_counts() {
     }
 }
 
-/// While a jump is validated, the window becomes what the path carried, and no more: Rapid Start goes on from there.
-#[test]
-fn a_jump_that_is_validated_doubles_and_does_not_triple() {
-    for kind in WINDOWED {
-        let mut run = Run::new(kind);
-        let mut rng = StdRng::seed_from_u64(1);
-        let (initial, slow_start) = (InitialWindow::Packets(10), Some(SlowStart::Rapid));
-        run.cc = kind.build(&mut ControllerContext::new(initial, slow_start, &mut rng));
-        run.cc.add_path(&NewPath::new(run.path, run.now, MTU));
-        run.send(10);
-        run.send(140);
-        run.now += ms(100);
-        run.ack(1..=10);
-        assert_eq!(run.resume.state(), ResumeState::Validating, "{kind}");
-        let before = run.packets();
-        run.ack(11..=149);
-        assert_eq!(run.packets(), before + 139, "{kind}");
-        run.ack(150..=150);
-        assert_eq!(run.resume.state(), ResumeState::Validated, "{kind}");
-        let before = run.packets();
-        run.send(10);
-        run.now += ms(100);
-        run.ack(151..=160);
-        assert_eq!(run.packets(), before + 20, "{kind}");
-    }
-}
-
 /// The shortest round trip of a whole connection is shorter than what the next one sees first, where round trips vary.
 #[test]
 fn what_the_connection_before_saw_first_is_what_the_next_one_is_compared_with() {

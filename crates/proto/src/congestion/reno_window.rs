@@ -23,8 +23,6 @@ pub(super) struct RenoWindow {
     first_slow_start: FirstSlowStart,
     /// The first recovery, if the window converges in it.
     convergence: Option<Convergence>,
-    /// Packets of a jump are under way (RFC 9959).
-    validating: bool,
     events: u64,
 }
 
@@ -46,7 +44,6 @@ impl RenoWindow {
             recovery_start: None,
             first_slow_start: FirstSlowStart::new(slow_start),
             convergence: None,
-            validating: false,
             events: 0,
         }
     }
@@ -94,8 +91,6 @@ impl RenoWindow {
             let rtt = packet.rtt.latest();
             let first = &mut self.first_slow_start;
             match first.on_ack(packet.now, packet.sent, bytes, rtt) {
-                // Twice of half of what the path carried is all of that: what lies beyond is looked for from there.
-                Growth::By(more) if self.validating => self.grow(more.min(bytes) as f64),
                 Growth::By(bytes) => self.grow(bytes as f64),
                 Growth::Exit => self.ssthresh = self.window,
             }
@@ -184,17 +179,10 @@ impl RenoWindow {
         let bytes =
             |bytes: u64| (bytes.min(MAX_WINDOW) as f64).max(minimum_window(self.mtu) as f64);
         match *step {
-            ResumeStep::Jump { window, .. } => {
-                self.window = self.window.max(bytes(window));
-                self.validating = true;
-            }
-            ResumeStep::Settle { window, validating } => {
-                self.window = bytes(window);
-                self.validating = validating;
-            }
-            ResumeStep::Validated => self.validating = false,
+            ResumeStep::Jump { window, .. } => self.window = self.window.max(bytes(window)),
+            ResumeStep::Settle { window, .. } => self.window = bytes(window),
+            ResumeStep::Validated => {}
             ResumeStep::Retreat { window } => {
-                self.validating = false;
                 self.window = self.window.min(bytes(window));
                 // No slow start before all that was too much has left the path.
                 self.ssthresh = self.window;

@@ -304,7 +304,9 @@ impl Endpoint {
 
     /// Starts a connection over any of these pairs of addresses, in order of preference: from several addresses of ours,
     /// to several of the server's. [`RaceConfig`](crate::RaceConfig) says how. The connection begins on the first pair;
-    /// it is on the one that has won once [`Event::Connected`](crate::Event::Connected) comes.
+    /// it is on the one that has won once [`Event::Connected`](crate::Event::Connected) comes. With a
+    /// [memory of paths](crate::TransportConfig::path_memory), those whose round trips are known come first, the shortest
+    /// before the others.
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ impl Epoch {
         Self(config.clock)
     }
 
-    fn at(self, now: Instant) -> Duration {
+    pub(crate) fn at(self, now: Instant) -> Duration {
         self.0.map_or(Duration::ZERO, |(then, since_epoch)| {
             let later = now.saturating_duration_since(then);
             let earlier = then.saturating_duration_since(now);

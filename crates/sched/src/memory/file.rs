@@ -61,7 +61,9 @@ struct DocumentPath {
     path: Hexadecimal,
     used: u64,
     min_rtt: u64,
-    first_rtt: u64,
+    /// Not in files of before: the shortest one then.
+    #[serde(default)]
+    first_rtt: Option<u64>,
     smoothed_rtt: u64,
     rtt_var: u64,
     rate: u64,
@@ -241,7 +243,7 @@ fn saved_path(found: &DocumentPath) -> Result<SavedPath, String> {
     let min_rtt = time("min_rtt", found.min_rtt, 1)?;
     let seen = within("seen", found.seen, 0, u64::MAX >> 1)?;
     let mut saved = SavedPath::new(min_rtt, Duration::from_secs(seen));
-    saved.first_rtt = time("first_rtt", found.first_rtt, 1)?;
+    saved.first_rtt = time("first_rtt", found.first_rtt.unwrap_or(found.min_rtt), 1)?;
     saved.smoothed_rtt = time("smoothed_rtt", found.smoothed_rtt, 1)?;
     saved.rtt_var = time("rtt_var", found.rtt_var, 0)?;
     saved.rate = within("rate", found.rate, 0, LARGEST_RATE)?;

@@ -11,6 +11,7 @@ const NOW: Duration = Duration::from_secs(1_800_000_000);
 
 fn saved(rate: u64) -> SavedPath {
     let mut saved = SavedPath::new(Duration::from_micros(20_123), NOW);
+    saved.first_rtt = Duration::from_micros(20_456);
     saved.smoothed_rtt = Duration::from_micros(21_456);
     saved.rtt_var = Duration::from_micros(789);
     saved.rate = rate;
@@ -91,7 +92,7 @@ fn a_full_store_can_be_read_again() {
     most.startup_window = u64::MAX;
     most.chance_loss = u32::MAX;
     most.confidence = u32::MAX;
-    most.rtt_var = Duration::MAX;
+    (most.first_rtt, most.rtt_var) = (Duration::MAX, Duration::MAX);
     for number in 0..MAX_SAVED_PATHS as u64 + 10 {
         store.remember(PathKey::new(u64::MAX - number), &most);
     }
@@ -118,8 +119,8 @@ fn files_without_paths_are_as_they_were() {
 
 #[test]
 fn facts_that_no_path_can_have_are_refused() {
-    let good = "\"path\": \"00000000000000ff\", \"used\": 0, \"min_rtt\": 20000, \"smoothed_rtt\": 21000, \
-                \"rtt_var\": 100, \"rate\": 1000000, \"window\": 20000, \"startup_window\": 0, \
+    let good = "\"path\": \"00000000000000ff\", \"used\": 0, \"min_rtt\": 20000, \"first_rtt\": 20500, \
+                \"smoothed_rtt\": 21000, \"rtt_var\": 100, \"rate\": 1000000, \"window\": 20000, \"startup_window\": 0, \
                 \"chance_loss\": 0, \"confidence\": 1, \"seen\": 1800000000";
     let file = |path: &str| {
         format!(
@@ -127,8 +128,12 @@ fn facts_that_no_path_can_have_are_refused() {
         )
     };
     assert_eq!(in_file(&file(good)).unwrap().saved_paths(), 1);
+    let before = in_file(&file(&good.replace("\"first_rtt\": 20500, ", ""))).unwrap();
+    let known = before.look_up(PathKey::new(0xff), NOW).unwrap();
+    assert_eq!(known.first_rtt, Duration::from_millis(20));
     for (what, instead, said) in [
         ("20000,", "0,", "min_rtt is 0, expected 1 to 60000000"),
+        ("20500,", "0,", "first_rtt is 0, expected 1 to 60000000"),
         (
             "20000,",
             "60000001,",
@@ -195,6 +200,7 @@ proptest! {
         let store = Store::new();
         for (key, n, m) in &facts {
             let mut saved = SavedPath::new(Duration::from_nanos(n[0]), Duration::from_millis(n[1]));
+            saved.first_rtt = Duration::from_nanos(n[7]);
             saved.smoothed_rtt = Duration::from_nanos(n[2]);
             saved.rtt_var = Duration::from_nanos(n[3]);
             (saved.rate, saved.window, saved.startup_window) = (n[4], n[5], n[6]);

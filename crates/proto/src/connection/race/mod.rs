@@ -10,17 +10,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{ConnectionId, EcnCodepoint, TransportErrorCode};
+use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side, TransportErrorCode};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use self::copies::Copies;
-use super::{CloseFrame, Connection, Event};
+use super::{CloseFrame, Connection, Event, memory_key};
 use crate::cid::ResetKey;
 use crate::endpoint::{ConnectionEvent, EndpointEvent};
 use crate::memory::Memory;
 use crate::packet::{Invariant, parse_invariant};
-use crate::path::Path;
+use crate::path::{Epoch, Path};
 use crate::space::SpaceId;
 use crate::{
     AttemptError, ClientConfig, ConnectError, ConnectionError, EndpointConfig, FailedAttempt,
@@ -80,6 +80,22 @@ impl Race {
     }
 }
 
+/// The pairs of addresses in the order in which they are tried. RFC 8305 section 4: those with the shortest round trips of
+/// earlier connections first, then those of which none is known, in the application's order. Without a race, that alone
+/// counts.
+fn by_memory(setup: &Setup<'_>, tuples: &[FourTuple]) -> Vec<FourTuple> {
+    let mut ordered = tuples.to_vec();
+    let memory = setup.config.transport.path_memory.as_ref();
+    if let Some(memory) = memory.filter(|_| setup.config.race.is_some() && tuples.len() > 1) {
+        let now = Epoch::new(setup.endpoint).at(setup.now);
+        ordered.sort_by_cached_key(|tuple| {
+            let saved = memory.look_up(memory_key(Side::Client, *tuple), now);
+            saved.map_or(Duration::MAX, |saved| saved.min_rtt)
+        });
+    }
+    ordered
+}
+
 impl Connection {
     /// Starts a connection from the first local to the first remote address of `tuples`, and races the others against it.
     pub(crate) fn connect(
@@ -89,6 +105,8 @@ impl Connection {
         memory: &Arc<Memory>,
     ) -> Result<Self, ConnectError> {
         let (now, race) = (setup.now, setup.config.race);
+        let ordered = by_memory(&setup, tuples);
+        let tuples = &ordered[..];
         let config = setup.config.clone();
         let mut servers = by_server(tuples);
         // Packets of several attempts are told apart by connection ID.
