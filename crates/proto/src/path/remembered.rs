@@ -282,7 +282,7 @@ impl Remembered {
             smoothed_rtt: rtt.smoothed(),
             rtt_var: rtt.var(),
         });
-        let first = self.first.get_or_insert(First {
+        let first = self.first.get_or_insert_with(|| First {
             until: ack.now + rtt.smoothed(),
             min_rtt: rtt.min(),
         });
