@@ -21,6 +21,8 @@ use cli::Arguments;
 use network::{Bottleneck, Network};
 use report::{Report, Row, Variant};
 
+/// The initial congestion window of this crate: ten datagrams of 1,200 bytes (RFC 9002 section 7.2).
+const INITIAL_WINDOW: u64 = 12_000;
 /// A run that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -115,9 +117,15 @@ fn download(
                     ours::download(network, options, congestion, bytes, seed).await
                 }
                 Variant::Quinn => {
-                    peers::quinn_stack::download(network, congestion, bytes, seed).await
+                    peers::quinn_stack::download(network, congestion, None, bytes, seed).await
                 }
-                Variant::Noq => peers::noq_stack::download(network, congestion, bytes, seed).await,
+                Variant::QuinnTen => {
+                    let window = Some(INITIAL_WINDOW);
+                    peers::quinn_stack::download(network, congestion, window, bytes, seed).await
+                }
+                Variant::Noq => {
+                    peers::noq_stack::download(network, congestion, None, bytes, seed).await
+                }
             }
         };
         let limited = tokio::time::timeout(PATIENCE, one).await;

@@ -14,14 +14,19 @@ macro_rules! stack {
             use crate::network::{CHUNK, CLIENT, LOOPBACK, Network};
             use crate::{Fault, Took, clock, tls, took};
 
-            fn transport(congestion: Congestion) -> TransportConfig {
+            /// `window`: the initial congestion window in bytes, instead of the stack's own.
+            fn transport(congestion: Congestion, window: Option<u64>) -> TransportConfig {
                 let mut transport = TransportConfig::default();
                 match congestion {
                     Congestion::Cubic => {
-                        transport.congestion_controller_factory(Arc::new(CubicConfig::default()))
+                        let mut cubic = CubicConfig::default();
+                        window.map(|window| cubic.initial_window(window));
+                        transport.congestion_controller_factory(Arc::new(cubic))
                     }
                     Congestion::Bbr => {
-                        transport.congestion_controller_factory(Arc::new($bbr::default()))
+                        let mut bbr = $bbr::default();
+                        window.map(|window| bbr.initial_window(window));
+                        transport.congestion_controller_factory(Arc::new(bbr))
                     }
                 };
                 $paths(&mut transport);
@@ -50,11 +55,12 @@ macro_rules! stack {
             pub(crate) async fn download(
                 network: &Network,
                 congestion: Congestion,
+                window: Option<u64>,
                 bytes: u64,
                 seed: u64,
             ) -> Result<Took, Fault> {
                 let (client_tls, server_tls) = tls::configurations()?;
-                let transport = Arc::new(transport(congestion));
+                let transport = Arc::new(transport(congestion, window));
                 let crypto = QuicServerConfig::try_from(server_tls)?;
                 let mut config = $library::ServerConfig::with_crypto(Arc::new(crypto));
                 config.transport_config(Arc::clone(&transport));

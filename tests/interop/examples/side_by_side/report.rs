@@ -28,6 +28,8 @@ pub(crate) enum Variant {
     Ours(Options),
     /// Over the better path only.
     Quinn,
+    /// The same with the initial window that this crate has.
+    QuinnTen,
     Noq,
 }
 
@@ -60,7 +62,7 @@ impl Variant {
             };
             all.extend([ours, tail, old].map(Self::Ours));
         }
-        all.extend([Self::Quinn, Self::Noq]);
+        all.extend([Self::Quinn, Self::QuinnTen, Self::Noq]);
         if let Some(name) = names.iter().find(|n| all.iter().all(|v| v.name() != **n)) {
             let known: Vec<_> = all.iter().map(|variant| variant.name()).collect();
             return Err(format!("{name:?} is none of {}", known.join(", ")).into());
@@ -86,6 +88,7 @@ impl Variant {
             }) => format!("tail:{scheduler}"),
             Self::Ours(Options { scheduler, .. }) => format!("ours:{scheduler}"),
             Self::Quinn => "quinn".to_owned(),
+            Self::QuinnTen => "quinn:10".to_owned(),
             Self::Noq => "noq".to_owned(),
         }
     }
