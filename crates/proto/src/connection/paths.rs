@@ -222,12 +222,18 @@ impl Connection {
         //# To avoid issues when clients make the "wrong" choice, a server SHOULD issue tokens that
         //# are capable of validating any of the previously validated addresses.
         // RFC 9000 section 8.1 lets a server send without limit to whom a token validates. Nobody has answered from there
-        // yet, though: an initial window may go ahead of the validation, and no more.
-        if (self.known_addresses).contains(&tuple.remote.ip().to_canonical()) {
+        // yet, though: an initial window may go ahead of the validation, and no more; once for each address, or a client
+        // that opens path after path would send it there again and again.
+        let remote = tuple.remote.ip().to_canonical();
+        let known = self.known_addresses.iter().position(|ip| *ip == remote);
+        if known.is_some() {
             let mtu = self.config.initial_mtu;
             network = network.known_by_token(self.config.initial_window.bytes(mtu));
         }
         let index = self.add_path(now, id, network)?;
+        if let Some(known) = known {
+            self.known_addresses.swap_remove(known);
+        }
         self.paths.at_mut(index)
     }
 
