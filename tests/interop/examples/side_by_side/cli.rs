@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH", value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) order: Vec<u8>,
 
-    /// Who downloads: alone, ours:SCHEDULER, tail:SCHEDULER (with copies of the last bytes), old:SCHEDULER (the start of before), quinn, quinn:10 (with this crate's initial window of ten datagrams) or noq; repeat for more [default: all of them].
+    /// Who downloads: alone, ours:SCHEDULER, bare:SCHEDULER (without copies of the last bytes), old:SCHEDULER (the start of before), quinn, quinn:10 (with this crate's initial window of ten datagrams) or noq; repeat for more [default: all of them].
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Vec<String>,
 

@@ -43,7 +43,7 @@ impl Variant {
             scheduler,
             alone: false,
             old_start: false,
-            tail_copies: false,
+            tail_copies: true,
         };
         let alone = Options {
             alone: true,
@@ -52,15 +52,15 @@ impl Variant {
         let mut all = vec![Self::Ours(alone)];
         for scheduler in SCHEDULERS {
             let ours = both(scheduler);
-            let tail = Options {
-                tail_copies: true,
+            let bare = Options {
+                tail_copies: false,
                 ..ours
             };
             let old = Options {
                 old_start: true,
-                ..ours
+                ..bare
             };
-            all.extend([ours, tail, old].map(Self::Ours));
+            all.extend([ours, bare, old].map(Self::Ours));
         }
         all.extend([Self::Quinn, Self::QuinnTen, Self::Noq]);
         if let Some(name) = names.iter().find(|n| all.iter().all(|v| v.name() != **n)) {
@@ -83,9 +83,9 @@ impl Variant {
             }) => format!("old:{scheduler}"),
             Self::Ours(Options {
                 scheduler,
-                tail_copies: true,
+                tail_copies: false,
                 ..
-            }) => format!("tail:{scheduler}"),
+            }) => format!("bare:{scheduler}"),
             Self::Ours(Options { scheduler, .. }) => format!("ours:{scheduler}"),
             Self::Quinn => "quinn".to_owned(),
             Self::QuinnTen => "quinn:10".to_owned(),
