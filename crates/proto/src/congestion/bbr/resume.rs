@@ -1,7 +1,9 @@
 //! Careful resume under BBR (RFC 9959, Implementation Notes for using BBR): a Startup that begins at half of a
 //! remembered rate. When to begin and when it is over is for the owner of the phases.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
 
 use super::super::{MAX_WINDOW, ResumeStep};
 use super::path::{Path, State};
@@ -76,18 +78,16 @@ impl Path {
         self.resuming &= self.state == State::Drain;
     }
 
-    /// The queue that the jump has made is gone. The rate that was measured beside it is too low or too high: Startup looks
-    /// for it from what is known, as it would have without the jump. That is the slow start after a retreat of the
-    /// other controllers.
-    pub(super) fn end_retreat(&mut self) {
+    /// The queue that the jump has made is gone. The rate that was measured before it may be far below that of the path: a
+    /// probe for more begins at once, and not after the seconds that ProbeBW would wait. Its slope doubles with each round.
+    /// A second Startup would find the rate as soon, and take it from those who share the path: they have met a burst already.
+    pub(super) fn end_retreat(&mut self, now: Instant, rng: &mut StdRng) {
         self.resuming = false;
-        self.pipe.reached = false;
-        self.pipe.reset(0.0);
-        // The losses of the jump are answered. Left in the round, they would end this Startup as it begins.
+        // The losses of the jump are answered.
         self.signals.forget_losses();
         self.reset_short_term();
-        self.rounds.restart(self.delivered);
-        self.enter_startup();
+        self.start_down(now, rng);
+        self.start_refill();
     }
 
     /// Whether a delivery rate is one of a queue that the jump has made.

@@ -194,7 +194,7 @@ impl Path {
                 || self.rounds.count > self.drain_start_round + MAX_DRAIN_ROUNDS)
         {
             if self.resuming {
-                self.end_retreat();
+                self.end_retreat(ack.now, rng);
             } else {
                 self.start_down(ack.now, rng);
             }
