@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{CongestionControl, TransportConfig};
 use mpquic_sched::neural::{Experience, Gaps, GapsConfig, Policy, Random, Unanswered};
 use mpquic_sched::{Registry, SchedulerFactory};
@@ -258,6 +259,9 @@ fn rewards_tell_of_the_receivers_queue() {
     let mut transport = TransportConfig::default();
     transport.congestion(CongestionControl::Bbr);
     transport.tail_copies(false);
+    // What is in flight counts as held back until its acknowledgement comes, whatever the queue is. This start makes a
+    // queue that is longer than that.
+    transport.slow_start(SlowStart::Classic);
     transport.scheduler(scheduler);
     let mut network = Network::builder(1)
         .server_transport(transport)
