@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 
 use crate::case::Case;
-use crate::stacks::{Peer, RecvHalf, SendHalf};
+use crate::stacks::{Peer, RecvHalf, SendHalf, StreamEnd};
 
 pub(crate) const ALPN: &[u8] = b"hq-interop";
 
@@ -18,7 +18,7 @@ pub(crate) fn body(size: usize) -> Vec<u8> {
 pub(crate) async fn serve<P: Peer>(peer: P) {
     while let Ok((mut send, mut recv)) = peer.accept_bi().await {
         tokio::spawn(async move {
-            let Some(request) = read_to_end(&mut recv).await else {
+            let Ok(request) = read_to_end(&mut recv).await else {
                 return;
             };
             let request = String::from_utf8(request).unwrap();
@@ -72,11 +72,11 @@ pub(crate) async fn download<P: Peer>(peer: &P, case: Case, mid: impl FnOnce() +
     peer.close(0, b"");
 }
 
-async fn read_to_end(recv: &mut impl RecvHalf) -> Option<Vec<u8>> {
+async fn read_to_end(recv: &mut impl RecvHalf) -> Result<Vec<u8>, StreamEnd> {
     let mut all = Vec::new();
     let mut buf = vec![0; 64 << 10];
-    while let Some(count) = recv.read(&mut buf).await.ok()? {
+    while let Some(count) = recv.read(&mut buf).await? {
         all.extend_from_slice(&buf[..count]);
     }
-    Some(all)
+    Ok(all)
 }
