@@ -364,7 +364,8 @@ impl TransportConfig {
     ///
     /// A path falls silent when nothing is left to send, and the transfer then waits for the slowest of the others. Copies
     /// take at most 64 KiB and a tenth of what the connection has delivered, and only where there is room in the window of a
-    /// path that has nothing else to send.
+    /// path that has nothing else to send. An application that writes piece by piece, and lets the connection run dry in
+    /// between, pays that tenth all along.
     ///
     /// The scheduler stays master of the paths: one that it has left alone for two round trips gets no copies, a backup path
     /// gets none of what an available one carries, and a scheduler that says which stream goes where
