@@ -103,7 +103,7 @@ struct Download<'a> {
     /// When the first path dies.
     dies: Option<Duration>,
     /// Paths begin with the client's Finished, and the last bytes are copied, as is the default.
-    library: bool,
+    own_start: bool,
 }
 
 impl<'a> Download<'a> {
@@ -116,7 +116,7 @@ impl<'a> Download<'a> {
             bytes: 2_000_000,
             window: 6 << 20,
             dies: None,
-            library: false,
+            own_start: false,
         }
     }
 
@@ -127,7 +127,7 @@ impl<'a> Download<'a> {
         server.congestion(CongestionControl::NewReno);
         server.slow_start(SlowStart::HyStartPlusPlus);
         // What the schedulers' own decisions are worth is looked at.
-        server.tail_copies(self.library);
+        server.tail_copies(self.own_start);
         let watched = Arc::clone(&seen);
         server.scheduler(move || {
             Box::new(Watched {
@@ -137,7 +137,7 @@ impl<'a> Download<'a> {
         });
         let mut client = TransportConfig::default();
         // The slow path comes in when the fast one carries much: what these schedulers say then is looked at.
-        if !self.library {
+        if !self.own_start {
             client.path_start(PathStart::Confirmed);
         }
         client.receive_window(self.window);
@@ -247,7 +247,7 @@ fn ecf_loses_nothing_to_a_slow_path_that_opens_early() {
     for seed in 0..8 {
         let [single, ecf] = ["single", "ecf"].map(|name| {
             let download = Download {
-                library: true,
+                own_start: true,
                 ..Download::new(seed, name, clean())
             };
             download.run().0.completed
