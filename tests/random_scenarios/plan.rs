@@ -228,8 +228,11 @@ impl Plan {
             .client_boxed(self.workload.client(self.seed))
             .server_boxed(self.workload.server(self.seed))
             .max_datagrams(self.max_datagrams)
-            // However long it takes until a packet of the client gets through.
+            // However long it takes until a packet of each side gets through.
             .configure_server(|config| {
+                config.handshake_timeout(Duration::from_secs(24 * 3600));
+            })
+            .configure_client(|config| {
                 config.handshake_timeout(Duration::from_secs(24 * 3600));
             })
             .open_all_paths();
