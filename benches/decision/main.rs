@@ -29,12 +29,14 @@ const SCHEDULERS: &[&str] = &[
     "daps",
     "daps_gap",
     "minrtt_ns3",
+    "mptcp",
     "redundant",
     "rr_ns3",
     "stms",
     "stream_minrtt",
     "ucb",
     "ucb_block",
+    "xlink",
 ];
 
 fn schedulers(c: &mut Criterion) {

@@ -65,8 +65,9 @@ pub mod support;
 
 pub use heuristic::{
     Backup, BackupConfig, Blest, BlestConfig, Daps, DapsConfig, Ecf, EcfA, EcfAConfig, EcfConfig,
-    Redundant, RedundantConfig, RoundRobin, RoundRobinConfig, SaEcf, SaEcfConfig, SinglePath,
-    SinglePathConfig, Stms, StmsConfig, StreamMinRtt, StreamMinRttConfig, StreamSharing,
+    Mptcp, MptcpConfig, Redundant, RedundantConfig, RoundRobin, RoundRobinConfig, SaEcf,
+    SaEcfConfig, SinglePath, SinglePathConfig, Stms, StmsConfig, StreamMinRtt, StreamMinRttConfig,
+    StreamSharing, Xlink, XlinkConfig,
 };
 pub use learned::{
     Arm, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig, Peekaboo, PeekabooConfig,

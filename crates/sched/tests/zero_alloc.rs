@@ -143,7 +143,11 @@ fn do_not_allocate(registry: &Registry) {
             queue.flow_control_window = queue.window_left / 2;
             queue.retransmittable = number / 32 % 2;
             queue.blocked_by = Some(slot).filter(|_| number % 19 == 0);
-
+            // Now and then nothing waits, and what is in flight may be copied.
+            if number % 29 == 0 {
+                (queue.unsent, queue.retransmittable) = (0, 0);
+            }
+            queue.in_flight = number % 7 * 1200;
             queue.out_of_order = number % 7 * 1200;
             queue.control = number % 23 == 0;
             streams.rotate_left(1);
@@ -177,7 +181,10 @@ fn do_not_allocate(registry: &Registry) {
             for kind in [
                 StreamUpdateKind::Opened,
                 StreamUpdateKind::Written(1400),
-                StreamUpdateKind::Hint(StreamHints::default()),
+                StreamUpdateKind::Hint(StreamHints {
+                    deadline: Some(now).filter(|_| number % 2 == 0),
+                    ..StreamHints::default()
+                }),
                 StreamUpdateKind::Finished,
                 StreamUpdateKind::FullyAcked,
                 StreamUpdateKind::Reset,

@@ -27,8 +27,9 @@ use crate::replica::{
 };
 use crate::{
     Backup, Blest, BlestConfig, Daps, DapsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Linucb,
-    LinucbConfig, MinRtt, Peekaboo, PeekabooConfig, Redundant, RoundRobin, SaEcf, SaEcfConfig,
-    Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
+    LinucbConfig, MinRtt, Mptcp, MptcpConfig, Peekaboo, PeekabooConfig, Redundant, RoundRobin,
+    SaEcf, SaEcfConfig, Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb,
+    UcbConfig, Xlink, XlinkConfig,
 };
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
@@ -57,6 +58,7 @@ const REPLICAS: [&str; 6] = [
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
 /// | `linucb` | [`Linucb`] | [`LinucbConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
+/// | `mptcp` | [`Mptcp`] | [`MptcpConfig`] |
 /// | `peekaboo` | [`Peekaboo`] | [`PeekabooConfig`] |
 /// | `redundant` | [`Redundant`] | [`RedundantConfig`](crate::RedundantConfig) |
 /// | `roundrobin`, `rr` | [`RoundRobin`] | [`RoundRobinConfig`](crate::RoundRobinConfig) |
@@ -66,6 +68,7 @@ const REPLICAS: [&str; 6] = [
 /// | `stream_minrtt` | [`StreamMinRtt`] | [`StreamMinRttConfig`](crate::StreamMinRttConfig) |
 /// | `ucb` | [`Ucb`] | [`UcbConfig`] |
 /// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
+/// | `xlink` | [`Xlink`] | [`XlinkConfig`] |
 ///
 /// Those that ask a trained network, with the feature `neural`:
 ///
@@ -135,6 +138,7 @@ impl Registry {
             )
             .insert_checked("minrtt", |_| Ok(()), MinRtt::new)
             .insert_checked("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
+            .insert_checked("mptcp", MptcpConfig::check, Mptcp::new)
             .insert_checked("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
             .insert(
                 "peekaboo",
@@ -150,7 +154,8 @@ impl Registry {
             .insert_checked("stms", |_| Ok(()), Stms::new)
             .insert_checked("stream_minrtt", |_| Ok(()), StreamMinRtt::new)
             .insert_checked("ucb", UcbConfig::check, Ucb::new)
-            .insert_checked("ucb_block", UcbConfig::check, Ucb::blocking);
+            .insert_checked("ucb_block", UcbConfig::check, Ucb::blocking)
+            .insert_checked("xlink", XlinkConfig::check, Xlink::new);
         registry.aliases.insert("rr".into(), "roundrobin".into());
         #[cfg(feature = "neural")]
         neural::insert(&mut registry);

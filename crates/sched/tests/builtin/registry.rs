@@ -195,6 +195,26 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "scheduler `peekaboo`, field `tx_bytes`: invalid value: integer `-1`, expected u64",
         ),
         (
+            "mptcp",
+            json!({"burst": 0}),
+            "scheduler `mptcp`, field `burst`: expected 1 to 2^32, got 0",
+        ),
+        (
+            "mptcp",
+            json!({"send_buffer": 0.5}),
+            "scheduler `mptcp`, field `send_buffer`: expected 1 to 100, got 0.5",
+        ),
+        (
+            "xlink",
+            json!({"never_above_ms": 499}),
+            "scheduler `xlink`, field `never_above_ms`: expected 500 to 3600000, got 499",
+        ),
+        (
+            "xlink",
+            json!({"always_below_ms": 3_600_001}),
+            "scheduler `xlink`, field `always_below_ms`: expected 0 to 3600000, got 3600001",
+        ),
+        (
             "peek_frozen",
             json!({"theta_tx": [1, 2, 3, 4, 5]}),
             "scheduler `peek_frozen`, field `theta_tx`: invalid length 5, expected an array of \
