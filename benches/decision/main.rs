@@ -16,6 +16,7 @@ const SCHEDULERS: &[&str] = &[
     "floor",
     "minrtt",
     "roundrobin",
+    "arrival",
     "blest",
     "blest_overflow",
     "ecf",

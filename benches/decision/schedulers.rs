@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 /// Those that may wait for the fastest path, or leave a gap for it, are measured with that path full,
 /// which is when they have something to weigh.
 const WAITING: &[&str] = &[
+    "arrival",
     "blest",
     "blest_overflow",
     "ecf",

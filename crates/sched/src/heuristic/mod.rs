@@ -1,5 +1,6 @@
 //! Schedulers with a fixed rule: from the literature, from the Linux kernel, and a few of our own; they learn nothing.
 
+mod arrival;
 mod backup;
 mod blest;
 mod daps;
@@ -14,6 +15,7 @@ mod stms;
 mod stream_min_rtt;
 mod xlink;
 
+pub use arrival::{Arrival, ArrivalConfig};
 pub use backup::{Backup, BackupConfig};
 pub use blest::{Blest, BlestConfig};
 pub use daps::{Daps, DapsConfig};

@@ -26,10 +26,10 @@ use crate::replica::{
     BlestOverflow, DapsGap, EcfNoWait, MinRttNs3, PeekFrozen, PeekFrozenConfig, RrNs3,
 };
 use crate::{
-    Backup, Blest, BlestConfig, Daps, DapsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Linucb,
-    LinucbConfig, MinRtt, Mptcp, MptcpConfig, Peekaboo, PeekabooConfig, Redundant, RoundRobin,
-    SaEcf, SaEcfConfig, Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb,
-    UcbConfig, Xlink, XlinkConfig,
+    Arrival, ArrivalConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Ecf, EcfA, EcfAConfig,
+    EcfConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig, Peekaboo, PeekabooConfig,
+    Redundant, RoundRobin, SaEcf, SaEcfConfig, Scheduler, SchedulerFactory, SinglePath, Stms,
+    StreamMinRtt, Ucb, UcbConfig, Xlink, XlinkConfig,
 };
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
@@ -51,6 +51,7 @@ const REPLICAS: [&str; 6] = [
 ///
 /// | name | scheduler | configuration |
 /// |---|---|---|
+/// | `arrival` | [`Arrival`] | [`ArrivalConfig`] |
 /// | `backup` | [`Backup`] | [`BackupConfig`](crate::BackupConfig) |
 /// | `blest` | [`Blest`] | [`BlestConfig`] |
 /// | `daps` | [`Daps`] | [`DapsConfig`] |
@@ -122,6 +123,7 @@ impl Registry {
     pub fn new() -> Self {
         let mut registry = Self::empty();
         registry
+            .insert_checked("arrival", ArrivalConfig::check, Arrival::new)
             .insert_checked("backup", |_| Ok(()), Backup::new)
             .insert_checked("blest", BlestConfig::check, Blest::new)
             .insert_checked("blest_overflow", |_| Ok(()), BlestOverflow::new)

@@ -4,6 +4,7 @@
     reason = "tests take a point to start from off the clock"
 )]
 
+mod arrival;
 #[cfg(feature = "neural")]
 mod dqn;
 mod gaps;

@@ -1,0 +1,54 @@
+//! The settings of `Arrival`; decides nothing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::InvalidConfig;
+
+/// Settings of [`Arrival`](super::Arrival). The defaults are what it is meant to be used with; the switches take single parts
+/// of the rule out, to measure what each is worth.
+///
+/// ```
+/// use mpquic_sched::ArrivalConfig;
+///
+/// let config: ArrivalConfig = serde_json::from_str(r#"{"wait": false}"#)?;
+/// assert!(config.ahead);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ArrivalConfig {
+    /// Whether a path with room may be left unused because the others deliver all that waits before it would. Default true.
+    pub wait: bool,
+    /// Whether a slower path carries what lies ahead of what the others deliver meanwhile. Default true.
+    pub ahead: bool,
+    /// Whether, in a path's first slow start, a queue must show in its round-trip times to be believed. Default true.
+    pub fresh: bool,
+    /// Whether the age of the oldest packet in flight is part of the prediction. Default true.
+    pub age: bool,
+    /// How many RTT variations later than predicted a packet on a path with room is taken to arrive, 0 to 100. Default 0.
+    pub margin: f64,
+}
+
+impl Default for ArrivalConfig {
+    fn default() -> Self {
+        Self {
+            wait: true,
+            ahead: true,
+            fresh: true,
+            age: true,
+            margin: 0.0,
+        }
+    }
+}
+
+impl ArrivalConfig {
+    pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
+        match self.margin {
+            0.0..=100.0 => Ok(()),
+            margin => Err(InvalidConfig::field(
+                "margin",
+                format!("expected 0 to 100, got {margin}"),
+            )),
+        }
+    }
+}

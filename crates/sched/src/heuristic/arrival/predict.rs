@@ -1,0 +1,188 @@
+//! When a packet arrives that is sent on a path now, or as soon as the path takes it; chooses no path.
+
+use std::time::Instant;
+
+use super::ArrivalConfig;
+use crate::PathView;
+use crate::support::nanos;
+
+/// What a path is expected to do, in nanoseconds from now and bytes per nanosecond.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Prediction {
+    /// When the next packet of this path arrives.
+    pub(super) arrival: f64,
+    /// By how much that may be late: the margin.
+    pub(super) margin: f64,
+    /// What it delivers from then on.
+    pub(super) rate: f64,
+}
+
+impl Prediction {
+    /// How many bytes the path has delivered by `time`.
+    #[inline]
+    pub(super) fn delivered_by(&self, time: f64) -> f64 {
+        (time - self.arrival).max(0.0) * self.rate
+    }
+}
+
+/// `measured`: what the path has been seen to deliver, bytes per nanosecond; 0 before the first measurement. The path has
+/// an RTT sample.
+#[inline]
+pub(super) fn predict(
+    config: &ArrivalConfig,
+    now: Instant,
+    path: &PathView,
+    measured: f64,
+) -> Prediction {
+    let rtt = nanos(path.smoothed_rtt).max(1.0);
+    let min_rtt = nanos(path.min_rtt).clamp(1.0, rtt);
+    let window_rate = path.cwnd.max(1) as f64 / rtt;
+    let growing = config.fresh && is_growing(path);
+    let rate = if growing {
+        // What is acknowledged now was sent a round trip ago, by half the window.
+        2.0 * window_rate
+    } else if measured > 0.0 {
+        measured.min(window_rate)
+    } else {
+        window_rate
+    };
+    let in_flight = path.in_flight as f64;
+    let age = |at: Instant| nanos(now.saturating_duration_since(at));
+    let age = match path.oldest_sent {
+        Some(at) if config.age => age(at),
+        _ => rtt,
+    };
+    let variation = nanos(path.rtt_var);
+    // The oldest packet in flight is acknowledged next; one that is overdue tells that the path stands still, and the best
+    // guess is for as long again as it has done so.
+    let overdue = (age - rtt - 4.0 * variation).max(0.0);
+    let next_ack = (rtt - age).max(overdue);
+    let drained = if growing {
+        0.0
+    } else {
+        next_ack + in_flight / rate - min_rtt
+    };
+    let leaves = if path.can_send {
+        overdue
+    } else if let Some(release) = path.next_release {
+        nanos(release.saturating_duration_since(now))
+    } else {
+        let packet = u64::from(path.mtu);
+        let excess = path
+            .in_flight
+            .saturating_add(packet)
+            .saturating_sub(path.cwnd);
+        next_ack + excess as f64 / rate
+    };
+    Prediction {
+        arrival: leaves.max(drained) + min_rtt / 2.0,
+        margin: config.margin * variation,
+        rate,
+    }
+}
+
+/// Whether the path is in its first slow start, and its newest RTT sample shows no queue: then the rate that was measured
+/// says what the window was a round trip ago, and what is in flight beyond that is no queue.
+fn is_growing(path: &PathView) -> bool {
+    path.ssthresh == u64::MAX && nanos(path.latest_rtt) <= nanos(path.min_rtt) * 1.125 + 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// 40 ms, a window of 60 kB after its first slow start, 1 MB/s.
+    fn view(in_flight: u64) -> PathView {
+        changed!(
+            PathView::of(0, ms(40)),
+            min_rtt = ms(40),
+            latest_rtt = ms(40),
+            rtt_var = ms(3),
+            cwnd = 60_000,
+            ssthresh = 60_000,
+            mtu = 1000,
+            in_flight = in_flight
+        )
+    }
+
+    fn arrival(now: Instant, path: &PathView) -> f64 {
+        let prediction = predict(&ArrivalConfig::default(), now, path, 1e-3);
+        prediction.arrival / 1e6
+    }
+
+    fn near(is: f64, expected: f64) {
+        assert!((is - expected).abs() < 1e-6, "{is} instead of {expected}");
+    }
+
+    #[test]
+    fn an_empty_path_takes_half_a_round_trip() {
+        near(arrival(Instant::now(), &view(0)), 20.0);
+        // 40 kB are what is under way in 40 ms.
+        near(arrival(Instant::now(), &view(40_000)), 20.0);
+    }
+
+    #[test]
+    fn what_is_in_flight_beyond_a_round_trip_is_a_queue() {
+        let now = Instant::now();
+        near(arrival(now, &view(55_000)), 35.0);
+        // A burst that has just left stands in the queue whole: its first packet is acknowledged in 40 ms, its last one
+        // 30 ms later, 20 ms after it arrived.
+        let burst = changed!(view(30_000), oldest_sent = Some(now));
+        near(arrival(now, &burst), 50.0);
+        near(arrival(now + ms(10), &burst), 40.0);
+    }
+
+    #[test]
+    fn a_full_window_opens_with_the_next_acknowledgement() {
+        let now = Instant::now();
+        let full = changed!(
+            view(20_000),
+            cwnd = 20_000,
+            can_send = false,
+            oldest_sent = Some(now - ms(30))
+        );
+        // 10 ms until then, and a packet more than fits takes another 1000 / 500 ms: the window carries no more.
+        near(arrival(now, &full), 32.0);
+    }
+
+    #[test]
+    fn a_pacer_lets_go_when_it_says() {
+        let now = Instant::now();
+        let paced = changed!(view(0), can_send = false, next_release = Some(now + ms(7)));
+        near(arrival(now, &paced), 27.0);
+    }
+
+    #[test]
+    fn a_path_that_stands_still_is_late() {
+        let now = Instant::now();
+        let stuck = |age| changed!(view(1000), oldest_sent = Some(now - ms(age)));
+        // 40 ms and four variations of 3 ms.
+        near(arrival(now, &stuck(52)), 20.0);
+        near(arrival(now, &stuck(152)), 120.0);
+    }
+
+    #[test]
+    fn in_the_first_slow_start_a_queue_must_show_in_the_round_trip() {
+        let now = Instant::now();
+        let growing = changed!(view(55_000), ssthresh = u64::MAX);
+        near(arrival(now, &growing), 20.0);
+        let prediction = predict(&ArrivalConfig::default(), now, &growing, 1e-3);
+        near(prediction.rate, 2.0 * 60_000.0 / 40e6);
+        let queued = changed!(growing, latest_rtt = ms(47));
+        near(arrival(now, &queued), 35.0);
+    }
+
+    #[test]
+    fn nothing_measured_means_a_window_per_round_trip() {
+        let prediction = predict(&ArrivalConfig::default(), Instant::now(), &view(0), 0.0);
+        near(prediction.rate, 60_000.0 / 40e6);
+        near(prediction.delivered_by(20e6), 0.0);
+        near(prediction.delivered_by(30e6), 15_000.0);
+    }
+}

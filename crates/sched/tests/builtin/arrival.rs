@@ -1,0 +1,170 @@
+//! What holds for `arrival`, whatever it sees: a path with room, or a wait that ends; no more gap than there is data.
+
+use std::time::{Duration, Instant};
+
+use mpquic_sched::{
+    Arrival, ArrivalConfig, Context, Data, Decision, PathIndex, PathSet, PathStatus, PathView,
+    QueueView, Scheduler,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// From a nanosecond to longer than anybody lives.
+fn time() -> impl Strategy<Value = Duration> {
+    prop_oneof![
+        1 => Just(Duration::ZERO),
+        8 => (1..400_000_u64).prop_map(Duration::from_micros),
+        1 => Just(Duration::MAX),
+    ]
+}
+
+fn bytes() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => Just(0), 8 => 1..3_000_000_u64, 1 => Just(u64::MAX)]
+}
+
+/// A path, how long until its pacer's release, and since when the oldest packet is in flight.
+type Drawn = (PathView, Option<u64>, Option<u64>);
+
+fn path() -> impl Strategy<Value = Drawn> {
+    let rare = || prop::bool::weighted(0.1);
+    let flags = (prop::bool::weighted(0.9), any::<bool>(), rare(), rare());
+    let times = (time(), time(), time(), time(), time());
+    let sizes = (bytes(), bytes(), bytes(), bytes(), bytes());
+    let instants = (
+        prop::option::weighted(0.3, 0..200_000_u64),
+        prop::option::weighted(0.7, 0..2_000_000_u64),
+    );
+    let mtu = prop_oneof![Just(0_u16), Just(1200), Just(u16::MAX)];
+    (flags, times, sizes, instants, mtu).prop_map(|(flags, times, sizes, instants, mtu)| {
+        let mut view = PathView::closed(PathIndex::new(0).unwrap());
+        (view.open, view.can_send, view.suspect) = (flags.0, flags.1, flags.2);
+        if flags.3 {
+            view.status = PathStatus::Backup;
+        }
+        (view.smoothed_rtt, view.min_rtt, view.latest_rtt) = (times.0, times.1, times.2);
+        (view.rtt_var, view.pto) = (times.3, times.4);
+        (view.cwnd, view.in_flight, view.ssthresh) = (sizes.0, sizes.1, sizes.2);
+        (view.delivery_rate, view.delivered_bytes) = (sizes.3, sizes.4);
+        view.mtu = mtu;
+        (view, instants.0.filter(|_| !flags.1), instants.1)
+    })
+}
+
+fn paths() -> impl Strategy<Value = Vec<Drawn>> {
+    vec(path(), 1..=8)
+}
+
+fn at(now: Instant, drawn: &[Drawn]) -> Vec<PathView> {
+    let place = |(slot, (view, release, age)): (usize, &Drawn)| {
+        let mut view = view.clone();
+        view.index = PathIndex::new(slot).unwrap();
+        view.next_release = release.map(|micros| now + Duration::from_micros(micros));
+        let age = age.map(Duration::from_micros);
+        view.oldest_sent = age.and_then(|age| now.checked_sub(age));
+        view
+    };
+    drawn.iter().enumerate().map(place).collect()
+}
+
+fn queue() -> impl Strategy<Value = QueueView> {
+    (bytes(), bytes(), bytes(), prop::bool::weighted(0.2)).prop_map(
+        |(unsent, window, again, control)| {
+            let mut queue = QueueView::default();
+            (queue.unsent, queue.window_left) = (unsent, window);
+            (queue.retransmittable, queue.control) = (again, control);
+            queue
+        },
+    )
+}
+
+fn config() -> impl Strategy<Value = ArrivalConfig> {
+    let switch = any::<bool>;
+    let switches = (switch(), switch(), switch(), switch());
+    (switches, prop_oneof![Just(0.0), 0.0..100.0]).prop_map(
+        |((wait, ahead, fresh, age), margin)| {
+            let mut config = ArrivalConfig::default();
+            (config.wait, config.ahead) = (wait, ahead);
+            (config.fresh, config.age, config.margin) = (fresh, age, margin);
+            config
+        },
+    )
+}
+
+/// The longest that a wait may last: no path's probe timeout is longer.
+fn longest_pto(paths: &[PathView]) -> Duration {
+    let open = paths.iter().filter(|path| path.open);
+    open.map(|path| path.pto).max().unwrap_or_default()
+}
+
+proptest! {
+    #[test]
+    fn it_sends_where_there_is_room_or_waits_for_what_comes(
+        config in config(),
+        rounds in vec((paths(), queue()), 1..12),
+        step in 0..50_000_u64,
+    ) {
+        let mut scheduler = Arrival::new(&config);
+        let mut now = Instant::now() + Duration::from_secs(10);
+        for (drawn, queue) in &rounds {
+            let paths = at(now, drawn);
+            let cx = Context::new(now, &paths, queue, 0);
+            let sendable = cx.sendable_set();
+            match scheduler.decide(&cx) {
+                Decision::Send { path, data, copies } => {
+                    prop_assert!(sendable.contains(path));
+                    prop_assert_eq!(copies, PathSet::EMPTY);
+                    match data {
+                        Data::Next => {}
+                        Data::Ahead(0) => prop_assert!(queue.retransmittable > 0 || config.ahead),
+                        Data::Ahead(gap) => {
+                            prop_assert!(config.ahead);
+                            prop_assert!(gap < queue.unsent.min(queue.window_left));
+                        }
+                        other => prop_assert!(false, "{:?}", other),
+                    }
+                }
+                Decision::Wait { until } if sendable.is_empty() => prop_assert_eq!(until, None),
+                Decision::Wait { until } => {
+                    prop_assert!(config.wait);
+                    let until = until.unwrap();
+                    prop_assert!(until > now && until - now <= longest_pto(&paths));
+                    let some = queue.unsent.min(queue.window_left) > 0;
+                    prop_assert!(some || queue.retransmittable > 0 || queue.control);
+                }
+            }
+            now += Duration::from_micros(step);
+        }
+    }
+
+    /// If nothing ever changes, a packet goes within a probe timeout all the same.
+    #[test]
+    fn every_wait_ends(drawn in paths(), queue in queue()) {
+        let mut scheduler = Arrival::default();
+        let start = Instant::now() + Duration::from_secs(10);
+        let paths = at(start, &drawn);
+        let mut now = start;
+        let mut asked = 0;
+        while let Decision::Wait { until: Some(until) } =
+            scheduler.decide(&Context::new(now, &paths, &queue, 0))
+        {
+            now = until;
+            asked += 1;
+            // A deadline, and the release of each pacer.
+            prop_assert!(asked <= 9);
+        }
+        prop_assert!(now - start <= longest_pto(&paths));
+    }
+
+    /// One path is used whenever it has room.
+    #[test]
+    fn with_one_path_there_is_nothing_to_wait_for(drawn in path(), queue in queue()) {
+        let now = Instant::now() + Duration::from_secs(10);
+        let paths = at(now, &[drawn]);
+        let cx = Context::new(now, &paths, &queue, 0);
+        let decision = Arrival::default().decide(&cx);
+        match cx.sendable_set().first() {
+            Some(path) => prop_assert_eq!(decision, Decision::send(path)),
+            None => prop_assert_eq!(decision, Decision::Wait { until: None }),
+        }
+    }
+}
