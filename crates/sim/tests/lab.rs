@@ -668,6 +668,176 @@ fn time_is_told_only_if_it_was_recorded() {
     assert_eq!(hashes(&before), hashes(&results(&folder)));
 }
 
+const ARENA: &str = r#"
+title = "A tiny arena"
+seeds = 2
+congestion = ["cubic", "olia", "bbr3"]
+schedulers = [
+    { name = "single", label = "first", config = { path = 0 } },
+    { name = "single", label = "third", config = { path = 2 } },
+    "minrtt", "ecf", "redundant",
+]
+
+[prior]
+networks = 6
+seed = 1
+release_seed = 2
+
+[[include]]
+file = "other.toml"
+workloads = ["file:64kB"]
+"#;
+
+const OTHER: &str = r#"
+title = "Networks for an arena"
+workloads = ["file:2MB"]
+schedulers = ["gaps"]
+
+[[network]]
+name = "uneven"
+schedulers = ["gaps"]
+paths = "20Mbit 10ms | 5Mbit 40ms 1%"
+"#;
+
+/// A folder with the tiny arena, and the path of its file.
+fn arena_in(name: &str) -> (PathBuf, String) {
+    let folder = folder(name);
+    fs::write(folder.join("other.toml"), OTHER).unwrap();
+    let file = folder.join("tiny.toml");
+    fs::write(&file, ARENA).unwrap();
+    (folder, file.display().to_string())
+}
+
+#[test]
+fn an_arena_runs_goes_on_and_says_the_same_again() {
+    let (folder, file) = arena_in("arena");
+    let out = folder.join("out").display().to_string();
+    // Half of it first, as if it had been interrupted.
+    let (code, _, err) = lab(&["arena", &file, "--out", &out, "--only", "minrtt"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("put its results together"), "{err}");
+    let (code, whole, err) = lab(&["arena", &file, "--out", &out, "--json", "--jobs", "2"]);
+    assert_eq!(code, 0, "{err}");
+    // Six networks of the prior and two orders of the other; one scenario each.
+    assert!(err.contains("16 earlier runs are kept"), "{err}");
+    let lines: Vec<serde_json::Value> = whole
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[0]["scenarios"], 8);
+    assert_eq!(lines[0]["seeds"], serde_json::json!([2, 2]));
+    let labels: Vec<_> = lines[1..]
+        .iter()
+        .map(|row| row["scheduler"].as_str().unwrap())
+        .collect();
+    for label in ["minrtt", "ecf", "redundant"] {
+        assert!(labels.contains(&label), "{labels:?}");
+    }
+    assert_eq!(labels.len(), 3, "single paths are references");
+    for row in &lines[1..] {
+        assert_eq!(row["failed"], 0);
+        assert_eq!(row["alone"]["scenarios"], 8);
+        assert_eq!(row["by_source"]["prior"]["scenarios"], 4);
+        assert_eq!(row["by_source"]["release"]["scenarios"], 2);
+        assert_eq!(row["by_source"]["other"]["scenarios"], 2);
+    }
+    for name in ["arena.md", "arena.jsonl", "arena.svg"] {
+        assert!(folder.join("out").join(name).exists(), "{name}");
+    }
+    // Again, from the results, and from a fresh run with one thread.
+    let (code, again, _) = lab(&["arena", &out, "--json"]);
+    assert_eq!((code, &again), (0, &whole));
+    let fresh = folder.join("fresh").display().to_string();
+    let (code, again, _) = lab(&["arena", &file, "--out", &fresh, "--json", "--jobs", "1"]);
+    assert_eq!((code, &again), (0, &whole));
+}
+
+#[test]
+fn parts_of_an_arena_are_put_together() {
+    let (folder, file) = arena_in("arena-parts");
+    let out = |name: &str| folder.join(name).display().to_string();
+    let arena = |arguments: &[&str]| {
+        let (code, out, err) = lab(&[&["arena"], arguments].concat());
+        assert_eq!(code, 0, "{err}");
+        out
+    };
+    let whole = arena(&[&file, "--out", &out("whole"), "--json", "--seeds", "1"]);
+    arena(&[
+        &file,
+        "--out",
+        &out("a"),
+        "--schedulers",
+        "minrtt,ecf",
+        "--seeds",
+        "1",
+    ]);
+    arena(&[
+        &file,
+        "--out",
+        &out("b"),
+        "--schedulers",
+        "redundant",
+        "--seeds",
+        "1",
+    ]);
+    assert_eq!(arena(&[&out("a"), &out("b"), "--json"]), whole);
+    let markdown = arena(&[&out("a"), "--markdown"]);
+    assert!(
+        markdown.starts_with("2 schedulers in 8 scenarios, 1 seeds each."),
+        "{markdown}"
+    );
+    // A path that a network does not have is no reference there.
+    let runs = fs::read_to_string(folder.join("whole/results.jsonl")).unwrap();
+    let third = runs
+        .lines()
+        .filter(|line| line.contains(r#""scheduler":"third""#));
+    // Two of four networks by the first seed have three paths or more, and one of two by the second.
+    assert_eq!(third.count(), 3);
+}
+
+#[test]
+fn an_arena_says_what_is_wrong() {
+    let (folder, file) = arena_in("arena-wrong");
+    let (code, _, err) = lab(&["arena", &file, "--schedulers", "none"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("no scheduler `none`, there are: first, third, minrtt"),
+        "{err}"
+    );
+    let wrong = folder.join("wrong.toml");
+    for (from, to, message) in [
+        (
+            "networks = 6",
+            "networks = 0",
+            "expected a number of networks from 1 to 10000",
+        ),
+        ("release_seed = 2", "relase_seed = 2", "release_seed"),
+        ("other.toml", "none.toml", "cannot be read"),
+        (
+            "workloads = [\"file:64kB\"]",
+            "networks = \"equal\"",
+            "no network of the file is taken",
+        ),
+        ("\"redundant\"", "\"*\", \"*\", \"no_such\"", "no_such"),
+    ] {
+        let text = ARENA.replace(from, to);
+        assert_ne!(text, ARENA, "{from}");
+        fs::write(&wrong, text).unwrap();
+        let (code, _, err) = lab(&["arena", &wrong.display().to_string()]);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains(message), "{message}: {err}");
+    }
+    let (code, _, err) = lab(&["arena", &file, &file]);
+    assert_eq!(code, 2, "{err}");
+    let (code, _, err) = lab(&["arena", &out_of(&folder)]);
+    assert_eq!(code, 1, "{err}");
+}
+
+/// A folder without results.
+fn out_of(folder: &Path) -> String {
+    folder.join("nothing").display().to_string()
+}
+
 #[test]
 fn every_experiment_file_of_the_project_loads() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
@@ -716,6 +886,9 @@ fn every_experiment_file_of_the_project_loads() {
         ("ours/held_out_dqn", 30),
         ("ours/held_out_sailfish", 30),
         ("ours/held_out_gaps", 30),
+        ("mqvpn/profiles", 32),
+        ("arena/small", 60),
+        ("arena/full", 472),
     ] {
         let name = format!("/{file}.toml");
         if err.lines().any(|line| line.contains(&name)) {

@@ -24,6 +24,7 @@ fn download(scheduler: &str, control: &str, tail_copies: bool) -> f64 {
     let options = Options {
         jobs: 1,
         progress: false,
+        slim: false,
     };
     runner::run(
         &plan,

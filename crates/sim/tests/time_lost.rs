@@ -67,6 +67,7 @@ fn run(experiment: &Experiment) -> BTreeMap<String, f64> {
     let options = Options {
         jobs: 1,
         progress: false,
+        slim: false,
     };
     let take = |record| {
         records.push(record);
@@ -366,6 +367,7 @@ fn a_watched_run_is_the_same_run() {
         let options = Options {
             jobs: 1,
             progress: false,
+            slim: false,
         };
         runner::run(&plan, options, |_, _| false, take).unwrap();
         hashes

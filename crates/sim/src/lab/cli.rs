@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
+use super::arena::{self, command::Arguments as ArenaArguments};
 use super::compare::{Comparison, check_claims};
 use super::experiment::Experiment;
 use super::plan::Plan;
@@ -70,6 +71,9 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
+    /// Run an arena, and say how far each scheduler is behind the best of all in hindsight.
+    #[command(after_help = help::ARENA)]
+    Arena(ArenaArguments),
     /// Print where the time of downloads went, and how much the path of the handshake matters.
     #[command(after_help = help::TIME)]
     Time {
@@ -134,7 +138,7 @@ struct RunArguments {
 }
 
 /// Why a command failed.
-enum Failure {
+pub(super) enum Failure {
     /// A run failed, or a file could not be read or written.
     Run(String),
     /// The command line or the experiment file is wrong.
@@ -142,11 +146,11 @@ enum Failure {
 }
 
 impl Failure {
-    fn run(error: impl Display) -> Self {
+    pub(super) fn run(error: impl Display) -> Self {
         Self::Run(error.to_string())
     }
 
-    fn usage(error: impl Display) -> Self {
+    pub(super) fn usage(error: impl Display) -> Self {
         Self::Usage(error.to_string())
     }
 }
@@ -186,6 +190,7 @@ pub fn main(
             metric,
         } => compare(&a, &b, results.as_deref(), metric.as_deref(), out, err),
         Command::Table { results, markdown } => tables(&results, markdown, out, err),
+        Command::Arena(arguments) => arena::command::run(&arguments, out, err),
         Command::Time { results, json } => spent(&results, json, out, err),
         Command::Report { results, out: file } => write_report(&results, file, out, err),
     };
@@ -229,59 +234,27 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
     let options = Options {
         jobs: arguments.jobs,
         progress: io::stderr().is_terminal(),
+        slim: false,
     };
     let folder = match (&arguments.out, &arguments.file) {
         (Some(folder), _) => Some(folder.clone()),
         (None, Some(_)) => Some(Path::new("target/lab").join(&experiment.name)),
         (None, None) => None,
     };
-    let results = match &folder {
-        Some(folder) => {
-            let opened = Store::open(folder, &heading, &whole, arguments.fresh);
-            let (mut store, found) = opened.map_err(|error| cannot("write", folder, &error))?;
-            if found.kept > 0 {
-                writeln!(
-                    err,
-                    "{} earlier runs are kept (--fresh discards them)",
-                    found.kept
-                )?;
-            }
-            if found.outdated > 0 {
-                writeln!(
-                    err,
-                    "{} earlier runs with other settings are dropped",
-                    found.outdated
-                )?;
-            }
-            if let Some(aside) = &found.set_aside {
-                writeln!(
-                    err,
-                    "results of another build were moved to {}",
-                    aside.display()
-                )?;
-            }
-            runner::run_into(&mut store, &plan, options)?;
-            let path = store.finish(&whole)?;
-            let results = Results::read(&path).map_err(Failure::run)?;
-            if let Some(spec) = &experiment.timeline {
-                timelines::keep(folder, spec, &whole, &results)?;
-            }
-            results
-        }
-        None => {
-            let mut records = Vec::new();
-            runner::run(
-                &plan,
-                options,
-                |_, _| false,
-                |record| {
-                    records.push(record);
-                    Ok(())
-                },
-            )?;
-            Results { heading, records }
-        }
-    };
+    let results = carry_out(
+        &whole,
+        &plan,
+        heading,
+        folder.as_deref(),
+        arguments.fresh,
+        options,
+        err,
+    )?;
+    if let Some(spec) = &experiment.timeline
+        && let Some(folder) = &folder
+    {
+        timelines::keep(folder, spec, &whole, &results)?;
+    }
     let cells: BTreeSet<_> = plan.cells.iter().map(|cell| &*cell.fingerprint).collect();
     let asked_for =
         |record: &Record| plan.seeds.contains(&record.seed) && cells.contains(&*record.cell);
@@ -306,6 +279,58 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
     failures(&board)
 }
 
+/// Executes what is missing of a plan, which is a part of the whole one, and returns all results that
+/// there are: those in the folder, or only the new ones if there is none.
+pub(super) fn carry_out(
+    whole: &Plan<'_>,
+    plan: &Plan<'_>,
+    heading: Heading,
+    folder: Option<&Path>,
+    fresh: bool,
+    options: Options,
+    err: &mut dyn Write,
+) -> Result<Results, Failure> {
+    let Some(folder) = folder else {
+        let mut records = Vec::new();
+        runner::run(
+            plan,
+            options,
+            |_, _| false,
+            |record| {
+                records.push(record);
+                Ok(())
+            },
+        )?;
+        return Ok(Results { heading, records });
+    };
+    let opened = Store::open(folder, &heading, whole, fresh);
+    let (mut store, found) = opened.map_err(|error| cannot("write", folder, &error))?;
+    if found.kept > 0 {
+        writeln!(
+            err,
+            "{} earlier runs are kept (--fresh discards them)",
+            found.kept
+        )?;
+    }
+    if found.outdated > 0 {
+        writeln!(
+            err,
+            "{} earlier runs with other settings are dropped",
+            found.outdated
+        )?;
+    }
+    if let Some(aside) = &found.set_aside {
+        writeln!(
+            err,
+            "results of another build were moved to {}",
+            aside.display()
+        )?;
+    }
+    runner::run_into(&mut store, plan, options)?;
+    let path = store.finish(whole)?;
+    Results::read(&path).map_err(Failure::run)
+}
+
 /// Returns the path, or its new path if it has an old name. Prints a note in the second case.
 fn follow_renaming<'a>(path: &'a Path, err: &mut dyn Write) -> io::Result<Cow<'a, Path>> {
     let Some(new) = renamed::new_path(path) else {
@@ -320,7 +345,7 @@ fn follow_renaming<'a>(path: &'a Path, err: &mut dyn Write) -> io::Result<Cow<'a
     Ok(Cow::Owned(new))
 }
 
-fn no_match(whole: &Plan<'_>) -> String {
+pub(super) fn no_match(whole: &Plan<'_>) -> String {
     let names: Vec<_> = whole
         .cells
         .iter()
@@ -370,7 +395,7 @@ fn print_findings(board: &Board<'_>, out: &mut dyn Write) -> Result<(), Failure>
     Ok(())
 }
 
-fn failures(board: &Board<'_>) -> Result<(), Failure> {
+pub(super) fn failures(board: &Board<'_>) -> Result<(), Failure> {
     let failed: Vec<_> = board.failures().collect();
     let Some((cell, seed, error)) = failed.first() else {
         return Ok(());

@@ -10,6 +10,8 @@ Examples:
       compare two schedulers, seed by seed
   mpquic-lab table --markdown target/lab/quick > results.md
       print results as Markdown
+  mpquic-lab arena experiments/arena/small.toml
+      compare all schedulers with the best in hindsight, on many networks
   mpquic-lab help run
       show the options and examples of a command
 
@@ -79,6 +81,23 @@ Exit status:
   0  success
   1  a file could not be read
   2  the command line is wrong";
+
+pub(super) const ARENA: &str = "\
+Examples:
+  mpquic-lab arena experiments/arena/small.toml
+      run the small arena, print its tables, and write them to target/lab/arena/small; an interrupted
+      arena goes on where it was
+  mpquic-lab arena experiments/arena/small.toml --schedulers minrtt,ecf,peekaboo
+      run a part of the schedulers: the best in hindsight is then the best of these
+  mpquic-lab arena target/lab/arena/small target/lab/arena/mine
+      print the tables of these results together; of runs that several have, the last ones count
+  mpquic-lab arena experiments/arena/full.toml --json | jq '.within[0].estimate'
+      print one JSON object for the arena and one per scheduler, and nothing else
+
+Exit status:
+  0  success
+  1  a run failed, or a file could not be read or written
+  2  the command line or the experiment file is wrong, or the results have fewer than two schedulers";
 
 pub(super) const TIME: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! The lab: runs experiment files over simulated networks, in parallel and resumable, with
 //! statistics, comparisons and reports.
 
+mod arena;
 mod build;
 pub mod cli;
 mod compare;
@@ -15,6 +16,7 @@ mod orders;
 mod output;
 mod pattern;
 mod plan;
+mod prior;
 mod record;
 mod renamed;
 mod report;

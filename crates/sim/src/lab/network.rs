@@ -7,6 +7,7 @@ use mpquic_proto::PathStart;
 use mpquic_proto::congestion::SlowStart;
 use serde::{Deserialize, Serialize};
 
+use crate::lab::experiment::SchedulerSpec;
 use crate::lab::text::significant;
 use crate::start_bound::handshake_time;
 use crate::units::size;
@@ -88,6 +89,9 @@ pub struct NetworkSpec {
     /// The short forms of the workloads that run here; empty: all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<String>,
+    /// The names of the congestion controls that run here; empty: all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub congestion: Vec<String>,
     /// Whether the server remembers its paths from a connection before the measured one.
     #[serde(skip_serializing_if = "is_false")]
     pub memory: bool,
@@ -267,6 +271,27 @@ impl NetworkSpec {
             text += ", tail copies";
         }
         text
+    }
+
+    /// Whether a workload runs here.
+    pub(crate) fn has_workload(&self, form: &str) -> bool {
+        self.workloads.is_empty() || self.workloads.iter().any(|some| some == form)
+    }
+
+    /// Whether a congestion control runs here.
+    pub(crate) fn has_congestion(&self, name: &str) -> bool {
+        self.congestion.is_empty() || self.congestion.iter().any(|some| some == name)
+    }
+
+    /// Whether a scheduler runs here. One that takes a single path by its ID does not, if the network
+    /// has fewer paths.
+    pub(crate) fn has_scheduler(&self, spec: &SchedulerSpec) -> bool {
+        let path = match spec.name.as_str() {
+            "single" => spec.config.get("path").and_then(serde_json::Value::as_u64),
+            _ => None,
+        };
+        path.is_none_or(|path| path < self.paths.len() as u64)
+            && (self.schedulers.is_empty() || self.schedulers.contains(&spec.label))
     }
 
     /// The network as it was during the runs before the measured one.

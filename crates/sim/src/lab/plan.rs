@@ -75,14 +75,15 @@ impl<'a> Plan<'a> {
         let mut cells = Vec::new();
         for network in &experiment.networks {
             for workload in &experiment.workloads {
-                let some = &network.workloads;
-                if !some.is_empty() && !some.contains(&workload.to_string()) {
+                if !network.has_workload(&workload.to_string()) {
                     continue;
                 }
                 for &congestion in &experiment.congestion {
+                    if !network.has_congestion(&congestion.to_string()) {
+                        continue;
+                    }
                     for scheduler in &experiment.schedulers {
-                        let some = &network.schedulers;
-                        if !some.is_empty() && !some.contains(&scheduler.label) {
+                        if !network.has_scheduler(scheduler) {
                             continue;
                         }
                         let id = CellId {

@@ -237,6 +237,13 @@ impl Record {
         }
     }
 
+    /// Drops the values behind the metrics.
+    pub(crate) fn slim(&mut self) {
+        if let Outcome::Done(measured) = &mut self.outcome {
+            measured.series.clear();
+        }
+    }
+
     /// The measurements, unless the run failed.
     pub const fn measured(&self) -> Option<&Measured> {
         match &self.outcome {

@@ -18,6 +18,8 @@ pub struct Options {
     pub jobs: usize,
     /// Whether to show progress on standard error, if it is a terminal.
     pub progress: bool,
+    /// Whether to drop the values behind the metrics, which make most of a results file.
+    pub slim: bool,
 }
 
 /// What was executed.
@@ -57,7 +59,10 @@ pub fn run(
     pool.broadcast(|_| {
         // In order, one at a time, so that long runs do not wait behind each other.
         while let Some((cell, seed)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let record = scenario::run(cell, *seed);
+            let mut record = scenario::run(cell, *seed);
+            if options.slim {
+                record.slim();
+            }
             let failed = record.measured().is_none();
             let Ok(mut sink) = sink.lock() else { return };
             let (take, done, error) = &mut *sink;

@@ -5,6 +5,7 @@ mod parse;
 mod path;
 mod reader;
 mod scheduler;
+mod sources;
 #[cfg(test)]
 mod tests;
 mod vary;

@@ -29,6 +29,8 @@ pub(super) struct Shared<'a> {
     pub(super) labels: Vec<String>,
     /// Short forms, to check the `workloads` of a network.
     pub(super) workloads: Vec<String>,
+    /// Names, to check the `congestion` of a network.
+    pub(super) congestion: Vec<String>,
 }
 
 /// All networks of one `[[network]]` table.
@@ -212,7 +214,8 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     let schedulers = match table.get("schedulers") {
         None => Vec::new(),
         Some(item) => {
-            for label in item.list() {
+            // A file that another one includes has no labels: its schedulers do not run.
+            for label in item.list().iter().filter(|_| !shared.labels.is_empty()) {
                 if !shared
                     .labels
                     .iter()
@@ -258,6 +261,23 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
             forms.collect::<Result<_, _>>()?
         }
     };
+    let congestion = match setting("congestion") {
+        None => Vec::new(),
+        Some(item) => {
+            let list = item.list();
+            let names = list.iter().map(|item| {
+                let name = super::parse::control(item)?.to_string();
+                if shared.congestion.contains(&name) {
+                    return Ok(name);
+                }
+                let known = shared.congestion.join(", ");
+                Err(item.expected(&format!(
+                    "one out of the experiment's `congestion`: {known}"
+                )))
+            });
+            names.collect::<Result<_, _>>()?
+        }
+    };
     let _ = (table.get("name"), table.get("about"));
     table.finish()?;
     if let Some(defaults) = defaults {
@@ -284,6 +304,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         mtu,
         schedulers,
         workloads,
+        congestion,
         memory,
         tokens,
         earlier,

@@ -8,10 +8,12 @@ use serde::Deserialize as _;
 use super::network::{self, Shared};
 use super::reader::{FileError, Item, Node, Table, Value};
 use super::scheduler::{self, Training};
+use super::sources;
 use super::{Claim, Experiment, PaperNumber, Seeds, Selector, TimelineSpec};
 use crate::lab::Pattern;
 use crate::lab::learned;
 use crate::lab::metrics::{self, MetricInfo};
+use crate::lab::network::NetworkSpec;
 use crate::lab::time;
 use crate::workload::Workload;
 
@@ -42,11 +44,7 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         None => vec![CongestionControl::Olia],
         Some(item) => some(&item)?.iter().map(control).collect::<Result<_, _>>()?,
     };
-    let workloads = table.require("workloads", "a list of workloads, as [\"file:2MB\"]")?;
-    let workloads = some(&workloads)?
-        .iter()
-        .map(workload)
-        .collect::<Result<Vec<_>, _>>()?;
+    let workloads = read_workloads(&table)?;
     let seeds = match table.get("seeds") {
         None => Seeds {
             first: 1,
@@ -83,7 +81,9 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         // Otherwise these metrics would have no values.
         None => metrics.iter().any(|name: &String| time::is_metric(name)),
     };
-    let networks = networks(&table, &labels, &workloads)?;
+    let mut workloads = workloads;
+    let mut networks = networks(&table, &labels, &workloads, &congestion)?;
+    sources::add(&table, file, &congestion, &mut networks, &mut workloads)?;
     let paper = list(&table, "paper")
         .iter()
         .map(|item| paper_number(item, &labels, &workloads))
@@ -117,6 +117,34 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         real_aead,
         time_lost,
     })
+}
+
+/// The networks and workloads of an experiment file from which another one takes networks. Everything
+/// else in it does not matter, such as schedulers that this program may not have.
+pub(super) fn included(
+    file: &str,
+    text: &str,
+) -> Result<(Vec<NetworkSpec>, Vec<Workload>), FileError> {
+    let root = Node::parse(file, text)?;
+    let item = Item::root(file, &root);
+    let table = item.table("a table")?;
+    let workloads = read_workloads(&table)?;
+    let networks = networks(&table, &[], &workloads, CongestionControl::ALL)?;
+    Ok((networks, workloads))
+}
+
+/// The workloads of a file. It must have some, unless all of its networks bring their own.
+fn read_workloads(table: &Table<'_>) -> Result<Vec<Workload>, FileError> {
+    if table.get("workloads").is_none() && takes_networks(table) {
+        return Ok(Vec::new());
+    }
+    let item = table.require("workloads", "a list of workloads, as [\"file:2MB\"]")?;
+    some(&item)?.iter().map(workload).collect()
+}
+
+/// Whether there are networks that the file does not describe itself.
+fn takes_networks(table: &Table<'_>) -> bool {
+    table.get("prior").is_some() || table.get("include").is_some()
 }
 
 /// The name of an experiment in results: its path below the nearest folder called `experiments`,
@@ -211,7 +239,11 @@ fn networks(
     table: &Table<'_>,
     labels: &[String],
     workloads: &[Workload],
-) -> Result<Vec<crate::lab::network::NetworkSpec>, FileError> {
+    congestion: &[CongestionControl],
+) -> Result<Vec<NetworkSpec>, FileError> {
+    if takes_networks(table) && table.get("network").is_none() {
+        return Ok(Vec::new());
+    }
     let defaults = table.get("defaults");
     let path_defaults = match &defaults {
         Some(item) => item.table("a table of settings")?.get("path"),
@@ -231,8 +263,9 @@ fn networks(
         path_defaults: path_defaults.map(|item| item.node.clone()),
         labels: labels.to_vec(),
         workloads: workloads.iter().map(ToString::to_string).collect(),
+        congestion: congestion.iter().map(ToString::to_string).collect(),
     };
-    let mut networks: Vec<crate::lab::network::NetworkSpec> = Vec::new();
+    let mut networks: Vec<NetworkSpec> = Vec::new();
     for item in some(&table.require("network", "at least one [[network]]")?)? {
         for network in network::read(&item, &shared)? {
             if networks.iter().any(|other| other.name == network.name) {

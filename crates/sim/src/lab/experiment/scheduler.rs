@@ -63,7 +63,12 @@ pub(super) fn read(item: &Item<'_>, runs: u32, all: bool) -> Result<Vec<Schedule
     let registry = Registry::new();
     let mut specs: Vec<SchedulerSpec> = Vec::new();
     for item in some(item)? {
-        for mut spec in entry(&item)? {
+        let all_others = matches!(&item.node.value, Value::Text(text) if text == ALL);
+        let entries = match all_others {
+            true => others(&registry, &specs),
+            false => entry(&item)?,
+        };
+        for mut spec in entries {
             // The rates come from each network. Here it only matters whether the scheduler accepts
             // rates.
             let config = oracle::told(&spec.spec.config, || vec![1.0], || 0);
@@ -96,6 +101,41 @@ pub(super) fn read(item: &Item<'_>, runs: u32, all: bool) -> Result<Vec<Schedule
         }
     }
     Ok(specs)
+}
+
+/// What stands for all schedulers that the list has not named before.
+const ALL: &str = "*";
+
+/// All schedulers of the registry that work without a configuration and that the list has not named
+/// before it. Left out are copies of published faults, those that ask a trained network, which not
+/// every program has, and `single`, which is a reference and not a scheduler of several paths.
+fn others<'a>(registry: &Registry, named: &[SchedulerSpec]) -> Vec<Entry<'a>> {
+    let replicas: Vec<_> = registry.replicas().collect();
+    let asks_network = |name: &str| {
+        let made = registry.build(name, &serde_json::Value::Null);
+        made.map_or(true, |made| {
+            made.learned()
+                .is_some_and(|learned| learned.policy.is_some())
+        })
+    };
+    let left = registry.names().filter(|name| {
+        *name != "single"
+            && !replicas.contains(name)
+            && !named.iter().any(|spec| spec.label == *name)
+            && !asks_network(name)
+    });
+    let entries = left.map(|name| Entry {
+        spec: SchedulerSpec {
+            label: name.to_owned(),
+            name: name.to_owned(),
+            config: serde_json::Value::Null,
+            training: 0,
+            family: String::new(),
+            parameters: Vec::new(),
+        },
+        train: None,
+    });
+    entries.collect()
 }
 
 /// A scheduler, with its entry's training setting.

@@ -4,6 +4,7 @@
 mod cells;
 mod over_time;
 mod plots;
+mod regrets;
 mod sets;
 mod settings;
 mod spent;
@@ -18,6 +19,7 @@ use std::path::Path;
 use super::compare::{Checked, Outcome, check_claims};
 use super::summary::Board;
 use super::timelines;
+pub(crate) use regrets::regrets;
 use svg::escape;
 
 /// Sets with more networks than this are shown as a whole, not per network.
