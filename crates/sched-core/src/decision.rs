@@ -145,7 +145,8 @@ pub enum Data {
     Reinject,
     /// The oldest data that this path has not carried and that nobody has acknowledged (redundant
     /// sending): what is to be sent again, then copies as [`Reinject`](Self::Reinject) sends them,
-    /// then new data.
+    /// then new data. While this is what is sent, each path repeats what it has lost, also if another one has a copy in
+    /// flight.
     Redundant,
 }
 

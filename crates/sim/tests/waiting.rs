@@ -9,7 +9,7 @@ use mpquic_sched::{
     Acked, Context, Data, Decision, Lost, PathIndex, PathSet, PathUpdate, Registry, Scheduler,
     Sent, StreamUpdate,
 };
-use mpquic_sim::{Action, LinkConfig, Network, Report, TransferClient, TransferServer};
+use mpquic_sim::{Action, LinkConfig, Network, QueueLimit, Report, TransferClient, TransferServer};
 use serde_json::{Value, json};
 
 const fn ms(millis: u64) -> Duration {
@@ -254,6 +254,30 @@ fn ecf_loses_nothing_to_a_slow_path_that_opens_early() {
         });
         assert!(ecf <= single + ms(5), "{seed}: {ecf:?}, alone {single:?}");
     }
+}
+
+/// What the fast path lost is on its way in the deep queue of the slow one, too. The fast path repeats it all the same, so
+/// that everything twice is hardly slower than the fast path alone.
+#[test]
+fn redundant_repairs_what_is_stuck_in_the_queue_of_the_other_path() {
+    let links = || {
+        let lossy = LinkConfig {
+            loss: 0.01,
+            queue: QueueLimit::Packets(100),
+            ..LinkConfig::new(20_000_000, ms(10))
+        };
+        let deep = LinkConfig {
+            queue: QueueLimit::Packets(3000),
+            ..LinkConfig::new(4_000_000, ms(20))
+        };
+        [lossy, deep]
+    };
+    let [single, redundant] = ["single", "redundant"].map(|name| -> Duration {
+        let run = |seed| Download::new(seed, name, links()).run().0.completed;
+        (0..8).map(run).sum()
+    });
+    // 1.04 times as long; 1.15 times if it waits for the copies.
+    assert!(redundant < single.mul_f64(1.08), "{redundant:?}, alone {single:?}");
 }
 
 /// On similar paths, no scheduler waits for long: two paths together are faster than one.

@@ -411,8 +411,19 @@ impl Streams {
     /// A packet with this range, sent on `path`, was declared lost. What is neither acknowledged
     /// nor in flight on a path that can be counted on is sent again.
     pub(crate) fn on_lost(&mut self, r: &StreamRange, path: PathIndex) {
-        let suspects = self.suspects;
-        self.with_send(r.id, |s, _| s.on_lost(r, path, suspects));
+        // What others have in flight is not counted on if each repeats its own.
+        let doubtful = if self.each_repeats {
+            PathSet::from_bits(u16::MAX)
+        } else {
+            self.suspects
+        };
+        self.with_send(r.id, |s, _| s.on_lost(r, path, doubtful));
+    }
+
+    /// Whether each path repeats what it has lost though another one has a copy in flight, which may be stuck in a queue:
+    /// as long as everything goes on every path.
+    pub(crate) fn set_each_repeats(&mut self, each: bool) {
+        self.each_repeats = each;
     }
 
     /// The paths in trouble, whenever that changes. For those that are new in the set, call

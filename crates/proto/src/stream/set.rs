@@ -102,6 +102,8 @@ pub(crate) struct Streams {
     pub(super) usable: PathSet,
     /// Paths on which lost data would arrive later than on a faster one that has no room just now.
     pub(super) late: PathSet,
+    /// Each path repeats what it has lost, also while another has a copy in flight.
+    pub(super) each_repeats: bool,
     /// Writers that wait for room in the send window.
     pub(super) blocked: Vec<StreamId>,
     /// The limit that DATA_BLOCKED was sent for.
@@ -177,6 +179,7 @@ impl Streams {
             suspects: PathSet::EMPTY,
             usable: PathSet::EMPTY,
             late: PathSet::EMPTY,
+            each_repeats: false,
             blocked: Vec::new(),
             told_blocked_at: None,
             window: connection_window(config),

@@ -269,6 +269,7 @@ impl Connection {
         data: Data,
         index: PathIndex,
     ) -> bool {
+        self.streams.set_each_repeats(data == Data::Redundant);
         match data {
             Data::Next | Data::Retransmit => {
                 let wrote = self.fill_datagrams(w);

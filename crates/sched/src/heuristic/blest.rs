@@ -49,7 +49,8 @@ const MAX_DOUBLINGS: f64 = 16.0;
 /// Heterogeneous Networks*, IFIP Networking 2016, in the form of Linux MPTCP v0.95,
 /// `mptcp_blest.c`, in floating point. The kernel raises λ when it has to reinject a packet of the
 /// slow path out of the window's order, which QUIC does not do: the event above, SW, the clock of λ
-/// beginning at the first test, `multi`, the bound on waiting and the pacer are ours.
+/// beginning at the first test, `multi`, the bound on waiting and the wait for the
+/// pacer are ours.
 ///
 /// **Cost.** Two walks over the slots; 16 bytes of state per slot.
 ///
@@ -129,6 +130,9 @@ pub struct BlestConfig {
     /// Whether the bytes that all faster paths without room could send count, not only those of
     /// the fastest one. Default false. The same with two paths.
     pub multi: bool,
+    /// Whether an `f` with room in its window that only its pacer holds back is waited for. Default false, as
+    /// published: see [`EcfConfig::wait_for_pacer`](crate::EcfConfig::wait_for_pacer).
+    pub wait_for_pacer: bool,
 }
 
 impl Default for BlestConfig {
@@ -140,6 +144,7 @@ impl Default for BlestConfig {
             lambda_raise: 0.04,
             lambda_lower: 0.01,
             multi: false,
+            wait_for_pacer: false,
         }
     }
 }
@@ -169,7 +174,7 @@ impl Blest {
     pub fn new(config: &BlestConfig) -> Self {
         Self {
             config: config.clone(),
-            wait: Waiting::default(),
+            wait: Waiting::new(config.wait_for_pacer),
             extremes: [Extremes::NONE; MAX_PATHS],
             lambda: config.lambda,
             lambda_updated: None,

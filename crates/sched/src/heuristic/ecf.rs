@@ -30,16 +30,16 @@ use crate::{Context, Decision, InvalidConfig, PathUpdate, PathUpdateKind, PathVi
 /// packet goes on `s`. Only new data is put to the tests. Lost data, control frames and datagrams
 /// go on `s` unless they arrive sooner over `f`, whatever the tests say of new data: the window of
 /// `f` has room again once what is too much in flight is acknowledged, in that share of R_f, and
-/// the packet then takes half of R_f, against half of R_s. An `f` with room in its window that only
-/// its pacer holds back counts as having room, as in the kernel, which tests the window alone: it
-/// is waited for until the pacer lets go, provided that the packet still arrives no later than it
+/// the packet then takes half of R_f, against half of R_s. An `f` that its pacer holds back counts as
+/// full; with [`wait_for_pacer`](EcfConfig::wait_for_pacer), one with room in its window is waited for until the pacer
+/// lets go, provided that the packet still arrives no later than it
 /// would on `s`. A path without an RTT sample gets packets without a test once no other has room.
 ///
 /// **Source.** Lim, Nahum, Towsley, Gibbens: *ECF: An MPTCP Path Scheduler to Manage Heterogeneous
 /// Paths*, CoNEXT 2017, in the form of Linux MPTCP v0.95, `mptcp_ecf.c`. The paper writes K for
 /// `kf` and `ks`. The kernel's floor of one window is what keeps the last packets off the slow
 /// path: for K much smaller than W_s the second test would fail without it. The flags per pair, the
-/// bound on waiting, the pacer and the place of lost data are ours; the kernel has one flag per
+/// bound on waiting, the wait for the pacer and the place of lost data are ours; the kernel has one flag per
 /// connection, and each of its subflows repeats its own losses.
 ///
 /// **Cost.** One walk over the slots, two divisions; one bit of state per pair.
@@ -68,7 +68,7 @@ use crate::{Context, Decision, InvalidConfig, PathUpdate, PathUpdateKind, PathVi
 /// let decision = scheduler.decide(&Context::new(Instant::now(), &paths, &queue, 1));
 /// assert!(matches!(decision, Decision::Wait { until: Some(_) }));
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Ecf {
     config: EcfConfig,
     wait: Waiting,
@@ -94,6 +94,9 @@ pub struct EcfConfig {
     /// in the paper's text and in the ns-3 model, the last packets of a transfer go on the slow
     /// path, which is the opposite of the purpose: for reproducing such results only.
     pub floor: bool,
+    /// Whether an `f` with room in its window that only its pacer holds back is waited for, if the packet
+    /// still arrives no later than on `s`. Default false, as published: it counts as full, and the tests decide.
+    pub wait_for_pacer: bool,
 }
 
 impl Default for EcfConfig {
@@ -101,6 +104,7 @@ impl Default for EcfConfig {
         Self {
             beta: 0.25,
             floor: true,
+            wait_for_pacer: false,
         }
     }
 }
@@ -151,8 +155,15 @@ impl Ecf {
     pub fn new(config: &EcfConfig) -> Self {
         Self {
             config: config.clone(),
-            ..Self::default()
+            wait: Waiting::new(config.wait_for_pacer),
+            flags: PairFlags::default(),
         }
+    }
+}
+
+impl Default for Ecf {
+    fn default() -> Self {
+        Self::new(&EcfConfig::default())
     }
 }
 

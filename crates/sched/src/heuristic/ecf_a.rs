@@ -100,7 +100,7 @@ impl EcfA {
     pub fn new(config: &EcfAConfig) -> Self {
         Self {
             config: config.clone(),
-            wait: Waiting::default(),
+            wait: Waiting::new(config.ecf.wait_for_pacer),
             flags: PairFlags::default(),
             draw: Draw::new(config.seed),
             episode: None,

@@ -9,11 +9,11 @@ use crate::{Context, Data, Decision, Scheduler};
 ///
 /// **Rule.** Each path has its own place in the order of the connection's data. A path of
 /// [`Context::sendable`], the fastest of them first, sends the oldest data that it has not carried
-/// and that nobody has acknowledged ([`Data::Redundant`]): what must be sent again because no
-/// copy of it is left on its way, then what other paths have in flight, then new data. New data is
+/// and that nobody has acknowledged ([`Data::Redundant`]): what it has lost itself or what no
+/// copy of is left on its way, then what other paths have in flight, then new data. New data is
 /// thus sent by the path that has caught up with all others, at its pace. A slower path falls
-/// behind, and what is acknowledged in the meantime it skips. The loss of one copy of several is
-/// no reason to send again. No path has anything left to send: wait for the next event.
+/// behind, and what is acknowledged in the meantime it skips. Each path repeats its own losses, though others have
+/// copies in flight: these may be stuck in a queue. No path has anything left to send: wait for the next event.
 ///
 /// **Source.** Linux MPTCP, `mptcp_redundant.c`, in its form with a place in the data for each
 /// subflow. An earlier form of it copies each packet, as it is sent, to the subflows that take it

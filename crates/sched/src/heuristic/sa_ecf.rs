@@ -71,7 +71,7 @@ use crate::{
 /// };
 /// assert_eq!(decision, expected);
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct SaEcf {
     config: SaEcfConfig,
     wait: Waiting,
@@ -208,12 +208,19 @@ impl StreamSharing {
     }
 }
 
+impl Default for SaEcf {
+    fn default() -> Self {
+        Self::new(&SaEcfConfig::default())
+    }
+}
+
 impl SaEcf {
     /// A scheduler with these settings.
     pub fn new(config: &SaEcfConfig) -> Self {
         Self {
             config: config.clone(),
-            ..Self::default()
+            wait: Waiting::new(config.ecf.wait_for_pacer),
+            flags: StreamFlags::default(),
         }
     }
 

@@ -19,6 +19,9 @@ pub struct Patience {
 }
 
 impl Patience {
+    /// No wait is under way.
+    pub const NONE: Self = Self { since: None };
+
     /// The wait for `blocked`, or `None` if a packet has to go elsewhere now.
     pub fn wait(&mut self, now: Instant, blocked: &PathView) -> Option<Decision> {
         if !comes_back(blocked) {

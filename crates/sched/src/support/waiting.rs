@@ -45,9 +45,20 @@ impl Advice {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Waiting {
     patience: Patience,
+    /// A fast path that only its pacer holds back is full.
+    paced_is_full: bool,
 }
 
 impl Waiting {
+    /// For a scheduler that waits for a fast path that only its pacer holds back, provided that the packet still arrives
+    /// no later than on the slow path, or else puts such a path to the rule as a full one. The default is to wait.
+    pub const fn new(wait_for_pacer: bool) -> Self {
+        Self {
+            patience: Patience::NONE,
+            paced_is_full: !wait_for_pacer,
+        }
+    }
+
     /// The decision. `rule` is asked for new data, with the fast and the slow path, and only if the
     /// fast one is full and can be waited for.
     #[inline]
@@ -56,7 +67,7 @@ impl Waiting {
         cx: &Context<'a>,
         rule: impl FnOnce(&'a PathView, &'a PathView) -> Advice,
     ) -> Decision {
-        let (fast, slow) = match Choice::of(cx) {
+        let (fast, slow) = match Choice::of(cx, !self.paced_is_full) {
             // Whatever gives a path room is an event.
             Choice::Nothing => return Decision::Wait { until: None },
             Choice::Plain(path) => return self.send(path, Data::Next),
@@ -162,10 +173,10 @@ enum Choice<'a> {
     /// The fast path's window has room, and its pacer lets the next packet go so soon that it
     /// arrives no later than one sent on the slow path now.
     ///
-    /// In the kernel, where these schedulers come from, such a path is available: it tests the
-    /// window alone, and pacing happens below the scheduler. Waiting until
-    /// [`next_release`](PathView::next_release) is the same thing; falling through to the slow path
-    /// would be a spill that the rules do not know.
+    /// Ours: no published rule knows pacers. Where pacing happens below the scheduler, a path whose window has room is
+    /// available, and waiting until [`next_release`](PathView::next_release) is the same thing. Linux MPTCP v0.95 does not
+    /// offer a subflow, though, that already has its share in the queues below it (`mptcp_is_temp_unavailable`). Hence a
+    /// setting.
     Paced {
         fast: &'a PathView,
         slow: &'a PathView,
@@ -183,7 +194,7 @@ enum Choice<'a> {
 impl<'a> Choice<'a> {
     /// One walk over the slots.
     #[inline]
-    fn of(cx: &Context<'a>) -> Self {
+    fn of(cx: &Context<'a>, wait_for_pacer: bool) -> Self {
         let Some(Fastest {
             overall: fast,
             sendable: Some(slow),
@@ -198,6 +209,7 @@ impl<'a> Choice<'a> {
         }
         let room = fast.in_flight + u64::from(fast.mtu) <= fast.capacity();
         if let Some(release) = fast.next_release
+            && wait_for_pacer
             && (room || fast.pacing_rate == 0)
         {
             let held = nanos(release.saturating_duration_since(cx.now));
@@ -275,7 +287,7 @@ mod tests {
 
     /// The kind of choice, with the slots of fast and slow.
     fn choice(now: Instant, paths: &[PathView], queue: &QueueView) -> String {
-        match Choice::of(&Context::new(now, paths, queue, 0)) {
+        match Choice::of(&Context::new(now, paths, queue, 0), true) {
             Choice::Nothing => "nothing".into(),
             Choice::Plain(path) => format!("plain {}", path.index),
             Choice::Paced { fast, slow } => format!("paced {} {}", fast.index, slow.index),
@@ -385,6 +397,33 @@ mod tests {
             let paths = [nothing_in_flight(held), path(1, 50)];
             assert_eq!(choice(now, &paths, &queue()), expected, "{held} ms, idle");
         }
+    }
+
+    /// The published rules know no pacer.
+    #[test]
+    fn a_pacer_is_not_waited_for_if_the_scheduler_does_not_want_that() {
+        let now = Instant::now();
+        let until = now + ms(1);
+        let paced = changed!(full(0, 10), next_release = Some(until), in_flight = 1200);
+        let idle = changed!(paced.clone(), in_flight = 0);
+        let slow = path(1, 50);
+        let asked = |wait_for_pacer, fast: &PathView| {
+            let paths = [fast.clone(), slow.clone()];
+            let queue = queue();
+            let cx = Context::new(now, &paths, &queue, 0);
+            let mut asked = false;
+            let decision = Waiting::new(wait_for_pacer).decide(&cx, |_, _| {
+                asked = true;
+                Advice::Send
+            });
+            (asked, decision)
+        };
+        let wait = Decision::Wait { until: Some(until) };
+        let send = Decision::send(slow.index);
+        assert_eq!(asked(true, &paced), (false, wait));
+        assert_eq!(asked(false, &paced), (true, send));
+        assert_eq!(asked(true, &idle), (false, wait));
+        assert_eq!(asked(false, &idle), (false, send));
     }
 
     /// With a pace of the controller's own, it is always the pacer that holds the path back, never

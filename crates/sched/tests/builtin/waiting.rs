@@ -235,7 +235,10 @@ fn ecf_keeps_a_chunks_tail_off_the_slow_path() {
 #[test]
 fn a_wait_ends() {
     let start = Instant::now();
-    let mut ecf = Ecf::default();
+    let mut ecf = Ecf::new(&EcfConfig {
+        wait_for_pacer: true,
+        ..EcfConfig::default()
+    });
     let [fast, slow] = pair();
     let last = queue(1000, 1 << 30);
     let mut ask =

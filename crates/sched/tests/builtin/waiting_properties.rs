@@ -16,9 +16,11 @@ fn waiting() -> Vec<(&'static str, Value)> {
     vec![
         ("blest", json!({})),
         ("blest", json!({"multi": true})),
+        ("blest", json!({"wait_for_pacer": true})),
         ("blest_overflow", json!({})),
         ("ecf", json!({})),
         ("ecf", json!({"floor": false, "beta": 10})),
+        ("ecf", json!({"wait_for_pacer": true})),
         ("ecf_a", json!({"p_wait": 0.5, "p_send": 0.5})),
         ("linucb", json!({})),
         ("linucb", json!({"p_tx": 0.5, "features": "latest"})),

@@ -327,6 +327,37 @@ fn loss_of_one_copy_is_no_loss() {
     assert_eq!(a.queue().retransmittable, 0);
 }
 
+/// Where everything goes on every path, each repeats its own losses: the copy of another may be stuck in a queue.
+#[test]
+fn loss_of_one_copy_is_a_loss_of_its_path_if_each_repeats() {
+    let (mut a, _) = pair(&TransportConfig::default());
+    let id = a.open(Dir::Uni).unwrap();
+    a.write(id, &[1; 500]).unwrap();
+    let first = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    let r = ranges(&first)[0];
+    let mut second = None;
+    packet(1000, |w| second = a.fill_range(w, &r, path(1)));
+    a.set_each_repeats(true);
+    a.on_lost(&r, path(0));
+    assert_eq!(a.queue().retransmittable, 500);
+    // Not on the path that still has it in flight.
+    let mut wrote = [true, false];
+    packet(1000, |w| wrote[0] = a.fill_again(w, path(1)));
+    packet(1000, |w| wrote[1] = a.fill_again(w, path(0)));
+    assert_eq!(wrote, [false, true]);
+    assert_eq!(a.queue().retransmittable, 0);
+    a.on_acked(&second.unwrap());
+    assert_eq!(a.queue().in_flight, 0);
+    // And no longer where each is sent once.
+    a.write(id, &[1; 500]).unwrap();
+    let first = data_packet(&mut a, 1000, Data::Next, 0).unwrap();
+    let r = ranges(&first)[0];
+    packet(1000, |w| second = a.fill_range(w, &r, path(1)));
+    a.set_each_repeats(false);
+    a.on_lost(&r, path(0));
+    assert_eq!(a.queue().retransmittable, 0);
+}
+
 /// What was lost on one path and went on another one then is in flight once: a copy may bring it back. What two paths have
 /// in flight is copied no more, until one of them has lost it.
 #[test]
