@@ -23,8 +23,7 @@ fn download(scheduler: &str, control: &str, tail_copies: bool) -> f64 {
     let mut completion = None;
     let options = Options {
         jobs: 1,
-        progress: false,
-        slim: false,
+        ..Options::default()
     };
     runner::run(
         &plan,

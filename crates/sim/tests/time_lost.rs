@@ -66,8 +66,7 @@ fn run(experiment: &Experiment) -> BTreeMap<String, f64> {
     let mut records = Vec::new();
     let options = Options {
         jobs: 1,
-        progress: false,
-        slim: false,
+        ..Options::default()
     };
     let take = |record| {
         records.push(record);
@@ -366,8 +365,7 @@ fn a_watched_run_is_the_same_run() {
         };
         let options = Options {
             jobs: 1,
-            progress: false,
-            slim: false,
+            ..Options::default()
         };
         runner::run(&plan, options, |_, _| false, take).unwrap();
         hashes

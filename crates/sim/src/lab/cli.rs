@@ -234,7 +234,7 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
     let options = Options {
         jobs: arguments.jobs,
         progress: io::stderr().is_terminal(),
-        slim: false,
+        ..Options::default()
     };
     let folder = match (&arguments.out, &arguments.file) {
         (Some(folder), _) => Some(folder.clone()),

@@ -1,8 +1,9 @@
 //! Runs the missing runs of a plan on several threads. The threads do not influence the results.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -11,6 +12,9 @@ use super::record::Record;
 use super::scenario;
 use super::store::Store;
 
+/// The time between two lines of progress.
+const BETWEEN_LINES: Duration = Duration::from_secs(30);
+
 /// How to execute a plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
@@ -18,6 +22,8 @@ pub struct Options {
     pub jobs: usize,
     /// Whether to show progress on standard error, if it is a terminal.
     pub progress: bool,
+    /// Whether to print a line with the progress on standard error from time to time, for logs.
+    pub lines: bool,
     /// Whether to drop the values behind the metrics, which make most of a results file.
     pub slim: bool,
 }
@@ -50,12 +56,13 @@ pub fn run(
         .filter(|(cell, seed)| !has(cell, *seed))
         .collect();
     let bar = bar(missing.len(), options.progress);
+    let mut said = Duration::ZERO;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(options.jobs)
         .build()
         .map_err(io::Error::other)?;
     let next = AtomicUsize::new(0);
-    let sink = Mutex::new((take, Done::default(), None));
+    let sink = Mutex::new((take, Done::default(), None, &mut said));
     pool.broadcast(|_| {
         // In order, one at a time, so that long runs do not wait behind each other.
         while let Some((cell, seed)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -65,7 +72,7 @@ pub fn run(
             }
             let failed = record.measured().is_none();
             let Ok(mut sink) = sink.lock() else { return };
-            let (take, done, error) = &mut *sink;
+            let (take, done, error, said) = &mut *sink;
             done.ran += 1;
             done.failed += usize::from(failed);
             if let Err(fault) = take(record) {
@@ -73,12 +80,18 @@ pub fn run(
                 next.store(missing.len(), Ordering::Relaxed);
             }
             bar.inc(1);
+            let gone = bar.elapsed();
+            if options.lines && gone.saturating_sub(**said) >= BETWEEN_LINES {
+                **said = gone;
+                // Progress that cannot be shown is no reason to stop.
+                let _ = writeln!(io::stderr(), "{}", line(done.ran, missing.len(), gone));
+            }
         }
     });
     bar.finish_and_clear();
     match sink.into_inner() {
-        Ok((_, done, None)) => Ok(done),
-        Ok((_, _, Some(error))) => Err(error),
+        Ok((_, done, None, _)) => Ok(done),
+        Ok((_, _, Some(error), _)) => Err(error),
         Err(_) => Err(io::Error::other("a thread panicked")),
     }
 }
@@ -100,6 +113,17 @@ pub fn run_into(store: &mut Store, plan: &Plan<'_>, options: Options) -> io::Res
     run(plan, options, has, |record| store.append(&record))
 }
 
+/// The progress in words, with the time left if all runs took as long as those before.
+fn line(ran: usize, all: usize, gone: Duration) -> String {
+    let left = gone.as_secs_f64() / ran.max(1) as f64 * all.saturating_sub(ran) as f64;
+    let minutes = |seconds: f64| format!("{:.1} min", seconds / 60.0);
+    format!(
+        "{ran} of {all} runs, {} gone, {} left",
+        minutes(gone.as_secs_f64()),
+        minutes(left)
+    )
+}
+
 fn bar(runs: usize, shown: bool) -> ProgressBar {
     let target = if shown {
         ProgressDrawTarget::stderr()
@@ -110,4 +134,22 @@ fn bar(runs: usize, shown: bool) -> ProgressBar {
         ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {elapsed} gone, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::with_draw_target(Some(runs as u64), target).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_says_how_long_the_rest_takes() {
+        let line = |ran, all| line(ran, all, Duration::from_secs(120));
+        assert_eq!(
+            line(100, 400),
+            "100 of 400 runs, 2.0 min gone, 6.0 min left"
+        );
+        assert_eq!(
+            line(400, 400),
+            "400 of 400 runs, 2.0 min gone, 0.0 min left"
+        );
+    }
 }

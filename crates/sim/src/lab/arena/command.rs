@@ -164,6 +164,7 @@ fn run_file(
     let options = Options {
         jobs: arguments.jobs,
         progress: io::stderr().is_terminal(),
+        lines: !io::stderr().is_terminal(),
         slim: true,
     };
     let runs = plan.len();

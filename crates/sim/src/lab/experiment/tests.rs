@@ -695,3 +695,46 @@ fn every_scheduler_may_have_earlier_connections_and_another_network_during_them(
         assert!(error.ends_with(fault), "{error}");
     }
 }
+
+#[test]
+fn a_star_stands_for_all_schedulers_that_were_not_named() {
+    let text = file(PATHS, "").replace(
+        "[\"minrtt\", \"rr\"]",
+        "[\"ecf\", { name = \"minrtt\", label = \"mine\" }, \"*\"]",
+    );
+    let experiment = parse(&text).unwrap();
+    let labels: Vec<_> = experiment
+        .schedulers
+        .iter()
+        .map(|spec| &*spec.label)
+        .collect();
+    assert_eq!(labels[..2], ["ecf", "mine"]);
+    for label in ["minrtt", "roundrobin", "peekaboo", "redundant"] {
+        assert_eq!(labels.iter().filter(|other| **other == label).count(), 1);
+    }
+    assert_eq!(labels.iter().filter(|label| **label == "ecf").count(), 1);
+    for label in ["single", "minrtt_ns3", "peek_frozen", "dqn", "rr"] {
+        assert!(!labels.contains(&label), "{label}");
+    }
+}
+
+#[test]
+fn a_network_has_the_congestion_controls_that_it_names() {
+    let with = |some: &str| {
+        let text = file(PATHS, &format!("congestion = {some}"));
+        text.replace(
+            "schedulers =",
+            "congestion = [\"olia\", \"bbr3\"]\nschedulers =",
+        )
+    };
+    let experiment = parse(&with("\"bbr3\"")).unwrap();
+    assert_eq!(experiment.networks[0].congestion, ["bbr3"]);
+    let plan = crate::lab::Plan::new(&experiment, None);
+    assert!(plan.cells.iter().all(|cell| cell.id.congestion == "bbr3"));
+    assert_eq!(plan.cells.len(), 2);
+    let error = parse(&with("\"cubic\"")).unwrap_err();
+    assert!(
+        error.contains("one out of the experiment's `congestion`: olia, bbr3"),
+        "{error}"
+    );
+}
