@@ -566,16 +566,24 @@ fn the_time_of_downloads_and_the_order_of_paths_are_told() {
         assert_eq!(line["worst_network"], "uneven");
         assert_eq!(line["scheduler"], ["minrtt", "fast_alone"][number]);
         let [ratio, spread] = ["ratio", "spread"].map(|name| line[name].as_f64().unwrap());
-        assert!(ratio < 0.8 && (spread * ratio - 1.0).abs() < 1e-9, "{line}");
+        assert!((spread * ratio - 1.0).abs() < 1e-9, "{line}");
+        // One path alone carries its handshake in either order: they are the same run.
+        let as_expected = if number == 0 {
+            ratio < 0.8
+        } else {
+            ratio == 1.0
+        };
+        assert!(as_expected, "{line}");
     }
-    // Alone on the best path, whichever order it is opened in; on the other one until it is open.
+    // Alone on the best path, whichever order it is opened in.
     let results = results(&folder);
     let shares = results.lines().skip(1).filter_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         (line["scheduler"] == "fast_alone").then(|| line["values"]["path2_share"].as_f64().unwrap())
     });
     for share in shares {
-        assert!(share > 70.0, "{share}");
+        // All but the validation of the other path.
+        assert!(share > 99.0, "{share}");
     }
 }
 

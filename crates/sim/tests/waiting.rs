@@ -277,7 +277,10 @@ fn redundant_repairs_what_is_stuck_in_the_queue_of_the_other_path() {
         (0..8).map(run).sum()
     });
     // 1.04 times as long; 1.15 times if it waits for the copies.
-    assert!(redundant < single.mul_f64(1.08), "{redundant:?}, alone {single:?}");
+    assert!(
+        redundant < single.mul_f64(1.08),
+        "{redundant:?}, alone {single:?}"
+    );
 }
 
 /// On similar paths, no scheduler waits for long: two paths together are faster than one.

@@ -13,6 +13,10 @@ use crate::{Context, Decision, PathId, PathView, Scheduler};
 /// the path falls silent, the transport's own liveness rule steps in after one PTO, and nothing
 /// else.
 ///
+/// The handshake is not the scheduler's: it goes on path 0, and a connection over one path alone has no other. The lab
+/// makes the handshake on the path that is configured, which is path 0 then. Whoever connects over real sockets does the
+/// same by where the connection begins.
+///
 /// **Source.** Ours.
 ///
 /// **Cost.** One walk over the slots; no state.

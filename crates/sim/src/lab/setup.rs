@@ -40,8 +40,12 @@ pub(crate) fn network(
     trained: &Trained,
     timeline: Option<Duration>,
 ) -> Result<Network, SetupError> {
-    let spec = cell.network;
-    let factory = scheduler(&trained.registry, cell.scheduler, spec, workload, seed)?;
+    let alone = alone(cell.scheduler, cell.network, workload);
+    let (spec, of) = match &alone {
+        Some((network, scheduler)) => (network, scheduler),
+        None => (cell.network, cell.scheduler),
+    };
+    let factory = scheduler(&trained.registry, of, spec, workload, seed)?;
     let transport = transport(spec, cell.congestion, factory)?;
     let mut server = transport.clone();
     if let Some(paths) = &trained.paths {
@@ -97,6 +101,38 @@ pub(crate) fn network(
         builder = builder.cross_traffic(traffic);
     }
     Ok(builder.build()?)
+}
+
+/// For the scheduler that uses one path: the network with the handshake on that path, which makes its path ID 0, and the
+/// scheduler told so. It stands for a connection that has no other path: one whose handshake took another path would be
+/// slower or faster than that for a reason that is none of its own.
+fn alone(
+    spec: &SchedulerSpec,
+    network: &NetworkSpec,
+    workload: &Workload,
+) -> Option<(NetworkSpec, SchedulerSpec)> {
+    if spec.name != "single" {
+        return None;
+    }
+    let best = || oracle::best_path(network, workload, &fluid_paths(network));
+    let config = oracle::told(&spec.config, Vec::new, best);
+    // A configuration that is none is refused where it is read.
+    let id = match config.get("path") {
+        None => 0,
+        Some(path) => usize::try_from(path.as_u64()?).ok()?,
+    };
+    let opened = network.opened();
+    let number = *opened.get(id).or_else(|| opened.first())?;
+    let network = NetworkSpec {
+        handshake: number,
+        race: false,
+        ..network.clone()
+    };
+    let mut spec = spec.clone();
+    if let Some(path) = spec.config.get_mut("path") {
+        *path = 0.into();
+    }
+    Some((network, spec))
 }
 
 /// A scheduler as configured. It gets the network's rates if it asks for an oracle, and the run's
@@ -172,7 +208,8 @@ pub(crate) fn bounds(cell: &Cell<'_>, seed: u64) -> BTreeMap<&'static str, f64> 
 
 /// The bounds of a download that count how its connection starts; `None` for other workloads.
 pub(crate) fn start_bounds(cell: &Cell<'_>) -> Option<StartBounds> {
-    let spec = cell.network;
+    let alone = alone(cell.scheduler, cell.network, cell.workload);
+    let spec = alone.as_ref().map_or(cell.network, |(network, _)| network);
     let rules = StartRules {
         handshake: spec.handshake_path(),
         start: spec.start,
@@ -228,6 +265,42 @@ mod tests {
         let olia = ["olia".to_owned()];
         let experiment = Experiment::of_one_network(line, "file:2MB", &schedulers, &olia);
         experiment.unwrap().networks.remove(0)
+    }
+
+    #[test]
+    fn one_path_alone_carries_its_handshake() {
+        let network = network_of("50Mbit 20ms 0% | 2Mbit 100ms 1.5% | 8Mbit 1ms 0%");
+        let spec = |name: &str, config| SchedulerSpec {
+            label: name.into(),
+            name: name.into(),
+            config,
+            training: 0,
+            family: String::new(),
+            parameters: Vec::new(),
+        };
+        let workload: Workload = "file:2MB".parse().unwrap();
+        let of = |network: &NetworkSpec, config| {
+            let (network, spec) = alone(&spec("single", config), network, &workload)?;
+            Some((network.handshake_path(), spec.config))
+        };
+        let first = json!({"path": 0});
+        assert_eq!(of(&network, json!({"path": 1})), Some((1, first.clone())));
+        assert_eq!(of(&network, json!({"path": 9})), Some((0, first.clone())));
+        assert_eq!(of(&network, Value::Null), Some((0, Value::Null)));
+        assert_eq!(of(&network, json!({"path": "worst"})), None);
+        assert!(alone(&spec("minrtt", json!({})), &network, &workload).is_none());
+        // Path IDs follow the handshake's path, and a race would choose the third one.
+        let second = NetworkSpec {
+            handshake: 1,
+            race: true,
+            ..network
+        };
+        let opened = second.opened();
+        for (id, number) in opened.into_iter().enumerate() {
+            let expected = Some((number, first.clone()));
+            assert_eq!(of(&second, json!({"path": id})), expected);
+        }
+        assert_eq!(of(&second, json!({"path": "best"})), Some((0, first)));
     }
 
     /// Takes only the rates of its network.
