@@ -119,8 +119,7 @@ impl Schedule {
             return None;
         }
         let late = self.latest(now, paths, streams)?;
-        let delivered: u64 = self.views().iter().map(|view| view.delivered_bytes).sum();
-        if self.tail.spent.saturating_add(late.size) > BUDGET + delivered / BUDGET_DIVISOR {
+        if late.size > self.tail_budget() {
             return None;
         }
         let (path, release) = self.sooner(now, &late)?;
@@ -142,6 +141,16 @@ impl Schedule {
             ranges,
             decision,
         })
+    }
+
+    /// How many bytes may still be copied.
+    pub(super) fn tail_budget(&self) -> u64 {
+        if self.tail.binds {
+            return 0;
+        }
+        let delivered: u64 = self.views().iter().map(|view| view.delivered_bytes).sum();
+        let budget = BUDGET.saturating_add(delivered / BUDGET_DIVISOR);
+        budget.saturating_sub(self.tail.spent)
     }
 
     /// A copy was written, or does not fit: its room is for the next one.
@@ -310,6 +319,24 @@ mod tests {
         let mut fresh = view(1, 40, 0, 0);
         fresh.cwnd = 12_500;
         assert_eq!(arrival(&fresh), ms(24));
+    }
+
+    #[test]
+    fn the_scheduler_is_told_how_much_may_be_copied() {
+        let mut schedule = Schedule::new(Box::new(mpquic_sched_core::MinRtt::default()));
+        schedule.used = 2;
+        assert_eq!(schedule.tail_budget(), BUDGET);
+        for view in &mut schedule.views[..2] {
+            view.delivered_bytes = 500_000;
+        }
+        assert_eq!(schedule.tail_budget(), BUDGET + 100_000);
+        schedule.tail.spent = 100_001;
+        assert_eq!(schedule.tail_budget(), BUDGET - 1);
+        schedule.tail.spent = u64::MAX;
+        assert_eq!(schedule.tail_budget(), 0);
+        schedule.tail.spent = 0;
+        schedule.tail.binds = true;
+        assert_eq!(schedule.tail_budget(), 0);
     }
 
     #[test]

@@ -67,24 +67,31 @@ fn at(now: Instant, drawn: &[Drawn]) -> Vec<PathView> {
 }
 
 fn queue() -> impl Strategy<Value = QueueView> {
-    (bytes(), bytes(), bytes(), prop::bool::weighted(0.2)).prop_map(
-        |(unsent, window, again, control)| {
+    (
+        bytes(),
+        bytes(),
+        bytes(),
+        bytes(),
+        prop::bool::weighted(0.2),
+    )
+        .prop_map(|(unsent, window, again, copyable, control)| {
             let mut queue = QueueView::default();
             (queue.unsent, queue.window_left) = (unsent, window);
             (queue.retransmittable, queue.control) = (again, control);
+            queue.copyable = copyable;
             queue
-        },
-    )
+        })
 }
 
 fn config() -> impl Strategy<Value = ArrivalConfig> {
     let switch = any::<bool>;
-    let switches = (switch(), switch(), switch(), switch());
+    let switches = (switch(), switch(), switch(), switch(), switch());
     (switches, prop_oneof![Just(0.0), 0.0..100.0]).prop_map(
-        |((wait, ahead, fresh, age), margin)| {
+        |((wait, ahead, fresh, age, copies), margin)| {
             let mut config = ArrivalConfig::default();
             (config.wait, config.ahead) = (wait, ahead);
             (config.fresh, config.age, config.margin) = (fresh, age, margin);
+            config.copies = copies;
             config
         },
     )

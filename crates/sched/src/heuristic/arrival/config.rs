@@ -25,6 +25,9 @@ pub struct ArrivalConfig {
     pub fresh: bool,
     /// Whether the age of the oldest packet in flight is part of the prediction. Default true.
     pub age: bool,
+    /// Whether it counts on the transport's copies of the last bytes instead of waiting, as far as their budget reaches. Default
+    /// true.
+    pub copies: bool,
     /// How many RTT variations later than predicted a packet on a path with room is taken to arrive, 0 to 100. Default 0.
     pub margin: f64,
 }
@@ -36,6 +39,7 @@ impl Default for ArrivalConfig {
             ahead: true,
             fresh: true,
             age: true,
+            copies: true,
             margin: 0.0,
         }
     }

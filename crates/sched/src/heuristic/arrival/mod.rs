@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Below so many packets to send, nothing is sent ahead of what waits.
-const BULK_PACKETS: u64 = 64;
+const BULK_PACKETS: u64 = 256;
 
 /// Sends each packet on the path on which it arrives first, and waits if the other paths deliver all that waits before that.
 ///
@@ -34,7 +34,7 @@ const BULK_PACKETS: u64 = 64;
 ///
 /// Of the paths with room ([`Context::sendable`]), the packet goes on the one with the smallest `A`. Those without room
 /// deliver `G`, the sum of their `r (A - A_i)` as far as that is positive, before it arrives. If `G` is all that waits, new
-/// and lost, and flow control lets it go, it waits. If not, and a single stream has more than 64 packets to send, the packet
+/// and lost, and flow control lets it go, it waits. If not, and a single stream has more than 256 packets to send, the packet
 /// carries what lies `G` ahead ([`Data::Ahead`]), so that the receiver need not hold it for long; lost data that the others
 /// deliver sooner is left to them.
 ///
@@ -46,7 +46,8 @@ const BULK_PACKETS: u64 = 64;
 /// A path without an RTT sample gets packets while no other path has room.
 ///
 /// **Copies** are the transport's: it copies the last bytes of a transfer if they arrive sooner on another path
-/// (`TransportConfig::tail_copies`).
+/// (`TransportConfig::tail_copies`). As long as its budget ([`QueueView::copyable`]) covers all that a path has in flight, it
+/// does not wait: what would be late is copied to the path that it would have waited for, and nothing is lost by the attempt.
 ///
 /// **Source.** Ours. Predicted arrival times as the measure are those of OTIAS (Yang, Wang, Amer 2014) and EDPF (Chebrolu,
 /// Rao 2006); that new data waits if other paths finish it sooner is ECF's idea (Lim et al., CoNEXT 2017), here for any
@@ -177,6 +178,13 @@ impl Arrival {
         bytes
     }
 
+    /// Whether the transport can still copy all that this path would have in flight: what is late there arrives elsewhere, at
+    /// no other cost than that of having waited.
+    fn may_be_late(&self, queue: &QueueView, path: &PathView) -> bool {
+        let packet = u64::from(path.mtu);
+        self.config.copies && path.in_flight.saturating_add(packet) <= queue.copyable
+    }
+
     fn wait(&mut self, cx: &Context<'_>, awaited: &PathView) -> Option<Decision> {
         let deadline = self.patience.deadline(cx.now, awaited)?;
         // Nothing but a timer tells that a pacer has opened.
@@ -235,6 +243,7 @@ impl Scheduler for Arrival {
         if self.config.wait
             && !path.suspect
             && others >= waiting as f64
+            && !self.may_be_late(queue, path)
             && let Some(awaited) = found.awaited
             && let Some(wait) = self.wait(cx, awaited)
         {
@@ -324,7 +333,9 @@ mod tests {
         // 5 kB/ms for 40 ms, less the packet of 1200 bytes by which the window is exceeded.
         let others = |unsent| once(&[full(0, 20), path(1, 100)], &queue(unsent));
         assert_eq!(others(198_000), "wait 45");
-        assert_eq!(others(199_000), "1 Ahead(198800)");
+        assert_eq!(others(199_000), "1 Next");
+        // Of much, the slow path carries what comes after that.
+        assert_eq!(others(1 << 20), "1 Ahead(198800)");
         // Two of them deliver as much together: 198 800, and 3.33 kB/ms for 35 ms.
         let three = [full(0, 20), full(1, 30), path(2, 100)];
         assert_eq!(once(&three, &queue(314_000)), "wait 45");
@@ -364,6 +375,17 @@ mod tests {
         let all = [suspect(full(0, 20)), suspect(path(1, 100))];
         assert_eq!(once(&all, &queue(9000)), "1 Next");
         assert_eq!(once(&[full(0, 20), path(1, 100)], &queue(0)), "1 Next");
+    }
+
+    #[test]
+    fn what_the_transport_can_copy_need_not_wait() {
+        let slow = changed!(path(1, 100), in_flight = 8800);
+        let ask = |copyable| {
+            let queue = changed!(queue(9000), copyable = copyable);
+            once(&[full(0, 20), slow.clone()], &queue)
+        };
+        assert_eq!(ask(9999), "wait 45");
+        assert_eq!(ask(10_000), "1 Next");
     }
 
     #[test]
