@@ -1,6 +1,7 @@
 //! What each case of the interop runner asks for: downloads, links, settings.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -175,6 +176,8 @@ impl Case {
     pub(crate) fn links(self) -> Option<(LinkConfig, LinkConfig)> {
         let simple = LinkConfig::new(10_000_000, Duration::from_millis(15))
             .with_queue(QueueLimit::Packets(25));
+        // The runner's, too: no more of them in a row are lost or garbled.
+        let simple = simple.with_max_burst(const { NonZeroU32::new(3).unwrap() });
         let link = match self {
             Self::LongRtt => LinkConfig::new(10_000_000, Duration::from_millis(750))
                 .with_queue(QueueLimit::Packets(25)),

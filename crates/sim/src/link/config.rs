@@ -1,5 +1,6 @@
 //! The settings of one direction of a link, as experiment files write them.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,6 +66,10 @@ pub struct LinkConfig {
     /// Loss in bursts, in addition to `loss` and independent of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliott>,
+    /// The most packets in a row that chance may lose or corrupt: the next one passes, so that a little less is lost
+    /// than `loss` says. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_burst: Option<NonZeroU32>,
     /// The limit of the queue behind the packet that is being serialised. Packets beyond it are
     /// dropped (drop-tail).
     pub queue: QueueLimit,
@@ -101,6 +106,7 @@ impl Default for LinkConfig {
             delay_sd: Duration::ZERO,
             loss: 0.0,
             gilbert_elliott: None,
+            max_burst: None,
             queue: QueueLimit::Auto,
             outages: Vec::new(),
             changes: Vec::new(),
@@ -166,6 +172,13 @@ impl LinkConfig {
     #[must_use]
     pub fn with_loss(mut self, probability: f64) -> Self {
         self.loss = probability;
+        self
+    }
+
+    /// Sets the most packets in a row that chance may lose or corrupt.
+    #[must_use]
+    pub fn with_max_burst(mut self, packets: NonZeroU32) -> Self {
+        self.max_burst = Some(packets);
         self
     }
 

@@ -115,6 +115,8 @@ pub struct Link<T> {
     timeline: Timeline,
     dark_until: u64,
     bursts: Option<Bursts>,
+    /// How many packets in a row chance has lost or corrupted.
+    harmed: u32,
     /// The front is being serialised, the others wait.
     queue: VecDeque<Waiting<T>>,
     queue_bytes: u64,
@@ -146,6 +148,7 @@ impl<T: Clone> Link<T> {
             timeline: Timeline::new(&config),
             dark_until: 0,
             bursts,
+            harmed: 0,
             queue: VecDeque::new(),
             queue_bytes: 0,
             service: Service::new(config.rate, config.trace.clone()),
@@ -401,7 +404,9 @@ impl<T: Clone> Link<T> {
             entered,
         } = packet;
         let entered = Duration::from_nanos(entered);
-        if self.lose() {
+        let spared = self.is_spared();
+        if self.lose() && !spared {
+            self.harmed = self.harmed.saturating_add(1);
             self.stats.dropped_loss += 1;
             self.on_wire(Exit {
                 payload,
@@ -412,12 +417,14 @@ impl<T: Clone> Link<T> {
             });
             return;
         }
-        let fate = if size > 0 && self.chance(self.config.corruption) {
+        let fate = if size > 0 && self.chance(self.config.corruption) && !spared {
+            self.harmed = self.harmed.saturating_add(1);
             self.stats.corrupted += 1;
             Fate::Corrupted {
                 bit: self.rng.random_range(0..size as u64 * 8),
             }
         } else {
+            self.harmed = 0;
             Fate::Delivered
         };
         let copy = self.chance(self.config.duplication);
@@ -491,6 +498,12 @@ impl<T: Clone> Link<T> {
 
     fn on_link(&self, size: usize) -> u64 {
         size as u64 + u64::from(self.config.overhead)
+    }
+
+    /// Whether chance has harmed as many packets in a row as it may.
+    fn is_spared(&self) -> bool {
+        let most = self.config.max_burst;
+        most.is_some_and(|most| self.harmed >= most.get())
     }
 
     /// Whether the departing packet is lost. The chain advances with each packet, lost or not.

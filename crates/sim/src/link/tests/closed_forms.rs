@@ -215,6 +215,43 @@ fn the_loss_rate_is_as_configured() {
 }
 
 #[test]
+fn no_more_packets_in_a_row_are_harmed_than_allowed() {
+    let (n, most) = (100_000, 3_u32);
+    let free = LinkConfig::default().with_loss(0.3);
+    let bounded = free.clone().with_max_burst(most.try_into().unwrap());
+    let longest = |runs: &[f64]| runs.iter().copied().fold(0.0, f64::max);
+    assert!(longest(&losses(free, 51, n).1) > f64::from(most));
+    let (lost, runs) = losses(bounded.clone(), 51, n);
+    assert_eq!(longest(&runs), f64::from(most));
+    // A cycle is a run of at most three losses and the packet that passes: 0.3 + 0.3^2 + 0.3^3 losses in the mean.
+    let (p, count) = (0.3_f64, f64::from(n));
+    let mean = p + p * p + p * p * p;
+    let share = mean / (1.0 + mean);
+    let spread = Z99 * (count * share * (1.0 - share)).sqrt();
+    assert!((lost - count * share).abs() < spread, "{lost} of {n}");
+
+    // Corrupted packets count with the lost ones.
+    let both = LinkConfig {
+        corruption: 0.5,
+        ..bounded
+    };
+    let mut link = Link::new(both, 52).unwrap();
+    for i in 0..n {
+        link.enqueue(ms(u64::from(i)), PACKET, i).unwrap();
+    }
+    let (mut run, mut longest) = (0, 0);
+    for exit in drain(&mut link) {
+        run = if exit.fate == Fate::Delivered {
+            0
+        } else {
+            run + 1
+        };
+        longest = longest.max(run);
+    }
+    assert_eq!(longest, most);
+}
+
+#[test]
 fn losses_in_bursts_have_the_mean_and_the_length_asked_for() {
     let n = 200_000;
     for (loss, burst, seed) in [(0.015, 4.0, 7), (0.03, 1.0, 8), (0.1, 20.0, 9)] {
