@@ -110,6 +110,24 @@ impl Case {
         }
     }
 
+    /// How long the peers of this crate wait for each other. A client that takes an acknowledgement of what had to wait
+    /// for the server's keys for a round trip of seconds probes as seldom as that afterwards, and a third of its probes
+    /// get lost (quinn counts no more than max_ack_delay as delayed: RFC 9002 section 5.3).
+    pub(crate) const fn idle_timeout(self) -> Duration {
+        match self {
+            Self::HandshakeLoss | Self::HandshakeCorruption => Duration::from_secs(120),
+            _ => Duration::from_secs(30),
+        }
+    }
+
+    /// The runner's limit for the cases that take long.
+    pub(crate) const fn time_limit(self) -> Duration {
+        match self {
+            Self::HandshakeLoss | Self::HandshakeCorruption => Duration::from_secs(300),
+            _ => Duration::from_secs(60),
+        }
+    }
+
     /// Connections, one after the other. A program of another language makes those of cases that resume itself.
     pub(crate) const fn connections(self) -> usize {
         match self {

@@ -27,7 +27,7 @@ use case::Case;
 use child::{Language, Program};
 use mpquic_sim::Relay;
 use nat::Nat;
-use stacks::{Answer, Identity, Mpquic, Peer, Quinn, Setup, Stack, run};
+use stacks::{Answer, Identity, Mpquic, Peer, Quinn, Setup, Stack, run_within};
 use wire::Wire;
 
 /// A test for each case and each pair of stacks.
@@ -115,7 +115,7 @@ fn quinn_server_of_ours(case: Case) {
 
 /// Both stacks are Rust: in this process.
 fn rust<C: Stack, S: Stack>(case: Case) {
-    run(async move {
+    run_within(case.time_limit(), async move {
         let wire = case.is_watched().then(Wire::bind);
         let (setup, _) = setup(case, wire.as_ref());
         let server = serve::<S>(case, &setup);
@@ -127,7 +127,7 @@ fn rust<C: Stack, S: Stack>(case: Case) {
 
 /// Our client, and a server of another language.
 fn child_server(language: Language, case: Case) {
-    run(async move {
+    run_within(case.time_limit(), async move {
         let wire = case.is_watched().then(Wire::bind);
         let (setup, pem) = setup(case, wire.as_ref());
         let Some(program) = Program::find(language) else {
@@ -144,7 +144,7 @@ fn child_server(language: Language, case: Case) {
 
 /// A client of another language, and our server.
 fn child_client(language: Language, case: Case) {
-    run(async move {
+    run_within(case.time_limit(), async move {
         let wire = case.is_watched().then(Wire::bind);
         let (setup, pem) = setup(case, wire.as_ref());
         let Some(program) = Program::find(language) else {
@@ -189,6 +189,7 @@ fn setup(case: Case, wire: Option<&Wire>) -> (Setup, child::Pem) {
         server_alpn: hq::ALPN.to_vec(),
         suite: case.suite(),
         early_data: case == Case::ZeroRtt,
+        idle_timeout: case.idle_timeout(),
         our_version: match case {
             Case::V2 => mpquic::Version::V2,
             _ => mpquic::Version::V1,

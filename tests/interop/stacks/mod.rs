@@ -25,9 +25,13 @@ pub(crate) const ALPN: &[u8] = b"interop";
 /// Runs an exercise on several threads. The deadline only fails an exercise that hangs. No exercise
 /// depends on timing.
 pub(crate) fn run(exercise: impl Future<Output = ()>) {
+    run_within(Duration::from_secs(60), exercise);
+}
+
+pub(crate) fn run_within(limit: Duration, exercise: impl Future<Output = ()>) {
     let runtime = runtime();
     runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(60), exercise)
+        tokio::time::timeout(limit, exercise)
             .await
             .expect("the exercise hangs");
     });
@@ -248,6 +252,8 @@ pub(crate) struct Setup {
     pub(crate) server_alpn: Vec<u8>,
     pub(crate) suite: Option<CipherSuite>,
     pub(crate) limits: Option<Limits>,
+    /// Of both sides.
+    pub(crate) idle_timeout: Duration,
     pub(crate) server_takes_datagrams: bool,
     pub(crate) server_needs_client_certificate: bool,
     /// Whether quinn's connection IDs are empty.
@@ -276,6 +282,7 @@ impl Default for Setup {
             server_alpn: ALPN.to_vec(),
             suite: None,
             limits: None,
+            idle_timeout: Duration::from_secs(30),
             server_takes_datagrams: true,
             server_needs_client_certificate: false,
             empty_cids: false,

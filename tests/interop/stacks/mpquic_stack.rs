@@ -30,6 +30,7 @@ fn key_updates(connection: &mpquic::Connection) -> Option<u64> {
 
 fn transport(setup: &Setup, takes_datagrams: bool) -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
+    transport.max_idle_timeout(Some(setup.idle_timeout));
     if let Some(limits) = setup.limits {
         transport
             .max_concurrent_bidi_streams(limits.streams.into())

@@ -31,6 +31,8 @@ fn key_updates(_: &quinn::Connection) -> Option<u64> {
 
 fn transport(setup: &Setup, takes_datagrams: bool) -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
+    let idle_timeout = setup.idle_timeout.try_into().unwrap();
+    transport.max_idle_timeout(Some(idle_timeout));
     if let Some(limits) = setup.limits {
         transport
             .max_concurrent_bidi_streams(limits.streams.into())

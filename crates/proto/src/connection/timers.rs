@@ -7,7 +7,7 @@ use mpquic_sched_core::Side;
 
 use super::Connection;
 use crate::path::{Expected, PROBES_PER_PTO, SettledPackets, TimerFacts};
-use crate::recovery::{earlier, pto_duration, pto_time};
+use crate::recovery::{RttEstimator, earlier, later, pto_duration, pto_time};
 use crate::space::{SentFrame, SpaceId};
 use crate::{ConnectionError, PathId};
 
@@ -248,14 +248,29 @@ impl Connection {
         let earliest = spaces
             .filter_map(|space| pto_time(space, rtt, Duration::ZERO, count))
             .min();
-        if earliest.is_some() || self.side == Side::Server || self.confirmed {
+        if earliest.is_some() || self.confirmed {
             return earliest;
+        }
+        if self.side == Side::Server {
+            return self.finished_deadline(rtt);
         }
         //= specs/rfc9002.txt#section-6.2.2.1
         //# That is, the client MUST set the PTO timer if the client has not received an
         //# acknowledgment for any of its Handshake packets and the handshake is not confirmed (see
         //# Section 4.1.2 of [QUIC-TLS]), even if there are no packets in flight.
         Some(self.idle_since + pto_duration(rtt, Duration::ZERO, count))
+    }
+
+    /// When a server asks for the client's Finished. The client has Handshake keys and owes it, the server has nothing in
+    /// flight, and the client's PTO may be long by then: it has doubled with each loss, and no RTT sample may have made it
+    /// short. Each question waits twice as long as the one before, whatever is answered.
+    fn finished_deadline(&self, rtt: &RttEstimator) -> Option<Instant> {
+        let space = self.spaces.get(SpaceId::Handshake)?;
+        if self.handshake.is_complete() || space.next_expected() == 0 {
+            return None;
+        }
+        let wait = pto_duration(rtt, Duration::ZERO, self.spaces.asked());
+        Some(later(self.idle_since, wait))
     }
 
     fn on_handshake_pto(&mut self) {
@@ -282,11 +297,16 @@ impl Connection {
             }
             self.spaces.request_probes(space_id, PROBES_PER_PTO);
         }
-        //= specs/rfc9000.txt#section-8.1
-        //# Specifically, the client MUST send an Initial packet in a UDP datagram that contains at
-        //# least 1200 bytes if it does not have Handshake keys, and otherwise send a Handshake
-        //# packet.
-        if !probed {
+        if probed {
+            return;
+        }
+        if self.side == Side::Server {
+            self.spaces.ask_for_finished();
+        } else {
+            //= specs/rfc9000.txt#section-8.1
+            //# Specifically, the client MUST send an Initial packet in a UDP datagram that contains at
+            //# least 1200 bytes if it does not have Handshake keys, and otherwise send a Handshake
+            //# packet.
             //= specs/rfc9002.txt#section-6.2.2.1
             //# When the PTO fires, the client MUST send a Handshake packet if it has Handshake
             //# keys, otherwise it MUST send an Initial packet in a UDP datagram with a payload of

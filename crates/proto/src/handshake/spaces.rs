@@ -9,6 +9,8 @@ pub(crate) struct HandshakeSpaces {
     spaces: [Option<PacketSpace>; 2],
     /// Loss probes to be sent.
     probes: [u8; 2],
+    /// How often the client's Finished was asked for.
+    asked: u8,
 }
 
 impl HandshakeSpaces {
@@ -18,6 +20,7 @@ impl HandshakeSpaces {
         Self {
             spaces: [Some(initial), Some(handshake)],
             probes: [0; 2],
+            asked: 0,
         }
     }
 
@@ -64,6 +67,21 @@ impl HandshakeSpaces {
     pub(crate) fn request_probes(&mut self, space_id: SpaceId, count: u8) {
         if let Some(slot) = Self::slot(space_id) {
             self.probes[slot] = count;
+        }
+    }
+
+    /// How often the client's Finished was asked for.
+    pub(crate) fn asked(&self) -> u32 {
+        u32::from(self.asked)
+    }
+
+    /// The client's Finished is to be asked for, with a PING and an acknowledgement of all that came: that tells the
+    /// client what was lost, if what came after it asked for none.
+    pub(crate) fn ask_for_finished(&mut self) {
+        self.asked = self.asked.saturating_add(1);
+        self.request_probes(SpaceId::Handshake, 1);
+        if let Some(space) = self.get_mut(SpaceId::Handshake) {
+            space.acks.add_to_next();
         }
     }
 

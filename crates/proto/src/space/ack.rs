@@ -182,6 +182,11 @@ impl AckScheduler {
         self.timer = None;
     }
 
+    /// The next packet carries an ACK, even if no packet that came asked for one.
+    pub(crate) fn add_to_next(&mut self) {
+        self.unacked = self.unacked.max(1);
+    }
+
     /// An ACK must go as soon as possible, though nothing new may have come.
     pub(crate) const fn force(&mut self) {
         self.immediate = true;
