@@ -26,6 +26,7 @@ const WAITING: &[&str] = &[
     "peek_frozen",
     "peekaboo",
     "daps_gap",
+    "dems",
     "stms",
     "gaps",
 ];

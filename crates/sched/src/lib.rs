@@ -64,10 +64,11 @@ pub mod replica;
 pub mod support;
 
 pub use heuristic::{
-    Arrival, ArrivalConfig, Backup, BackupConfig, Blest, BlestConfig, Daps, DapsConfig, Ecf, EcfA,
-    EcfAConfig, EcfConfig, Mptcp, MptcpConfig, Redundant, RedundantConfig, RoundRobin,
-    RoundRobinConfig, SaEcf, SaEcfConfig, SinglePath, SinglePathConfig, Stms, StmsConfig,
-    StreamMinRtt, StreamMinRttConfig, StreamSharing, Xlink, XlinkConfig,
+    Arrival, ArrivalConfig, Backup, BackupConfig, Blest, BlestConfig, Daps, DapsConfig, Dems,
+    DemsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Mptcp, MptcpConfig, Raven, RavenConfig,
+    Redundant, RedundantConfig, RoundRobin, RoundRobinConfig, SaEcf, SaEcfConfig, SinglePath,
+    SinglePathConfig, Stms, StmsConfig, StreamMinRtt, StreamMinRttConfig, StreamSharing, Xlink,
+    XlinkConfig,
 };
 pub use learned::{
     Arm, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig, Peekaboo, PeekabooConfig,

@@ -26,10 +26,10 @@ use crate::replica::{
     BlestOverflow, DapsGap, EcfNoWait, MinRttNs3, PeekFrozen, PeekFrozenConfig, RrNs3,
 };
 use crate::{
-    Arrival, ArrivalConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Ecf, EcfA, EcfAConfig,
-    EcfConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig, Peekaboo, PeekabooConfig,
-    Redundant, RoundRobin, SaEcf, SaEcfConfig, Scheduler, SchedulerFactory, SinglePath, Stms,
-    StreamMinRtt, Ucb, UcbConfig, Xlink, XlinkConfig,
+    Arrival, ArrivalConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems, Ecf, EcfA,
+    EcfAConfig, EcfConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig, Peekaboo,
+    PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin, SaEcf, SaEcfConfig, Scheduler,
+    SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig, Xlink, XlinkConfig,
 };
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
@@ -55,12 +55,14 @@ const REPLICAS: [&str; 6] = [
 /// | `backup` | [`Backup`] | [`BackupConfig`](crate::BackupConfig) |
 /// | `blest` | [`Blest`] | [`BlestConfig`] |
 /// | `daps` | [`Daps`] | [`DapsConfig`] |
+/// | `dems` | [`Dems`] | [`DemsConfig`](crate::DemsConfig) |
 /// | `ecf` | [`Ecf`] | [`EcfConfig`] |
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
 /// | `linucb` | [`Linucb`] | [`LinucbConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
 /// | `mptcp` | [`Mptcp`] | [`MptcpConfig`] |
 /// | `peekaboo` | [`Peekaboo`] | [`PeekabooConfig`] |
+/// | `raven` | [`Raven`] | [`RavenConfig`] |
 /// | `redundant` | [`Redundant`] | [`RedundantConfig`](crate::RedundantConfig) |
 /// | `roundrobin`, `rr` | [`RoundRobin`] | [`RoundRobinConfig`](crate::RoundRobinConfig) |
 /// | `sa_ecf` | [`SaEcf`] | [`SaEcfConfig`] |
@@ -129,6 +131,7 @@ impl Registry {
             .insert_checked("blest_overflow", |_| Ok(()), BlestOverflow::new)
             .insert_checked("daps", DapsConfig::check, Daps::new)
             .insert_checked("daps_gap", |_| Ok(()), DapsGap::new)
+            .insert_checked("dems", |_| Ok(()), Dems::new)
             .insert_checked("ecf", EcfConfig::check, Ecf::new)
             .insert_checked("ecf_a", EcfAConfig::check, EcfA::new)
             .insert_checked("ecf_nowait", |_| Ok(()), EcfNoWait::new)
@@ -148,6 +151,7 @@ impl Registry {
                 |config, recall| Peekaboo::with_memory(config, recall.clone()),
                 Outside::observed,
             )
+            .insert_checked("raven", RavenConfig::check, Raven::new)
             .insert_checked("redundant", |_| Ok(()), Redundant::new)
             .insert_checked("roundrobin", |_| Ok(()), RoundRobin::new)
             .insert_checked("rr_ns3", |_| Ok(()), RrNs3::new)

@@ -205,6 +205,16 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "scheduler `mptcp`, field `send_buffer`: expected 1 to 100, got 0.5",
         ),
         (
+            "raven",
+            json!({"width": -1}),
+            "scheduler `raven`, field `width`: expected 0 to 100, got -1",
+        ),
+        (
+            "raven",
+            json!({"half_life_ms": 0}),
+            "scheduler `raven`, field `half_life_ms`: expected 1 to 3600000, got 0",
+        ),
+        (
             "xlink",
             json!({"never_above_ms": 499}),
             "scheduler `xlink`, field `never_above_ms`: expected 500 to 3600000, got 499",
