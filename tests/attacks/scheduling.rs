@@ -71,15 +71,19 @@ fn transfer(config: TransportConfig, bytes: usize, acks: impl Fn(u32, u64) -> bo
 fn redundant_copies() {
     const BYTES: usize = 200_000;
     type Acks = fn(u32, u64) -> bool;
-    let peers: [(&str, Acks); 4] = [
-        ("honest", |_, _| true),
-        ("every other packet", |_, number| number % 2 == 0),
-        ("one path never", |path, _| path != 1),
-        ("one path, every third", |path, number| {
-            path == 0 || number % 3 == 0
-        }),
+    // Each path repeats what it has lost. A peer that leaves out every other packet makes one path alone send all twice
+    // in the long run, whatever the scheduler: the same on each of three.
+    let peers: [(&str, Acks, u64); 4] = [
+        ("honest", |_, _| true, 300),
+        ("every other packet", |_, number| number % 2 == 0, 600),
+        ("one path never", |path, _| path != 1, 300),
+        (
+            "one path, every third",
+            |path, number| path == 0 || number % 3 == 0,
+            300,
+        ),
     ];
-    for (name, acks) in peers {
+    for (name, acks, limit) in peers {
         let mut config = quiet();
         config.scheduler(|| Box::new(Redundant::default()));
         let outcome = transfer(config, BYTES, acks);
@@ -88,7 +92,7 @@ fn redundant_copies() {
             "redundant blow-up",
             &format!("hundredths of a byte sent per byte, 3 paths, acknowledges {name}"),
             100 * outcome.sent / BYTES as u64,
-            300,
+            limit,
         );
     }
 }
