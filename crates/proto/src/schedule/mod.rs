@@ -178,7 +178,11 @@ impl Schedule {
         paths: &Paths,
     ) {
         let counters = streams.queue();
-        let copyable = if tail_copies { self.tail_budget() } else { 0 };
+        let copyable = if tail_copies {
+            self.tail_budget(false)
+        } else {
+            0
+        };
         let queue = &mut self.queue;
         queue.unsent = counters.unsent;
         queue.retransmittable = counters.retransmittable;

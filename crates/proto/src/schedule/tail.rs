@@ -21,6 +21,13 @@ use crate::stream::Streams;
 const BUDGET: u64 = 64 * 1024;
 const BUDGET_DIVISOR: u64 = 10;
 
+/// The same for a connection that has delivered much: it comes to many ends, and must not pay a tenth for all of them.
+const LASTING_BUDGET: u64 = 256 * 1024;
+const LASTING_DIVISOR: u64 = 50;
+
+/// And at pauses of streams that go on.
+const PAUSE_DIVISOR: u64 = 100;
+
 /// A path is not left alone if the scheduler has chosen it since so many round trips before the packet to be copied was
 /// sent: a full window is acknowledged within one.
 const CHOSEN_ROUNDS: u32 = 2;
@@ -36,44 +43,54 @@ pub(crate) struct TailCopy {
     pub(crate) decision: u64,
 }
 
+/// What is known of one path.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// The packet number from which on there is nothing left to copy, and the bytes of the packets in flight from there on.
+    passed: (u64, u64),
+    /// When the scheduler last chose it.
+    chosen: Option<Instant>,
+}
+
+impl Slot {
+    const NEW: Self = Self {
+        passed: (u64::MAX, 0),
+        chosen: None,
+    };
+}
+
 /// What was copied so far, and where the search goes on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TailCopies {
-    /// For each path, the packet number from which on there is nothing left to copy, and the bytes of the packets in
-    /// flight from there on.
-    passed: [(u64, u64); MAX_PATHS],
+    /// By path; empty before the first decision, so that a connection that is not established has none.
+    slots: Vec<Slot>,
     /// Something was passed.
     begun: bool,
     /// A copy waits for a pacer.
     pub(super) paced: bool,
     spent: u64,
-    /// When the scheduler last chose each path.
-    chosen: [Option<Instant>; MAX_PATHS],
     /// The scheduler has said which stream a path carries: none of them goes elsewhere.
     binds: bool,
     /// Room for the ranges of a copy, kept.
     ranges: Vec<StreamRange>,
 }
 
-impl Default for TailCopies {
-    fn default() -> Self {
-        Self {
-            passed: [(u64::MAX, 0); MAX_PATHS],
-            begun: false,
-            paced: false,
-            spent: 0,
-            chosen: [None; MAX_PATHS],
-            binds: false,
-            ranges: Vec::new(),
-        }
-    }
-}
-
 impl TailCopies {
     /// The scheduler's choice for what comes next, be there anything or not.
     pub(super) fn on_decision(&mut self, now: Instant, planned: &Planned) {
-        self.chosen[planned.path.get()] = Some(now);
+        self.slot_mut(planned.path).chosen = Some(now);
         self.binds |= matches!(planned.data, Data::Stream(_));
+    }
+
+    fn slot(&self, path: PathIndex) -> Slot {
+        self.slots.get(path.get()).copied().unwrap_or(Slot::NEW)
+    }
+
+    fn slot_mut(&mut self, path: PathIndex) -> &mut Slot {
+        if self.slots.is_empty() {
+            self.slots.resize(MAX_PATHS, Slot::NEW);
+        }
+        &mut self.slots[path.get()]
     }
 }
 
@@ -84,6 +101,8 @@ struct Late {
     sent: Instant,
     size: u64,
     remaining: Duration,
+    /// It has data of a stream on which more may be written.
+    goes_on: bool,
 }
 
 impl Schedule {
@@ -97,14 +116,17 @@ impl Schedule {
     /// begun anew for each copy at most.
     pub(crate) fn on_copy_lost(&mut self) {
         if std::mem::take(&mut self.tail.begun) {
-            self.tail.passed = [(u64::MAX, 0); MAX_PATHS];
+            for slot in &mut self.tail.slots {
+                slot.passed = Slot::NEW.passed;
+            }
         }
     }
 
     /// The slot of a path means another path: its packet numbers begin anew.
     pub(super) fn forget_tail(&mut self, path: PathIndex) {
-        self.tail.passed[path.get()] = (u64::MAX, 0);
-        self.tail.chosen[path.get()] = None;
+        if let Some(slot) = self.tail.slots.get_mut(path.get()) {
+            *slot = Slot::NEW;
+        }
     }
 
     /// With nothing left to send: the next copy, if one arrives sooner than its original. The views are up to date.
@@ -118,8 +140,11 @@ impl Schedule {
         if self.tail.binds {
             return None;
         }
+        if self.tail_budget(false) == 0 {
+            return None;
+        }
         let late = self.latest(now, paths, streams)?;
-        if late.size > self.tail_budget() {
+        if late.size > self.tail_budget(late.goes_on) {
             return None;
         }
         let (path, release) = self.sooner(now, &late)?;
@@ -130,10 +155,7 @@ impl Schedule {
         let packet = paths.at(late.source)?.space().sent.get(late.packet)?;
         let decision = packet.decision?;
         let mut ranges = std::mem::take(&mut self.tail.ranges);
-        ranges.extend(packet.frames.iter().filter_map(|frame| match frame {
-            SentFrame::Stream(range) => Some(*range),
-            _ => None,
-        }));
+        ranges.extend(packet.frames.iter().filter_map(SentFrame::stream).copied());
         Some(TailCopy {
             path,
             source: late.source,
@@ -143,14 +165,13 @@ impl Schedule {
         })
     }
 
-    /// How many bytes may still be copied.
-    pub(super) fn tail_budget(&self) -> u64 {
+    /// How many bytes may still be copied; `goes_on`: of a stream on which more may be written.
+    pub(super) fn tail_budget(&self, goes_on: bool) -> u64 {
         if self.tail.binds {
             return 0;
         }
         let delivered: u64 = self.views().iter().map(|view| view.delivered_bytes).sum();
-        let budget = BUDGET.saturating_add(delivered / BUDGET_DIVISOR);
-        budget.saturating_sub(self.tail.spent)
+        budget(delivered, goes_on).saturating_sub(self.tail.spent)
     }
 
     /// A copy was written, or does not fit: its room is for the next one.
@@ -177,18 +198,17 @@ impl Schedule {
                 continue;
             }
             let space = path.space();
-            let (below, _) = self.tail.passed[source.get()];
+            let (below, _) = self.tail.slot(source).passed;
             for (number, packet) in space.sent.newest_below(below) {
+                let mut ranges = packet.frames.iter().filter_map(SentFrame::stream);
                 let copyable = packet.decision.is_some()
-                    && packet.frames.iter().any(
-                        |frame| matches!(frame, SentFrame::Stream(range) if streams.is_in_flight_once(range)),
-                    );
+                    && ranges.any(|range| streams.is_in_flight_once(range));
                 let size = u64::from(packet.size);
                 if !copyable {
                     self.pass(source, number, size);
                     continue;
                 }
-                let (_, after) = self.tail.passed[source.get()];
+                let (_, after) = self.tail.slot(source).passed;
                 let ahead = space.bytes_in_flight().saturating_sub(after);
                 let age = |packet: &SentPacket| now.saturating_duration_since(packet.time_sent);
                 let oldest = space.sent.first().map_or(packet, |(_, oldest)| oldest);
@@ -198,12 +218,14 @@ impl Schedule {
                     .as_ref()
                     .is_none_or(|late| remaining > late.remaining)
                 {
+                    let mut ranges = packet.frames.iter().filter_map(SentFrame::stream);
                     latest = Some(Late {
                         source,
                         packet: number,
                         sent: packet.time_sent,
                         size,
                         remaining,
+                        goes_on: ranges.any(|range| streams.goes_on(range.id)),
                     });
                 }
                 break;
@@ -213,7 +235,7 @@ impl Schedule {
     }
 
     fn pass(&mut self, path: PathIndex, packet: u64, size: u64) {
-        let (below, after) = &mut self.tail.passed[path.get()];
+        let (below, after) = &mut self.tail.slot_mut(path).passed;
         *below = packet;
         *after += size;
         self.tail.begun = true;
@@ -225,7 +247,8 @@ impl Schedule {
         let source = &self.views[late.source.get()];
         let since = source.smoothed_rtt.saturating_mul(CHOSEN_ROUNDS);
         let chosen = |view: &PathView| {
-            self.tail.chosen[view.index.get()].is_some_and(|at| at + since >= late.sent)
+            let chosen = self.tail.slot(view.index).chosen;
+            chosen.is_some_and(|at| at + since >= late.sent)
         };
         let paths = self.views().iter();
         let paths = paths.filter(|view| may_copy(view, source) && chosen(view));
@@ -240,6 +263,16 @@ impl Schedule {
 
     fn views(&self) -> &[PathView] {
         Self::visible(&self.views, self.used)
+    }
+}
+
+/// What may be copied in all, of a connection that has delivered so much. With nothing left to send of a stream that goes
+/// on, this is a pause: an application may make many of them, and they leave the end its share.
+fn budget(delivered: u64, goes_on: bool) -> u64 {
+    if goes_on {
+        BUDGET + delivered / PAUSE_DIVISOR
+    } else {
+        (BUDGET + delivered / BUDGET_DIVISOR).min(LASTING_BUDGET + delivered / LASTING_DIVISOR)
     }
 }
 
@@ -325,18 +358,28 @@ mod tests {
     fn the_scheduler_is_told_how_much_may_be_copied() {
         let mut schedule = Schedule::new(Box::new(mpquic_sched_core::MinRtt::default()));
         schedule.used = 2;
-        assert_eq!(schedule.tail_budget(), BUDGET);
+        assert_eq!(schedule.tail_budget(false), BUDGET);
         for view in &mut schedule.views[..2] {
             view.delivered_bytes = 500_000;
         }
-        assert_eq!(schedule.tail_budget(), BUDGET + 100_000);
+        assert_eq!(schedule.tail_budget(false), BUDGET + 100_000);
         schedule.tail.spent = 100_001;
-        assert_eq!(schedule.tail_budget(), BUDGET - 1);
+        assert_eq!(schedule.tail_budget(false), BUDGET - 1);
         schedule.tail.spent = u64::MAX;
-        assert_eq!(schedule.tail_budget(), 0);
+        assert_eq!(schedule.tail_budget(false), 0);
         schedule.tail.spent = 0;
         schedule.tail.binds = true;
-        assert_eq!(schedule.tail_budget(), 0);
+        assert_eq!(schedule.tail_budget(false), 0);
+    }
+
+    #[test]
+    fn many_ends_cost_a_fiftieth_and_pauses_leave_an_end_its_share() {
+        let budgets = |delivered| [false, true].map(|goes_on| budget(delivered, goes_on));
+        assert_eq!(budgets(0), [65_536, 65_536]);
+        // The end of a download of 2 MB may take a tenth of it.
+        assert_eq!(budgets(2_000_000), [265_536, 85_536]);
+        assert_eq!(budgets(1_000_000), [165_536, 75_536]);
+        assert_eq!(budgets(100_000_000), [2_262_144, 1_065_536]);
     }
 
     #[test]

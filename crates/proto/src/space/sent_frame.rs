@@ -67,5 +67,15 @@ pub(crate) enum SentFrame {
     PathCidsBlocked(PathId),
 }
 
+impl SentFrame {
+    /// The piece of a stream that this is.
+    pub(crate) fn stream(&self) -> Option<&StreamRange> {
+        match self {
+            Self::Stream(range) => Some(range),
+            _ => None,
+        }
+    }
+}
+
 /// The record of one packet. A bulk packet has a STREAM frame and perhaps an ACK: no allocation.
 pub(crate) type SentFrames = SmallVec<[SentFrame; 2]>;

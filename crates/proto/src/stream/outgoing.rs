@@ -373,6 +373,11 @@ impl Streams {
         stream.is_some_and(|stream| stream.is_in_flight_once(r))
     }
 
+    /// Whether the application may yet write on a stream.
+    pub(crate) fn goes_on(&self, id: StreamId) -> bool {
+        self.sends.get(&id).is_some_and(|stream| stream.is_open())
+    }
+
     /// Whether this is what its receiver waits for: all before it is acknowledged, and it is not.
     pub(crate) fn is_waited_for(&self, r: &StreamRange) -> bool {
         let stream = self.sends.get(&r.id);

@@ -411,11 +411,6 @@ const MIN_COPY_ROOM: usize = 40;
 
 /// The stream data among a packet's frames.
 pub(super) fn stream_ranges(frames: &[SentFrame]) -> SmallVec<[StreamRange; 2]> {
-    frames
-        .iter()
-        .filter_map(|frame| match frame {
-            SentFrame::Stream(range) => Some(*range),
-            _ => None,
-        })
-        .collect()
+    let ranges = frames.iter().filter_map(SentFrame::stream);
+    ranges.copied().collect()
 }
