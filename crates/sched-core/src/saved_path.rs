@@ -27,7 +27,8 @@ pub struct SavedPath {
     pub window: u64,
     /// The congestion window with which the first slow start ended, bytes; 0 if it did not end.
     pub startup_window: u64,
-    /// Packets lost per million while the round trip was near its minimum: loss that no queue explains.
+    /// Packets lost per million while the round trip was near its minimum, and the controller did not probe for more: loss that no
+    /// queue explains.
     pub chance_loss: u32,
     /// How many connections in a row measured about the same: how sure it is. At least 1.
     pub confidence: u32,

@@ -345,8 +345,8 @@ fn competitor(
 
 #[test]
 fn a_jump_takes_little_of_a_competitor_that_a_cold_start_leaves_it() {
-    // A long queue tells of the competitor by the round trip. A short one does not.
-    for (queue, least_jumps) in [(None, 0), (Some(20), 18)] {
+    // A long queue tells of the competitor by the round trip. A short one does not, nor that losses are its own.
+    for (queue, least_jumps) in [(None, 0), (Some(20), 18), (Some(10), 18)] {
         let mut shared = link(20);
         if let Some(packets) = queue {
             shared.queue = mpquic_sim::QueueLimit::Packets(packets);

@@ -145,6 +145,14 @@ pub trait Controller: Send {
         self.window(path) < self.ssthresh(path)
     }
 
+    /// Whether more is sent just now than the path was seen to carry, so that losses may be those of a queue that is full.
+    /// Losses at other times may be told to a [`PathMemory`](crate::PathMemory) as the path's own. A controller whose
+    /// window grows until a loss always probes, and keeps the default: there, a loss is the path's own if the round-trip time
+    /// tells of no queue.
+    fn is_probing(&self, _path: PathIndex) -> bool {
+        false
+    }
+
     /// How many congestion events reduced the window, for
     /// [`PathStats::congestion_events`](crate::PathStats::congestion_events).
     fn congestion_events(&self, _path: PathIndex) -> u64 {

@@ -102,6 +102,8 @@ pub(crate) struct Remembered {
     /// Packets acknowledged and lost while no queue was to be seen, about.
     quiet_acked: u64,
     quiet_lost: u64,
+    /// What is acknowledged or lost until then may have been sent while the controller was probing.
+    probed_until: Option<Instant>,
     newest: Option<Newest>,
     first: Option<First>,
 }
@@ -162,6 +164,7 @@ impl Remembered {
             in_startup: true,
             quiet_acked: 0,
             quiet_lost: 0,
+            probed_until: None,
             newest: None,
             first: None,
         }))
@@ -302,7 +305,12 @@ impl Remembered {
             .min_rtt
             .min(rtt.min().saturating_add(rtt.min() / USUAL_PART));
         let quiet = usual.saturating_add(usual / QUEUE_PART);
-        if rtt.latest() <= quiet {
+        // A queue of a few packets is shorter than what round trips vary by. It overflows when more is sent than it drains.
+        if controller.is_probing(ack.path) {
+            self.probed_until = Some(ack.now + rtt.smoothed());
+        }
+        let probed = self.probed_until.is_some_and(|until| ack.now <= until);
+        if rtt.latest() <= quiet && !probed {
             self.quiet_acked += acked as u64;
             self.quiet_lost += lost as u64;
         }

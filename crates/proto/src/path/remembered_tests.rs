@@ -67,6 +67,10 @@ struct Run {
 
 impl Run {
     fn new(notes: &Arc<Notes>, since_epoch: Duration) -> Self {
+        Self::under(CongestionControl::NewReno, notes, since_epoch)
+    }
+
+    fn under(control: CongestionControl, notes: &Arc<Notes>, since_epoch: Duration) -> Self {
         let now = Instant::now();
         let mut config = TransportConfig::default();
         config.path_memory(Some(Arc::clone(notes) as Arc<dyn PathMemory>));
@@ -78,7 +82,7 @@ impl Run {
         let path = Remembered::new(now, slot, KEY, epoch, initial, &config).unwrap();
         let mut rng = StdRng::seed_from_u64(1);
         let mut context = ControllerContext::new(InitialWindow::default(), None, &mut rng);
-        let mut cc = CongestionControl::NewReno.build(&mut context);
+        let mut cc = control.build(&mut context);
         cc.add_path(&NewPath::new(slot, now, 1200));
         Self {
             notes: Arc::clone(notes),
@@ -224,6 +228,18 @@ fn loss_by_chance_is_that_without_a_queue() {
     let loss = run.end().unwrap().chance_loss;
     // 10 of 810.
     assert!((12_000..=12_700).contains(&loss), "{loss}");
+}
+
+/// In BBR's Startup the queue may be too short to be seen in the round trip.
+#[test]
+fn what_is_lost_while_the_controller_probes_is_not_by_chance() {
+    let notes: Arc<Notes> = Arc::default();
+    let mut run = Run::under(CongestionControl::Bbr, &notes, LONG_AGO);
+    assert!(run.cc.is_probing(PathIndex::new(0).unwrap()));
+    for _ in 0..40 {
+        run.round(1e6, false, 1);
+    }
+    assert_eq!(run.end().unwrap().chance_loss, 0);
 }
 
 #[test]

@@ -176,6 +176,11 @@ impl Controller for Bbr {
         state == Some(State::Startup)
     }
 
+    fn is_probing(&self, path: PathIndex) -> bool {
+        let mut paths = self.paths.get(path).into_iter();
+        paths.any(|p| p.state.is_probing() || p.state == State::Drain)
+    }
+
     fn congestion_events(&self, path: PathIndex) -> u64 {
         self.paths.get(path).map_or(0, |p| p.congestion_events)
     }
