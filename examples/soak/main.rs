@@ -1,7 +1,13 @@
 //! Many connections, each with two paths, move data while a path fails somewhere every second; in
-//! one process, over loopback. Prints errors, fairness, stalls and memory.
+//! one process, over loopback. Prints errors, fairness, stalls and memory: what the system counts, and what is allocated.
 
 mod forwarder;
+#[path = "../../tests/hostile/src/blackbox/heap.rs"]
+#[allow(
+    dead_code,
+    reason = "only the black-box attacker sends what a process holds to another one"
+)]
+mod heap;
 mod report;
 mod traffic;
 
@@ -15,8 +21,12 @@ use mpquic::{Endpoint, rustls};
 use tokio::task::JoinSet;
 
 use forwarder::Forwarder;
-use report::{Report, resident_memory};
+use heap::{Heap, Held};
+use report::{Memory, Report};
 use traffic::Tally;
+
+#[global_allocator]
+static HEAP: Heap = Heap;
 
 /// Connections per client endpoint, and so per pair of forwarders.
 const PER_ENDPOINT: usize = 50;
@@ -133,7 +143,7 @@ async fn run(arguments: &Arguments) -> Result<Report, Box<dyn std::error::Error 
     while tallies.len() < arguments.connections {
         tokio::select! {
             _ = seconds.tick() => {
-                memory.push(resident_memory());
+                memory.push(Memory::now(Held::now()));
                 if Instant::now() + Duration::from_secs(arguments.outage) < end {
                     // Each path in turn, the first ones and the second ones.
                     let group = &groups[failures / 2 % groups.len()];

@@ -30,7 +30,8 @@ thread_local! {
 /// A batch that waits for its socket.
 struct Pending {
     transmit: Transmit,
-    data: Vec<u8>,
+    /// A copy, so that it holds what waits and not a buffer for the largest batch.
+    data: Box<[u8]>,
     sent: usize,
 }
 
@@ -52,7 +53,7 @@ impl Lane {
     }
 
     /// Sends what waits, and sees to it that the task is woken when the rest can go.
-    fn flush(&mut self, cx: &mut Context<'_>, spare: &mut Vec<Vec<u8>>) {
+    fn flush(&mut self, cx: &mut Context<'_>) {
         while let Some(first) = self.pending.front_mut() {
             if let Some(writable) = &mut self.writable {
                 if writable.as_mut().poll(cx).is_pending() {
@@ -69,9 +70,7 @@ impl Lane {
                     self.writable = Some(Box::pin(async move { socket.writable().await }));
                 }
                 Sent::Done | Sent::NoWay(_) => {
-                    if let Some(done) = self.pending.pop_front() {
-                        spare.push(done.data);
-                    }
+                    self.pending.pop_front();
                 }
             }
         }
@@ -89,14 +88,13 @@ pub(crate) enum Dispatch {
     NoWay(std::io::ErrorKind),
 }
 
-/// The sockets with what waits for them, and the buffers.
+/// The sockets with what waits for them, and the buffer.
 pub(crate) struct Outbox {
     generation: u64,
     lanes: Vec<Lane>,
     sockets: Arc<[Arc<Socket>]>,
     /// Where the protocol writes its next batch: taken from the thread while there is something to send.
     buffer: Vec<u8>,
-    spare: Vec<Vec<u8>>,
     /// The last batch's datagram size, to guess how many fit into the next.
     segment: usize,
 }
@@ -113,7 +111,6 @@ impl Outbox {
                 .collect(),
             sockets,
             buffer: Vec::new(),
-            spare: Vec::new(),
             segment: 1452,
         }
     }
@@ -157,7 +154,7 @@ impl Outbox {
     /// Sends what waited and can go now.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
         for lane in &mut self.lanes {
-            lane.flush(cx, &mut self.spare);
+            lane.flush(cx);
         }
     }
 
@@ -189,15 +186,13 @@ impl Outbox {
         )
     }
 
-    /// Others have their turn: the buffers go back, so that a thread has one for ever, and not one more for each connection
+    /// Others have their turn: the buffer goes back, so that a thread has one for ever, and not one more for each connection
     /// that begins or ends.
     pub(crate) fn rest(&mut self) {
-        let kept = BUFFER.take();
         let ours = std::mem::take(&mut self.buffer);
-        let others = self.spare.pop().unwrap_or_default();
-        let mut all = [kept, ours, others].into_iter();
-        BUFFER.set(all.find(|buffer| buffer.capacity() > 0).unwrap_or_default());
-        self.spare = Vec::new();
+        if ours.capacity() > 0 {
+            BUFFER.set(ours);
+        }
     }
 
     /// Sends what the protocol wrote to the buffer.
@@ -220,13 +215,12 @@ impl Outbox {
             tracing::trace!(path = %transmit.network_path, "socket full: batch dropped");
             return Dispatch::Taken;
         }
-        let data = std::mem::replace(&mut self.buffer, self.spare.pop().unwrap_or_default());
         lane.pending.push_back(Pending {
             transmit,
-            data,
+            data: self.buffer.as_slice().into(),
             sent,
         });
-        lane.flush(cx, &mut self.spare);
+        lane.flush(cx);
         Dispatch::Taken
     }
 }
