@@ -5,7 +5,8 @@ mod forwarder;
 #[path = "../../tests/hostile/src/blackbox/heap.rs"]
 #[allow(
     dead_code,
-    reason = "only the black-box attacker sends what a process holds to another one"
+    unreachable_pub,
+    reason = "shared with the black-box attacker, which sends what a process holds to another one"
 )]
 mod heap;
 mod report;
