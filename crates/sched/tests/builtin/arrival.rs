@@ -86,15 +86,13 @@ fn queue() -> impl Strategy<Value = QueueView> {
 fn config() -> impl Strategy<Value = ArrivalConfig> {
     let switch = any::<bool>;
     let switches = (switch(), switch(), switch(), switch(), switch());
-    (switches, prop_oneof![Just(0.0), 0.0..100.0]).prop_map(
-        |((wait, ahead, fresh, age, copies), margin)| {
-            let mut config = ArrivalConfig::default();
-            (config.wait, config.ahead) = (wait, ahead);
-            (config.fresh, config.age, config.margin) = (fresh, age, margin);
-            config.copies = copies;
-            config
-        },
-    )
+    switches.prop_map(|(wait, ahead, fresh, age, copies)| {
+        let mut config = ArrivalConfig::default();
+        (config.wait, config.ahead) = (wait, ahead);
+        (config.fresh, config.age) = (fresh, age);
+        config.copies = copies;
+        config
+    })
 }
 
 /// The longest that a wait may last: no path's probe timeout is longer.

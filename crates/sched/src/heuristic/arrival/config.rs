@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::InvalidConfig;
-
 /// Settings of [`Arrival`](super::Arrival). The defaults are what it is meant to be used with; the switches take single parts
 /// of the rule out, to measure what each is worth.
 ///
@@ -14,7 +12,7 @@ use crate::InvalidConfig;
 /// assert!(config.ahead);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArrivalConfig {
     /// Whether a path with room may be left unused because the others deliver all that waits before it would. Default true.
@@ -28,8 +26,6 @@ pub struct ArrivalConfig {
     /// Whether it counts on the transport's copies of the last bytes instead of waiting, as far as their budget reaches. Default
     /// true.
     pub copies: bool,
-    /// How many RTT variations later than predicted a packet on a path with room is taken to arrive, 0 to 100. Default 0.
-    pub margin: f64,
 }
 
 impl Default for ArrivalConfig {
@@ -40,19 +36,6 @@ impl Default for ArrivalConfig {
             fresh: true,
             age: true,
             copies: true,
-            margin: 0.0,
-        }
-    }
-}
-
-impl ArrivalConfig {
-    pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
-        match self.margin {
-            0.0..=100.0 => Ok(()),
-            margin => Err(InvalidConfig::field(
-                "margin",
-                format!("expected 0 to 100, got {margin}"),
-            )),
         }
     }
 }

@@ -101,7 +101,7 @@ impl Default for Arrival {
 /// What one walk over the paths finds.
 #[derive(Clone, Copy)]
 struct Found<'a> {
-    /// The path with room on which a packet arrives first, and when that is, with its margin.
+    /// The path with room on which a packet arrives first, and when that is.
     best: Option<&'a PathView>,
     arrival: f64,
     /// The path with room that has no RTT sample and the fewest packets sent.
@@ -117,7 +117,6 @@ impl Arrival {
     pub fn new(config: &ArrivalConfig) -> Self {
         let nothing = Prediction {
             arrival: 0.0,
-            margin: 0.0,
             rate: 0.0,
         };
         Self {
@@ -156,9 +155,8 @@ impl Arrival {
             let prediction = predict(config, cx.now, path, measured);
             predictions[slot] = prediction;
             if path.can_send {
-                let arrival = prediction.arrival + prediction.margin;
-                if arrival < found.arrival {
-                    (found.best, found.arrival) = (Some(path), arrival);
+                if prediction.arrival < found.arrival {
+                    (found.best, found.arrival) = (Some(path), prediction.arrival);
                 }
             } else if comes_back(path) && prediction.arrival < found.soonest {
                 (found.awaited, found.soonest) = (Some(path), prediction.arrival);

@@ -11,8 +11,6 @@ use crate::support::nanos;
 pub(super) struct Prediction {
     /// When the next packet of this path arrives.
     pub(super) arrival: f64,
-    /// By how much that may be late: the margin.
-    pub(super) margin: f64,
     /// What it delivers from then on.
     pub(super) rate: f64,
 }
@@ -76,7 +74,6 @@ pub(super) fn predict(
     };
     Prediction {
         arrival: leaves.max(drained) + min_rtt / 2.0,
-        margin: config.margin * variation,
         rate,
     }
 }
