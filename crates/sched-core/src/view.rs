@@ -212,9 +212,6 @@ pub struct PathView {
     pub last_acked: Option<Instant>,
     /// When an ack-eliciting packet was last sent on this path.
     pub last_sent: Option<Instant>,
-    /// When the oldest ack-eliciting packet in flight was sent: its acknowledgement comes next, a round trip after that.
-    /// `None` if there is none.
-    pub oldest_sent: Option<Instant>,
     /// The newest RTT samples.
     pub rtt_history: RttHistory,
 }
@@ -266,7 +263,6 @@ impl PathView {
             pacing_rate: 0,
             last_acked: None,
             last_sent: None,
-            oldest_sent: None,
             rtt_history: RttHistory::new(),
         }
     }

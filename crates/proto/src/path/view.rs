@@ -48,7 +48,6 @@ impl Path {
         view.delivery_rate = recovery.delivery.rate();
         view.last_acked = recovery.suspect.last_ack();
         view.rtt_history = *recovery.rtt.history();
-        view.oldest_sent = self.space.sent.first_ack_eliciting_sent();
         self.fill_view_after_sending(view, controller, now);
     }
 
@@ -99,9 +98,6 @@ impl Path {
             Pace::Window { .. } => 0,
         };
         view.last_sent = self.space.last_ack_eliciting_sent;
-        if in_flight > 0 && view.oldest_sent.is_none() {
-            view.oldest_sent = view.last_sent;
-        }
     }
 
     /// The path's figures.

@@ -22,20 +22,17 @@ fn bytes() -> impl Strategy<Value = u64> {
     prop_oneof![1 => Just(0), 8 => 1..3_000_000_u64, 1 => Just(u64::MAX)]
 }
 
-/// A path, how long until its pacer's release, and since when the oldest packet is in flight.
-type Drawn = (PathView, Option<u64>, Option<u64>);
+/// A path, and how long until its pacer's release.
+type Drawn = (PathView, Option<u64>);
 
 fn path() -> impl Strategy<Value = Drawn> {
     let rare = || prop::bool::weighted(0.1);
     let flags = (prop::bool::weighted(0.9), any::<bool>(), rare(), rare());
     let times = (time(), time(), time(), time(), time());
     let sizes = (bytes(), bytes(), bytes(), bytes(), bytes());
-    let instants = (
-        prop::option::weighted(0.3, 0..200_000_u64),
-        prop::option::weighted(0.7, 0..2_000_000_u64),
-    );
+    let release = prop::option::weighted(0.3, 0..200_000_u64);
     let mtu = prop_oneof![Just(0_u16), Just(1200), Just(u16::MAX)];
-    (flags, times, sizes, instants, mtu).prop_map(|(flags, times, sizes, instants, mtu)| {
+    (flags, times, sizes, release, mtu).prop_map(|(flags, times, sizes, release, mtu)| {
         let mut view = PathView::closed(PathIndex::new(0).unwrap());
         (view.open, view.can_send, view.suspect) = (flags.0, flags.1, flags.2);
         if flags.3 {
@@ -46,7 +43,7 @@ fn path() -> impl Strategy<Value = Drawn> {
         (view.cwnd, view.in_flight, view.ssthresh) = (sizes.0, sizes.1, sizes.2);
         (view.delivery_rate, view.delivered_bytes) = (sizes.3, sizes.4);
         view.mtu = mtu;
-        (view, instants.0.filter(|_| !flags.1), instants.1)
+        (view, release.filter(|_| !flags.1))
     })
 }
 
@@ -55,12 +52,10 @@ fn paths() -> impl Strategy<Value = Vec<Drawn>> {
 }
 
 fn at(now: Instant, drawn: &[Drawn]) -> Vec<PathView> {
-    let place = |(slot, (view, release, age)): (usize, &Drawn)| {
+    let place = |(slot, (view, release)): (usize, &Drawn)| {
         let mut view = view.clone();
         view.index = PathIndex::new(slot).unwrap();
         view.next_release = release.map(|micros| now + Duration::from_micros(micros));
-        let age = age.map(Duration::from_micros);
-        view.oldest_sent = age.and_then(|age| now.checked_sub(age));
         view
     };
     drawn.iter().enumerate().map(place).collect()
@@ -85,12 +80,11 @@ fn queue() -> impl Strategy<Value = QueueView> {
 
 fn config() -> impl Strategy<Value = ArrivalConfig> {
     let switch = any::<bool>;
-    let switches = (switch(), switch(), switch(), switch(), switch());
-    switches.prop_map(|(wait, ahead, fresh, age, copies)| {
+    let switches = (switch(), switch(), switch(), switch());
+    switches.prop_map(|(wait, ahead, fresh, copies)| {
         let mut config = ArrivalConfig::default();
         (config.wait, config.ahead) = (wait, ahead);
-        (config.fresh, config.age) = (fresh, age);
-        config.copies = copies;
+        (config.fresh, config.copies) = (fresh, copies);
         config
     })
 }

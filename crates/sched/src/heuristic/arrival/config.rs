@@ -21,8 +21,6 @@ pub struct ArrivalConfig {
     pub ahead: bool,
     /// Whether, in a path's first slow start, a queue must show in its round-trip times to be believed. Default true.
     pub fresh: bool,
-    /// Whether the age of the oldest packet in flight is part of the prediction. Default true.
-    pub age: bool,
     /// Whether it counts on the transport's copies of the last bytes instead of waiting, as far as their budget reaches. Default
     /// true.
     pub copies: bool,
@@ -34,7 +32,6 @@ impl Default for ArrivalConfig {
             wait: true,
             ahead: true,
             fresh: true,
-            age: true,
             copies: true,
         }
     }

@@ -20,17 +20,15 @@ const BULK_PACKETS: u64 = 256;
 /// Sends each packet on the path on which it arrives first, and waits if the other paths deliver all that waits before that.
 ///
 /// **Rule.** With, for each usable path, `R` the smallest and `S` the smoothed RTT, `W` the window, `F` the bytes in flight,
-/// `a` the age of the oldest of them, and `r` the delivery rate (it rises at once and falls over four smoothed RTTs, and is
-/// at most `W / S`), a packet of this path arrives in
+/// and `r` the delivery rate (it rises at once and falls over four smoothed RTTs, and is at most `W / S`), a packet of this
+/// path arrives in
 ///
 /// ```text
-/// A = R / 2 + max(leaves, next + F / r - R)        next = max(S - a, overdue)
+/// A = R / 2 + max(leaves, F / r - R)
 /// ```
 ///
-/// `next` is when the next acknowledgement comes; what is in flight drains from then on at the rate `r`. `leaves` is when
-/// the path takes the packet: now, when its pacer says, or when enough of a full window is acknowledged, `next` plus the
-/// excess over the window at the rate `r`. A path that is `overdue`, by `a` beyond `S` and four RTT variations, is expected
-/// to stand still for as long again.
+/// `F / r - R` is the time until the path's queue is empty. `leaves` is when the path takes the packet: now, when its pacer
+/// says, or when as much is acknowledged as exceeds a full window, at the rate `r`.
 ///
 /// Of the paths with room ([`Context::sendable`]), the packet goes on the one with the smallest `A`. Those without room
 /// deliver `G`, the sum of their `r (A - A_i)` as far as that is positive, before it arrives. If `G` is all that waits, new
@@ -39,7 +37,7 @@ const BULK_PACKETS: u64 = 256;
 /// deliver sooner is left to them.
 ///
 /// In a path's first slow start, the measured rate says what the window was a round trip ago. Unless the newest RTT sample
-/// exceeds `R` by an eighth and a millisecond, there is no queue then: `next + F / r - R` counts as zero, and `r` is `2 W / S`.
+/// exceeds `R` by an eighth and a millisecond, there is no queue then: `F / r - R` counts as zero, and `r` is `2 W / S`.
 ///
 /// **Waits end.** Only paths are waited for that have something in flight or are held back by their pacers, and that are
 /// not in trouble; and no longer than the probe timeout of the path that is first among them, after which one packet goes.
