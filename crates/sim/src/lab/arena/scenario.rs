@@ -91,7 +91,7 @@ fn of_group(board: &Board<'_>, group: &Group<'_>) -> Scenario {
             "{}, {}, {}",
             group.network.name, group.workload.name, group.congestion
         ),
-        paths: group.network.description.clone(),
+        paths: paths_of(&group.network.description),
         source: source_of(group.network),
         kind: kind.to_owned(),
         congestion: group.congestion.to_owned(),
@@ -150,6 +150,13 @@ fn of_group(board: &Board<'_>, group: &Group<'_>) -> Scenario {
 /// The kind of a workload: the first part of its short form.
 fn kind_of(workload: &str) -> &str {
     workload.split(':').next().unwrap_or(workload)
+}
+
+/// The paths of a network's description, without how its connection starts: that is the same for all
+/// networks of a source.
+fn paths_of(description: &str) -> String {
+    let paths = description.split(", start ").next();
+    paths.unwrap_or(description).to_owned()
 }
 
 fn source_of(network: &NetworkInfo) -> String {
