@@ -17,6 +17,9 @@ use crate::{
 /// Below so many packets to send, nothing is sent ahead of what waits.
 const BULK_PACKETS: u64 = 256;
 
+/// If the others deliver so many times what waits, a packet of the path with room is late for sure.
+const SURELY_LATE: f64 = 2.0;
+
 /// Sends each packet on the path on which it arrives first, and waits if the other paths deliver all that waits before that.
 ///
 /// **Rule.** With, for each usable path, `R` the smallest and `S` the smoothed RTT, `W` the window, `F` the bytes in flight,
@@ -45,7 +48,8 @@ const BULK_PACKETS: u64 = 256;
 ///
 /// **Copies** are the transport's: it copies the last bytes of a transfer if they arrive sooner on another path
 /// (`TransportConfig::tail_copies`). As long as its budget ([`QueueView::copyable`]) covers all that a path has in flight, it
-/// does not wait: what would be late is copied to the path that it would have waited for, and nothing is lost by the attempt.
+/// does not wait if `G` is less than twice what waits: what would be late is copied to the path that it would have waited for.
+/// If `G` is more, the packet is late for sure, and the budget is better kept for what is late by accident.
 ///
 /// **Source.** Ours. Predicted arrival times as the measure are those of OTIAS (Yang, Wang, Amer 2014) and EDPF (Chebrolu,
 /// Rao 2006); that new data waits if other paths finish it sooner is ECF's idea (Lim et al., CoNEXT 2017), here for any
@@ -174,11 +178,13 @@ impl Arrival {
         bytes
     }
 
-    /// Whether the transport can still copy all that this path would have in flight: what is late there arrives elsewhere, at
-    /// no other cost than that of having waited.
-    fn may_be_late(&self, queue: &QueueView, path: &PathView) -> bool {
+    /// Whether a packet on this path might be in time, and the transport can still copy all that the path would have in
+    /// flight: what is late there arrives elsewhere, at no other cost than that of having waited.
+    fn may_be_late(&self, queue: &QueueView, path: &PathView, others: f64, waiting: f64) -> bool {
         let packet = u64::from(path.mtu);
-        self.config.copies && path.in_flight.saturating_add(packet) <= queue.copyable
+        self.config.copies
+            && others < SURELY_LATE * waiting
+            && path.in_flight.saturating_add(packet) <= queue.copyable
     }
 
     fn wait(&mut self, cx: &Context<'_>, awaited: &PathView) -> Option<Decision> {
@@ -236,10 +242,11 @@ impl Scheduler for Arrival {
             return Decision::send(path.index);
         }
         let others = self.others_deliver(cx, &found);
+        let waiting = waiting as f64;
         if self.config.wait
             && !path.suspect
-            && others >= waiting as f64
-            && !self.may_be_late(queue, path)
+            && others >= waiting
+            && !self.may_be_late(queue, path, others, waiting)
             && let Some(awaited) = found.awaited
             && let Some(wait) = self.wait(cx, awaited)
         {
@@ -376,12 +383,22 @@ mod tests {
     #[test]
     fn what_the_transport_can_copy_need_not_wait() {
         let slow = changed!(path(1, 100), in_flight = 8800);
-        let ask = |copyable| {
-            let queue = changed!(queue(9000), copyable = copyable);
+        let ask = |unsent, copyable| {
+            let queue = changed!(queue(unsent), copyable = copyable);
             once(&[full(0, 20), slow.clone()], &queue)
         };
-        assert_eq!(ask(9999), "wait 45");
-        assert_eq!(ask(10_000), "1 Next");
+        assert_eq!(ask(150_000, 9999), "wait 45");
+        assert_eq!(ask(150_000, 10_000), "1 Next");
+        // The other one delivers 198 800 bytes by then.
+        assert_eq!(ask(99_500, 10_000), "1 Next");
+    }
+
+    #[test]
+    fn what_is_late_for_sure_waits_instead_of_being_copied() {
+        let queue = |unsent| changed!(queue(unsent), copyable = 1_000_000);
+        let paths = [full(0, 20), path(1, 100)];
+        assert_eq!(once(&paths, &queue(99_300)), "wait 45");
+        assert_eq!(once(&paths, &queue(9000)), "wait 45");
     }
 
     #[test]
