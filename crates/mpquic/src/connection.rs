@@ -214,6 +214,33 @@ fn handshake_data(state: &State) -> HandshakeData {
     }
 }
 
+fn try_open(state: &mut State, dir: Dir) -> Option<Result<(StreamId, bool), ConnectionError>> {
+    if let Some(error) = &state.error {
+        return Some(Err(error.clone()));
+    }
+    let early = state.proto.side().is_client() && state.proto.is_handshaking();
+    let id = state.proto.open(dir);
+    // Without one, the peer must hear that we are blocked.
+    state.touched |= id.is_none();
+    id.map(|id| Ok((id, early)))
+}
+
+fn try_accept(state: &mut State, dir: Dir) -> Option<Result<StreamId, ConnectionError>> {
+    let Some(id) = state.proto.accept(dir) else {
+        return state.error.clone().map(Err);
+    };
+    // The peer may be allowed another one.
+    state.touched = true;
+    Some(Ok(id))
+}
+
+fn try_read_datagram(state: &mut State) -> Option<Result<Bytes, ConnectionError>> {
+    match state.proto.recv_datagram() {
+        Some(data) => Some(Ok(data)),
+        None => state.error.clone().map(Err),
+    }
+}
+
 /// A multipath QUIC connection. May be cloned to get another handle.
 ///
 /// When all handles are dropped, those of streams and paths included, the connection is closed with
@@ -237,24 +264,23 @@ impl Connection {
 
     /// A new stream, and whether it was opened by a client before the handshake was complete.
     async fn open(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
-        let check = |state: &mut State| match &state.error {
-            Some(error) => Some(Err(error.clone())),
-            None => {
-                let early = state.proto.side().is_client() && state.proto.is_handshaking();
-                let id = state.proto.open(dir);
-                // Without one, the peer must hear that we are blocked.
-                state.touched |= id.is_none();
-                id.map(|id| Ok((id, early)))
-            }
-        };
         let signal = Signal::available(dir);
-        let opened = self.0.wait_for(signal, check).await;
+        let opened = self.0.wait_for(signal, |state| try_open(state, dir)).await;
         if opened.is_ok() {
             // The next one to wait sees for itself whether there is more: if not, the connection knows that it
             // owes a signal.
             self.0.pass_on(signal);
         }
         opened
+    }
+
+    fn poll_open(
+        &self,
+        cx: &Context<'_>,
+        dir: Dir,
+    ) -> Poll<Result<(StreamId, bool), ConnectionError>> {
+        self.0
+            .poll_for(Signal::available(dir), cx, |state| try_open(state, dir))
     }
 
     /// Opens a stream to send on. Waits while the peer allows no more.
@@ -281,16 +307,32 @@ impl Connection {
         Ok(self.both(id, early))
     }
 
+    /// [`open_uni`](Self::open_uni) for code that polls. The task of `cx` is woken when the peer allows more streams; all
+    /// tasks that polled are, so that with many of them waiting the future is the better choice.
+    pub fn poll_open_uni(&self, cx: &mut Context<'_>) -> Poll<Result<SendStream, ConnectionError>> {
+        self.poll_open(cx, Dir::Uni)
+            .map_ok(|(id, early)| SendStream::new(self.0.clone(), id, early))
+    }
+
+    /// [`open_bi`](Self::open_bi) for code that polls; see [`poll_open_uni`](Self::poll_open_uni).
+    pub fn poll_open_bi(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream), ConnectionError>> {
+        self.poll_open(cx, Dir::Bi)
+            .map_ok(|(id, early)| self.both(id, early))
+    }
+
     async fn accept(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
-        let check = |state: &mut State| match state.proto.accept(dir) {
-            Some(id) => {
-                // The peer may be allowed another one.
-                state.touched = true;
-                Some(Ok(id))
-            }
-            None => state.error.clone().map(Err),
-        };
-        self.0.wait_for(Signal::incoming(dir), check).await
+        let signal = Signal::incoming(dir);
+        self.0
+            .wait_for(signal, |state| try_accept(state, dir))
+            .await
+    }
+
+    fn poll_accept(&self, cx: &Context<'_>, dir: Dir) -> Poll<Result<StreamId, ConnectionError>> {
+        self.0
+            .poll_for(Signal::incoming(dir), cx, |state| try_accept(state, dir))
     }
 
     /// The next stream that the peer opened to send on.
@@ -311,6 +353,24 @@ impl Connection {
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let id = self.accept(Dir::Bi).await?;
         Ok(self.both(id, false))
+    }
+
+    /// [`accept_uni`](Self::accept_uni) for code that polls. All tasks that polled are woken by the next stream.
+    pub fn poll_accept_uni(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RecvStream, ConnectionError>> {
+        self.poll_accept(cx, Dir::Uni)
+            .map_ok(|id| RecvStream::new(self.0.clone(), id, false))
+    }
+
+    /// [`accept_bi`](Self::accept_bi) for code that polls. All tasks that polled are woken by the next stream.
+    pub fn poll_accept_bi(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream), ConnectionError>> {
+        self.poll_accept(cx, Dir::Bi)
+            .map_ok(|id| self.both(id, false))
     }
 
     fn both(&self, id: StreamId, early: bool) -> (SendStream, RecvStream) {
@@ -385,11 +445,14 @@ impl Connection {
     ///
     /// If the connection is over.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
-        let check = |state: &mut State| match state.proto.recv_datagram() {
-            Some(data) => Some(Ok(data)),
-            None => state.error.clone().map(Err),
-        };
-        self.0.wait_for(Signal::DatagramReceived, check).await
+        let signal = Signal::DatagramReceived;
+        self.0.wait_for(signal, try_read_datagram).await
+    }
+
+    /// [`read_datagram`](Self::read_datagram) for code that polls. All tasks that polled are woken by the next datagram.
+    pub fn poll_read_datagram(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ConnectionError>> {
+        self.0
+            .poll_for(Signal::DatagramReceived, cx, try_read_datagram)
     }
 
     /// The largest datagram that can be sent now; changes with the paths. `None` if the peer takes

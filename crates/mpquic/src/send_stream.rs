@@ -158,6 +158,19 @@ impl SendStream {
         Ok(())
     }
 
+    /// Takes what there is room for from the front of `chunk`, at least one byte, without copying it. Returns how
+    /// many bytes were taken; see [`write_chunk`](Self::write_chunk).
+    pub fn poll_write_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        chunk: &mut Bytes,
+    ) -> Poll<Result<usize, WriteError>> {
+        if chunk.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.poll(cx, |proto, id| proto.write_chunk(id, chunk))
+    }
+
     /// Writes all of `chunk` without copying it.
     ///
     /// # Errors
@@ -166,7 +179,7 @@ impl SendStream {
     pub async fn write_chunk(&mut self, mut chunk: Bytes) -> Result<(), WriteError> {
         let before = std::mem::replace(&mut self.incomplete, true);
         while !chunk.is_empty() {
-            poll_fn(|cx| self.poll(cx, |proto, id| proto.write_chunk(id, &mut chunk))).await?;
+            poll_fn(|cx| self.poll_write_chunk(cx, &mut chunk)).await?;
         }
         self.incomplete = before;
         Ok(())

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use proto::{
@@ -83,6 +83,8 @@ pub(crate) struct State {
     pub(crate) stopped: HashMap<StreamId, Arc<Notify>>,
     pub(crate) opening: HashMap<PathId, oneshot::Sender<PathOutcome>>,
     pub(crate) mesh: Option<Mesh>,
+    /// Of tasks that polled for a signal and did not wait with a future; each at most once per signal.
+    pollers: Vec<(Signal, Waker)>,
 }
 
 /// What is to be done once the mutex is released.
@@ -97,10 +99,6 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    fn signal(&mut self, signal: Signal) {
-        self.signals |= 1 << signal as u16;
-    }
-
     /// Does it, and is empty afterwards. Not to be called with a lock held.
     pub(crate) fn fire(&mut self, shared: &Shared) {
         for waker in self.wakers.drain(..) {
@@ -135,6 +133,21 @@ impl Effects {
 }
 
 impl State {
+    /// Those who wait for `signal` are to look again.
+    fn signal(&mut self, signal: Signal, effects: &mut Effects) {
+        effects.signals |= 1 << signal as u16;
+        let woken = self.pollers.extract_if(.., |(what, _)| *what == signal);
+        effects.wakers.extend(woken.map(|(_, waker)| waker));
+    }
+
+    /// `waker` is to be woken by the next `signal`.
+    fn register(&mut self, signal: Signal, waker: &Waker) {
+        let known = |(what, who): &(Signal, Waker)| *what == signal && who.will_wake(waker);
+        if !self.pollers.iter().any(known) {
+            self.pollers.push((signal, waker.clone()));
+        }
+    }
+
     /// Whether a stream is gone, and its ID another's: the client opened it `early`, before the handshake was complete,
     /// and the server rejected early data.
     pub(crate) fn is_rejected(&self, early: bool) -> bool {
@@ -147,7 +160,7 @@ impl State {
             match event {
                 Event::HandshakeDataReady => {
                     self.handshake_data_ready = true;
-                    effects.signal(Signal::HandshakeData);
+                    self.signal(Signal::HandshakeData, effects);
                 }
                 Event::Connected => {
                     self.handshake_data_ready = true;
@@ -160,18 +173,18 @@ impl State {
                     if self.proto.rejected_0rtt() {
                         self.wake_streams(effects);
                     }
-                    effects.signal(Signal::HandshakeData);
-                    effects.signal(Signal::Connected);
+                    self.signal(Signal::HandshakeData, effects);
+                    self.signal(Signal::Connected, effects);
                 }
                 Event::HandshakeConfirmed => {
                     if let Some(mesh) = &mut self.mesh {
                         mesh.unblock();
                     }
-                    effects.signal(Signal::Paths);
+                    self.signal(Signal::Paths, effects);
                 }
                 Event::ConnectionLost { reason } => self.terminate(reason, effects),
-                Event::DatagramReceived => effects.signal(Signal::DatagramReceived),
-                Event::DatagramsUnblocked => effects.signal(Signal::DatagramsUnblocked),
+                Event::DatagramReceived => self.signal(Signal::DatagramReceived, effects),
+                Event::DatagramsUnblocked => self.signal(Signal::DatagramsUnblocked, effects),
                 Event::Stream(event) => self.on_stream(event, effects),
                 Event::Path(event) => self.on_path(event, now, effects),
                 _ => {}
@@ -181,8 +194,8 @@ impl State {
 
     fn on_stream(&mut self, event: StreamEvent, effects: &mut Effects) {
         match event {
-            StreamEvent::Opened { dir } => effects.signal(Signal::incoming(dir)),
-            StreamEvent::Available { dir } => effects.signal(Signal::available(dir)),
+            StreamEvent::Opened { dir } => self.signal(Signal::incoming(dir), effects),
+            StreamEvent::Available { dir } => self.signal(Signal::available(dir), effects),
             StreamEvent::Readable { id } => effects.wakers.extend(self.readers.remove(&id)),
             StreamEvent::Writable { id } => effects.wakers.extend(self.writers.remove(&id)),
             StreamEvent::Finished { id } => effects.streams.extend(self.stopped.remove(&id)),
@@ -214,7 +227,7 @@ impl State {
             mesh.on_event(&event, now.into_std());
         }
         effects.paths.push(event);
-        effects.signal(Signal::Paths);
+        self.signal(Signal::Paths, effects);
     }
 
     /// Whoever waits for a stream is to look again.
@@ -240,6 +253,8 @@ impl State {
         // Dropping the senders tells the receivers.
         self.opening.clear();
         self.mesh = None;
+        let pollers = self.pollers.drain(..);
+        effects.wakers.extend(pollers.map(|(_, waker)| waker));
         effects.signals = u16::MAX;
         effects.closed = true;
     }
@@ -281,6 +296,7 @@ impl Shared {
                 stopped: HashMap::new(),
                 opening: HashMap::new(),
                 mesh,
+                pollers: Vec::new(),
             }),
             inbox: Mutex::default(),
             signals: std::array::from_fn(|_| Notify::new()),
@@ -329,6 +345,22 @@ impl Shared {
             }
             notified.await;
         }
+    }
+
+    /// What `check`, run under the mutex, gives; if nothing, the task of `cx` is woken by the next `signal`.
+    pub(crate) fn poll_for<T>(
+        &self,
+        signal: Signal,
+        cx: &Context<'_>,
+        check: impl FnOnce(&mut State) -> Option<T>,
+    ) -> Poll<T> {
+        self.with(|state| match check(state) {
+            Some(value) => Poll::Ready(value),
+            None => {
+                state.register(signal, cx.waker());
+                Poll::Pending
+            }
+        })
     }
 
     /// Ends the connection for a reason that its application did not give: its endpoint is gone.

@@ -2,10 +2,13 @@
 
 mod common;
 
+use std::future::poll_fn;
+
+use bytes::Bytes;
 use common::{Pair, loopback, pattern, run};
 use mpquic::{
-    ClosedStream, ReadError, ReadExactError, ReadToEndError, StoppedError, StreamHints, VarInt,
-    WriteError,
+    ClosedStream, ConnectionError, ReadError, ReadExactError, ReadToEndError, StoppedError,
+    StreamHints, VarInt, WriteError,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -419,5 +422,55 @@ fn a_panic_does_not_finish_the_stream() {
         assert!(task.await.unwrap_err().is_panic());
         let mut recv = server.accept_uni().await.unwrap();
         assert_eq!(recv.read_to_end(10).await.unwrap(), b"whole");
+    });
+}
+
+/// Whoever polls is woken: all of them by a stream that opens or comes, and by the end.
+#[test]
+fn those_who_poll_are_woken() {
+    run(async {
+        let pair = Pair::with(&[loopback(1)], |transport| {
+            transport.max_concurrent_uni_streams(1_u32.into());
+        });
+        let (client, server) = pair.connect().await;
+
+        // Two accept; one stream comes, then the end.
+        let accepting = [server.clone(), server.clone()].map(|server| {
+            tokio::spawn(async move { poll_fn(|cx| server.poll_accept_uni(cx)).await })
+        });
+        let (done, mut is_done) = tokio::sync::mpsc::channel(2);
+        for task in accepting {
+            let done = done.clone();
+            tokio::spawn(async move { done.send(task.await.unwrap()).await });
+        }
+        let mut first = poll_fn(|cx| client.poll_open_uni(cx)).await.unwrap();
+        let mut chunk = Bytes::from_static(b"once");
+        let taken = poll_fn(|cx| first.poll_write_chunk(cx, &mut chunk)).await;
+        assert_eq!((taken, chunk.len()), (Ok(4), 0));
+        let mut accepted = is_done.recv().await.unwrap().unwrap();
+
+        // No more are allowed before the first is over.
+        let opening = tokio::spawn({
+            let client = client.clone();
+            async move { poll_fn(|cx| client.poll_open_uni(cx)).await }
+        });
+        first.finish().unwrap();
+        assert_eq!(accepted.read_to_end(10).await.unwrap(), b"once");
+        drop(accepted);
+        let second = opening.await.unwrap().unwrap();
+        assert_ne!(second.id(), first.id());
+
+        client.close(VarInt::from_u32(7), b"");
+        let error = is_done.recv().await.unwrap().unwrap_err();
+        assert!(
+            matches!(error, ConnectionError::ApplicationClosed(_)),
+            "{error}"
+        );
+        let error = poll_fn(|cx| client.poll_open_bi(cx)).await.unwrap_err();
+        assert_eq!(error, ConnectionError::LocallyClosed);
+        let error = poll_fn(|cx| client.poll_read_datagram(cx))
+            .await
+            .unwrap_err();
+        assert_eq!(error, ConnectionError::LocallyClosed);
     });
 }
