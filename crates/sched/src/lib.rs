@@ -65,14 +65,14 @@ pub mod support;
 
 pub use heuristic::{
     Arrival, ArrivalConfig, Backup, BackupConfig, Blest, BlestConfig, Daps, DapsConfig, Dems,
-    DemsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Mptcp, MptcpConfig, Raven, RavenConfig,
-    Redundant, RedundantConfig, RoundRobin, RoundRobinConfig, SaEcf, SaEcfConfig, SinglePath,
-    SinglePathConfig, Stms, StmsConfig, StreamMinRtt, StreamMinRttConfig, StreamSharing, Xlink,
-    XlinkConfig,
+    DemsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Mptcp, MptcpConfig, Otias, OtiasConfig, Raven,
+    RavenConfig, Redundant, RedundantConfig, RoundRobin, RoundRobinConfig, SaEcf, SaEcfConfig,
+    SinglePath, SinglePathConfig, Stms, StmsConfig, StreamMinRtt, StreamMinRttConfig,
+    StreamSharing, Xlink, XlinkConfig,
 };
 pub use learned::{
-    Arm, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig, Peekaboo, PeekabooConfig,
-    Reward, Step, Tuning, Ucb, UcbConfig, UcbReward,
+    Arm, Falcon, FalconConfig, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig, Peekaboo,
+    PeekabooConfig, Reward, Step, Tuning, Ucb, UcbConfig, UcbReward,
 };
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError};
 

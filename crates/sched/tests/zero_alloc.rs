@@ -92,6 +92,7 @@ fn do_not_allocate(registry: &Registry) {
     let default = registry.names().map(|name| (name, Value::Null));
     // Settings that bring other code into play.
     let more = [
+        ("falcon", json!({"confirm": 1, "threshold": 0.1})),
         ("linucb", json!({"discount": 0.9, "reward": "deadline"})),
         ("linucb", json!({"reward": "packet", "p_tx": 0.5})),
         ("peekaboo", json!({"discount": 0.9, "tx_bytes": 0})),
@@ -199,7 +200,7 @@ fn do_not_allocate(registry: &Registry) {
             scheduler.on_wakeup(&Context::new(now, &paths, &queue, number));
         }
         assert_eq!(allocations() - before, 0, "{name} {config}");
-        if ["linucb", "peekaboo"].contains(&name) {
+        if ["falcon", "linucb", "peekaboo"].contains(&name) {
             let learned = scheduler.learned().expect("it learns");
             assert!(learned.pairs.iter().any(|pair| pair.settled > 0));
         }

@@ -911,3 +911,60 @@ fn every_experiment_file_of_the_project_loads() {
         assert_eq!(count, Some(networks), "{line}");
     }
 }
+
+/// After a change, minRTT is back at once and a scheduler that stays on the path that became slow never is.
+#[test]
+fn the_time_to_adapt_is_counted_from_the_last_change() {
+    let folder = folder("adapt");
+    let experiment = r#"
+title = "A change"
+workloads = ["repeat:100kB:24s"]
+seeds = 2
+congestion = ["cubic"]
+schedulers = ["minrtt", { name = "single", config = { path = 0 } }]
+
+[[network]]
+name = "falls"
+paths = [{ rate = 8, owd = 10, steps = [{ at = "4s", rate = 4 }, { at = "8s", rate = 2 }] }, { rate = 8, owd = 15 }]
+
+[[network]]
+name = "steady"
+paths = [{ rate = 8, owd = 10 }, { rate = 8, owd = 15 }]
+"#;
+    fs::write(folder.join("test.toml"), experiment).unwrap();
+    let out = folder.display().to_string();
+    assert_eq!(run(&folder, &["--jobs", "1"]).0, 0);
+    let (code, json, _) = lab(&["adapt", "--json", &out]);
+    assert_eq!(code, 0);
+    let rows: Vec<serde_json::Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    // Not the network that does not change.
+    assert_eq!(rows.len(), 2);
+    let [min_rtt, single] = [&rows[0], &rows[1]];
+    assert_eq!(
+        (&min_rtt["network"], &min_rtt["seeds"]),
+        (&"falls".into(), &2.into())
+    );
+    // A window more, and it would have seen the step before.
+    let back = min_rtt["back"].as_f64().unwrap();
+    assert!(back < 5.0, "{back}");
+    assert!(single["back"].is_null());
+    // With 2 of 10 Mbit/s it loses most of the 16 s.
+    let lost = single["lost"].as_f64().unwrap();
+    assert!((9.0..16.0).contains(&lost), "{lost}");
+    let (code, text, _) = lab(&["adapt", "--window", "1s", &out]);
+    assert!(code == 0 && text.contains("all (1)"), "{text}");
+    let (_, markdown, _) = lab(&["adapt", "--markdown", &out]);
+    assert!(
+        markdown.contains("| falls | cubic | minrtt |"),
+        "{markdown}"
+    );
+    // Nothing is left of the run for windows of this length.
+    let (code, _, error) = lab(&["adapt", "--window", "9s", &out]);
+    assert!(
+        code == 2 && error.contains("no downloads back to back"),
+        "{error}"
+    );
+}

@@ -1,6 +1,7 @@
 //! Schedulers that learn while the connection runs, and what they share: contexts, rewards, pairs of paths; no network is asked here.
 
 mod arm;
+mod falcon;
 mod features;
 mod linucb;
 mod pairs;
@@ -10,6 +11,7 @@ mod ucb;
 mod wait;
 
 pub use arm::{Arm, Step};
+pub use falcon::{Falcon, FalconConfig};
 pub use features::FeatureRtt;
 pub use linucb::{Linucb, LinucbConfig};
 pub use peekaboo::{Peekaboo, PeekabooConfig, Tuning};

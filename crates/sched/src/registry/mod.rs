@@ -27,9 +27,9 @@ use crate::replica::{
 };
 use crate::{
     Arrival, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems, Ecf, EcfA, EcfAConfig, EcfConfig,
-    Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig, Peekaboo, PeekabooConfig, Raven, RavenConfig,
-    Redundant, RoundRobin, SaEcf, SaEcfConfig, Scheduler, SchedulerFactory, SinglePath, Stms,
-    StreamMinRtt, Ucb, UcbConfig, Xlink, XlinkConfig,
+    Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig, Otias, Peekaboo,
+    PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin, SaEcf, SaEcfConfig, Scheduler,
+    SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig, Xlink, XlinkConfig,
 };
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
@@ -58,9 +58,11 @@ const REPLICAS: [&str; 6] = [
 /// | `dems` | [`Dems`] | [`DemsConfig`](crate::DemsConfig) |
 /// | `ecf` | [`Ecf`] | [`EcfConfig`] |
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
+/// | `falcon` | [`Falcon`] | [`FalconConfig`] |
 /// | `linucb` | [`Linucb`] | [`LinucbConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
 /// | `mptcp` | [`Mptcp`] | [`MptcpConfig`] |
+/// | `otias` | [`Otias`] | [`OtiasConfig`](crate::OtiasConfig) |
 /// | `peekaboo` | [`Peekaboo`] | [`PeekabooConfig`] |
 /// | `raven` | [`Raven`] | [`RavenConfig`] |
 /// | `redundant` | [`Redundant`] | [`RedundantConfig`](crate::RedundantConfig) |
@@ -136,6 +138,12 @@ impl Registry {
             .insert_checked("ecf_a", EcfAConfig::check, EcfA::new)
             .insert_checked("ecf_nowait", |_| Ok(()), EcfNoWait::new)
             .insert(
+                "falcon",
+                recalled("falcon", FalconConfig::check),
+                |config, recall| Falcon::with_memory(config, recall.clone()),
+                Outside::observed,
+            )
+            .insert(
                 "linucb",
                 recalled("linucb", LinucbConfig::check),
                 |config, recall| Linucb::with_memory(config, recall.clone()),
@@ -144,6 +152,7 @@ impl Registry {
             .insert_checked("minrtt", |_| Ok(()), MinRtt::new)
             .insert_checked("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
             .insert_checked("mptcp", MptcpConfig::check, Mptcp::new)
+            .insert_checked("otias", |_| Ok(()), Otias::new)
             .insert_checked("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
             .insert(
                 "peekaboo",

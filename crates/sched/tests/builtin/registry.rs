@@ -27,6 +27,8 @@ fn makes_the_built_in_schedulers() {
         ("ecf", json!({"beta": 10, "floor": false}), [1, 1, 1]),
         ("ecf_a", json!({"seed": 3, "ecf": {"beta": 1}}), [1, 1, 1]),
         ("ecf_nowait", json!({}), [1, 1, 1]),
+        ("falcon", json!({"confirm": 7}), [1, 1, 1]),
+        ("otias", json!({}), [1, 1, 1]),
         (
             "linucb",
             json!({"alpha": 0.75, "scale": 1e6, "seed": 2}),

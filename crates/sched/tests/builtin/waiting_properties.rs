@@ -22,6 +22,8 @@ fn waiting() -> Vec<(&'static str, Value)> {
         ("ecf", json!({"floor": false, "beta": 10})),
         ("ecf", json!({"wait_for_pacer": true})),
         ("ecf_a", json!({"p_wait": 0.5, "p_send": 0.5})),
+        ("falcon", json!({})),
+        ("falcon", json!({"confirm": 1, "threshold": 0.1})),
         ("linucb", json!({})),
         ("linucb", json!({"p_tx": 0.5, "features": "latest"})),
         (

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -18,7 +19,8 @@ use super::runner::{self, Options};
 use super::store::{Results, Store};
 use super::summary::Board;
 use super::{
-    Pattern, build, help, markdown, orders, output, renamed, report, starts, time, timelines,
+    Pattern, adaptation, build, help, markdown, orders, output, renamed, report, starts, time,
+    timelines,
 };
 
 #[derive(Debug, Parser)]
@@ -83,6 +85,21 @@ enum Command {
         /// Print one JSON object per row, and nothing else.
         #[arg(long)]
         json: bool,
+    },
+    /// Print how long after a change of the network each scheduler took to be as good as the best.
+    #[command(after_help = help::ADAPT)]
+    Adapt {
+        /// Results (a file or its folder) of the workload `repeat` on networks that change.
+        results: PathBuf,
+        /// Over how much time goodput is taken.
+        #[arg(long, default_value = "2s", value_parser = crate::units::time::parse)]
+        window: Duration,
+        /// Print one JSON object per network, congestion control and scheduler, and nothing else.
+        #[arg(long, conflicts_with = "markdown")]
+        json: bool,
+        /// Print Markdown.
+        #[arg(long)]
+        markdown: bool,
     },
     /// Write the HTML report of results.
     #[command(after_help = help::REPORT)]
@@ -192,6 +209,12 @@ pub fn main(
         Command::Table { results, markdown } => tables(&results, markdown, out, err),
         Command::Arena(arguments) => arena::command::run(&arguments, out, err),
         Command::Time { results, json } => spent(&results, json, out, err),
+        Command::Adapt {
+            results,
+            window,
+            json,
+            markdown,
+        } => adapt(&results, window, [json, markdown], out, err),
         Command::Report { results, out: file } => write_report(&results, file, out, err),
     };
     let (code, message) = match result {
@@ -628,6 +651,37 @@ fn spent(
             }
         }
     }
+    Ok(())
+}
+
+fn adapt(
+    path: &Path,
+    window: Duration,
+    [json, markdown]: [bool; 2],
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<(), Failure> {
+    let path = follow_renaming(path, err)?;
+    let results = Results::read(&path).map_err(Failure::run)?;
+    let rows = adaptation::all(&Board::new(&results), window);
+    if rows.is_empty() {
+        return Err(Failure::Usage(format!(
+            "{} has no downloads back to back (`repeat`) over a network that changes, with two windows after its last change",
+            path.display()
+        )));
+    }
+    if json {
+        for row in rows {
+            let line = serde_json::to_string(&row).map_err(Failure::run)?;
+            writeln!(out, "{line}")?;
+        }
+        return Ok(());
+    }
+    let text = adaptation::text(&rows, markdown);
+    if !markdown {
+        writeln!(out, "{}", results.heading.title)?;
+    }
+    write!(out, "{text}")?;
     Ok(())
 }
 

@@ -113,6 +113,18 @@ Exit status:
   1  a file could not be read
   2  the command line is wrong, or the runs did not record where time went";
 
+pub(super) const ADAPT: &str = "\
+Examples:
+  mpquic-lab run experiments/ours/adaptation.toml && mpquic-lab adapt target/lab/ours/adaptation
+      print how long each scheduler took after the last change of each network
+  mpquic-lab adapt target/lab/ours/adaptation --window 5s --json | jq .back
+      the same over longer windows, one JSON object per row
+
+Exit status:
+  0  success
+  1  a file could not be read
+  2  the command line is wrong, or the results have no network that changes";
+
 pub(super) const REPORT: &str = "\
 Examples:
   mpquic-lab report target/lab/quick

@@ -1,6 +1,7 @@
 //! The lab: runs experiment files over simulated networks, in parallel and resumable, with
 //! statistics, comparisons and reports.
 
+mod adaptation;
 mod arena;
 mod build;
 pub mod cli;

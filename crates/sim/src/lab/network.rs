@@ -242,6 +242,23 @@ pub struct SharedSpec {
 }
 
 impl NetworkSpec {
+    /// When a link changes for the last time by plan: a change of its settings, a step of its rate, an outage that ends. Zero
+    /// if none does.
+    pub fn last_change(&self) -> Duration {
+        let own = self.paths.iter().flat_map(|path| [&path.up, &path.down]);
+        let links = own.chain(self.shared.iter().map(|shared| &shared.link));
+        let times = links.flat_map(|link| {
+            let steps = link.rate_steps.iter().map(|step| step.at);
+            let changes = link.changes.iter().map(|change| change.at);
+            let outages = link
+                .outages
+                .iter()
+                .map(|outage| outage.at.saturating_add(outage.lasting));
+            steps.chain(changes).chain(outages)
+        });
+        times.max().unwrap_or_default()
+    }
+
     /// The paths in words, for tables and titles.
     pub fn describe(&self) -> String {
         let paths = self.paths.iter().map(PathSpec::describe);

@@ -80,6 +80,17 @@ pub struct NetworkInfo {
     /// The handshake begins on all paths at once.
     #[serde(default, skip_serializing_if = "is_off")]
     pub race: bool,
+    /// When a link changed for the last time by plan, seconds from the start of the run; 0 if none did.
+    #[serde(default, skip_serializing_if = "is_never")]
+    pub changed: f64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_never(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 #[expect(
@@ -158,6 +169,7 @@ impl Heading {
             },
             start: start_label(network),
             race: network.race,
+            changed: network.last_change().as_secs_f64(),
         });
         let workloads = experiment.workloads.iter().map(|workload| WorkloadInfo {
             name: workload.to_string(),

@@ -142,6 +142,7 @@ impl Kind for Repeat {
         result.set("completions", completions.len() as f64);
         result.set("completions_per_window", mean(&counts));
         let begun = client.times.iter().map(|times| times.requested - began);
+        result.series.insert("first_request", seconds([began]));
         result.series.insert("begun", seconds(begun));
         result.series.insert("completion", completions);
         result.series.insert("completions_per_window", counts);
