@@ -26,10 +26,11 @@ use crate::replica::{
     BlestOverflow, DapsGap, EcfNoWait, MinRttNs3, PeekFrozen, PeekFrozenConfig, RrNs3,
 };
 use crate::{
-    Arrival, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems, Ecf, EcfA, EcfAConfig, EcfConfig,
-    Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig, Otias, Peekaboo,
-    PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin, SaEcf, SaEcfConfig, Scheduler,
-    SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig, Xlink, XlinkConfig,
+    Arrival, ArrivalConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems, Ecf, EcfA,
+    EcfAConfig, EcfConfig, Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig,
+    Otias, Peekaboo, PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin, SaEcf, SaEcfConfig,
+    Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig, Xlink,
+    XlinkConfig,
 };
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
@@ -127,7 +128,7 @@ impl Registry {
     pub fn new() -> Self {
         let mut registry = Self::empty();
         registry
-            .insert_checked("arrival", |_| Ok(()), Arrival::new)
+            .insert_checked("arrival", ArrivalConfig::check, Arrival::new)
             .insert_checked("backup", |_| Ok(()), Backup::new)
             .insert_checked("blest", BlestConfig::check, Blest::new)
             .insert_checked("blest_overflow", |_| Ok(()), BlestOverflow::new)

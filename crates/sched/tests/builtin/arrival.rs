@@ -1,10 +1,11 @@
-//! What holds for `arrival`, whatever it sees: a path with room, or a wait that ends; no more gap than there is data.
+//! What holds for `arrival`, whatever it sees: a path with room, or a wait that ends; no more gap than there is data; copies only of what may
+//! be late.
 
 use std::time::{Duration, Instant};
 
 use mpquic_sched::{
-    Arrival, ArrivalConfig, Context, Data, Decision, PathIndex, PathSet, PathStatus, PathView,
-    QueueView, Scheduler,
+    Acked, Arrival, ArrivalConfig, Context, Data, Decision, PathIndex, PathStatus, PathView,
+    QueueView, Scheduler, Sent, StreamHead, VarInt,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -78,13 +79,24 @@ fn queue() -> impl Strategy<Value = QueueView> {
         })
 }
 
+/// Bytes in flight, and the deadline of what goes next.
+fn queue_with_more() -> impl Strategy<Value = (QueueView, Option<u64>)> {
+    let deadline = prop::option::weighted(0.5, 0..400_000_u64);
+    (queue(), bytes(), deadline).prop_map(|(mut queue, in_flight, deadline)| {
+        queue.in_flight = in_flight;
+        (queue, deadline)
+    })
+}
+
 fn config() -> impl Strategy<Value = ArrivalConfig> {
     let switch = any::<bool>;
     let switches = (switch(), switch(), switch(), switch());
-    switches.prop_map(|(wait, ahead, fresh, copies)| {
+    let more = (switch(), switch(), switch(), 0.0..=100.0);
+    (switches, more).prop_map(|((wait, ahead, fresh, copies), more)| {
         let mut config = ArrivalConfig::default();
         (config.wait, config.ahead) = (wait, ahead);
         (config.fresh, config.copies) = (fresh, copies);
+        (config.late, config.losses, config.deadlines, config.margin) = more;
         config
     })
 }
@@ -99,21 +111,35 @@ proptest! {
     #[test]
     fn it_sends_where_there_is_room_or_waits_for_what_comes(
         config in config(),
-        rounds in vec((paths(), queue()), 1..12),
+        rounds in vec((paths(), queue_with_more()), 1..12),
         step in 0..50_000_u64,
     ) {
         let mut scheduler = Arrival::new(&config);
         let mut now = Instant::now() + Duration::from_secs(10);
-        for (drawn, queue) in &rounds {
+        for (number, (drawn, (queue, deadline))) in (0_u64..).zip(&rounds) {
             let paths = at(now, drawn);
-            let cx = Context::new(now, &paths, queue, 0);
+            let mut queue = queue.clone();
+            let deadline = deadline.map(|micros| now + Duration::from_micros(micros));
+            let id = VarInt::from_u32(3).into();
+            queue.head = Some(StreamHead::new(id, 0, queue.unsent, deadline, None));
+            let cx = Context::new(now, &paths, &queue, number);
             let sendable = cx.sendable_set();
             match scheduler.decide(&cx) {
                 Decision::Send { path, data, copies } => {
                     prop_assert!(sendable.contains(path));
-                    prop_assert_eq!(copies, PathSet::EMPTY);
+                    if !copies.is_empty() {
+                        prop_assert!(config.deadlines && deadline.is_some() && data == Data::Next);
+                        prop_assert!(copies.len() == 1 && !copies.contains(path));
+                        prop_assert!(copies.iter().all(|copy| sendable.contains(copy)));
+                    }
+                    scheduler.on_sent(&Sent::new(path, now, 1200, number, false, 1200));
                     match data {
                         Data::Next => {}
+                        Data::Reinject => {
+                            prop_assert!(config.late && queue.in_flight > 0 && !queue.control);
+                            prop_assert_eq!(queue.unsent.min(queue.window_left), 0);
+                            prop_assert_eq!(queue.retransmittable, 0);
+                        }
                         Data::Ahead(0) => prop_assert!(queue.retransmittable > 0 || config.ahead),
                         Data::Ahead(gap) => {
                             prop_assert!(config.ahead);
@@ -131,7 +157,16 @@ proptest! {
                     prop_assert!(some || queue.retransmittable > 0 || queue.control);
                 }
             }
-            now += Duration::from_micros(step);
+            if number % 3 == 0 {
+                let sent = now;
+                now += Duration::from_micros(step);
+                let path = PathIndex::new(0).unwrap();
+                scheduler.on_acked(&Acked::new(path, now, sent, 1200, None, Some(number), 0));
+            } else {
+                now += Duration::from_micros(step);
+            }
+            let wakeup = scheduler.next_wakeup();
+            prop_assert!(wakeup.is_none() || config.late);
         }
     }
 
@@ -166,4 +201,11 @@ proptest! {
             None => prop_assert_eq!(decision, Decision::Wait { until: None }),
         }
     }
+}
+
+/// What a connection pays for it, beyond the transport's own state: 8 kB at most.
+#[test]
+fn its_state_is_small() {
+    let size = size_of::<Arrival>();
+    assert!(size <= 2048, "{size} bytes");
 }

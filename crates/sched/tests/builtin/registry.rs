@@ -207,6 +207,11 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "scheduler `mptcp`, field `send_buffer`: expected 1 to 100, got 0.5",
         ),
         (
+            "arrival",
+            json!({"margin": -1}),
+            "scheduler `arrival`, field `margin`: expected 0 to 100, got -1",
+        ),
+        (
             "raven",
             json!({"width": -1}),
             "scheduler `raven`, field `width`: expected 0 to 100, got -1",

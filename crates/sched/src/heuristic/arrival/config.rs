@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::InvalidConfig;
+
 /// Settings of [`Arrival`](super::Arrival). The defaults are what it is meant to be used with; the switches take single parts
 /// of the rule out, to measure what each is worth.
 ///
@@ -12,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// assert!(config.ahead);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArrivalConfig {
     /// Whether a path with room may be left unused because the others deliver all that waits before it would. Default true.
@@ -24,6 +26,26 @@ pub struct ArrivalConfig {
     /// Whether it counts on the transport's copies of the last bytes instead of waiting, as far as their budget reaches. Default
     /// true.
     pub copies: bool,
+    /// Whether what is in flight on a path for longer than was predicted counts as late: new data avoids the path, and once
+    /// nothing waits, what the path has in flight is copied. Default true.
+    pub late: bool,
+    /// By how many of its path's mean errors a prediction may be off before what was predicted counts as late, 0 to 100.
+    /// Default 1.5.
+    pub margin: f64,
+    /// Whether, once nothing waits, what may well be lost is copied if it is little. Without `late`, nothing is. Default true.
+    pub losses: bool,
+    /// Whether data with a deadline is sent on two paths at once if it may miss the deadline on one. Default true.
+    pub deadlines: bool,
+}
+
+impl ArrivalConfig {
+    pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
+        if !(0.0..=100.0).contains(&self.margin) {
+            let expected = format!("expected 0 to 100, got {}", self.margin);
+            return Err(InvalidConfig::field("margin", expected));
+        }
+        Ok(())
+    }
 }
 
 impl Default for ArrivalConfig {
@@ -33,6 +55,10 @@ impl Default for ArrivalConfig {
             ahead: true,
             fresh: true,
             copies: true,
+            late: true,
+            margin: 1.5,
+            losses: true,
+            deadlines: true,
         }
     }
 }

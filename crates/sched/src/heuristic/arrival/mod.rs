@@ -1,17 +1,24 @@
-//! Arrival: sends where data arrives first, and waits where the others deliver all of it sooner; writes no copies.
+//! Arrival: sends where data arrives first, waits where the others deliver all of it sooner, and copies what is late.
 
 mod config;
+mod copies;
+mod late;
 mod predict;
 mod rate;
 
 pub use config::ArrivalConfig;
 
+use std::time::Instant;
+
+use copies::{Copies, may_lose, may_miss};
+use late::Watch;
 use predict::{Prediction, predict};
 use rate::Rate;
 
-use crate::support::{Patience, comes_back};
+use crate::support::{Patience, comes_back, nanos};
 use crate::{
-    Context, Data, Decision, MAX_PATHS, PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler,
+    Acked, Context, Data, Decision, Lost, MAX_PATHS, PathSet, PathUpdate, PathUpdateKind, PathView,
+    QueueView, Scheduler, Sent,
 };
 
 /// Below so many packets to send, nothing is sent ahead of what waits.
@@ -46,16 +53,26 @@ const SURELY_LATE: f64 = 2.0;
 /// not in trouble; and no longer than the probe timeout of the path that is first among them, after which one packet goes.
 /// A path without an RTT sample gets packets while no other path has room.
 ///
-/// **Copies** are the transport's: it copies the last bytes of a transfer if they arrive sooner on another path
+/// **Copies of the last bytes** are the transport's: it copies them if they arrive sooner on another path
 /// (`TransportConfig::tail_copies`). As long as its budget ([`QueueView::copyable`]) covers all that a path has in flight, it
 /// does not wait if `G` is less than twice what waits: what would be late is copied to the path that it would have waited for.
 /// If `G` is more, the packet is late for sure, and the budget is better kept for what is late by accident.
+///
+/// **What is late.** Of each path, it follows one packet at a time: its acknowledgement is predicted to come after `A + R / 2`.
+/// If it has not come after nine eighths of that, one and a half times the mean error of such predictions, and a millisecond,
+/// the path is late by the time since the prediction, and `A` grows by as much. With nothing left to send, what is in flight
+/// on it goes on the path with the smallest `A` too ([`Data::Reinject`]). So does what a path has in flight if a tenth of a
+/// packet of it is lost in the mean. The budget is 64 kB and a fiftieth of what was delivered.
+///
+/// **Deadlines** ([`StreamHints::deadline`](crate::StreamHints)). A packet that arrives in time, but misses its deadline with a
+/// chance of more than a hundredth, goes on a second path at once, if it is in time there: by an error of the prediction, or
+/// by a loss if a repair would come too late. The budget is 64 kB and a fifth of what was delivered.
 ///
 /// **Source.** Ours. Predicted arrival times as the measure are those of OTIAS (Yang, Wang, Amer 2014) and EDPF (Chebrolu,
 /// Rao 2006); that new data waits if other paths finish it sooner is ECF's idea (Lim et al., CoNEXT 2017), here for any
 /// number of paths and by rates instead of windows; the gap is DAPS' and STMS' idea.
 ///
-/// **Cost.** Two walks over the slots, two divisions per path; about 1 kB of state.
+/// **Cost.** Two walks over the slots, two divisions per path; less than 2 kB of state.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -92,6 +109,20 @@ pub struct Arrival {
     /// The predictions of the decision under way.
     predictions: [Prediction; MAX_PATHS],
     patience: Patience,
+    /// Of each path, the packet whose acknowledgement tells whether predictions come true.
+    watches: [Watch; MAX_PATHS],
+    copies: Copies,
+    /// What the newest decision was for.
+    newest: Newest,
+    /// When something is late that is not yet, if nothing happens before.
+    wakeup: Option<Instant>,
+}
+
+/// The newest decision: its number tells what is sent by it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Newest {
+    number: u64,
+    copies: bool,
 }
 
 impl Default for Arrival {
@@ -120,12 +151,17 @@ impl Arrival {
         let nothing = Prediction {
             arrival: 0.0,
             rate: 0.0,
+            round_trip: 0.0,
         };
         Self {
             config: config.clone(),
             rates: [Rate::default(); MAX_PATHS],
             predictions: [nothing; MAX_PATHS],
             patience: Patience::default(),
+            watches: [Watch::default(); MAX_PATHS],
+            copies: Copies::default(),
+            newest: Newest::default(),
+            wakeup: None,
         }
     }
 
@@ -140,7 +176,7 @@ impl Arrival {
             standing: u8::MAX,
         };
         let (config, rates) = (&self.config, &mut self.rates);
-        let predictions = &mut self.predictions;
+        let (predictions, watches) = (&mut self.predictions, &mut self.watches);
         cx.fold_usable(nothing, |found, path| {
             found.standing = path.standing();
             if !path.has_rtt() {
@@ -154,7 +190,15 @@ impl Arrival {
             }
             let slot = path.index.get();
             let measured = rates[slot].update(cx.now, path);
-            let prediction = predict(config, cx.now, path, measured);
+            let mut prediction = predict(config, cx.now, path, measured);
+            if path.in_flight == 0 {
+                watches[slot].on_idle();
+            } else if config.late
+                && let Some(late) = watches[slot].late_by(cx.now, config.margin)
+            {
+                // What has been late for so long is expected to stay late for as long again.
+                prediction.arrival += late;
+            }
             predictions[slot] = prediction;
             if path.can_send {
                 if prediction.arrival < found.arrival {
@@ -185,6 +229,90 @@ impl Arrival {
         self.config.copies
             && others < SURELY_LATE * waiting
             && path.in_flight.saturating_add(packet) <= queue.copyable
+    }
+
+    /// With nothing waiting, the path that is to carry copies of what another one has in flight: of what is late, and of what
+    /// may well be lost, if a copy arrives before the loss would be repaired.
+    fn copier<'a>(&mut self, cx: &Context<'a>) -> Option<&'a PathView> {
+        let left = self.copies.left(cx);
+        if !self.config.late || cx.queue.in_flight == 0 || left == 0 {
+            return None;
+        }
+        let arrival = |path: &PathView| self.predictions[path.index.get()].arrival;
+        // The two that are first, since nothing is copied to where it is.
+        let (mut first, mut second) = (None, None);
+        for path in cx.sendable().filter(|path| path.has_rtt()) {
+            if first.is_none_or(|first| arrival(path) < arrival(first)) {
+                (first, second) = (Some(path), first);
+            } else if second.is_none_or(|second| arrival(path) < arrival(second)) {
+                second = Some(path);
+            }
+        }
+        let mut copier = None;
+        for path in cx.open() {
+            if path.in_flight == 0 || path.suspect {
+                continue;
+            }
+            let other = first.filter(|first| first.index != path.index).or(second);
+            let watch = &self.watches[path.index.get()];
+            let rtt = nanos(path.min_rtt);
+            // A loss is found a round trip after it was sent, and repaired half a one later.
+            let repaired = match watch.late_by(cx.now, self.config.margin) {
+                Some(late) => Some(late + 1.5 * rtt),
+                None if self.config.losses && may_lose(path, left) => Some(2.0 * rtt),
+                None => None,
+            };
+            if let (Some(repaired), Some(other)) = (repaired, other)
+                && arrival(other) < repaired
+            {
+                copier = Some(other);
+            }
+            if let Some(due) = watch.due(self.config.margin)
+                && due > cx.now
+            {
+                self.wakeup = Some(self.wakeup.map_or(due, |at| at.min(due)));
+            }
+        }
+        copier
+    }
+
+    /// Sends on this path, and on a second one at once what has a deadline that may be missed.
+    fn send(&mut self, cx: &Context<'_>, path: &PathView, data: Data) -> Decision {
+        let mut copies = PathSet::EMPTY;
+        if self.config.deadlines
+            && data == Data::Next
+            && let Some(deadline) = cx.queue.head.and_then(|head| head.deadline)
+            && let Some(second) = self.second(cx, path, deadline)
+        {
+            copies.insert(second.index);
+            self.copies.on_copied(second.mtu.into());
+        }
+        Decision::Send {
+            path: path.index,
+            data,
+            copies,
+        }
+    }
+
+    /// The path that carries a copy of what this one may deliver after its deadline, if it arrives in time there.
+    fn second<'a>(
+        &self,
+        cx: &Context<'a>,
+        path: &PathView,
+        deadline: Instant,
+    ) -> Option<&'a PathView> {
+        let left = nanos(deadline.saturating_duration_since(cx.now));
+        let slot = path.index.get();
+        let slack = left - self.predictions[slot].arrival;
+        let deviation = self.watches[slot].deviation();
+        let in_doubt = slack > 0.0 && may_miss(path, nanos(path.smoothed_rtt), slack, deviation);
+        if !in_doubt || !self.copies.left_for_deadlines(cx) {
+            return None;
+        }
+        let arrival = |path: &PathView| self.predictions[path.index.get()].arrival;
+        let others = cx.sendable().filter(|other| other.index != path.index);
+        let in_time = others.filter(|other| other.has_rtt() && arrival(other) < left);
+        in_time.min_by(|a, b| arrival(a).total_cmp(&arrival(b)))
     }
 
     fn wait(&mut self, cx: &Context<'_>, awaited: &PathView) -> Option<Decision> {
@@ -225,6 +353,11 @@ fn new_data(queue: &QueueView) -> u64 {
 impl Scheduler for Arrival {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
         let found = self.survey(cx);
+        self.wakeup = None;
+        self.newest = Newest {
+            number: cx.decision,
+            copies: false,
+        };
         let Some(path) = found.best else {
             return found
                 .untested
@@ -237,9 +370,17 @@ impl Scheduler for Arrival {
         if queue.control {
             waiting = waiting.saturating_add(u64::from(path.mtu));
         }
-        if waiting == 0 || found.soonest >= found.arrival {
+        if waiting == 0 {
             self.patience.end();
+            if let Some(copier) = self.copier(cx) {
+                self.newest.copies = true;
+                return Decision::send_data(copier.index, Data::Reinject);
+            }
             return Decision::send(path.index);
+        }
+        if found.soonest >= found.arrival {
+            self.patience.end();
+            return self.send(cx, path, Data::Next);
         }
         let others = self.others_deliver(cx, &found);
         let waiting = waiting as f64;
@@ -253,7 +394,38 @@ impl Scheduler for Arrival {
             return wait;
         }
         self.patience.end();
-        Decision::send_data(path.index, self.data(queue, path, others as u64))
+        self.send(cx, path, self.data(queue, path, others as u64))
+    }
+
+    fn on_sent(&mut self, event: &Sent) {
+        if event.decision != self.newest.number {
+            // A copy by the transport.
+        } else if self.newest.copies {
+            self.copies.on_copied(event.size.into());
+        } else {
+            let slot = event.path.get();
+            let predicted = self.predictions[slot].round_trip;
+            // Of a path without an RTT sample, nothing is predicted.
+            if predicted > 0.0 {
+                self.watches[slot].on_sent(event.now, predicted);
+            }
+        }
+    }
+
+    fn on_acked(&mut self, event: &Acked) {
+        self.watches[event.path.get()].on_acked(event.now, event.sent);
+    }
+
+    fn on_lost(&mut self, event: &Lost) {
+        self.watches[event.path.get()].on_lost(event.sent);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.wakeup
+    }
+
+    fn on_wakeup(&mut self, _cx: &Context<'_>) {
+        self.wakeup = None;
     }
 
     fn on_path(&mut self, event: &PathUpdate) {
@@ -262,7 +434,10 @@ impl Scheduler for Arrival {
             event.kind,
             PathUpdateKind::Abandoned | PathUpdateKind::Moved
         ) {
-            self.rates[event.path.get()] = Rate::default();
+            let slot = event.path.get();
+            self.rates[slot] = Rate::default();
+            self.watches[slot] = Watch::default();
+            self.predictions[slot].round_trip = 0.0;
         }
     }
 }
@@ -444,5 +619,154 @@ mod tests {
         arrival.on_path(&abandoned);
         let next = [full(0, 20), path(1, 100)];
         assert_eq!(ask(&mut arrival, now, &next, &queue(9000)), "wait 45");
+    }
+
+    /// Two paths of 20 and 40 ms with nothing waiting, 10 kB in flight on the first since the start; asked at this time.
+    struct Tail {
+        arrival: Arrival,
+        start: Instant,
+        paths: [PathView; 2],
+        queue: QueueView,
+    }
+
+    impl Tail {
+        fn new() -> Self {
+            let start = Instant::now();
+            let paths = [changed!(path(0, 20), in_flight = 10_000), path(1, 40)];
+            let mut tail = Self {
+                arrival: Arrival::default(),
+                start,
+                paths,
+                queue: changed!(queue(10_000), in_flight = 10_000),
+            };
+            assert_eq!(tail.at(0), "0 Next");
+            tail.sent(0, 1200);
+            tail.queue = changed!(queue(0), in_flight = 10_000);
+            tail
+        }
+
+        fn at(&mut self, millis: u64) -> String {
+            ask(
+                &mut self.arrival,
+                self.start + ms(millis),
+                &self.paths,
+                &self.queue,
+            )
+        }
+
+        fn sent(&mut self, slot: usize, size: u16) {
+            let slot = PathIndex::new(slot).unwrap();
+            self.arrival
+                .on_sent(&Sent::new(slot, self.start, size, 0, false, size));
+        }
+    }
+
+    #[test]
+    fn what_is_late_is_copied_once_nothing_waits() {
+        // Predicted after 20 ms: late after 22.5 + 1.5 * 10 + 1 ms.
+        let mut tail = Tail::new();
+        assert_eq!(tail.at(38), "0 Next");
+        let due = tail.arrival.next_wakeup().unwrap() - tail.start;
+        assert!(due > ms(38) && due < ms(39), "{due:?}");
+        assert_eq!(tail.at(39), "1 Reinject");
+        // There is new data: it goes where the late path does not hold it up, without a copy.
+        tail.queue.unsent = 1000;
+        assert_eq!(tail.at(39), "1 Next");
+        tail.queue.unsent = 0;
+        let slot = PathIndex::new(0).unwrap();
+        let now = tail.start + ms(39);
+        tail.arrival
+            .on_acked(&Acked::new(slot, now, tail.start, 1200, None, Some(0), 0));
+        assert_eq!(tail.at(39), "0 Next");
+        let mut tail = Tail::new();
+        tail.arrival
+            .on_lost(&Lost::new(slot, now, tail.start, 1200, Some(0)));
+        assert_eq!(tail.at(39), "0 Next");
+        let mut tail = Tail::new();
+        tail.arrival.config.late = false;
+        assert_eq!(tail.at(39), "0 Next");
+        tail.arrival.config.late = true;
+        tail.queue.in_flight = 0;
+        assert_eq!(tail.at(39), "1 Next");
+    }
+
+    #[test]
+    fn copies_of_what_is_late_have_a_budget() {
+        let mut tail = Tail::new();
+        assert_eq!(tail.at(39), "1 Reinject");
+        tail.sent(1, 60_000);
+        assert_eq!(tail.at(40), "1 Reinject");
+        tail.sent(1, 5535);
+        assert_eq!(tail.at(41), "1 Reinject");
+        tail.sent(1, 1);
+        assert_eq!(tail.at(42), "1 Next");
+        tail.paths[0].delivered_bytes = 50;
+        assert_eq!(tail.at(43), "1 Reinject");
+    }
+
+    #[test]
+    fn what_may_be_lost_is_copied_once_nothing_waits() {
+        let lossy = changed!(
+            path(0, 20),
+            in_flight = 12_000,
+            sent_packets = 980,
+            lost_packets = 10
+        );
+        let queue = changed!(queue(0), in_flight = 12_000);
+        // The lossy path is the best for what comes next: the copy goes on the other one.
+        assert_eq!(once(&[lossy.clone(), path(1, 30)], &queue), "1 Reinject");
+        let full = changed!(lossy, can_send = false);
+        assert_eq!(once(&[full.clone(), path(1, 30)], &queue), "1 Reinject");
+        // A copy that takes longer than a repair.
+        assert_eq!(once(&[full.clone(), path(1, 90)], &queue), "1 Next");
+        let clean = changed!(full.clone(), lost_packets = 0);
+        assert_eq!(once(&[clean, path(1, 30)], &queue), "1 Next");
+        let mut careless = Arrival::default();
+        careless.config.losses = false;
+        let paths = [full, path(1, 30)];
+        assert_eq!(ask(&mut careless, Instant::now(), &paths, &queue), "1 Next");
+    }
+
+    #[test]
+    fn what_may_miss_its_deadline_goes_on_two_paths() {
+        let now = Instant::now();
+        let lossy = changed!(path(0, 20), sent_packets = 980, lost_packets = 20);
+        let other = path(1, 40);
+        let decide = |arrival: &mut Arrival, paths: &[PathView], left: Option<u64>| {
+            let deadline = left.map(|left| now + ms(left));
+            let id = crate::VarInt::from_u32(3).into();
+            let head = crate::StreamHead::new(id, 0, 1000, deadline, None);
+            let queue = changed!(queue(1000), head = Some(head));
+            match arrival.decide(&Context::new(now, paths, &queue, 0)) {
+                Decision::Send { path, copies, .. } => (path.get(), copies.len()),
+                Decision::Wait { .. } => panic!("waits"),
+            }
+        };
+        let paths = [lossy, other];
+        let fresh = |left| decide(&mut Arrival::default(), &paths, left);
+        // It arrives after 10 ms, on the other one after 20. A repair takes 30 ms more.
+        assert_eq!(fresh(None), (0, 0));
+        assert_eq!(fresh(Some(20)), (0, 0));
+        assert_eq!(fresh(Some(21)), (0, 1));
+        assert_eq!(fresh(Some(39)), (0, 1));
+        assert_eq!(fresh(Some(41)), (0, 0));
+        assert_eq!(fresh(Some(9)), (0, 0));
+        let mut arrival = Arrival::default();
+        arrival.config.deadlines = false;
+        assert_eq!(decide(&mut arrival, &paths, Some(21)), (0, 0));
+        // 64 kB are 54.6 packets.
+        let mut arrival = Arrival::default();
+        let copied = (0..100).filter(|_| decide(&mut arrival, &paths, Some(21)).1 == 1);
+        assert_eq!(copied.count(), 55);
+    }
+
+    #[test]
+    fn a_path_that_is_late_is_no_better_than_the_others() {
+        // The late path delivers nothing before it is heard of: nobody waits for it.
+        let mut tail = Tail::new();
+        tail.paths = [full(0, 20), path(1, 60)];
+        tail.queue = queue(9000);
+        assert_eq!(tail.at(30), "wait 45");
+        assert_eq!(tail.at(60), "1 Next");
     }
 }

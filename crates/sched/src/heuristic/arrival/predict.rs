@@ -13,6 +13,8 @@ pub(super) struct Prediction {
     pub(super) arrival: f64,
     /// What it delivers from then on.
     pub(super) rate: f64,
+    /// When its acknowledgement comes.
+    pub(super) round_trip: f64,
 }
 
 impl Prediction {
@@ -62,9 +64,11 @@ pub(super) fn predict(
             .saturating_sub(path.cwnd);
         excess as f64 / rate
     };
+    let arrival = leaves.max(drained) + min_rtt / 2.0;
     Prediction {
-        arrival: leaves.max(drained) + min_rtt / 2.0,
+        arrival,
         rate,
+        round_trip: arrival + min_rtt / 2.0,
     }
 }
 
@@ -152,5 +156,6 @@ mod tests {
         near(prediction.rate, 60_000.0 / 40e6);
         near(prediction.delivered_by(20e6), 0.0);
         near(prediction.delivered_by(30e6), 15_000.0);
+        near(prediction.round_trip, 40e6);
     }
 }

@@ -1,0 +1,137 @@
+//! Whether what is in flight on a path is later than was predicted when it was sent; sends nothing.
+
+use std::time::{Duration, Instant};
+
+use crate::support::nanos;
+
+/// This part of its predicted round trip a packet may be late in any case.
+const SLACK: f64 = 0.125;
+
+/// And so many nanoseconds: timers are no better (RFC 9002 section 6.1.2, kGranularity).
+const GRANULARITY: f64 = 1e6;
+
+/// The weight of a new error in the deviation, that of RFC 9002 section 5.3.
+const WEIGHT: f64 = 0.25;
+
+/// Follows one packet of a path at a time: when its acknowledgement was predicted to come, and when it came. What was sent
+/// after it comes later, so that all of it is late if this packet is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Watch {
+    /// When the packet that is followed was sent.
+    sent: Option<Instant>,
+    /// How long its acknowledgement was predicted to take, nanoseconds.
+    predicted: f64,
+    /// How far off the predictions were in the mean, nanoseconds; `None` before the first acknowledgement.
+    deviation: Option<f64>,
+}
+
+impl Watch {
+    /// A packet left whose acknowledgement is predicted to take so many nanoseconds. It is followed if no other one is.
+    #[inline]
+    pub(super) fn on_sent(&mut self, now: Instant, predicted: f64) {
+        if self.sent.is_none() {
+            (self.sent, self.predicted) = (Some(now), predicted);
+        }
+    }
+
+    /// A packet sent at `sent` was acknowledged.
+    #[inline]
+    pub(super) fn on_acked(&mut self, now: Instant, sent: Instant) {
+        let Some(followed) = self.sent.filter(|followed| sent >= *followed) else {
+            return;
+        };
+        self.sent = None;
+        if sent == followed {
+            let error = (nanos(now.saturating_duration_since(sent)) - self.predicted).abs();
+            let deviation = self.deviation.unwrap_or(error);
+            self.deviation = Some(deviation + WEIGHT * (error - deviation));
+        }
+    }
+
+    /// Packets sent at `sent` are not waited for any more.
+    #[inline]
+    pub(super) fn on_lost(&mut self, sent: Instant) {
+        self.sent = self.sent.filter(|followed| sent < *followed);
+    }
+
+    /// Nothing is in flight.
+    #[inline]
+    pub(super) fn on_idle(&mut self) {
+        self.sent = None;
+    }
+
+    /// How far off predictions are in the mean, nanoseconds; half of the one at hand before any came true.
+    pub(super) fn deviation(&self) -> f64 {
+        self.deviation.unwrap_or(self.predicted / 2.0)
+    }
+
+    /// How long the acknowledgement may take, nanoseconds.
+    #[inline]
+    fn patience(&self, margin: f64) -> f64 {
+        self.predicted * (1.0 + SLACK) + margin * self.deviation() + GRANULARITY
+    }
+
+    /// By how many nanoseconds the acknowledgement is later than predicted, if that is more than it may be: more than
+    /// `margin` deviations.
+    #[inline]
+    pub(super) fn late_by(&self, now: Instant, margin: f64) -> Option<f64> {
+        let age = nanos(now.saturating_duration_since(self.sent?));
+        (age >= self.patience(margin)).then_some(age - self.predicted)
+    }
+
+    /// When it will be later than it may be.
+    pub(super) fn due(&self, margin: f64) -> Option<Instant> {
+        let patience = Duration::from_nanos((self.patience(margin) as u64).saturating_add(1));
+        self.sent?.checked_add(patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: f64 = 1e6;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_packet_is_late_beyond_what_predictions_are_usually_off_by() {
+        let start = Instant::now();
+        let mut watch = Watch::default();
+        assert_eq!(watch.late_by(start + ms(500), 2.0), None);
+        watch.on_sent(start, 40.0 * MS);
+        // 45 + 2 * 20 + 1 ms.
+        assert_eq!(watch.late_by(start + ms(85), 2.0), None);
+        assert_eq!(watch.late_by(start + ms(86), 2.0), Some(46.0 * MS));
+        let due = watch.due(2.0).unwrap();
+        assert!(watch.late_by(due, 2.0).is_some() && due < start + ms(87));
+        // It took 44 ms: the next one may take 45 + 2 * 4 + 1 ms.
+        watch.on_acked(start + ms(44), start);
+        assert_eq!(watch.due(2.0), None);
+        watch.on_sent(start + ms(100), 40.0 * MS);
+        assert_eq!(watch.late_by(start + ms(153), 2.0), None);
+        assert_eq!(watch.late_by(start + ms(154), 2.0), Some(14.0 * MS));
+        // A margin of nothing: 46 ms.
+        assert_eq!(watch.late_by(start + ms(146), 0.0), Some(6.0 * MS));
+    }
+
+    #[test]
+    fn the_oldest_is_followed_until_it_or_a_later_one_is_heard_of() {
+        let start = Instant::now();
+        let late = |watch: &Watch| watch.late_by(start + ms(500), 1.0).is_some();
+        let mut watch = Watch::default();
+        watch.on_sent(start + ms(10), 40.0 * MS);
+        watch.on_sent(start + ms(400), 400.0 * MS);
+        watch.on_acked(start + ms(20), start + ms(9));
+        watch.on_lost(start + ms(9));
+        assert!(late(&watch));
+        let mut other = watch;
+        watch.on_lost(start + ms(10));
+        assert!(!late(&watch));
+        // What came before the packet that was followed says nothing of its prediction.
+        other.on_acked(start + ms(450), start + ms(11));
+        assert!(!late(&other) && other.deviation.is_none());
+    }
+}
