@@ -90,12 +90,12 @@ fn queue_with_more() -> impl Strategy<Value = (QueueView, Option<u64>)> {
 
 fn config() -> impl Strategy<Value = ArrivalConfig> {
     let switch = any::<bool>;
-    let switches = (switch(), switch(), switch(), switch());
+    let switches = (switch(), switch(), switch());
     let more = (switch(), switch(), switch(), 0.0..=100.0);
-    (switches, more).prop_map(|((wait, ahead, fresh, copies), more)| {
+    (switches, more).prop_map(|((wait, ahead, fresh), more)| {
         let mut config = ArrivalConfig::default();
         (config.wait, config.ahead) = (wait, ahead);
-        (config.fresh, config.copies) = (fresh, copies);
+        config.fresh = fresh;
         (config.late, config.losses, config.deadlines, config.margin) = more;
         config
     })

@@ -23,9 +23,6 @@ pub struct ArrivalConfig {
     pub ahead: bool,
     /// Whether, in a path's first slow start, a queue must show in its round-trip times to be believed. Default true.
     pub fresh: bool,
-    /// Whether it counts on the transport's copies of the last bytes instead of waiting, as far as their budget reaches. Default
-    /// true.
-    pub copies: bool,
     /// Whether what is in flight on a path for longer than was predicted counts as late: new data avoids the path, and once
     /// nothing waits, what the path has in flight is copied. Default true.
     pub late: bool,
@@ -54,7 +51,6 @@ impl Default for ArrivalConfig {
             wait: true,
             ahead: true,
             fresh: true,
-            copies: true,
             late: true,
             margin: 1.5,
             losses: true,

@@ -12,7 +12,7 @@ const BUDGET_DIVISOR: u64 = 50;
 const DEADLINE_DIVISOR: u64 = 5;
 
 /// What may be lost is copied if it is at most this part of the budget left: a large window is no tail.
-const TAIL_DIVISOR: u64 = 2;
+const TAIL_DIVISOR: u64 = 4;
 
 /// It is copied if so many of its packets are lost in the mean.
 const EXPECTED_LOSSES: f64 = 0.1;
@@ -111,7 +111,7 @@ mod tests {
         assert!(may_lose(&path(980, 10, 12_000), 100_000));
         assert!(!may_lose(&path(980, 10, 9000), 100_000));
         assert!(!may_lose(&path(980, 1, 12_000), 100_000));
-        assert!(!may_lose(&path(980, 10, 12_000), 23_999));
+        assert!(!may_lose(&path(980, 10, 12_000), 47_999));
     }
 
     #[test]

@@ -24,9 +24,6 @@ use crate::{
 /// Below so many packets to send, nothing is sent ahead of what waits.
 const BULK_PACKETS: u64 = 256;
 
-/// If the others deliver so many times what waits, a packet of the path with room is late for sure.
-const SURELY_LATE: f64 = 2.0;
-
 /// Sends each packet on the path on which it arrives first, and waits if the other paths deliver all that waits before that.
 ///
 /// **Rule.** With, for each usable path, `R` the smallest and `S` the smoothed RTT, `W` the window, `F` the bytes in flight,
@@ -53,15 +50,10 @@ const SURELY_LATE: f64 = 2.0;
 /// not in trouble; and no longer than the probe timeout of the path that is first among them, after which one packet goes.
 /// A path without an RTT sample gets packets while no other path has room.
 ///
-/// **Copies of the last bytes** are the transport's: it copies them if they arrive sooner on another path
-/// (`TransportConfig::tail_copies`). As long as its budget ([`QueueView::copyable`]) covers all that a path has in flight, it
-/// does not wait if `G` is less than twice what waits: what would be late is copied to the path that it would have waited for.
-/// If `G` is more, the packet is late for sure, and the budget is better kept for what is late by accident.
-///
 /// **What is late.** Of each path, it follows one packet at a time: its acknowledgement is predicted to come after `A + R / 2`.
 /// If it has not come after nine eighths of that, one and a half times the mean error of such predictions, and a millisecond,
 /// the path is late by the time since the prediction, and `A` grows by as much. With nothing left to send, what is in flight
-/// on it goes on the path with the smallest `A` too ([`Data::Reinject`]). So does what a path has in flight if a tenth of a
+/// on it goes on the path with the smallest `A` too ([`Data::Reinject`]), if that has room. So does what a path has in flight if a tenth of a
 /// packet of it is lost in the mean. The budget is 64 kB and a fiftieth of what was delivered.
 ///
 /// **Deadlines** ([`StreamHints::deadline`](crate::StreamHints)). A packet that arrives in time, but misses its deadline with a
@@ -222,58 +214,34 @@ impl Arrival {
         bytes
     }
 
-    /// Whether a packet on this path might be in time, and the transport can still copy all that the path would have in
-    /// flight: what is late there arrives elsewhere, at no other cost than that of having waited.
-    fn may_be_late(&self, queue: &QueueView, path: &PathView, others: f64, waiting: f64) -> bool {
-        let packet = u64::from(path.mtu);
-        self.config.copies
-            && others < SURELY_LATE * waiting
-            && path.in_flight.saturating_add(packet) <= queue.copyable
-    }
-
-    /// With nothing waiting, the path that is to carry copies of what another one has in flight: of what is late, and of what
-    /// may well be lost, if a copy arrives before the loss would be repaired.
-    fn copier<'a>(&mut self, cx: &Context<'a>) -> Option<&'a PathView> {
+    /// Whether, with nothing waiting, the path with room on which a packet arrives first is to carry copies of what others have
+    /// in flight: of what is late, and of what may well be lost, if a copy arrives before the loss would be repaired.
+    fn is_to_copy(&mut self, cx: &Context<'_>, best: &PathView, arrival: f64) -> bool {
         let left = self.copies.left(cx);
         if !self.config.late || cx.queue.in_flight == 0 || left == 0 {
-            return None;
+            return false;
         }
-        let arrival = |path: &PathView| self.predictions[path.index.get()].arrival;
-        // The two that are first, since nothing is copied to where it is.
-        let (mut first, mut second) = (None, None);
-        for path in cx.sendable().filter(|path| path.has_rtt()) {
-            if first.is_none_or(|first| arrival(path) < arrival(first)) {
-                (first, second) = (Some(path), first);
-            } else if second.is_none_or(|second| arrival(path) < arrival(second)) {
-                second = Some(path);
-            }
-        }
-        let mut copier = None;
+        let mut copies = false;
         for path in cx.open() {
             if path.in_flight == 0 || path.suspect {
                 continue;
             }
-            let other = first.filter(|first| first.index != path.index).or(second);
             let watch = &self.watches[path.index.get()];
             let rtt = nanos(path.min_rtt);
-            // A loss is found a round trip after it was sent, and repaired half a one later.
+            // A loss is found a round trip after the packet was sent, and repaired half a one later.
             let repaired = match watch.late_by(cx.now, self.config.margin) {
-                Some(late) => Some(late + 1.5 * rtt),
-                None if self.config.losses && may_lose(path, left) => Some(2.0 * rtt),
-                None => None,
+                Some(late) => late + 1.5 * rtt,
+                None if self.config.losses && may_lose(path, left) => 2.0 * rtt,
+                None => 0.0,
             };
-            if let (Some(repaired), Some(other)) = (repaired, other)
-                && arrival(other) < repaired
-            {
-                copier = Some(other);
-            }
+            copies |= path.index != best.index && arrival < repaired;
             if let Some(due) = watch.due(self.config.margin)
                 && due > cx.now
             {
                 self.wakeup = Some(self.wakeup.map_or(due, |at| at.min(due)));
             }
         }
-        copier
+        copies
     }
 
     /// Sends on this path, and on a second one at once what has a deadline that may be missed.
@@ -372,11 +340,13 @@ impl Scheduler for Arrival {
         }
         if waiting == 0 {
             self.patience.end();
-            if let Some(copier) = self.copier(cx) {
-                self.newest.copies = true;
-                return Decision::send_data(copier.index, Data::Reinject);
-            }
-            return Decision::send(path.index);
+            self.newest.copies = self.is_to_copy(cx, path, found.arrival);
+            let data = if self.newest.copies {
+                Data::Reinject
+            } else {
+                Data::Next
+            };
+            return Decision::send_data(path.index, data);
         }
         if found.soonest >= found.arrival {
             self.patience.end();
@@ -387,7 +357,6 @@ impl Scheduler for Arrival {
         if self.config.wait
             && !path.suspect
             && others >= waiting
-            && !self.may_be_late(queue, path, others, waiting)
             && let Some(awaited) = found.awaited
             && let Some(wait) = self.wait(cx, awaited)
         {
@@ -556,27 +525,6 @@ mod tests {
     }
 
     #[test]
-    fn what_the_transport_can_copy_need_not_wait() {
-        let slow = changed!(path(1, 100), in_flight = 8800);
-        let ask = |unsent, copyable| {
-            let queue = changed!(queue(unsent), copyable = copyable);
-            once(&[full(0, 20), slow.clone()], &queue)
-        };
-        assert_eq!(ask(150_000, 9999), "wait 45");
-        assert_eq!(ask(150_000, 10_000), "1 Next");
-        // The other one delivers 198 800 bytes by then.
-        assert_eq!(ask(99_500, 10_000), "1 Next");
-    }
-
-    #[test]
-    fn what_is_late_for_sure_waits_instead_of_being_copied() {
-        let queue = |unsent| changed!(queue(unsent), copyable = 1_000_000);
-        let paths = [full(0, 20), path(1, 100)];
-        assert_eq!(once(&paths, &queue(99_300)), "wait 45");
-        assert_eq!(once(&paths, &queue(9000)), "wait 45");
-    }
-
-    #[test]
     fn what_is_lost_is_left_to_those_who_deliver_it_sooner() {
         let paths = [full(0, 20), path(1, 100)];
         let lost = |unsent, lost| {
@@ -713,8 +661,8 @@ mod tests {
             lost_packets = 10
         );
         let queue = changed!(queue(0), in_flight = 12_000);
-        // The lossy path is the best for what comes next: the copy goes on the other one.
-        assert_eq!(once(&[lossy.clone(), path(1, 30)], &queue), "1 Reinject");
+        // The lossy path has room, too, and is the best for what comes next: nothing goes on a worse one for that.
+        assert_eq!(once(&[lossy.clone(), path(1, 30)], &queue), "0 Next");
         let full = changed!(lossy, can_send = false);
         assert_eq!(once(&[full.clone(), path(1, 30)], &queue), "1 Reinject");
         // A copy that takes longer than a repair.
