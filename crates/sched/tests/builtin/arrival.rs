@@ -107,6 +107,45 @@ fn longest_pto(paths: &[PathView]) -> Duration {
     open.map(|path| path.pto).max().unwrap_or_default()
 }
 
+/// A path that has become longer: what is in flight there is on its way, and no queue.
+#[test]
+fn a_path_that_has_become_longer_has_no_queue_for_that() {
+    let start = Instant::now();
+    let ms = Duration::from_millis;
+    let view = |slot, rtt, in_flight, acknowledged| {
+        let mut view = PathView::of(slot, ms(rtt));
+        (view.min_rtt, view.latest_rtt, view.pto) = (ms(rtt), ms(rtt), ms(rtt + 25));
+        (view.cwnd, view.ssthresh, view.in_flight) = (200_000, 200_000, in_flight);
+        (view.delivered_bytes, view.delivery_rate) = (acknowledged, 1_000_000);
+        view
+    };
+    let mut queue = QueueView::default();
+    (queue.unsent, queue.window_left) = (1 << 20, 1 << 20);
+    // For 12 s, 60 kB take 60 ms at 1 MB/s, where there were 20 ms once. A packet arrives in 30 ms; with a queue
+    // of 40 ms, it would take 50. The other path takes 40.
+    let takes = |base: bool| {
+        let mut scheduler = Arrival::new(&ArrivalConfig {
+            base,
+            ..ArrivalConfig::default()
+        });
+        let mut taken = None;
+        for step in 0..=120_u64 {
+            let mut longer = view(0, 60, 60_000, 1 + step);
+            longer.min_rtt = ms(20);
+            let now = start + ms(100) * step as u32;
+            let paths = [longer, view(1, 80, 0, 1)];
+            if let Decision::Send { path, .. } =
+                scheduler.decide(&Context::new(now, &paths, &queue, step))
+            {
+                taken = Some(path.get());
+            }
+        }
+        taken
+    };
+    assert_eq!(takes(true), Some(0));
+    assert_eq!(takes(false), Some(1));
+}
+
 proptest! {
     #[test]
     fn it_sends_where_there_is_room_or_waits_for_what_comes(

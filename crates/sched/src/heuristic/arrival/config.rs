@@ -26,6 +26,8 @@ pub struct ArrivalConfig {
     /// Whether what is in flight on a path for longer than was predicted counts as late: new data avoids the path, and once
     /// nothing waits, what the path has in flight is copied. Default true.
     pub late: bool,
+    /// Whether the round trip without a queue is the smallest one of the last seconds, and not of all. Default true.
+    pub base: bool,
     /// By how many of its path's mean errors a prediction may be off before what was predicted counts as late, 0 to 100.
     /// Default 1.5.
     pub margin: f64,
@@ -52,6 +54,7 @@ impl Default for ArrivalConfig {
             ahead: true,
             fresh: true,
             late: true,
+            base: true,
             margin: 1.5,
             losses: true,
             deadlines: true,

@@ -1,5 +1,6 @@
 //! Arrival: sends where data arrives first, waits where the others deliver all of it sooner, and copies what is late.
 
+mod base;
 mod config;
 mod copies;
 mod late;
@@ -10,6 +11,7 @@ pub use config::ArrivalConfig;
 
 use std::time::Instant;
 
+use base::Base;
 use copies::{Copies, may_lose, may_miss};
 use late::Watch;
 use predict::{Prediction, predict};
@@ -26,7 +28,7 @@ const BULK_PACKETS: u64 = 256;
 
 /// Sends each packet on the path on which it arrives first, and waits if the other paths deliver all that waits before that.
 ///
-/// **Rule.** With, for each usable path, `R` the smallest and `S` the smoothed RTT, `W` the window, `F` the bytes in flight,
+/// **Rule.** With, for each usable path, `R` the smallest RTT of the last 5 to 10 s and `S` the smoothed one, `W` the window, `F` the bytes in flight,
 /// and `r` the delivery rate (it rises at once and falls over four smoothed RTTs, and is at most `W / S`), a packet of this
 /// path arrives in
 ///
@@ -98,6 +100,7 @@ const BULK_PACKETS: u64 = 256;
 pub struct Arrival {
     config: ArrivalConfig,
     rates: [Rate; MAX_PATHS],
+    bases: [Base; MAX_PATHS],
     /// The predictions of the decision under way.
     predictions: [Prediction; MAX_PATHS],
     patience: Patience,
@@ -148,6 +151,7 @@ impl Arrival {
         Self {
             config: config.clone(),
             rates: [Rate::default(); MAX_PATHS],
+            bases: [Base::default(); MAX_PATHS],
             predictions: [nothing; MAX_PATHS],
             patience: Patience::default(),
             watches: [Watch::default(); MAX_PATHS],
@@ -167,7 +171,7 @@ impl Arrival {
             soonest: f64::INFINITY,
             standing: u8::MAX,
         };
-        let (config, rates) = (&self.config, &mut self.rates);
+        let (config, rates, bases) = (&self.config, &mut self.rates, &mut self.bases);
         let (predictions, watches) = (&mut self.predictions, &mut self.watches);
         cx.fold_usable(nothing, |found, path| {
             found.standing = path.standing();
@@ -181,8 +185,14 @@ impl Arrival {
                 return;
             }
             let slot = path.index.get();
+            let came = rates[slot].is_behind(path);
             let measured = rates[slot].update(cx.now, path);
-            let mut prediction = predict(config, cx.now, path, measured);
+            let base = if config.base {
+                bases[slot].update(cx.now, path, came)
+            } else {
+                nanos(path.min_rtt)
+            };
+            let mut prediction = predict(config, cx.now, path, base, measured);
             if path.in_flight == 0 {
                 watches[slot].on_idle();
             } else if config.late
@@ -405,6 +415,7 @@ impl Scheduler for Arrival {
         ) {
             let slot = event.path.get();
             self.rates[slot] = Rate::default();
+            self.bases[slot] = Base::default();
             self.watches[slot] = Watch::default();
             self.predictions[slot].round_trip = 0.0;
         }

@@ -25,19 +25,20 @@ impl Prediction {
     }
 }
 
-/// `measured`: what the path has been seen to deliver, bytes per nanosecond; 0 before the first measurement. The path has
+/// `base`: the round trip without a queue, nanoseconds. `measured`: what the path has been seen to deliver, bytes per nanosecond; 0 before the first measurement. The path has
 /// an RTT sample.
 #[inline]
 pub(super) fn predict(
     config: &ArrivalConfig,
     now: Instant,
     path: &PathView,
+    base: f64,
     measured: f64,
 ) -> Prediction {
     let rtt = nanos(path.smoothed_rtt).max(1.0);
-    let min_rtt = nanos(path.min_rtt).clamp(1.0, rtt);
+    let min_rtt = base.clamp(1.0, rtt);
     let window_rate = path.cwnd.max(1) as f64 / rtt;
-    let growing = config.fresh && is_growing(path);
+    let growing = config.fresh && is_growing(path, base);
     let rate = if growing {
         // What is acknowledged now was sent a round trip ago, by half the window.
         2.0 * window_rate
@@ -74,8 +75,8 @@ pub(super) fn predict(
 
 /// Whether the path is in its first slow start, and its newest RTT sample shows no queue: then the rate that was measured
 /// says what the window was a round trip ago, and what is in flight beyond that is no queue.
-fn is_growing(path: &PathView) -> bool {
-    path.ssthresh == u64::MAX && nanos(path.latest_rtt) <= nanos(path.min_rtt) * 1.125 + 1e6
+fn is_growing(path: &PathView, base: f64) -> bool {
+    path.ssthresh == u64::MAX && nanos(path.latest_rtt) <= base * 1.125 + 1e6
 }
 
 #[cfg(test)]
@@ -103,7 +104,7 @@ mod tests {
     }
 
     fn arrival(now: Instant, path: &PathView) -> f64 {
-        let prediction = predict(&ArrivalConfig::default(), now, path, 1e-3);
+        let prediction = predict(&ArrivalConfig::default(), now, path, 40e6, 1e-3);
         prediction.arrival / 1e6
     }
 
@@ -144,7 +145,7 @@ mod tests {
         let now = Instant::now();
         let growing = changed!(view(55_000), ssthresh = u64::MAX);
         near(arrival(now, &growing), 20.0);
-        let prediction = predict(&ArrivalConfig::default(), now, &growing, 1e-3);
+        let prediction = predict(&ArrivalConfig::default(), now, &growing, 40e6, 1e-3);
         near(prediction.rate, 2.0 * 60_000.0 / 40e6);
         let queued = changed!(growing, latest_rtt = ms(47));
         near(arrival(now, &queued), 35.0);
@@ -152,7 +153,13 @@ mod tests {
 
     #[test]
     fn nothing_measured_means_a_window_per_round_trip() {
-        let prediction = predict(&ArrivalConfig::default(), Instant::now(), &view(0), 0.0);
+        let prediction = predict(
+            &ArrivalConfig::default(),
+            Instant::now(),
+            &view(0),
+            40e6,
+            0.0,
+        );
         near(prediction.rate, 60_000.0 / 40e6);
         near(prediction.delivered_by(20e6), 0.0);
         near(prediction.delivered_by(30e6), 15_000.0);

@@ -25,10 +25,16 @@ impl Rate {
     /// first measurement.
     #[inline]
     pub(super) fn update(&mut self, now: Instant, path: &PathView) -> f64 {
-        if path.delivered_bytes != self.delivered {
+        if self.is_behind(path) {
             self.measure(now, path);
         }
         self.rate
+    }
+
+    /// Whether something was acknowledged since the last call of [`update`](Self::update).
+    #[inline]
+    pub(super) const fn is_behind(&self, path: &PathView) -> bool {
+        path.delivered_bytes != self.delivered
     }
 
     fn measure(&mut self, now: Instant, path: &PathView) {
