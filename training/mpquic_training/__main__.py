@@ -1,6 +1,7 @@
 """The command line: train, check, evaluate; the work is done elsewhere."""
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,10 @@ def parser():
     train.add_argument("--seed", type=int, default=1)
     train.add_argument("--minutes", type=float, default=55.0, help="give up after so long (default 55)")
     train.add_argument("--amount", type=int, help="decisions (dqn, gaps) or pages (sailfish); default: the recipe's")
+    train.add_argument(
+        "--variant", choices=sorted({one for names in recipes.VARIANTS.values() for one in names}),
+        help="another way to train it, for comparisons; give --out and --curves, too",
+    )  # fmt: skip
     train.add_argument("--out", type=Path, default=recipes.SHIPPED, help="folder of the model (default: models/)")
     train.add_argument("--curves", type=Path, default=recipes.curve_file("x").parent, help="folder of the curve")
 
@@ -44,14 +49,32 @@ def parser():
     judged.add_argument("--networks", choices=("held-back", "training"), default="held-back")
     judged.add_argument("--congestion", default="olia", help="the congestion controller (default olia)")
     judged.add_argument("--threads", type=int, default=2)
+    judged.add_argument("--only", default="", metavar="PATTERN", help="only workloads that match, as 'facebook|youtube'")
+    judged.add_argument(
+        "--also", action="append", default=[], type=named, metavar="NAME=CONFIG",
+        help='another learned one beside it, with its configuration in JSON, as \'oracle={"model": "x.onnx", "rates": '
+        '"oracle"}\'; may be repeated',
+    )  # fmt: skip
     judged.add_argument("--out", type=Path, help="the JSON file (default: results/MODEL.json here)")
     return top
+
+
+def named(text):
+    """`NAME=CONFIG` as a pair."""
+    name, equals, config = text.partition("=")
+    config = json.loads(config) if equals else None
+    if not isinstance(config, dict):
+        raise ValueError(text)
+    return name, config
 
 
 def command_of(args):
     """The command for the card: without folders, which are the caller's."""
     text = f"python -m mpquic_training {args.command} {args.model} --seed {args.seed}"
-    return text if getattr(args, "amount", None) is None else f"{text} --amount {args.amount}"
+    for option in ("amount", "variant"):
+        if (value := getattr(args, option, None)) is not None:
+            text += f" --{option} {value}"
+    return text
 
 
 def main(arguments=None):
@@ -59,7 +82,7 @@ def main(arguments=None):
     began = time.monotonic()
     if args.command == "train":
         path = recipes.train(
-            args.model, args.seed, args.minutes, args.amount, args.out, args.curves, command_of(args)
+            args.model, args.seed, args.minutes, args.amount, args.out, args.curves, command_of(args), args.variant
         )
         print(f"{path} after {(time.monotonic() - began) / 60:.1f} minutes")
         return 0
@@ -88,6 +111,8 @@ def main(arguments=None):
         args.congestion,
         args.threads,
         say=lambda text: print(text, flush=True),
+        also=args.also,
+        only=args.only,
     )
     print(evaluate.table(report["metrics"]))
     evaluate.save(report, args.out or recipes.result_file(args.model))

@@ -40,7 +40,9 @@ class Settings:
     """Steps in which the policy, its encoder with it, copies a teacher before it learns by itself."""
     lesson_rate: float = 1e-3
     teach: tuple[float, float] = (0.0, 0.0)
-    """The weight of the distance to the teacher beside the value, at the start and at the end (Fujimoto & Gu 2021)."""
+    """The weight of the distance to the teacher beside the value, at the start and at the end of the lessons' time (Fujimoto & Gu 2021)."""
+    taught: float = 1.0
+    """The part of the run after which the teacher's weight is what it is at the end."""
 
 
 class Noise:
@@ -105,8 +107,7 @@ class Ddpg:
             return
         if self.steps == 0 and self.teacher is not None:
             self._copy_teacher()
-        first, last = self.settings.teach
-        self.teach = first + (last - first) * progress
+        self.weigh(progress)
         self.owed += self.settings.updates
         while self.owed >= 1.0:
             self.owed -= 1.0
@@ -126,6 +127,11 @@ class Ddpg:
 
     def _distance(self, actions, states):
         return torch.nn.functional.mse_loss(actions, self.teacher(states))
+
+    def weigh(self, progress):
+        """Gives the teacher the weight that it has at this part of the run."""
+        first, last = self.settings.teach
+        self.teach = first + (last - first) * min(progress / self.settings.taught, 1.0)
 
     def _step(self):
         settings, network, target = self.settings, self.network, self.target

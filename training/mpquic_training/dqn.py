@@ -50,7 +50,9 @@ class Settings:
     lessons: int = 0
     """Steps of learning at the start in which a teacher's actions are to be the best ones."""
     teach: tuple[float, float] = (0.0, 0.0)
-    """The weight of that wish beside the error, at the start and at the end (Hester et al. 2018)."""
+    """The weight of that wish beside the error, at the start and at the end of the lessons' time (Hester et al. 2018)."""
+    taught: float = 1.0
+    """The part of the run after which the teacher's weight is what it is at the end."""
     margin: float = 0.1
     """By how much a teacher's action is to be better than each other one."""
     double: bool = True
@@ -117,12 +119,16 @@ class Dqn:
                 self._step()
             self.lessons = 0
             self._refresh()
-        first, last = settings.teach
-        self.teach = first + (last - first) * progress
+        self.weigh(progress)
         self.owed += settings.updates
         while self.owed >= 1.0:
             self.owed -= 1.0
             self._step()
+
+    def weigh(self, progress):
+        """Gives the teacher the weight that it has at this part of the run."""
+        first, last = self.settings.teach
+        self.teach = first + (last - first) * min(progress / self.settings.taught, 1.0)
 
     def _step(self):
         states, actions, rewards, nexts, ends = self.memory.sample(self.settings.batch, self.rng)

@@ -243,6 +243,9 @@ class GapEnv(SchedulerEnv):
 
     Nothing ends at the end of an episode, it is only looked at no longer: the last step is truncated, not terminated,
     its observation is the one before it, and as nothing came after its decision, `info["rewarded"]` is false.
+
+    A step's reward is the scheduler's own, of the queue that the sender can know of. `info["queue"]` is the receiver's
+    own queue over the same time, kB: what the paper's receiver reports.
     """
 
     kind = "gaps"
@@ -268,6 +271,7 @@ class GapEnv(SchedulerEnv):
         if news.state is not None:
             self._last = self._observe(news.state)
         info["rewarded"] = bool(news.rewards) and not info["fell_back"]
+        info["queue"] = sum(reward.queue for reward in news.rewards)
         reward = sum(reward.reward for reward in news.rewards)
         return self._last, reward, False, news.state is None, info
 

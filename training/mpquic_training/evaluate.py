@@ -3,13 +3,15 @@ nothing.
 """
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from .compare import change, verdict
+from .networks import HELD_BACK_PAGES
 
 # Seeds of training lie below 2^32 and are drawn; these are above all of them.
 FIRST_SEED = 2**32 + 1000
@@ -45,8 +47,8 @@ EXAMS = {
     "sailfish": Exam(
         "sailfish",
         tuple(
-            (f"page:{site}", (Metric("stream_mean", "s"), Metric("page_load", "s")))
-            for site in ("alipay", "aws.amazon", "renren", "dropbox", "youtube", "facebook", "twitter", "google")
+            (f"page:{site}", (Metric("stream_mean", "s"), Metric("first_byte_mean", "s"), Metric("page_load", "s")))
+            for site in HELD_BACK_PAGES
         ),
         (("learned", {}), ("learned, oracle", {"rates": "oracle"})),
     ),
@@ -70,21 +72,23 @@ def run(scheduler, config, network, workload, congestion, seed):
     return outcome["values"]
 
 
-def contenders(exam, model):
-    """Names with scheduler and configuration; the learned first."""
-    learned = {name: (exam.scheduler, {"model": str(model)} | more) for name, more in exam.variants}
+def contenders(exam, model, also=()):
+    """Names with scheduler and configuration; the learned first. `also`: pairs of a name and a configuration of more of
+    them, which may name another model."""
+    variants = [*exam.variants, *also]
+    learned = {name: (exam.scheduler, {"model": str(model)} | more) for name, more in variants}
     return learned | {"random": (exam.scheduler, {"model": "random"})} | {name: (name, {}) for name in exam.rivals}
 
 
-def gather(exam, model, networks, seeds, congestion="olia", threads=2, say=lambda *_: None):
+def gather(exam, model, networks, seeds, congestion="olia", threads=2, say=lambda *_: None, also=()):
     """Figures by workload and contender: a list with a dictionary per (network, seed), in the same order for all."""
     jobs = []
     for workload, _ in exam.workloads:
-        for name, (scheduler, config) in contenders(exam, model).items():
+        for name, (scheduler, config) in contenders(exam, model, also).items():
             for network in networks:
                 for seed in range(seeds):
                     jobs.append((workload, name, (scheduler, config, network, workload, congestion, FIRST_SEED + seed)))
-    figures = {workload: {name: [] for name in contenders(exam, model)} for workload, _ in exam.workloads}
+    figures = {workload: {name: [] for name in contenders(exam, model, also)} for workload, _ in exam.workloads}
     with ThreadPoolExecutor(threads) as pool:
         for done, (job, values) in enumerate(zip(jobs, pool.map(lambda job: run(*job[2]), jobs)), 1):
             figures[job[0]][job[1]].append(values)
@@ -93,14 +97,15 @@ def gather(exam, model, networks, seeds, congestion="olia", threads=2, say=lambd
     return figures
 
 
-def judge(exam, figures, networks, seeds):
-    """By metric: each contender's mean, and the change from each rival to each learned variant.
+def judge(exam, figures, networks, seeds, also=()):
+    """By metric: each contender's mean, and the change from each rival to each learned variant, and from the first of
+    these to each other one.
 
     Workloads with the same metrics are thrown together. A (network, seed) that any contender failed in counts for
     none; how many there are is told.
     """
     names = [network.name for network in networks for _ in range(seeds)]
-    learned = [name for name, _ in exam.variants]
+    learned = [name for name, _ in (*exam.variants, *also)]
     metrics = {}
     for workload, measured in exam.workloads:
         of = figures[workload]
@@ -119,7 +124,7 @@ def judge(exam, figures, networks, seeds):
         against = {}
         for ours in learned:
             for theirs in values:
-                if theirs in learned:
+                if theirs == ours or (theirs in learned and theirs != learned[0]):
                     continue
                 found = change(values[ours], values[theirs], entry["networks"])
                 against[f"{ours} against {theirs}"] = found | {"verdict": verdict(found, metric.higher_is_better)}
@@ -150,12 +155,13 @@ def table(report):
     return "\n".join(lines)
 
 
-def evaluate(name, model, networks, seeds, congestion="olia", threads=2, say=lambda *_: None):
-    """The whole report on a model file."""
+def evaluate(name, model, networks, seeds, congestion="olia", threads=2, say=lambda *_: None, also=(), only=""):
+    """The whole report on a model file; of the exam's workloads, those whose name has a match for `only`."""
     import hashlib
 
     exam = EXAMS[name]
-    figures = gather(exam, model, networks, seeds, congestion, threads, say)
+    exam = replace(exam, workloads=tuple(work for work in exam.workloads if re.search(only, work[0])))
+    figures = gather(exam, model, networks, seeds, congestion, threads, say, also)
     return {
         "model": name,
         "onnx_sha256": hashlib.sha256(Path(model).read_bytes()).hexdigest(),
@@ -164,7 +170,8 @@ def evaluate(name, model, networks, seeds, congestion="olia", threads=2, say=lam
         "networks": [network.name for network in networks],
         "seeds": seeds,
         "interval": "95 %, bootstrap over networks",
-        "metrics": judge(exam, figures, networks, seeds),
+        "also": dict(also),
+        "metrics": judge(exam, figures, networks, seeds, also),
     }
 
 

@@ -33,6 +33,9 @@ class Reward:
     """Whether the scheduler's episode ends with it."""
     at: float
     """Virtual time, s."""
+    queue: float
+    """The receiver's own out-of-order queue since the reward before, on average over the arrivals, kB. No sender knows
+    it in time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +69,10 @@ class Session:
         state, rewards, info = self._session.next()
         return News(
             state,
-            tuple(Reward(*reward, at) for reward, at in zip(rewards, info["earned_at"], strict=True)),
+            tuple(
+                Reward(*reward, at, 1e-3 * queue)
+                for reward, at, queue in zip(rewards, info["earned_at"], info["queues"], strict=True)
+            ),
             tuple(Taken(number, tuple(action), *rest) for number, action, *rest in info["taken"]),
             info.get("outcome"),
         )

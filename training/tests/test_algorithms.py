@@ -152,6 +152,22 @@ def test_a_teachers_actions_are_copied_before_anything_is_earned():
     assert np.mean(same) > 0.85
 
 
+def test_a_teacher_that_lets_go_has_no_say_afterwards():
+    wrong = lambda states: torch.ones(len(states), 8)  # noqa: E731
+    agents = [
+        dqn.Dqn(dqn.Settings(start=20, teach=(2.0, 0.0), taught=0.5), 10, 7, 1, wrong),
+        ddpg.Ddpg(
+            ddpg.Settings(start=64, teach=(2.0, 0.0), taught=0.5), Steering(Size(8, 1, 2, 16)), (8, 9), (8,), 1, wrong
+        ),
+    ]
+    for agent in agents:
+        weights = []
+        for progress in (0.0, 0.25, 0.5, 1.0):
+            agent.weigh(progress)
+            weights.append(agent.teach)
+        assert weights == [2.0, 1.0, 0.0, 0.0]
+
+
 def test_an_explored_action_can_be_held():
     agent = dqn.Dqn(dqn.Settings(floor=1.0, hold=True), 10, 7, 0)
     state = np.zeros(10, np.float32)

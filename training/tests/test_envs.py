@@ -286,3 +286,18 @@ def test_every_network_can_be():
 def test_envs_are_gymnasiums():
     for env in (ChunkEnv, PageEnv, GapEnv):
         assert issubclass(env, gymnasium.Env)
+
+
+def test_the_receivers_queue_is_what_the_outcome_measures():
+    env = GapEnv(workloads=["bulk:2s"], congestion="olia")
+    env.reset(seed=2)
+    queues, over = [], False
+    while not over:
+        _, reward, _, over, info = env.step(np.zeros(8, np.float32))
+        if info["rewarded"]:
+            queues.append(info["queue"])
+    measured = info["outcome"]["values"]["oqs_mean"]
+    assert measured > 1.0
+    # Over decisions and not over arrivals, and not the last part.
+    assert 0.5 * measured < np.mean(queues) < 2.0 * measured
+    env.close()

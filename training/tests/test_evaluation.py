@@ -56,3 +56,16 @@ def test_what_one_contender_failed_in_counts_for_none():
     assert report["means"] == {"learned": 1.0, "random": 2.0, "minrtt": 4.0}
     assert report["against"]["learned against minrtt"]["change"] == pytest.approx(-0.75)
     assert "learned against random" in evaluate.table({"time": report})
+
+
+def test_other_models_are_judged_beside_the_first():
+    exam = evaluate.Exam("x", (("w", (evaluate.Metric("time", "s"),)),), rivals=("minrtt",))
+    also = [("other", {"model": "other.onnx", "rates": "oracle"})]
+    told = evaluate.contenders(exam, "first.onnx", also)
+    assert told["learned"] == ("x", {"model": "first.onnx"})
+    assert told["other"] == ("x", {"model": "other.onnx", "rates": "oracle"})
+    figures = {"w": {name: [{"time": time}] for name, time in zip(told, (2.0, 1.0, 4.0, 8.0))}}
+    against = evaluate.judge(exam, figures, [Net("a")], 1, also)["time"]["against"]
+    assert against["other against learned"]["change"] == pytest.approx(-0.5)
+    assert against["other against minrtt"]["change"] == pytest.approx(-0.875)
+    assert "learned against other" not in against

@@ -1,7 +1,10 @@
 """The recipes end to end in the real simulator, on a crumb of the amount: they repeat themselves, and engines agree."""
 
+import numpy as np
 import pytest
-from mpquic_training import __main__, check, recipes
+import torch
+from mpquic_training import __main__, check, evaluate, recipes
+from mpquic_training.nets.stream import Actor
 from mpquic_training.states import MODELS
 
 pytest.importorskip("mpquic_gym", reason="the simulator's module is not installed")
@@ -53,6 +56,35 @@ def test_engines_agree_on_the_shipped_model_in_the_states_of_training(name):
     found = check.check(recipes.model_file(name), MODELS[name], 0, more=check.recorded(recipes.states_file(name)))
     assert found["states"] >= 400
     assert check.fails(found) == []
+
+
+@pytest.mark.parametrize("name,variant", [(n, v) for n, all in recipes.VARIANTS.items() for v in all])
+def test_variants_are_trained_and_say_so_in_the_card(name, variant, tmp_path):
+    arguments = ["train", name, "--amount", str(AMOUNTS[name]), "--variant", variant]
+    assert __main__.main([*arguments, "--out", str(tmp_path), "--curves", str(tmp_path)]) == 0
+    card = (tmp_path / f"{name}.json").read_text()
+    assert f"--variant {variant}" in card
+
+
+def test_weights_that_do_not_count_are_kept_only_until_others_do(monkeypatch):
+    figures = iter([[2.0], [0.5], [1.0], [1.5]])
+    monkeypatch.setattr(recipes.Keeper, "_figures", lambda *_: np.array(next(figures)))
+    keeper = recipes.Keeper(MODELS["sailfish"], recipes.Trial("sailfish", ("w",), "m", ("n",), {}))
+    kept = []
+    for value, counts in ((1.0, False), (2.0, True), (3.0, True)):
+        network = Actor(8, 16)
+        torch.nn.init.constant_(network.logit.bias, value)
+        keeper(network, counts)
+        kept.append(keeper.weights["logit.bias"][0].item())
+    assert kept == [1.0, 2.0, 2.0]
+
+
+def test_pages_of_training_are_none_of_the_evaluations():
+    from mpquic_training.networks import HELD_BACK_PAGES, TRAINING_PAGES
+
+    assert not set(TRAINING_PAGES) & set(HELD_BACK_PAGES)
+    judged = {workload for workload, _ in evaluate.EXAMS["sailfish"].workloads}
+    assert judged == {f"page:{page}" for page in HELD_BACK_PAGES}
 
 
 def test_the_command_line_says_what_it_can_do(capsys):

@@ -46,7 +46,7 @@ pub(crate) fn run_episode<'py>(
         network,
     };
     setup.check().map_err(value_error)?;
-    let run = || setup.run(false, Default::default(), |_| {});
+    let run = || setup.run(false, Default::default(), |_| {}, |_| {});
     // Nothing of the run outlives a panic.
     let outcome = py.detach(|| catch_unwind(AssertUnwindSafe(run)));
     let outcome = outcome.unwrap_or_else(|panic| Err(RunError::panicked(&*panic)));

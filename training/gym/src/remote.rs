@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use mpquic_proto::Connection;
 use mpquic_sched::neural::{Experience, Policy, Unanswered};
 
 use crate::outcome::Outcome;
@@ -33,6 +34,9 @@ pub(crate) struct Earned {
     pub(crate) number: u64,
     pub(crate) reward: f32,
     pub(crate) done: bool,
+    /// The receiver's own out-of-order queue since the reward before, on average over arrivals, bytes. The sender of a
+    /// transfer cannot know it in time; who trains its policy may.
+    pub(crate) queue: f64,
     /// Virtual time, s.
     pub(crate) at: f64,
 }
@@ -44,12 +48,45 @@ pub(crate) struct Experienced {
     pub(crate) earned: Vec<Earned>,
 }
 
+/// The receiver's out-of-order queue.
+#[derive(Default)]
+struct Arrivals {
+    /// Stream bytes received up to the last look.
+    received: u64,
+    /// Bytes out of order, summed over the arrivals since they were last asked for.
+    sum: f64,
+    count: u32,
+    /// Bytes out of order at the last arrival.
+    last: u64,
+}
+
+impl Arrivals {
+    fn look(&mut self, received: u64, out_of_order: u64) {
+        if received > self.received {
+            (self.received, self.last) = (received, out_of_order);
+            self.sum += out_of_order as f64;
+            self.count += 1;
+        }
+    }
+
+    /// Their mean; what it was at last, if nothing arrived.
+    fn take(&mut self) -> f64 {
+        let mean = match self.count {
+            0 => self.last as f64,
+            count => self.sum / f64::from(count),
+        };
+        (self.sum, self.count) = (0.0, 0);
+        mean
+    }
+}
+
 /// What the simulation's thread holds of it.
 pub(crate) struct Simulated {
     pub(crate) news: Sender<News>,
     /// Behind a lock for the type's sake: one connection's scheduler asks.
     answers: Mutex<Receiver<Vec<f32>>>,
     experienced: Mutex<Experienced>,
+    arrivals: Mutex<Arrivals>,
     /// Time 0.
     pub(crate) origin: OnceLock<Instant>,
     pub(crate) stop: Arc<AtomicBool>,
@@ -71,6 +108,7 @@ impl Simulated {
             news,
             answers: Mutex::new(to_simulation),
             experienced: Mutex::default(),
+            arrivals: Mutex::default(),
             origin: OnceLock::new(),
             stop: Arc::default(),
         };
@@ -101,6 +139,14 @@ impl Simulated {
         std::mem::take(&mut experienced.unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Looks at the receiver after a step of the simulation.
+    pub(crate) fn look(&self, receiver: &Connection) {
+        let stats = receiver.stats();
+        let arrivals = self.arrivals.lock();
+        let mut arrivals = arrivals.unwrap_or_else(PoisonError::into_inner);
+        arrivals.look(stats.received_stream_bytes, stats.out_of_order);
+    }
+
     fn note(&self, experience: &Experience<'_>) {
         let experienced = self.experienced.lock();
         let mut experienced = experienced.unwrap_or_else(PoisonError::into_inner);
@@ -127,6 +173,9 @@ impl Simulated {
                 number,
                 reward,
                 done,
+                queue: (self.arrivals.lock())
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take(),
                 at: self.seconds(now),
             }),
             _ => {}

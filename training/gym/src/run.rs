@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use mpquic_proto::{CongestionControl, InitialWindow, TransportConfig};
+use mpquic_proto::{CongestionControl, Connection, InitialWindow, TransportConfig};
 use mpquic_sched::SchedulerFactory;
 use mpquic_sim::workload::Workload;
 use mpquic_sim::{Network, SimError};
@@ -95,18 +95,24 @@ impl Setup {
     }
 
     /// Runs the workload to its end, and a little further if `linger` says that something still listens; ends early,
-    /// with an error, once `stop` is set. Tells `started` what time 0 is.
+    /// with an error, once `stop` is set. Tells `started` what time 0 is, and shows `watch` the client after each step.
     pub(crate) fn run(
         &self,
         linger: bool,
         stop: Arc<AtomicBool>,
         started: impl FnOnce(Instant),
+        watch: impl Fn(&Connection) + 'static,
     ) -> Result<Outcome, RunError> {
         let mut network = self.network()?;
         started(network.instant());
-        network.on_step(move |_| match stop.load(Ordering::Relaxed) {
-            true => Err("abandoned".to_owned()),
-            false => Ok(()),
+        network.on_step(move |view| {
+            if let Some(client) = view.client {
+                watch(client);
+            }
+            match stop.load(Ordering::Relaxed) {
+                true => Err("abandoned".to_owned()),
+                false => Ok(()),
+            }
         });
         let report = network.run_to_completion(self.workload.time_limit())?;
         let outcome = Outcome::of(&self.workload, &network, &report)?;

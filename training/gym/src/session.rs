@@ -104,7 +104,8 @@ impl Session {
     /// Runs on to the next decision, or to the end: `(state | None, [(number, reward, done)], info)`.
     ///
     /// `info["taken"]` has the decisions taken since the last call as `(number, action, fell_back, seconds)`,
-    /// `info["earned_at"]` the virtual times of the rewards, and `info["outcome"]`, at the end, what the run came to.
+    /// `info["earned_at"]` the virtual times of the rewards, `info["queues"]` the client's out-of-order queue in bytes, on
+    /// average over the arrivals before each of them, and `info["outcome"]`, at the end, what the run came to.
     #[expect(clippy::type_complexity, reason = "it is Python's tuple")]
     fn next<'py>(
         &self,
@@ -143,6 +144,8 @@ impl Session {
         let earned = &experienced.earned;
         let at: Vec<_> = earned.iter().map(|one| one.at).collect();
         info.set_item("earned_at", at)?;
+        let queues: Vec<_> = earned.iter().map(|one| one.queue).collect();
+        info.set_item("queues", queues)?;
         let rewards = earned.iter();
         let rewards = rewards.map(|one| (one.number, one.reward, one.done));
         let rewards = rewards.collect();
@@ -214,8 +217,14 @@ impl Drop for Session {
 
 fn simulate(setup: &Setup, simulated: &Arc<Simulated>) -> Result<Outcome, RunError> {
     let stop = Arc::clone(&simulated.stop);
-    setup.run(true, stop, |origin| {
-        // The only one who sets it.
-        let _ = simulated.origin.set(origin);
-    })
+    let receiver = Arc::clone(simulated);
+    setup.run(
+        true,
+        stop,
+        |origin| {
+            // The only one who sets it.
+            let _ = simulated.origin.set(origin);
+        },
+        move |client| receiver.look(client),
+    )
 }

@@ -28,7 +28,9 @@ use crate::{AppError, Network, content};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
-    /// The page: google, twitter, facebook, youtube, renren, dropbox, alipay or aws.amazon.
+    /// The page. The thesis': google, twitter, facebook, youtube, renren, dropbox, alipay or
+    /// aws.amazon. For training: apple, booking, chase, dailymotion, ebay, etsy, hao123, imdb,
+    /// livejournal, reddit, soundcloud or vimeo.
     pub site: String,
     /// When objects are requested. Default: `two_wave`.
     #[serde(default)]

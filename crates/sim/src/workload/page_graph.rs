@@ -1,7 +1,8 @@
-//! The recorded web pages from `data/web_graphs.json`: their objects, sizes, weights and dependencies.
+//! The recorded web pages from `data/`: their objects, sizes, weights and dependencies.
 //!
-//! The file's `_note` says where the graphs come from, what was recorded, and what is assumed (the
-//! sizes).
+//! Eight are the thesis' (`web_graphs.json`), twelve others are for training (`training_pages.json`).
+//! The `_note` of each file says where the graphs come from, what was recorded, and what is assumed
+//! (the sizes).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -9,7 +10,11 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-const GRAPHS: &str = include_str!("../../data/web_graphs.json");
+/// The eight pages of the thesis, and those that policies are trained on.
+const GRAPHS: [&str; 2] = [
+    include_str!("../../data/web_graphs.json"),
+    include_str!("../../data/training_pages.json"),
+];
 
 /// The page with this name.
 pub(crate) fn page(name: &str) -> Option<&'static PageGraph> {
@@ -24,8 +29,8 @@ pub(super) fn names() -> String {
 
 fn pages() -> &'static BTreeMap<String, PageGraph> {
     static PAGES: OnceLock<BTreeMap<String, PageGraph>> = OnceLock::new();
-    // A test ensures that the file, which is part of the program, is valid.
-    PAGES.get_or_init(|| parse(GRAPHS).unwrap_or_default())
+    // Tests ensure that the files, which are part of the program, are valid.
+    PAGES.get_or_init(|| GRAPHS.into_iter().filter_map(parse).flatten().collect())
 }
 
 /// A page as a graph of activities.
@@ -196,7 +201,23 @@ mod tests {
             let roots = page.activities.iter().filter(|one| one.after.is_empty());
             assert_eq!(roots.count(), 1, "{name}");
         }
-        assert_eq!(pages().len(), 8);
+        assert_eq!(parse(GRAPHS[0]).unwrap().len(), 8);
+    }
+
+    #[test]
+    fn the_training_pages_are_others_of_35_to_84_objects() {
+        let (thesis, training) = (parse(GRAPHS[0]).unwrap(), parse(GRAPHS[1]).unwrap());
+        assert_eq!(training.len(), 12);
+        assert_eq!(pages().len(), thesis.len() + training.len());
+        for (name, page) in &training {
+            let objects = page.objects.len();
+            assert!((35..=84).contains(&objects), "{name}: {objects}");
+            let roots = page.activities.iter().filter(|one| one.after.is_empty());
+            assert_eq!(roots.count(), 1, "{name}");
+            // Both waves of the thesis' client have something.
+            let waves = page.objects.iter().filter(|object| object.first_wave);
+            assert!((1..objects).contains(&waves.count()), "{name}");
+        }
     }
 
     #[test]
