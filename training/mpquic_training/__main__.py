@@ -1,4 +1,4 @@
-"""The command line: train, check, evaluate; the work is done elsewhere."""
+"""The command line: train, check, evaluate, figure; the work is done elsewhere."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import check, evaluate, recipes
+from . import check, evaluate, figures, recipes
 from .states import MODELS
 
 
@@ -50,12 +50,18 @@ def parser():
     judged.add_argument("--congestion", default="olia", help="the congestion controller (default olia)")
     judged.add_argument("--threads", type=int, default=2)
     judged.add_argument("--only", default="", metavar="PATTERN", help="only workloads that match, as 'facebook|youtube'")
+    judged.add_argument("--rivals", type=lambda text: text.split(","), help="schedulers to compare with, as minrtt,stms")
     judged.add_argument(
         "--also", action="append", default=[], type=named, metavar="NAME=CONFIG",
         help='another learned one beside it, with its configuration in JSON, as \'oracle={"model": "x.onnx", "rates": '
         '"oracle"}\'; may be repeated',
     )  # fmt: skip
     judged.add_argument("--out", type=Path, help="the JSON file (default: results/MODEL.json here)")
+    drawn = commands.add_parser("figure", help="run a figure of a paper on networks of its ranges, and compare")
+    drawn.add_argument("figure", choices=sorted(figures.FIGURES))
+    drawn.add_argument("--also", action="append", default=[], type=named, metavar="NAME=CONFIG", help="as in evaluate")
+    drawn.add_argument("--threads", type=int, default=1)
+    drawn.add_argument("--out", type=Path, help="the JSON file (default: results/FIGURE.json here)")
     return top
 
 
@@ -89,6 +95,13 @@ def main(arguments=None):
     if args.command == "export":
         print(recipes.untrained(args.model, args.seed, args.out, command_of(args)))
         return 0
+    if args.command == "figure":
+        figure = figures.FIGURES[args.figure]
+        also = [(name, args.figure.partition("-")[0], config) for name, config in args.also]
+        report = figures.compare(figure, also, args.threads, say=lambda text: print(text, flush=True))
+        print(figures.table(args.figure, figure, report))
+        evaluate.save(figures.as_json(figure, report), args.out or recipes.result_file(args.figure))
+        return 0
     file = args.file or recipes.model_file(args.model)
     if args.command == "check":
         found = check.check(file, MODELS[args.model], args.states, more=check.recorded(recipes.states_file(args.model)))
@@ -113,6 +126,7 @@ def main(arguments=None):
         say=lambda text: print(text, flush=True),
         also=args.also,
         only=args.only,
+        rivals=args.rivals,
     )
     print(evaluate.table(report["metrics"]))
     evaluate.save(report, args.out or recipes.result_file(args.model))

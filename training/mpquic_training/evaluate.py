@@ -155,12 +155,15 @@ def table(report):
     return "\n".join(lines)
 
 
-def evaluate(name, model, networks, seeds, congestion="olia", threads=2, say=lambda *_: None, also=(), only=""):
-    """The whole report on a model file; of the exam's workloads, those whose name has a match for `only`."""
+def evaluate(name, model, networks, seeds, congestion="olia", threads=2, say=lambda *_: None, also=(), only="", rivals=None):
+    """The whole report on a model file; of the exam's workloads, those whose name has a match for `only`, and of its
+    rivals those in `rivals`, if there are any."""
     import hashlib
 
     exam = EXAMS[name]
     exam = replace(exam, workloads=tuple(work for work in exam.workloads if re.search(only, work[0])))
+    if rivals is not None:
+        exam = replace(exam, rivals=tuple(rivals))
     figures = gather(exam, model, networks, seeds, congestion, threads, say, also)
     return {
         "model": name,

@@ -188,26 +188,26 @@ def first_alone(states):
 
 def train_dqn(session):
     """Section 15 with another reward (`Hurry`), more exploration, many more chunks than the paper's 300, and a margin in
-    favour of minRTT that is part of the exported network."""
+    favour of minRTT that is part of the exported network. "let_go": the teacher's weight falls to 0."""
     from .envs import ChunkEnv
     from .networks import DQN_TRAINING
 
     model = MODELS["dqn"]
     trial = Trial("dqn", ("video:15:5Mbit/s",), "chunk_time", _every_nth(DQN_TRAINING, 50), {})
     keeper = Keeper(model, trial)
-    amount = session.amount or 60_000
-    stays = session.variant == "teacher_stays"
+    lets_go = session.variant == "let_go"
+    amount = session.amount or (24_000 if lets_go else 100_000)
     settings = dqn.Settings(
         hidden=(64, 64, 64), decay_weights=0.03, decay=0.9997, floor=0.5, hold=True, rate=2e-3, rate_end=5e-5, gamma=0.95, batch=256,
         updates=0.3, refresh=500, average=0.999, huber=0.3, start=2000, memory=200_000, lessons=3000, margin=0.2,
-        teach=(2.0, 1.0) if stays else (2.0, 0.0), taught=1.0 if stays else LET_GO,
+        teach=(2.0, 0.0) if lets_go else (2.0, 1.0), taught=LET_GO if lets_go else 1.0,
     )  # fmt: skip
     states = _States(model)
     env = Hurry(Steady(ChunkEnv(workloads=("video:30:5Mbit/s", "video:30"))))
 
     def check(values, taken):
         network = copy.deepcopy(values)
-        alone = stays or taken >= LET_GO * amount
+        alone = not lets_go or taken >= LET_GO * amount
         plain = network[-1].bias[MIN_RTT].item()
         found = []
         for margin in MARGINS:
@@ -335,7 +335,7 @@ class Received(gymnasium.Wrapper):
 
     def step(self, action):
         raw, _, terminated, truncated, info = self.env.step(action)
-        return raw, -info["queue"] / 100.0, terminated, truncated, info
+        return raw, -info.get("queue", 0.0) / 100.0, terminated, truncated, info
 
 
 class Usual(gymnasium.Wrapper):
@@ -381,8 +381,9 @@ def starting_gaps(states):
 
 
 def train_gaps(session):
-    """Section 17 over the compact encoder. "paper": DDPG with the paper's constants, without a teacher, the reward in
-    kilobytes alike for all networks."""
+    """Section 17 over the compact encoder. "let_go": the reward is made of the receiver's own queue, and the teacher's
+    weight falls to 0; "paper": that reward in kilobytes alike for all networks, DDPG with the paper's constants, and no
+    teacher."""
     from .envs import GapEnv
     from .nets.steering import Steering
     from .networks import GAPS_TRAINING
@@ -392,25 +393,25 @@ def train_gaps(session):
     congestions = ("balia", "olia")
     trial = Trial("gaps", ("bulk:4s",), "oqs_mean", _every_nth(GAPS_TRAINING, 24), {}, congestions)
     keeper = Keeper(model, trial)
-    amount = session.amount or 12_000
+    lets_go = session.variant == "let_go"
+    amount, trials = {None: (20_000, 30), "let_go": (12_000, 15), "paper": (5_000, 5)}[session.variant]
+    amount = session.amount or amount
     torch.manual_seed(session.seed)
-    # With a teacher to the end, or with none, weights of any time may be kept.
-    learns_alone = session.variant is None
-    stays = session.variant == "teacher_stays"
-    env = Received(Steady(GapEnv(workloads=("bulk:6s",), congestion=congestions)))
+    env = Steady(GapEnv(workloads=("bulk:6s",), congestion=congestions))
     if session.variant == "paper":
         settings, teacher = ddpg.Settings(tau=1e-3, noise_end=1.0, clip=None), None
+        env = Received(env)
     else:
         settings = ddpg.Settings(
             gamma=0.95, delay=2, updates=0.5, actor_rate=3e-4, start=2000, lessons=1500, sigma=0.15,
-            teach=(2.0, 0.5) if stays else (2.0, 0.0), taught=1.0 if stays else LET_GO,
+            teach=(2.0, 0.0) if lets_go else (2.0, 0.5), taught=LET_GO if lets_go else 1.0,
         )  # fmt: skip
         teacher = starting_gaps
-        env = Usual(env)
+        env = Usual(Received(env) if lets_go else env)
     states = _States(model)
     ddpg.train(
-        env, states, settings, Steering(), session.seed, amount, session.curve, max(amount // 15, 1),
-        lambda network, taken: keeper(network, not learns_alone or taken >= LET_GO * amount), session.stop, teacher,
+        env, states, settings, Steering(), session.seed, amount, session.curve, max(amount // trials, 1),
+        lambda network, taken: keeper(network, not lets_go or taken >= LET_GO * amount), session.stop, teacher,
     )  # fmt: skip
     env.close()
     network = Steering()
@@ -442,7 +443,7 @@ class _States:
 
 RECIPES = {"dqn": train_dqn, "sailfish": train_sailfish, "gaps": train_gaps}
 # Other ways to train them, for comparisons.
-VARIANTS = {"dqn": ("teacher_stays",), "sailfish": ("oracle", "thesis"), "gaps": ("teacher_stays", "paper")}
+VARIANTS = {"dqn": ("let_go",), "sailfish": ("oracle", "thesis"), "gaps": ("let_go", "paper")}
 
 
 def states_file(name):
