@@ -524,8 +524,9 @@ mod tests {
             ),
             (
                 "page:gogle",
-                "workload setting `site` is \"gogle\", expected alipay, aws.amazon, dropbox, \
-                 facebook, google, renren, twitter, youtube",
+                "workload setting `site` is \"gogle\", expected alipay, apple, aws.amazon, booking, chase, \
+                 dailymotion, dropbox, ebay, etsy, facebook, google, hao123, imdb, livejournal, reddit, renren, \
+                 soundcloud, twitter, vimeo, youtube",
             ),
             (
                 "page:google:three_wave",
