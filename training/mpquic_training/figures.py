@@ -94,6 +94,10 @@ FIGURES = {
         _gaps("GA-6c", ((20, 30), (50, 52))), BULK, _QUEUE,
         (_STMS, _MINRTT, _GAPS, _EACH_ACK, _CHANCE, *_fixed(0, 4, 8, 16, 32)), "stms",
     ),
+    # Longer gaps than any policy's, for the most that a gap can gain.
+    "gaps-6-long-gaps": Figure(
+        _gaps("GA-6c", ((20, 30), (50, 52))), BULK, _QUEUE, (_STMS, *_fixed(64, 128, 256)), "stms"
+    ),
     "gaps-8": Figure(
         tuple(n for loss in (0.03, 0.1, 0.3, 1, 3) for n in _gaps(f"GA-8-{loss}", USUAL, 4, loss=loss)),
         BULK, ("oqs_mean",), (_STMS, _GAPS, *_fixed(0, 4, 8, 16)), "stms",
