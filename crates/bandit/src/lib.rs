@@ -33,7 +33,7 @@ pub use linucb::{
 pub use refused::Refused;
 pub use regret::{Outcome, RegretWindow, Regrets};
 pub use reward::{DiscountedReward, LEAST_WEIGHT, MOST_PACKETS};
-pub use settlement::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
+pub use settlement::{DecisionSlot, FirstPacket, Horizon, PacketSlot, Settled, Settlement};
 pub use thompson::LinThompson;
 #[cfg(feature = "serde")]
 pub use ucb::BadSnapshot;

@@ -10,6 +10,14 @@ pub enum Horizon {
     /// As [`DiscountedReward`] sums them up.
     #[default]
     Discounted,
+    /// As `Discounted`, but each packet's rate is over the time until it was [acknowledged
+    /// itself](Settlement::acknowledged), which may be long before its release: `r_i = b_i / (k_i - s_i)`. It still
+    /// counts only once it is released, and discounts those after it as of then. A packet that was lost has no
+    /// acknowledgement of its own: its release counts.
+    ///
+    /// The other reading of Algorithm 1, which defines r "from the transmission to the reception of the ACK" and
+    /// withholds only what is not new in order.
+    OwnAck,
     /// The first alone, without a discount or a time limit: amount / (release −
     /// decision). A decision whose first packet is never released blocks all later ones.
     FirstPacket,
@@ -29,6 +37,18 @@ pub enum Horizon {
     ///
     /// Ours. Settled after W, by a running sum: O(log n) for a decision with n arrivals after it.
     Goodput,
+}
+
+/// From when the first packet after a decision is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum FirstPacket {
+    /// From the decision, so that time spent waiting costs something (ours).
+    #[default]
+    Decision,
+    /// From its transmission, as all others (the letter of Algorithm 1).
+    Sending,
 }
 
 /// How long [`Horizon::Goodput`] looks, in reference times. Found by trial of 1.5 and 3 with Peekaboo's figure
@@ -82,6 +102,7 @@ const WINDOW: f64 = 1.5;
 #[derive(Debug, Clone)]
 pub struct Settlement<X, D, P> {
     horizon: Horizon,
+    first: FirstPacket,
     decisions: Ring<DecisionSlot<X>, D>,
     packets: Ring<PacketSlot, P>,
     /// The first packet that is not released, between the ring's first and one past its last.
@@ -101,6 +122,8 @@ pub struct DecisionSlot<X> {
     reference: f64,
     /// The packet sent next after it.
     first: u64,
+    /// How long after it that was, milliseconds.
+    pause: f64,
     dropped: bool,
 }
 
@@ -112,6 +135,7 @@ pub struct PacketSlot {
     /// With [`Horizon::Goodput`], of all so far.
     amount: f64,
     /// What it counts for until it is released, if that is by then; after that, its rate. With
+    /// [`Horizon::OwnAck`], until it is released, when it was acknowledged, infinite if it was not. With
     /// [`Horizon::Goodput`], since when nothing is under way, if so.
     due_or_rate: f64,
 }
@@ -146,12 +170,21 @@ where
     pub fn new(horizon: Horizon, decisions: D, packets: P) -> Self {
         Self {
             horizon,
+            first: FirstPacket::default(),
             decisions: Ring::new(decisions),
             packets: Ring::new(packets),
             unreleased: 0,
             behind: 0.0,
             dropped: 0,
         }
+    }
+
+    /// The same, with the first packet of each decision counted from there. [`Horizon::Goodput`] has no first
+    /// packet.
+    #[must_use]
+    pub fn counting_from(mut self, first: FirstPacket) -> Self {
+        self.first = first;
+        self
     }
 
     /// A decision was made at `now`, in milliseconds, after all that was reported before. Keys are the
@@ -175,39 +208,75 @@ where
             made: now,
             reference,
             first,
+            pause: 0.0,
             dropped: false,
         });
     }
 
     /// This amount was sent for the first time. An amount that is not above 0 and finite is ignored.
+    ///
+    /// Returns the packet's number, by which it can be [acknowledged](Self::acknowledged), if it counts for a
+    /// decision.
     #[inline]
-    pub fn sent(&mut self, now: f64, amount: f64) {
-        self.sent_until(now, amount, f64::INFINITY);
+    pub fn sent(&mut self, now: f64, amount: f64) -> Option<u64> {
+        self.sent_until(now, amount, f64::INFINITY)
     }
 
     /// The same, but it earns nothing if it arrives after `due`, milliseconds. It still takes its place
-    /// and discounts those after it.
+    /// and discounts those after it. [`Horizon::OwnAck`] knows no such time.
     #[inline]
-    pub fn sent_until(&mut self, now: f64, amount: f64, due: f64) {
+    pub fn sent_until(&mut self, now: f64, amount: f64, due: f64) -> Option<u64> {
         if !is_amount(amount) {
-            return;
+            return None;
         }
         if self.horizon == Horizon::Goodput {
             self.behind += amount;
-            return;
+            return None;
         }
         if self.packets.is_full() {
             self.make_room();
         }
         if self.decisions.is_empty() {
             self.behind += amount;
-            return;
+            return None;
         }
+        let number = self.packets.end;
+        let due_or_rate = match self.horizon {
+            Horizon::OwnAck => {
+                self.pause_until(number, now);
+                f64::INFINITY
+            }
+            _ => due,
+        };
         self.packets.push(PacketSlot {
             time: now,
             amount,
-            due_or_rate: due,
+            due_or_rate,
         });
+        Some(number)
+    }
+
+    /// The decisions that this packet is the first one of have waited for it until now. Each is written once.
+    fn pause_until(&mut self, number: u64, now: f64) {
+        for place in (self.decisions.start..self.decisions.end).rev() {
+            let decision = self.decisions.get_mut(place);
+            if decision.first != number {
+                break;
+            }
+            decision.pause = now - decision.made;
+        }
+    }
+
+    /// The packet with this number was acknowledged itself, whatever is missing before it. Matters to
+    /// [`Horizon::OwnAck`] alone. Call it before [`arrived`](Self::arrived) for what this acknowledgement releases. A
+    /// packet that is released already, or forgotten, is ignored.
+    #[inline]
+    pub fn acknowledged(&mut self, number: u64, now: f64) {
+        if self.horizon == Horizon::OwnAck && (self.unreleased..self.packets.end).contains(&number)
+        {
+            let acknowledged = &mut self.packets.get_mut(number).due_or_rate;
+            *acknowledged = acknowledged.min(now);
+        }
     }
 
     /// This amount more has arrived with nothing missing before it. An amount that is not above 0 and
@@ -241,10 +310,16 @@ where
                 return;
             }
             self.behind += packet.amount;
-            if arrival > packet.due_or_rate {
-                packet.amount = 0.0;
-            }
-            packet.due_or_rate = reward::rate(packet.amount, now - packet.time);
+            let until = match self.horizon {
+                Horizon::OwnAck => packet.due_or_rate.min(now),
+                _ => {
+                    if arrival > packet.due_or_rate {
+                        packet.amount = 0.0;
+                    }
+                    now
+                }
+            };
+            packet.due_or_rate = reward::rate(packet.amount, until - packet.time);
             packet.time = now;
             self.unreleased += 1;
         }
@@ -271,7 +346,7 @@ where
                     // In this sense, so that a reference time that is no number is over.
                     !within
                 }
-                Horizon::Discounted => {
+                Horizon::Discounted | Horizon::OwnAck => {
                     released >= MOST_PACKETS as u64
                         || reward::is_over(oldest.made, oldest.reference, now)
                 }
@@ -340,7 +415,14 @@ where
     fn sum_up(&self, decision: &DecisionSlot<X>, released: u64) -> Settled<X> {
         let DecisionSlot { made, first, .. } = *decision;
         let packet = |nth: usize| self.packets.get(first + nth as u64);
-        let since_decision = |packet: &PacketSlot| reward::rate(packet.amount, packet.time - made);
+        let since_decision = |packet: &PacketSlot| match (self.first, self.horizon) {
+            (FirstPacket::Sending, _) => packet.due_or_rate,
+            (FirstPacket::Decision, Horizon::OwnAck) => {
+                let under_way = packet.amount / packet.due_or_rate;
+                reward::rate(packet.amount, under_way + decision.pause)
+            }
+            (FirstPacket::Decision, _) => reward::rate(packet.amount, packet.time - made),
+        };
         let last = MOST_PACKETS - 1;
         let (reward, packets) = if self.horizon == Horizon::FirstPacket {
             (since_decision(packet(0)), 1)

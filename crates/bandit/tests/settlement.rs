@@ -1,6 +1,6 @@
 //! The settlement ring against a reference that keeps all of history and recomputes every reward from it.
 
-use mpquic_bandit::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
+use mpquic_bandit::{DecisionSlot, FirstPacket, Horizon, PacketSlot, Settled, Settlement};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -19,6 +19,10 @@ enum Event {
         share: f64,
         age: f64,
     },
+    /// The packet that was sent so many before the last one, by itself.
+    Acknowledged {
+        back: usize,
+    },
     Settle,
 }
 
@@ -29,7 +33,8 @@ fn event() -> impl Strategy<Value = (f64, Event)> {
     let sent = (1..3000_u32, due_in).prop_map(|(amount, due_in)| Event::Sent { amount, due_in });
     let share = prop_oneof![Just(1.0), 0.0..0.5];
     let arrived = (share, 0.0..10.0).prop_map(|(share, age)| Event::Arrived { share, age });
-    let event = prop_oneof![2 => open, 6 => sent, 3 => arrived, 3 => Just(Event::Settle)];
+    let acknowledged = (0..6_usize).prop_map(|back| Event::Acknowledged { back });
+    let event = prop_oneof![2 => open, 6 => sent, 3 => arrived, 3 => acknowledged, 3 => Just(Event::Settle)];
     (prop_oneof![Just(0.0), 0.0..8.0], event)
 }
 
@@ -42,6 +47,11 @@ struct History {
     sent: Vec<(f64, u64, f64)>,
     /// Time, when it is thought to have been, amount, what was still under way then.
     arrived: Vec<(f64, f64, u64, u64)>,
+    /// When each packet was acknowledged itself, if it was not released before.
+    acknowledged: Vec<Option<f64>>,
+    numbers: Vec<Option<u64>>,
+    horizon: Horizon,
+    first: FirstPacket,
 }
 
 impl History {
@@ -59,7 +69,7 @@ impl History {
             sum >= up_to
         })?;
         let (_, amount, due) = self.sent[packet];
-        let in_time = *thought <= due;
+        let in_time = *thought <= due || self.horizon == Horizon::OwnAck;
         Some((*at, if in_time { amount as f64 } else { 0.0 }))
     }
 
@@ -79,7 +89,8 @@ impl History {
     }
 
     /// The reward of a decision as of now, of how many packets it is, and whether it is complete.
-    fn reward(&self, decision: usize, horizon: Horizon, now: f64) -> (f64, u32, bool) {
+    fn reward(&self, decision: usize, now: f64) -> (f64, u32, bool) {
+        let horizon = self.horizon;
         if horizon == Horizon::Goodput {
             return self.goodput(decision, now);
         }
@@ -90,12 +101,24 @@ impl History {
                 break;
             };
             released += 1;
-            let since = if packet == first {
+            let since = if packet == first && self.first == FirstPacket::Decision {
                 made
             } else {
                 self.sent[packet].0
             };
-            let rate = amount / (at - since).max(1e-3);
+            let own = self.acknowledged[packet].filter(|_| horizon == Horizon::OwnAck);
+            let rate = match own {
+                // No packet is under way for less than a microsecond, however long it was waited for.
+                Some(own) => {
+                    let sent = self.sent[packet].0;
+                    amount / ((own - sent).max(1e-3) + (sent - since)).max(1e-3)
+                }
+                None if horizon == Horizon::OwnAck => {
+                    let sent = self.sent[packet].0;
+                    amount / ((at - sent).max(1e-3) + (sent - since)).max(1e-3)
+                }
+                None => amount / (at - since).max(1e-3),
+            };
             if horizon == Horizon::FirstPacket {
                 return (rate, 1, true);
             }
@@ -112,7 +135,7 @@ impl History {
             }
         }
         let over = now - made >= 3.0 * reference;
-        let complete = horizon == Horizon::Discounted && (released >= 66 || over);
+        let complete = horizon != Horizon::FirstPacket && (released >= 66 || over);
         (reward, packets, complete)
     }
 }
@@ -122,7 +145,7 @@ type Boxed = Settlement<usize, Box<[DecisionSlot<usize>]>, Box<[PacketSlot]>>;
 /// Plays the events to both; what was settled, and whether it was what the reference says.
 fn play(
     events: &[(f64, Event)],
-    horizon: Horizon,
+    (horizon, first): (Horizon, FirstPacket),
     decisions: usize,
     packets: usize,
     mut check: impl FnMut(&History, f64, &mut Boxed) -> Result<(), TestCaseError>,
@@ -131,8 +154,13 @@ fn play(
         horizon,
         vec![DecisionSlot::default(); decisions].into_boxed_slice(),
         vec![PacketSlot::default(); packets].into_boxed_slice(),
-    );
-    let mut history = History::default();
+    )
+    .counting_from(first);
+    let mut history = History {
+        horizon,
+        first,
+        ..History::default()
+    };
     let mut now = 1000.0;
     for (after, event) in events {
         now += after;
@@ -145,8 +173,21 @@ fn play(
             }
             Event::Sent { amount, due_in } => {
                 let due = due_in.map_or(f64::INFINITY, |due_in| now + due_in);
-                settlement.sent_until(now, f64::from(amount), due);
+                let number = settlement.sent_until(now, f64::from(amount), due);
                 history.sent.push((now, amount.into(), due));
+                history.acknowledged.push(None);
+                history.numbers.push(number);
+            }
+            Event::Acknowledged { back } => {
+                let Some(packet) = history.sent.len().checked_sub(1 + back) else {
+                    continue;
+                };
+                if let Some(number) = history.numbers[packet] {
+                    settlement.acknowledged(number, now);
+                    if history.release(packet).is_none() {
+                        history.acknowledged[packet].get_or_insert(now);
+                    }
+                }
             }
             Event::Arrived { share, age } => {
                 let amount = (history.under_way() as f64 * share).round() as u64;
@@ -161,18 +202,13 @@ fn play(
     Ok((history, settlement))
 }
 
-fn same(
-    settled: &Settled<usize>,
-    history: &History,
-    horizon: Horizon,
-    now: f64,
-) -> Result<(), TestCaseError> {
+fn same(settled: &Settled<usize>, history: &History, now: f64) -> Result<(), TestCaseError> {
     let place = settled.what;
     prop_assert_eq!(settled.key, 7 * place as u64);
     prop_assert_eq!(settled.made, history.decisions[place].0);
-    let (reward, packets, complete) = history.reward(place, horizon, now);
+    let (reward, packets, complete) = history.reward(place, now);
     prop_assert!(complete);
-    if horizon != Horizon::Goodput {
+    if history.horizon != Horizon::Goodput {
         prop_assert_eq!(settled.packets, packets);
     }
     let near = (settled.reward - reward).abs() <= 1e-12 * reward;
@@ -180,8 +216,15 @@ fn same(
     Ok(())
 }
 
-fn horizon() -> impl Strategy<Value = Horizon> {
-    prop_oneof![3 => Just(Horizon::Discounted), 1 => Just(Horizon::FirstPacket), 2 => Just(Horizon::Goodput)]
+fn horizon() -> impl Strategy<Value = (Horizon, FirstPacket)> {
+    let horizon = prop_oneof![
+        3 => Just(Horizon::Discounted),
+        3 => Just(Horizon::OwnAck),
+        1 => Just(Horizon::FirstPacket),
+        2 => Just(Horizon::Goodput)
+    ];
+    let first = prop_oneof![Just(FirstPacket::Decision), Just(FirstPacket::Sending)];
+    (horizon, first)
 }
 
 proptest! {
@@ -194,10 +237,10 @@ proptest! {
     ) {
         let mut next = 0;
         let (history, settlement) = play(&events, horizon, 512, 512, |history, now, settlement| {
-            while next < history.decisions.len() && history.reward(next, horizon, now).2 {
+            while next < history.decisions.len() && history.reward(next, now).2 {
                 let settled = settlement.settle(now);
                 prop_assert_eq!(settled.map(|settled| settled.what), Some(next));
-                same(&settled.unwrap(), history, horizon, now)?;
+                same(&settled.unwrap(), history, now)?;
                 next += 1;
             }
             prop_assert_eq!(settlement.settle(now), None);
@@ -206,7 +249,7 @@ proptest! {
         })?;
         prop_assert_eq!(settlement.dropped(), 0);
         // Some time after the end, none is open but for want of a packet.
-        if horizon != Horizon::FirstPacket {
+        if horizon.0 != Horizon::FirstPacket {
             prop_assert_eq!(next, history.decisions.len());
         }
     }
@@ -225,7 +268,7 @@ proptest! {
                 prop_assert!(settled.what >= next);
                 next = settled.what + 1;
                 count += 1;
-                same(&settled, history, horizon, now)?;
+                same(&settled, history, now)?;
             }
             Ok(())
         };
@@ -257,6 +300,44 @@ fn a_hole_holds_back_what_is_behind_it() {
     assert_eq!(settled.packets, 2);
     let expected = 1000.0 / 120.0 + 0.7 * 1000.0 / 120.0;
     assert!((settled.reward - expected).abs() < 1e-12);
+}
+
+/// By its own acknowledgement, a packet behind a hole is as fast as it was; it still has to wait for the hole to count.
+#[test]
+fn an_acknowledgement_of_its_own_tells_how_long_a_packet_took() {
+    let play = |first, acknowledged: bool| {
+        let mut settlement = Settlement::new(
+            Horizon::OwnAck,
+            [DecisionSlot::default(); 4],
+            [PacketSlot::default(); 8],
+        )
+        .counting_from(first);
+        settlement.open(0, 0.0, 100.0, 'a');
+        let slow = settlement.sent(10.0, 1000.0).unwrap();
+        let fast = settlement.sent(20.0, 1000.0).unwrap();
+        settlement.acknowledged(fast, 60.0);
+        // Once is enough: a second report changes nothing.
+        settlement.acknowledged(fast, 90.0);
+        if acknowledged {
+            settlement.acknowledged(slow, 120.0);
+        }
+        settlement.arrived(130.0, 2000.0);
+        settlement.acknowledged(slow, 140.0);
+        assert_eq!(settlement.settle(299.0), None);
+        settlement.settle(300.0).unwrap().reward
+    };
+    // Released at 130 ms, in the second reference time.
+    let fast = 0.7 * 1000.0 / 40.0;
+    for (first, acknowledged, slow) in [
+        (FirstPacket::Decision, true, 1000.0 / 120.0),
+        (FirstPacket::Sending, true, 1000.0 / 110.0),
+        // Lost, and filled by what was sent in its place.
+        (FirstPacket::Decision, false, 1000.0 / 130.0),
+        (FirstPacket::Sending, false, 1000.0 / 120.0),
+    ] {
+        let reward = play(first, acknowledged);
+        assert!((reward - (slow + fast)).abs() < 1e-9, "{first:?} {reward}");
+    }
 }
 
 /// What the goodput of a decision is made of, over one and a half reference times.

@@ -71,12 +71,12 @@ pub use heuristic::{
     StreamSharing, Xlink, XlinkConfig,
 };
 pub use learned::{
-    Arm, Falcon, FalconConfig, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig, Peekaboo,
-    PeekabooConfig, Reward, Step, Tuning, Ucb, UcbConfig, UcbReward,
+    Arm, BudgetOf, Falcon, FalconConfig, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig,
+    Peekaboo, PeekabooConfig, Reference, Reward, Step, Tuning, Ucb, UcbConfig, UcbReward,
 };
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError};
 
-pub use mpquic_bandit::Boundaries;
+pub use mpquic_bandit::{Boundaries, FirstPacket};
 pub use serde_json;
 
 pub use mpquic_sched_core::{

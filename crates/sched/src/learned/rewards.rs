@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use mpquic_bandit::{DecisionSlot, Horizon, PacketSlot, Settled, Settlement};
+use mpquic_bandit::{DecisionSlot, FirstPacket, Horizon, PacketSlot, Settled, Settlement};
 use serde::{Deserialize, Serialize};
 
 use super::features::{DIMENSIONS, Features, reference_time};
+use super::own_packets::OwnPackets;
 use crate::support::nanos;
 use crate::{Acked, Arm, Context, PathIndex, PathView, Sent, StreamUpdate, StreamUpdateKind};
 
@@ -18,6 +19,11 @@ pub enum Reward {
     /// first packet counted from the decision.
     #[default]
     Discounted,
+    /// As [`Discounted`](Self::Discounted), but what counts of each packet is the time until its own acknowledgement
+    /// ([`Horizon::OwnAck`](mpquic_bandit::Horizon::OwnAck)), however long its data then waits for what is missing
+    /// before it. The other reading of Algorithm 1: r is "from the transmission to the reception of the ACK", and only
+    /// when it counts depends on the order. A packet that was lost has no such time; its release counts.
+    OwnAck,
     /// The rate of the first packet after it alone, from the decision to its release in order, as
     /// in the public code that goes with the paper. However long that takes: until then,
     /// nothing is learned from the decisions after it.
@@ -90,12 +96,15 @@ impl<M: Default> Default for Case<M> {
 ///
 /// A stream that is reset ends all open decisions without a reward, see [`Settlement::restart`].
 ///
-/// Some 192 KiB, which [`make_room`](Self::make_room) allocates, once there is more than one path.
+/// Some 200 KiB (96 KiB more for [`Reward::OwnAck`]), which [`make_room`](Self::make_room) allocates, once there is more than one path.
 #[derive(Debug, Clone)]
 pub(crate) struct Rewards<M> {
     reward: Reward,
+    first: FirstPacket,
     scale: f64,
     ledger: Option<Box<Ledger<M>>>,
+    /// Which packets the ledger has, for [`Reward::OwnAck`].
+    own: Option<OwnPackets>,
     /// From which time is counted.
     epoch: Option<Instant>,
     /// The last time that was asked for, and how much that is.
@@ -108,11 +117,13 @@ pub(crate) struct Rewards<M> {
 
 impl<M: Copy + Default> Rewards<M> {
     /// No decision is open. Rewards are in `scale` bytes per millisecond.
-    pub(crate) const fn new(reward: Reward, scale: f64) -> Self {
+    pub(crate) const fn new(reward: Reward, first: FirstPacket, scale: f64) -> Self {
         Self {
             reward,
+            first,
             scale,
             ledger: None,
+            own: None,
             epoch: None,
             latest: None,
             due: f64::INFINITY,
@@ -124,13 +135,16 @@ impl<M: Copy + Default> Rewards<M> {
     pub(crate) fn make_room(&mut self) {
         let horizon = match self.reward {
             Reward::Discounted | Reward::Deadline => Horizon::Discounted,
+            Reward::OwnAck => Horizon::OwnAck,
             Reward::Packet => Horizon::FirstPacket,
             Reward::Goodput => Horizon::Goodput,
         };
         if self.ledger.is_none() {
             let decisions = vec![DecisionSlot::default(); DECISIONS].into_boxed_slice();
             let packets = vec![PacketSlot::default(); PACKETS].into_boxed_slice();
-            let mut ledger = Box::new(Settlement::new(horizon, decisions, packets));
+            let ledger = Settlement::new(horizon, decisions, packets);
+            let mut ledger = Box::new(ledger.counting_from(self.first));
+            self.own = (self.reward == Reward::OwnAck).then(|| OwnPackets::new(PACKETS));
             // Before any decision it is only summed up, whenever it was.
             ledger.sent(0.0, self.outstanding);
             self.ledger = Some(ledger);
@@ -195,7 +209,10 @@ impl<M: Copy + Default> Rewards<M> {
         let amount = f64::from(event.new_bytes);
         self.outstanding += amount;
         if let Some(ledger) = &mut self.ledger {
-            ledger.sent_until(now, amount, due);
+            let number = ledger.sent_until(now, amount, due);
+            if let (Some(own), Some(number)) = (&mut self.own, number) {
+                own.push(event.decision, event.path, number);
+            }
         }
     }
 
@@ -209,6 +226,11 @@ impl<M: Copy + Default> Rewards<M> {
         let amount = event.contiguous as f64;
         self.outstanding = (self.outstanding - amount).max(0.0);
         if let Some(ledger) = &mut self.ledger {
+            if let (Some(own), Some(decision)) = (&self.own, event.decision)
+                && let Some(number) = own.number(decision, event.path)
+            {
+                ledger.acknowledged(number, now);
+            }
             ledger.arrived_at(now, arrival, amount);
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use mpquic_bandit::{Draw, Refused};
+use mpquic_bandit::{Draw, FirstPacket, Refused};
 
 use super::arm::Observer;
 use super::features::{Features, flow_control_window, reference_time};
@@ -90,6 +90,8 @@ pub trait WaitRule: Send + 'static {
 pub struct Common {
     /// What a decision earns.
     pub(super) reward: Reward,
+    /// From when the first packet after it counts.
+    pub(super) first_packet: FirstPacket,
     /// What features and rewards are divided by, bytes per millisecond.
     pub(super) scale: f64,
     /// Where the random numbers begin.
@@ -148,7 +150,7 @@ impl<R: WaitRule> LearnedWait<R> {
             common,
             wait: StickyWaiting::default(),
             pairs: Pairs::new(memory),
-            rewards: Rewards::new(common.reward, common.scale),
+            rewards: Rewards::new(common.reward, common.first_packet, common.scale),
             draw: Draw::new(common.seed),
             refused: 0,
             observer: None,

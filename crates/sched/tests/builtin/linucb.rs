@@ -8,9 +8,9 @@ use mpquic_sched::VarInt;
 use mpquic_sched::memory::Store;
 use mpquic_sched::replica::{PeekFrozen, PeekFrozenConfig};
 use mpquic_sched::{
-    Acked, Arm, Context, Decision, FeatureRtt, Linucb, LinucbConfig, PathId, PathIndex, PathKey,
-    PathUpdate, PathUpdateKind, PathView, QueueView, Registry, Reward, Scheduler, Sent, Step,
-    StreamHead, StreamId, StreamUpdate, StreamUpdateKind,
+    Acked, Arm, Context, Decision, FeatureRtt, FirstPacket, Linucb, LinucbConfig, PathId,
+    PathIndex, PathKey, PathUpdate, PathUpdateKind, PathView, QueueView, Registry, Reward,
+    Scheduler, Sent, Step, StreamHead, StreamId, StreamUpdate, StreamUpdateKind,
 };
 use serde_json::json;
 
@@ -131,6 +131,21 @@ impl Connection {
     fn acked(&mut self, at: u64, index: usize, sent: u64, contiguous: u64) {
         let (now, sent) = (self.start + ms(at), self.start + ms(sent));
         let event = Acked::new(slot(index), now, sent, 1235, None, None, contiguous);
+        self.scheduler.on_acked(&event);
+    }
+
+    /// The packet of this decision is acknowledged.
+    fn acked_of(&mut self, at: u64, index: usize, sent: u64, decision: u64, contiguous: u64) {
+        let (now, sent) = (self.start + ms(at), self.start + ms(sent));
+        let event = Acked::new(
+            slot(index),
+            now,
+            sent,
+            1235,
+            None,
+            Some(decision),
+            contiguous,
+        );
         self.scheduler.on_acked(&event);
     }
 
@@ -334,6 +349,62 @@ fn the_first_packet_alone() {
     let settled = connection.settled();
     near(settled[0].2, 0.000_8);
     near(settled[1].2, 0.000_5);
+}
+
+/// One packet is lost, and the one behind it has its own acknowledgement after 40 ms, but is released with the hole.
+#[test]
+fn by_its_own_acknowledgement_a_packet_is_as_fast_as_it_was() {
+    let earn = |reward, first_packet| {
+        let mut connection = Connection::new(&LinucbConfig {
+            reward,
+            first_packet,
+            ..LinucbConfig::default()
+        });
+        assert_eq!(connection.next(0, &pair(false)), Some(1));
+        // The decision's own packet, as `next` sent it, and one on the fast path.
+        assert_eq!(connection.next(10, &pair(true)), Some(0));
+        connection.acked_of(50, 0, 10, 1, 0);
+        connection.acked_of(100, 1, 0, 0, 2000);
+        connection.acked(1000, 1, 0, 0);
+        connection.settled()[0].2
+    };
+    let slow = 1.0 / 100.0;
+    near(
+        earn(Reward::Discounted, FirstPacket::Decision),
+        slow + 0.9 / 90.0,
+    );
+    near(
+        earn(Reward::OwnAck, FirstPacket::Decision),
+        slow + 0.9 / 40.0,
+    );
+    near(
+        earn(Reward::OwnAck, FirstPacket::Sending),
+        slow + 0.9 / 40.0,
+    );
+}
+
+#[test]
+fn the_first_packet_counts_from_the_decision_or_from_its_sending() {
+    let earn = |reward, first_packet| {
+        let mut connection = Connection::new(&LinucbConfig {
+            alpha: 0.0,
+            reward,
+            first_packet,
+            p_tx: 0.0,
+            ..LinucbConfig::default()
+        });
+        // It waits, and sends on the fast path 20 ms later.
+        assert_eq!(connection.next(0, &pair(false)), None);
+        assert_eq!(connection.next(20, &pair(true)), Some(0));
+        let number = connection.number - 1;
+        connection.acked_of(60, 0, 20, number, 1000);
+        connection.acked(1000, 0, 20, 0);
+        connection.settled()[0].2
+    };
+    for reward in [Reward::Discounted, Reward::OwnAck] {
+        near(earn(reward, FirstPacket::Decision), 1.0 / 60.0);
+        near(earn(reward, FirstPacket::Sending), 1.0 / 40.0);
+    }
 }
 
 #[test]

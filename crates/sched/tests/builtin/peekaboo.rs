@@ -294,6 +294,47 @@ fn it_learns_anew_when_the_world_changes_and_not_otherwise() {
     }
 }
 
+/// As the paper counts: a budget is traffic, whether or not there was something to decide.
+#[test]
+fn a_budget_of_released_bytes_counts_them_all() {
+    for (budget_of, stage) in [("question", NEVER_WAIT), ("released", NEVER_SEND)] {
+        let settings = config(json!({"budget_of": budget_of, "samples": 0}));
+        let mut world = World::new(Peekaboo::new(&settings), BROAD);
+        world.run(200_000);
+        assert!(world.pair().decisions > 0);
+        assert_eq!(world.pair().stage.as_deref(), Some(NEVER_WAIT));
+        // From now on, one packet at a time: the fast path is never full.
+        let until = world.contiguous + (800_000 / PACKET) as usize;
+        while world.contiguous < until {
+            let room = world.flying[0].len() < 10;
+            world.step(if room { PACKET } else { 0 });
+        }
+        assert_eq!(world.pair().stage.as_deref(), Some(stage), "{budget_of}");
+    }
+}
+
+/// With the reference from the lesson itself, the first window can already differ from it.
+#[test]
+fn q_of_the_lesson_can_be_what_deployment_is_held_against() {
+    let lasts = |reference: &str| {
+        let eager = config(json!({
+            "tx_bytes": 60_000, "wt_bytes": 60_000, "candidate_bytes": 12_000, "estimate_bytes": 120_000,
+            "threshold": 0, "least": 10, "window": 50, "judge_every": 1, "pause_ms": 0, "reference": reference,
+        }));
+        let mut world = World::new(Peekaboo::new(&eager), EVEN);
+        world.run_to(DEPLOYMENT);
+        let before = world.pair().decisions;
+        world.run_to(NEVER_WAIT);
+        world.pair().decisions - before
+    };
+    let (learning, deployment) = (lasts("learning"), lasts("deployment"));
+    // A window has to be full in both; the other one has to move after that.
+    assert!(
+        (40..deployment).contains(&learning),
+        "{learning} {deployment}"
+    );
+}
+
 #[test]
 fn between_two_lessons_there_is_a_pause() {
     let eager = config(json!({

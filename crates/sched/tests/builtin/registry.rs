@@ -147,7 +147,7 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "linucb",
             json!({"reward": "loss"}),
             "scheduler `linucb`, field `reward`: unknown variant `loss`, expected one of \
-             `discounted`, `packet`, `deadline`, `goodput`",
+             `discounted`, `own_ack`, `packet`, `deadline`, `goodput`",
         ),
         (
             "linucb",

@@ -9,7 +9,7 @@ pub use config::FalconConfig;
 
 use std::time::Instant;
 
-use mpquic_bandit::{Draw, Refused};
+use mpquic_bandit::{Draw, FirstPacket, Refused};
 
 use super::features::Features;
 use super::linucb::Bandit;
@@ -84,6 +84,7 @@ impl WaitRule for FalconRule {
     fn common(config: &FalconConfig) -> Common {
         Common {
             reward: config.reward,
+            first_packet: FirstPacket::default(),
             scale: config.scale,
             seed: config.seed,
             features: config.features,

@@ -3,7 +3,7 @@
 use mpquic_bandit::{DiscountedLinUcbConfig, LinUcbConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::{FeatureRtt, InvalidConfig, Reward};
+use crate::{FeatureRtt, FirstPacket, InvalidConfig, Reward};
 
 /// Settings of [`Linucb`](crate::Linucb).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,8 +33,12 @@ pub struct LinucbConfig {
     pub p_wt: f64,
     /// Where the random numbers for these begin. Default 0.
     pub seed: u64,
-    /// What a decision earns: "discounted", the default, "packet", "deadline" or "goodput".
+    /// What a decision earns: "discounted", the default, "own_ack", "packet", "deadline" or "goodput".
     pub reward: Reward,
+    /// From when the first packet after a decision counts: the "decision", the default (ours), or its "sending", as
+    /// all others.
+    #[serde(skip_serializing_if = "is_default")]
+    pub first_packet: FirstPacket,
     /// Which RTTs the features are made of: "smoothed", the default, or "latest".
     pub features: FeatureRtt,
     /// Whether C in the features is no more than what there is to send. Default false: it is what the
@@ -58,6 +62,7 @@ impl Default for LinucbConfig {
             p_wt: 1.0,
             seed: 0,
             reward: Reward::default(),
+            first_packet: FirstPacket::default(),
             features: FeatureRtt::default(),
             backlog: false,
         }
@@ -106,6 +111,11 @@ fn check_scale(scale: f64) -> Result<(), InvalidConfig> {
     }
     let expected = format!("expected bytes per millisecond, 1e-6 to 1e12, got {scale}");
     Err(InvalidConfig::field("scale", expected))
+}
+
+/// Settings that came later and have their defaults are not written down: what was learned without them stays theirs.
+pub(crate) fn is_default<T: Default + PartialEq>(setting: &T) -> bool {
+    *setting == T::default()
 }
 
 pub(crate) fn check_probability(field: &str, p: f64) -> Result<(), InvalidConfig> {

@@ -4,7 +4,7 @@ mod config;
 mod pair_model;
 
 pub use config::LinucbConfig;
-pub(crate) use config::check_probability;
+pub(crate) use config::{check_probability, is_default};
 pub(crate) use pair_model::Bandit;
 use pair_model::PairModel;
 
@@ -63,7 +63,7 @@ use crate::{Arm, LearnedPair, PathIndex};
 ///
 /// **Cost.** A decision: one walk over the slots, the two scores (some 200 flops), 150 bytes
 /// written. A packet sent or acknowledged: O(1). A reward: 66 multiplications and one update, 300
-/// flops. Memory, once there is a second path: 192 KiB, and 4 KiB a pair.
+/// flops. Memory, once there is a second path: 200 KiB (`own_ack`: 96 KiB more), and 4 KiB a pair.
 ///
 /// ```
 /// use mpquic_sched::{Linucb, LinucbConfig, Registry};
@@ -111,6 +111,7 @@ impl WaitRule for LinucbRule {
     fn common(config: &LinucbConfig) -> Common {
         Common {
             reward: config.reward,
+            first_packet: config.first_packet,
             scale: config.scale,
             seed: config.seed,
             features: config.features,

@@ -3,8 +3,8 @@
 use mpquic_bandit::Boundaries;
 use serde::{Deserialize, Serialize};
 
-use crate::learned::check_probability;
-use crate::{FeatureRtt, InvalidConfig, LinucbConfig, Reward};
+use crate::learned::{check_probability, is_default};
+use crate::{FeatureRtt, FirstPacket, InvalidConfig, LinucbConfig, Reward};
 
 /// How [`Peekaboo`](crate::Peekaboo) looks for α.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -18,9 +18,34 @@ pub enum Tuning {
     Full,
 }
 
+/// Which bytes use up the budgets of [`Peekaboo`](crate::Peekaboo)'s stages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BudgetOf {
+    /// Those released in order while the pair was in question: no longer than T_ref after its last decision (ours).
+    #[default]
+    Question,
+    /// All that were released in order since its first decision, as the paper counts "4 MB of normal traffic". They
+    /// count for the pair of the last decision.
+    Released,
+}
+
+/// What [`Peekaboo`](crate::Peekaboo) compares q with in deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reference {
+    /// With q of the first full window in deployment (ours): that decisions are not kept changes what all others earn,
+    /// and q with it.
+    #[default]
+    Deployment,
+    /// With q of the learning stage, as in the paper. For an arm that was judged too rarely there, as with
+    /// [`Deployment`](Self::Deployment).
+    Learning,
+}
+
 /// Settings of [`Peekaboo`](crate::Peekaboo).
 ///
-/// The stages' budgets are in bytes that were released in order while the pair was in question; a
+/// The stages' budgets are in bytes that were released in order, [`BudgetOf`] says which; a
 /// stage with a budget of 0 is left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -34,13 +59,21 @@ pub struct PeekabooConfig {
     pub reinvert_every: u32,
     /// Where the random numbers begin. Default 0.
     pub seed: u64,
-    /// What a decision earns: "discounted", the default, "packet", "deadline" or "goodput".
+    /// What a decision earns: "discounted", the default, "own_ack", "packet", "deadline" or "goodput".
     pub reward: Reward,
+    /// From when the first packet after a decision counts: the "decision", the default (ours), or its "sending", as
+    /// all others.
+    #[serde(skip_serializing_if = "is_default")]
+    pub first_packet: FirstPacket,
     /// Which RTTs the features are made of: "smoothed", the default, or "latest".
     pub features: FeatureRtt,
     /// Whether C in the features is no more than what there is to send. Default false: it is what the
     /// peer's windows leave, as in the paper, and the end of the data cannot be seen coming (ours).
     pub backlog: bool,
+    /// Which bytes use up a budget: those while the pair was in "question", the default (ours), or all that were
+    /// "released".
+    #[serde(skip_serializing_if = "is_default")]
+    pub budget_of: BudgetOf,
     /// The budget of the first stage, which never waits, bytes. Default 750,000 (ours).
     pub tx_bytes: u64,
     /// The budget of the second stage, which never uses the slow path, bytes. Default 750,000
@@ -65,6 +98,9 @@ pub struct PeekabooConfig {
     pub window: u32,
     /// In deployment, every how manyth decision is judged, 1 to 1024. Default 8 (ours).
     pub judge_every: u32,
+    /// What q is compared with: that of the beginning of "deployment", the default (ours), or that of "learning".
+    #[serde(skip_serializing_if = "is_default")]
+    pub reference: Reference,
     /// Whether to relearn when q has changed. Default true.
     pub relearn: bool,
     /// By how much q must have changed for that, 0 to 1. Default 0.175.
@@ -95,8 +131,10 @@ impl Default for PeekabooConfig {
             reinvert_every,
             seed: 0,
             reward: Reward::default(),
+            first_packet: FirstPacket::default(),
             features: FeatureRtt::default(),
             backlog: false,
+            budget_of: BudgetOf::default(),
             tx_bytes: 750_000,
             wt_bytes: 750_000,
             tuning: Tuning::default(),
@@ -107,6 +145,7 @@ impl Default for PeekabooConfig {
             boundaries: Boundaries::default(),
             window: 200,
             judge_every: 8,
+            reference: Reference::default(),
             relearn: true,
             threshold: 0.175,
             pause_ms: 2000,

@@ -4,7 +4,7 @@ mod config;
 mod memory;
 mod pair_model;
 
-pub use config::{PeekabooConfig, Tuning};
+pub use config::{BudgetOf, PeekabooConfig, Reference, Tuning};
 
 use std::time::Instant;
 
@@ -47,7 +47,8 @@ use pair_model::{Mark, PairModel};
 ///
 /// **What counts as a byte of a budget.** Bytes that became contiguous at the receiver, on whichever
 /// path, while the pair was the last one that a decision was made for, and no longer than T_ref after
-/// that decision. Idle times and traffic that never fills `f` use up no budget. Rewards come three
+/// that decision. Idle times and traffic that never fills `f` use up no budget. With `budget_of` = "released", all
+/// bytes count, as in the paper. Rewards come three
 /// T_ref late, and over fast paths with long RTTs a budget may be gone by then: a stage, or a candidate,
 /// goes on until 32 of its decisions (`samples`) have been settled. But it ends with the first decision
 /// after 8 times its budget was released on the connection since its first decision, whatever there is
@@ -79,7 +80,7 @@ use pair_model::{Mark, PairModel};
 ///   until it has been in deployment, when it follows from the window, and where e + f = 0;
 /// - in deployment q judges what the model chose, also where chance took the other arm: what was
 ///   done then earned R, and the history tells what the choice would have;
-/// - q is watched against the beginning of deployment, not against stage 4: decisions that are not kept
+/// - q is watched against the beginning of deployment, not against stage 4 (`reference` = "learning"): decisions that are not kept
 ///   change what all others earn, data being released in order, so that q moves when p begins to
 ///   apply;
 /// - the bounds on windows, pauses, samples and time; the model's part in stages 1 and 2.
@@ -87,7 +88,7 @@ use pair_model::{Mark, PairModel};
 /// **Cost.** A decision: one walk over the slots, six divisions, some 30 flops in deployment (200 while
 /// tuning), a draw; 150 bytes written if it is to be judged. A packet sent or acknowledged: O(1). A settled decision: 66
 /// multiplications; 300 flops to learn, and a scan of 1,800 flops to judge. The end of stage
-/// 2 factors two covariances, some 12 µs, once. Memory, once there is a second path: 200 KiB, and 16 KiB
+/// 2 factors two covariances, some 12 µs, once. Memory, once there is a second path: 208 KiB (`own_ack`: 96 KiB more), and 16 KiB
 /// for each ordered pair (histories 9, models 4, window 2).
 ///
 /// ```
@@ -152,6 +153,7 @@ impl WaitRule for PeekabooRule {
     fn common(config: &PeekabooConfig) -> Common {
         Common {
             reward: config.reward,
+            first_packet: config.first_packet,
             scale: config.scale,
             seed: config.seed,
             features: config.features,
@@ -205,6 +207,9 @@ impl WaitRule for PeekabooRule {
     fn on_released(&mut self, bytes: u64, now: Instant) -> Option<(PathIndex, PathIndex)> {
         self.released = self.released.saturating_add(bytes);
         let question = self.question?;
+        if self.config.budget_of == BudgetOf::Released {
+            return Some((question.fast, question.slow));
+        }
         let after = nanos(now.saturating_duration_since(question.at));
         (after <= question.reference * 1e6).then_some((question.fast, question.slow))
     }

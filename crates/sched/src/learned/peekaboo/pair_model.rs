@@ -7,7 +7,7 @@ use mpquic_bandit::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::config::{MOST_JUDGED, PeekabooConfig, Tuning};
+use super::config::{MOST_JUDGED, PeekabooConfig, Reference, Tuning};
 use crate::learned::features::{DIMENSIONS, Features};
 use crate::learned::linucb::Bandit;
 use crate::learned::pairs::PairState;
@@ -269,6 +269,14 @@ impl PairModel {
             Stage::Estimation => {
                 let least = config.least;
                 self.adjustment = Adjustment::of(&self.judged, &config.boundaries, least);
+                if config.reference == Reference::Learning {
+                    let known = |arm| {
+                        self.judged
+                            .q(arm)
+                            .filter(|_| self.judged.chosen(arm) >= least)
+                    };
+                    self.reference = [known(0), known(1)];
+                }
                 self.deployed = Some(now);
                 self.stage = Stage::Deployment;
             }
@@ -342,10 +350,12 @@ impl PairModel {
 
     /// In deployment, q of the window against what it was.
     ///
-    /// Not against what it was in estimation: that every tenth choice is not kept changes what the
+    /// By default not against what it was in estimation: that every tenth choice is not kept changes what the
     /// other nine earn, all data being released in order, and with it q.
     fn watch(&mut self, now: Instant, config: &PeekabooConfig) {
-        if self.window.len() < config.window as usize && self.reference == [None; 2] {
+        let full = self.window.len() >= config.window as usize;
+        let watched = config.reference == Reference::Deployment && self.reference != [None; 2];
+        if !full && !watched {
             return;
         }
         for arm in 0..2 {
