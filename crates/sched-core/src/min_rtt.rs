@@ -17,7 +17,8 @@ use crate::{Context, Decision, PathView, Scheduler};
 /// whenever it holds for a millisecond would be a spill that the rule does not know. So if faster
 /// paths are held back by their pacers only, and their windows have room for all that is to be
 /// sent, it waits for the first of them. With more to send than that, the rest would go to the
-/// slower path in the kernel, too, and does so here at once.
+/// slower path in the kernel, too, and does so here at once. With
+/// [`wait_for_pacer`](MinRttConfig::wait_for_pacer) off, a path that its pacer holds back is one without room.
 ///
 /// **Source.** The default scheduler of Linux MPTCP (v0.95, `mptcp_sched.c`), and "lowRTT" of
 /// mp-quic. There, ties fall as a hash map happens to be ordered, and packets on paths without a
@@ -43,21 +44,38 @@ use crate::{Context, Decision, PathView, Scheduler};
 /// assert_eq!(decision, Decision::send(paths[0].index));
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct MinRtt {}
+pub struct MinRtt {
+    config: MinRttConfig,
+}
 
-/// Settings of [`MinRtt`]: none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Settings of [`MinRtt`].
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize, serde::Deserialize),
-    serde(deny_unknown_fields)
+    serde(deny_unknown_fields, default)
 )]
-pub struct MinRttConfig {}
+pub struct MinRttConfig {
+    /// Whether a faster path that only its pacer holds back is waited for, if its window has room for all that is to be
+    /// sent. Default true. False is the kernel's rule to the letter, where there is no pacer above the scheduler.
+    pub wait_for_pacer: bool,
+}
+
+impl Default for MinRttConfig {
+    fn default() -> Self {
+        Self {
+            wait_for_pacer: true,
+        }
+    }
+}
 
 impl MinRtt {
     /// A scheduler with these settings.
-    pub const fn new(_config: &MinRttConfig) -> Self {
-        Self {}
+    pub const fn new(config: &MinRttConfig) -> Self {
+        let MinRttConfig { wait_for_pacer } = *config;
+        Self {
+            config: MinRttConfig { wait_for_pacer },
+        }
     }
 }
 
@@ -84,6 +102,7 @@ impl Scheduler for MinRtt {
         match best.path {
             Some(path)
                 if best.paced
+                    && self.config.wait_for_pacer
                     && let Some(release) = awaited(cx, path.standing(), best.rank) =>
             {
                 Decision::Wait {

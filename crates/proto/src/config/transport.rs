@@ -50,6 +50,7 @@ pub struct TransportConfig {
     pub(crate) careful_resume: Option<CarefulResumeConfig>,
     pub(crate) scheduler: SchedulerFactory,
     pub(crate) tail_copies: bool,
+    pub(crate) pacing: bool,
     pub(crate) segmentation_offload: bool,
     pub(crate) ecn: bool,
     pub(crate) observer: Option<ObserverFactory>,
@@ -377,6 +378,16 @@ impl TransportConfig {
         self
     }
 
+    /// Whether packets are spread over the round trip (RFC 9002 section 7.7). Default `true`.
+    ///
+    /// Without it, whatever the congestion window allows leaves at once, and what overflows a queue by that is lost.
+    /// RFC 9002 requires pacing or another limit on bursts, and there is no other one here: `false` is for
+    /// measurements beside stacks that do not pace, not for networks.
+    pub fn pacing(&mut self, enabled: bool) -> &mut Self {
+        self.pacing = enabled;
+        self
+    }
+
     /// Whether one [`Transmit`](crate::Transmit) may hold several datagrams for segmentation offload. Default
     /// true.
     pub fn segmentation_offload(&mut self, enabled: bool) -> &mut Self {
@@ -439,6 +450,7 @@ impl Default for TransportConfig {
             careful_resume: Some(CarefulResumeConfig::default()),
             scheduler: SchedulerFactory::from(|| Box::new(MinRtt::default())),
             tail_copies: true,
+            pacing: true,
             segmentation_offload: true,
             ecn: true,
             observer: None,

@@ -73,7 +73,7 @@ impl PathRecovery {
         Self {
             index,
             rtt: RttEstimator::new(config.initial_rtt),
-            pacer: Pacer::default(),
+            pacer: Pacer::new(config.pacing),
             ecn: EcnValidator::new(config.ecn),
             delivery: DeliveryRate::default(),
             suspect: Suspect::default(),
@@ -91,7 +91,7 @@ impl PathRecovery {
     /// delivery rate goes by packets in flight, and finds its way by itself.
     pub(super) fn measure_anew(&mut self, config: &TransportConfig) {
         self.rtt = RttEstimator::new(config.initial_rtt);
-        self.pacer = Pacer::default();
+        self.pacer = Pacer::new(config.pacing);
         self.pto_count = 0;
         self.memory = None;
     }

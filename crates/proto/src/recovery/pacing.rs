@@ -45,6 +45,8 @@ pub(crate) struct Pacer {
     closed: bool,
     /// What `rate` was computed from.
     inputs: (Pace, Duration, u16),
+    /// Nothing is held back.
+    off: bool,
 }
 
 impl Default for Pacer {
@@ -57,11 +59,21 @@ impl Default for Pacer {
             last: None,
             closed: false,
             inputs: (Pace::Rate(0.0), Duration::ZERO, 0),
+            off: false,
         }
     }
 }
 
 impl Pacer {
+    /// One that is not used if the configuration switches pacing off
+    /// ([`TransportConfig::pacing`](crate::TransportConfig::pacing)).
+    pub(crate) fn new(enabled: bool) -> Self {
+        Self {
+            off: !enabled,
+            ..Self::default()
+        }
+    }
+
     /// Whether a packet of `mtu` bytes may go now. Without an RTT sample there is no rate: only the window limits.
     pub(crate) fn is_open(
         &mut self,
@@ -70,7 +82,7 @@ impl Pacer {
         rtt: &RttEstimator,
         mtu: u16,
     ) -> bool {
-        if !rtt.has_sample() {
+        if self.off || !rtt.has_sample() {
             return true;
         }
         // What has accrued until now did so at the rate until now.
@@ -162,6 +174,20 @@ mod tests {
         let mut rtt = RttEstimator::new(Duration::from_millis(333));
         rtt.update(Instant::now(), sample, Duration::ZERO);
         rtt
+    }
+
+    #[test]
+    fn nothing_is_held_back_without_pacing() {
+        for enabled in [true, false] {
+            let mut pacer = Pacer::new(enabled);
+            let now = Instant::now();
+            let rtt = rtt(Duration::from_millis(50));
+            let open = pacer.is_open(now, START, &rtt, 1200);
+            pacer.on_sent(12_000);
+            let still = pacer.is_open(now, START, &rtt, 1200);
+            assert_eq!((open, still), (true, !enabled));
+            assert_eq!(pacer.next_release().is_some(), enabled);
+        }
     }
 
     const START: Pace = Pace::Window {

@@ -245,7 +245,7 @@ impl Registry {
     ///         0.0.. => Ok(()),
     ///         alpha => Err(InvalidConfig::field("alpha", format!("expected 0 or more, got {alpha}"))),
     ///     },
-    ///     |_| MinRtt::new(&MinRttConfig {}),
+    ///     |_| MinRtt::new(&MinRttConfig::default()),
     /// )?;
     /// let error = registry.build("mine", &serde_json::json!({"alpha": -1.0})).err().unwrap();
     /// assert_eq!(

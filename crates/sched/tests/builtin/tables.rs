@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::{
     Context, Decision, MinRtt, PathId, PathIndex, PathStatus, PathUpdate, PathUpdateKind, PathView,
-    QueueView, RoundRobin, RoundRobinConfig, Scheduler, SinglePath, SinglePathConfig,
+    QueueView, Registry, RoundRobin, RoundRobinConfig, Scheduler, SinglePath, SinglePathConfig,
 };
+
+use serde_json::json;
 
 use crate::{ask, ask_times, full, path};
 
@@ -213,6 +215,25 @@ fn single_path() {
         ask(&mut SinglePath::default(), &[path(0, 9), path(1, 1)]),
         Some(0)
     );
+}
+
+/// In the kernel, no pacer is above the scheduler: held back is full.
+#[test]
+fn min_rtt_may_take_a_paced_path_for_a_full_one() {
+    let now = Instant::now();
+    let paced = with(full(0, 10), |view| {
+        (view.cwnd, view.in_flight) = (100_000, 60_000);
+        view.next_release = Some(now + Duration::from_millis(3));
+    });
+    let paths = [paced, path(1, 90)];
+    let mut queue = QueueView::default();
+    (queue.unsent, queue.window_left) = (40_000, 1 << 20);
+    for (config, waits) in [(json!({}), true), (json!({"wait_for_pacer": false}), false)] {
+        let mut minrtt = Registry::new().build("minrtt", &config).unwrap();
+        let decision = minrtt.decide(&Context::new(now, &paths, &queue, 0));
+        assert_eq!(matches!(decision, Decision::Wait { .. }), waits);
+        assert_eq!(decision == Decision::send(paths[1].index), !waits);
+    }
 }
 
 /// 60 kB in flight of a window of 100 kB leave room for 40 kB.

@@ -82,6 +82,9 @@ pub struct NetworkSpec {
     /// Whether the last bytes go on a second path too that delivers them sooner.
     #[serde(skip_serializing_if = "is_off")]
     pub tail_copies: bool,
+    /// Whether packets are spread over the round trip.
+    #[serde(skip_serializing_if = "is_on")]
+    pub pacing: bool,
     /// UDP payload bytes per datagram.
     pub mtu: u16,
     /// The labels of the schedulers that run here; empty: all.
@@ -287,6 +290,9 @@ impl NetworkSpec {
         if self.tail_copies {
             text += ", tail copies";
         }
+        if !self.pacing {
+            text += ", no pacing";
+        }
         text
     }
 
@@ -408,6 +414,9 @@ fn describe(link: &LinkConfig) -> String {
     let mut text = format!("{rate} {}", short_time(link.delay));
     if !link.delay_sd.is_zero() {
         text += &format!(" ±{}", short_time(link.delay_sd));
+        if link.delay_reorders {
+            text += " out of order";
+        }
     }
     if link.loss > 0.0 {
         text += &format!(" {} % loss", percent(link.loss));

@@ -241,6 +241,7 @@ fn transport(
         .path_start(spec.start)
         .early_path_data(spec.early_path_data)
         .tail_copies(spec.tail_copies)
+        .pacing(spec.pacing)
         .initial_window(InitialWindow::Packets(spec.initial_window))?
         .scheduler(factory)
         // As in the papers' stacks, which do not search for a larger size.

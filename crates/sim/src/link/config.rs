@@ -51,8 +51,8 @@ pub struct LinkConfig {
     /// The propagation delay of this direction. In files: `delay_ms`.
     #[serde(rename = "delay_ms", with = "millis")]
     pub delay: Duration,
-    /// The standard deviation of the delay, which is drawn per packet. Packets stay in order. In
-    /// files: `delay_sd_ms`.
+    /// The standard deviation of the delay, which is drawn per packet. Packets stay in order, unless
+    /// [`delay_reorders`](Self::delay_reorders) is set. In files: `delay_sd_ms`.
     ///
     /// The variation is a sum of twelve uniform variates. This needs only integer arithmetic, which
     /// is the same on every platform. The result is close to normal and within six standard
@@ -61,6 +61,10 @@ pub struct LinkConfig {
     /// `delay`.
     #[serde(rename = "delay_sd_ms", with = "millis")]
     pub delay_sd: Duration,
+    /// Whether the variation of the delay may change the order of packets, as that of Linux netem does unless it is told
+    /// otherwise. Default: packets stay in order.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub delay_reorders: bool,
     /// The probability that a packet is lost after serialisation, independent of all other packets.
     pub loss: f64,
     /// Loss in bursts, in addition to `loss` and independent of it.
@@ -104,6 +108,7 @@ impl Default for LinkConfig {
             trace_file: None,
             delay: Duration::ZERO,
             delay_sd: Duration::ZERO,
+            delay_reorders: false,
             loss: 0.0,
             gilbert_elliott: None,
             max_burst: None,

@@ -433,6 +433,8 @@ impl<T: Clone> Link<T> {
         let at = if held_back {
             self.stats.reordered += 1;
             travelled.saturating_add(nanos(self.config.reordering_delay))
+        } else if self.config.delay_reorders {
+            travelled
         } else {
             self.last_arrival = travelled.max(self.last_arrival);
             self.last_arrival

@@ -137,6 +137,13 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
             _ => return Err(item.expected("true or false")),
         },
     };
+    let pacing = match setting("pacing") {
+        None => true,
+        Some(item) => match item.node.value {
+            Value::Flag(flag) => flag,
+            _ => return Err(item.expected("true or false, whether packets are paced")),
+        },
+    };
     let mtu = whole("mtu", 1200, 65_527, 1350, "bytes, 1200 to 65527")? as u16;
 
     let folder = Path::new(item.file)
@@ -301,6 +308,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         initial_window,
         slow_start,
         tail_copies,
+        pacing,
         mtu,
         schedulers,
         workloads,

@@ -196,6 +196,7 @@ struct Settings {
     owd: Option<Duration>,
     /// A share of the base RTT.
     jitter: Option<f64>,
+    jitter_reorders: Option<bool>,
     loss: Option<f64>,
     bursts: Option<GilbertElliott>,
     trace: Option<MahimahiTrace>,
@@ -232,6 +233,17 @@ impl Settings {
             rate: table.get("rate").map(|item| item.rate()).transpose()?,
             owd,
             jitter: share("jitter")?,
+            jitter_reorders: match table.get("jitter_reorders") {
+                None => None,
+                Some(item) => match item.node.value {
+                    Value::Flag(flag) => Some(flag),
+                    _ => {
+                        return Err(
+                            item.expected("true or false, whether jitter changes the order")
+                        );
+                    }
+                },
+            },
             loss: share("loss")?,
             bursts: table
                 .get("burst_loss")
@@ -272,6 +284,7 @@ impl Settings {
         self.rate = other.rate.or(self.rate);
         self.owd = other.owd.or(self.owd);
         self.jitter = other.jitter.or(self.jitter);
+        self.jitter_reorders = other.jitter_reorders.or(self.jitter_reorders);
         self.loss = other.loss.or(self.loss);
         self.bursts = other.bursts.or(self.bursts);
         self.trace = other.trace.or_else(|| self.trace.take());
@@ -297,6 +310,7 @@ impl Settings {
             trace: self.trace,
             delay: self.owd.unwrap_or_default(),
             delay_sd: deviation(jitter, mean),
+            delay_reorders: self.jitter_reorders.unwrap_or(false),
             loss: self.loss.unwrap_or(0.0),
             gilbert_elliott: self.bursts,
             queue: self.queue.unwrap_or_default(),

@@ -561,6 +561,20 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
     let copies = networks(PATHS, "tail_copies = true");
     assert!(copies[0].tail_copies && !all[0].tail_copies);
     assert!(copies[0].describe().ends_with(", tail copies"));
+    let paced = networks(PATHS, "pacing = [true, false]");
+    assert_eq!(names(&paced), ["one/pacing=true", "one/pacing=false"]);
+    assert_eq!([0, 1].map(|at| paced[at].pacing), [true, false]);
+    assert!(paced[1].describe().ends_with(", no pacing"));
+    let order = networks(
+        "[{ rate = 5, owd = 20, jitter = 8, jitter_reorders = [false, true] }, { rate = 5, owd = 90 }]",
+        "",
+    );
+    let reorders = |at: usize| {
+        let path = &order[at].paths[0];
+        (path.up.delay_reorders, path.down.delay_reorders)
+    };
+    assert_eq!([0, 1].map(reorders), [(false, false), (true, true)]);
+    assert!(order[1].describe().contains("±2.26 ms out of order |"));
     let starts = networks(PATHS, "start = [\"confirmed\", \"complete\"]");
     assert_eq!(
         names(&starts),

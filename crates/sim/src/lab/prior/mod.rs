@@ -145,6 +145,7 @@ fn one(set: &str, number: usize, seed: u64) -> Drawn {
         initial_window: INITIAL_WINDOW,
         slow_start: SlowStart::default(),
         tail_copies: true,
+        pacing: true,
         mtu: MTU,
         schedulers: Vec::new(),
         workloads: vec![workload.to_string()],

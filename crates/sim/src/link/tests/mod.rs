@@ -119,6 +119,27 @@ fn rtt_variation_is_split_over_both_directions() {
     assert!((one * one * 2.0 - 0.016 * 0.016).abs() < 1e-9);
 }
 
+/// As netem's, if asked for: a late packet is overtaken, and delays nobody.
+#[test]
+fn variation_keeps_the_order_unless_it_may_not() {
+    for delay_reorders in [false, true] {
+        let config = LinkConfig {
+            delay_sd: ms(5),
+            delay_reorders,
+            ..LinkConfig::new(80_000_000, ms(50))
+        };
+        let mut link = Link::new(config, 1).unwrap();
+        for i in 0..100 {
+            link.enqueue(ms(0), 1000, i).unwrap();
+        }
+        let exits = drain(&mut link);
+        assert_eq!(exits.len(), 100);
+        let payloads: Vec<_> = exits.iter().map(|exit| exit.payload).collect();
+        assert_eq!(payloads.is_sorted(), !delay_reorders);
+        assert!(exits.is_sorted_by_key(|exit| exit.at));
+    }
+}
+
 #[test]
 fn an_outage_takes_what_waits_and_spares_what_is_on_its_way() {
     // 1 ms each; dark from 2.5 ms to 10 ms.
