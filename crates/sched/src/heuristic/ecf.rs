@@ -14,15 +14,16 @@ use crate::{Context, Decision, InvalidConfig, PathUpdate, PathUpdateKind, PathVi
 ///
 /// ```text
 /// kf = max(K, W_f)    ks = max(K, W_s)
-/// if (1 + kf / W_f) · R_f < (1 + waiting · β) · (R_s + δ):
-///     if ks / W_s · R_s ≥ 2 · R_f + δ:  waiting = 1, wait for f
-///     else:                             send on s
-/// else:                                 waiting = 0, send on s
+/// if (1 + kf / W_f) · R_f < (1 + waiting · β) · μ · (R_s + δ):
+///     if ks / W_s · R_s ≥ τ · (2 · R_f + δ):  waiting = 1, wait for f
+///     else:                                   send on s
+/// else:                                       waiting = 0, send on s
 /// ```
 ///
 /// The first test: all that waits is through over `f` alone before one packet on `s` is. The
 /// second: nor would `s` be through in the time that `f` takes. The flag, with β = 0.25, keeps it
-/// from changing its mind too easily; there is one for each ordered pair (`f`, `s`), so that any
+/// from changing its mind too easily; μ ([`margin`](EcfConfig::margin)) and τ
+/// ([`threshold`](EcfConfig::threshold)) are 1 as published; there is one for each ordered pair (`f`, `s`), so that any
 /// number of paths works. On a wait no other path is tried.
 ///
 /// **When it waits** for `f`, it is asked again at every acknowledgement. It never waits for a path
@@ -94,6 +95,14 @@ pub struct EcfConfig {
     /// in the paper's text and in the ns-3 model, the last packets of a transfer go on the slow
     /// path, which is the opposite of the purpose: for reproducing such results only.
     pub floor: bool,
+    /// μ: by which factor the first test favours waiting, 0 to 1e9. Default 1, as published. 0 never waits. Ours, as
+    /// [`threshold`](Self::threshold): rules from "never wait" to "always wait", of which the best with hindsight
+    /// says how much waiting can gain on a network.
+    #[serde(skip_serializing_if = "is_one")]
+    pub margin: f64,
+    /// τ: the factor of the second test, 0 to 1e9. Default 1, as published. 0 leaves that test out.
+    #[serde(skip_serializing_if = "is_one")]
+    pub threshold: f64,
     /// Whether an `f` with room in its window that only its pacer holds back is waited for, if the packet
     /// still arrives no later than on `s`. Default false, as published: it counts as full, and the tests decide.
     pub wait_for_pacer: bool,
@@ -104,20 +113,34 @@ impl Default for EcfConfig {
         Self {
             beta: 0.25,
             floor: true,
+            margin: 1.0,
+            threshold: 1.0,
             wait_for_pacer: false,
         }
     }
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+fn is_one(factor: &f64) -> bool {
+    *factor == 1.0
+}
+
 impl EcfConfig {
     pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
-        match self.beta {
-            0.0..=100.0 => Ok(()),
-            beta => Err(InvalidConfig::field(
-                "beta",
-                format!("expected 0 to 100, got {beta}"),
-            )),
+        for (field, value, most) in [
+            ("beta", self.beta, 100.0),
+            ("margin", self.margin, 1e9),
+            ("threshold", self.threshold, 1e9),
+        ] {
+            if !(0.0..=most).contains(&value) {
+                let expected = format!("expected 0 to {most}, got {value}");
+                return Err(InvalidConfig::field(field, expected));
+            }
         }
+        Ok(())
     }
 
     /// The two tests for a backlog of so many bytes; true is "wait for `fast`". Brings the pair's
@@ -138,9 +161,10 @@ impl EcfConfig {
             backlog.max(floor) as f64 / window as f64
         };
         let hysteresis = if *waiting { 1.0 + self.beta } else { 1.0 };
+        let (margin, threshold) = (hysteresis * self.margin, self.threshold);
         // A window of zero makes the left side infinite: send.
-        if (1.0 + windows(fast)) * fast_rtt < hysteresis * (slow_rtt + delta) {
-            let wait = windows(slow) * slow_rtt >= 2.0 * fast_rtt + delta;
+        if (1.0 + windows(fast)) * fast_rtt < margin * (slow_rtt + delta) {
+            let wait = windows(slow) * slow_rtt >= threshold * (2.0 * fast_rtt + delta);
             *waiting |= wait;
             wait
         } else {

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use mpquic_sched::replica::{BlestOverflow, EcfNoWait};
 use mpquic_sched::{
     Blest, BlestConfig, Context, Data, Decision, Ecf, EcfA, EcfAConfig, EcfConfig, MinRtt, PathId,
-    PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler,
+    PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView, Registry, Scheduler,
 };
+use serde_json::json;
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -118,6 +119,31 @@ fn ecf_does_not_change_its_mind_easily() {
     let mut ecf = Ecf::new(&beta);
     let mut ask = |unsent| decide(&mut ecf, now, &pair(), &queue(unsent, 1 << 30));
     assert_eq!([ask(1000), ask(539_000), ask(540_000)], [WAIT, WAIT, SLOW]);
+}
+
+/// From "never" to "always", by two factors.
+#[test]
+fn ecf_waits_as_much_as_its_factors_say() {
+    let now = Instant::now();
+    let ask = |margin, threshold, unsent| {
+        let mut ecf = Ecf::new(&EcfConfig {
+            margin,
+            threshold,
+            ..EcfConfig::default()
+        });
+        decide(&mut ecf, now, &pair(), &queue(unsent, 1 << 30))
+    };
+    // (1 + 300/60) · 40 = 240 against 200, 300 and nothing.
+    assert_eq!(ask(1.0, 1.0, 300_000), SLOW);
+    assert_eq!(ask(1.5, 1.0, 300_000), WAIT);
+    assert_eq!(ask(0.0, 0.0, 1000), SLOW);
+    assert_eq!(ask(1e9, 0.0, 1 << 40), WAIT);
+    // The second test: 30/30 · 200 = 200, against 80 and 240.
+    assert_eq!(ask(1.0, 1.0, 1000), WAIT);
+    assert_eq!(ask(1.0, 3.0, 1000), SLOW);
+    for wrong in [json!({"margin": -1}), json!({"threshold": 1e10})] {
+        assert!(Registry::new().build("ecf", &wrong).is_err());
+    }
 }
 
 #[test]

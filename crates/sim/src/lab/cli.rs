@@ -474,7 +474,7 @@ fn list(folder: &Path, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn names(out: &mut dyn Write) -> Result<(), Failure> {
-    let registry = mpquic_sched::Registry::new();
+    let registry = super::split::registry();
     let replicas: Vec<_> = registry.replicas().collect();
     let schedulers: Vec<_> = registry
         .names()

@@ -25,6 +25,7 @@ pub mod runner;
 mod sampling;
 mod scenario;
 mod setup;
+mod split;
 mod starts;
 pub mod statistics;
 pub mod store;

@@ -7,7 +7,7 @@ use super::parse::{some, workload};
 use super::reader::{FileError, Item, Node, Value};
 use super::vary;
 use crate::lab::network::Parameter;
-use crate::lab::oracle;
+use crate::lab::{oracle, split};
 use crate::workload::Workload;
 
 /// The most training runs: more than any scheduler needs. The limit catches typing errors.
@@ -60,7 +60,7 @@ fn runs(item: &Item<'_>) -> Result<u32, FileError> {
 /// Parses all schedulers. Learning schedulers get `runs` training runs unless their entry overrides
 /// it. With `all`, the others do, too.
 pub(super) fn read(item: &Item<'_>, runs: u32, all: bool) -> Result<Vec<SchedulerSpec>, FileError> {
-    let registry = Registry::new();
+    let registry = split::registry();
     let mut specs: Vec<SchedulerSpec> = Vec::new();
     for item in some(item)? {
         let all_others = matches!(&item.node.value, Value::Text(text) if text == ALL);
@@ -108,7 +108,8 @@ const ALL: &str = "*";
 
 /// All schedulers of the registry that work without a configuration and that the list has not named
 /// before it. Left out are copies of published faults, those that ask a trained network, which not
-/// every program has, and `single`, which is a reference and not a scheduler of several paths.
+/// every program has, `single`, which is a reference and not a scheduler of several paths, and `split`, which stands for
+/// what is known with hindsight.
 fn others<'a>(registry: &Registry, named: &[SchedulerSpec]) -> Vec<Entry<'a>> {
     let replicas: Vec<_> = registry.replicas().collect();
     let asks_network = |name: &str| {
@@ -119,7 +120,7 @@ fn others<'a>(registry: &Registry, named: &[SchedulerSpec]) -> Vec<Entry<'a>> {
         })
     };
     let left = registry.names().filter(|name| {
-        *name != "single"
+        !["single", split::NAME].contains(name)
             && !replicas.contains(name)
             && !named.iter().any(|spec| spec.label == *name)
             && !asks_network(name)
