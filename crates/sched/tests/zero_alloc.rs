@@ -95,7 +95,10 @@ fn do_not_allocate(registry: &Registry) {
         ("falcon", json!({"confirm": 1, "threshold": 0.1})),
         ("linucb", json!({"discount": 0.9, "reward": "deadline"})),
         ("linucb", json!({"reward": "packet", "p_tx": 0.5})),
-        ("linucb", json!({"reward": "own_ack", "first_packet": "sending"})),
+        (
+            "linucb",
+            json!({"reward": "own_ack", "first_packet": "sending"}),
+        ),
         ("peekaboo", json!({"discount": 0.9, "tx_bytes": 0})),
         ("ucb", json!({"reward": "delayed"})),
         ("ucb", json!({"forgetting": {"window": 100}})),

@@ -271,7 +271,12 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
         (
             "minrtt",
             json!({"alpha": 1}),
-            "scheduler `minrtt`, field `alpha`: unknown field `alpha`, there are no fields",
+            "scheduler `minrtt`, field `alpha`: unknown field `alpha`, expected `wait_for_pacer`",
+        ),
+        (
+            "minrtt_ns3",
+            json!({"alpha": 1}),
+            "scheduler `minrtt_ns3`, field `alpha`: unknown field `alpha`, there are no fields",
         ),
         (
             "rr",
