@@ -13,7 +13,7 @@ import numpy as np
 
 from . import evaluate
 from .compare import change
-from .networks import Network, Path
+from .networks import DQN_HELD_BACK, Network, Path
 
 BULK = "bulk:8s:2s"
 """Eight seconds, of which the last six count."""
@@ -83,6 +83,11 @@ def _wild():
 
 
 FIGURES = {
+    # Of no paper: what the policy that ships is worth beside others, on all networks held back.
+    "dqn-chunks": Figure(
+        DQN_HELD_BACK, "video:30:5Mbit/s", ("chunk_time", "chunk_time_p95"),
+        (("dqn", "dqn", {}), ("minrtt", "minrtt", {})), "dqn", 1, "olia",
+    ),
     "gaps-3": Figure(
         tuple(network for paths in range(4, 9) for network in _gaps(f"GA-3-{paths}", USUAL, 3, paths)),
         "bulk:5s:1s", ("oqs_mean",),
