@@ -147,6 +147,11 @@ pub struct StreamHints {
     pub deadline: Option<Instant>,
     /// The number of the chunk that it carries (video segments and the like).
     pub chunk: Option<u64>,
+    /// How much the receiver holds ahead of what it uses now, in chunks, as it said when it asked for this one.
+    pub buffered: Option<u64>,
+    /// Whether the application can afford that this one is used to find out what works: a player that holds enough, and
+    /// does not judge the network by it (Lee and Yoo 2022, section 4.4). Schedulers that learn may then explore more.
+    pub explore: bool,
 }
 
 macro_rules! constructor {

@@ -46,6 +46,8 @@ pub struct Learned {
     pub gaps: Vec<LearnedGap>,
     /// The policy, for those who ask one that was trained before.
     pub policy: Option<LearnedPolicy>,
+    /// How far learning is, for those whose policy learns within the connection.
+    pub online: Option<LearnedOnline>,
     /// Rewards and contexts that were not numbers to learn from (infinite, not a number).
     pub refused: u64,
     /// Decisions whose reward was never settled: overflow, paths that ended, streams that were reset.
@@ -134,6 +136,27 @@ pub struct LearnedPolicy {
     pub fallbacks: Fallbacks,
 }
 
+/// A policy that learns within the connection, and how far it is.
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct LearnedOnline {
+    /// What it has been given to learn from: decisions with what came of them.
+    pub transitions: u64,
+    /// What else came and was lost, for want of room.
+    pub lost: u64,
+    /// Steps of learning.
+    pub steps: u64,
+    /// The probability of a random action now.
+    pub epsilon: f64,
+    /// Random actions so far.
+    pub explored: u64,
+    /// Episodes that came to their end (chunks that have arrived).
+    pub episodes: u64,
+    /// How long these took in all as the scheduler sees it, milliseconds.
+    pub episodes_ms: f64,
+}
+
 /// How often a policy's answer could not be followed, so that the scheduler did what
 /// [`MinRtt`](crate::MinRtt) does instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -158,6 +181,21 @@ impl LearnedPolicy {
             engine,
             decisions,
             fallbacks,
+        }
+    }
+}
+
+impl LearnedOnline {
+    /// So much learned in so many steps; all else 0.
+    pub const fn new(transitions: u64, steps: u64) -> Self {
+        Self {
+            transitions,
+            lost: 0,
+            steps,
+            epsilon: 0.0,
+            explored: 0,
+            episodes: 0,
+            episodes_ms: 0.0,
         }
     }
 }
@@ -279,6 +317,9 @@ impl Learned {
         if let Some(policy) = &self.policy {
             write!(f, "\n  policy: {policy}")?;
         }
+        if let Some(online) = &self.online {
+            write!(f, "\n  learning: {online}")?;
+        }
         for pair in &self.pairs {
             let (fast, slow) = (name(pair.fast), name(pair.slow));
             write!(f, "\n  {fast} before {slow}: {pair}")?;
@@ -320,6 +361,24 @@ impl fmt::Display for LearnedPair {
             write!(f, ", learned anew {} times", self.relearned)?;
         }
         f.write_str(recalled(self.recalled))
+    }
+}
+
+impl fmt::Display for LearnedOnline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} steps, {} transitions from {} episodes, epsilon {}, {} random actions",
+            self.steps,
+            self.transitions,
+            self.episodes,
+            Short(self.epsilon),
+            self.explored,
+        )?;
+        if self.lost > 0 {
+            write!(f, ", {} transitions lost", self.lost)?;
+        }
+        Ok(())
     }
 }
 

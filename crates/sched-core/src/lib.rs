@@ -56,7 +56,9 @@ pub use event::{
     Acked, Lost, PathUpdate, PathUpdateKind, Sent, StreamHints, StreamUpdate, StreamUpdateKind,
 };
 pub use factory::SchedulerFactory;
-pub use learned::{Fallbacks, Learned, LearnedArm, LearnedGap, LearnedPair, LearnedPolicy};
+pub use learned::{
+    Fallbacks, Learned, LearnedArm, LearnedGap, LearnedOnline, LearnedPair, LearnedPolicy,
+};
 pub use min_rtt::{MinRtt, MinRttConfig};
 pub use path_id::PathId;
 pub use path_key::PathKey;

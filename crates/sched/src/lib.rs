@@ -55,7 +55,6 @@ mod testing;
 mod heuristic;
 mod learned;
 pub mod memory;
-#[cfg(feature = "neural")]
 pub mod neural;
 #[cfg(feature = "record")]
 pub mod record;
@@ -81,11 +80,11 @@ pub use serde_json;
 
 pub use mpquic_sched_core::{
     Acked, ConnectionId, Context, Data, Decision, Dir, EcnCodepoint, Fallbacks, Learned,
-    LearnedArm, LearnedGap, LearnedPair, LearnedPolicy, Lost, MAX_PATHS, MAX_STREAM_VIEWS, MinRtt,
-    MinRttConfig, PathId, PathIndex, PathKey, PathMemory, PathSet, PathStatus, PathUpdate,
-    PathUpdateKind, PathView, QueueView, RttHistory, SavedPath, Scheduler, SchedulerFactory, Sent,
-    Side, StreamHead, StreamHints, StreamId, StreamUpdate, StreamUpdateKind, StreamView,
-    TransportErrorCode, VarInt,
+    LearnedArm, LearnedGap, LearnedOnline, LearnedPair, LearnedPolicy, Lost, MAX_PATHS,
+    MAX_STREAM_VIEWS, MinRtt, MinRttConfig, PathId, PathIndex, PathKey, PathMemory, PathSet,
+    PathStatus, PathUpdate, PathUpdateKind, PathView, QueueView, RttHistory, SavedPath, Scheduler,
+    SchedulerFactory, Sent, Side, StreamHead, StreamHints, StreamId, StreamUpdate,
+    StreamUpdateKind, StreamView, TransportErrorCode, VarInt,
 };
 
 /// The README's example compiles.

@@ -273,11 +273,18 @@ fn peekaboo_does_not_allocate_through_its_stages() {
 }
 
 /// Chunks come and go, packets are lost and overtake each other, and the policy is asked each time.
-#[cfg(feature = "neural")]
 #[test]
 fn dqn_does_not_allocate_over_chunks() {
-    for config in [json!({}), json!({"model": "random"})] {
-        let mut scheduler = Registry::new().build("dqn", &config).unwrap();
+    let online = [
+        json!({}),
+        json!({"train": "thread", "step_ms": 1, "replay": 500}),
+    ];
+    let online = online.map(|config| ("dqn_online", config)).into_iter();
+    let neural = [json!({}), json!({"model": "random"})];
+    let neural = neural.map(|config| ("dqn", config)).into_iter();
+    let neural = neural.filter(|_| cfg!(feature = "neural"));
+    for (name, config) in online.chain(neural) {
+        let mut scheduler = Registry::new().build(name, &config).unwrap();
         let start = Instant::now();
         let mut paths = [0, 1, 2].map(|slot| {
             let mut view = PathView::closed(PathIndex::new(slot).unwrap());
@@ -306,6 +313,7 @@ fn dqn_does_not_allocate_over_chunks() {
                 let hints = StreamHints {
                     size: Some(200_000),
                     chunk: Some(chunk),
+                    explore: chunk % 2 == 0,
                     ..StreamHints::default()
                 };
                 tell(&mut *scheduler, chunk, StreamUpdateKind::Hint(hints));
@@ -334,10 +342,23 @@ fn dqn_does_not_allocate_over_chunks() {
                 scheduler.on_acked(&acked);
             }
         }
-        assert_eq!(allocations() - before, 0, "{config}");
-        let policy = scheduler.learned().unwrap().policy.unwrap();
+        assert_eq!(allocations() - before, 0, "{name} {config}");
+        let learned = scheduler.learned().unwrap();
+        let policy = learned.policy.unwrap();
         assert!(policy.decisions > 700, "{policy}");
         assert_eq!(policy.fallbacks.total(), 0, "{policy}");
+        if name == "dqn_online" {
+            let online = learned.online.unwrap();
+            assert!(
+                online.transitions > 500 && online.explored > 100,
+                "{online}"
+            );
+            // The thread may not have had a turn; here it is done when a chunk has arrived.
+            assert!(
+                online.steps > 500 || config["train"] == "thread",
+                "{online}"
+            );
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 use serde::{Deserialize, Serialize};
 
 use super::latest_value::LatestValue;
-use super::{Policy, Unanswered};
+use super::{Experience, Policy, Unanswered};
+use crate::LearnedOnline;
 
 /// Where a neural scheduler's policy runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -85,6 +86,41 @@ impl Decider {
     /// What runs the policy.
     pub(crate) fn engine(&self) -> Cow<'static, str> {
         self.engine.clone()
+    }
+
+    /// The policy, if it learns from what comes of its answers.
+    fn learner(&mut self) -> Option<&mut dyn Policy> {
+        match &mut self.place {
+            Place::Inline { policy, .. } if policy.learns() => Some(&mut **policy),
+            _ => None,
+        }
+    }
+
+    /// Whether there is somebody to tell of experiences.
+    pub(crate) fn learns(&self) -> bool {
+        matches!(&self.place, Place::Inline { policy, .. } if policy.learns())
+    }
+
+    /// Tells a policy that learns what came of its answers.
+    pub(crate) fn experience(&mut self, experience: &Experience<'_>) {
+        if let Some(policy) = self.learner() {
+            policy.experience(experience);
+        }
+    }
+
+    /// Tells a policy that learns whether the next state is about data to explore with.
+    pub(crate) fn mark(&mut self, explore: bool) {
+        if let Some(policy) = self.learner() {
+            policy.mark(explore);
+        }
+    }
+
+    /// How far a policy that learns is.
+    pub(crate) fn online(&self) -> Option<LearnedOnline> {
+        match &self.place {
+            Place::Inline { policy, .. } => policy.online(),
+            Place::Thread(_) => None,
+        }
     }
 
     /// Hands over the state of a decision.

@@ -1,4 +1,8 @@
-//! Schedulers that ask a neural policy, and what they share: how it is found, asked, guarded and watched; trains nothing.
+//! Schedulers that ask a neural policy, and what they share: how it is found, asked, guarded and watched.
+//!
+//! Networks from files need the feature `neural`, and with it tract, which takes minutes to build: `dqn`, `gaps` and
+//! `sailfish` in the registry. Without it there are [`Dqn`] with a [`Policy`] of yours, and [`DqnOnline`], which learns
+//! by itself.
 //!
 //! A neural scheduler is a rule with a hole: it turns what the transport knows into a state, hands that to a
 //! [`Policy`], and does what the answer says until the next decision. The policy is a network from a file
@@ -17,22 +21,28 @@
 mod decider;
 mod dqn;
 mod experience;
+#[cfg(feature = "neural")]
 mod gaps;
 mod guard;
 mod latest_value;
 mod model;
 mod policy;
+#[cfg(feature = "neural")]
 mod sailfish;
 
 pub use decider::Run;
-pub use dqn::{Dqn, DqnConfig};
+pub use dqn::{Decay, Dqn, DqnConfig, DqnOnline, DqnOnlineConfig, Ninth, Payoff, Train};
 pub use experience::Experience;
+#[cfg(feature = "neural")]
 pub use gaps::{Gaps, GapsConfig};
 pub use model::Model;
 pub use policy::{Policy, Random, Unanswered};
+#[cfg(feature = "neural")]
 pub use sailfish::{Rates, Sailfish, SailfishConfig};
 
 pub(crate) use decider::Decider;
 pub(crate) use experience::Observer;
 pub(crate) use guard::Guard;
+pub(crate) use latest_value::LatestValue;
+#[cfg(feature = "neural")]
 pub(crate) use model::Shipped;

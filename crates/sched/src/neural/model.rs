@@ -1,12 +1,16 @@
 //! Which network a scheduler asks: the name in its configuration, and the checked policy that comes of it; runs nothing.
 
 use std::path::PathBuf;
+#[cfg(feature = "neural")]
 use std::sync::{Mutex, PoisonError};
 
+#[cfg(feature = "neural")]
 use mpquic_infer::{Card, LoadError, Options};
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "neural")]
 use super::{Policy, Random};
+#[cfg(feature = "neural")]
 use crate::InvalidConfig;
 
 /// Which policy a neural scheduler asks. In configurations a text.
@@ -51,6 +55,7 @@ impl From<Model> for String {
     }
 }
 
+#[cfg(feature = "neural")]
 /// A model that is part of the crate, and what its scheduler hands over and takes back.
 pub(crate) struct Shipped {
     /// The ONNX file.
@@ -65,6 +70,7 @@ pub(crate) struct Shipped {
     pub(crate) outputs: usize,
 }
 
+#[cfg(feature = "neural")]
 /// A policy that was found and checked, to make instances of for connections.
 pub(crate) enum Loaded {
     Random {
@@ -75,6 +81,7 @@ pub(crate) enum Loaded {
     Network(Box<Mutex<mpquic_infer::Policy>>),
 }
 
+#[cfg(feature = "neural")]
 impl Model {
     /// Finds the policy and holds it against what the scheduler hands over.
     ///
@@ -104,6 +111,7 @@ impl Model {
     }
 }
 
+#[cfg(feature = "neural")]
 impl Shipped {
     /// What a card expects that the scheduler does not hand over, or the other way round.
     fn fits(&self, card: &Card) -> Result<(), String> {
@@ -136,6 +144,7 @@ impl Shipped {
     }
 }
 
+#[cfg(feature = "neural")]
 impl Loaded {
     /// An instance for one connection.
     pub(crate) fn policy(&self, seed: u64) -> Box<dyn Policy> {

@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use mpquic_bandit::Draw;
 
+use super::Experience;
+use crate::LearnedOnline;
+
 /// Answers states: a network, or what stands in for one.
 ///
 /// ```
@@ -31,6 +34,28 @@ pub trait Policy: Send {
     fn engine(&self) -> Cow<'static, str> {
         Cow::Borrowed("custom")
     }
+
+    /// Whether it learns from what comes of its answers. If so, it is told of each [`experience`](Self::experience), as
+    /// long as it runs inline ([`Run::Inline`](super::Run::Inline)).
+    fn learns(&self) -> bool {
+        false
+    }
+
+    /// What came of its answers, in the order of time. On the hot path: what takes long belongs on another thread.
+    fn experience(&mut self, experience: &Experience<'_>) {
+        let _ = experience;
+    }
+
+    /// Whether the next state is about data that the application has marked for exploration
+    /// ([`StreamHints::explore`](crate::StreamHints::explore)). For those that learn.
+    fn mark(&mut self, explore: bool) {
+        let _ = explore;
+    }
+
+    /// How far it is, for those that learn.
+    fn online(&self) -> Option<LearnedOnline> {
+        None
+    }
 }
 
 /// A policy had no answer to a state: an input or output was not a finite number, or its engine failed.
@@ -38,6 +63,7 @@ pub trait Policy: Send {
 #[error("the policy has no answer")]
 pub struct Unanswered;
 
+#[cfg(feature = "neural")]
 impl Policy for mpquic_infer::Policy {
     fn answer(&mut self, state: &[f32]) -> Result<&[f32], Unanswered> {
         self.run(state).map_err(|_| Unanswered)

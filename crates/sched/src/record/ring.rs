@@ -9,7 +9,6 @@ use rtrb::Producer;
 use super::Rewarded;
 use super::codec::{Encoder, longest};
 use super::tally::{Tally, add};
-#[cfg(feature = "neural")]
 use crate::neural::Experience;
 use crate::{
     Acked, Context, Decision, Learned, Lost, PathUpdate, Scheduler, Sent, Step, StreamUpdate,
@@ -139,7 +138,6 @@ impl Ring {
     }
 
     /// What one of those that ask a network tells.
-    #[cfg(feature = "neural")]
     pub fn experience(&mut self, experience: &Experience<'_>) {
         match *experience {
             Experience::Decided {

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::memory::{Recall, Store};
+use crate::neural::{DqnOnline, DqnOnlineConfig};
 #[cfg(feature = "record")]
 use crate::record::Recorder;
 use outside::{Outside, Wire};
@@ -57,6 +58,7 @@ const REPLICAS: [&str; 6] = [
 /// | `blest` | [`Blest`] | [`BlestConfig`] |
 /// | `daps` | [`Daps`] | [`DapsConfig`] |
 /// | `dems` | [`Dems`] | [`DemsConfig`](crate::DemsConfig) |
+/// | `dqn_online` | [`DqnOnline`] | [`DqnOnlineConfig`] |
 /// | `ecf` | [`Ecf`] | [`EcfConfig`] |
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
 /// | `falcon` | [`Falcon`] | [`FalconConfig`] |
@@ -135,6 +137,12 @@ impl Registry {
             .insert_checked("daps", DapsConfig::check, Daps::new)
             .insert_checked("daps_gap", |_| Ok(()), DapsGap::new)
             .insert_checked("dems", |_| Ok(()), Dems::new)
+            .insert(
+                "dqn_online",
+                |config: &DqnOnlineConfig, _: &Outside| config.check(),
+                |config, ()| DqnOnline::new(config),
+                Outside::observed,
+            )
             .insert_checked("ecf", EcfConfig::check, Ecf::new)
             .insert_checked("ecf_a", EcfAConfig::check, EcfA::new)
             .insert_checked("ecf_nowait", |_| Ok(()), EcfNoWait::new)

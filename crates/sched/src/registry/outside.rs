@@ -7,6 +7,7 @@ use super::InvalidConfig;
 use super::settings;
 use crate::learned::WaitRule;
 use crate::memory::{Recall, Store};
+use crate::neural::DqnOnline;
 #[cfg(feature = "neural")]
 use crate::neural::{Dqn, Gaps, Sailfish};
 #[cfg(feature = "record")]
@@ -114,7 +115,6 @@ impl<R: WaitRule> Observed for LearnedWait<R> {
 }
 
 /// The ones that ask a network: their states are rows of features, what they do is named here.
-#[cfg(feature = "neural")]
 macro_rules! neural {
     ($scheduler:ty, $actions:expr) => {
         impl Observed for $scheduler {
@@ -133,6 +133,7 @@ macro_rules! neural {
     };
 }
 
+neural!(DqnOnline, ["action"]);
 #[cfg(feature = "neural")]
 neural!(Dqn, ["action"]);
 #[cfg(feature = "neural")]

@@ -7,6 +7,7 @@
 mod arrival;
 #[cfg(feature = "neural")]
 mod dqn;
+mod dqn_online;
 mod gaps;
 mod linucb;
 #[cfg(feature = "neural")]

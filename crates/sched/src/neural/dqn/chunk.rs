@@ -22,6 +22,8 @@ pub(super) struct Chunk {
     sent: u64,
     /// Bytes that are acknowledged with all before them.
     contiguous: u64,
+    /// Whether the application can afford a worse decision for it.
+    explore: bool,
     /// When it was asked for.
     begun: Option<Instant>,
     /// The newest decision that was asked for it.
@@ -50,10 +52,16 @@ impl Chunk {
         now.saturating_duration_since(since).as_secs_f64() * 1e3
     }
 
+    /// Whether its application has marked it for exploration.
+    pub(super) const fn explore(&self) -> bool {
+        self.explore
+    }
+
     pub(super) fn progress(&self, now: Instant) -> Progress {
         Progress {
             unsent: self.unsent(),
             unacked: self.bytes().saturating_sub(self.contiguous),
+            received: self.contiguous,
             elapsed: self.millis(now) / 1e3,
         }
     }
@@ -179,6 +187,7 @@ impl Chunks {
             (StreamUpdateKind::Hint(hints), Some(place)) => {
                 let chunk = &mut self.chunks[place];
                 chunk.size = hints.size.or(chunk.size);
+                chunk.explore = hints.explore;
             }
             (StreamUpdateKind::Hint(hints), None)
                 if hints.chunk.is_some() && self.chunks.len() < CHUNKS =>
@@ -186,6 +195,7 @@ impl Chunks {
                 self.chunks.push_back(Chunk {
                     stream: Some(event.id),
                     size: hints.size,
+                    explore: hints.explore,
                     ..Chunk::default()
                 });
                 (self.undated, self.changed) = (true, true);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "neural")]
 use crate::InvalidConfig;
 use crate::neural::{Model, Run};
 
@@ -34,6 +35,7 @@ impl Default for DqnConfig {
 }
 
 impl DqnConfig {
+    #[cfg(feature = "neural")]
     pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
         if (1..=10_000).contains(&self.interval_ms) {
             return Ok(());

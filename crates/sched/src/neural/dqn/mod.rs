@@ -1,12 +1,14 @@
-//! DQN: a policy chooses each 50 ms how the next packets of a chunk are placed; trains nothing.
+//! DQN: a policy chooses each 50 ms how the next packets of a chunk are placed; what learns is `online`.
 
 mod action;
 mod arrivals;
 mod chunk;
 mod config;
+mod online;
 mod state;
 
 pub use config::DqnConfig;
+pub use online::{Decay, DqnOnline, DqnOnlineConfig, Ninth, Payoff, Train};
 
 use std::fmt;
 use std::time::Instant;
@@ -14,7 +16,9 @@ use std::time::Instant;
 use self::action::{ACTIONS, Actor, MIN_RTT};
 use self::arrivals::Arrivals;
 use self::chunk::{Chunk, Chunks};
-use crate::neural::{Decider, Experience, Guard, Observer, Policy, Shipped};
+#[cfg(feature = "neural")]
+use crate::neural::Shipped;
+use crate::neural::{Decider, Experience, Guard, Observer, Policy};
 use crate::{
     Acked, Context, Decision, Learned, Lost, PathIndex, PathUpdate, Scheduler, Sent, StreamUpdate,
 };
@@ -82,6 +86,8 @@ const REWARD_SCALE: f64 = 100.0;
 /// use mpquic_sched::Registry;
 /// use serde_json::json;
 ///
+/// # #[cfg(feature = "neural")]
+/// # {
 /// let registry = Registry::new();
 /// let shipped = registry.build("dqn", &json!({}))?;
 /// let drawing = registry.build("dqn", &json!({"model": "random", "seed": 3}))?;
@@ -92,10 +98,14 @@ const REWARD_SCALE: f64 = 100.0;
 ///     wrong.to_string(),
 ///     "scheduler `dqn`, field `interval_ms`: expected 1 to 10000, got 0",
 /// );
+/// # }
 /// # Ok::<(), mpquic_sched::RegistryError>(())
 /// ```
 pub struct Dqn {
+    name: &'static str,
     config: DqnConfig,
+    /// Whether the state says how much of the chunk has arrived, and not how much has not.
+    received: bool,
     decider: Decider,
     guard: Guard,
     actor: Actor,
@@ -112,6 +122,8 @@ pub struct Dqn {
     last_ack: Option<(Instant, Instant)>,
     /// Decisions whose chunks came to no end.
     dropped: u64,
+    /// Chunks that arrived after a decision, and how long they took in all, ms.
+    ended: (u64, f64),
     observer: Option<Observer>,
 }
 
@@ -133,6 +145,7 @@ impl Dqn {
     /// Elements of an answer: the value of each action.
     pub const OUTPUTS: usize = ACTIONS.len();
 
+    #[cfg(feature = "neural")]
     /// The model that comes with the crate, and what any other one has to fit.
     pub(crate) const SHIPPED: Shipped = Shipped {
         onnx: include_bytes!("../../../../../models/dqn.onnx"),
@@ -145,18 +158,27 @@ impl Dqn {
 
     /// A scheduler with these settings that asks `policy`, whatever the settings' `model` is.
     pub fn new(config: &DqnConfig, policy: Box<dyn Policy>) -> Self {
+        let decider = Decider::new(policy, config.run, Self::STATE, Self::OUTPUTS);
+        Self::with("dqn", config.clone(), false, decider)
+    }
+
+    /// The scheduler of this name, which tells how much of a chunk has arrived (`received`) or has not.
+    fn with(name: &'static str, config: DqnConfig, received: bool, decider: Decider) -> Self {
         Self {
-            config: config.clone(),
-            decider: Decider::new(policy, config.run, Self::STATE, Self::OUTPUTS),
+            name,
+            received,
             guard: Guard::default(),
             actor: Actor::new(config.seed),
             chunks: Chunks::default(),
-            arrivals: None,
+            arrivals: decider.learns().then(|| Arrivals::new(config.interval())),
+            config,
+            decider,
             holds_until: None,
             next: 0,
             asked: Asked::default(),
             last_ack: None,
             dropped: 0,
+            ended: (0, 0.0),
             observer: None,
         }
     }
@@ -187,15 +209,17 @@ impl Dqn {
         if held && chunk.asked == Some(self.asked.number) {
             return;
         }
-        let Some((state, first)) = state::observe(cx, chunk.progress(cx.now)) else {
+        let Some((state, first)) = state::observe(cx, chunk.progress(cx.now), self.received) else {
             return;
         };
         if let Some(number) = chunk.decided.take()
             && let Some(arrivals) = &mut self.arrivals
         {
             let packets = arrivals.recent(cx.now);
-            tell_reward(&mut self.observer, number, cx.now, packets.into(), false);
+            let reward = rewarded(number, cx.now, packets.into(), false);
+            tell(&mut self.observer, &mut self.decider, &reward);
         }
+        self.decider.mark(chunk.explore());
         chunk.asked = Some(self.next);
         self.asked = Asked {
             number: self.next,
@@ -214,30 +238,30 @@ impl Dqn {
             return;
         };
         let range = f32::MIN..=f32::MAX;
+        let answered = answer.number;
         let values = self.guard.check(answer.outputs, range);
         let action = values.map_or(MIN_RTT, largest);
         let fell_back = values.is_none();
         if let Some(first) = self.asked.first {
             self.actor.take_up(now, action, first);
         }
-        if answer.number != self.asked.number {
+        if answered != self.asked.number {
             return;
         }
         self.asked.open = false;
         // The chunk may have come to its end meanwhile.
-        let Some(chunk) = self.chunks.asked(answer.number) else {
+        let Some(chunk) = self.chunks.asked(answered) else {
             return;
         };
-        chunk.decided = Some(answer.number);
-        if let Some(observe) = &mut self.observer {
-            observe(&Experience::Decided {
-                number: answer.number,
-                now,
-                state: &self.asked.state,
-                action: &[action as f32],
-                fell_back,
-            });
-        }
+        chunk.decided = Some(answered);
+        let decided = Experience::Decided {
+            number: answered,
+            now,
+            state: &self.asked.state,
+            action: &[action as f32],
+            fell_back,
+        };
+        tell(&mut self.observer, &mut self.decider, &decided);
     }
 
     /// All of a chunk has arrived.
@@ -248,8 +272,11 @@ impl Dqn {
         let way_back = now.saturating_duration_since(sent) / 2;
         let arrived = now.checked_sub(way_back).unwrap_or(now);
         let megabytes = chunk.bytes() as f64 / 1e6;
-        let reward = (100.0 + (1000.0 - chunk.millis(arrived)) * megabytes).max(0.0);
-        tell_reward(&mut self.observer, number, now, reward, true);
+        let took = chunk.millis(arrived);
+        self.ended = (self.ended.0 + 1, self.ended.1 + took);
+        let reward = (100.0 + (1000.0 - took) * megabytes).max(0.0);
+        let reward = rewarded(number, now, reward, true);
+        tell(&mut self.observer, &mut self.decider, &reward);
     }
 }
 
@@ -264,26 +291,27 @@ fn largest(values: &[f32]) -> usize {
     best
 }
 
-fn tell_reward(
-    observer: &mut Option<Observer>,
-    number: u64,
-    now: Instant,
-    reward: f64,
-    done: bool,
-) {
-    if let Some(observe) = observer {
-        observe(&Experience::Rewarded {
-            number,
-            now,
-            reward: (reward / REWARD_SCALE) as f32,
-            done,
-        });
+fn rewarded(number: u64, now: Instant, reward: f64, done: bool) -> Experience<'static> {
+    Experience::Rewarded {
+        number,
+        now,
+        reward: (reward / REWARD_SCALE) as f32,
+        done,
     }
+}
+
+/// Tells who watches, and a policy that learns.
+fn tell(observer: &mut Option<Observer>, decider: &mut Decider, experience: &Experience<'_>) {
+    if let Some(observe) = observer {
+        observe(experience);
+    }
+    decider.experience(experience);
 }
 
 impl fmt::Debug for Dqn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dqn")
+            .field("name", &self.name)
             .field("config", &self.config)
             .field("actor", &self.actor)
             .field("dropped", &self.dropped)
@@ -347,7 +375,11 @@ impl Scheduler for Dqn {
     }
 
     fn learned(&self) -> Option<Learned> {
-        let mut learned = Learned::new("dqn");
+        let mut learned = Learned::new(self.name);
+        learned.online = self.decider.online().map(|mut online| {
+            (online.episodes, online.episodes_ms) = self.ended;
+            online
+        });
         learned.policy = Some(self.guard.report(self.decider.engine()));
         learned.dropped = self.dropped;
         Some(learned)

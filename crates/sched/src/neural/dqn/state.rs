@@ -8,20 +8,23 @@ use crate::{Context, PathIndex};
 pub(super) const STATE: usize = 10;
 
 /// Each element's name and unit.
-pub(super) const FEATURES: &[(&str, &str)] = &[
-    ("rtt of path 1", "ms"),
-    ("window of path 1", "bytes"),
-    ("in flight on path 1", "bytes"),
-    ("rtt of path 2", "ms"),
-    ("window of path 2", "bytes"),
-    ("in flight on path 2", "bytes"),
-    ("credit", "bytes"),
-    ("chunk not sent", "bytes"),
-    ("chunk not acknowledged in order", "bytes"),
-    ("time since the chunk was asked for", "s"),
-];
+pub(super) const FEATURES: &[(&str, &str)] = &with_ninth("chunk not acknowledged in order");
 
-const _: () = assert!(FEATURES.len() == STATE);
+/// The same with the ninth one of this name, in bytes.
+pub(super) const fn with_ninth(ninth: &'static str) -> [(&'static str, &'static str); STATE] {
+    [
+        ("rtt of path 1", "ms"),
+        ("window of path 1", "bytes"),
+        ("in flight on path 1", "bytes"),
+        ("rtt of path 2", "ms"),
+        ("window of path 2", "bytes"),
+        ("in flight on path 2", "bytes"),
+        ("credit", "bytes"),
+        ("chunk not sent", "bytes"),
+        (ninth, "bytes"),
+        ("time since the chunk was asked for", "s"),
+    ]
+}
 
 /// The largest flow-control window that is told: what the reference's streams tune up to. Windows without a limit would be as far from
 /// anything that a policy was trained on as a window can be.
@@ -34,12 +37,19 @@ pub(super) struct Progress {
     pub(super) unsent: u64,
     /// Bytes not acknowledged, or acknowledged with a hole before them.
     pub(super) unacked: u64,
+    /// Bytes that are acknowledged with all before them.
+    pub(super) received: u64,
     /// Seconds since it was asked for.
     pub(super) elapsed: f64,
 }
 
-/// The state, and which path is path 1 in it; `None` if no path is open.
-pub(super) fn observe(cx: &Context<'_>, chunk: Progress) -> Option<([f32; STATE], PathIndex)> {
+/// The state, and which path is path 1 in it; `None` if no path is open. Its ninth element is what of the chunk has been
+/// `received`, or has not.
+pub(super) fn observe(
+    cx: &Context<'_>,
+    chunk: Progress,
+    received: bool,
+) -> Option<([f32; STATE], PathIndex)> {
     let first = usable(cx).min_by_key(|path| path.rtt_rank())?;
     // Path 2 is all the others together: its windows in sum, its RTT that of a byte of a window.
     let (mut rtt, mut window, mut in_flight) = (0.0, 0.0, 0.0);
@@ -60,7 +70,11 @@ pub(super) fn observe(cx: &Context<'_>, chunk: Progress) -> Option<([f32; STATE]
         in_flight,
         cx.queue.flow_control_window.min(MOST_WINDOW) as f64,
         chunk.unsent as f64,
-        chunk.unacked as f64,
+        if received {
+            chunk.received
+        } else {
+            chunk.unacked
+        } as f64,
         chunk.elapsed,
     ];
     Some((state.map(|element| element as f32), first.index))
@@ -90,13 +104,18 @@ mod tests {
     const CHUNK: Progress = Progress {
         unsent: 500_000,
         unacked: 625_000,
+        received: 40_000,
         elapsed: 0.25,
     };
 
     fn state(paths: &[PathView], flow_window: u64) -> Option<([f32; STATE], usize)> {
         let queue = changed!(QueueView::default(), flow_control_window = flow_window);
         let cx = Context::new(Instant::now(), paths, &queue, 0);
-        observe(&cx, CHUNK).map(|(state, first)| (state, first.get()))
+        let [mut state, other] = [false, true].map(|received| observe(&cx, CHUNK, received));
+        if let (Some((state, _)), Some((other, _))) = (&mut state, other) {
+            assert_eq!((state[8], other[8]), (625_000.0, 40_000.0));
+        }
+        state.map(|(state, first)| (state, first.get()))
     }
 
     #[test]
