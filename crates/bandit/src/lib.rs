@@ -21,6 +21,8 @@ mod reward;
 mod settlement;
 mod thompson;
 mod ucb;
+#[cfg(feature = "ndarray")]
+mod views;
 
 pub use adjustment::{Adjustment, Boundaries, indifference};
 pub use alpha_tuning::AlphaTuning;
@@ -38,6 +40,8 @@ pub use thompson::LinThompson;
 #[cfg(feature = "serde")]
 pub use ucb::BadSnapshot;
 pub use ucb::{DiscountedUcb, SlidingWindowUcb, Ucb1};
+#[cfg(feature = "ndarray")]
+pub use views::ViewError;
 
 /// The README, whose example is compiled with the doc tests.
 #[cfg(doctest)]

@@ -81,3 +81,32 @@ fn linear_bandits_do_not_allocate() {
     ));
     assert_eq!(allocations(), before);
 }
+
+/// Nor do they with views, whatever their stride.
+#[cfg(feature = "ndarray")]
+#[test]
+fn views_do_not_allocate() {
+    use ndarray::{Array1, Array2, s};
+
+    let mut draw = Draw::new(1);
+    let contexts = Array2::from_shape_simple_fn((100, 12), || draw.unit());
+    let mut scores = Array1::zeros(2);
+    let mut ucb = LinUcb::<f64, 6, 2>::new(&LinUcbConfig::default());
+    let mut discounted = DiscountedLinUcb::<f64, 6, 2>::new(&DiscountedLinUcbConfig::default());
+    let mut thompson = LinThompson::<f64, 6, 3>::new(&LinUcbConfig::default());
+    let before = allocations();
+    for t in 0..2_000 {
+        let x = contexts.slice(s![t % 100, ..;2]);
+        let arm = ucb.select_view(0.8, x).unwrap();
+        ucb.update_view(arm, x, draw.unit()).unwrap();
+        ucb.scores_into(0.8, x, scores.view_mut()).unwrap();
+        black_box(ucb.theta_view(arm)[0] + ucb.inverse_view(arm)[(0, 1)]);
+        let arm = discounted.select_view(0.8, x).unwrap();
+        discounted.update_view(arm, x, draw.unit()).unwrap();
+        discounted.scores_into(0.8, x, scores.view_mut()).unwrap();
+        let arm = thompson.select_view(0.8, x, &mut draw).unwrap();
+        thompson.update_view(arm, x, draw.unit()).unwrap();
+        assert!(ucb.select_view(0.8, contexts.row(0)).is_err());
+    }
+    assert_eq!(allocations(), before);
+}

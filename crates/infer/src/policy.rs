@@ -172,12 +172,7 @@ impl Policy {
     ///
     /// The wrong number of inputs, one that is not finite, an answer that is not finite.
     pub fn run(&mut self, inputs: &[f32]) -> Result<&[f32], RunError> {
-        if inputs.len() != self.normalise.offset.len() {
-            return Err(RunError::InputCount {
-                found: inputs.len(),
-                expected: self.normalise.offset.len(),
-            });
-        }
+        self.check_count(inputs.len())?;
         let to = self.runner.inputs();
         self.normalise.apply(inputs, to);
         if let Some(index) = first_not_finite(to) {
@@ -186,6 +181,57 @@ impl Policy {
                 found: inputs[index],
             });
         }
+        self.answer()
+    }
+
+    /// With the feature `ndarray`: [`run`](Self::run) with a view, of any shape and stride that has as many elements as
+    /// the card's inputs, taken in row-major order. The answer is a view of where it lies; with a compiled plan,
+    /// nothing is allocated.
+    ///
+    /// ```no_run
+    /// use mpquic_infer::Policy;
+    /// use ndarray::Array2;
+    ///
+    /// let mut policy = Policy::load("models/dqn.onnx")?;
+    /// let states = Array2::<f32>::zeros((100, 10));
+    /// for state in states.rows() {
+    ///     println!("{}", policy.run_view(state)?);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    #[cfg(feature = "ndarray")]
+    pub fn run_view<D: ndarray::Dimension>(
+        &mut self,
+        inputs: ndarray::ArrayView<'_, f32, D>,
+    ) -> Result<ndarray::ArrayView1<'_, f32>, RunError> {
+        self.check_count(inputs.len())?;
+        let to = self.runner.inputs();
+        for (index, (to, from)) in to.iter_mut().zip(inputs.iter()).enumerate() {
+            *to = self.normalise.of(index, *from);
+            if !to.is_finite() {
+                return Err(RunError::Input {
+                    index,
+                    found: *from,
+                });
+            }
+        }
+        self.answer().map(ndarray::ArrayView1::from)
+    }
+
+    fn check_count(&self, found: usize) -> Result<(), RunError> {
+        let expected = self.normalise.offset.len();
+        if found == expected {
+            return Ok(());
+        }
+        Err(RunError::InputCount { found, expected })
+    }
+
+    /// The answer to the inputs that are in place.
+    fn answer(&mut self) -> Result<&[f32], RunError> {
         let outputs = match &mut self.runner {
             Runner::Plan(plan) => plan.run(),
             Runner::Tract(tract, inputs) => tract.run(inputs).map_err(|error| RunError::Tract {
@@ -249,6 +295,14 @@ impl Normalise {
                 .map(|it| it.clip.map_or(f32::INFINITY, |clip| clip.high))
                 .collect(),
         }
+    }
+
+    /// One element.
+    #[cfg(feature = "ndarray")]
+    fn of(&self, i: usize, x: f32) -> f32 {
+        let x = (x - self.offset[i]) / self.scale[i];
+        let x = if x < self.low[i] { self.low[i] } else { x };
+        if x > self.high[i] { self.high[i] } else { x }
     }
 
     /// The comparisons are written so that what is not a number stays so, and is noticed.
