@@ -878,6 +878,8 @@ fn every_experiment_file_of_the_project_loads() {
         ("dqn/sec5_2_unequal_delay", 1),
         ("dqn/sec5_3_lossy_path", 1),
         ("dqn/sec5_5_bitrate", 7),
+        ("dqn/online", 2),
+        ("dqn/online_bitrate", 1),
         ("sailfish/ch6_pages", 10),
         ("csc579/fig04_competing_flows", 2),
         ("csc579/fig06_07_growing_delay", 6),

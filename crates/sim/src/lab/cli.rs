@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::arena::{self, command::Arguments as ArenaArguments};
 use super::compare::{Comparison, check_claims};
+use super::curves::{self, Arguments as CurvesArguments};
 use super::experiment::Experiment;
 use super::plan::Plan;
 use super::record::{Heading, Record};
@@ -101,6 +102,9 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
+    /// Print how a value changes from one chunk or download to the next, and draw it.
+    #[command(after_help = help::CURVES)]
+    Curves(CurvesArguments),
     /// Write the HTML report of results.
     #[command(after_help = help::REPORT)]
     Report {
@@ -215,6 +219,7 @@ pub fn main(
             json,
             markdown,
         } => adapt(&results, window, [json, markdown], out, err),
+        Command::Curves(arguments) => curves::run(&arguments, out),
         Command::Report { results, out: file } => write_report(&results, file, out, err),
     };
     let (code, message) = match result {

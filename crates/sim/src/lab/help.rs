@@ -125,6 +125,18 @@ Exit status:
   1  a file could not be read
   2  the command line is wrong, or the results have no network that changes";
 
+pub(super) const CURVES: &str = "\
+Examples:
+  mpquic-lab curves target/lab/dqn/online --out curve.svg
+      print the mean time of each ten chunks, with its interval over seeds, and draw it
+  mpquic-lab curves target/lab/peekaboo/fig09_drift --series completion --bin 20
+      the same of downloads, twenty at a time
+
+Exit status:
+  0  success
+  1  a file could not be read or written
+  2  the command line is wrong, or the runs have no such values";
+
 pub(super) const REPORT: &str = "\
 Examples:
   mpquic-lab report target/lab/quick

@@ -33,6 +33,13 @@ const FIGURES: &[(&str, &str)] = &[
     // Of schedulers that ask a policy.
     ("policy_decisions", ""),
     ("policy_fallbacks", ""),
+    // Of schedulers whose policy learns within the connection.
+    ("learned_transitions", ""),
+    ("learned_steps", ""),
+    ("learned_epsilon", ""),
+    ("learned_explored", ""),
+    // The mean time of an episode as the sender estimates it.
+    ("learned_episode_time", "s"),
 ];
 
 /// All metrics of learning schedulers.
@@ -56,6 +63,18 @@ pub(crate) fn figures(learned: &Learned, training_runs: u32) -> Vec<(String, f64
     if let Some(policy) = &learned.policy {
         figures.push(("policy_decisions", policy.decisions as f64));
         figures.push(("policy_fallbacks", policy.fallbacks.total() as f64));
+    }
+    if let Some(online) = &learned.online {
+        figures.extend([
+            ("learned_transitions", online.transitions as f64),
+            ("learned_steps", online.steps as f64),
+            ("learned_epsilon", online.epsilon),
+            ("learned_explored", online.explored as f64),
+        ]);
+        if online.episodes > 0 {
+            let mean = online.episodes_ms / online.episodes as f64;
+            figures.push(("learned_episode_time", mean / 1e3));
+        }
     }
     let sent: u64 = learned.gaps.iter().map(|gap| gap.sent).sum();
     if sent > 0 {
@@ -117,7 +136,7 @@ fn of_pair(pair: &LearnedPair) -> impl Iterator<Item = (&'static str, f64)> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use mpquic_sched::PathIndex;
+    use mpquic_sched::{LearnedOnline, PathIndex};
 
     use super::*;
 
@@ -160,6 +179,9 @@ mod tests {
             (gap.sent, gap.mean) = (sent, mean);
             learned.gaps.push(gap);
         }
+        let mut online = LearnedOnline::new(1300, 9000);
+        (online.episodes, online.episodes_ms) = (300, 90_000.0);
+        learned.online = Some(online);
         let figures: BTreeMap<_, _> = figures(&learned, 2).into_iter().collect();
         for (name, value) in [
             ("training_runs", Some(2.0)),
@@ -170,6 +192,8 @@ mod tests {
             ("learned_dropped", Some(4.0)),
             ("learned_pulls", None),
             ("learned_gap", Some(20.0)),
+            ("learned_transitions", Some(1300.0)),
+            ("learned_episode_time", Some(0.3)),
         ] {
             assert_eq!(figures.get(name).copied(), value, "{name}");
         }

@@ -6,6 +6,7 @@ mod arena;
 mod build;
 pub mod cli;
 mod compare;
+mod curves;
 mod experiment;
 mod help;
 mod learned;

@@ -194,6 +194,7 @@ impl MessageServer {
                             None => cx.instant().checked_sub(cx.now() - due),
                         },
                         chunk: Some(number),
+                        ..StreamHints::default()
                     };
                     cx.connection
                         .set_hints(id, hints)

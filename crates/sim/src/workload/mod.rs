@@ -502,6 +502,8 @@ mod tests {
             "video:300:5Mbit/s",
             "video:30:500kbit/s,2.5Mbit/s:warm",
             "video:30:chunk=2s:variation=2.5%:buffer=5",
+            "video:30:counted:explore=50%",
+            "video:30:5Mbit/s:warm:counted:buffer=5:explore=25%",
         ] {
             let workload: Workload = form.parse().unwrap();
             assert_eq!(workload.to_string(), form);

@@ -21,6 +21,9 @@ pub(crate) struct Request {
     pub(crate) priority: i32,
     /// The number of a media segment.
     pub(crate) chunk: Option<u64>,
+    /// The segments that the player holds, and whether it has marked this one for exploration; `None`
+    /// from players that mark none, whose requests are shorter.
+    pub(crate) held: Option<(u64, bool)>,
 }
 
 impl Request {
@@ -30,6 +33,7 @@ impl Request {
             seed,
             priority: 0,
             chunk: None,
+            held: None,
         }
     }
 
@@ -37,7 +41,11 @@ impl Request {
         let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         let (bytes, chunk) = (number(self.bytes), number(self.chunk));
         // The length must not depend on the seed, so that every request takes the same time.
-        format!("GET {bytes} {:016x} {} {chunk}\n", self.seed, self.priority).into_bytes()
+        let held = self.held.map_or_else(String::new, |(buffered, explore)| {
+            format!(" {buffered} {}", u8::from(explore))
+        });
+        let (seed, priority) = (self.seed, self.priority);
+        format!("GET {bytes} {seed:016x} {priority} {chunk}{held}\n").into_bytes()
     }
 
     fn parse(line: &[u8]) -> Option<Self> {
@@ -46,14 +54,21 @@ impl Request {
             word => word.parse().ok().map(Some),
         };
         let words: Vec<_> = std::str::from_utf8(line).ok()?.split(' ').collect();
-        let ["GET", bytes, seed, priority, chunk] = words[..] else {
+        let ["GET", bytes, seed, priority, chunk, ref held @ ..] = words[..] else {
             return None;
+        };
+        let held = match held {
+            [] => None,
+            [buffered, "0"] => Some((buffered.parse().ok()?, false)),
+            [buffered, "1"] => Some((buffered.parse().ok()?, true)),
+            _ => return None,
         };
         Some(Self {
             bytes: number(bytes)?,
             seed: u64::from_str_radix(seed, 16).ok()?,
             priority: priority.parse().ok()?,
             chunk: number(chunk)?,
+            held,
         })
     }
 }
@@ -138,6 +153,8 @@ fn begin(cx: &mut AppContext<'_>, id: StreamId, request: Request) -> Result<Sour
         size: request.bytes,
         deadline: None,
         chunk: request.chunk,
+        buffered: request.held.map(|held| held.0),
+        explore: request.held.is_some_and(|held| held.1),
     };
     cx.connection.set_hints(id, hints).map_err(closed)?;
     Ok(Source::new(request.bytes.unwrap_or(u64::MAX), request.seed))
@@ -198,12 +215,17 @@ mod tests {
             seed: u64::MAX,
             priority: i32::MIN,
             chunk: Some(u64::MAX),
+            held: Some((u64::MAX, true)),
         };
         let endless = Request {
             bytes: None,
             ..Request::new(0, 7)
         };
-        for request in [most, endless, Request::new(2_000_000, 1)] {
+        let unmarked = Request {
+            held: Some((2, false)),
+            ..Request::new(9, 7)
+        };
+        for request in [most, endless, unmarked, Request::new(2_000_000, 1)] {
             let line = request.line();
             assert!(line.len() <= MAX_REQUEST);
             let (end, line) = line.split_last().unwrap();
@@ -213,6 +235,8 @@ mod tests {
             "",
             "GET 1 2 3",
             "GET 1 2 3 4 5",
+            "GET 1 2 3 4 5 2",
+            "GET 1 2 3 4 5 0 0",
             "PUT 1 2 3 4",
             "GET x 2 3 -",
         ] {

@@ -49,6 +49,18 @@ pub struct Video {
     /// waits only for the handshake.
     #[serde(default)]
     pub warm: bool,
+    /// The probability that the client marks a chunk for exploration that it requests while at least
+    /// two chunks wait for playback. If set, each request tells the server the number of these, and the
+    /// mark. In files: a text such as "50 %".
+    #[serde(
+        default,
+        with = "units::share::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub explore: Option<f64>,
+    /// Whether the rule for bitrates also uses the download times of marked chunks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counted: bool,
 }
 
 const fn chunks() -> u64 {
@@ -76,11 +88,13 @@ impl Default for Video {
             variation: None,
             buffer: two(),
             warm: false,
+            explore: None,
+            counted: false,
         }
     }
 }
 
-const FORM: &str = "video:CHUNKS[:RATE,RATE...][:warm][:chunk=TIME][:variation=SHARE][:buffer=CHUNKS], \
+const FORM: &str = "video:CHUNKS[:RATE,RATE...][:warm][:counted][:chunk=TIME][:variation=SHARE][:buffer=CHUNKS][:explore=SHARE], \
                     such as video:300 or video:300:5Mbit/s";
 
 const BITRATE: Metric = Metric::higher("bitrate", "Mbit/s");
@@ -96,6 +110,9 @@ const METRICS: &[Metric] = &[
     Metric::lower("chunk_time_p50", "s"),
     Metric::lower("chunk_time_p95", "s"),
     Metric::lower("chunk_time_150", "s"),
+    // Without the chunks that are marked for exploration.
+    Metric::lower("chunk_time_plain", "s"),
+    Metric::lower("chunk_time_plain_150", "s"),
     Metric::lower("stalls", ""),
     Metric::lower("stall_time", "s"),
     Metric::lower("startup", "s"),
@@ -110,6 +127,12 @@ const FROM: [&str; 6] = [
     "bitrate_250",
 ];
 
+/// The chunks that a player must hold to mark the next one (Lee and Yoo 2022, section 4.4).
+const HELD: u64 = 2;
+
+/// Keeps the draws of marks apart from those of sizes.
+const EXPLORE: u64 = 0x6578_706c_6f72_6521;
+
 /// The smallest chunk, as a share of the nominal size. Without this limit, the normal distribution
 /// could give any size.
 const MIN_SHARE: f64 = 0.1;
@@ -122,15 +145,18 @@ impl Video {
             ..Self::default()
         };
         if !parts.next_is("warm")
+            && !parts.next_is("counted")
             && let Some(rates) = parts.next()
         {
             let rates = rates.split(',').map(|rate| units::rate::parse(rate.trim()));
             this.encodings = parts.unit(rates.collect())?;
         }
         this.warm = parts.flag("warm");
+        this.counted = parts.flag("counted");
         this.chunk = parts.named_time("chunk")?.unwrap_or_else(second);
         this.variation = parts.named_share("variation")?;
         this.buffer = parts.named_number("buffer")?.unwrap_or_else(two);
+        this.explore = parts.named_share("explore")?;
         Ok(this)
     }
 
@@ -147,10 +173,16 @@ impl Video {
         (nominal * share.max(MIN_SHARE)).round().max(1.0) as u64
     }
 
-    fn request(&self, seed: u64, number: u64, bitrate: u64) -> Request {
+    /// The request for a chunk while so many others wait for playback.
+    fn request(&self, seed: u64, number: u64, bitrate: u64, buffered: u64) -> Request {
         let bytes = self.chunk_bytes(seed, number, bitrate);
+        let marked = |share: f64| {
+            let word = content::word(seed ^ EXPLORE, number) as f64 / 2_f64.powi(64);
+            (buffered, buffered >= HELD && word < share)
+        };
         Request {
             chunk: Some(number),
+            held: self.explore.map(marked),
             ..Request::new(bytes, content::word(!seed, number))
         }
     }
@@ -171,6 +203,17 @@ impl Video {
         let late = times.get(self.ranges()[3]..).unwrap_or(&[]);
         set("chunk_time_150", mean(late));
     }
+
+    /// The mean times (s) of the chunks that were not marked.
+    fn plain_figures(&self, marked: &[f64], times: &[f64], result: &mut WorkloadResult) {
+        let plain = |from: usize| {
+            let pairs = marked.iter().zip(times).skip(from);
+            let plain: Vec<_> = pairs.filter(|pair| *pair.0 == 0.0).collect();
+            mean(&plain.into_iter().map(|pair| *pair.1).collect::<Vec<_>>())
+        };
+        result.set("chunk_time_plain", plain(0));
+        result.set("chunk_time_plain_150", plain(self.ranges()[3]));
+    }
 }
 
 /// A good approximation of a standard normal variate: the sum of twelve uniform variates minus six,
@@ -188,11 +231,18 @@ impl fmt::Display for Video {
             write!(f, ":{}", rates.collect::<Vec<_>>().join(","))?;
         }
         super::form::warm(f, self.warm)?;
+        if self.counted {
+            write!(f, ":counted")?;
+        }
         super::form::named(f, "chunk", self.chunk, second(), super::form::time)?;
         if let Some(variation) = self.variation {
             write!(f, ":variation={}", super::form::share(variation))?;
         }
-        super::form::named(f, "buffer", self.buffer, two(), |n| n.to_string())
+        super::form::named(f, "buffer", self.buffer, two(), |n| n.to_string())?;
+        if let Some(explore) = self.explore {
+            write!(f, ":explore={}", super::form::share(explore))?;
+        }
+        Ok(())
     }
 }
 
@@ -208,6 +258,7 @@ impl Kind for Video {
             asked: 0,
             waits: false,
             bitrates: Vec::new(),
+            marked: Vec::new(),
             times: Vec::new(),
         })
     }
@@ -223,6 +274,10 @@ impl Kind for Video {
         if !(0.0..=1.0).contains(&self.variation()) {
             let value = units::share::show(self.variation());
             return Err(out_of_range("variation", value, "0 % to 100 %"));
+        }
+        if let Some(explore) = self.explore.filter(|share| !(0.0..=1.0).contains(share)) {
+            let value = units::share::show(explore);
+            return Err(out_of_range("explore", value, "0 % to 100 %"));
         }
         Ok(())
     }
@@ -262,6 +317,7 @@ impl Kind for Video {
         self.figures(&bitrates, &client.times, |name, value| {
             result.set(name, value);
         });
+        self.plain_figures(&client.marked, &client.times, &mut result);
         let (stalls, stalled) = player.stalls();
         result.set("stalls", stalls as f64);
         result.set("stall_time", stalled.as_secs_f64());
@@ -269,6 +325,9 @@ impl Kind for Video {
         result.primary = result.values[self.primary().name];
         result.series.insert("bitrate", bitrates);
         result.series.insert("chunk_time", client.times.clone());
+        if self.explore.is_some() {
+            result.series.insert("marked", client.marked.clone());
+        }
         Ok(result)
     }
 
@@ -281,7 +340,7 @@ impl Kind for Video {
         let (mut bitrates, mut times) = (Vec::new(), Vec::new());
         for number in 0..self.chunks {
             let bitrate = rule.bitrate();
-            let request = self.request(seed, number, bitrate);
+            let request = self.request(seed, number, bitrate, 0);
             let bytes = request.bytes.unwrap_or(0);
             let took = fluid.object(request.line().len(), bytes);
             rule.on_chunk(self.chunk.as_secs_f64(), took);
@@ -311,6 +370,8 @@ struct VideoClient {
     waits: bool,
     /// Bit/s, by chunk.
     bitrates: Vec<u64>,
+    /// 1 for chunks that are marked for exploration, otherwise 0.
+    marked: Vec<f64>,
     /// Seconds, by chunk.
     times: Vec<f64>,
 }
@@ -334,7 +395,10 @@ impl VideoClient {
         self.asked += 1;
         let bitrate = self.rule.bitrate();
         self.bitrates.push(bitrate);
-        let request = self.workload.request(self.seed, number, bitrate);
+        let buffered = player.buffered();
+        let request = self.workload.request(self.seed, number, bitrate, buffered);
+        let marked = request.held.is_some_and(|held| held.1);
+        self.marked.push(f64::from(u8::from(marked)));
         self.downloads.start(cx, number as usize, request)
     }
 }
@@ -350,9 +414,12 @@ impl App for VideoClient {
                 continue;
             };
             let took = times.completion().as_secs_f64();
+            let marked = self.marked.get(self.times.len()) == Some(&1.0);
             self.times.push(took);
-            let length = self.workload.chunk.as_secs_f64();
-            self.rule.on_chunk(length, took);
+            if self.workload.counted || !marked {
+                let length = self.workload.chunk.as_secs_f64();
+                self.rule.on_chunk(length, took);
+            }
             if let Some(player) = &mut self.player {
                 player.on_chunk(cx.now());
             }
@@ -418,6 +485,36 @@ mod tests {
             one.chunk_bytes(7, 0, 5_000_000),
             one.chunk_bytes(8, 0, 5_000_000)
         );
+    }
+
+    #[test]
+    fn half_of_the_chunks_are_marked_while_two_are_held() {
+        let video = Video {
+            explore: Some(0.5),
+            ..Video::default()
+        };
+        let marked = |video: &Video, buffered| {
+            let held = (0..2000).map(|number| video.request(7, number, 5_000_000, buffered).held);
+            held.map(|held| held.map(|held| u64::from(held.1)))
+                .sum::<Option<u64>>()
+        };
+        // Four standard deviations of a binomial of 2000: 89.
+        assert!(marked(&video, 2).is_some_and(|count| count.abs_diff(1000) < 89));
+        assert_eq!(marked(&video, 1), Some(0));
+        assert_eq!(marked(&Video::default(), 2), None);
+    }
+
+    #[test]
+    fn marked_chunks_are_left_out() {
+        let mut result = WorkloadResult::new(0.0);
+        let times: Vec<_> = (0..300)
+            .map(|chunk| if chunk < 150 { 1.0 } else { 2.0 })
+            .collect();
+        let mut marked = vec![0.0; 300];
+        marked[..75].fill(1.0);
+        Video::default().plain_figures(&marked, &times, &mut result);
+        assert!((result.values["chunk_time_plain"] - (75.0 + 300.0) / 225.0).abs() < 1e-12);
+        assert_eq!(result.values["chunk_time_plain_150"], 2.0);
     }
 
     #[test]

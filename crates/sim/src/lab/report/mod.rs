@@ -2,6 +2,7 @@
 //! dark scheme of the reader's system.
 
 mod cells;
+mod curves;
 mod over_time;
 mod plots;
 mod regrets;
@@ -19,6 +20,7 @@ use std::path::Path;
 use super::compare::{Checked, Outcome, check_claims};
 use super::summary::Board;
 use super::timelines;
+pub(crate) use curves::{Curves, curves};
 pub(crate) use regrets::regrets;
 use svg::escape;
 

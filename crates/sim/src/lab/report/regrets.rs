@@ -54,10 +54,15 @@ pub(crate) fn regrets(curves: &[(&str, &[f64])]) -> String {
         svg.text("name", Anchor::Start, RIGHT + 46.0, y + 4.0, name);
     }
     let text = svg.finish("Share of scenarios over regret, one line per scheduler");
+    standalone(&text, WIDTH)
+}
+
+/// A drawing as a file of its own, with the style of the report.
+pub(super) fn standalone(text: &str, width: f64) -> String {
     let style = include_str!("style.css");
     text.replacen(
         "<svg ",
-        &format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" "),
+        &format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" "),
         1,
     )
     .replacen(

@@ -284,6 +284,15 @@ impl Svg {
         );
     }
 
+    /// A filled outline.
+    pub(super) fn area(&mut self, class: &str, points: &[(f64, f64)]) {
+        let mut path = String::new();
+        for (number, (x, y)) in points.iter().enumerate() {
+            let _ = write!(path, "{}{x:.1} {y:.1}", if number == 0 { 'M' } else { 'L' });
+        }
+        let _ = write!(self.body, "<path class=\"{class}\" d=\"{path}Z\"/>");
+    }
+
     fn title(title: &str) -> String {
         if title.is_empty() {
             return String::new();
