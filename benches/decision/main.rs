@@ -4,6 +4,7 @@ mod history;
 mod instructions;
 mod learning;
 mod linucb;
+mod online;
 mod schedulers;
 mod ucb;
 
@@ -31,6 +32,7 @@ const SCHEDULERS: &[&str] = &[
     "daps",
     "daps_gap",
     "dems",
+    "dqn_online",
     "minrtt_ns3",
     "mptcp",
     "otias",
@@ -47,6 +49,8 @@ const SCHEDULERS: &[&str] = &[
 fn schedulers(c: &mut Criterion) {
     schedulers::decide(c, SCHEDULERS);
     learning::sent_and_acked(c);
+    online::questions(c);
+    online::train(c);
     schedulers::acked(c, SCHEDULERS);
 }
 
@@ -59,6 +63,10 @@ criterion_group!(
 );
 
 fn main() {
+    if env::args().any(|argument| argument == "--gap") {
+        online::gap();
+        return;
+    }
     if env::args().any(|argument| argument == "--count") {
         instructions::run();
         return;

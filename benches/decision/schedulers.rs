@@ -78,11 +78,12 @@ pub(crate) fn scheduler(name: &str) -> Box<dyn Scheduler> {
         }),
         // The action drawn first is to draw between the paths, which costs the most.
         "dqn" => json!({"model": "random", "seed": 3}),
+        "dqn_online" => json!({"seed": 3, "replay": 1000}),
         // Untaught as it is, it transmits, and decides anew each time.
         _ => Value::Null,
     };
     let mut scheduler = built(name, &config);
-    if name == "dqn" {
+    if name.starts_with("dqn") {
         // A chunk without end, so that the action holds for as long as time stands still.
         let id = StreamId::new(Side::Server, Dir::Uni, 0);
         let written = StreamUpdateKind::Written(1 << 60);

@@ -2,6 +2,9 @@
 //! onnxruntime, hot, over the same network and states. The next state depends on the last answer, so that decisions do
 //! not overlap.
 //!
+//! `shipped/...` are the networks that come with the library, as they come; the others have drawn weights and the sizes of
+//! the papers or of what was once planned.
+//!
 //! `plan` is a whole `Policy::run`: normalisation and the checks for finite numbers included. `tract` is the library
 //! itself at its fastest documented use, a reused state that is run on tensors.
 //!
@@ -17,7 +20,7 @@ mod support;
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use mpquic_infer::{Limits, Options, Policy, Prefer, Vectors};
+use mpquic_infer::{Card, Limits, Options, Policy, Prefer, Vectors};
 use onnxruntime::OnnxRuntime;
 use support::{Files, Seeded, dqn, gaps_compact, gaps_paper, sailfish, sailfish_full};
 use tract_onnx::prelude::*;
@@ -91,6 +94,32 @@ fn tract(files: &Files) -> TypedSimpleState {
     TypedSimplePlan::new(model).unwrap().spawn().unwrap()
 }
 
+/// A network of the library, with its card.
+fn of_the_library(onnx: &[u8], card: &[u8]) -> Files {
+    Files {
+        onnx: onnx.to_vec(),
+        card: Card::from_json(card).unwrap(),
+    }
+}
+
+fn shipped(c: &mut Criterion) {
+    let dqn = of_the_library(
+        include_bytes!("../../models/dqn.onnx"),
+        include_bytes!("../../models/dqn.json"),
+    );
+    network(c, "shipped/dqn", &dqn);
+    let sailfish = of_the_library(
+        include_bytes!("../../models/sailfish.onnx"),
+        include_bytes!("../../models/sailfish.json"),
+    );
+    network(c, "shipped/sailfish", &sailfish);
+    let gaps = of_the_library(
+        include_bytes!("../../models/gaps.onnx"),
+        include_bytes!("../../models/gaps.json"),
+    );
+    network(c, "shipped/gaps", &gaps);
+}
+
 fn small(c: &mut Criterion) {
     network(c, "dqn", &dqn(64));
     network(c, "dqn128", &dqn(128));
@@ -103,5 +132,5 @@ fn paper(c: &mut Criterion) {
     network(c, "gaps_paper", &gaps_paper());
 }
 
-criterion_group!(benches, small, paper, schedulers::schedulers);
+criterion_group!(benches, shipped, small, paper, schedulers::schedulers);
 criterion_main!(benches);

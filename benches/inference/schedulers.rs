@@ -46,6 +46,36 @@ fn policy(c: &mut Criterion, name: &str) {
     group.finish();
 }
 
+/// A decision of `dqn` for which the shipped network is asked, each time: an endless chunk, of which each action holds for
+/// a millisecond.
+fn question(c: &mut Criterion) {
+    let queue = queue();
+    let mut group = c.benchmark_group("scheduler/dqn");
+    for count in [2, 8] {
+        let mut paths = views(count);
+        let mut scheduler = built("dqn", &json!({"interval_ms": 1}));
+        let id = StreamId::new(Side::Server, Dir::Uni, 0);
+        scheduler.on_stream(&StreamUpdate::new(id, StreamUpdateKind::Written(1 << 60)));
+        let (mut now, mut number) = (Instant::now(), 0_u64);
+        group.bench_function(format!("question/{count}paths"), |b| {
+            b.iter(|| {
+                number += 1;
+                now += Duration::from_millis(1);
+                paths[0].in_flight = 40_000 + number * 7919 % 50_000;
+                let cx = Context::new(now, black_box(&paths), black_box(&queue), number);
+                scheduler.decide(&cx)
+            });
+        });
+        let asked = scheduler.learned().and_then(|learned| learned.policy);
+        let asked = asked.expect("it has a policy");
+        assert!(
+            number == 0 || asked.decisions == number && asked.fallbacks.total() == 0,
+            "{asked}"
+        );
+    }
+    group.finish();
+}
+
 /// Binding a stream by a policy, from its first bytes to its reward, which happens once in its life: on two paths, with
 /// seven streams before it that are bound already.
 fn binding(c: &mut Criterion) {
@@ -84,6 +114,7 @@ fn binding(c: &mut Criterion) {
 
 pub(crate) fn schedulers(c: &mut Criterion) {
     decide(c, SCHEDULERS);
+    question(c);
     policy(c, "gaps");
     binding(c);
     acked(c, SCHEDULERS);
