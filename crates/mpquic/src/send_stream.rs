@@ -36,6 +36,7 @@ use crate::shared::{ConnectionRef, State};
 ///     size: Some(64_000),
 ///     deadline: Some(Instant::now() + Duration::from_millis(200)),
 ///     chunk: Some(7),
+///     ..StreamHints::default()
 /// })?;
 /// stream.write_all(&[0; 64_000]).await?;
 /// stream.finish()?;
