@@ -108,9 +108,6 @@ FIGURES = {
         BULK, ("oqs_mean",), (_STMS, _GAPS, *_fixed(0, 4, 8, 16)), "stms",
     ),
     "gaps-11": Figure(_wild(), BULK, ("goodput", "oqs_mean"), (_STMS, _MINRTT, _GAPS), "stms"),
-    "gaps-11-delay": Figure(
-        _wild(), "messages:100Mbit/s:6s:interval=10ms", ("delay_mean",), (_STMS, _MINRTT, _GAPS), "stms"
-    ),
     "gaps-12": Figure(_wild(), "file:32MB", ("completion",), (_STMS, _MINRTT, _GAPS), "stms"),
 }  # fmt: skip
 
