@@ -1,0 +1,395 @@
+//! The client: keeps a connection to the server over all links, and opens streams on it.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mpquic::{
+    ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, PathStatus, RecvStream,
+    SendStream, VarInt,
+};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::error::{Error, StreamFailure};
+use crate::links;
+use crate::proxy;
+use crate::report::Report;
+use crate::server::UNWELCOME;
+use crate::settings::{self, Transport};
+use crate::token::Token;
+use crate::udp::Flows;
+use crate::wire::{PROOF, Refusal, Request, VERSION};
+
+/// How long a program that uses the proxy waits for a connection that is away, and for the server's answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Between two attempts to connect; doubled up to the longest.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How often the machine's links are looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What a client connects to, and how.
+#[derive(Debug, Clone)]
+pub struct ClientSettings {
+    /// The server, `HOST:PORT`.
+    pub server: String,
+    /// The token, if the server wants one.
+    pub token: Option<Token>,
+    /// The local addresses, one per link; without any, all [usable links](crate::usable_links), as they come and go.
+    pub locals: Vec<IpAddr>,
+    /// When a TCP connection on which nothing moves is given up.
+    pub idle: Duration,
+    /// Scheduler and congestion controller.
+    pub transport: Transport,
+}
+
+/// What one connection has: its handle, and its flows of datagrams.
+#[derive(Debug, Clone)]
+pub(crate) struct Uplink {
+    connection: Connection,
+    pub(crate) flows: Arc<Flows>,
+}
+
+/// A proxy's near end.
+#[derive(Debug)]
+pub struct Client {
+    endpoint: Endpoint,
+    config: ClientConfig,
+    settings: ClientSettings,
+    current: watch::Sender<Option<Uplink>>,
+    /// Links that were taken out by hand: they stay out when the connection is made again.
+    out: Mutex<Vec<IpAddr>>,
+}
+
+/// Why a stream was not opened.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    /// The server said so.
+    Refused(Refusal),
+    /// There is no connection, or it broke.
+    Away,
+}
+
+impl From<StreamFailure> for NotOpened {
+    fn from(_: StreamFailure) -> Self {
+        Self::Away
+    }
+}
+
+impl Client {
+    /// Connects, and greets the server.
+    ///
+    /// # Errors
+    ///
+    /// If the server cannot be reached, does not take this client, or is not the one that is trusted; if no local address can
+    /// be bound; if there is no such scheduler or controller.
+    pub async fn connect(
+        tls: rustls::ClientConfig,
+        settings: ClientSettings,
+    ) -> Result<Arc<Self>, Error> {
+        let mut config = ClientConfig::new(Arc::new(tls)).map_err(settings::tls)?;
+        config.transport(Arc::new(settings.transport.config()?));
+        let ips = match settings.locals.as_slice() {
+            [] => links::usable()?,
+            given => given.to_vec(),
+        };
+        if ips.is_empty() {
+            let why = "no link of this machine is up: name local addresses by --local";
+            return Err(Error::Argument(why.to_owned()));
+        }
+        let locals: Vec<SocketAddr> = ips.iter().map(|ip| (*ip, 0).into()).collect();
+        let endpoint = Endpoint::client(&locals).map_err(|source| Error::Listen {
+            address: settings::list(&locals),
+            source,
+        })?;
+        endpoint.set_path_manager(FullMesh::new());
+        let client = Arc::new(Self {
+            endpoint,
+            config,
+            settings,
+            current: watch::Sender::new(None),
+            out: Mutex::default(),
+        });
+        let uplink = client.dial().await?;
+        client.current.send_replace(Some(uplink));
+        Ok(client)
+    }
+
+    /// One attempt: all addresses of the server, from all links.
+    async fn dial(&self) -> Result<Uplink, Error> {
+        let name = &self.settings.server;
+        let unresolved = |why: String| Error::Resolve {
+            name: name.clone(),
+            why,
+        };
+        let found = tokio::net::lookup_host(name).await;
+        let locals = self.endpoint.local_addrs();
+        let addresses: Vec<_> = found
+            .map_err(|error| unresolved(error.to_string()))?
+            .filter(|address| {
+                locals
+                    .iter()
+                    .any(|local| local.is_ipv4() == address.is_ipv4())
+            })
+            .collect();
+        if addresses.is_empty() {
+            return Err(unresolved(
+                "no address of a family that the links have".to_owned(),
+            ));
+        }
+        let host = name.rsplit_once(':').map_or(&**name, |(host, _)| host);
+        let host = host.trim_matches(['[', ']']);
+        let connecting = self
+            .endpoint
+            .connect_any_with(self.config.clone(), &addresses, host)
+            .map_err(|source| Error::Start {
+                name: name.clone(),
+                source,
+            })?;
+        let connection = connecting.await.map_err(|source| Error::Connect {
+            name: name.clone(),
+            source,
+        })?;
+        let greeted = timeout(PATIENCE, self.greet(&connection)).await;
+        if let Err(error) = greeted.map_err(StreamFailure::from).flatten() {
+            let why = match connection.close_reason() {
+                Some(ConnectionError::ApplicationClosed(close))
+                    if close.error_code == UNWELCOME =>
+                {
+                    String::from_utf8_lossy(&close.reason).into_owned()
+                }
+                Some(reason) => reason.to_string(),
+                None => error.to_string(),
+            };
+            connection.close(VarInt::from_u32(0), b"");
+            return Err(Error::Unwelcome {
+                name: name.clone(),
+                why,
+            });
+        }
+        Ok(Uplink {
+            connection,
+            flows: Arc::default(),
+        })
+    }
+
+    async fn greet(&self, connection: &Connection) -> Result<(), StreamFailure> {
+        let mut greeting = [0; 1 + PROOF];
+        greeting[0] = VERSION;
+        if let Some(token) = &self.settings.token {
+            // Without the proof, the server says what is wrong.
+            if let Ok(proof) = token.proof(connection) {
+                greeting[1..].copy_from_slice(&proof);
+            }
+        }
+        let (mut send, mut recv) = connection.open_bi().await?;
+        send.write_all(&greeting).await?;
+        let mut answer = [0];
+        recv.read_exact(&mut answer).await?;
+        Ok(())
+    }
+
+    /// Serves programs that come to `listener`, and keeps the connection, until `stop` is done.
+    ///
+    /// # Errors
+    ///
+    /// If the listener fails.
+    pub async fn run(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let accepting = async {
+            loop {
+                match listener.accept().await {
+                    Ok((socket, _)) => {
+                        let client = Arc::clone(self);
+                        tokio::spawn(async move { proxy::serve(socket, &client).await });
+                    }
+                    // The one that came is gone again, or there are no descriptors for now.
+                    Err(error) if is_passing(&error) => tokio::time::sleep(LOOK).await,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        };
+        let ended = tokio::select! {
+            ended = accepting => ended,
+            () = self.keep_connected() => Ok(()),
+            () = self.watch_links() => Ok(()),
+            () = stop => Ok(()),
+        };
+        self.current.send_replace(None);
+        self.endpoint
+            .close(VarInt::from_u32(0), b"the client stops");
+        self.endpoint.wait_idle().await;
+        ended
+    }
+
+    /// Watches the connection, and makes another one when it ends.
+    async fn keep_connected(&self) {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            let uplink = self.current.borrow().clone();
+            if let Some(uplink) = uplink {
+                pause = SHORTEST_PAUSE;
+                self.take_out_again(&uplink);
+                let ended = uplink.flows.dispatch(&uplink.connection).await;
+                self.current.send_replace(None);
+                eprintln!("connection lost: {ended}");
+            }
+            let next = Instant::now() + pause;
+            match self.dial().await {
+                Ok(uplink) => {
+                    eprintln!("connected again");
+                    self.current.send_replace(Some(uplink));
+                    continue;
+                }
+                Err(error) => eprintln!("{error}"),
+            }
+            sleep_until(next).await;
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Binds sockets for links that come, and lets go of those that went. Does nothing if the links were named.
+    async fn watch_links(&self) {
+        if !self.settings.locals.is_empty() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let Ok(now) = links::usable() else { continue };
+            let (came, went) = links::changes(&self.endpoint.local_addrs(), &now);
+            // An endpoint without a socket could not come back.
+            if came.is_empty() && went.len() == self.endpoint.local_addrs().len() {
+                continue;
+            }
+            for ip in came {
+                match self.endpoint.add_socket((ip, 0).into()) {
+                    Ok(_) => eprintln!("link {ip} came up"),
+                    Err(error) => eprintln!("link {ip} cannot be used: {error}"),
+                }
+            }
+            for local in went {
+                eprintln!("link {} is gone", local.ip());
+                self.endpoint.remove_socket(local);
+            }
+        }
+    }
+
+    /// The connection, as soon as there is one.
+    pub(crate) async fn uplink(&self) -> Result<Uplink, NotOpened> {
+        let mut current = self.current.subscribe();
+        let found = timeout(PATIENCE, current.wait_for(Option::is_some)).await;
+        match found {
+            Ok(Ok(uplink)) => uplink.clone().ok_or(NotOpened::Away),
+            Ok(Err(_)) | Err(_) => Err(NotOpened::Away),
+        }
+    }
+
+    pub(crate) const fn idle(&self) -> Duration {
+        self.settings.idle
+    }
+
+    /// What each link does; empty while there is no connection.
+    pub fn report(&self) -> Report {
+        let current = self.current.borrow();
+        current
+            .as_ref()
+            .map(|uplink| Report::of(&uplink.connection))
+            .unwrap_or_default()
+    }
+
+    /// Takes a link out, or in again. A link that is out carries data only if no other is left; the server does the same. True if there is
+    /// such a path now; the choice also holds for later connections.
+    pub fn set_out(&self, local: IpAddr, out: bool) -> bool {
+        {
+            let mut list = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+            list.retain(|ip| *ip != local);
+            if out {
+                list.push(local);
+            }
+        }
+        let uplink = self.current.borrow().clone();
+        uplink.is_some_and(|uplink| set_status(&uplink.connection, local, out))
+    }
+
+    /// Links that are out stay out on a new connection, as soon as they have a path there.
+    fn take_out_again(&self, uplink: &Uplink) {
+        let list = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = list.clone();
+        if list.is_empty() {
+            return;
+        }
+        let connection = uplink.connection.clone();
+        let mut events = connection.path_events();
+        tokio::spawn(async move {
+            loop {
+                for ip in &list {
+                    set_status(&connection, *ip, true);
+                }
+                if events.recv().await.is_none() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+fn set_status(connection: &Connection, local: IpAddr, out: bool) -> bool {
+    let status = if out {
+        PathStatus::Backup
+    } else {
+        PathStatus::Available
+    };
+    let mut found = false;
+    for path in connection.paths() {
+        let here = path
+            .network_path()
+            .is_ok_and(|address| address.local.ip() == local);
+        // The path may be closed by now.
+        if here && path.set_status(status).is_ok() {
+            found = true;
+        }
+    }
+    found
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    // EMFILE and ENFILE have no kind of their own.
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    ) || matches!(error.raw_os_error(), Some(23 | 24))
+}
+
+impl Uplink {
+    /// Opens a stream for `request`.
+    pub(crate) async fn open(
+        &self,
+        request: &Request,
+    ) -> Result<(SendStream, RecvStream), NotOpened> {
+        let opening = async {
+            let (mut send, mut recv) = self.connection.open_bi().await?;
+            send.write_chunk(request.encode()).await?;
+            let answer = Refusal::read(&mut recv).await?;
+            Ok::<_, StreamFailure>((send, recv, answer))
+        };
+        let (send, recv, answer) = timeout(PATIENCE, opening)
+            .await
+            .map_err(StreamFailure::from)??;
+        match answer {
+            Ok(()) => Ok((send, recv)),
+            Err(refusal) => Err(NotOpened::Refused(refusal)),
+        }
+    }
+
+    pub(crate) const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}

@@ -1,0 +1,41 @@
+//! A proxy that bonds links: every TCP connection becomes a stream of one multipath QUIC connection, so that one flow has the sum of
+//! a machine's links, and survives the loss of any.
+//!
+//! [`Server`] runs on a host with a public address. [`Client`] runs on the machine with several links; programs on it use the client's
+//! local port as a SOCKS5 (RFC 1928) or HTTP CONNECT (RFC 9110 section 9.3.6) proxy. UDP travels in datagrams (SOCKS5 UDP
+//! ASSOCIATE). The program `mpquic-bond` is both.
+//!
+//! What is promised:
+//!
+//! - The end of one side is the end of the other: half-closed connections stay half-closed, resets become resets. A connection that breaks on the
+//!   way is reset, so that nobody takes a part for the whole.
+//! - Back-pressure passes through: no side reads more from a socket than the other has taken, but for the windows of the connection.
+//! - A server connects to nothing without a rule ([`AllowList`]), and a rule for names does not reach into its own network.
+//! - A client proves that it has the [`Token`] without sending it, or has a certificate of an authority that the server names.
+#![forbid(unsafe_code)]
+
+mod allow;
+mod client;
+mod error;
+mod identity;
+mod links;
+mod proxy;
+mod report;
+pub mod screen;
+mod server;
+mod settings;
+mod splice;
+mod token;
+mod udp;
+mod wire;
+
+pub use allow::{AllowList, Rule};
+pub use client::{Client, ClientSettings};
+pub use error::Error;
+pub use identity::{Fingerprint, Identity, Trust, client_tls, server_tls};
+pub use links::usable as usable_links;
+pub use report::{LinkReport, Report};
+pub use server::{Server, ServerSettings};
+pub use settings::Transport;
+pub use token::Token;
+pub use wire::{ALPN, Malformed, Refusal, Target};
