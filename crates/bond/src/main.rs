@@ -232,12 +232,14 @@ async fn run_client(arguments: Connect) -> Result<(), Error> {
         return client.run(listener, quit).await;
     }
     let reporting = async {
+        if !arguments.json {
+            return std::future::pending().await;
+        }
         let mut seconds = tokio::time::interval(Duration::from_secs(1));
-        while arguments.json {
+        loop {
             seconds.tick().await;
             println!("{}", client.report().to_json());
         }
-        std::future::pending::<()>().await;
     };
     let until = async {
         tokio::select! {

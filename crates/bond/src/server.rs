@@ -153,12 +153,9 @@ async fn answer(
     flows: Arc<ServerFlows>,
 ) {
     // What breaks here is seen by the client as the end of its stream, and it tells its application.
-    let request = match timeout(PATIENCE, Request::read(&mut recv)).await {
-        Ok(Ok(request)) => request,
-        Ok(Err(_)) | Err(_) => {
-            let _ = send.reset(UNWELCOME);
-            return;
-        }
+    let Ok(Ok(request)) = timeout(PATIENCE, Request::read(&mut recv)).await else {
+        let _ = send.reset(UNWELCOME);
+        return;
     };
     match request {
         Request::Udp => flows.serve(send, recv).await,
