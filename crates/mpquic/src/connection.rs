@@ -589,6 +589,16 @@ impl Connection {
         });
     }
 
+    /// Issues new connection IDs for all paths, and asks the peer to retire those that it has: for when the
+    /// [generator](crate::ConnectionIdGenerator) makes other ones from now on. Does nothing before the handshake is complete,
+    /// nor for paths of which the peer has not retired those of the last time.
+    pub fn replace_connection_ids(&self) {
+        self.0.with(|state| {
+            state.proto.replace_connection_ids();
+            state.touched = true;
+        });
+    }
+
     /// Sends a PING on every open path.
     pub fn ping(&self) {
         self.0.with(|state| {

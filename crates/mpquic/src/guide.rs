@@ -12,6 +12,9 @@ pub struct Paths;
 #[doc = include_str!("../../../docs/guide/early-data.md")]
 pub struct EarlyData;
 
+#[doc = include_str!("../../../docs/guide/many-servers.md")]
+pub struct ManyServers;
+
 #[doc = include_str!("../../../docs/guide/deploying.md")]
 pub struct Deploying;
 

@@ -161,13 +161,14 @@ pub use mpquic_proto::Version;
 pub use mpquic_proto::{
     AckFrequencyConfig, ApplicationClose, AttemptError, CarefulResumeConfig, ClientConfig,
     ClosedStream, ConfigError, CongestionControl, ConnectionClose, ConnectionError,
-    ConnectionStats, Dir, EndpointConfig, FailedAttempt, FourTuple, HalfOpen, InitialWindow,
-    MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observer, ObserverFactory, PacketReceived,
-    PacketSent, PathError, PathErrorCode, PathEvent, PathId, PathMemory, PathStart, PathStats,
-    PathStatus, RaceConfig, Reconnaissance, SavedPath, ServerConfig, SessionMemory, Side,
-    StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog, TokenMemoryStore,
-    TokenReuseError, TokenStore, TransportConfig, TransportError, TransportErrorCode,
-    UnknownCongestionControl, ValidationTokenConfig, VarInt,
+    ConnectionIdGenerator, ConnectionStats, Dir, EndpointConfig, FailedAttempt, FourTuple,
+    HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observer,
+    ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent, PathId,
+    PathMemory, PathStart, PathStats, PathStatus, QuicLb, QuicLbConfig, QuicLbError, RaceConfig,
+    Reconnaissance, SavedPath, ServerConfig, SessionMemory, Side, StreamHints, StreamId,
+    StreamPiece, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError, TokenStore,
+    TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
+    ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
 pub use mpquic_sched as sched;

@@ -1,4 +1,7 @@
-//! Makes connection IDs: random bytes of one length; issues and remembers none.
+//! Makes connection IDs of one length, random or as the application wants them; issues and remembers none.
+
+use std::fmt;
+use std::sync::Arc;
 
 use mpquic_sched_core::ConnectionId;
 use rand::Rng;
@@ -6,9 +9,28 @@ use rand::rngs::StdRng;
 
 use crate::packet::MAX_CID_LEN;
 
+/// Makes the connection IDs by which peers address an endpoint, for something in front of it that routes packets by them,
+/// such as a load balancer ([`EndpointConfig::connection_ids`](crate::EndpointConfig::connection_ids)).
+///
+/// All connection IDs of an endpoint come from it, on every path: what it writes into them is there whatever addresses a
+/// client uses. [`QuicLb`](crate::QuicLb) is one, with the formats that balancers know.
+///
+/// A connection ID must not tell who watches that two of them are the same connection's (RFC 9000 section 5.1), and none
+/// may be made twice.
+pub trait ConnectionIdGenerator: fmt::Debug + Send + Sync {
+    /// How long the connection IDs are, bytes. Always the same number, 4 to 20: others become the nearest of these.
+    fn id_len(&self) -> usize;
+
+    /// Makes a connection ID out of random bytes, [`id_len`](Self::id_len) of them. Bytes that it leaves stay random.
+    fn write_id(&self, id: &mut [u8]);
+}
+
+/// The fewest bytes of connection IDs that an application makes: among fewer, chance finds one that another connection has.
+const MIN_OWN_LEN: usize = 4;
+
 /// Makes connection IDs of one length, so that short headers can be parsed without state
 /// (RFC 9000 section 10.3.2).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct CidGenerator {
     //= specs/rfc9000.txt#section-10.3.2
     //= type=implication
@@ -16,6 +38,7 @@ pub(crate) struct CidGenerator {
     //# connections or encode the length of the connection ID such that it can be recovered without
     //# state.
     len: usize,
+    own: Option<Arc<dyn ConnectionIdGenerator>>,
 }
 
 impl CidGenerator {
@@ -26,15 +49,24 @@ impl CidGenerator {
             //= specs/rfc9000.txt#section-17.2
             //# In QUIC version 1, this value MUST NOT exceed 20 bytes.
             len: if len > MAX_CID_LEN { MAX_CID_LEN } else { len },
+            own: None,
         }
     }
 
-    pub(crate) const fn len(self) -> usize {
+    /// IDs that the application makes.
+    pub(crate) fn own(own: Arc<dyn ConnectionIdGenerator>) -> Self {
+        Self {
+            len: own.id_len().clamp(MIN_OWN_LEN, MAX_CID_LEN),
+            own: Some(own),
+        }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
     /// A fresh ID. It carries no information that links it to others (RFC 9000 section 5.1).
-    pub(crate) fn generate(self, rng: &mut StdRng) -> ConnectionId {
+    pub(crate) fn generate(&self, rng: &mut StdRng) -> ConnectionId {
         let mut bytes = [0; MAX_CID_LEN];
         //= specs/rfc9000.txt#section-5.1
         //# Connection IDs MUST NOT contain any information that can be used by an external observer
@@ -44,6 +76,9 @@ impl CidGenerator {
         //# As a trivial example, this means the same connection ID MUST NOT be issued more than
         //# once on the same connection.
         rng.fill_bytes(&mut bytes[..self.len]);
+        if let Some(own) = &self.own {
+            own.write_id(&mut bytes[..self.len]);
+        }
         ConnectionId::new(&bytes[..self.len])
     }
 }

@@ -37,6 +37,8 @@ struct Path {
     next: u64,
     /// One past the largest sequence number that went out.
     sent: u64,
+    /// The peer is asked to retire those with smaller sequence numbers (RFC 9000 section 19.15).
+    retire_prior_to: u64,
     /// No more are issued or announced; packets with those issued are still taken.
     stopped: bool,
 }
@@ -63,6 +65,7 @@ impl LocalCids {
             }]),
             next: 1,
             sent: 1,
+            retire_prior_to: 0,
             stopped: false,
         };
         Self {
@@ -101,7 +104,11 @@ impl LocalCids {
         match self.paths.get(&path) {
             None => limit,
             Some(path) if path.stopped => 0,
-            Some(path) => limit.saturating_sub(path.active.len()),
+            Some(path) => {
+                // RFC 9000 section 5.1.1: more than the peer's limit, if it is to retire the excess.
+                let counts = |issued: &&Issued| issued.sequence >= path.retire_prior_to;
+                limit.saturating_sub(path.active.iter().filter(counts).count())
+            }
         }
     }
 
@@ -122,6 +129,17 @@ impl LocalCids {
         self.by_id.insert(at, (id, path));
         self.to_send.insert((path, sequence));
         sequence
+    }
+
+    /// The peer is to retire all IDs of all paths, with the next ones that are issued. Not those of a path of which it was
+    /// asked that before and has not done so: one set of them is kept beside the one in use, no more.
+    pub(crate) fn replace_all(&mut self) {
+        for path in self.paths.values_mut() {
+            let asked = |issued: &Issued| issued.sequence < path.retire_prior_to;
+            if !path.stopped && !path.active.iter().any(asked) {
+                path.retire_prior_to = path.next;
+            }
+        }
     }
 
     /// The sequence number that the next ID of a path will have.
@@ -271,6 +289,7 @@ impl LocalCids {
         let state = self.paths.get_mut(&path);
         if let Some(state) = state
             && let Some(issued) = state.active.iter().find(|i| i.sequence == sequence)
+            && sequence >= state.retire_prior_to
         {
             //= specs/rfc10069-draft.md#consume-retire-cid
             //# Endpoints SHOULD also use PATH_NEW_CONNECTION_ID and PATH_RETIRE_CONNECTION_ID
@@ -278,12 +297,10 @@ impl LocalCids {
             let frame = Frame::NewConnectionId(NewConnectionId {
                 path: multipath.then_some(path.0.into()),
                 sequence,
-                // We never ask the peer to retire anything.
                 //= specs/rfc9000.txt#section-19.15
-                //= type=implication
                 //# The value in the Retire Prior To field MUST be less than or equal to the
                 //# value in the Sequence Number field.
-                retire_prior_to: 0,
+                retire_prior_to: state.retire_prior_to,
                 id: issued.id,
                 reset_token: issued.token,
             });

@@ -1,15 +1,17 @@
 //! Settings of an endpoint, shared by all its connections; no behaviour.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::cid::CidGenerator;
 use crate::packet::FIXED_BIT;
-use crate::{Version, limits};
+use crate::{ConnectionIdGenerator, Version, limits};
 
 /// Settings of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
-    pub(crate) cid_len: usize,
+    pub(crate) cids: CidGenerator,
     pub(crate) max_udp_payload_size: u16,
     pub(crate) seed: [u8; 32],
     /// Not empty.
@@ -37,7 +39,7 @@ impl EndpointConfig {
             //= type=implication
             //# When advertising the initial_max_path_id transport parameter, endpoints MUST use
             //# Source and Destination Connection IDs with non-zero lengths.
-            cid_len: 8,
+            cids: CidGenerator::new(8),
             max_udp_payload_size: 65527,
             versions: [Some(Version::V1), Some(Version::V2)],
             seed,
@@ -83,6 +85,12 @@ impl EndpointConfig {
     /// [`Endpoint::set_clock`](crate::Endpoint::set_clock) corrects it later.
     pub const fn clock(&mut self, now: Instant, since_epoch: Duration) -> &mut Self {
         self.clock = Some((now, since_epoch));
+        self
+    }
+
+    /// Who makes the connection IDs by which peers address this endpoint. Default: 8 random bytes.
+    pub fn connection_ids(&mut self, generator: Arc<dyn ConnectionIdGenerator>) -> &mut Self {
+        self.cids = CidGenerator::own(generator);
         self
     }
 
@@ -176,7 +184,7 @@ impl fmt::Debug for EndpointConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The seed and the keys are secrets.
         f.debug_struct("EndpointConfig")
-            .field("cid_len", &self.cid_len)
+            .field("connection_ids", &self.cids)
             .field("max_udp_payload_size", &self.max_udp_payload_size)
             .field("send_memory", &self.send_memory)
             .field("receive_memory", &self.receive_memory)

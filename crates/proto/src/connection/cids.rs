@@ -41,6 +41,16 @@ impl Connection {
         }
     }
 
+    /// Issues new connection IDs for all paths, and asks the peer to retire those that it has. For when the
+    /// [generator](crate::ConnectionIdGenerator) makes other ones from now on. Does nothing before the connection is
+    /// established, nor for paths of which the peer has not retired those of the last time.
+    pub fn replace_connection_ids(&mut self) {
+        if self.state.is_established() {
+            self.local_cids.replace_all();
+            self.issue_cids();
+        }
+    }
+
     /// Issues connection IDs for the first further paths before the handshake is complete, so that a client has them
     /// when it is. Only a server does it: it has 1-RTT keys a round trip before the client can use them.
     pub(crate) fn issue_early_cids(&mut self) {

@@ -165,11 +165,11 @@ impl Connection {
         } = *setup;
         let config = setup.config.clone();
         let reset_key = Arc::clone(setup.reset_key);
-        let cid_generator = CidGenerator::new(endpoint.cid_len);
+        let cid_generator = endpoint.cids.clone();
         let scid = cid_generator.generate(&mut rng);
         //= specs/rfc9000.txt#section-7.2
         //# This Destination Connection ID MUST be at least 8 bytes in length.
-        let dcid = CidGenerator::new(8.max(endpoint.cid_len)).generate(&mut rng);
+        let dcid = CidGenerator::new(8.max(endpoint.cids.len())).generate(&mut rng);
         let version = config.version;
         let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         // RFC 9368 section 3: what the server may turn this first flight into. TLS is bound to the version that it began
@@ -217,7 +217,7 @@ impl Connection {
         reset_key: Arc<ResetKey>,
         tokens: &Arc<AddressTokens>,
     ) -> Result<Self, TransportError> {
-        let cid_generator = CidGenerator::new(endpoint.cid_len);
+        let cid_generator = endpoint.cids.clone();
         let scid = cid_generator.generate(&mut rng);
         let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
         //= specs/rfc9000.txt#section-7.3

@@ -109,7 +109,7 @@ impl Endpoint {
         let mut rng = StdRng::from_seed(config.seed);
         Self {
             server,
-            generator: CidGenerator::new(config.cid_len),
+            generator: config.cids.clone(),
             reset_key: Arc::new(ResetKey::new(
                 config.reset_key.as_ref().unwrap_or(&config.seed),
             )),

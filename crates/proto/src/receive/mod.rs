@@ -70,7 +70,7 @@ impl Connection {
         //# Receivers MUST be able to process coalesced packets.
         while offset < datagram.len() {
             let rest = &mut datagram[offset..];
-            let Ok(packet) = decode_next(rest, self.endpoint_config.cid_len) else {
+            let Ok(packet) = decode_next(rest, self.endpoint_config.cids.len()) else {
                 break;
             };
             let negotiates = matches!(packet, ProtectedPacket::VersionNegotiation { .. });
@@ -533,7 +533,7 @@ impl Connection {
                 {
                     path.on_datagram_received(&arrival.tuple, arrival.bytes);
                 }
-                let decoded = decode_next(&buffered.packet, self.endpoint_config.cid_len);
+                let decoded = decode_next(&buffered.packet, self.endpoint_config.cids.len());
                 if let Ok(packet) = decoded {
                     self.on_packet(&arrival, &packet, &mut buffered.packet);
                 }

@@ -110,7 +110,7 @@ impl Connection {
         let config = setup.config.clone();
         let mut servers = by_server(tuples);
         // Packets of several attempts are told apart by connection ID.
-        let alone = setup.endpoint.cid_len == 0;
+        let alone = setup.endpoint.cids.len() == 0;
         let Some(first) = servers.pop_front() else {
             return Err(ConnectError::NoAddress);
         };
@@ -396,7 +396,7 @@ impl Connection {
 
     /// Takes in a datagram while several attempts may be under way.
     pub(super) fn handle_racing_event(&mut self, event: ConnectionEvent) {
-        let (now, cid_len) = (event.now, self.endpoint_config.cid_len);
+        let (now, cid_len) = (event.now, self.endpoint_config.cids.len());
         let dcid = parse_invariant(&event.datagram, cid_len).ok();
         let dcid = dcid.map(
             |(Invariant::Long { dcid, .. } | Invariant::Short { dcid, .. })| {
