@@ -15,6 +15,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use proto::{ConnectionError, ConnectionEvent, EndpointEvent, FourTuple, PathErrorCode, Transmit};
 use tokio::time::{Instant, Sleep};
@@ -28,6 +29,11 @@ const DATAGRAMS_PER_ROUND: usize = 64;
 /// Rounds before other tasks get their turn: at most so many batches out (half a megabyte) and so
 /// many datagrams in.
 const ROUNDS_PER_POLL: usize = 8;
+
+/// The protocol is to judge what was not answered, and a socket has something to read: the endpoint's task gets so long
+/// to read it, and is looked at so often. On a busy host it may be the one that is late.
+const READ_FIRST: Duration = Duration::from_millis(20);
+const LOOK_AGAIN: Duration = Duration::from_millis(4);
 
 /// What one hold of the mutex gave.
 struct Round {
@@ -45,6 +51,10 @@ pub(crate) struct Driver {
     endpoint_events: Vec<EndpointEvent>,
     effects: Effects,
     timer: Pin<Box<Sleep>>,
+    /// What the protocol said last of its timers.
+    due: Option<Instant>,
+    /// Since when the sockets are read before its timers are looked at.
+    reading_since: Option<Instant>,
     /// The protocol wanted to send what no socket could.
     unroutable: bool,
     /// Between these addresses, the system refused to send.
@@ -62,6 +72,8 @@ impl Driver {
             endpoint_events: Vec::new(),
             effects: Effects::default(),
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
+            due: None,
+            reading_since: None,
             unroutable: false,
             no_way: None,
             drained: false,
@@ -69,9 +81,30 @@ impl Driver {
         }
     }
 
+    /// Until when timers wait, since the protocol would judge what was not answered, and the answer may be in a socket.
+    /// Not for long: a socket into which others send all the while is never empty.
+    fn reads_first(&mut self, now: Instant) -> Option<Instant> {
+        let due = self.due.is_some_and(|at| at <= now);
+        let reads = due
+            && self.shared.lock().proto.judges_silence(now.into_std())
+            && self.outbox.has_unread();
+        if !reads {
+            self.reading_since = None;
+            return None;
+        }
+        let until = *self.reading_since.get_or_insert(now) + READ_FIRST;
+        (now < until).then(|| until.min(now + LOOK_AGAIN))
+    }
+
     /// One hold of the mutex. `idle` says that nothing else will make this task run on: if there
-    /// is nothing to send either, the next one to touch the state must wake it.
-    fn round(&mut self, now: Instant, idle: bool, cx: &Context<'_>) -> Round {
+    /// is nothing to send either, the next one to touch the state must wake it. Timers are not looked at before `hold`.
+    fn round(
+        &mut self,
+        now: Instant,
+        idle: bool,
+        hold: Option<Instant>,
+        cx: &Context<'_>,
+    ) -> Round {
         let mut state = self.shared.lock();
         // Under the mutex: whoever changes the sockets then takes it to wake this task, and so
         // finds either the change seen or a waker to call.
@@ -82,7 +115,9 @@ impl Driver {
         for event in self.batch.drain(..count) {
             state.proto.handle_event(event);
         }
-        if state.proto.poll_timeout().is_some_and(|at| at <= std_now) {
+        // What came is taken in before it is missed.
+        let looks = hold.is_none() && self.batch.is_empty();
+        if looks && state.proto.poll_timeout().is_some_and(|at| at <= std_now) {
             state.proto.handle_timeout(std_now);
         }
         if sockets_changed || std::mem::take(&mut self.unroutable) {
@@ -121,12 +156,14 @@ impl Driver {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
+        let timeout = hold.or_else(|| timeout.map(Instant::from_std));
+        self.due = timeout;
         if idle && transmit.is_none() {
             state.driver = Some(cx.waker().clone());
         }
         Round {
             transmit,
-            timeout: timeout.map(Instant::from_std),
+            timeout,
             drained: state.proto.is_drained(),
         }
     }
@@ -165,7 +202,8 @@ impl Driver {
             let now = Instant::now();
             let idle = self.batch.len() <= DATAGRAMS_PER_ROUND;
             let collected = !self.batch.is_empty();
-            let round = self.round(now, idle, cx);
+            let hold = self.reads_first(now);
+            let round = self.round(now, idle, hold, cx);
             self.effects.fire(&self.shared);
             self.tell_endpoint();
             if let Some(transmit) = round.transmit {

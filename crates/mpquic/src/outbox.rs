@@ -151,6 +151,11 @@ impl Outbox {
         successor(&self.sockets, local)
     }
 
+    /// Whether a socket has something that was not received yet.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.sockets.iter().any(|socket| socket.has_unread())
+    }
+
     /// Sends what waited and can go now.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
         for lane in &mut self.lanes {

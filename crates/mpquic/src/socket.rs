@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use proto::{FourTuple, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
+use socket2::SockRef;
 use tokio::io::Interest;
 
 /// What one `sendmsg` can carry with segmentation offload: the UDP length field has 16 bits.
@@ -187,6 +188,12 @@ impl Socket {
     /// Whether there is something to receive; only one task may poll this.
     pub(crate) fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_recv_ready(cx)
+    }
+
+    /// Whether something waits to be received, also if the runtime has not heard of it yet.
+    pub(crate) fn has_unread(&self) -> bool {
+        let mut byte = [std::mem::MaybeUninit::uninit()];
+        SockRef::from(&self.io).peek(&mut byte).is_ok()
     }
 
     /// Receives what is there, at most as many messages as there are buffers.

@@ -50,7 +50,7 @@ pub use measure::{
 pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};
 pub use relay::{Relay, RelayStats};
-pub use script::{Action, LinkAction};
+pub use script::{Action, LinkAction, Resume};
 pub use start_bound::{StartBounds, StartRules};
 pub use trace::{DatagramInfo, DatagramStep, Delivery, TraceRecord};
 pub use transfer::{Job, TransferClient, TransferServer};

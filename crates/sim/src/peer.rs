@@ -10,6 +10,7 @@ use mpquic_proto::{
 use crate::app::{App, AppContext, Ledger};
 use crate::fabric::{Arrived, Fabric};
 use crate::measure::{OutOfOrderMeter, PathMeasurements, SideMeasurements};
+use crate::script::Resume;
 use crate::{AppError, SimError};
 
 /// The limit of work per call of [`Peer::drive`]: far above any congestion window, so that only an
@@ -21,6 +22,16 @@ const MAX_WORK: usize = 1_000_000;
 pub(crate) struct Moment {
     pub(crate) now: Duration,
     pub(crate) instant: Instant,
+}
+
+/// A host that does not run.
+struct Stopped {
+    until: Duration,
+    resume: Resume,
+    /// It runs again, and has not read its sockets yet.
+    awake: bool,
+    /// What came meanwhile, and when.
+    waiting: Vec<(Moment, Arrived)>,
 }
 
 pub(crate) struct Peer {
@@ -51,6 +62,16 @@ pub(crate) struct Peer {
     pub(crate) refused: u64,
     max_datagrams: usize,
     buffer: Vec<u8>,
+    stopped: Option<Stopped>,
+}
+
+impl Stopped {
+    fn reads_at(&self) -> Duration {
+        match self.resume {
+            Resume::Timers { reads_after } => self.until + reads_after,
+            Resume::Datagrams | Resume::Inbox => self.until,
+        }
+    }
 }
 
 impl Peer {
@@ -81,7 +102,53 @@ impl Peer {
             refused: 0,
             max_datagrams: max_datagrams.max(1),
             buffer: Vec::new(),
+            stopped: None,
         }
+    }
+
+    /// Lets the host stand still. A stop that is under way goes on, at least so long.
+    pub(crate) fn stop(&mut self, until: Duration, resume: Resume) {
+        match &mut self.stopped {
+            Some(stopped) => {
+                stopped.until = stopped.until.max(until);
+                stopped.awake = false;
+            }
+            None => {
+                self.stopped = Some(Stopped {
+                    until,
+                    resume,
+                    awake: false,
+                    waiting: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// Whether the host stands still.
+    fn is_stopped(&self) -> bool {
+        self.stopped.as_ref().is_some_and(|stopped| !stopped.awake)
+    }
+
+    /// Runs again, and reads what waits, if it is time. Whether it runs.
+    fn resume(&mut self, at: Moment, fabric: &mut Fabric) -> bool {
+        let Some(stopped) = &mut self.stopped else {
+            return true;
+        };
+        if at.now < stopped.until {
+            return false;
+        }
+        stopped.awake = true;
+        if at.now < stopped.reads_at() {
+            return true;
+        }
+        let stopped = self.stopped.take();
+        let inbox = stopped
+            .as_ref()
+            .is_some_and(|stopped| stopped.resume == Resume::Inbox);
+        for (came, datagram) in stopped.into_iter().flat_map(|stopped| stopped.waiting) {
+            self.receive(if inbox { came } else { at }, datagram, fabric);
+        }
+        true
     }
 
     pub(crate) fn connection(&self) -> Option<&Connection> {
@@ -95,14 +162,20 @@ impl Peer {
     /// When this side must be woken even if no datagram arrives.
     pub(crate) fn next_time(&self) -> Option<Duration> {
         self.connection.as_ref()?;
-        match (self.timer, self.app.next_wakeup()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let reads = match &self.stopped {
+            Some(stopped) if !stopped.awake => return Some(stopped.until),
+            stopped => stopped.as_ref().map(Stopped::reads_at),
+        };
+        let times = [self.timer, self.app.next_wakeup(), reads];
+        times.into_iter().flatten().min()
     }
 
     /// Receives one datagram. [`drive`](Self::drive) processes its effects.
     pub(crate) fn receive(&mut self, at: Moment, datagram: Arrived, fabric: &mut Fabric) {
+        if let Some(stopped) = &mut self.stopped {
+            stopped.waiting.push((at, datagram));
+            return;
+        }
         self.buffer.clear();
         let event = self.endpoint.handle(
             at.instant,
@@ -174,7 +247,14 @@ impl Peer {
     }
 
     /// Fires due timers: the connection's and the application's.
-    pub(crate) fn handle_timeouts(&mut self, at: Moment) -> Result<(), SimError> {
+    pub(crate) fn handle_timeouts(
+        &mut self,
+        at: Moment,
+        fabric: &mut Fabric,
+    ) -> Result<(), SimError> {
+        if !self.resume(at, fabric) {
+            return Ok(());
+        }
         if self.timer.is_some_and(|timer| timer <= at.now)
             && let Some((_, connection)) = &mut self.connection
         {
@@ -202,6 +282,9 @@ impl Peer {
         origin: Instant,
         fabric: &mut Fabric,
     ) -> Result<(), SimError> {
+        if self.is_stopped() {
+            return Ok(());
+        }
         let mut work = 0;
         let mut event = self.poll(at, fabric);
         let mut more = self.connection.is_some();

@@ -107,8 +107,33 @@ pub enum Action {
         /// The code.
         code: u32,
     },
+    /// The host of a side runs nothing for a while: no timer, no application. What arrives meanwhile waits in its
+    /// sockets, however much it is.
+    Stop {
+        /// The side.
+        side: Side,
+        /// How long.
+        time: Duration,
+        /// What it does first when it runs again.
+        resume: Resume,
+    },
     /// Any other action.
     Call(Box<dyn FnOnce(&mut Network)>),
+}
+
+/// What a host does first when it runs again after an [`Action::Stop`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resume {
+    /// It reads its sockets. The protocol learns that the datagrams came when they are read.
+    Datagrams,
+    /// It looks at its timers, and reads its sockets so much later.
+    Timers {
+        /// How much later.
+        reads_after: Duration,
+    },
+    /// Only the connection stood still: the endpoint has read the sockets all the while, and the connection learns
+    /// when each datagram came.
+    Inbox,
 }
 
 /// A change of one link.

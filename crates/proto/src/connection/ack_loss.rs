@@ -153,9 +153,10 @@ impl Connection {
             }
         }
         self.update_ack_frequency();
+        self.on_heard(now);
         if outcome.recovered {
             self.streams.set_suspects(self.paths.suspects());
-            self.offer_stranded();
+            self.offer_stranded(now);
             self.events
                 .push_back(Event::Path(PathEvent::Recovered { id }));
             self.tell_scheduler(now, index, PathUpdateKind::Recovered);
@@ -280,7 +281,7 @@ impl Connection {
     }
 
     /// The owner of a frame other than STREAM sends it again if it still matters.
-    fn repeat_control(&mut self, space: SpaceId, frame: &SentFrame) {
+    pub(super) fn repeat_control(&mut self, space: SpaceId, frame: &SentFrame) {
         match *frame {
             SentFrame::Crypto { start, end } => {
                 self.handshake.stream(space).on_lost(start, end);
@@ -387,52 +388,6 @@ impl Connection {
         for frame in &self.frames_in_flight(id, 2) {
             self.repeat_control(SpaceId::Data, frame);
         }
-    }
-
-    /// A path is in trouble: what it has in flight becomes sendable on the other paths at once, and
-    /// stays in flight here until acknowledged or lost.
-    pub(super) fn on_suspect(&mut self, now: Instant, id: PathId, index: PathIndex) {
-        self.streams.set_suspects(self.paths.suspects());
-        if self.has_other_usable(index) {
-            self.offer_in_flight(id);
-        }
-        self.events
-            .push_back(Event::Path(PathEvent::Suspect { id }));
-        self.tell_scheduler(now, index, PathUpdateKind::Suspect);
-    }
-
-    /// A path can be used that could not before: what the others have in flight and cannot be
-    /// counted on to deliver had nowhere to go until now.
-    pub(super) fn offer_stranded(&mut self) {
-        let stranded: smallvec::SmallVec<[PathId; 4]> = self
-            .paths
-            .iter()
-            .filter(|path| path.is_suspect() && self.has_other_usable(path.index))
-            .map(|path| path.id)
-            .collect();
-        for id in stranded {
-            self.offer_in_flight(id);
-        }
-    }
-
-    /// Queues the frames of the packets in flight on a path again, without giving the packets up.
-    pub(super) fn offer_in_flight(&mut self, id: PathId) {
-        for frame in &self.frames_in_flight(id, usize::MAX) {
-            match frame {
-                SentFrame::Stream(range) => self.streams.make_sendable(range),
-                _ => self.repeat_control(SpaceId::Data, frame),
-            }
-        }
-    }
-
-    /// The frames of the oldest ack-eliciting packets in flight on a path, at most so many packets.
-    fn frames_in_flight(&self, id: PathId, packets: usize) -> smallvec::SmallVec<[SentFrame; 8]> {
-        let path = self.paths.get(id).into_iter();
-        path.flat_map(|path| path.space().sent.iter())
-            .filter(|(_, packet)| packet.ack_eliciting)
-            .take(packets)
-            .flat_map(|(_, packet)| packet.frames.iter().copied())
-            .collect()
     }
 
     /// Whether data can go on another path than this one.

@@ -210,12 +210,12 @@ impl Connection {
         match proof {
             Proof::Nothing => {}
             Proof::Opened => {
-                self.offer_stranded();
+                self.offer_stranded(now);
                 self.events.push_back(Event::Path(PathEvent::Opened { id }));
                 self.tell_scheduler(now, index, PathUpdateKind::Validated);
             }
             Proof::Moved => {
-                self.offer_stranded();
+                self.offer_stranded(now);
                 self.announce_move(now, index);
                 self.resend_from_elsewhere(now, index);
             }
@@ -372,6 +372,7 @@ impl Connection {
         if path.suspect_early_data(now, max_ack_delay) {
             // Data that was sent ahead of the validation may have gone where nobody is: others carry it, too.
             self.on_suspect(now, id, index);
+            self.offer_now(id, index);
         }
         let Some(path) = self.paths.get_mut(id) else {
             return;

@@ -4,6 +4,7 @@ mod ack_loss;
 mod application;
 mod cids;
 mod close;
+mod doubt;
 mod early_data;
 mod event;
 mod handshaking;
@@ -139,6 +140,8 @@ pub struct Connection {
     /// Reused by ACK processing, so that it allocates nothing.
     pub(crate) settled: SettledPackets,
     pub(crate) totals: ConnectionStats,
+    /// Bytes of suspect paths that were offered to others while it was not certain whose the silence was.
+    offered_in_doubt: u64,
     pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
@@ -381,6 +384,7 @@ impl Connection {
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),
             settled: SettledPackets::default(),
             totals: ConnectionStats::default(),
+            offered_in_doubt: 0,
             observer: config.observer.as_ref().and_then(|make| make(side)),
             endpoint_config: endpoint.clone(),
             config,

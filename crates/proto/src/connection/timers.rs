@@ -70,10 +70,21 @@ impl Connection {
         }
     }
 
+    /// Whether [`handle_timeout`](Self::handle_timeout) would draw conclusions from what was not acknowledged: packets
+    /// lost, a probe timeout, a path that falls suspect. If the task that receives may be late, look first whether
+    /// something waits to be received, and hand that in.
+    pub fn judges_silence(&self, now: Instant) -> bool {
+        self.paths.iter().any(|path| {
+            let elsewhere = path.is_suspect() && self.has_other_usable(path.index);
+            path.judges_silence(now, self.timer_facts(elsewhere))
+        })
+    }
+
     fn on_timeout(&mut self, now: Instant) {
         if self.state.is_drained() {
             return;
         }
+        let due = self.poll_timeout();
         if let Some(until) = self.state.timer() {
             if until <= now {
                 self.end(None);
@@ -97,7 +108,7 @@ impl Connection {
         self.on_handshake_timeouts(now);
         let ids: smallvec::SmallVec<[PathId; 16]> = self.paths.iter().map(|path| path.id).collect();
         for id in ids {
-            self.on_path_timeout(now, id);
+            self.on_path_timeout(now, due, id);
         }
         let pto = self.smallest_pto();
         self.schedule.on_timeout(now, pto);
@@ -173,7 +184,7 @@ impl Connection {
         }
     }
 
-    fn on_path_timeout(&mut self, now: Instant, id: PathId) {
+    fn on_path_timeout(&mut self, now: Instant, due: Option<Instant>, id: PathId) {
         let Some(index) = self.paths.get(id).map(|path| path.index) else {
             return;
         };
@@ -182,7 +193,7 @@ impl Connection {
             return;
         };
         let mut settled = std::mem::take(&mut self.settled);
-        let outcome = path.on_timeout(now, facts, &mut *self.controller, &mut settled.lost);
+        let outcome = path.on_timeout(now, due, facts, &mut *self.controller, &mut settled.lost);
         self.on_packets_lost(now, index, SpaceId::Data, &settled);
         settled.lost.clear();
         self.settled = settled;
@@ -202,8 +213,11 @@ impl Connection {
         if outcome.suspect {
             self.on_suspect(now, id, index);
         }
+        if outcome.certain {
+            self.offer_if_certain(now, id);
+        }
         if outcome.offer {
-            self.offer_in_flight(id);
+            self.on_suspect_pto(now, id);
         }
         if outcome.repeat_control {
             self.repeat_oldest_control(id);

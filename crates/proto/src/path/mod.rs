@@ -11,6 +11,7 @@ mod remembered;
 mod set;
 mod silence;
 mod status;
+mod timers;
 mod view;
 
 use std::time::{Duration, Instant};
@@ -30,7 +31,7 @@ pub(crate) use view::PathFacts;
 
 use crate::congestion::{Controller, InitialWindow};
 use crate::frame::writer::{FrameWriter, Resent};
-use crate::recovery::{RttEstimator, earlier, later, pto_time};
+use crate::recovery::{RttEstimator, STALL, Suspect, later};
 use crate::space::{
     AckScheduler, PacketOrigin, PacketSpace, ReceivedPacket, SentFrame, SentPacket, SpaceId,
 };
@@ -82,6 +83,8 @@ pub(crate) struct PathTimeout {
     pub(crate) suspect: bool,
     /// What the path has in flight is to be offered to the other paths again.
     pub(crate) offer: bool,
+    /// It is certain by now that the silence is the path's own.
+    pub(crate) certain: bool,
     /// There is no other path: the oldest control frames in flight are to be repeated here.
     pub(crate) repeat_control: bool,
     /// Nothing was heard for so long that the peer is to be asked, if data is expected of it.
@@ -118,7 +121,15 @@ pub(crate) struct Path {
     recovery: PathRecovery,
     /// When something was last received on this path, for keep-alive.
     last_activity: Instant,
+    heard: Option<Heard>,
     silence: Silence,
+}
+
+/// When packets came on a path without a pause.
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    first: Instant,
+    last: Instant,
 }
 
 /// What is counted per path.
@@ -166,6 +177,7 @@ impl Path {
             space,
             recovery: PathRecovery::new(now, index, config),
             last_activity: now,
+            heard: None,
             silence: Silence::default(),
         }
     }
@@ -242,6 +254,46 @@ impl Path {
     /// Whether the path is in trouble, so that its data should go elsewhere.
     pub(crate) fn is_suspect(&self) -> bool {
         self.recovery.suspect.is_suspect()
+    }
+
+    /// The peer ran, and could send on any path, from the first of these times to the second: when its packets left.
+    /// `None` if it sent nothing on this path.
+    pub(crate) fn peer_ran(&self) -> Option<(Instant, Instant)> {
+        let heard = self.heard?;
+        Some((self.left(heard.first), self.left(heard.last)))
+    }
+
+    /// When a packet left that came from the peer. Our own data makes the way there longer, and not the way back.
+    fn left(&self, came: Instant) -> Instant {
+        let back = self.recovery.rtt.min() / 2;
+        came.checked_sub(back).unwrap_or(came)
+    }
+
+    /// When it is certain that the silence of a suspect path is the path's own, if the peer ran in this time: it has to
+    /// have run for a while after it owed an acknowledgement, and what it sent then has to have had the time to arrive.
+    /// `None` if the peer may have stood still.
+    pub(crate) fn own_silence(
+        &self,
+        (from, to): (Instant, Instant),
+        max_ack_delay: Duration,
+    ) -> Option<Instant> {
+        let rtt = &self.recovery.rtt;
+        let oldest = self.space.sent.first_ack_eliciting_sent()?;
+        let owed = match self.recovery.suspect.last_ack() {
+            // They came one after the other.
+            Some(at) if at >= oldest => later(self.left(at), STALL),
+            _ => self.left(later(oldest, rtt.smoothed().saturating_add(max_ack_delay))),
+        };
+        let ran = owed.max(from);
+        (ran <= to).then(|| later(ran, rtt.quiet()))
+    }
+
+    pub(crate) fn suspicion(&self) -> &Suspect {
+        &self.recovery.suspect
+    }
+
+    pub(crate) fn suspicion_mut(&mut self) -> &mut Suspect {
+        &mut self.recovery.suspect
     }
 
     /// When something was last received on it.
@@ -326,6 +378,16 @@ impl Path {
     /// A packet was decrypted and its frames were processed.
     pub(crate) fn on_packet_received(&mut self, packet: &ReceivedPacket) {
         self.last_activity = packet.now;
+        self.heard = Some(match self.heard {
+            Some(heard) if packet.now <= later(heard.last, STALL) => Heard {
+                last: packet.now.max(heard.last),
+                ..heard
+            },
+            _ => Heard {
+                first: packet.now,
+                last: packet.now,
+            },
+        });
         self.space.on_received(packet);
     }
 
@@ -579,203 +641,5 @@ impl Path {
     /// Gives up all that is in flight, onto `lost`: the path is abandoned.
     pub(crate) fn drain_in_flight(&mut self, lost: &mut Vec<(u64, SentPacket)>) {
         self.space.drain_all(lost);
-    }
-}
-
-/// Timers: derived from the path's state on each call, so none can be orphaned.
-impl Path {
-    /// The earliest time at which the path wants [`on_timeout`](Self::on_timeout) to be called, or `next` if that is
-    /// earlier.
-    pub(crate) fn next_timeout(
-        &self,
-        facts: TimerFacts,
-        mut next: Option<Instant>,
-    ) -> Option<Instant> {
-        let mut consider = |at: Option<Instant>| next = earlier(next, at);
-        consider(self.space.loss_time);
-        consider(self.space.acks.timer());
-        consider(self.network.challenge_timer());
-        if let Some(previous) = &self.previous {
-            consider(previous.challenge_timer());
-        }
-        consider(self.probe_timer());
-        consider(self.keep_alive_deadline(facts));
-        consider(self.silence_deadline(facts));
-        // Those that wait for an acknowledgement are hardly ever the next while packets keep leaving: worked out only if
-        // not even their least would come later.
-        let (space, rtt) = (&self.space, &self.recovery.rtt);
-        if let Some(sent) = space.last_ack_eliciting_sent
-            && next.is_none_or(|next| later(sent, rtt.least_pto()) < next)
-        {
-            next = earlier(next, self.pto_deadline(facts));
-        }
-        let suspicion = &self.recovery.suspect;
-        let deadline = suspicion.deadline_before(next, space, rtt, facts.max_ack_delay);
-        earlier(next, deadline)
-    }
-
-    /// Time has passed. Lost packets go onto `lost`. Challenges have a call of their own,
-    /// [`on_challenge_timeout`](Self::on_challenge_timeout).
-    pub(crate) fn on_timeout(
-        &mut self,
-        now: Instant,
-        facts: TimerFacts,
-        controller: &mut dyn Controller,
-        lost: &mut Vec<(u64, SentPacket)>,
-    ) -> PathTimeout {
-        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        let pto = is_due(self.pto_deadline(facts));
-        let kept_alive = is_due(self.keep_alive_deadline(facts));
-        if kept_alive {
-            self.recovery.ping = true;
-            self.last_activity = now;
-        }
-        if is_due(self.space.acks.timer()) {
-            // Due from now on, whether or not it can be sent at once.
-            self.space.acks.force();
-        }
-        if is_due(self.space.loss_time) {
-            let (id, delay) = (SpaceId::Data, facts.max_ack_delay);
-            let space = &mut self.space;
-            let persistent = self
-                .recovery
-                .detect_lost(now, space, id, delay, controller, lost);
-            if let Some(memory) = &mut self.recovery.memory {
-                memory.on_loss_timeout(now, persistent, controller);
-            }
-        }
-        let mut outcome = PathTimeout {
-            silent: is_due(self.silence_deadline(facts)),
-            kept_alive,
-            ..PathTimeout::default()
-        };
-        if pto {
-            self.on_pto(now, facts, controller, &mut outcome);
-        }
-        outcome.suspect |= self.check_suspect(now, facts);
-        outcome
-    }
-
-    /// RFC 9002 section 6.2.4: a probe timeout of the path's packet number space.
-    fn on_pto(
-        &mut self,
-        now: Instant,
-        facts: TimerFacts,
-        controller: &mut dyn Controller,
-        outcome: &mut PathTimeout,
-    ) {
-        let recovery = &mut self.recovery;
-        //= specs/rfc9002.txt#section-6.2
-        //# A PTO timer expiration event does not indicate packet loss and MUST NOT cause prior
-        //# unacknowledged packets to be marked as lost.
-        recovery.pto_count = recovery.pto_count.saturating_add(1);
-        if recovery.mtu.on_pto(now, recovery.pto_count) {
-            controller.on_mtu_update(self.index, recovery.mtu.current());
-        }
-        outcome.suspect = self.check_suspect(now, facts);
-        // A scheduler may have gone on to send here: that must not be stuck either.
-        outcome.offer = !outcome.suspect && facts.elsewhere;
-        outcome.repeat_control = !facts.elsewhere;
-        // With the data on other paths, one small probe shows whether this one lives.
-        //= specs/rfc9002.txt#section-6.2.4
-        //# When a PTO timer expires, a sender MUST send at least one ack- eliciting packet in the
-        //# packet number space as a probe.
-        if facts.elsewhere {
-            self.recovery.probes = 1;
-            self.recovery.ping = true;
-            self.forget_bare_packets();
-        } else {
-            // Two probes at first, then one: those that follow come more often than the PTO doubles.
-            let first = self.recovery.pto_count <= 1;
-            self.recovery.probes = if first { PROBES_PER_PTO } else { 1 };
-        }
-    }
-
-    /// Forgets the oldest of many packets in flight that carry nothing to be repeated.
-    fn forget_bare_packets(&mut self) {
-        self.space.sent.forget_bare(MAX_BARE_PROBES);
-    }
-
-    fn check_suspect(&mut self, now: Instant, facts: TimerFacts) -> bool {
-        let recovery = &mut self.recovery;
-        let (rtt, pto_count) = (&recovery.rtt, recovery.pto_count);
-        recovery
-            .suspect
-            .check(now, &self.space, rtt, facts.max_ack_delay, pto_count)
-    }
-
-    /// When the PTO of the path's 1-RTT space expires.
-    //= specs/rfc9000.txt#section-8.1
-    //# To prevent this deadlock, clients MUST send a packet on a Probe Timeout (PTO); see Section
-    //# 6.2 of [QUIC-RECOVERY].
-    fn pto_deadline(&self, facts: TimerFacts) -> Option<Instant> {
-        //= specs/rfc9002.txt#section-6.2.1
-        //# An endpoint MUST NOT set its PTO timer for the Application Data packet number space
-        //# until the handshake is confirmed.
-        if !facts.confirmed || self.space.ack_eliciting_in_flight() == 0 {
-            return None;
-        }
-        // The probes of the last one wait to be sent, as soon as the path lets them. RFC 9002 section
-        // 6.2.2.1: nor while they could not leave. Armed, it would fire for ever and send nothing.
-        if self.recovery.probes > 0 || self.network.is_at_limit() {
-            return None;
-        }
-        let (rtt, count) = (&self.recovery.rtt, self.recovery.pto_count);
-        let deadline = pto_time(&self.space, rtt, facts.max_ack_delay, count)?;
-        let Some(suspect_since) = self.recovery.suspect.since() else {
-            return Some(deadline);
-        };
-        let sent = self.space.last_ack_eliciting_sent?;
-        let most = match facts.elsewhere {
-            true => MAX_SUSPECT_PROBE_INTERVAL,
-            false => MAX_LONE_PROBE_INTERVAL,
-        };
-        let silence = sent.saturating_duration_since(suspect_since);
-        let interval = (silence / 8)
-            .clamp(MIN_SUSPECT_PROBE_INTERVAL, most)
-            .max(self.pto(facts.max_ack_delay));
-        Some(deadline.min(sent + interval))
-    }
-
-    /// When to ask a peer of which nothing is heard. What is in flight asks by itself.
-    fn silence_deadline(&self, facts: TimerFacts) -> Option<Instant> {
-        let quiet = facts.asks && self.space.ack_eliciting_in_flight() == 0;
-        if !quiet || self.recovery.ping {
-            return None;
-        }
-        let pto = self.pto(facts.max_ack_delay);
-        self.silence
-            .deadline(self.last_activity, pto, facts.expected)
-    }
-
-    /// Nothing is heard of the peer. `expected`: what it owes, now that the streams were looked at. If it owes anything, a
-    /// PING is to be sent, in a datagram large enough for the peer to answer in full, should it come from an address that
-    /// it does not know (RFC 9000 section 8.1). Returns whether one is.
-    pub(crate) fn on_silence(
-        &mut self,
-        now: Instant,
-        expected: Expected,
-        max_ack_delay: Duration,
-    ) -> bool {
-        if !expected.streams {
-            self.silence.on_no_streams();
-        }
-        let pto = self.pto(max_ack_delay);
-        let deadline = self.silence.deadline(self.last_activity, pto, expected);
-        let asks = deadline.is_some_and(|at| at <= now);
-        if asks {
-            self.silence.on_asked();
-            self.recovery.ping = true;
-            self.recovery.full_ping = true;
-        }
-        asks
-    }
-
-    /// When a PING is due for want of anything else. What is in flight must be acknowledged as it is,
-    /// and has a probe timer that backs off.
-    fn keep_alive_deadline(&self, facts: TimerFacts) -> Option<Instant> {
-        let interval = facts.keep_alive?;
-        let silent = self.space.ack_eliciting_in_flight() == 0;
-        silent.then(|| self.last_activity + interval)
     }
 }

@@ -24,6 +24,9 @@ pub(crate) use suspect::Suspect;
 /// kGranularity (RFC 9002 section 6.1.2).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
+/// Hosts stall that long now and then: less silence tells nothing.
+pub(crate) const STALL: Duration = Duration::from_millis(10);
+
 /// The earlier of two times, either of which may be never.
 pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
     match (a, b) {

@@ -4,10 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::RttHistory;
 
-use super::GRANULARITY;
-
-/// The least slack beyond the smoothed RTT before silence tells anything: hosts stall that long.
-const MIN_SLACK: Duration = Duration::from_millis(10);
+use super::{GRANULARITY, STALL};
 
 /// The round-trip time of one path (RFC 9002 section 5): smoothed RTT, its variation, the minimum and
 /// the newest samples.
@@ -90,7 +87,7 @@ impl RttEstimator {
     //# The PTO period MUST be at least kGranularity to avoid the timer expiring immediately.
     const fn on_changed(&mut self) {
         let spread = self.var.saturating_mul(4);
-        let slack = longer(spread, MIN_SLACK);
+        let slack = longer(spread, STALL);
         self.pto = self.smoothed.saturating_add(longer(spread, GRANULARITY));
         self.patience = self.smoothed.saturating_add(slack);
         let (secs, nanos) = (self.smoothed.as_secs(), self.smoothed.subsec_nanos());

@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::{RttEstimator, later};
+use super::{RttEstimator, STALL, later};
 use crate::space::PacketSpace;
+
+/// A timer that comes so much too late says that this host did not run.
+const LATE: Duration = Duration::from_millis(3);
 
 /// Follows one path. It is suspect once a probe timeout has passed, or once an ack-eliciting packet has been in flight
 /// for a PTO and nothing was acknowledged for half an RTT and what the RTT varies by. The second matters while packets
@@ -17,6 +20,10 @@ pub(crate) struct Suspect {
     patience: Duration,
     /// When an ACK frame last acknowledged something new.
     last_ack: Option<Instant>,
+    /// The path is suspect: from when on it is certain that its silence is its own, and neither the peer's nor ours.
+    certain: Option<Instant>,
+    /// Nothing is judged before: this host did not run, and reads what came meanwhile.
+    judge_from: Option<Instant>,
 }
 
 impl Suspect {
@@ -71,6 +78,7 @@ impl Suspect {
             return false;
         }
         self.since = Some(now);
+        self.certain = None;
         self.patience = Self::patience(rtt, max_ack_delay);
         true
     }
@@ -94,8 +102,55 @@ impl Suspect {
             || space.sent.ack_eliciting() == 0;
         if recovered {
             self.since = None;
+            self.certain = None;
         }
         recovered
+    }
+
+    /// Whether silence may be judged; `due` is when a timer of the connection was due. Not if that was long ago, for the
+    /// time in which a host that runs again reads what it was sent. Once for each silence, lest a busy host never judge.
+    pub(crate) fn may_judge(&mut self, now: Instant, due: Option<Instant>) -> bool {
+        if self.judge_from.is_some_and(|from| now < from) {
+            return false;
+        }
+        let late = due.is_some_and(|due| now > later(due, LATE));
+        let heard_since = |from| self.last_ack.is_some_and(|at| later(at, STALL) > from);
+        if late && self.judge_from.is_none_or(heard_since) {
+            self.judge_from = Some(later(now, STALL));
+            return false;
+        }
+        true
+    }
+
+    /// When something may be judged that is due at `at`.
+    pub(crate) fn not_before(&self, at: Instant) -> Instant {
+        self.judge_from.map_or(at, |from| at.max(from))
+    }
+
+    /// From when on it is certain that the silence is the path's own. `None` if the path is not suspect, or if that was
+    /// certain already.
+    pub(crate) const fn certain_at(&self) -> Option<Instant> {
+        self.certain
+    }
+
+    /// Whether the path is suspect, and the peer or this host may be the ones who stood still.
+    pub(crate) const fn is_doubtful(&self) -> bool {
+        self.certain.is_some()
+    }
+
+    /// Nobody knows yet. It counts as certain from `at` on, whatever is heard.
+    pub(crate) const fn doubt_until(&mut self, at: Instant) {
+        self.certain = Some(at);
+    }
+
+    /// It is certain from `at` on, if not before.
+    pub(crate) fn on_evidence(&mut self, at: Instant) {
+        self.certain = self.certain.map(|certain| certain.min(at));
+    }
+
+    /// It is certain.
+    pub(crate) const fn on_certain(&mut self) {
+        self.certain = None;
     }
 
     /// Since when the path is suspect.
@@ -238,6 +293,46 @@ mod tests {
         // A hiccup: what comes through now took no longer than usual.
         assert!(path.ack(137, numbers[99]));
         assert!(!path.suspect.is_suspect());
+    }
+
+    /// A timer that comes late says that this host did not run.
+    #[test]
+    fn a_late_host_reads_before_it_judges() {
+        let mut path = Path::new();
+        let t0 = path.t0;
+        let at = |millis| t0 + ms(millis);
+        path.send(0);
+        assert!(path.suspect.may_judge(at(88), Some(at(85))));
+        assert!(!path.suspect.may_judge(at(190), Some(at(85))));
+        assert_eq!(path.suspect.not_before(at(85)), at(200));
+        assert!(!path.suspect.may_judge(at(199), Some(at(199))));
+        // Once for each silence: a host that is always late would never judge.
+        assert!(path.suspect.may_judge(at(260), Some(at(200))));
+        path.ack(270, 0);
+        assert!(!path.suspect.may_judge(at(400), Some(at(300))));
+    }
+
+    /// Nobody knows whose silence it is, until there is evidence or the path answers.
+    #[test]
+    fn a_suspicion_is_doubtful_until_it_is_certain() {
+        let mut path = Path::new();
+        let t0 = path.t0;
+        let at = |millis| t0 + ms(millis);
+        path.suspect.on_evidence(at(1));
+        assert_eq!(path.suspect.certain_at(), None, "no suspicion");
+        path.send(0);
+        assert!(path.check(85, 0));
+        path.suspect.doubt_until(at(300));
+        path.suspect.on_evidence(at(120));
+        path.suspect.on_evidence(at(140));
+        assert_eq!(path.suspect.certain_at(), Some(at(120)));
+        assert!(path.ack(130, 0));
+        assert!(!path.suspect.is_doubtful());
+        path.send(200);
+        assert!(path.check(285, 0));
+        path.suspect.doubt_until(at(300));
+        path.suspect.on_certain();
+        assert!(path.suspect.is_suspect() && !path.suspect.is_doubtful());
     }
 
     #[test]

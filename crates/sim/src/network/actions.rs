@@ -73,6 +73,11 @@ impl Network {
                 }
                 Ok(())
             }
+            Action::Stop { side, time, resume } => {
+                let until = at + time;
+                self.peer_mut(side).stop(until, resume);
+                Ok(())
+            }
             Action::Call(f) => {
                 f(self);
                 Ok(())

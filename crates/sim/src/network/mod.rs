@@ -311,7 +311,7 @@ impl Network {
             for side in [Side::Client, Side::Server] {
                 let peer = &mut self.flows[flow].peers[index(side)];
                 if peer.next_time().is_some_and(|time| time <= self.now) {
-                    peer.handle_timeouts(at)?;
+                    peer.handle_timeouts(at, &mut self.fabric)?;
                     self.drive(flow, side)?;
                 }
             }

@@ -1,0 +1,232 @@
+//! When a path wakes up, and what it does then. Derived from the path's state on each call, so that no timer can be
+//! orphaned.
+
+use std::time::{Duration, Instant};
+
+use super::{
+    Expected, MAX_BARE_PROBES, MAX_LONE_PROBE_INTERVAL, MAX_SUSPECT_PROBE_INTERVAL,
+    MIN_SUSPECT_PROBE_INTERVAL, PROBES_PER_PTO, Path, PathTimeout, TimerFacts,
+};
+use crate::congestion::Controller;
+use crate::recovery::{earlier, later, pto_time};
+use crate::space::{SentPacket, SpaceId};
+
+impl Path {
+    /// The earliest time at which the path wants [`on_timeout`](Self::on_timeout) to be called, or `next` if that is
+    /// earlier.
+    pub(crate) fn next_timeout(
+        &self,
+        facts: TimerFacts,
+        mut next: Option<Instant>,
+    ) -> Option<Instant> {
+        let suspicion = &self.recovery.suspect;
+        // What is judged by silence waits for what may have come while this host did not run.
+        let judged = |at: Option<Instant>| at.map(|at| suspicion.not_before(at));
+        let mut consider = |at: Option<Instant>| next = earlier(next, at);
+        consider(judged(self.space.loss_time));
+        if facts.elsewhere {
+            consider(judged(suspicion.certain_at()));
+        }
+        consider(self.space.acks.timer());
+        consider(self.network.challenge_timer());
+        if let Some(previous) = &self.previous {
+            consider(previous.challenge_timer());
+        }
+        consider(self.probe_timer());
+        consider(self.keep_alive_deadline(facts));
+        consider(self.silence_deadline(facts));
+        // Those that wait for an acknowledgement are hardly ever the next while packets keep leaving: worked out only if
+        // not even their least would come later.
+        let (space, rtt) = (&self.space, &self.recovery.rtt);
+        if let Some(sent) = space.last_ack_eliciting_sent
+            && next.is_none_or(|next| later(sent, rtt.least_pto()) < next)
+        {
+            next = earlier(next, judged(self.pto_deadline(facts)));
+        }
+        let deadline = suspicion.deadline_before(next, space, rtt, facts.max_ack_delay);
+        earlier(next, judged(deadline))
+    }
+
+    /// Time has passed; `due` is when the connection wanted to be called. Losses, probe timeouts and silence are not judged
+    /// if that was long ago: this host did not run since, and what it was sent may still have to be read. Lost packets go
+    /// onto `lost`. Challenges have a call of their own,
+    /// [`on_challenge_timeout`](Self::on_challenge_timeout).
+    pub(crate) fn on_timeout(
+        &mut self,
+        now: Instant,
+        due: Option<Instant>,
+        facts: TimerFacts,
+        controller: &mut dyn Controller,
+        lost: &mut Vec<(u64, SentPacket)>,
+    ) -> PathTimeout {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let judges = self.recovery.suspect.may_judge(now, due);
+        let pto = judges && is_due(self.pto_deadline(facts));
+        let kept_alive = is_due(self.keep_alive_deadline(facts));
+        if kept_alive {
+            self.recovery.ping = true;
+            self.last_activity = now;
+        }
+        if is_due(self.space.acks.timer()) {
+            // Due from now on, whether or not it can be sent at once.
+            self.space.acks.force();
+        }
+        if judges && is_due(self.space.loss_time) {
+            let (id, delay) = (SpaceId::Data, facts.max_ack_delay);
+            let space = &mut self.space;
+            let persistent = self
+                .recovery
+                .detect_lost(now, space, id, delay, controller, lost);
+            if let Some(memory) = &mut self.recovery.memory {
+                memory.on_loss_timeout(now, persistent, controller);
+            }
+        }
+        let mut outcome = PathTimeout {
+            silent: is_due(self.silence_deadline(facts)),
+            kept_alive,
+            ..PathTimeout::default()
+        };
+        if pto {
+            self.on_pto(now, facts, controller, &mut outcome);
+        }
+        if judges {
+            outcome.suspect |= self.check_suspect(now, facts);
+            outcome.certain = facts.elsewhere && is_due(self.recovery.suspect.certain_at());
+        }
+        outcome
+    }
+
+    /// Whether [`on_timeout`](Self::on_timeout) would draw conclusions from what was not acknowledged.
+    pub(crate) fn judges_silence(&self, now: Instant, facts: TimerFacts) -> bool {
+        let (space, rtt) = (&self.space, &self.recovery.rtt);
+        let suspicion = &self.recovery.suspect;
+        let deadline = suspicion.deadline_before(None, space, rtt, facts.max_ack_delay);
+        let certain = suspicion.certain_at().filter(|_| facts.elsewhere);
+        let times = [space.loss_time, self.pto_deadline(facts), deadline, certain];
+        let mut judged = times.into_iter().flatten();
+        judged.any(|at| suspicion.not_before(at) <= now)
+    }
+
+    /// RFC 9002 section 6.2.4: a probe timeout of the path's packet number space.
+    fn on_pto(
+        &mut self,
+        now: Instant,
+        facts: TimerFacts,
+        controller: &mut dyn Controller,
+        outcome: &mut PathTimeout,
+    ) {
+        let recovery = &mut self.recovery;
+        //= specs/rfc9002.txt#section-6.2
+        //# A PTO timer expiration event does not indicate packet loss and MUST NOT cause prior
+        //# unacknowledged packets to be marked as lost.
+        recovery.pto_count = recovery.pto_count.saturating_add(1);
+        if recovery.mtu.on_pto(now, recovery.pto_count) {
+            controller.on_mtu_update(self.index, recovery.mtu.current());
+        }
+        outcome.suspect = self.check_suspect(now, facts);
+        // A scheduler may have gone on to send here: that must not be stuck either.
+        outcome.offer = !outcome.suspect && facts.elsewhere;
+        outcome.repeat_control = !facts.elsewhere;
+        // With the data on other paths, one small probe shows whether this one lives.
+        //= specs/rfc9002.txt#section-6.2.4
+        //# When a PTO timer expires, a sender MUST send at least one ack- eliciting packet in the
+        //# packet number space as a probe.
+        if facts.elsewhere {
+            self.recovery.probes = 1;
+            self.recovery.ping = true;
+            self.forget_bare_packets();
+        } else {
+            // Two probes at first, then one: those that follow come more often than the PTO doubles.
+            let first = self.recovery.pto_count <= 1;
+            self.recovery.probes = if first { PROBES_PER_PTO } else { 1 };
+        }
+    }
+
+    /// Forgets the oldest of many packets in flight that carry nothing to be repeated.
+    pub(super) fn forget_bare_packets(&mut self) {
+        self.space.sent.forget_bare(MAX_BARE_PROBES);
+    }
+
+    fn check_suspect(&mut self, now: Instant, facts: TimerFacts) -> bool {
+        let recovery = &mut self.recovery;
+        let (rtt, pto_count) = (&recovery.rtt, recovery.pto_count);
+        recovery
+            .suspect
+            .check(now, &self.space, rtt, facts.max_ack_delay, pto_count)
+    }
+
+    /// When the PTO of the path's 1-RTT space expires.
+    //= specs/rfc9000.txt#section-8.1
+    //# To prevent this deadlock, clients MUST send a packet on a Probe Timeout (PTO); see Section
+    //# 6.2 of [QUIC-RECOVERY].
+    fn pto_deadline(&self, facts: TimerFacts) -> Option<Instant> {
+        //= specs/rfc9002.txt#section-6.2.1
+        //# An endpoint MUST NOT set its PTO timer for the Application Data packet number space
+        //# until the handshake is confirmed.
+        if !facts.confirmed || self.space.ack_eliciting_in_flight() == 0 {
+            return None;
+        }
+        // The probes of the last one wait to be sent, as soon as the path lets them. RFC 9002 section
+        // 6.2.2.1: nor while they could not leave. Armed, it would fire for ever and send nothing.
+        if self.recovery.probes > 0 || self.network.is_at_limit() {
+            return None;
+        }
+        let (rtt, count) = (&self.recovery.rtt, self.recovery.pto_count);
+        let deadline = pto_time(&self.space, rtt, facts.max_ack_delay, count)?;
+        let Some(suspect_since) = self.recovery.suspect.since() else {
+            return Some(deadline);
+        };
+        let sent = self.space.last_ack_eliciting_sent?;
+        let most = match facts.elsewhere {
+            true => MAX_SUSPECT_PROBE_INTERVAL,
+            false => MAX_LONE_PROBE_INTERVAL,
+        };
+        let silence = sent.saturating_duration_since(suspect_since);
+        let interval = (silence / 8)
+            .clamp(MIN_SUSPECT_PROBE_INTERVAL, most)
+            .max(self.pto(facts.max_ack_delay));
+        Some(deadline.min(sent + interval))
+    }
+
+    /// When to ask a peer of which nothing is heard. What is in flight asks by itself.
+    fn silence_deadline(&self, facts: TimerFacts) -> Option<Instant> {
+        let quiet = facts.asks && self.space.ack_eliciting_in_flight() == 0;
+        if !quiet || self.recovery.ping {
+            return None;
+        }
+        let pto = self.pto(facts.max_ack_delay);
+        self.silence
+            .deadline(self.last_activity, pto, facts.expected)
+    }
+
+    /// Nothing is heard of the peer. `expected`: what it owes, now that the streams were looked at. If it owes anything, a
+    /// PING is to be sent, in a datagram large enough for the peer to answer in full, should it come from an address that
+    /// it does not know (RFC 9000 section 8.1). Returns whether one is.
+    pub(crate) fn on_silence(
+        &mut self,
+        now: Instant,
+        expected: Expected,
+        max_ack_delay: Duration,
+    ) -> bool {
+        if !expected.streams {
+            self.silence.on_no_streams();
+        }
+        let pto = self.pto(max_ack_delay);
+        let deadline = self.silence.deadline(self.last_activity, pto, expected);
+        let asks = deadline.is_some_and(|at| at <= now);
+        if asks {
+            self.silence.on_asked();
+            self.recovery.ping = true;
+            self.recovery.full_ping = true;
+        }
+        asks
+    }
+
+    /// When a PING is due for want of anything else. What is in flight must be acknowledged as it is,
+    /// and has a probe timer that backs off.
+    fn keep_alive_deadline(&self, facts: TimerFacts) -> Option<Instant> {
+        let interval = facts.keep_alive?;
+        let silent = self.space.ack_eliciting_in_flight() == 0;
+        silent.then(|| self.last_activity + interval)
+    }
+}
