@@ -328,9 +328,11 @@ mod tests {
         assert_eq!(path.suspect.certain_at(), Some(at(120)));
         assert!(path.ack(130, 0));
         assert!(!path.suspect.is_doubtful());
+        // That answer took 130 ms: 60 ms + 4 * 20 ms + 25 ms.
         path.send(200);
-        assert!(path.check(285, 0));
-        path.suspect.doubt_until(at(300));
+        assert!(!path.check(364, 0));
+        assert!(path.check(366, 0));
+        path.suspect.doubt_until(at(500));
         path.suspect.on_certain();
         assert!(path.suspect.is_suspect() && !path.suspect.is_doubtful());
     }
