@@ -29,7 +29,7 @@ pub enum Model {
     /// `"shipped"`: the one that comes with the crate.
     #[default]
     Shipped,
-    /// `"random"`: [`Random`] answers, to compare with.
+    /// `"random"`: `Random` answers, to compare with.
     Random,
     /// Anything else: the path of an ONNX file, its card beside it.
     File(PathBuf),
