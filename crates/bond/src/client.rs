@@ -10,6 +10,7 @@ use mpquic::{
     ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, PathStatus, RecvStream,
     SendStream, VarInt,
 };
+use mpquic_peer::{Token, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -19,10 +20,9 @@ use crate::links;
 use crate::proxy;
 use crate::report::Report;
 use crate::server::UNWELCOME;
-use crate::settings::{self, Transport};
-use crate::token::Token;
+use crate::settings;
 use crate::udp::Flows;
-use crate::wire::{PROOF, Refusal, Request, VERSION};
+use crate::wire::{LABEL, PROOF, Refusal, Request, VERSION};
 
 /// How long a program that uses the proxy waits for a connection that is away, and for the server's answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -92,7 +92,7 @@ impl Client {
         settings: ClientSettings,
     ) -> Result<Arc<Self>, Error> {
         let mut config = ClientConfig::new(Arc::new(tls)).map_err(settings::tls)?;
-        config.transport(Arc::new(settings.transport.config()?));
+        config.transport(Arc::new(settings::transport(&settings.transport)?));
         let ips = match settings.locals.as_slice() {
             [] => links::usable()?,
             given => given.to_vec(),
@@ -122,38 +122,7 @@ impl Client {
     /// One attempt: all addresses of the server, from all links.
     async fn dial(&self) -> Result<Uplink, Error> {
         let name = &self.settings.server;
-        let unresolved = |why: String| Error::Resolve {
-            name: name.clone(),
-            why,
-        };
-        let found = tokio::net::lookup_host(name).await;
-        let locals = self.endpoint.local_addrs();
-        let addresses: Vec<_> = found
-            .map_err(|error| unresolved(error.to_string()))?
-            .filter(|address| {
-                locals
-                    .iter()
-                    .any(|local| local.is_ipv4() == address.is_ipv4())
-            })
-            .collect();
-        if addresses.is_empty() {
-            return Err(unresolved(
-                "no address of a family that the links have".to_owned(),
-            ));
-        }
-        let host = name.rsplit_once(':').map_or(&**name, |(host, _)| host);
-        let host = host.trim_matches(['[', ']']);
-        let connecting = self
-            .endpoint
-            .connect_any_with(self.config.clone(), &addresses, host)
-            .map_err(|source| Error::Start {
-                name: name.clone(),
-                source,
-            })?;
-        let connection = connecting.await.map_err(|source| Error::Connect {
-            name: name.clone(),
-            source,
-        })?;
+        let connection = mpquic_peer::dial(&self.endpoint, self.config.clone(), name).await?;
         let greeted = timeout(PATIENCE, self.greet(&connection)).await;
         if let Err(error) = greeted.map_err(StreamFailure::from).flatten() {
             let why = match connection.close_reason() {
@@ -182,7 +151,7 @@ impl Client {
         greeting[0] = VERSION;
         if let Some(token) = &self.settings.token {
             // Without the proof, the server says what is wrong.
-            if let Ok(proof) = token.proof(connection) {
+            if let Ok(proof) = token.proof(connection, LABEL) {
                 greeting[1..].copy_from_slice(&proof);
             }
         }

@@ -17,7 +17,6 @@
 mod allow;
 mod client;
 mod error;
-mod identity;
 mod links;
 mod proxy;
 mod report;
@@ -25,17 +24,15 @@ pub mod screen;
 mod server;
 mod settings;
 mod splice;
-mod token;
 mod udp;
 mod wire;
 
 pub use allow::{AllowList, Rule};
 pub use client::{Client, ClientSettings};
 pub use error::Error;
-pub use identity::{Fingerprint, Identity, Trust, client_tls, server_tls};
 pub use links::usable as usable_links;
+pub use mpquic_peer::{Fingerprint, Identity, Token, Transport, Trust};
 pub use report::{LinkReport, Report};
 pub use server::{Server, ServerSettings};
-pub use settings::Transport;
-pub use token::Token;
+pub use settings::{client_tls, server_tls};
 pub use wire::{ALPN, Malformed, Refusal, Target};

@@ -65,12 +65,16 @@ struct Common {
 
 impl Common {
     fn token(&self) -> Result<Option<Token>, Error> {
-        self.token_file.as_deref().map(Token::from_file).transpose()
+        Ok(self
+            .token_file
+            .as_deref()
+            .map(Token::from_file)
+            .transpose()?)
     }
 
     fn identity(&self) -> Result<Option<Identity>, Error> {
         match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Identity::from_files(cert, key).map(Some),
+            (Some(cert), Some(key)) => Ok(Some(Identity::from_files(cert, key)?)),
             _ => Ok(None),
         }
     }
@@ -173,7 +177,7 @@ async fn run_server(arguments: Serve) -> Result<(), Error> {
     }
     let identity = match common.identity()? {
         Some(identity) => identity,
-        None => Identity::kept_in(&arguments.identity)?,
+        None => Identity::kept_in(&arguments.identity, "mpquic-bond")?,
     };
     let fingerprint = identity.fingerprint();
     if arguments.allow.is_empty() {

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic::{Connection, Endpoint, Incoming, RecvStream, SendStream, ServerConfig, VarInt};
+use mpquic_peer::{Token, Transport};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::allow::AllowList;
 use crate::error::{Error, StreamFailure};
-use crate::settings::{self, Transport};
+use crate::settings;
 use crate::splice::splice;
-use crate::token::Token;
 use crate::udp::ServerFlows;
-use crate::wire::{PROOF, Refusal, Request, Target, VERSION};
+use crate::wire::{LABEL, PROOF, Refusal, Request, Target, VERSION};
 
 /// The code with which a server closes the connection of a client that it does not take.
 pub(crate) const UNWELCOME: VarInt = VarInt::from_u32(1);
@@ -56,7 +56,7 @@ impl Server {
         settings: ServerSettings,
     ) -> Result<Self, Error> {
         let mut config = ServerConfig::new(Arc::new(tls)).map_err(settings::tls)?;
-        config.transport(Arc::new(settings.transport.config()?));
+        config.transport(Arc::new(settings::transport(&settings.transport)?));
         let endpoint = Endpoint::server(config, locals).map_err(|source| Error::Listen {
             address: settings::list(locals),
             source,
@@ -138,7 +138,7 @@ async fn welcome(connection: &Connection, token: Option<&Token>) -> Result<(), S
             "this server speaks version {VERSION} of the protocol, not {version}"
         ));
     }
-    if token.is_some_and(|token| !token.proves(connection, &proof)) {
+    if token.is_some_and(|token| !token.proves(connection, LABEL, &proof)) {
         return Err("wrong token".to_owned());
     }
     let answered = send.write_all(&[0]).await;

@@ -21,7 +21,9 @@ pub const ALPN: &[u8] = b"mpquic-bond/1";
 /// The version in the greeting.
 pub(crate) const VERSION: u8 = 1;
 /// The length of the proof in the greeting, bytes.
-pub(crate) const PROOF: usize = 32;
+pub(crate) const PROOF: usize = mpquic_peer::PROOF;
+/// What the proof is derived for.
+pub(crate) const LABEL: &str = "EXPORTER-mpquic-bond";
 
 const TCP: u8 = 1;
 const UDP: u8 = 2;

@@ -46,7 +46,7 @@ pub(crate) struct Far {
 
 pub(crate) fn far(allow: &[&str], idle: Duration) -> Far {
     let folder = tempfile::tempdir().unwrap();
-    let identity = Identity::kept_in(folder.path()).unwrap();
+    let identity = Identity::kept_in(folder.path(), "mpquic-bond").unwrap();
     let fingerprint = identity.fingerprint().unwrap();
     let rules: Vec<Rule> = allow.iter().map(|rule| rule.parse().unwrap()).collect();
     let settings = ServerSettings {

@@ -6,12 +6,11 @@ use mpquic::Connection;
 use ring::hmac;
 
 use crate::error::Error;
-use crate::wire::PROOF;
 
 /// Shorter tokens could be guessed.
 const SHORTEST: usize = 16;
-/// What is derived from the connection's secrets, so that a proof is worth nothing on another connection.
-const LABEL: &str = "EXPORTER-mpquic-bond";
+/// The length of a proof, bytes: a SHA-256 MAC.
+pub const PROOF: usize = 32;
 
 /// A secret that client and server share.
 #[derive(Clone)]
@@ -35,7 +34,7 @@ impl Token {
                 "a token has at least {SHORTEST} bytes, this one {}",
                 secret.len()
             );
-            return Err(Error::Argument(why));
+            return Err(Error::Setting(why));
         }
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
     }
@@ -50,27 +49,33 @@ impl Token {
         Self::new(text.trim_ascii()).map_err(|error| Error::file(path, error))
     }
 
-    /// The proof for a connection: a MAC over what only its two ends can derive (RFC 8446 section 7.5).
+    /// The proof for a connection: a MAC over what only its two ends can derive (RFC 8446 section 7.5), so that it is worth nothing on
+    /// another one. `label` is that of the application's protocol, such as `EXPORTER-example`.
     ///
     /// # Errors
     ///
     /// If the handshake is not complete.
-    pub(crate) fn proof(&self, connection: &Connection) -> Result<[u8; PROOF], rustls::Error> {
-        let tag = hmac::sign(&self.0, &exported(connection)?);
+    pub fn proof(
+        &self,
+        connection: &Connection,
+        label: &str,
+    ) -> Result<[u8; PROOF], rustls::Error> {
+        let tag = hmac::sign(&self.0, &exported(connection, label)?);
         let mut proof = [0; PROOF];
         proof.copy_from_slice(tag.as_ref());
         Ok(proof)
     }
 
     /// Whether `proof` is that of a peer that has the token; takes the same time if not.
-    pub(crate) fn proves(&self, connection: &Connection, proof: &[u8]) -> bool {
-        exported(connection).is_ok_and(|exported| hmac::verify(&self.0, &exported, proof).is_ok())
+    pub fn proves(&self, connection: &Connection, label: &str, proof: &[u8]) -> bool {
+        exported(connection, label)
+            .is_ok_and(|exported| hmac::verify(&self.0, &exported, proof).is_ok())
     }
 }
 
-fn exported(connection: &Connection) -> Result<[u8; 32], rustls::Error> {
+fn exported(connection: &Connection, label: &str) -> Result<[u8; 32], rustls::Error> {
     let mut exported = [0; 32];
-    connection.export_keying_material(&mut exported, LABEL.as_bytes(), b"")?;
+    connection.export_keying_material(&mut exported, label.as_bytes(), b"")?;
     Ok(exported)
 }
 

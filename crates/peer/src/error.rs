@@ -1,0 +1,95 @@
+//! Why one end could not be set up, or the other not be reached.
+
+use std::io;
+use std::path::Path;
+
+use mpquic::{AttemptError, ConnectError, ConnectionError, TransportErrorCode};
+use thiserror::Error;
+
+/// Why a program has no connection.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file cannot be read, written or understood.
+    #[error("{path}: {why}")]
+    File {
+        /// Which.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A setting makes no sense.
+    #[error("{0}")]
+    Setting(String),
+    /// A socket cannot be opened.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The name of the server cannot be resolved.
+    #[error("cannot resolve {name}: {why}")]
+    Resolve {
+        /// Which.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// No connection attempt could be started.
+    #[error("cannot connect to {name}: {source}")]
+    Start {
+        /// The server.
+        name: String,
+        /// Why.
+        source: ConnectError,
+    },
+    /// The server could not be reached, or one side did not trust the other.
+    #[error("cannot connect to {name}: {source}")]
+    Connect {
+        /// The server.
+        name: String,
+        /// Why.
+        source: ConnectionError,
+    },
+    /// TLS cannot be set up.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+impl Error {
+    /// A file, and what is wrong with it.
+    pub fn file(path: &Path, why: impl ToString) -> Self {
+        Self::File {
+            path: path.display().to_string(),
+            why: why.to_string(),
+        }
+    }
+
+    /// Whether one side did not trust the other, as TLS says (RFC 9001 section 4.8), for want of a certificate that is known.
+    pub fn is_distrust(&self) -> bool {
+        match self {
+            Self::Connect { source, .. } => is_distrust(source),
+            _ => false,
+        }
+    }
+}
+
+fn is_distrust(error: &ConnectionError) -> bool {
+    match error {
+        ConnectionError::TransportError(error) => is_alert(error.code),
+        ConnectionError::ConnectionClosed(close) => is_alert(close.error_code),
+        ConnectionError::Unreachable(attempts) => attempts.iter().any(
+            |attempt| matches!(&attempt.reason, AttemptError::Ended(ended) if is_distrust(ended)),
+        ),
+        _ => false,
+    }
+}
+
+/// Whether a code is that of an alert about a certificate (RFC 8446 section 6.2): bad_certificate (42) to unknown_ca (48),
+/// access_denied (49), certificate_required (116).
+fn is_alert(code: TransportErrorCode) -> bool {
+    let code = u64::from(code);
+    matches!(code.checked_sub(0x100), Some(42..=49 | 116))
+}

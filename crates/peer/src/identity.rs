@@ -1,0 +1,200 @@
+//! Who an end is: its certificate and key, from files or made once, and the fingerprint by which others know it.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use ring::digest;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::error::Error;
+
+/// SHA-256 of a certificate, as a client may be given it to recognise its server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// That of a certificate.
+    pub fn of(certificate: &CertificateDer<'_>) -> Self {
+        let digest = digest::digest(&digest::SHA256, certificate);
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest.as_ref());
+        Self(bytes)
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for byte in self.0 {
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Fingerprint {
+    type Err = String;
+
+    /// Hexadecimal digits, with or without colons, and with or without `sha256:` before them.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wanted = || {
+            format!(
+                "{text:?} is no fingerprint: 64 hexadecimal digits are expected, as the server prints them"
+            )
+        };
+        let digits = text.strip_prefix("sha256:").unwrap_or(text);
+        let digits: Vec<u8> = digits
+            .chars()
+            .filter(|digit| *digit != ':')
+            .map(|digit| digit.to_digit(16).map(|value| value as u8))
+            .collect::<Option<_>>()
+            .ok_or_else(wanted)?;
+        let mut bytes = [0; 32];
+        if digits.len() != 2 * bytes.len() {
+            return Err(wanted());
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1];
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// A certificate chain and its key.
+#[derive(Debug)]
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// From PEM files.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be read, or has none.
+    pub fn from_files(chain: &Path, key: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            chain: certificates(chain)?,
+            key: PrivateKeyDer::from_pem_file(key).map_err(|error| Error::file(key, error))?,
+        })
+    }
+
+    /// The one that is kept in a folder as `cert.pem` and `key.pem`; made there for `name` if the folder has none, so that its fingerprint
+    /// stays the same from then on.
+    ///
+    /// # Errors
+    ///
+    /// If the files cannot be read or written.
+    pub fn kept_in(folder: &Path, name: &str) -> Result<Self, Error> {
+        let (chain, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+        if !chain.exists() && !key.exists() {
+            make(folder, name, &chain, &key)?;
+        }
+        Self::from_files(&chain, &key)
+    }
+
+    /// The fingerprint of its own certificate, the first of the chain.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.chain.first().map(Fingerprint::of)
+    }
+
+    pub(crate) fn into_parts(self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        (self.chain, self.key)
+    }
+}
+
+fn make(folder: &Path, name: &str, chain: &Path, key: &Path) -> Result<(), Error> {
+    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()])
+        .map_err(|error| Error::Setting(format!("no certificate can be made: {error}")))?;
+    fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options
+        .open(key)
+        .and_then(|mut file| file.write_all(made.signing_key.serialize_pem().as_bytes()));
+    if let Err(error) = written {
+        // Half a key would be in the way of the next start. Nothing more can be done if it stays.
+        let _ = fs::remove_file(key);
+        return Err(Error::file(key, error));
+    }
+    fs::write(chain, made.cert.pem()).map_err(|error| {
+        let _ = fs::remove_file(chain);
+        let _ = fs::remove_file(key);
+        Error::file(chain, error)
+    })
+}
+
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let certificates: Vec<_> = read.map_err(|error| Error::file(path, error))?;
+    if certificates.is_empty() {
+        return Err(Error::file(path, "it has no certificate in PEM"));
+    }
+    Ok(certificates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_made_once_and_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("deeper");
+        let made = Identity::kept_in(&inside, "example")
+            .unwrap()
+            .fingerprint()
+            .unwrap();
+        assert_eq!(
+            Identity::kept_in(&inside, "example").unwrap().fingerprint(),
+            Some(made)
+        );
+        assert_eq!(made.to_string().parse(), Ok(made));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::metadata(inside.join("key.pem"))
+                .unwrap()
+                .permissions()
+                .mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        // Half of it is not mended by itself: the other half may be somewhere.
+        fs::remove_file(inside.join("key.pem")).unwrap();
+        let refused = Identity::kept_in(&inside, "example")
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("key.pem"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_no_fingerprint_is_refused() {
+        for text in ["", "12", &"g".repeat(64), &"1".repeat(66)] {
+            assert!(
+                text.parse::<Fingerprint>()
+                    .unwrap_err()
+                    .contains("64 hexadecimal")
+            );
+        }
+        let colons = vec!["ab"; 32].join(":");
+        for text in [colons.clone(), format!("sha256:{colons}")] {
+            assert_eq!(text.parse::<Fingerprint>(), Ok(Fingerprint([0xab; 32])));
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("empty.pem");
+        fs::write(&path, "nothing").unwrap();
+        let refused = certificates(&path).unwrap_err().to_string();
+        assert!(
+            refused.contains("empty.pem: it has no certificate"),
+            "{refused}"
+        );
+    }
+}
