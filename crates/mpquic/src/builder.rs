@@ -2,16 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use proto::{ClientConfig, EndpointConfig, ServerConfig};
 use rand::TryRng;
 use rand::rngs::SysRng;
+use tokio::runtime::Handle;
 
 use crate::Endpoint;
+use crate::binder::Binder;
 use crate::path_manager::PathManager;
-use crate::socket::{BufferSizes, Socket, SocketSet};
+use crate::socket::BufferSizes;
 
 /// Builds an [`Endpoint`].
 ///
@@ -37,6 +38,22 @@ pub struct EndpointBuilder {
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
     path_manager: PathManager,
+    shards: Shards,
+}
+
+/// Where the tasks of the shards run.
+#[derive(Debug)]
+enum Shards {
+    /// So many, on the runtime in which the endpoint is built.
+    Here(u16),
+    /// One on each of these.
+    On(Vec<Handle>),
+}
+
+impl Default for Shards {
+    fn default() -> Self {
+        Self::Here(1)
+    }
 }
 
 impl EndpointBuilder {
@@ -90,12 +107,72 @@ impl EndpointBuilder {
         self
     }
 
-    /// Binds the sockets and starts the endpoint's task.
+    /// Divides the endpoint into so many shards, at most [`MAX_SHARDS`](crate::limits::MAX_SHARDS). Default 1.
+    ///
+    /// Each shard has a task of its own that receives, a socket of its own for each address, and connections of its own. It
+    /// shares nothing with the others while packets come and go, so that an endpoint with many connections uses several
+    /// cores: on a runtime with several threads, choose as many shards as threads. A single connection gains nothing, and
+    /// neither does a client with a few.
+    ///
+    /// Each connection belongs to one shard, on all its paths and whatever addresses its peer uses: its connection IDs lead
+    /// there, those of an own [`ConnectionIdGenerator`](crate::ConnectionIdGenerator) too. On Linux, the
+    /// kernel reads them (SO_REUSEPORT with a program for the Berkeley Packet Filter, no privilege needed). What it cannot
+    /// tell apart, datagrams of several connections that it has joined, is passed on from shard to shard; so is everything
+    /// on other systems and on sockets of your own ([`socket`](Self::socket)), where one shard receives for all.
+    ///
+    /// [`Endpoint::accept`](crate::Endpoint::accept) gives out the clients of all shards. Memory for data
+    /// ([`EndpointConfig::send_memory`], [`EndpointConfig::receive_memory`]) is divided evenly among them;
+    /// limits of the [`ServerConfig`] hold for each by itself.
+    ///
+    /// ```no_run
+    /// # fn run(config: mpquic::ServerConfig) -> std::io::Result<()> {
+    /// use mpquic::Endpoint;
+    ///
+    /// let endpoint = Endpoint::builder()
+    ///     .bind("0.0.0.0:4433".parse().unwrap())
+    ///     .server(config)
+    ///     .shards(4)
+    ///     .build()?;
+    /// for shard in endpoint.shard_stats() {
+    ///     println!("{shard:?}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn shards(mut self, count: u16) -> Self {
+        self.shards = Shards::Here(count);
+        self
+    }
+
+    /// The same with one shard on each of these runtimes: its task runs there, and the tasks of its connections. They need
+    /// their I/O and time drivers. With current-thread runtimes on threads of their own, nothing of a connection moves from
+    /// core to core, if the application works for it there too:
+    ///
+    /// ```no_run
+    /// # async fn run(endpoint: mpquic::Endpoint) {
+    /// while let Some(incoming) = endpoint.accept().await {
+    ///     let runtime = incoming.runtime().clone();
+    ///     // The handshake, and all that follows.
+    ///     runtime.spawn(async move {
+    ///         if let Ok(connection) = incoming.await {
+    ///             // ...
+    /// #           drop(connection);
+    ///         }
+    ///     });
+    /// }
+    /// # }
+    /// ```
+    pub fn shards_on(mut self, runtimes: Vec<Handle>) -> Self {
+        self.shards = Shards::On(runtimes);
+        self
+    }
+
+    /// Binds the sockets and starts the endpoint's tasks.
     ///
     /// # Errors
     ///
     /// Without an address or socket, if an address cannot be bound, if the system has no
-    /// randomness, or outside of a tokio runtime.
+    /// randomness, outside of a tokio runtime, or if there cannot be
+    /// so many [shards](Self::shards) or connection IDs do not tell them apart.
     pub fn build(self) -> io::Result<Endpoint> {
         if self.locals.is_empty() && self.sockets.is_empty() {
             return Err(io::Error::new(
@@ -103,22 +180,42 @@ impl EndpointBuilder {
                 "an endpoint needs a local address or a socket",
             ));
         }
-        // Sockets need the reactor: say so in place of a panic.
-        tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+        let runtimes = match self.shards {
+            // Sockets need the reactor: say so in place of a panic.
+            Shards::Here(count) => {
+                let runtime = Handle::try_current().map_err(io::Error::other)?;
+                vec![runtime; usize::from(count)]
+            }
+            Shards::On(runtimes) => runtimes,
+        };
         let config = match self.config {
             Some(config) => config,
             None => default_config()?,
         };
-        let mut sockets = bind_all(&self.locals, self.sizes)?;
-        for socket in self.sockets {
-            sockets.push(Arc::new(Socket::new(socket, self.sizes)?));
+        let count = u16::try_from(runtimes.len()).unwrap_or(u16::MAX);
+        let configs = config
+            .into_shards(count)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let steering = configs[0].steering().cloned();
+        let binder = Binder::new(self.sizes, steering, runtimes.clone());
+        let mut sockets = Vec::new();
+        for local in self.locals {
+            let bound = binder.bind(local, &[]);
+            sockets.push(bound.map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot bind {local}: {error}"))
+            })?);
         }
-        Endpoint::start(
-            proto::Endpoint::new(Arc::new(config), self.server.map(Arc::new)),
-            SocketSet::new(sockets, self.sizes),
+        for socket in self.sockets {
+            sockets.push(binder.adopt(socket)?);
+        }
+        Ok(Endpoint::start(
+            configs.into_iter().zip(runtimes).collect(),
+            self.server,
+            &sockets,
+            binder,
             self.client,
-            self.path_manager,
-        )
+            &self.path_manager,
+        ))
     }
 }
 
@@ -138,16 +235,4 @@ fn default_config() -> io::Result<EndpointConfig> {
     // A clock before 1970 serves the endpoint's own tokens all the same.
     config.clock(now, since_epoch.unwrap_or_default());
     Ok(config)
-}
-
-/// Binds all or none.
-fn bind_all(locals: &[SocketAddr], sizes: BufferSizes) -> io::Result<Vec<Arc<Socket>>> {
-    let bind = |local: &SocketAddr| match Socket::bind(*local, sizes) {
-        Ok(socket) => Ok(Arc::new(socket)),
-        Err(error) => Err(io::Error::new(
-            error.kind(),
-            format!("cannot bind {local}: {error}"),
-        )),
-    };
-    locals.iter().map(bind).collect()
 }

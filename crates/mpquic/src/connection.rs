@@ -517,6 +517,12 @@ impl Connection {
         first_path(&self.0)
     }
 
+    /// The runtime on which the connection's task runs. Who reads and writes there stays on the same thread, if it has one:
+    /// see [`EndpointBuilder::shards_on`](crate::EndpointBuilder::shards_on).
+    pub fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.0.endpoint.runtime
+    }
+
     /// The peer's address on the oldest open path.
     pub fn remote_address(&self) -> SocketAddr {
         self.first_path().remote

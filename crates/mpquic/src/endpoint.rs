@@ -1,4 +1,4 @@
-//! The endpoint handle; the work is done in its task.
+//! The endpoint handle; the work is done in the tasks of its shards.
 
 use std::fmt;
 use std::io;
@@ -8,19 +8,21 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use proto::{ClientConfig, FourTuple, HalfOpen, ServerConfig, VarInt};
+use proto::{ClientConfig, EndpointConfig, FourTuple, HalfOpen, MemoryUse, ServerConfig, VarInt};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::binder::Binder;
 use crate::builder::EndpointBuilder;
+use crate::common::{Common, ShardStats};
 use crate::connection::Connecting;
 use crate::endpoint_driver::EndpointDriver;
 use crate::endpoint_shared::EndpointShared;
 use crate::error::ConnectError;
 use crate::incoming::Incoming;
 use crate::path_manager::PathManager;
-use crate::socket::{LocalAddr, SocketSet};
+use crate::socket::{LocalAddr, Socket, SocketSet};
 use crate::socket_health::SocketEvents;
 
 /// One or several UDP sockets, and all the connections that run over them: of a client, of a
@@ -40,7 +42,10 @@ use crate::socket_health::SocketEvents;
 /// # Ok(()) }
 /// ```
 pub struct Endpoint {
-    shared: Arc<EndpointShared>,
+    /// At least one.
+    shards: Arc<[Arc<EndpointShared>]>,
+    common: Arc<Common>,
+    binder: Arc<Binder>,
 }
 
 impl Endpoint {
@@ -70,39 +75,69 @@ impl Endpoint {
         EndpointBuilder::default()
     }
 
+    /// One shard with each configuration, on its runtime; each of `sockets` has one for every shard.
     pub(crate) fn start(
-        proto: proto::Endpoint,
-        sockets: SocketSet,
+        configs: Vec<(EndpointConfig, Handle)>,
+        server: Option<ServerConfig>,
+        sockets: &[Vec<Arc<Socket>>],
+        binder: Binder,
         default_client: Option<ClientConfig>,
-        path_manager: PathManager,
-    ) -> io::Result<Self> {
-        let runtime = Handle::try_current().map_err(io::Error::other)?;
-        let shared = EndpointShared::new(proto, sockets, default_client, path_manager, runtime);
-        let shared = Arc::new(shared);
-        let driver = EndpointDriver::new(Arc::clone(&shared));
-        shared
-            .runtime
-            .spawn(driver.instrument(tracing::debug_span!("endpoint")));
-        Ok(Self { shared })
+        path_manager: &PathManager,
+    ) -> Self {
+        let common = Arc::new(Common::new(configs.len()));
+        let server = server.map(Arc::new);
+        let shards: Arc<[_]> = configs
+            .into_iter()
+            .enumerate()
+            .map(|(index, (config, runtime))| {
+                let proto = proto::Endpoint::new(Arc::new(config), server.clone());
+                let own = sockets.iter().map(|shards| Arc::clone(&shards[index]));
+                Arc::new(EndpointShared::new(
+                    proto,
+                    SocketSet::new(own.collect()),
+                    default_client.clone(),
+                    path_manager.clone(),
+                    runtime,
+                    Arc::clone(&common),
+                    index,
+                ))
+            })
+            .collect();
+        for shard in shards.iter() {
+            let _context = shard.runtime.enter();
+            let driver = EndpointDriver::new(Arc::clone(shard));
+            let span = tracing::debug_span!("endpoint", shard = shard.shard);
+            shard.runtime.spawn(driver.instrument(span));
+        }
+        Self {
+            shards,
+            common,
+            binder: Arc::new(binder),
+        }
     }
 
-    pub(crate) const fn shared(&self) -> &Arc<EndpointShared> {
-        &self.shared
+    pub(crate) fn shard(&self, index: usize) -> &Arc<EndpointShared> {
+        &self.shards[index]
+    }
+
+    /// The first shard, which knows what all of them know.
+    fn first(&self) -> &Arc<EndpointShared> {
+        self.shard(0)
     }
 
     // -- connections
 
     /// The configuration that [`connect`](Self::connect) takes.
     pub fn set_default_client_config(&self, config: ClientConfig) {
-        self.shared.lock().default_client = Some(config);
+        self.first().lock().default_client = Some(config);
     }
 
     /// Replaces the server configuration for future connections; with `None`, they are refused.
     pub fn set_server_config(&self, config: Option<ServerConfig>) {
-        self.shared
-            .lock()
-            .proto
-            .set_server_config(config.map(Arc::new));
+        let config = config.map(Arc::new);
+        for shard in self.shards.iter() {
+            shard.lock().proto.set_server_config(config.clone());
+        }
     }
 
     /// Seals address validation tokens with this key from now on. Those of the key before it are accepted until the
@@ -112,19 +147,23 @@ impl Endpoint {
     ///
     /// Also takes the time from the system again, by which tokens expire.
     pub fn rotate_token_key(&self, key: [u8; 32]) {
-        let state = self.shared.lock();
-        state.proto.rotate_token_key(key);
-        if let Ok(since_epoch) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
-            state
-                .proto
-                .set_clock(Instant::now().into_std(), since_epoch);
+        for shard in self.shards.iter() {
+            let state = shard.lock();
+            state.proto.rotate_token_key(key);
+            if let Ok(since_epoch) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+                let now = Instant::now().into_std();
+                state.proto.set_clock(now, since_epoch);
+            }
         }
     }
 
     /// Which paths future connections to servers open by themselves; see also
     /// [`Connection::set_path_manager`](crate::Connection::set_path_manager).
     pub fn set_path_manager(&self, manager: impl Into<PathManager>) {
-        self.shared.lock().path_manager = manager.into();
+        let manager = manager.into();
+        for shard in self.shards.iter() {
+            shard.lock().path_manager = manager.clone();
+        }
     }
 
     /// Starts a connection with the default configuration, from all local addresses of the remote's address family at
@@ -141,7 +180,7 @@ impl Endpoint {
         remote: SocketAddr,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
-        let config = self.shared.lock().default_client.clone();
+        let config = self.first().lock().default_client.clone();
         self.connect_with(
             config.ok_or(ConnectError::NoDefaultClientConfig)?,
             remote,
@@ -160,7 +199,7 @@ impl Endpoint {
         remote: SocketAddr,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
-        let paths = self.shared.sockets.paths_to(remote);
+        let paths = self.first().sockets.paths_to(remote);
         if paths.is_empty() {
             return Err(ConnectError::NoSocket(remote));
         }
@@ -200,7 +239,7 @@ impl Endpoint {
         remotes: &[SocketAddr],
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
-        let config = self.shared.lock().default_client.clone();
+        let config = self.first().lock().default_client.clone();
         let config = config.ok_or(ConnectError::NoDefaultClientConfig)?;
         self.connect_any_with(config, remotes, server_name)
     }
@@ -218,7 +257,7 @@ impl Endpoint {
     ) -> Result<Connecting, ConnectError> {
         let paths: Vec<_> = in_turns(remotes)
             .into_iter()
-            .flat_map(|remote| self.shared.sockets.paths_to(remote))
+            .flat_map(|remote| self.first().sockets.paths_to(remote))
             .collect();
         if let (true, Some(first)) = (paths.is_empty(), remotes.first()) {
             return Err(ConnectError::NoSocket(*first));
@@ -239,8 +278,8 @@ impl Endpoint {
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
         let local = local.into();
-        let config = config.or_else(|| self.shared.lock().default_client.clone());
-        let path = self.shared.sockets.path_from(local, remote);
+        let config = config.or_else(|| self.first().lock().default_client.clone());
+        let path = self.first().sockets.path_from(local, remote);
         self.begin(
             config.ok_or(ConnectError::NoDefaultClientConfig)?,
             &[path.ok_or(ConnectError::NoLocalSocket { local, remote })?],
@@ -254,16 +293,17 @@ impl Endpoint {
         paths: &[FourTuple],
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
+        let shard = self.shard(self.common.turn());
         let shared = {
-            let mut state = self.shared.lock();
+            let mut state = shard.lock();
             if state.closed {
                 return Err(ConnectError::EndpointClosed);
             }
             let now = Instant::now().into_std();
             let (handle, proto) = state.proto.connect_any(now, config, paths, server_name)?;
-            self.shared.register(&mut state, handle, proto, paths[0])
+            shard.register(&mut state, handle, proto, paths[0])
         };
-        Ok(self.shared.launch(shared))
+        Ok(shard.launch(shared))
     }
 
     /// The next client that wants to connect; `None` once the endpoint is closed.
@@ -274,22 +314,44 @@ impl Endpoint {
     pub async fn accept(&self) -> Option<Incoming> {
         tokio::task::yield_now().await;
         loop {
-            let notified = self.shared.incoming.notified();
-            {
-                let mut state = self.shared.lock();
-                if state.closed {
-                    return None;
-                }
-                state.expire(Instant::now().into_std());
-                if let Some((incoming, more)) = state.next_incoming() {
-                    drop(state);
-                    if more {
-                        self.shared.incoming.notify_one();
-                    }
-                    return Some(Incoming::new(incoming, self.clone()));
-                }
+            let notified = self.common.incoming.notified();
+            match self.next_incoming() {
+                Ok(Some(incoming)) => return Some(incoming),
+                Ok(None) => notified.await,
+                Err(Closed) => return None,
             }
-            notified.await;
+        }
+    }
+
+    /// A client that waits to be accepted, of the shard whose turn it is or one that comes after it.
+    fn next_incoming(&self) -> Result<Option<Incoming>, Closed> {
+        let (start, count) = (self.common.turn(), self.shards.len());
+        let mut closed = 0;
+        for index in (start..start + count).map(|index| index % count) {
+            let shard = self.shard(index);
+            let mut state = shard.lock();
+            if state.closed {
+                closed += 1;
+                continue;
+            }
+            state.expire(Instant::now().into_std());
+            if let Some((incoming, more)) = state.next_incoming() {
+                drop(state);
+                // Another shard may have some too: who is woken in vain looks and waits again.
+                if more || count > 1 {
+                    self.common.incoming.notify_one();
+                }
+                return Ok(Some(Incoming::new(
+                    incoming,
+                    self.clone(),
+                    Arc::clone(shard),
+                )));
+            }
+        }
+        if closed == count {
+            Err(Closed)
+        } else {
+            Ok(None)
         }
     }
 
@@ -297,26 +359,28 @@ impl Endpoint {
     ///
     /// Wait for [`wait_idle`](Self::wait_idle) so that the peers learn of it.
     pub fn close(&self, code: VarInt, reason: &[u8]) {
-        let (connections, incoming) = {
-            let mut state = self.shared.lock();
-            state.closed = true;
-            let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
-            (connections, std::mem::take(&mut state.incoming))
-        };
-        for waiting in incoming.into_iter().flatten() {
-            self.shared.refuse(waiting);
-        }
         let reason = Bytes::copy_from_slice(reason);
-        for connection in connections {
-            connection.close(code, reason.clone());
+        for shard in self.shards.iter() {
+            let (connections, incoming) = {
+                let mut state = shard.lock();
+                state.closed = true;
+                let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
+                (connections, std::mem::take(&mut state.incoming))
+            };
+            for waiting in incoming.into_iter().flatten() {
+                shard.refuse(waiting);
+            }
+            for connection in connections {
+                connection.close(code, reason.clone());
+            }
         }
-        self.shared.incoming.notify_waiters();
+        self.common.incoming.notify_waiters();
     }
 
     /// Waits until no connection is left, closing and draining ones included.
     pub async fn wait_idle(&self) {
         loop {
-            let notified = self.shared.idle.notified();
+            let notified = self.common.idle.notified();
             if self.open_connections() == 0 {
                 return;
             }
@@ -327,32 +391,55 @@ impl Endpoint {
     /// Memory for data that the connections have borrowed of the endpoint's: see
     /// [`EndpointConfig::send_memory`](crate::EndpointConfig::send_memory) and
     /// [`EndpointConfig::receive_memory`](crate::EndpointConfig::receive_memory).
-    pub fn memory_use(&self) -> crate::MemoryUse {
-        self.shared.lock().proto.memory_use()
+    pub fn memory_use(&self) -> MemoryUse {
+        let mut sum = MemoryUse::default();
+        for shard in self.shards.iter() {
+            let part = shard.lock().proto.memory_use();
+            sum.send += part.send;
+            sum.receive += part.receive;
+            sum.send_limit += part.send_limit;
+            sum.receive_limit += part.receive_limit;
+        }
+        sum
     }
 
     /// How many connections there are, closing ones included.
     pub fn open_connections(&self) -> usize {
-        self.shared.lock().open
+        self.common.open()
+    }
+
+    /// What each shard has received, and how many connections it has: see [`EndpointBuilder::shards`].
+    pub fn shard_stats(&self) -> Vec<ShardStats> {
+        let stats = |shard: &Arc<EndpointShared>| {
+            let connections = shard.lock().open;
+            self.common.stats(shard.shard, connections)
+        };
+        self.shards.iter().map(stats).collect()
     }
 
     /// How many connections are half open, and what they hold: clients that wait to be accepted, and
     /// connections of this server whose handshake is not complete. See
     /// [`ServerConfig::max_half_open`].
     pub fn half_open(&self) -> HalfOpen {
-        self.shared.lock().proto.half_open()
+        let mut sum = HalfOpen::default();
+        for shard in self.shards.iter() {
+            let part = shard.lock().proto.half_open();
+            sum.connections += part.connections;
+            sum.bytes += part.bytes;
+        }
+        sum
     }
 
     // -- sockets
 
     /// Events of the sockets from now on.
     pub fn socket_events(&self) -> SocketEvents {
-        SocketEvents::new(self.shared.socket_events.subscribe())
+        SocketEvents::new(self.common.socket_events.subscribe())
     }
 
     /// The bound addresses, in the order in which they were bound.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.shared.sockets.locals()
+        self.first().sockets.locals()
     }
 
     /// Binds a further local address, as when an interface comes up. Connections with a
@@ -362,9 +449,7 @@ impl Endpoint {
     ///
     /// If it cannot be bound.
     pub fn add_socket(&self, local: SocketAddr) -> io::Result<SocketAddr> {
-        let local = self.shared.sockets.bind(local)?;
-        self.shared.sockets_changed();
-        Ok(local)
+        Ok(self.add(self.binder.bind(local, &[])?))
     }
 
     /// Takes a socket that is already bound, for options of your own (such as `SO_BINDTODEVICE`).
@@ -373,16 +458,29 @@ impl Endpoint {
     ///
     /// If it is not bound, or refuses an option that QUIC needs.
     pub fn adopt_socket(&self, socket: std::net::UdpSocket) -> io::Result<SocketAddr> {
-        let local = self.shared.sockets.adopt(socket)?;
-        self.shared.sockets_changed();
-        Ok(local)
+        Ok(self.add(self.binder.adopt(socket)?))
+    }
+
+    /// A socket for each shard, all with the same address.
+    fn add(&self, sockets: Vec<Arc<Socket>>) -> SocketAddr {
+        let local = sockets[0].local();
+        for (shard, socket) in self.shards.iter().zip(sockets) {
+            shard.sockets.add(socket);
+            shard.sockets_changed();
+        }
+        local
     }
 
     /// Closes the socket bound to `local`, as when an interface goes down; returns whether there
     /// was one. Paths from it are abandoned. A connection's last one goes on from another socket, if it
     /// may and there is one.
     pub fn remove_socket(&self, local: SocketAddr) -> bool {
-        self.shared.remove_socket(local)
+        let mut found = false;
+        for shard in self.shards.iter().filter(|one| one.sockets.remove(local)) {
+            found = true;
+            shard.sockets_changed();
+        }
+        found
     }
 
     /// Replaces the socket bound to `old` by one bound to `new`, as when the address of an interface changed. Connections to
@@ -396,11 +494,25 @@ impl Endpoint {
     ///
     /// If `new` cannot be bound, or nothing was bound to `old`.
     pub fn rebind(&self, old: SocketAddr, new: SocketAddr) -> io::Result<SocketAddr> {
-        let local = self.shared.sockets.replace(old, new)?;
-        self.shared.sockets_changed();
+        let missing = || {
+            let text = format!("no socket is bound to {old}");
+            io::Error::new(io::ErrorKind::NotFound, text)
+        };
+        let former = self.first().sockets.former(old).ok_or_else(missing)?;
+        let sockets = self.binder.bind(new, &former)?;
+        let local = sockets[0].local();
+        for (shard, socket) in self.shards.iter().zip(sockets) {
+            if !shard.sockets.replace(old, socket) {
+                return Err(missing());
+            }
+            shard.sockets_changed();
+        }
         Ok(local)
     }
 }
+
+/// All shards of an endpoint are closed.
+struct Closed;
 
 /// The addresses of both families in turns, those of a family in their order (RFC 8305 section 4, with a First Address
 /// Family Count of 1).
@@ -422,21 +534,20 @@ fn in_turns(remotes: &[SocketAddr]) -> Vec<SocketAddr> {
 
 impl Clone for Endpoint {
     fn clone(&self) -> Self {
-        self.shared.handles.fetch_add(1, Ordering::Relaxed);
+        self.common.handles.fetch_add(1, Ordering::Relaxed);
         Self {
-            shared: Arc::clone(&self.shared),
+            shards: Arc::clone(&self.shards),
+            common: Arc::clone(&self.common),
+            binder: Arc::clone(&self.binder),
         }
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if self.shared.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // The task ends when the last connection has.
-            let waker = self.shared.lock().driver.take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+        if self.common.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // The tasks end when the last connection has.
+            self.common.wake_all();
         }
     }
 }

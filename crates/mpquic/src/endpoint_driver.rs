@@ -1,4 +1,4 @@
-//! The task of one endpoint: receives on all sockets and hands datagrams to where they belong.
+//! The task of one shard of an endpoint: receives on its sockets and hands datagrams to where they belong.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -7,11 +7,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::BytesMut;
 use proto::{ConnectionEvent, DatagramEvent, Transmit};
 use tokio::time::{Instant, Sleep};
 
 use crate::endpoint_shared::EndpointShared;
-use crate::inbox::Run;
+use crate::inbox::{OWN, Run};
 use crate::receive::{Datagram, Receiver};
 use crate::shared::Shared;
 use crate::socket::Socket;
@@ -53,6 +54,8 @@ struct Inbound {
     responses: Vec<Transmit>,
     response_data: Vec<u8>,
     refused: Vec<proto::Incoming>,
+    /// What belongs to other shards.
+    forwarded: VecDeque<(u16, Datagram)>,
     /// When the first client that waits to be accepted is forgotten.
     expiry: Option<Instant>,
 }
@@ -84,8 +87,10 @@ impl EndpointDriver {
                 .find(|old| Arc::ptr_eq(&old.socket, socket));
             known.map(|old| old.health).unwrap_or_default()
         };
+        let shard = self.shared.shard;
         self.sources = sockets
             .iter()
+            .filter(|socket| socket.is_read_by(shard))
             .map(|socket| Source {
                 health: health(socket),
                 socket: Arc::clone(socket),
@@ -114,9 +119,11 @@ impl EndpointDriver {
                 Ok(()) => {
                     if source.health.on_received() {
                         tracing::info!(%local, "socket receives again");
-                        self.shared.tell(SocketEvent::Recovered { local });
+                        self.shared.common.tell(SocketEvent::Recovered { local });
                     }
-                    self.inbound.process(&self.shared);
+                    let count = self.inbound.datagrams.len();
+                    self.shared.common.on_received(self.shared.shard, count);
+                    self.inbound.process(&self.shared, false);
                 }
                 // The next look at the readiness waits for a new event.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -125,7 +132,9 @@ impl EndpointDriver {
                     if source.health.on_error(Instant::now()) {
                         tracing::warn!(%local, %error, "socket fails to receive");
                         let error = error.kind();
-                        self.shared.tell(SocketEvent::Failing { local, error });
+                        self.shared
+                            .common
+                            .tell(SocketEvent::Failing { local, error });
                     }
                 }
             }
@@ -149,17 +158,19 @@ impl EndpointDriver {
 }
 
 impl Inbound {
-    /// Sorts the batch and delivers it: what belongs to connections first, then what wants to be one.
-    fn process(&mut self, shared: &EndpointShared) {
+    /// Sorts the batch and delivers it: what belongs to connections first, then what wants to be one. Another shard has
+    /// passed it on, or it was received here.
+    fn process(&mut self, shared: &EndpointShared, passed_on: bool) {
         let mut news = 0;
         // Others want the mutex, too: each hold is short, however much was received at once.
         while !self.datagrams.is_empty() {
-            news += self.sort(shared);
+            news += self.sort(shared, passed_on);
             let mut events = self.events.drain(..);
             for (connection, run) in self.runs.drain(..) {
                 connection.deliver(run, events.by_ref().take(run.datagrams));
             }
         }
+        shared.common.forward(shared.shard, &mut self.forwarded);
         let mut start = 0;
         for transmit in self.responses.drain(..) {
             let end = start + transmit.size;
@@ -173,12 +184,12 @@ impl Inbound {
             shared.refuse(incoming);
         }
         for _ in 0..news {
-            shared.incoming.notify_one();
+            shared.common.incoming.notify_one();
         }
     }
 
     /// Sorts some of the batch under one hold of the endpoint's mutex. How many new clients wait.
-    fn sort(&mut self, shared: &EndpointShared) -> usize {
+    fn sort(&mut self, shared: &EndpointShared, passed_on: bool) -> usize {
         let now = Instant::now().into_std();
         let mut news = 0;
         let mut state = shared.lock();
@@ -186,7 +197,13 @@ impl Inbound {
         let count = self.datagrams.len().min(DATAGRAMS_PER_HOLD);
         for datagram in self.datagrams.drain(..count) {
             let (bytes, block) = (datagram.payload.len(), datagram.block);
-            let event = state.proto.handle(
+            let handle = if passed_on {
+                proto::Endpoint::handle_forwarded
+            } else {
+                proto::Endpoint::handle
+            };
+            let event = handle(
+                &mut state.proto,
                 now,
                 datagram.network_path,
                 datagram.ecn,
@@ -217,7 +234,7 @@ impl Inbound {
                     self.events.push(event);
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => {
-                    if state.closed || shared.is_orphan() {
+                    if state.closed || shared.common.is_orphan() {
                         self.refused.push(incoming);
                     } else {
                         state.queue(incoming);
@@ -225,6 +242,15 @@ impl Inbound {
                     }
                 }
                 Some(DatagramEvent::Response(transmit)) => self.responses.push(transmit),
+                Some(DatagramEvent::Forward(to, payload)) => {
+                    // A copy: a slice would keep a block of this shard until the other one has read it.
+                    let datagram = Datagram {
+                        payload: BytesMut::from(&payload[..]),
+                        block: OWN,
+                        ..datagram
+                    };
+                    self.forwarded.push_back((to, datagram));
+                }
                 // Nothing to do, or nothing that this driver knows of.
                 _ => {}
             }
@@ -241,15 +267,17 @@ impl Future for EndpointDriver {
         let this = &mut *self;
         {
             let mut state = this.shared.lock();
-            if this.shared.is_finished(&state) {
+            if this.shared.common.is_finished() {
                 this.finished = true;
                 return Poll::Ready(());
             }
             let now = Instant::now().into_std();
             this.inbound.expiry = state.expire(now).map(Instant::from_std);
-            // Before the sockets are looked at, so that a change after that wakes.
-            state.driver = Some(cx.waker().clone());
         }
+        // Before the sockets are looked at, so that a change after that wakes.
+        let (shard, common) = (this.shared.shard, &this.shared.common);
+        common.collect(shard, &mut this.inbound.datagrams, cx.waker());
+        this.inbound.process(&this.shared, true);
         this.refresh();
         for _ in 0..TURNS_PER_POLL {
             let mut more = false;
@@ -292,7 +320,7 @@ mod tests {
         let endpoint = Endpoint::client(&[(Ipv4Addr::LOCALHOST, 0).into()]).unwrap();
         let local = endpoint.local_addrs()[0];
         let mut events = endpoint.socket_events();
-        let socket = endpoint.shared().sockets.snapshot()[0].clone();
+        let socket = endpoint.shard(0).sockets.snapshot()[0].clone();
         socket.failures.store(70, Ordering::Relaxed);
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         sender.send_to(b"there is something", local).unwrap();

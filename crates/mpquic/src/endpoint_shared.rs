@@ -1,10 +1,7 @@
-//! What an endpoint's handles, its task and its connections share; no protocol state of its own.
+//! What an endpoint's handles, the task of one of its shards and the connections of that share; no protocol state of its own.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 
 use bytes::Bytes;
 use proto::{
@@ -12,17 +9,16 @@ use proto::{
     Transmit, TransportError, TransportErrorCode, VarInt,
 };
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::common::Common;
 use crate::connection::Connecting;
 use crate::driver::Driver;
 use crate::inbox::{ReadAhead, Run};
 use crate::path_manager::{Mesh, PathManager};
 use crate::shared::{ConnectionRef, Shared};
 use crate::socket::{SocketSet, route};
-use crate::socket_health::{SOCKET_EVENTS, SocketEvent};
 
 /// The part under the mutex. Held for a batch of received datagrams or for one call, never
 /// together with a connection's mutex.
@@ -36,8 +32,6 @@ pub(crate) struct EndpointState {
     pub(crate) closed: bool,
     pub(crate) default_client: Option<ClientConfig>,
     pub(crate) path_manager: PathManager,
-    /// Of the endpoint's task.
-    pub(crate) driver: Option<Waker>,
 }
 
 impl EndpointState {
@@ -78,27 +72,27 @@ impl EndpointState {
     }
 }
 
-/// What the endpoint's handles, its task and its connections share.
+/// One shard of an endpoint, which most endpoints have: what its task and its connections share with the endpoint's
+/// handles.
 pub(crate) struct EndpointShared {
     state: Mutex<EndpointState>,
     pub(crate) sockets: SocketSet,
-    /// Something came in to be accepted, or the endpoint was closed.
-    pub(crate) incoming: Notify,
-    pub(crate) idle: Notify,
     pub(crate) read_ahead: ReadAhead,
-    pub(crate) socket_events: broadcast::Sender<SocketEvent>,
-    pub(crate) handles: AtomicUsize,
+    pub(crate) common: Arc<Common>,
+    /// Its number.
+    pub(crate) shard: usize,
     pub(crate) runtime: Handle,
 }
 
 impl EndpointShared {
-    /// With one handle.
     pub(crate) fn new(
         proto: proto::Endpoint,
         sockets: SocketSet,
         default_client: Option<ClientConfig>,
         path_manager: PathManager,
         runtime: Handle,
+        common: Arc<Common>,
+        shard: usize,
     ) -> Self {
         Self {
             state: Mutex::new(EndpointState {
@@ -109,14 +103,11 @@ impl EndpointShared {
                 closed: false,
                 default_client,
                 path_manager,
-                driver: None,
             }),
             sockets,
-            incoming: Notify::new(),
-            idle: Notify::new(),
             read_ahead: ReadAhead::default(),
-            socket_events: broadcast::Sender::new(SOCKET_EVENTS),
-            handles: AtomicUsize::new(1),
+            common,
+            shard,
             runtime,
         }
     }
@@ -126,16 +117,6 @@ impl EndpointShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody will accept what comes in.
-    pub(crate) fn is_orphan(&self) -> bool {
-        self.handles.load(Ordering::Acquire) == 0
-    }
-
-    /// Whether the task has nothing left to do.
-    pub(crate) fn is_finished(&self, state: &EndpointState) -> bool {
-        state.open == 0 && self.is_orphan()
-    }
-
     /// Takes in what a connection has to say, before that connection sends on.
     pub(crate) fn on_connection_events(
         &self,
@@ -143,7 +124,7 @@ impl EndpointShared {
         events: impl Iterator<Item = EndpointEvent>,
     ) {
         let mut gone = None;
-        let (idle, waker) = {
+        {
             let mut state = self.lock();
             for event in events {
                 if event == EndpointEvent::Drained {
@@ -152,21 +133,10 @@ impl EndpointShared {
                 }
                 state.proto.handle_event(handle, event);
             }
-            let idle = gone.is_some() && state.open == 0;
-            let waker = if idle && self.is_orphan() {
-                state.driver.take()
-            } else {
-                None
-            };
-            (idle, waker)
-        };
-        // A connection's drop may do anything: not under the lock.
-        drop(gone);
-        if idle {
-            self.idle.notify_waiters();
         }
-        if let Some(waker) = waker {
-            waker.wake();
+        // A connection's drop may do anything: not under the lock.
+        if gone.take().is_some() {
+            self.common.on_gone();
         }
     }
 
@@ -196,6 +166,7 @@ impl EndpointShared {
         };
         let shared = Arc::new(Shared::new(proto, handle, path, Arc::clone(self), mesh));
         state.insert(&shared);
+        self.common.on_open();
         shared
     }
 
@@ -261,7 +232,6 @@ impl EndpointShared {
         let (connections, incoming) = {
             let mut state = self.lock();
             state.closed = true;
-            state.driver = None;
             let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
             (connections, std::mem::take(&mut state.incoming))
         };
@@ -273,13 +243,8 @@ impl EndpointShared {
         for connection in connections {
             connection.fail(ConnectionError::TransportError(reason.clone()));
         }
-        self.incoming.notify_waiters();
-        self.idle.notify_waiters();
-    }
-
-    pub(crate) fn tell(&self, event: SocketEvent) {
-        // No receiver is fine.
-        let _ = self.socket_events.send(event);
+        self.common.incoming.notify_waiters();
+        self.common.idle.notify_waiters();
     }
 
     pub(crate) fn refuse(&self, incoming: proto::Incoming) {
@@ -301,25 +266,10 @@ impl EndpointShared {
         self.lock().proto.ignore(incoming);
     }
 
-    /// Takes out a socket; returns whether there was one.
-    pub(crate) fn remove_socket(&self, local: SocketAddr) -> bool {
-        let found = self.sockets.remove(local);
-        if found {
-            self.sockets_changed();
-        }
-        found
-    }
-
     /// Lets the tasks see that the sockets changed.
     pub(crate) fn sockets_changed(&self) {
-        let (driver, connections) = {
-            let mut state = self.lock();
-            let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
-            (state.driver.take(), connections)
-        };
-        if let Some(waker) = driver {
-            waker.wake();
-        }
+        let connections: Vec<_> = self.lock().connections.iter().flatten().cloned().collect();
+        self.common.wake(self.shard);
         for connection in connections {
             connection.wake();
         }

@@ -22,7 +22,7 @@ const KEPT_PLACES: usize = 256;
 const RECORD: usize = size_of::<ConnectionEvent>() + 32;
 
 /// The block of datagrams that are no slice of one.
-const OWN: u64 = u64::MAX;
+pub(crate) const OWN: u64 = u64::MAX;
 
 /// Consecutive datagrams of one connection: their number and bytes, and the first and the last of the
 /// receive blocks that they are slices of.

@@ -7,9 +7,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use proto::{ConnectionError, FourTuple, ServerConfig};
+use tokio::runtime::Handle;
 
 use crate::connection::{Connecting, Connection};
 use crate::endpoint::Endpoint;
+use crate::endpoint_shared::EndpointShared;
 
 /// A client that wants to connect: [accept](Self::accept), [refuse](Self::refuse) or
 /// [ignore](Self::ignore) it, or have it prove its address first ([retry](Self::retry)). Dropping it ignores it;
@@ -31,14 +33,21 @@ use crate::endpoint::Endpoint;
 pub struct Incoming {
     /// Taken by whichever way it goes.
     inner: Option<(proto::Incoming, Endpoint)>,
+    /// Of the endpoint, the one that received it.
+    shard: Arc<EndpointShared>,
     network_path: FourTuple,
     validated: bool,
     may_retry: bool,
 }
 
 impl Incoming {
-    pub(crate) fn new(incoming: proto::Incoming, endpoint: Endpoint) -> Self {
+    pub(crate) fn new(
+        incoming: proto::Incoming,
+        endpoint: Endpoint,
+        shard: Arc<EndpointShared>,
+    ) -> Self {
         Self {
+            shard,
             network_path: incoming.network_path(),
             validated: incoming.remote_address_validated(),
             may_retry: incoming.may_retry(),
@@ -70,6 +79,12 @@ impl Incoming {
         self.may_retry
     }
 
+    /// The runtime on which the tasks of its connection will run: see
+    /// [`EndpointBuilder::shards_on`](crate::EndpointBuilder::shards_on). Who accepts it there has TLS work there.
+    pub fn runtime(&self) -> &Handle {
+        &self.shard.runtime
+    }
+
     /// Has the client prove its address first, with a Retry packet: it begins again, a round trip later, and is
     /// another `Incoming` then. Nothing is kept until it does.
     ///
@@ -94,9 +109,13 @@ impl Incoming {
         let Some((incoming, endpoint)) = self.inner.take() else {
             return Ok(());
         };
-        endpoint.shared().retry(incoming).map_err(|error| {
+        self.shard.retry(incoming).map_err(|error| {
             let incoming = error.into_incoming();
-            RetryError(Box::new(Self::new(incoming, endpoint.clone())))
+            RetryError(Box::new(Self::new(
+                incoming,
+                endpoint.clone(),
+                Arc::clone(&self.shard),
+            )))
         })
     }
 
@@ -123,15 +142,15 @@ impl Incoming {
         config: Option<Arc<ServerConfig>>,
     ) -> Result<Connecting, ConnectionError> {
         match self.inner.take() {
-            Some((incoming, endpoint)) => endpoint.shared().accept(incoming, config),
+            Some((incoming, _endpoint)) => self.shard.accept(incoming, config),
             None => Err(ConnectionError::LocallyClosed),
         }
     }
 
     /// Refuses the connection (CONNECTION_REFUSED).
     pub fn refuse(mut self) {
-        if let Some((incoming, endpoint)) = self.inner.take() {
-            endpoint.shared().refuse(incoming);
+        if let Some((incoming, _endpoint)) = self.inner.take() {
+            self.shard.refuse(incoming);
         }
     }
 
@@ -141,8 +160,8 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        if let Some((incoming, endpoint)) = self.inner.take() {
-            endpoint.shared().ignore(incoming);
+        if let Some((incoming, _endpoint)) = self.inner.take() {
+            self.shard.ignore(incoming);
         }
     }
 }

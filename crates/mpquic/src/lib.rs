@@ -114,9 +114,12 @@
 //! An endpoint has one task, which receives on all its sockets. Each connection has a task of its own.
 //! They run on the tokio runtime in which the endpoint was made, and end by themselves. All futures
 //! are cancel-safe unless their documentation says otherwise: a dropped future has consumed nothing.
-#![forbid(unsafe_code)]
+// One system call has it: `steer.rs`.
+#![deny(unsafe_code)]
 
+mod binder;
 mod builder;
+mod common;
 mod connection;
 mod driver;
 mod endpoint;
@@ -136,10 +139,12 @@ mod send_stream;
 mod shared;
 mod socket;
 mod socket_health;
+mod steer;
 
 extern crate mpquic_proto as proto;
 
 pub use builder::EndpointBuilder;
+pub use common::ShardStats;
 pub use connection::{Connecting, Connection, HandshakeData, ZeroRttAccepted};
 pub use endpoint::Endpoint;
 pub use error::{

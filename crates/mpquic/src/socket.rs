@@ -42,6 +42,8 @@ pub(crate) struct Socket {
     local: SocketAddr,
     /// The addresses of the sockets that it replaced, the newest last.
     former: Vec<SocketAddr>,
+    /// The only shard that receives on it, if several send on it.
+    reader: Option<usize>,
     /// So many attempts to receive are to fail.
     #[cfg(test)]
     pub(crate) failures: std::sync::atomic::AtomicU32,
@@ -96,13 +98,37 @@ impl Socket {
             state,
             local,
             former: Vec::new(),
+            reader: None,
             #[cfg(test)]
             failures: Default::default(),
         })
     }
 
+    /// In the place of others, with these addresses.
+    pub(crate) fn replacing(mut self, former: &[SocketAddr]) -> Self {
+        self.former = former.to_vec();
+        self
+    }
+
+    #[cfg(test)]
     pub(crate) fn bind(local: SocketAddr, sizes: BufferSizes) -> io::Result<Self> {
         Self::new(std::net::UdpSocket::bind(local)?, sizes)
+    }
+
+    /// One on which all shards send, and this one receives.
+    pub(crate) fn common(
+        socket: std::net::UdpSocket,
+        sizes: BufferSizes,
+        reader: usize,
+    ) -> io::Result<Self> {
+        let mut socket = Self::new(socket, sizes)?;
+        socket.reader = Some(reader);
+        Ok(socket)
+    }
+
+    /// Whether this shard receives on it.
+    pub(crate) fn is_read_by(&self, shard: usize) -> bool {
+        self.reader.is_none_or(|reader| reader == shard)
     }
 
     /// The bound address; its IP may be unspecified.
@@ -266,21 +292,19 @@ fn align(local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
     Some(FourTuple { local, remote })
 }
 
-/// The sockets of an endpoint. Readers take a snapshot and look at the generation to see whether
+/// The sockets of a shard of an endpoint. Readers take a snapshot and look at the generation to see whether
 /// it still holds, so that sending takes no lock.
 #[derive(Debug)]
 pub(crate) struct SocketSet {
     sockets: RwLock<Arc<[Arc<Socket>]>>,
     generation: AtomicU64,
-    sizes: BufferSizes,
 }
 
 impl SocketSet {
-    pub(crate) fn new(sockets: Vec<Arc<Socket>>, sizes: BufferSizes) -> Self {
+    pub(crate) fn new(sockets: Vec<Arc<Socket>>) -> Self {
         Self {
             sockets: RwLock::new(sockets.into()),
             generation: AtomicU64::new(0),
-            sizes,
         }
     }
 
@@ -302,18 +326,8 @@ impl SocketSet {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    pub(crate) fn bind(&self, local: SocketAddr) -> io::Result<SocketAddr> {
-        self.add(Socket::bind(local, self.sizes)?)
-    }
-
-    pub(crate) fn adopt(&self, socket: std::net::UdpSocket) -> io::Result<SocketAddr> {
-        self.add(Socket::new(socket, self.sizes)?)
-    }
-
-    fn add(&self, socket: Socket) -> io::Result<SocketAddr> {
-        let local = socket.local();
-        self.update(|list| list.push(Arc::new(socket)));
-        Ok(local)
+    pub(crate) fn add(&self, socket: Arc<Socket>) {
+        self.update(|list| list.push(socket));
     }
 
     /// Takes out the socket bound to `local`; returns whether there was one.
@@ -329,28 +343,26 @@ impl SocketSet {
         found
     }
 
-    /// Puts a new socket into the place of the one bound to `old`, in one step.
-    pub(crate) fn replace(&self, old: SocketAddr, new: SocketAddr) -> io::Result<SocketAddr> {
-        let mut socket = Socket::bind(new, self.sizes)?;
-        let local = socket.local();
+    /// Puts a new socket into the place of the one bound to `old`, in one step. Whether there was one.
+    pub(crate) fn replace(&self, old: SocketAddr, new: Arc<Socket>) -> bool {
         let mut found = false;
         self.update(|list| {
             if let Some(place) = list.iter_mut().find(|socket| socket.local() == old) {
-                let kept = place.former.len().saturating_sub(MAX_FORMER - 1);
-                socket.former.extend_from_slice(&place.former[kept..]);
-                socket.former.push(old);
-                *place = Arc::new(socket);
+                *place = new;
                 found = true;
             }
         });
-        if found {
-            Ok(local)
-        } else {
-            Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("no socket is bound to {old}"),
-            ))
-        }
+        found
+    }
+
+    /// The addresses for the one that replaces the socket bound to `old` to remember; `None` if there is no such socket.
+    pub(crate) fn former(&self, old: SocketAddr) -> Option<Vec<SocketAddr>> {
+        let sockets = self.snapshot();
+        let socket = sockets.iter().find(|socket| socket.local() == old)?;
+        let kept = socket.former.len().saturating_sub(MAX_FORMER - 1);
+        let mut former = socket.former[kept..].to_vec();
+        former.push(old);
+        Some(former)
     }
 
     pub(crate) fn locals(&self) -> Vec<SocketAddr> {

@@ -45,7 +45,7 @@ mod token;
 mod transmit;
 mod transport_parameters;
 
-pub use cid::{ConnectionIdGenerator, QuicLb, QuicLbConfig, QuicLbError};
+pub use cid::{ConnectionIdGenerator, QuicLb, QuicLbConfig, QuicLbError, Steering, SteeringPiece};
 pub use config::{
     AckFrequencyConfig, CarefulResumeConfig, ClientConfig, ConfigError, EndpointConfig, PathStart,
     RaceConfig, Reconnaissance, ServerConfig, TransportConfig, ValidationTokenConfig,

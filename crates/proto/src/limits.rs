@@ -1,5 +1,8 @@
 //! Every collection that a peer can grow has its cap here, with the attack that it stops; no code enforces anything here.
 
+/// Shards of an endpoint. No attack: the connection IDs that lead to a shard are found by trial.
+pub const MAX_SHARDS: u16 = 256;
+
 /// Ranges of received packet numbers kept per space. Stops: a peer that sends every second packet
 /// number to grow our ACKs (quiche 953cf96e). The oldest ranges go first.
 pub const MAX_ACK_RANGES: usize = 64;

@@ -7,6 +7,7 @@ use mpquic_sched_core::ConnectionId;
 use rand::Rng;
 use rand::rngs::StdRng;
 
+use super::Steering;
 use crate::packet::MAX_CID_LEN;
 
 /// Makes the connection IDs by which peers address an endpoint, for something in front of it that routes packets by them,
@@ -22,11 +23,18 @@ pub trait ConnectionIdGenerator: fmt::Debug + Send + Sync {
     fn id_len(&self) -> usize;
 
     /// Makes a connection ID out of random bytes, [`id_len`](Self::id_len) of them. Bytes that it leaves stay random.
+    ///
+    /// An endpoint with several shards ([`EndpointConfig::into_shards`](crate::EndpointConfig::into_shards)) asks again
+    /// until the connection ID is one that leads to the shard: on average as often as there are shards.
     fn write_id(&self, id: &mut [u8]);
 }
 
 /// The fewest bytes of connection IDs that an application makes: among fewer, chance finds one that another connection has.
 const MIN_OWN_LEN: usize = 4;
+
+/// How often a generator is asked for each shard of an endpoint until it has made an ID that leads there. With random IDs, chance
+/// fails so often once in e^64 times.
+const TRIES_PER_SHARD: usize = 64;
 
 /// Makes connection IDs of one length, so that short headers can be parsed without state
 /// (RFC 9000 section 10.3.2).
@@ -39,6 +47,8 @@ pub(crate) struct CidGenerator {
     //# state.
     len: usize,
     own: Option<Arc<dyn ConnectionIdGenerator>>,
+    /// The shard to which the IDs are to lead.
+    shard: Option<(Arc<Steering>, u16)>,
 }
 
 impl CidGenerator {
@@ -50,6 +60,7 @@ impl CidGenerator {
             //# In QUIC version 1, this value MUST NOT exceed 20 bytes.
             len: if len > MAX_CID_LEN { MAX_CID_LEN } else { len },
             own: None,
+            shard: None,
         }
     }
 
@@ -58,6 +69,15 @@ impl CidGenerator {
         Self {
             len: own.id_len().clamp(MIN_OWN_LEN, MAX_CID_LEN),
             own: Some(own),
+            shard: None,
+        }
+    }
+
+    /// The same, but for IDs that lead to this shard.
+    pub(crate) fn for_shard(&self, steering: &Arc<Steering>, index: u16) -> Self {
+        Self {
+            shard: Some((Arc::clone(steering), index)),
+            ..self.clone()
         }
     }
 
@@ -67,6 +87,30 @@ impl CidGenerator {
 
     /// A fresh ID. It carries no information that links it to others (RFC 9000 section 5.1).
     pub(crate) fn generate(&self, rng: &mut StdRng) -> ConnectionId {
+        // A generator that makes none for the shard was refused when the endpoint began.
+        self.try_generate(rng).unwrap_or_else(|other| other)
+    }
+
+    /// A fresh ID, or as an error one that leads to another shard, if the generator makes no other.
+    pub(crate) fn try_generate(&self, rng: &mut StdRng) -> Result<ConnectionId, ConnectionId> {
+        let Some((steering, index)) = &self.shard else {
+            return Ok(self.make(rng));
+        };
+        let mut id = self.make(rng);
+        for _ in 1..TRIES_PER_SHARD * usize::from(steering.shards()) {
+            if steering.shard(&id) == *index {
+                break;
+            }
+            id = self.make(rng);
+        }
+        if steering.shard(&id) == *index {
+            Ok(id)
+        } else {
+            Err(id)
+        }
+    }
+
+    fn make(&self, rng: &mut StdRng) -> ConnectionId {
         let mut bytes = [0; MAX_CID_LEN];
         //= specs/rfc9000.txt#section-5.1
         //# Connection IDs MUST NOT contain any information that can be used by an external observer

@@ -10,6 +10,7 @@ mod remote;
 #[cfg(test)]
 mod remote_tests;
 mod reset;
+mod steering;
 
 pub(crate) use generator::CidGenerator;
 pub use generator::ConnectionIdGenerator;
@@ -17,3 +18,4 @@ pub(crate) use local::LocalCids;
 pub use quic_lb::{QuicLb, QuicLbConfig, QuicLbError};
 pub(crate) use remote::{OnNew, RemoteCids, Rotation};
 pub(crate) use reset::{ResetKey, ResetToken, TOKEN_LEN, is_reset, tail};
+pub use steering::{Steering, SteeringPiece};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cid::CidGenerator;
+use crate::endpoint::Shard;
 use crate::packet::FIXED_BIT;
 use crate::{ConnectionIdGenerator, Version, limits};
 
@@ -22,6 +23,8 @@ pub struct EndpointConfig {
     pub(crate) send_memory: u64,
     pub(crate) receive_memory: u64,
     pub(crate) grease_quic_bit: bool,
+    /// Which one it is, if the endpoint has several.
+    pub(crate) shard: Option<Shard>,
 }
 
 impl EndpointConfig {
@@ -49,6 +52,7 @@ impl EndpointConfig {
             send_memory: limits::DEFAULT_SEND_MEMORY,
             receive_memory: limits::DEFAULT_RECEIVE_MEMORY,
             grease_quic_bit: true,
+            shard: None,
         }
     }
 

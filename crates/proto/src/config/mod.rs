@@ -48,6 +48,12 @@ pub enum ConfigError {
         "the TLS configuration has no TLS 1.3 cipher suite for QUIC Initial packets, expected TLS13_AES_128_GCM_SHA256"
     )]
     NoInitialCipherSuite,
+    /// The generator of connection IDs makes none that leads to this shard: what it makes differs too little.
+    #[error("the generator of connection IDs makes none that leads to shard {shard}")]
+    UnsteerableIds {
+        /// The shard, counted from 0.
+        shard: u16,
+    },
     /// rustls refused the certificates, the key or the roots.
     #[error("rustls refused the TLS configuration: {0}")]
     Tls(String),

@@ -466,6 +466,7 @@ fn a_repeated_initial_after_every_choice() {
                     assert!(refused);
                     continue;
                 }
+                DatagramEvent::Forward(..) => panic!("there are no shards"),
             };
             if number / 64 / 2_u32.pow(step) % 2 == 1 {
                 assert!(bench.handle(&datagram).is_none(), "it waits already");

@@ -21,6 +21,10 @@ pub enum DatagramEvent {
     /// Send this answer, which is in the buffer (Version Negotiation, stateless reset, Retry, or a close of what
     /// cannot begin).
     Response(Transmit),
+    /// The datagram belongs to another shard of the endpoint: pass it to
+    /// [`Endpoint::handle_forwarded`](crate::Endpoint::handle_forwarded) of the one with this number. Comes only from
+    /// endpoints of [`EndpointConfig::into_shards`](crate::EndpointConfig::into_shards).
+    Forward(u16, BytesMut),
 }
 
 /// A datagram that an endpoint passes to a connection.

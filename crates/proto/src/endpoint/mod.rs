@@ -17,6 +17,7 @@ mod refusal;
 mod reset;
 mod retry;
 mod routes;
+mod shards;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ pub use event::{
 pub use half_open::HalfOpen;
 pub use incoming::Incoming;
 pub(crate) use incoming::{AddressProof, Attempt};
+pub(crate) use shards::Shard;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -175,6 +177,41 @@ impl Endpoint {
         datagram: BytesMut,
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
+        let other = self.config.shard.as_ref();
+        if let Some(other) = other.and_then(|shard| shard.other(&datagram)) {
+            return Some(DatagramEvent::Forward(other, datagram));
+        }
+        self.handle_own(now, network_path, ecn, datagram, buf)
+    }
+
+    /// Processes a datagram that another shard has [passed on](DatagramEvent::Forward). It may have to be passed on once
+    /// more, if it is a stateless reset: such a datagram has no connection ID of ours.
+    pub fn handle_forwarded(
+        &mut self,
+        now: Instant,
+        network_path: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        datagram: BytesMut,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
+        let other = self.config.shard.as_ref();
+        if other.and_then(|shard| shard.other(&datagram)).is_none() {
+            return self.handle_own(now, network_path, ecn, datagram, buf);
+        }
+        // Its connection ID leads elsewhere: it has been there, and came for its token. Not on, or it went in circles.
+        let token = cid::tail(&datagram)?;
+        let handle = self.routes.reset(network_path.remote, token)?;
+        Some(to_connection(handle, now, network_path, ecn, datagram))
+    }
+
+    fn handle_own(
+        &mut self,
+        now: Instant,
+        network_path: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        datagram: BytesMut,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
         self.expire_closed(now);
         self.expire_late(now);
         let header = parse_invariant(&datagram, self.generator.len()).ok();
@@ -209,6 +246,11 @@ impl Endpoint {
         if let Some(handle) = token.and_then(|token| self.routes.reset(network_path.remote, token))
         {
             return Some(to_connection(handle, now, network_path, ecn, datagram));
+        }
+        if let (Some(shard), Some(token)) = (&self.config.shard, token)
+            && let Some(other) = shard.other_reset(network_path.remote, token)
+        {
+            return Some(DatagramEvent::Forward(other, datagram));
         }
 
         match header? {
@@ -395,12 +437,18 @@ impl Endpoint {
                 if !known.tokens.contains(&(remote, token)) {
                     known.tokens.push((remote, token));
                     self.routes.add_token(remote, &token, handle);
+                    if let Some(shard) = &self.config.shard {
+                        shard.add_token(remote, &token);
+                    }
                 }
             }
             EndpointEvent::RemoveResetToken(remote, token) => {
                 if let Some(at) = known.tokens.iter().position(|t| *t == (remote, token)) {
                     known.tokens.swap_remove(at);
                     self.routes.remove_token(remote, &token, handle);
+                    if let Some(shard) = &self.config.shard {
+                        shard.remove_token(remote, &token);
+                    }
                 }
             }
             EndpointEvent::HandshakeBytes(bytes) => {
@@ -423,6 +471,9 @@ impl Endpoint {
                 }
                 for (remote, token) in known.tokens {
                     self.routes.remove_token(remote, &token, handle);
+                    if let Some(shard) = &self.config.shard {
+                        shard.remove_token(remote, &token);
+                    }
                 }
             }
         }

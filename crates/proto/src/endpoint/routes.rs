@@ -32,11 +32,7 @@ pub(super) struct Routes {
     cids: HashMap<ConnectionId, Route, KeyedHash>,
     /// The route that was found last: datagrams come in runs of the same ID.
     recent: Option<(ConnectionId, Route)>,
-    /// Tokens with their address, behind a pseudorandom function: looking one up tells nothing
-    /// about the tokens, whatever its timing (RFC 9000 section 10.3.1, the second approach), and
-    /// costs the same however many there are.
-    tokens: HashMap<u128, ConnectionHandle, KeyedHash>,
-    token_key: [u8; 16],
+    tokens: ResetTokens<ConnectionHandle>,
 }
 
 impl Routes {
@@ -44,8 +40,7 @@ impl Routes {
         Self {
             cids: HashMap::with_hasher(KeyedHash::new(rng)),
             recent: None,
-            tokens: HashMap::with_hasher(KeyedHash::new(rng)),
-            token_key: rng.random(),
+            tokens: ResetTokens::new(rng),
         }
     }
 
@@ -88,10 +83,7 @@ impl Routes {
 
     /// The connection that a datagram from `remote` resets, if it ends in `token`.
     pub(super) fn reset(&self, remote: SocketAddr, token: &ResetToken) -> Option<ConnectionHandle> {
-        if self.tokens.is_empty() {
-            return None;
-        }
-        self.tokens.get(&self.image(remote, token)).copied()
+        self.tokens.get(remote, token)
     }
 
     pub(super) fn add_token(
@@ -100,8 +92,7 @@ impl Routes {
         token: &ResetToken,
         handle: ConnectionHandle,
     ) {
-        let image = self.image(remote, token);
-        self.tokens.entry(image).or_insert(handle);
+        self.tokens.add(remote, token, handle);
     }
 
     pub(super) fn remove_token(
@@ -110,15 +101,55 @@ impl Routes {
         token: &ResetToken,
         handle: ConnectionHandle,
     ) {
+        self.tokens.remove(remote, token, handle);
+    }
+
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.cids.len(), self.tokens.table.len())
+    }
+}
+
+/// Whose a token is, with its address, behind a pseudorandom function: looking one up tells nothing
+/// about the tokens, whatever its timing (RFC 9000 section 10.3.1, the second approach), and
+/// costs the same however many there are.
+pub(super) struct ResetTokens<T> {
+    table: HashMap<u128, T, KeyedHash>,
+    key: [u8; 16],
+}
+
+impl<T: Copy + PartialEq> ResetTokens<T> {
+    pub(super) fn new(rng: &mut StdRng) -> Self {
+        Self {
+            table: HashMap::with_hasher(KeyedHash::new(rng)),
+            key: rng.random(),
+        }
+    }
+
+    pub(super) fn get(&self, remote: SocketAddr, token: &ResetToken) -> Option<T> {
+        if self.table.is_empty() {
+            return None;
+        }
+        self.table.get(&self.image(remote, token)).copied()
+    }
+
+    /// The first comer keeps it.
+    pub(super) fn add(&mut self, remote: SocketAddr, token: &ResetToken, owner: T) {
         let image = self.image(remote, token);
-        if self.tokens.get(&image) == Some(&handle) {
-            self.tokens.remove(&image);
-            shrink(&mut self.tokens);
+        self.table.entry(image).or_insert(owner);
+    }
+
+    /// Removes it if it is still this one's.
+    pub(super) fn remove(&mut self, remote: SocketAddr, token: &ResetToken, owner: T) {
+        let image = self.image(remote, token);
+        if self.table.get(&image) == Some(&owner) {
+            self.table.remove(&image);
+            shrink(&mut self.table);
         }
     }
 
     fn image(&self, remote: SocketAddr, token: &ResetToken) -> u128 {
-        let mut hasher = SipHasher24::new_with_key(&self.token_key);
+        let mut hasher = SipHasher24::new_with_key(&self.key);
         match remote.ip().to_canonical() {
             IpAddr::V4(ip) => hasher.write(&ip.octets()),
             IpAddr::V6(ip) => hasher.write(&ip.octets()),
@@ -126,11 +157,6 @@ impl Routes {
         hasher.write(&remote.port().to_be_bytes());
         hasher.write(token);
         hasher.finish128().as_u128()
-    }
-
-    #[cfg(test)]
-    pub(super) fn sizes(&self) -> (usize, usize) {
-        (self.cids.len(), self.tokens.len())
     }
 }
 
@@ -229,7 +255,7 @@ mod tests {
             assert!(routes.add(id(number), Route::Connection(A)));
             routes.add_token(here, &token(number), A);
         }
-        let capacities = |routes: &Routes| (routes.cids.capacity(), routes.tokens.capacity());
+        let capacities = |routes: &Routes| (routes.cids.capacity(), routes.tokens.table.capacity());
         assert!(capacities(&routes) >= (100_000, 100_000));
         for number in 10..100_000 {
             routes.remove(&id(number), Route::Connection(A));

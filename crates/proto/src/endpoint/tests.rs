@@ -592,7 +592,9 @@ proptest! {
                             DatagramEvent::Response(_) => {
                                 prop_assert!(bench.endpoint.closed.len() > 0);
                             }
-                            DatagramEvent::ConnectionEvent(..) => panic!("{event:?}"),
+                            DatagramEvent::ConnectionEvent(..) | DatagramEvent::Forward(..) => {
+                                panic!("{event:?}")
+                            }
                         }
                     }
                 }
