@@ -140,6 +140,7 @@ mod shared;
 mod socket;
 mod socket_health;
 mod steer;
+mod turns;
 
 extern crate mpquic_proto as proto;
 

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use proto::Transmit;
 
 use crate::socket::{Sent, Socket, SocketSet, route, successor};
+use crate::turns::Turn;
 
 /// Batches kept per full socket. Beyond, they are dropped as the interface's own queue drops them.
 /// That happens only with several sockets in use: with one, nothing more is asked of the protocol
@@ -40,7 +41,7 @@ struct Lane {
     socket: Arc<Socket>,
     pending: VecDeque<Pending>,
     /// Allocated only when the socket is full.
-    writable: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    turn: Option<Pin<Box<dyn Future<Output = Turn> + Send>>>,
 }
 
 impl Lane {
@@ -48,31 +49,41 @@ impl Lane {
         Self {
             socket,
             pending: VecDeque::new(),
-            writable: None,
+            turn: None,
         }
     }
 
-    /// Sends what waits, and sees to it that the task is woken when the rest can go.
+    /// Sends what waits, when it is this connection's turn, and sees to it that the task is woken then.
     fn flush(&mut self, cx: &mut Context<'_>) {
+        // Kept until what waits is gone, or the socket is full again: then it is the next one's.
+        let mut turn = None;
         while let Some(first) = self.pending.front_mut() {
-            if let Some(writable) = &mut self.writable {
-                if writable.as_mut().poll(cx).is_pending() {
+            if let Some(waiting) = &mut self.turn {
+                let Poll::Ready(ours) = waiting.as_mut().poll(cx) else {
                     return;
-                }
-                self.writable = None;
+                };
+                turn = Some(ours);
+                self.turn = None;
             }
             match self
                 .socket
                 .send(&first.transmit, &first.data, &mut first.sent)
             {
                 Sent::Blocked => {
-                    let socket = Arc::clone(&self.socket);
-                    self.writable = Some(Box::pin(async move { socket.writable().await }));
+                    turn = None;
+                    self.wait();
                 }
                 Sent::Done | Sent::NoWay(_) => {
                     self.pending.pop_front();
                 }
             }
+        }
+        drop(turn);
+    }
+
+    fn wait(&mut self) {
+        if self.turn.is_none() {
+            self.turn = Some(Box::pin(self.socket.turn()));
         }
     }
 }
@@ -210,11 +221,14 @@ impl Outbox {
         };
         let lane = &mut self.lanes[index];
         let mut sent = 0;
-        if lane.pending.is_empty() {
+        if lane.pending.is_empty() && lane.socket.is_awaited() {
+            // Whose packets come later does not pass those who wait.
+            lane.wait();
+        } else if lane.pending.is_empty() {
             match lane.socket.send(&transmit, &self.buffer, &mut sent) {
                 Sent::Done => return Dispatch::Taken,
                 Sent::NoWay(kind) => return Dispatch::NoWay(kind),
-                Sent::Blocked => {}
+                Sent::Blocked => lane.wait(),
             }
         } else if lane.pending.len() >= MAX_PENDING {
             tracing::trace!(path = %transmit.network_path, "socket full: batch dropped");

@@ -1,5 +1,6 @@
 //! One UDP socket with its offloads, and the set of an endpoint's sockets; knows no connection.
 
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,8 @@ use proto::{FourTuple, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::SockRef;
 use tokio::io::Interest;
+
+use crate::turns::{Turn, Turns};
 
 /// What one `sendmsg` can carry with segmentation offload: the UDP length field has 16 bits.
 const MAX_SEND_BYTES: usize = 65_507;
@@ -44,6 +47,8 @@ pub(crate) struct Socket {
     former: Vec<SocketAddr>,
     /// The only shard that receives on it, if several send on it.
     reader: Option<usize>,
+    /// Of connections that found it full.
+    turns: Turns,
     /// So many attempts to receive are to fail.
     #[cfg(test)]
     pub(crate) failures: std::sync::atomic::AtomicU32,
@@ -99,6 +104,7 @@ impl Socket {
             local,
             former: Vec::new(),
             reader: None,
+            turns: Turns::default(),
             #[cfg(test)]
             failures: Default::default(),
         })
@@ -204,7 +210,18 @@ impl Socket {
         outcome
     }
 
-    /// Waits until the system's send buffer has room. Any number of tasks may wait.
+    /// Whether others wait for room in the system's send buffer: who comes then has to wait too.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.turns.has_waiting()
+    }
+
+    /// Waits until the system's send buffer has room and all who came before had theirs.
+    pub(crate) fn turn(self: &Arc<Self>) -> impl Future<Output = Turn> + use<> {
+        let socket = Arc::clone(self);
+        self.turns.wait(async move { socket.writable().await })
+    }
+
+    /// Waits until the system's send buffer has room. Any number of tasks may wait, and all are woken.
     pub(crate) async fn writable(&self) {
         if let Err(error) = self.io.writable().await {
             tracing::debug!(local = %self.local, %error, "waiting for the socket");
