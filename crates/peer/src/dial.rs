@@ -1,8 +1,9 @@
 //! From a server's name to a connection: all of its addresses, from all local ones.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
 
-use mpquic::{ClientConfig, Connection, Endpoint};
+use mpquic::{ClientConfig, Connection, ConnectionError, Endpoint};
 
 use crate::error::Error;
 
@@ -44,15 +45,27 @@ pub async fn dial(
     name: &str,
 ) -> Result<Connection, Error> {
     let locals = endpoint.local_addrs();
-    let reached = |address: &SocketAddr| {
-        let mut locals = locals.iter();
-        locals.any(|local| local.is_ipv4() == address.is_ipv4())
-    };
-    let addresses: Vec<_> = resolve(name).await?.into_iter().filter(reached).collect();
+    let mut addresses = resolve(name).await?;
+    // Without a way from any of them, waiting for an answer would be in vain.
+    let mut refused = None;
+    addresses.retain(|remote| {
+        let routes = locals.iter().filter_map(|local| route(*local, *remote));
+        routes.into_iter().any(|route| match route {
+            Ok(()) => true,
+            Err(error) => {
+                refused = Some(error);
+                false
+            }
+        })
+    });
     if addresses.is_empty() {
-        return Err(Error::Resolve {
-            name: name.to_owned(),
-            why: "it has no address of a family that the local ones have".to_owned(),
+        let name = name.to_owned();
+        return Err(match refused {
+            Some(source) => Error::NoRoute { name, source },
+            None => Error::Resolve {
+                name,
+                why: "it has no address of a family that the local ones have".to_owned(),
+            },
         });
     }
     let connecting = endpoint
@@ -61,10 +74,20 @@ pub async fn dial(
             name: name.to_owned(),
             source,
         })?;
-    connecting.await.map_err(|source| Error::Connect {
-        name: name.to_owned(),
-        source,
+    connecting.await.map_err(|source| match source {
+        ConnectionError::TimedOut => Error::NoAnswer {
+            name: name.to_owned(),
+        },
+        source => Error::Connect {
+            name: name.to_owned(),
+            source,
+        },
     })
+}
+
+/// Whether the system knows a way from an address to another one; `None` between two families. Sends nothing.
+fn route(local: SocketAddr, remote: SocketAddr) -> Option<io::Result<()>> {
+    (local.is_ipv4() == remote.is_ipv4()).then(|| UdpSocket::bind((local.ip(), 0))?.connect(remote))
 }
 
 #[cfg(test)]
@@ -81,6 +104,17 @@ mod tests {
         ] {
             assert_eq!(host_of(name), host);
         }
+    }
+
+    #[test]
+    fn routes() {
+        let local = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let known = route(local("127.0.0.1:0"), local("127.0.0.1:9"));
+        assert!(known.unwrap().is_ok());
+        // Nobody may send to all of a network without asking for it.
+        let refused = route(local("0.0.0.0:0"), local("255.255.255.255:9"));
+        assert!(refused.unwrap().is_err());
+        assert!(route(local("127.0.0.1:0"), local("[::1]:9")).is_none());
     }
 
     #[tokio::test]

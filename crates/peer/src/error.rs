@@ -37,6 +37,20 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The system knows no way to any address of the server.
+    #[error("no route to {name}: {source}")]
+    NoRoute {
+        /// The server.
+        name: String,
+        /// In the words of the system.
+        source: io::Error,
+    },
+    /// Nothing came from the server in the time for a handshake.
+    #[error("cannot connect to {name}: it does not answer")]
+    NoAnswer {
+        /// The server.
+        name: String,
+    },
     /// No connection attempt could be started.
     #[error("cannot connect to {name}: {source}")]
     Start {

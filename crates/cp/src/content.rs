@@ -1,0 +1,165 @@
+//! The contents of a file on their way: from a file to a stream, and from a stream to a part.
+
+use std::io;
+
+use bytes::BytesMut;
+use mpquic::{ReadError, ReadExactError, RecvStream, SendStream, VarInt, WriteError};
+use sha2::{Digest as _, Sha256};
+use tokio::fs::File;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::error::Error;
+use crate::part::Part;
+use crate::wire::Digest;
+
+/// Bytes that are read, hashed and written at a time.
+const CHUNK: usize = 256 * 1024;
+/// The code with which a stream is reset whose file cannot be read to its end.
+pub(crate) const BROKEN: VarInt = VarInt::from_u32(2);
+
+/// Reads at most `limit` bytes into `sum`. Returns how many there were.
+pub(crate) async fn hash(
+    file: &mut (impl AsyncRead + Unpin),
+    limit: u64,
+    sum: &mut Sha256,
+) -> io::Result<u64> {
+    let mut file = file.take(limit);
+    let mut chunk = vec![0; CHUNK];
+    let mut len = 0;
+    loop {
+        let count = file.read(&mut chunk).await?;
+        if count == 0 {
+            return Ok(len);
+        }
+        sum.update(&chunk[..count]);
+        len += count as u64;
+    }
+}
+
+/// A file from which is sent, and what was read of it.
+pub(crate) struct Source {
+    pub(crate) file: File,
+    pub(crate) size: u64,
+    sum: Sha256,
+    at: u64,
+}
+
+/// Why contents were not sent.
+#[derive(Debug)]
+pub(crate) enum NotSent {
+    File(io::Error),
+    Stream(WriteError),
+}
+
+impl Source {
+    pub(crate) fn new(file: File, size: u64) -> Self {
+        Self {
+            file,
+            size,
+            sum: Sha256::new(),
+            at: 0,
+        }
+    }
+
+    /// Whether its first `have` bytes have this digest. If so, it goes on behind them, else at the beginning.
+    pub(crate) async fn begins_with(&mut self, have: u64, digest: Digest) -> io::Result<bool> {
+        if have == 0 || have > self.size {
+            return Ok(false);
+        }
+        let mut sum = Sha256::new();
+        self.at = hash(&mut self.file, have, &mut sum).await?;
+        if self.at == have && sum.clone().finalize()[..] == digest.0 {
+            self.sum = sum;
+            return Ok(true);
+        }
+        tokio::io::AsyncSeekExt::rewind(&mut self.file).await?;
+        self.at = 0;
+        Ok(false)
+    }
+
+    /// Where it goes on.
+    pub(crate) const fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Sends the rest and the SHA-256 of the whole, and ends the stream. `sent` is told of each piece.
+    pub(crate) async fn send(
+        mut self,
+        stream: &mut SendStream,
+        sent: impl Fn(u64),
+    ) -> Result<(), NotSent> {
+        while self.at < self.size {
+            let left = usize::try_from(self.size - self.at).unwrap_or(usize::MAX);
+            let mut chunk = BytesMut::with_capacity(CHUNK.min(left));
+            let mut file = (&mut self.file).take(CHUNK.min(left) as u64);
+            let count = file.read_buf(&mut chunk).await.map_err(NotSent::File)?;
+            if count == 0 {
+                // The stream must not end as if all were there.
+                let _ = stream.reset(BROKEN);
+                let why = format!("it became shorter than {} bytes meanwhile", self.size);
+                return Err(NotSent::File(io::Error::other(why)));
+            }
+            self.sum.update(&chunk);
+            self.at += count as u64;
+            let written = stream.write_chunk(chunk.freeze()).await;
+            written.map_err(NotSent::Stream)?;
+            sent(count as u64);
+        }
+        let digest = self.sum.finalize();
+        stream.write_all(&digest).await.map_err(NotSent::Stream)?;
+        // It fails only if it was ended before.
+        let _ = stream.finish();
+        Ok(())
+    }
+}
+
+/// Why contents did not arrive.
+#[derive(Debug)]
+pub(crate) enum NotReceived {
+    /// The stream broke: what is there can be taken up again.
+    Stream(Error),
+    /// The file cannot be written: what is there is in the way.
+    File(io::Error),
+    /// The SHA-256 is another one.
+    Damaged,
+}
+
+impl From<ReadError> for NotReceived {
+    fn from(error: ReadError) -> Self {
+        Self::Stream(match error {
+            ReadError::Reset(BROKEN) => {
+                Error::Lost("the other side cannot read the file to its end".to_owned())
+            }
+            error => error.into(),
+        })
+    }
+}
+
+/// Receives what `part` lacks of `size` bytes, and the SHA-256 of the whole.
+pub(crate) async fn receive(
+    part: &mut Part,
+    size: u64,
+    stream: &mut RecvStream,
+    received: impl Fn(u64),
+) -> Result<(), NotReceived> {
+    while part.len() < size {
+        let left = usize::try_from(size - part.len()).unwrap_or(usize::MAX);
+        let Some(chunk) = stream.read_chunk(left.min(CHUNK)).await? else {
+            let why = format!("it ended after {} of {size} bytes", part.len());
+            return Err(NotReceived::Stream(Error::Malformed(why)));
+        };
+        part.append(&chunk).await.map_err(NotReceived::File)?;
+        received(chunk.len() as u64);
+    }
+    let mut digest = [0; 32];
+    match stream.read_exact(&mut digest).await {
+        Ok(()) => {}
+        Err(ReadExactError::ReadError(error)) => return Err(error.into()),
+        Err(error) => return Err(NotReceived::Stream(error.into())),
+    }
+    if part.digest() == Digest(digest) {
+        Ok(())
+    } else {
+        Err(NotReceived::Damaged)
+    }
+}

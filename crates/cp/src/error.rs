@@ -1,0 +1,180 @@
+//! What can go wrong with a transfer, and the exit code that says which.
+
+use std::io;
+use std::path::Path;
+
+use mpquic::{ConnectionError, ReadError, ReadExactError, StoppedError, WriteError};
+use thiserror::Error;
+
+use crate::name::{BadName, Name};
+use crate::wire::{Refusal, RefusalKind, Unread};
+
+/// Why a transfer did not take place, or a server does not run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An end could not be set up, or the server not be reached.
+    #[error(transparent)]
+    Peer(#[from] mpquic_peer::Error),
+    /// An argument makes no sense.
+    #[error("{0}")]
+    Argument(String),
+    /// A name leads out of the folder.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// The server does not take this client.
+    #[error("{server} refuses this client: {why}")]
+    Unwelcome {
+        /// The server.
+        server: String,
+        /// Why.
+        why: String,
+    },
+    /// The server does not do what it was asked for.
+    #[error("{name}: {refusal}")]
+    Refused {
+        /// For which file.
+        name: Name,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A file of this side cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another transfer writes the same file.
+    #[error("{0}: another transfer writes it")]
+    Busy(String),
+    /// What arrived is not what was sent: its SHA-256 is another one.
+    #[error("{0}: damaged on its way: the SHA-256 is wrong; what was there is given up")]
+    Damaged(Name),
+    /// The connection broke.
+    #[error("the connection is lost: {0}; the same command goes on where it stopped")]
+    Lost(String),
+    /// The peer does not keep to the protocol.
+    #[error("the other side makes no sense: {0}")]
+    Malformed(String),
+}
+
+/// Exit codes of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Exit {
+    /// Something else.
+    Other = 1,
+    /// An argument is wrong.
+    Usage = 2,
+    /// The name of the server is unknown.
+    UnknownHost = 3,
+    /// The server cannot be reached.
+    Unreachable = 4,
+    /// The server is not the one that is trusted, or does not trust this client's certificate.
+    Distrust = 5,
+    /// The server does not take this client: the token is wrong or missing.
+    Unwelcome = 6,
+    /// The server does not have the file, or does not let it be read or written.
+    Denied = 7,
+    /// A file cannot be read or written, here or there: a full disk, permissions.
+    Storage = 8,
+    /// The connection broke.
+    Lost = 9,
+    /// The contents were damaged.
+    Damaged = 10,
+    /// Stopped by Ctrl-C: 128 and the number of SIGINT, as in shells.
+    Stopped = 130,
+}
+
+impl Error {
+    pub(crate) fn file(path: &Path, source: io::Error) -> Self {
+        Self::File {
+            path: path.display().to_string(),
+            source,
+        }
+    }
+
+    pub(crate) fn refused(name: &Name, refusal: Refusal) -> Self {
+        Self::Refused {
+            name: name.clone(),
+            refusal,
+        }
+    }
+
+    /// The exit code that tells it.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Peer(error) if error.is_distrust() => Exit::Distrust,
+            Self::Peer(error) => match error {
+                mpquic_peer::Error::Resolve { .. } => Exit::UnknownHost,
+                mpquic_peer::Error::NoRoute { .. }
+                | mpquic_peer::Error::NoAnswer { .. }
+                | mpquic_peer::Error::Connect { .. }
+                | mpquic_peer::Error::Start { .. } => Exit::Unreachable,
+                mpquic_peer::Error::File { .. } | mpquic_peer::Error::Setting(_) => Exit::Usage,
+                _ => Exit::Other,
+            },
+            Self::Argument(_) | Self::Name(_) => Exit::Usage,
+            Self::Unwelcome { .. } => Exit::Unwelcome,
+            Self::Refused { refusal, .. } => match refusal.kind {
+                RefusalKind::Missing | RefusalKind::Denied => Exit::Denied,
+                RefusalKind::Storage | RefusalKind::Busy => Exit::Storage,
+                RefusalKind::Damaged => Exit::Damaged,
+                RefusalKind::Malformed => Exit::Other,
+            },
+            Self::File { .. } | Self::Busy(_) => Exit::Storage,
+            Self::Damaged(_) => Exit::Damaged,
+            Self::Lost(_) => Exit::Lost,
+            Self::Malformed(_) => Exit::Other,
+        }
+    }
+}
+
+impl From<Unread> for Error {
+    fn from(error: Unread) -> Self {
+        match error {
+            Unread::Stream(ReadExactError::ReadError(error)) => error.into(),
+            Unread::Stream(_) => Self::Malformed("an answer that ends too soon".to_owned()),
+            Unread::Long(_) | Unread::Malformed(_) => Self::Malformed(error.to_string()),
+        }
+    }
+}
+
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::ConnectionLost(error) => error.into(),
+            error => Self::Malformed(error.to_string()),
+        }
+    }
+}
+
+impl From<ReadExactError> for Error {
+    fn from(error: ReadExactError) -> Self {
+        Unread::Stream(error).into()
+    }
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::ConnectionLost(error) => error.into(),
+            error => Self::Malformed(error.to_string()),
+        }
+    }
+}
+
+impl From<StoppedError> for Error {
+    fn from(error: StoppedError) -> Self {
+        Self::Lost(error.to_string())
+    }
+}
+
+impl From<ConnectionError> for Error {
+    fn from(error: ConnectionError) -> Self {
+        Self::Lost(error.to_string())
+    }
+}

@@ -1,0 +1,35 @@
+//! Copies files and folders over multipath QUIC: a server of a folder, and a client that gets, puts and lists.
+//!
+//! [`Server`] serves a folder, read-only unless it is told otherwise. [`Client`] has one connection to it, over as many local addresses as it
+//! is given. The program `mpquic-cp` is both.
+//!
+//! What is promised:
+//!
+//! - A file has its name only when it is complete and its SHA-256 is right. Until then it is `NAME.mpquic.part`.
+//! - A transfer that was interrupted goes on where it stopped, if the part that is there is the beginning of the file: both sides compare its
+//!   SHA-256.
+//! - Neither side touches anything outside its folder, whatever names and links the other one sends or finds.
+//! - A server takes files only if it is told to, and only from clients that prove who they are.
+#![forbid(unsafe_code)]
+
+mod client;
+mod content;
+mod error;
+mod get;
+mod name;
+mod part;
+mod progress;
+mod put;
+mod requests;
+mod server;
+mod settings;
+mod tree;
+mod wire;
+
+pub use client::{Client, ClientSettings};
+pub use error::{Error, Exit};
+pub use name::{BadName, Name};
+pub use progress::{PathShare, Progress, Summary};
+pub use server::{Server, ServerSettings};
+pub use settings::{client_tls, server_tls};
+pub use wire::{ALPN, Entry, Kind, Refusal, RefusalKind};

@@ -1,0 +1,242 @@
+//! A file that is not complete yet: beside its place, until its SHA-256 is right.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use cap_std::fs::{Dir, OpenOptions};
+use sha2::{Digest as _, Sha256};
+use tokio::fs::File;
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+
+use crate::content::hash;
+use crate::name::Name;
+use crate::tree::blocking;
+use crate::wire::Digest;
+
+/// `NAME.mpquic.part`, locked against other transfers for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Part {
+    dir: Arc<Dir>,
+    name: Name,
+    path: PathBuf,
+    file: File,
+    sum: Sha256,
+    len: u64,
+}
+
+/// Why a part cannot be had.
+#[derive(Debug)]
+pub(crate) enum NoPart {
+    /// Another transfer has it.
+    Busy,
+    /// The system refuses.
+    Io(io::Error),
+}
+
+impl From<io::Error> for NoPart {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl Part {
+    /// Takes up what an earlier transfer left, or begins anew. Makes the folders that lead there.
+    pub(crate) async fn open(dir: &Arc<Dir>, name: &Name) -> Result<Self, NoPart> {
+        let path = name.part();
+        let file = blocking({
+            let (dir, path, name) = (Arc::clone(dir), path.clone(), name.clone());
+            move || open_locked(&dir, &path, &name)
+        })
+        .await?;
+        let mut file = File::from_std(file);
+        let mut sum = Sha256::new();
+        let len = hash(&mut file, u64::MAX, &mut sum).await?;
+        Ok(Self {
+            dir: Arc::clone(dir),
+            name: name.clone(),
+            path,
+            file,
+            sum,
+            len,
+        })
+    }
+
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The SHA-256 of what is there.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest(self.sum.clone().finalize().into())
+    }
+
+    /// Forgets what is there.
+    pub(crate) async fn restart(&mut self) -> io::Result<()> {
+        self.file.rewind().await?;
+        self.file.set_len(0).await?;
+        self.sum = Sha256::new();
+        self.len = 0;
+        Ok(())
+    }
+
+    pub(crate) async fn append(&mut self, data: &[u8]) -> io::Result<()> {
+        self.file.write_all(data).await?;
+        self.sum.update(data);
+        self.len += data.len() as u64;
+        Ok(())
+    }
+
+    /// Gives the file its name. If that fails, nothing is left of it.
+    pub(crate) async fn commit(self, modified: Option<u64>) -> io::Result<()> {
+        let (dir, path) = (Arc::clone(&self.dir), self.path.clone());
+        let done = self.rename(modified).await;
+        if done.is_err() {
+            // What cannot be removed either is no beginning of the file to the next transfer.
+            let _ = blocking(move || dir.remove_file(path)).await;
+        }
+        done
+    }
+
+    async fn rename(mut self, modified: Option<u64>) -> io::Result<()> {
+        self.file.flush().await?;
+        // A name for what a crash of the machine would leave empty is worse than none.
+        self.file.sync_all().await?;
+        let file = self.file.into_std().await;
+        let (dir, from, to) = (self.dir, self.path, self.name);
+        blocking(move || {
+            if let Some(seconds) = modified {
+                let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+                // A time that the file system does not take is no reason to lose the contents.
+                let _ = time.map(|time| file.set_modified(time));
+            }
+            dir.rename(&from, &dir, to.path())
+        })
+        .await
+    }
+
+    /// Leaves it for the next transfer, unless it is empty or the disk does not take it.
+    pub(crate) async fn keep(mut self) {
+        if self.len == 0 || self.file.flush().await.is_err() {
+            self.discard().await;
+        }
+    }
+
+    /// Removes it: it is of no use.
+    pub(crate) async fn discard(self) {
+        let (dir, path) = (self.dir, self.path);
+        // If it stays, the next transfer sees that it is no beginning of the file.
+        let _ = blocking(move || dir.remove_file(path)).await;
+    }
+}
+
+fn open_locked(dir: &Dir, path: &std::path::Path, name: &Name) -> Result<std::fs::File, NoPart> {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
+        dir.create_dir_all(folder)?;
+    }
+    if dir.is_dir(name.path()) {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+    }
+    if dir
+        .symlink_metadata(path)
+        .is_ok_and(|found| !found.is_file())
+    {
+        // Opening a pipe would wait for its other end, and a link leads to a file that is not meant.
+        return Err(io::Error::other("what is in the place of the part is no file").into());
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true);
+    let file = dir.open_with(path, &options)?.into_std();
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => return Err(NoPart::Busy),
+        Err(std::fs::TryLockError::Error(error)) => return Err(error.into()),
+    }
+    // Between opening and locking, the transfer that had it may have given it its name.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt as _;
+
+        use cap_std::fs::MetadataExt as _;
+        let there = dir.symlink_metadata(path).ok();
+        let here = file.metadata()?;
+        if there.map(|there| (there.dev(), there.ino())) != Some((here.dev(), here.ino())) {
+            return Err(NoPart::Busy);
+        }
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    fn place() -> (tempfile::TempDir, Arc<Dir>, Name) {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = Dir::open_ambient_dir(folder.path(), ambient_authority()).unwrap();
+        (folder, Arc::new(dir), "deep/file".parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn it_goes_on_where_it_stopped_and_has_its_name_when_it_is_complete() {
+        let (folder, dir, name) = place();
+        let mut part = Part::open(&dir, &name).await.unwrap();
+        part.append(b"first ").await.unwrap();
+        part.file.flush().await.unwrap();
+        assert!(matches!(Part::open(&dir, &name).await, Err(NoPart::Busy)));
+        drop(part);
+        assert!(!folder.path().join("deep/file").exists());
+
+        let mut part = Part::open(&dir, &name).await.unwrap();
+        assert_eq!(part.len(), 6);
+        part.append(b"second").await.unwrap();
+        let whole: [u8; 32] = Sha256::digest(b"first second").into();
+        assert_eq!(part.digest(), Digest(whole));
+        part.commit(Some(1_000_000)).await.unwrap();
+        let file = folder.path().join("deep/file");
+        assert_eq!(std::fs::read(&file).unwrap(), b"first second");
+        let modified = std::fs::metadata(&file).unwrap().modified().unwrap();
+        let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(since, Duration::from_secs(1_000_000));
+        assert!(!folder.path().join("deep/file.mpquic.part").exists());
+    }
+
+    #[tokio::test]
+    async fn it_begins_anew_and_goes_away() {
+        let (folder, dir, name) = place();
+        let mut part = Part::open(&dir, &name).await.unwrap();
+        part.append(b"a long beginning").await.unwrap();
+        part.restart().await.unwrap();
+        part.append(b"other").await.unwrap();
+        let other: [u8; 32] = Sha256::digest(b"other").into();
+        assert_eq!((part.len(), part.digest()), (5, Digest(other)));
+        part.file.flush().await.unwrap();
+        let path = folder.path().join("deep/file.mpquic.part");
+        assert_eq!(std::fs::read(&path).unwrap(), b"other");
+        part.discard().await;
+        assert!(!path.exists());
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn nothing_is_written_through_links() {
+        use std::os::unix::fs::symlink;
+
+        let (folder, dir, name) = place();
+        let outside = tempfile::tempdir().unwrap();
+        symlink(outside.path(), folder.path().join("deep")).unwrap();
+        assert!(matches!(Part::open(&dir, &name).await, Err(NoPart::Io(_))));
+        let link = folder.path().join("other.mpquic.part");
+        symlink("inside", &link).unwrap();
+        let other = "other".parse().unwrap();
+        assert!(matches!(Part::open(&dir, &other).await, Err(NoPart::Io(_))));
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+        assert!(!folder.path().join("inside").exists());
+    }
+}

@@ -1,0 +1,123 @@
+//! How far a transfer is, for whoever shows it, and what came of it.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mpquic::Connection;
+use serde::Serialize;
+
+/// Counts of a transfer that runs. Another task may read them at any time.
+#[derive(Debug, Default)]
+pub struct Progress {
+    files: AtomicU64,
+    unchanged: AtomicU64,
+    total: AtomicU64,
+    moved: AtomicU64,
+    resumed: AtomicU64,
+}
+
+impl Progress {
+    /// Nothing so far.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bytes of all files that are known so far.
+    pub fn total(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Of these, those that are where they should be.
+    pub fn done(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed) + self.resumed.load(Ordering::Relaxed)
+    }
+
+    /// Files that are complete.
+    pub fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So many bytes were there from an earlier transfer.
+    pub(crate) fn resumed(&self, bytes: u64) {
+        self.resumed.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn file_done(&self, unchanged: bool) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+        self.unchanged
+            .fetch_add(u64::from(unchanged), Ordering::Relaxed);
+    }
+
+    /// What came of it.
+    pub fn summary(&self, took: Duration, paths: Vec<PathShare>) -> Summary {
+        Summary {
+            files: self.files(),
+            unchanged: self.unchanged.load(Ordering::Relaxed),
+            bytes: self.done(),
+            moved: self.moved.load(Ordering::Relaxed),
+            resumed: self.resumed.load(Ordering::Relaxed),
+            seconds: took.as_secs_f64(),
+            paths,
+        }
+    }
+}
+
+/// What a path of the connection carried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PathShare {
+    /// Our address.
+    pub local: SocketAddr,
+    /// The server's.
+    pub remote: SocketAddr,
+    /// Bytes received on it, with the heads of packets.
+    pub received: u64,
+    /// Bytes sent on it.
+    pub sent: u64,
+}
+
+impl PathShare {
+    /// Of the paths that are open now.
+    pub(crate) fn of(connection: &Connection) -> Vec<Self> {
+        let shares = connection.paths().into_iter().filter_map(|path| {
+            // One that is closed by now is left out.
+            let (addresses, stats) = (path.network_path().ok()?, path.stats().ok()?);
+            Some(Self {
+                local: addresses.local,
+                remote: addresses.remote,
+                received: stats.received_bytes,
+                sent: stats.sent_bytes,
+            })
+        });
+        shares.collect()
+    }
+}
+
+/// What a transfer did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Files that are complete now.
+    pub files: u64,
+    /// Of these, those that were so before.
+    pub unchanged: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Of these, those that were transferred.
+    pub moved: u64,
+    /// Those that were there from an earlier transfer.
+    pub resumed: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// What each path carried.
+    pub paths: Vec<PathShare>,
+}

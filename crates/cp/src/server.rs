@@ -1,0 +1,187 @@
+//! The server: a folder for clients that prove who they are, if they must.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpquic::{Connection, Endpoint, Incoming, ServerConfig, VarInt};
+use mpquic_peer::{PROOF, Token, Transport};
+use tokio::time::timeout;
+
+use crate::error::Error;
+use crate::requests::{self, Share};
+use crate::settings;
+use crate::tree;
+use crate::wire::{self, LABEL, VERSION, Welcome};
+
+/// The code with which a server closes the connection of a client that it does not take.
+pub(crate) const UNWELCOME: VarInt = VarInt::from_u32(1);
+/// How long a client may take to greet.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long clients have to acknowledge the close when the server stops.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a server serves to whom.
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// The folder.
+    pub root: PathBuf,
+    /// Whether clients may put files. Only with a token, or with client certificates in TLS.
+    pub allow_put: bool,
+    /// Whether TLS asks for client certificates.
+    pub client_certificates: bool,
+    /// The token that clients must have.
+    pub token: Option<Token>,
+    /// Its other addresses, which clients are told: they open paths there, too.
+    pub announce: Vec<SocketAddr>,
+    /// Scheduler and congestion controller.
+    pub transport: Transport,
+}
+
+/// A server of a folder.
+#[derive(Debug)]
+pub struct Server {
+    endpoint: Endpoint,
+    share: Arc<Share>,
+    welcome: Welcome,
+    token: Option<Token>,
+}
+
+impl Server {
+    /// Binds its sockets.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be opened, an address not be bound, there is no such scheduler or controller, or anybody could put files.
+    pub fn bind(
+        tls: rustls::ServerConfig,
+        locals: &[SocketAddr],
+        settings: ServerSettings,
+    ) -> Result<Self, Error> {
+        if settings.allow_put && settings.token.is_none() && !settings.client_certificates {
+            let why = "anybody could write here: give --token-file or --client-ca";
+            return Err(Error::Argument(why.to_owned()));
+        }
+        let root = tree::open(&settings.root);
+        let root = root.map_err(|source| Error::file(&settings.root, source))?;
+        let mut config = ServerConfig::new(Arc::new(tls)).map_err(settings::tls)?;
+        config.transport(Arc::new(settings::transport(&settings.transport)?));
+        let endpoint = Endpoint::server(config, locals).map_err(|source| {
+            let texts: Vec<_> = locals.iter().map(ToString::to_string).collect();
+            mpquic_peer::Error::Listen {
+                address: texts.join(", "),
+                source,
+            }
+        })?;
+        let share = Share {
+            root,
+            writable: settings.allow_put,
+        };
+        Ok(Self {
+            endpoint,
+            share: Arc::new(share),
+            welcome: Welcome {
+                writable: settings.allow_put,
+                addresses: settings.announce,
+            },
+            token: settings.token,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.endpoint.local_addrs()
+    }
+
+    /// Serves clients until `stop` is done. Each of their transfers is a line for `log`.
+    pub async fn run(
+        &self,
+        stop: impl Future<Output = ()>,
+        log: impl Fn(&str) + Clone + Send + Sync + 'static,
+    ) {
+        let accepting = async {
+            while let Some(incoming) = self.endpoint.accept().await {
+                tokio::spawn(serve(
+                    incoming,
+                    Arc::clone(&self.share),
+                    self.welcome.clone(),
+                    self.token.clone(),
+                    log.clone(),
+                ));
+            }
+        };
+        tokio::select! {
+            () = accepting => {}
+            () = stop => {}
+        }
+        self.endpoint
+            .close(VarInt::from_u32(0), b"the server stops");
+        // Who does not answer has its idle timeout.
+        let _ = timeout(FAREWELL, self.endpoint.wait_idle()).await;
+    }
+}
+
+async fn serve(
+    incoming: Incoming,
+    share: Arc<Share>,
+    welcome: Welcome,
+    token: Option<Token>,
+    log: impl Fn(&str) + Clone + Send + Sync + 'static,
+) {
+    let remote = incoming.remote_address();
+    let connection = match incoming.await {
+        Ok(connection) => connection,
+        Err(error) => return log(&format!("{remote}: no handshake: {error}")),
+    };
+    if let Err(why) = greet(&connection, &welcome, token.as_ref()).await {
+        connection.close(UNWELCOME, why.as_bytes());
+        return log(&format!("{remote}: refused: {why}"));
+    }
+    log(&format!("{remote}: a client"));
+    let ended = loop {
+        match connection.accept_bi().await {
+            Ok((send, recv)) => {
+                let (share, log) = (Arc::clone(&share), log.clone());
+                tokio::spawn(async move {
+                    match requests::answer(&share, send, recv).await {
+                        Ok(text) => log(&format!("{remote}: {text}")),
+                        Err(error) => log(&format!("{remote}: {error}")),
+                    }
+                });
+            }
+            Err(ended) => break ended,
+        }
+    };
+    log(&format!("{remote}: gone: {ended}"));
+}
+
+/// Takes the greeting on the first stream, and answers it.
+async fn greet(
+    connection: &Connection,
+    welcome: &Welcome,
+    token: Option<&Token>,
+) -> Result<(), String> {
+    let greeted = timeout(PATIENCE, async {
+        let (send, mut recv) = connection.accept_bi().await?;
+        let mut greeting = [0; 1 + PROOF];
+        recv.read_exact(&mut greeting).await?;
+        Ok::<_, Error>((send, greeting))
+    });
+    let (mut send, [version, proof @ ..]) = match greeted.await {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err(error)) => return Err(error.to_string()),
+        Err(_) => return Err("no greeting came".to_owned()),
+    };
+    if version != VERSION {
+        return Err(format!(
+            "this server speaks version {VERSION} of the protocol, not {version}"
+        ));
+    }
+    if token.is_some_and(|token| !token.proves(connection, LABEL, &proof)) {
+        return Err("wrong token".to_owned());
+    }
+    let answered = wire::send(&mut send, welcome).await;
+    answered.map_err(|error| error.to_string())
+}

@@ -1,0 +1,259 @@
+//! What the two ends say to each other.
+//!
+//! The first stream of a connection is the greeting: the client sends the version and the proof of the token (zeros without one), the server
+//! answers with a [`Welcome`]. Every other stream is a [`Request`] and its [`Answer`]. Messages are JSON behind their length (32 bits);
+//! contents are bytes as they are, with their SHA-256 behind them.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `List` | `Listing`, an [`Entry`] per file and folder, an empty message |
+//! | `Get`, with the length and the SHA-256 of what the client has | `Content`: from where on; the bytes; the SHA-256 of the whole file |
+//! | `Put`, with the size | `Resume`: what the server has; the client sends from where on (64 bits), the bytes, the SHA-256 of the whole file; then `Done` |
+//! | `Folder` | `Done` |
+
+use mpquic::{ReadExactError, RecvStream, SendStream, WriteError};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::name::Name;
+
+/// The application protocol.
+pub const ALPN: &[u8] = b"mpquic-cp/1";
+/// The version of the greeting.
+pub(crate) const VERSION: u8 = 1;
+/// What the proof of a token is derived for.
+pub(crate) const LABEL: &str = "EXPORTER-mpquic-cp";
+/// The longest message, bytes: two names of the greatest length fit, however they are escaped.
+const LONGEST: usize = 64 * 1024;
+
+/// SHA-256, in hexadecimal digits where it is text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct Digest(pub(crate) [u8; 32]);
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        digest.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no SHA-256");
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(wrong());
+        }
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            let digits = &text[2 * index..2 * index + 2];
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// What a server says to a client that it takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Welcome {
+    /// Whether it takes files.
+    pub(crate) writable: bool,
+    /// Its other addresses, for further paths: RFC 10069 leaves it to applications how a server tells them.
+    pub(crate) addresses: Vec<std::net::SocketAddr>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Request {
+    List {
+        name: Name,
+        /// All that is below, too.
+        deep: bool,
+    },
+    Get {
+        name: Name,
+        have: u64,
+        digest: Option<Digest>,
+    },
+    Put {
+        name: Name,
+        size: u64,
+        modified: Option<u64>,
+    },
+    Folder {
+        name: Name,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Listing,
+    Content {
+        size: u64,
+        from: u64,
+        modified: Option<u64>,
+    },
+    Resume {
+        have: u64,
+        digest: Digest,
+        /// The file is there under its name, with this digest.
+        complete: bool,
+    },
+    Done,
+    Refused(Refusal),
+}
+
+/// What a [`Name`] is the name of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A folder.
+    Folder,
+}
+
+/// A file or a folder of a listing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Its name.
+    pub name: Name,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes; 0 for folders.
+    pub size: u64,
+    /// When it was last changed, in seconds since 1970, if known.
+    pub modified: Option<u64>,
+}
+
+impl Entry {
+    pub(crate) const fn new(name: Name, kind: Kind, size: u64, modified: Option<u64>) -> Self {
+        Self {
+            name,
+            kind,
+            size,
+            modified,
+        }
+    }
+}
+
+/// Why a server does not do what it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[error("{why}")]
+#[non_exhaustive]
+pub struct Refusal {
+    /// What kind of reason it is.
+    pub kind: RefusalKind,
+    /// The reason in words.
+    pub why: String,
+}
+
+/// Kinds of reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum RefusalKind {
+    /// There is no such file or folder.
+    Missing,
+    /// It may not be read or written.
+    Denied,
+    /// Another transfer writes it.
+    Busy,
+    /// The server's disk is full or broken.
+    Storage,
+    /// The contents arrived damaged.
+    Damaged,
+    /// The request makes no sense.
+    Malformed,
+}
+
+impl Refusal {
+    pub(crate) fn new(kind: RefusalKind, why: impl Into<String>) -> Self {
+        Self {
+            kind,
+            why: why.into(),
+        }
+    }
+}
+
+/// Why a message did not come.
+#[derive(Debug, Error)]
+pub(crate) enum Unread {
+    #[error("{0}")]
+    Stream(#[from] ReadExactError),
+    #[error("a message of {0} bytes, at most {LONGEST} are allowed")]
+    Long(usize),
+    #[error("a message that makes no sense: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// A message as bytes, with its length before it.
+pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
+    // Plain structures of text and numbers can always be written.
+    let json = serde_json::to_vec(message).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(4 + json.len());
+    bytes.extend_from_slice(&(json.len() as u32).to_be_bytes());
+    bytes.extend_from_slice(&json);
+    bytes
+}
+
+pub(crate) async fn send(
+    stream: &mut SendStream,
+    message: &impl Serialize,
+) -> Result<(), WriteError> {
+    stream.write_chunk(encode(message).into()).await
+}
+
+/// The next message; `None` if it is empty.
+pub(crate) async fn receive<M: DeserializeOwned>(
+    stream: &mut RecvStream,
+) -> Result<Option<M>, Unread> {
+    let mut len = [0; 4];
+    stream.read_exact(&mut len).await?;
+    let len = u32::from_be_bytes(len) as usize;
+    if len == 0 {
+        return Ok(None);
+    }
+    if len > LONGEST {
+        return Err(Unread::Long(len));
+    }
+    let mut json = vec![0; len];
+    stream.read_exact(&mut json).await?;
+    Ok(Some(serde_json::from_slice(&json)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        let digest = Digest(std::array::from_fn(|index| index as u8));
+        let get = Request::Get {
+            name: "a/b".parse().unwrap(),
+            have: u64::MAX,
+            digest: Some(digest),
+        };
+        let bytes = encode(&get);
+        assert_eq!(bytes[..4], (bytes.len() as u32 - 4).to_be_bytes());
+        assert_eq!(serde_json::from_slice::<Request>(&bytes[4..]).unwrap(), get);
+        let text = String::from(digest);
+        assert!(text.starts_with("000102"));
+        assert_eq!(Digest::try_from(text), Ok(digest));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for text in [
+            r#"{"Get":{"name":"../a","have":0,"digest":null}}"#,
+            r#"{"Get":{"name":"a","have":-1,"digest":null}}"#,
+            r#"{"Get":{"name":"a","have":0,"digest":"00"}}"#,
+            r#"{"Delete":{"name":"a"}}"#,
+            "",
+        ] {
+            assert!(serde_json::from_str::<Request>(text).is_err(), "{text}");
+        }
+        assert!(Digest::try_from("é".repeat(32)).is_err());
+        assert!(Digest::try_from("g".repeat(64)).is_err());
+    }
+}

@@ -1,0 +1,402 @@
+//! Files and folders between the two ends: interrupted, over two paths, and with names and links that lead elsewhere.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpquic_cp::{
+    Client, ClientSettings, Error, Exit, Name, Progress, Server, ServerSettings, client_tls,
+    server_tls,
+};
+use mpquic_peer::{Fingerprint, Identity, Token, Transport, Trust};
+use mpquic_sim::{LinkConfig, Relay};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
+const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// Runs a test. The deadline is there to fail a test that hangs, nothing else.
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(120), test)
+            .await
+            .expect("the test hangs");
+    });
+}
+
+fn token() -> Token {
+    Token::new(b"a token for the tests").unwrap()
+}
+
+/// Folders of a server and a client, which outlive both.
+struct Place {
+    folder: TempDir,
+}
+
+/// A server that runs.
+struct Running {
+    address: SocketAddr,
+    fingerprint: Fingerprint,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    async fn stop(self) {
+        drop(self.stop);
+        self.task.await.unwrap();
+    }
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["far", "near"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn far(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join("far").join(name)
+    }
+
+    fn near(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join("near").join(name)
+    }
+
+    fn serve(&self) -> Running {
+        let identity = Identity::kept_in(&self.folder.path().join("identity"), "test").unwrap();
+        let fingerprint = identity.fingerprint().unwrap();
+        let settings = ServerSettings {
+            root: self.far(""),
+            allow_put: true,
+            client_certificates: false,
+            token: Some(token()),
+            announce: Vec::new(),
+            transport: Transport::default(),
+        };
+        let tls = server_tls(identity, None, None).unwrap();
+        let server = Server::bind(tls, &[(FIRST, 0).into()], settings).unwrap();
+        let address = server.local_addrs()[0];
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            server.run(async { drop(stopped.await) }, |_| {}).await;
+        });
+        Running {
+            address,
+            fingerprint,
+            stop,
+            task,
+        }
+    }
+}
+
+async fn client(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Client {
+    let trust = Trust::Fingerprint(server.fingerprint);
+    let tls = client_tls(&trust, None, None).unwrap();
+    let settings = ClientSettings {
+        server: at.to_string(),
+        token: Some(token()),
+        locals: locals.to_vec(),
+        transport: Transport::default(),
+    };
+    Client::connect(tls, settings).await.unwrap()
+}
+
+/// A link on which a transfer takes long enough to be interrupted.
+fn relay(server: &Running) -> Relay {
+    let link = LinkConfig::new(40_000_000, Duration::from_millis(5));
+    Relay::spawn((FIRST, 0).into(), server.address, link.clone(), link, 1).unwrap()
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len)
+        .map(|at| ((at * 31 + at / 251 + seed) % 251) as u8)
+        .collect()
+}
+
+/// A folder with large and small files, folders in it, an empty file and an empty folder.
+fn fill(folder: &Path) {
+    for (index, (name, len)) in [
+        ("large", 3_000_000),
+        ("deep/er/large", 2_000_000),
+        ("deep/small", 10),
+        ("empty", 0),
+        ("with space\u{e9}", 100_000),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, pattern(len, index)).unwrap();
+    }
+    std::fs::create_dir(folder.join("nothing")).unwrap();
+}
+
+/// All that is in a folder: contents of files, `None` for folders.
+fn contents(folder: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(inside) = folders.pop() {
+        for entry in std::fs::read_dir(&inside).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            if path.is_dir() {
+                found.insert(name, None);
+                folders.push(path);
+            } else {
+                found.insert(name, Some(std::fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+fn has_parts(folder: &Path) -> bool {
+    contents(folder)
+        .keys()
+        .any(|name| name.ends_with(".mpquic.part"))
+}
+
+/// Until more than this has been transferred.
+async fn moved(progress: &Progress, bytes: u64) {
+    let mut looks = tokio::time::interval(Duration::from_millis(1));
+    while progress.done() <= bytes {
+        looks.tick().await;
+    }
+}
+
+#[test]
+fn an_interrupted_get_of_a_folder_goes_on_where_it_stopped() {
+    run(async {
+        let place = Place::new();
+        fill(&place.far("photos"));
+        let server = place.serve();
+        let relay = relay(&server);
+        let client_1 = client(&server, relay.addr(), &[FIRST]).await;
+        let progress = Arc::new(Progress::new());
+        let name: Name = "photos".parse().unwrap();
+        let getting = tokio::spawn({
+            let (client, progress, name, near) = (
+                client_1.clone(),
+                Arc::clone(&progress),
+                name.clone(),
+                place.near(""),
+            );
+            async move { client.get(&name, &near, &progress).await }
+        });
+        moved(&progress, 1_500_000).await;
+        // The connection is closed in the middle.
+        server.stop().await;
+        let error = getting.await.unwrap().unwrap_err();
+        assert_eq!(error.exit(), Exit::Lost, "{error}");
+        assert!(!place.near("photos/large").exists());
+        assert!(has_parts(&place.near("")));
+
+        let server = place.serve();
+        let again = Arc::new(Progress::new());
+        let client_2 = client(&server, server.address, &[FIRST]).await;
+        client_2.get(&name, &place.near(""), &again).await.unwrap();
+        assert_eq!(
+            contents(&place.near("photos")),
+            contents(&place.far("photos"))
+        );
+        let done = again.summary(Duration::from_secs(1), client_2.paths());
+        assert_eq!((done.files, done.bytes), (5, 5_100_010));
+        assert!(done.resumed > 1_000_000, "{done:?}");
+        assert_eq!(done.resumed + done.moved, 5_100_010);
+
+        // Nothing is transferred twice.
+        let third = Arc::new(Progress::new());
+        client_2.get(&name, &place.near(""), &third).await.unwrap();
+        let done = third.summary(Duration::from_secs(1), Vec::new());
+        assert_eq!((done.files, done.unchanged, done.moved), (5, 5, 0));
+        client_2.close().await;
+    });
+}
+
+#[test]
+fn an_interrupted_put_of_a_folder_goes_on_where_it_stopped() {
+    run(async {
+        let place = Place::new();
+        fill(&place.near("videos"));
+        let server = place.serve();
+        let relay = relay(&server);
+        let client_1 = client(&server, relay.addr(), &[FIRST]).await;
+        let progress = Arc::new(Progress::new());
+        let putting = tokio::spawn({
+            let (client, progress, near) = (
+                client_1.clone(),
+                Arc::clone(&progress),
+                place.near("videos"),
+            );
+            async move { client.put(&near, Some("in/"), &progress, |_| {}).await }
+        });
+        // What is written is on its way, not there: three times the part that is looked for.
+        moved(&progress, 3_000_000).await;
+        client_1.close().await;
+        let error = putting.await.unwrap().unwrap_err();
+        assert_eq!(error.exit(), Exit::Lost, "{error}");
+        assert!(!place.far("in/videos/large").exists());
+
+        let again = Arc::new(Progress::new());
+        let client_2 = client(&server, server.address, &[FIRST]).await;
+        let near = place.near("videos");
+        client_2
+            .put(&near, Some("in/"), &again, |_| {})
+            .await
+            .unwrap();
+        assert_eq!(contents(&place.far("in/videos")), contents(&near));
+        let done = again.summary(Duration::from_secs(1), Vec::new());
+        assert_eq!((done.files, done.bytes), (5, 5_100_010));
+        assert!(done.resumed > 300_000, "{done:?}");
+        assert_eq!(done.resumed + done.moved, 5_100_010);
+
+        let third = Arc::new(Progress::new());
+        client_2
+            .put(&near, Some("in/"), &third, |_| {})
+            .await
+            .unwrap();
+        let done = third.summary(Duration::from_secs(1), Vec::new());
+        assert_eq!((done.files, done.unchanged, done.moved), (5, 5, 0));
+    });
+}
+
+#[test]
+fn two_paths_carry_a_folder() {
+    run(async {
+        let place = Place::new();
+        fill(&place.far("photos"));
+        let server = place.serve();
+        let link = |rate, delay| LinkConfig::new(rate, Duration::from_millis(delay));
+        let (fast, slow) = (link(40_000_000, 5), link(20_000_000, 15));
+        let listen = (FIRST, 0).into();
+        let relay = Relay::spawn(listen, server.address, fast.clone(), fast, 1).unwrap();
+        relay.add_links(SECOND, slow.clone(), slow, 2).unwrap();
+        let client = client(&server, relay.addr(), &[FIRST, SECOND]).await;
+        let progress = Arc::new(Progress::new());
+        let name: Name = "photos".parse().unwrap();
+        client.get(&name, &place.near(""), &progress).await.unwrap();
+        assert_eq!(
+            contents(&place.near("photos")),
+            contents(&place.far("photos"))
+        );
+        let paths = client.paths();
+        assert_eq!(paths.len(), 2, "{paths:?}");
+        assert!(
+            paths.iter().all(|path| path.received > 500_000),
+            "{paths:?}"
+        );
+    });
+}
+
+#[test]
+fn a_part_that_is_no_beginning_of_the_file_is_given_up() {
+    run(async {
+        let place = Place::new();
+        let data = pattern(500_000, 3);
+        std::fs::write(place.far("file"), &data).unwrap();
+        std::fs::write(place.near("other.mpquic.part"), pattern(400_000, 4)).unwrap();
+        std::fs::write(place.near("longer.mpquic.part"), pattern(600_000, 3)).unwrap();
+        let server = place.serve();
+        let client = client(&server, server.address, &[FIRST]).await;
+        let name: Name = "file".parse().unwrap();
+        for local in ["other", "longer"] {
+            let progress = Arc::new(Progress::new());
+            client
+                .get(&name, &place.near(local), &progress)
+                .await
+                .unwrap();
+            assert_eq!(std::fs::read(place.near(local)).unwrap(), data);
+            let done = progress.summary(Duration::from_secs(1), Vec::new());
+            assert_eq!((done.resumed, done.moved), (0, 500_000));
+        }
+        // The same on the server, and a file with other contents of the same size, which is replaced.
+        std::fs::write(place.far("there.mpquic.part"), pattern(400_000, 4)).unwrap();
+        std::fs::write(place.far("same size"), pattern(500_000, 9)).unwrap();
+        for name in ["there", "same size"] {
+            let progress = Arc::new(Progress::new());
+            let near = place.near("other");
+            client
+                .put(&near, Some(name), &progress, |_| {})
+                .await
+                .unwrap();
+            assert_eq!(std::fs::read(place.far(name)).unwrap(), data);
+            let done = progress.summary(Duration::from_secs(1), Vec::new());
+            assert_eq!((done.resumed, done.moved), (0, 500_000));
+        }
+        assert!(!has_parts(&place.far("")) && !has_parts(&place.near("")));
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn links_and_names_lead_nowhere_else() {
+    use std::os::unix::fs::symlink;
+
+    run(async {
+        let place = Place::new();
+        let outside = place.folder.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("secret"), "secret").unwrap();
+        symlink(&outside, place.far("way")).unwrap();
+        symlink(outside.join("secret"), place.far("secret")).unwrap();
+        std::fs::write(place.near("file"), "contents").unwrap();
+        let server = place.serve();
+        let client = client(&server, server.address, &[FIRST]).await;
+        let progress = Arc::new(Progress::new());
+        for name in ["secret", "way/secret", "way", "none"] {
+            let name: Name = name.parse().unwrap();
+            let error = client
+                .get(&name, &place.near(""), &progress)
+                .await
+                .unwrap_err();
+            assert_eq!(error.exit(), Exit::Denied, "{name}: {error}");
+        }
+        for name in ["way/file", "way/"] {
+            let near = place.near("file");
+            let error = client.put(&near, Some(name), &progress, |_| {}).await;
+            let error = error.unwrap_err();
+            assert!(
+                matches!(error.exit(), Exit::Denied | Exit::Storage),
+                "{name}: {error}"
+            );
+        }
+        for name in ["../file", "/file", "a/../../file", "file.mpquic.part"] {
+            let near = place.near("file");
+            let error = client.put(&near, Some(name), &progress, |_| {}).await;
+            assert!(matches!(error, Err(Error::Name(_))), "{name}: {error:?}");
+        }
+        // A link in the place of a file is replaced, not followed.
+        client
+            .put(&place.near("file"), Some("secret"), &progress, |_| {})
+            .await
+            .unwrap();
+        assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"secret");
+        assert_eq!(std::fs::read(place.far("secret")).unwrap(), b"contents");
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+
+        // Nor does the client follow links of its own folder that lead out.
+        std::fs::create_dir(place.far("tree")).unwrap();
+        std::fs::write(place.far("tree/new"), "new").unwrap();
+        symlink(&outside, place.near("tree")).unwrap();
+        let tree: Name = "tree".parse().unwrap();
+        client
+            .get(&tree, &place.near(""), &progress)
+            .await
+            .unwrap_err();
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+    });
+}
