@@ -35,6 +35,10 @@ const ROUNDS_PER_POLL: usize = 8;
 const READ_FIRST: Duration = Duration::from_millis(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(4);
 
+/// If nothing came for so long, the queues for it are given back. Less than it takes until the protocol takes the
+/// connection to be at rest, which wakes the task.
+const REST: Duration = Duration::from_millis(500);
+
 /// What one hold of the mutex gave.
 struct Round {
     transmit: Option<Transmit>,
@@ -53,6 +57,8 @@ pub(crate) struct Driver {
     timer: Pin<Box<Sleep>>,
     /// What the protocol said last of its timers.
     due: Option<Instant>,
+    /// When something was last taken from the inbox; `None` if its queues were given back since.
+    collected: Option<Instant>,
     /// Since when the sockets are read before its timers are looked at.
     reading_since: Option<Instant>,
     /// The protocol wanted to send what no socket could.
@@ -73,6 +79,7 @@ impl Driver {
             effects: Effects::default(),
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
             due: None,
+            collected: None,
             reading_since: None,
             unroutable: false,
             no_way: None,
@@ -143,8 +150,12 @@ impl Driver {
         let events = &mut self.endpoint_events;
         events.extend(std::iter::from_fn(|| state.proto.poll_endpoint_events()));
         let transmit = if self.outbox.is_open() {
-            let (buffer, max_datagrams) = self.outbox.buffer();
-            state.proto.poll_transmit(std_now, max_datagrams, buffer)
+            let (buffers, max_datagrams) = self.outbox.buffers();
+            state.proto.swap_spare_buffers(&mut buffers.spare);
+            let batch = &mut buffers.batch;
+            let transmit = state.proto.poll_transmit(std_now, max_datagrams, batch);
+            state.proto.swap_spare_buffers(&mut buffers.spare);
+            transmit
         } else {
             None
         };
@@ -181,6 +192,17 @@ impl Driver {
         self.timer.as_mut().poll(cx)
     }
 
+    /// Notes that something came, or that nothing has for so long that the queues for it are given back.
+    fn note_collected(&mut self, now: Instant) {
+        if !self.batch.is_empty() {
+            self.collected = Some(now);
+        } else if self.collected.is_some_and(|at| now >= at + REST) {
+            self.collected = None;
+            self.batch = VecDeque::new();
+            self.shared.rest();
+        }
+    }
+
     fn tell_endpoint(&mut self) {
         if self.endpoint_events.is_empty() {
             return;
@@ -202,6 +224,7 @@ impl Driver {
             let now = Instant::now();
             let idle = self.batch.len() <= DATAGRAMS_PER_ROUND;
             let collected = !self.batch.is_empty();
+            self.note_collected(now);
             let hold = self.reads_first(now);
             let round = self.round(now, idle, hold, cx);
             self.effects.fire(&self.shared);

@@ -162,6 +162,13 @@ impl Inbox {
         self.waker = None;
     }
 
+    /// Nothing has come for a while: the places for it are given back.
+    pub(crate) fn rest(&mut self) {
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+    }
+
     /// The connection is over: nothing is kept any more.
     pub(crate) fn clear(&mut self, total: &ReadAhead) {
         total.give_back(self.collected.own + self.queued.own);

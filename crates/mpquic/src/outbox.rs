@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use proto::Transmit;
+use proto::{SpareBuffers, Transmit};
 
 use crate::socket::{Sent, Socket, SocketSet, route, successor};
 use crate::turns::Turn;
@@ -23,9 +23,18 @@ const MAX_SEGMENTS: usize = 64;
 /// The most bytes that go in one call.
 const MAX_BATCH: usize = 65_507;
 
+/// Where the protocol writes.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    /// The next batch to be sent.
+    pub(crate) batch: Vec<u8>,
+    /// For those of other paths.
+    pub(crate) spare: SpareBuffers,
+}
+
 thread_local! {
-    /// Where the protocol writes the next batch of whichever connection runs: an idle connection has no buffer.
-    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// Of whichever connection runs: one that does not run has no buffers.
+    static BUFFERS: Cell<Option<Buffers>> = const { Cell::new(None) };
 }
 
 /// A batch that waits for its socket.
@@ -104,8 +113,8 @@ pub(crate) struct Outbox {
     generation: u64,
     lanes: Vec<Lane>,
     sockets: Arc<[Arc<Socket>]>,
-    /// Where the protocol writes its next batch: taken from the thread while there is something to send.
-    buffer: Vec<u8>,
+    /// Taken from the thread while there is something to send.
+    buffers: Option<Buffers>,
     /// The last batch's datagram size, to guess how many fit into the next.
     segment: usize,
 }
@@ -121,7 +130,7 @@ impl Outbox {
                 .map(|socket| Lane::new(Arc::clone(socket)))
                 .collect(),
             sockets,
-            buffer: Vec::new(),
+            buffers: None,
             segment: 1452,
         }
     }
@@ -183,35 +192,34 @@ impl Outbox {
         }
     }
 
-    /// The empty buffer for the next batch, and how many datagrams it may have.
-    pub(crate) fn buffer(&mut self) -> (&mut Vec<u8>, usize) {
-        if self.buffer.capacity() == 0 {
-            self.buffer = BUFFER.take();
-        }
-        self.buffer.clear();
-        self.buffer.reserve(MAX_BATCH);
+    /// The buffers, that of the next batch empty, and how many datagrams it may have.
+    pub(crate) fn buffers(&mut self) -> (&mut Buffers, usize) {
         let offload = self
             .lanes
             .iter()
             .map(|lane| lane.socket.max_segments())
             .max();
         let fit = (MAX_BATCH / self.segment.max(1)).max(1);
+        let buffers = self
+            .buffers
+            .get_or_insert_with(|| BUFFERS.take().unwrap_or_default());
+        buffers.batch.clear();
+        buffers.batch.reserve(MAX_BATCH);
         (
-            &mut self.buffer,
+            buffers,
             offload.unwrap_or(1).min(fit).clamp(1, MAX_SEGMENTS),
         )
     }
 
-    /// Others have their turn: the buffer goes back, so that a thread has one for ever, and not one more for each connection
+    /// Others have their turn: the buffers go back, so that a thread has them for ever, and not one more for each connection
     /// that begins or ends.
     pub(crate) fn rest(&mut self) {
-        let ours = std::mem::take(&mut self.buffer);
-        if ours.capacity() > 0 {
-            BUFFER.set(ours);
+        if let Some(ours) = self.buffers.take() {
+            BUFFERS.set(Some(ours));
         }
     }
 
-    /// Sends what the protocol wrote to the buffer.
+    /// Sends what the protocol wrote for the next batch.
     pub(crate) fn dispatch(&mut self, transmit: Transmit, cx: &mut Context<'_>) -> Dispatch {
         if let Some(segment) = transmit.segment_size {
             self.segment = segment;
@@ -220,12 +228,13 @@ impl Outbox {
             return Dispatch::Unroutable;
         };
         let lane = &mut self.lanes[index];
+        let data = self.buffers.as_ref().map_or(&[][..], |ours| &ours.batch);
         let mut sent = 0;
         if lane.pending.is_empty() && lane.socket.is_awaited() {
             // Whose packets come later does not pass those who wait.
             lane.wait();
         } else if lane.pending.is_empty() {
-            match lane.socket.send(&transmit, &self.buffer, &mut sent) {
+            match lane.socket.send(&transmit, data, &mut sent) {
                 Sent::Done => return Dispatch::Taken,
                 Sent::NoWay(kind) => return Dispatch::NoWay(kind),
                 Sent::Blocked => lane.wait(),
@@ -236,7 +245,7 @@ impl Outbox {
         }
         lane.pending.push_back(Pending {
             transmit,
-            data: self.buffer.as_slice().into(),
+            data: data.into(),
             sent,
         });
         lane.flush(cx);

@@ -413,6 +413,11 @@ impl Shared {
             .collect(batch, waker, &self.endpoint.read_ahead);
     }
 
+    /// Nothing has come for a while.
+    pub(crate) fn rest(&self) {
+        self.inbox().rest();
+    }
+
     /// The task is over: what is in the inbox is of no use any more.
     pub(crate) fn discard(&self) {
         self.inbox().clear(&self.endpoint.read_ahead);

@@ -81,3 +81,4 @@ pub use token::{
     NoTokenLog, NoTokenStore, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError,
     TokenStore,
 };
+pub use transmit::SpareBuffers;

@@ -11,7 +11,7 @@ use mpquic_proto::{Connection, Dir, ReadError, TransportConfig};
 use pair::{Pair, tuple};
 
 /// Bytes that an idle connection may hold beside its paths, and for each path.
-const CONNECTION: i64 = 30_000;
+const CONNECTION: i64 = 16_500;
 const PATH: i64 = 4_000;
 
 thread_local! {

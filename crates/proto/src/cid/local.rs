@@ -31,8 +31,9 @@ pub(crate) struct LocalCids {
 
 #[derive(Debug, Default)]
 struct Path {
-    /// Issued and not retired: at most [`limits::MAX_ISSUED_CIDS_PER_PATH`].
-    active: SmallVec<[Issued; limits::MAX_ISSUED_CIDS_PER_PATH as usize]>,
+    /// Issued and not retired: at most [`limits::MAX_ISSUED_CIDS_PER_PATH`]. One inline: of a path that is not open, there is
+    /// one.
+    active: SmallVec<[Issued; 1]>,
     /// Of the next ID (RFC 9000 section 5.1.1: grows by 1).
     next: u64,
     /// One past the largest sequence number that went out.
@@ -57,7 +58,7 @@ impl LocalCids {
     /// learns it from the long headers, so there is no frame to send.
     pub(crate) fn new(initial: ConnectionId) -> Self {
         let path = Path {
-            active: SmallVec::from_iter([Issued {
+            active: SmallVec::from_buf([Issued {
                 sequence: 0,
                 id: initial,
                 token: [0; 16],

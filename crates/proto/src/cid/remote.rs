@@ -70,8 +70,9 @@ struct Path {
     active: Option<Held>,
     /// For other addresses than the path uses: those before it moved, or those that are tried (RFC 9000 section 9.5).
     other: Option<Held>,
-    /// Ascending by sequence number.
-    unused: SmallVec<[Held; limits::ACTIVE_CONNECTION_ID_LIMIT as usize]>,
+    /// Ascending by sequence number, at most [`limits::ACTIVE_CONNECTION_ID_LIMIT`]. One inline: of a path that is not open,
+    /// there is mostly one.
+    unused: SmallVec<[Held; 1]>,
     retire_prior_to: u64,
     /// Numbers that a RETIRE frame was made for: never again, and never taken again.
     retired: NumberSet,

@@ -6,7 +6,8 @@ use crate::space::{PacketSpace, SpaceId};
 
 /// The packet number spaces of the handshake, each until its keys are dropped (RFC 9001 section 4.9).
 pub(crate) struct HandshakeSpaces {
-    spaces: [Option<PacketSpace>; 2],
+    /// Boxed: a connection is without them for most of its life.
+    spaces: [Option<Box<PacketSpace>>; 2],
     /// Loss probes to be sent.
     probes: [u8; 2],
     /// How often the client's Finished was asked for.
@@ -18,7 +19,7 @@ impl HandshakeSpaces {
         let initial = PacketSpace::new(rng);
         let handshake = PacketSpace::new(rng);
         Self {
-            spaces: [Some(initial), Some(handshake)],
+            spaces: [Some(Box::new(initial)), Some(Box::new(handshake))],
             probes: [0; 2],
             asked: 0,
         }
@@ -33,16 +34,16 @@ impl HandshakeSpaces {
     }
 
     pub(crate) fn get(&self, space_id: SpaceId) -> Option<&PacketSpace> {
-        self.spaces[Self::slot(space_id)?].as_ref()
+        self.spaces[Self::slot(space_id)?].as_deref()
     }
 
     pub(crate) fn get_mut(&mut self, space_id: SpaceId) -> Option<&mut PacketSpace> {
-        self.spaces[Self::slot(space_id)?].as_mut()
+        self.spaces[Self::slot(space_id)?].as_deref_mut()
     }
 
     /// The spaces whose keys are still there.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PacketSpace> {
-        self.spaces.iter().flatten()
+        self.spaces.iter().flatten().map(|space| &**space)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

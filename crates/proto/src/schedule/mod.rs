@@ -51,6 +51,7 @@ pub(crate) struct Reinjection {
 /// The scheduler, what it sees, and what it decided.
 pub(crate) struct Schedule {
     scheduler: Box<dyn Scheduler>,
+    /// By slot, as many as were ever shown.
     views: Vec<PathView>,
     /// One past the highest slot in use.
     used: usize,
@@ -87,10 +88,7 @@ impl Schedule {
     pub(crate) fn new(scheduler: Box<dyn Scheduler>) -> Self {
         Self {
             scheduler,
-            views: (0..MAX_PATHS)
-                .filter_map(PathIndex::new)
-                .map(PathView::closed)
-                .collect(),
+            views: Vec::new(),
             used: 0,
             queue: QueueView::default(),
             wants_streams: false,
@@ -111,6 +109,17 @@ impl Schedule {
             last_learned: None,
             ended: false,
         }
+    }
+
+    /// The view of a slot, made if there was none.
+    fn view_mut(&mut self, path: PathIndex) -> &mut PathView {
+        let known = self.views.len();
+        if known <= path.get() {
+            self.views.reserve_exact(path.get() + 1 - known);
+            let new = (known..=path.get()).filter_map(PathIndex::new);
+            self.views.extend(new.map(PathView::closed));
+        }
+        &mut self.views[path.get()]
     }
 
     /// Slots up to the highest one in use; schedulers need not look at the rest.
@@ -136,7 +145,7 @@ impl Schedule {
                 usable: path.may_carry_data() && has_cid(path.id),
                 max_ack_delay,
             };
-            let view = &mut self.views[path.index.get()];
+            let view = self.view_mut(path.index);
             path.fill_view(view, controller, facts, now);
         }
     }
@@ -153,7 +162,7 @@ impl Schedule {
             usable: path.may_carry_data(),
             max_ack_delay,
         };
-        let view = &mut self.views[path.index.get()];
+        let view = self.view_mut(path.index);
         path.fill_view(view, controller, facts, now);
     }
 
@@ -164,7 +173,7 @@ impl Schedule {
         path: &mut Path,
         controller: &dyn Controller,
     ) {
-        let view = &mut self.views[path.index.get()];
+        let view = self.view_mut(path.index);
         path.fill_view_after_sending(view, controller, now);
     }
 
@@ -241,18 +250,22 @@ impl Schedule {
 
     /// Whether a path had room when its view was last brought up to date.
     pub(crate) fn can_send(&self, path: PathIndex) -> bool {
-        self.views[path.get()].can_send
+        self.view(path).is_some_and(|view| view.can_send)
+    }
+
+    fn view(&self, path: PathIndex) -> Option<&PathView> {
+        self.views.get(path.get())
     }
 
     /// The name of the network path that the scheduler was last told for a path.
     pub(crate) fn key(&self, path: PathIndex) -> Option<PathKey> {
-        self.views[path.get()].key
+        self.view(path)?.key
     }
 
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
     pub(crate) fn next(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
         if let Some(planned) = self.planned.take()
-            && self.views[planned.path.get()].can_send
+            && self.can_send(planned.path)
         {
             self.wait_clock.stop(now);
             return Some(planned);
@@ -309,7 +322,7 @@ impl Schedule {
         if planned.data.is_copy() {
             self.copying = false;
         }
-        self.views[planned.path.get()].can_send = false;
+        self.view_mut(planned.path).can_send = false;
         self.exhausted.insert(planned.path);
         let views = Self::visible(&self.views, self.used);
         if views.iter().any(|view| view.can_send) {
@@ -338,7 +351,7 @@ impl Schedule {
         }
         // Liveness is the transport's promise: the wait has lasted a PTO with nothing in flight.
         for path in std::mem::take(&mut self.exhausted).iter() {
-            self.views[path.get()].can_send = true;
+            self.view_mut(path).can_send = true;
         }
         let views = Self::visible(&self.views, self.used);
         let cx = Context::new(now, views, &self.queue, self.next_number);
@@ -370,8 +383,13 @@ impl Schedule {
     /// Whether a path is in trouble while another one is not: what a scheduler sends there all the
     /// same gets nothing on.
     fn is_doubtful(&self, path: PathIndex) -> bool {
-        let views = Self::visible(&self.views, self.used);
-        self.views[path.get()].suspect && views.iter().any(|view| view.open && !view.suspect)
+        let mut views = Self::visible(&self.views, self.used).iter();
+        self.is_suspect(path) && views.any(|view| view.open && !view.suspect)
+    }
+
+    /// Whether a path was in trouble when its view was last brought up to date.
+    fn is_suspect(&self, path: PathIndex) -> bool {
+        self.view(path).is_some_and(|view| view.suspect)
     }
 
     /// Keeps a decision for the next batch.
@@ -381,7 +399,7 @@ impl Schedule {
 
     /// A path ended; its slot will mean another one.
     pub(crate) fn forget_path(&mut self, path: PathIndex) {
-        self.views[path.get()] = PathView::closed(path);
+        *self.view_mut(path) = PathView::closed(path);
         self.reinjections
             .retain(|copy| copy.path != path && copy.source != path);
         let reinjections = self.reinjections.iter_mut();
@@ -537,7 +555,7 @@ impl Schedule {
     pub(crate) fn on_path(&mut self, event: &PathUpdate) {
         self.planned = None;
         if event.kind != PathUpdateKind::Abandoned {
-            self.views[event.path.get()].key = event.key;
+            self.view_mut(event.path).key = event.key;
         }
         self.scheduler.on_path(event);
     }

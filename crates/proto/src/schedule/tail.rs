@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{Data, MAX_PATHS, PathIndex, PathView};
+use mpquic_sched_core::{Data, PathIndex, PathView};
 
 use super::{Planned, Schedule};
 use crate::path::Paths;
@@ -62,7 +62,7 @@ impl Slot {
 /// What was copied so far, and where the search goes on.
 #[derive(Debug, Default)]
 pub(super) struct TailCopies {
-    /// By path; empty before the first decision, so that a connection that is not established has none.
+    /// By path, as many as were ever needed.
     slots: Vec<Slot>,
     /// Something was passed.
     begun: bool,
@@ -87,8 +87,8 @@ impl TailCopies {
     }
 
     fn slot_mut(&mut self, path: PathIndex) -> &mut Slot {
-        if self.slots.is_empty() {
-            self.slots.resize(MAX_PATHS, Slot::NEW);
+        if self.slots.len() <= path.get() {
+            self.slots.resize(path.get() + 1, Slot::NEW);
         }
         &mut self.slots[path.get()]
     }
@@ -193,7 +193,7 @@ impl Schedule {
         let mut latest: Option<Late> = None;
         for path in paths.iter() {
             let source = path.index;
-            if self.views[source.get()].suspect {
+            if self.view(source).is_none_or(|view| view.suspect) {
                 // What it has in flight is to be sent again anyway.
                 continue;
             }
@@ -244,7 +244,7 @@ impl Schedule {
     /// The path on which a copy arrives first, if that is sooner than the original; and when its pacer lets it go, if not
     /// now.
     fn sooner(&self, now: Instant, late: &Late) -> Option<(PathIndex, Option<Instant>)> {
-        let source = &self.views[late.source.get()];
+        let source = self.view(late.source)?;
         let since = source.smoothed_rtt.saturating_mul(CHOSEN_ROUNDS);
         let chosen = |view: &PathView| {
             let chosen = self.tail.slot(view.index).chosen;
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn the_scheduler_is_told_how_much_may_be_copied() {
         let mut schedule = Schedule::new(Box::new(mpquic_sched_core::MinRtt::default()));
-        schedule.used = 2;
+        schedule.show(2);
         assert_eq!(schedule.tail_budget(false), BUDGET);
         for view in &mut schedule.views[..2] {
             view.delivered_bytes = 500_000;

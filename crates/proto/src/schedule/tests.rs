@@ -2,6 +2,14 @@
 
 use super::*;
 
+impl Schedule {
+    /// Has this many slots in use.
+    pub(super) fn show(&mut self, slots: usize) {
+        self.used = slots;
+        self.view_mut(PathIndex::new(slots - 1).unwrap());
+    }
+}
+
 struct Never;
 
 impl Scheduler for Never {
@@ -13,7 +21,7 @@ impl Scheduler for Never {
 #[test]
 fn an_endless_wait_is_overridden_after_one_pto() {
     let mut schedule = Schedule::new(Box::new(Never));
-    schedule.used = 2;
+    schedule.show(2);
     schedule.views[1].open = true;
     schedule.views[1].can_send = true;
     schedule.queue.unsent = 1;
@@ -32,7 +40,7 @@ fn an_endless_wait_is_overridden_after_one_pto() {
 /// The fast path, of 40 ms and a window of 100 packets, has no room; the other one has, and this RTT.
 fn late_at(rtt: u64, in_flight: u64) -> bool {
     let mut schedule = Schedule::new(Box::new(Never));
-    schedule.used = 2;
+    schedule.show(2);
     for (view, rtt) in schedule.views.iter_mut().zip([40, rtt]) {
         view.open = true;
         (view.smoothed_rtt, view.latest_rtt) = (Duration::from_millis(rtt), Duration::ZERO);
@@ -72,7 +80,7 @@ impl Scheduler for Patient {
 fn a_wait_is_asked_again_at_its_time_and_whenever_something_happens() {
     let wait = Duration::from_millis(7);
     let mut schedule = Schedule::new(Box::new(Patient(wait)));
-    schedule.used = 1;
+    schedule.show(1);
     (schedule.views[0].open, schedule.views[0].can_send) = (true, true);
     let start = Instant::now();
     let pto = Duration::from_millis(100);
@@ -106,7 +114,7 @@ impl Scheduler for Fruitless {
 #[test]
 fn asking_for_nothing_is_waiting() {
     let mut schedule = Schedule::new(Box::new(Fruitless));
-    schedule.used = 2;
+    schedule.show(2);
     schedule.views[1].open = true;
     schedule.views[1].can_send = true;
     let start = Instant::now();
@@ -151,7 +159,7 @@ impl Scheduler for Choosy {
 #[test]
 fn a_path_with_nothing_to_send_does_not_hold_up_the_others() {
     let mut schedule = Schedule::new(Box::new(Choosy));
-    schedule.used = 3;
+    schedule.show(3);
     for view in &mut schedule.views[..3] {
         (view.open, view.can_send) = (true, true);
     }
@@ -183,7 +191,7 @@ impl Scheduler for Stubborn {
 #[test]
 fn sending_on_a_path_in_trouble_is_waiting_too() {
     let mut schedule = Schedule::new(Box::new(Stubborn));
-    schedule.used = 2;
+    schedule.show(2);
     for view in &mut schedule.views[..2] {
         (view.open, view.can_send) = (true, true);
     }
@@ -211,7 +219,7 @@ fn sending_on_a_path_in_trouble_is_waiting_too() {
 #[test]
 fn waiting_with_data_in_flight_is_not_overridden() {
     let mut schedule = Schedule::new(Box::new(Never));
-    schedule.used = 1;
+    schedule.show(1);
     schedule.views[0].open = true;
     schedule.views[0].can_send = true;
     let start = Instant::now();
@@ -224,7 +232,7 @@ fn waiting_with_data_in_flight_is_not_overridden() {
 fn time_spent_waiting_is_added_up() {
     let ms = Duration::from_millis;
     let mut schedule = Schedule::new(Box::new(Never));
-    schedule.used = 1;
+    schedule.show(1);
     schedule.views[0].open = true;
     schedule.views[0].can_send = true;
     let start = Instant::now();

@@ -6,8 +6,9 @@ pub(super) const BLOCK: usize = 16 * 1024;
 /// Free blocks kept while streams are open: 4 MiB.
 const KEEP_BUSY: usize = 256;
 
-/// Free blocks kept while no stream is open: 256 KiB.
-const KEEP_IDLE: usize = 16;
+/// Free blocks kept while no stream is open: 32 KiB. A request that needs more of them costs an allocation for each, which is
+/// little beside the dozen packets that fill it.
+const KEEP_IDLE: usize = 2;
 
 /// Blocks that are free for reuse, so that a steady transfer allocates none.
 #[derive(Debug, Default)]

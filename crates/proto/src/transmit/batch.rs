@@ -3,10 +3,31 @@
 
 use std::collections::VecDeque;
 
-use mpquic_sched_core::{EcnCodepoint, PathIndex};
+use mpquic_sched_core::{EcnCodepoint, MAX_PATHS, PathIndex};
 use smallvec::SmallVec;
 
 use crate::PathId;
+
+/// Free buffers in which connections build the datagrams of further paths.
+///
+/// A connection that sends on several paths at once builds one batch for each, up to 64 KiB, and keeps their buffers to use
+/// them again. A driver that runs many connections lends all of them the same ones:
+/// [`Connection::swap_spare_buffers`](crate::Connection::swap_spare_buffers).
+#[derive(Debug, Default)]
+pub struct SpareBuffers(Vec<Vec<u8>>);
+
+impl SpareBuffers {
+    fn take(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        if self.0.len() < MAX_PATHS {
+            buffer.clear();
+            self.0.push(buffer);
+        }
+    }
+}
 
 /// Batches under construction or ready, at most one per path, and buffers to build them in.
 #[derive(Debug, Default)]
@@ -14,7 +35,7 @@ pub(crate) struct Batches {
     open: SmallVec<[Batch; 2]>,
     ready: VecDeque<Batch>,
     /// Buffers of batches that were handed out, kept for their allocation.
-    spare: Vec<Vec<u8>>,
+    spare: SpareBuffers,
 }
 
 /// The datagrams for one path.
@@ -54,7 +75,7 @@ impl Batches {
                     index,
                     id,
                     ecn,
-                    data: self.spare.pop().unwrap_or_default(),
+                    data: self.spare.take(),
                     first: 0,
                     last: 0,
                     count: 0,
@@ -83,8 +104,7 @@ impl Batches {
             } else {
                 buf.extend_from_slice(&batch.data);
             }
-            batch.data.clear();
-            self.spare.push(batch.data);
+            self.spare.give(batch.data);
             if size > 0 {
                 return Some(popped);
             }
@@ -99,9 +119,14 @@ impl Batches {
         }
     }
 
+    /// Exchanges the free buffers.
+    pub(crate) fn swap_spare(&mut self, buffers: &mut SpareBuffers) {
+        std::mem::swap(&mut self.spare, buffers);
+    }
+
     /// Gives back memory that is kept to be used again.
     pub(crate) fn shrink(&mut self) {
-        self.spare = Vec::new();
+        self.spare = SpareBuffers::default();
         self.ready.shrink_to_fit();
     }
 

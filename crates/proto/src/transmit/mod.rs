@@ -13,11 +13,20 @@ mod unscheduled;
 use std::time::Instant;
 
 pub(crate) use batch::Batches;
+pub use batch::SpareBuffers;
 
 use crate::connection::Connection;
 use crate::ids::Transmit;
 
 impl Connection {
+    /// Exchanges the free buffers in which batches for further paths are built, before and after
+    /// [`poll_transmit`](Self::poll_transmit): the connection uses those that it is lent, and holds none in between.
+    ///
+    /// Drivers need not call it. A connection then keeps buffers of its own until it is at rest.
+    pub fn swap_spare_buffers(&mut self, buffers: &mut SpareBuffers) {
+        self.batches.swap_spare(buffers);
+    }
+
     /// Writes datagrams to send to the end of `buf`: one, or up to `max_datagrams` of equal size
     /// for one path. `None` if there is nothing to send now.
     pub fn poll_transmit(
