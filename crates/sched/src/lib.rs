@@ -39,6 +39,7 @@
 //! # drop(scheduler);
 //! # Ok::<(), mpquic_sched::RegistryError>(())
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
@@ -63,11 +64,11 @@ pub mod replica;
 pub mod support;
 
 pub use heuristic::{
-    Arrival, ArrivalConfig, Backup, BackupConfig, Blest, BlestConfig, Daps, DapsConfig, Dems,
-    DemsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Mptcp, MptcpConfig, Otias, OtiasConfig, Raven,
-    RavenConfig, Redundant, RedundantConfig, RoundRobin, RoundRobinConfig, SaEcf, SaEcfConfig,
-    SinglePath, SinglePathConfig, Stms, StmsConfig, StreamMinRtt, StreamMinRttConfig,
-    StreamSharing, Xlink, XlinkConfig,
+    Arrival, ArrivalConfig, Atsss, AtsssConfig, Backup, BackupConfig, Blest, BlestConfig, Daps,
+    DapsConfig, Dems, DemsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Mptcp, MptcpConfig, Otias,
+    OtiasConfig, Raven, RavenConfig, Redundant, RedundantConfig, RoundRobin, RoundRobinConfig,
+    SaEcf, SaEcfConfig, SinglePath, SinglePathConfig, SteeringMode, Stms, StmsConfig, StreamMinRtt,
+    StreamMinRttConfig, StreamSharing, Xlink, XlinkConfig,
 };
 pub use learned::{
     Arm, BudgetOf, Falcon, FalconConfig, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig,

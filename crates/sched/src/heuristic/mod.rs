@@ -1,6 +1,7 @@
 //! Schedulers with a fixed rule: from the literature, from the Linux kernel, and a few of our own; they learn nothing.
 
 mod arrival;
+mod atsss;
 mod backup;
 mod blest;
 mod daps;
@@ -19,6 +20,7 @@ mod stream_min_rtt;
 mod xlink;
 
 pub use arrival::{Arrival, ArrivalConfig};
+pub use atsss::{Atsss, AtsssConfig, SteeringMode};
 pub use backup::{Backup, BackupConfig};
 pub use blest::{Blest, BlestConfig};
 pub use daps::{Daps, DapsConfig};

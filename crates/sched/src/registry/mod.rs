@@ -27,11 +27,11 @@ use crate::replica::{
     BlestOverflow, DapsGap, EcfNoWait, MinRttNs3, PeekFrozen, PeekFrozenConfig, RrNs3,
 };
 use crate::{
-    Arrival, ArrivalConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems, Ecf, EcfA,
-    EcfAConfig, EcfConfig, Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig,
-    Otias, Peekaboo, PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin, SaEcf, SaEcfConfig,
-    Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig, Xlink,
-    XlinkConfig,
+    Arrival, ArrivalConfig, Atsss, AtsssConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems,
+    Ecf, EcfA, EcfAConfig, EcfConfig, Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt, Mptcp,
+    MptcpConfig, Otias, Peekaboo, PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin, SaEcf,
+    SaEcfConfig, Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
+    Xlink, XlinkConfig,
 };
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
@@ -54,6 +54,7 @@ const REPLICAS: [&str; 6] = [
 /// | name | scheduler | configuration |
 /// |---|---|---|
 /// | `arrival` | [`Arrival`] | [`ArrivalConfig`](crate::ArrivalConfig) |
+/// | `atsss` | [`Atsss`] | [`AtsssConfig`] |
 /// | `backup` | [`Backup`] | [`BackupConfig`](crate::BackupConfig) |
 /// | `blest` | [`Blest`] | [`BlestConfig`] |
 /// | `daps` | [`Daps`] | [`DapsConfig`] |
@@ -131,6 +132,7 @@ impl Registry {
         let mut registry = Self::empty();
         registry
             .insert_checked("arrival", ArrivalConfig::check, Arrival::new)
+            .insert_checked("atsss", AtsssConfig::check, Atsss::new)
             .insert_checked("backup", |_| Ok(()), Backup::new)
             .insert_checked("blest", BlestConfig::check, Blest::new)
             .insert_checked("blest_overflow", |_| Ok(()), BlestOverflow::new)

@@ -22,6 +22,11 @@ fn makes_the_built_in_schedulers() {
     let registry = Registry::new();
     let paths = [path(0, 90), path(1, 10)];
     for (name, config, expected) in [
+        (
+            "atsss",
+            json!({"mode": "priority", "paths": [0, 1]}),
+            [0, 0, 0],
+        ),
         ("blest", json!({"multi": true}), [1, 1, 1]),
         ("blest_overflow", json!({}), [1, 1, 1]),
         ("ecf", json!({"beta": 10, "floor": false}), [1, 1, 1]),
