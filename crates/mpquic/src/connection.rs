@@ -373,6 +373,39 @@ impl Connection {
             .map_ok(|id| self.both(id, false))
     }
 
+    /// Changes how many streams to send and to receive on the peer may have open at a time
+    /// ([`TransportConfig::max_concurrent_bidi_streams`](crate::TransportConfig::max_concurrent_bidi_streams)). What it
+    /// was promised before stays promised.
+    #[doc(alias = "set_max_concurrent_bi_streams")]
+    pub fn set_max_concurrent_bidi_streams(&self, count: u64) {
+        self.change(|proto| proto.set_max_concurrent_streams(Dir::Bi, count));
+    }
+
+    /// The same for streams that only the peer sends on.
+    pub fn set_max_concurrent_uni_streams(&self, count: u64) {
+        self.change(|proto| proto.set_max_concurrent_streams(Dir::Uni, count));
+    }
+
+    /// Changes how many bytes may be received and not read, over all streams
+    /// ([`TransportConfig::receive_window`](crate::TransportConfig::receive_window)). Credit that the peer has stays its
+    /// own.
+    pub fn set_receive_window(&self, bytes: u64) {
+        self.change(|proto| proto.set_receive_window(bytes));
+    }
+
+    /// Changes how many bytes may be written and not acknowledged, over all streams
+    /// ([`TransportConfig::send_window`](crate::TransportConfig::send_window)).
+    pub fn set_send_window(&self, bytes: u64) {
+        self.change(|proto| proto.set_send_window(bytes));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut proto::Connection)) {
+        self.0.with(|state| {
+            change(&mut state.proto);
+            state.touched = true;
+        });
+    }
+
     fn both(&self, id: StreamId, early: bool) -> (SendStream, RecvStream) {
         (
             SendStream::new(self.0.clone(), id, early),

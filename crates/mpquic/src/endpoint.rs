@@ -442,6 +442,18 @@ impl Endpoint {
         self.first().sockets.locals()
     }
 
+    /// The address that was bound first.
+    ///
+    /// # Errors
+    ///
+    /// If the endpoint has no socket any more.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let first = self.local_addrs().into_iter().next();
+        first.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotConnected, "the endpoint has no socket")
+        })
+    }
+
     /// Binds a further local address, as when an interface comes up. Connections with a
     /// [`FullMesh`](crate::FullMesh) open paths from it; others can.
     ///

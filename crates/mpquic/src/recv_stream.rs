@@ -162,6 +162,41 @@ impl RecvStream {
         self.poll(cx, |proto, id| proto.read_chunk(id, max))
     }
 
+    /// Reads what is there without copying it; see [`read_chunks`](Self::read_chunks).
+    pub fn poll_read_chunks(
+        &mut self,
+        cx: &mut Context<'_>,
+        chunks: &mut [Bytes],
+    ) -> Poll<Result<Option<usize>, ReadError>> {
+        if chunks.is_empty() {
+            return Poll::Ready(Ok(Some(0)));
+        }
+        let mut end = None;
+        let polled = self.poll(cx, |proto, id| {
+            let mut count = 0;
+            for place in chunks.iter_mut() {
+                match proto.read_chunk(id, usize::MAX) {
+                    Ok(Some(chunk)) => *place = chunk,
+                    other if count == 0 => return other.map(|_| None),
+                    // For the next call. The protocol tells it once.
+                    Ok(None) => {
+                        end = Some(End::Finished);
+                        break;
+                    }
+                    Err(proto::ReadError::Reset(code)) => {
+                        end = Some(End::Reset(code));
+                        break;
+                    }
+                    Err(_) => break,
+                }
+                count += 1;
+            }
+            Ok(Some(count))
+        });
+        self.end = self.end.or(end);
+        polled
+    }
+
     /// Waits until there is data, then reads it. Returns how many bytes of `buf` were filled, or `None`
     /// at the end.
     ///
@@ -197,6 +232,16 @@ impl RecvStream {
     /// As [`read`](Self::read).
     pub async fn read_chunk(&mut self, max: usize) -> Result<Option<Bytes>, ReadError> {
         poll_fn(|cx| self.poll_read_chunk(cx, max)).await
+    }
+
+    /// Reads what is there without copying it, into as many of `chunks` as that fills. Returns how many, or `None` at the
+    /// end.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub async fn read_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, ReadError> {
+        poll_fn(|cx| self.poll_read_chunks(cx, chunks)).await
     }
 
     /// Reads up to the end. The limit is required, since the peer decides how much there is.

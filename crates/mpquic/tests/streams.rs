@@ -3,6 +3,7 @@
 mod common;
 
 use std::future::poll_fn;
+use std::task::Poll;
 
 use bytes::Bytes;
 use common::{Pair, loopback, pattern, run};
@@ -39,6 +40,68 @@ fn a_megabyte_is_echoed() {
             assert_eq!(recv.read_chunk(1).await, Ok(None));
         };
         tokio::join!(echo, ask);
+    });
+}
+
+#[test]
+fn chunks_are_read_many_at_a_time_and_the_end_is_told_once_more() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let data = pattern(300_000);
+        let write = async {
+            let mut send = client.open_uni().await.unwrap();
+            send.write_all(&data).await.unwrap();
+            send.finish().unwrap();
+            send.stopped().await.unwrap();
+        };
+        let read = async {
+            let mut recv = server.accept_uni().await.unwrap();
+            let (mut chunks, mut all) = (vec![Bytes::new(); 4], Vec::new());
+            assert_eq!(recv.read_chunks(&mut []).await, Ok(Some(0)));
+            while let Some(count) = recv.read_chunks(&mut chunks).await.unwrap() {
+                assert!((1..=4).contains(&count));
+                chunks[..count]
+                    .iter()
+                    .for_each(|chunk| all.extend_from_slice(chunk));
+            }
+            assert!(all == data);
+            assert_eq!(recv.read_chunks(&mut chunks).await, Ok(None));
+            assert_eq!(recv.read_chunk(1).await, Ok(None));
+        };
+        tokio::join!(write, read);
+    });
+}
+
+#[test]
+fn limits_can_be_raised_in_use() {
+    run(async {
+        let pair = Pair::with(&[loopback(1)], |transport| {
+            transport
+                .max_concurrent_uni_streams(0)
+                .receive_window(10_000)
+                .window_auto_tuning(false);
+        });
+        let (client, server) = pair.connect().await;
+        let open = poll_fn(|cx| Poll::Ready(client.poll_open_uni(cx).is_ready()));
+        assert!(!open.await, "the server allows none");
+        server.set_max_concurrent_uni_streams(1);
+        let mut send = client.open_uni().await.unwrap();
+        let data = pattern(50_000);
+        let write = async {
+            send.write_all(&data).await.unwrap();
+            send.finish().unwrap();
+        };
+        let read = async {
+            let mut recv = server.accept_uni().await.unwrap();
+            // Nobody reads: more than the first window arrives only because there is a larger one.
+            server.set_receive_window(100_000);
+            while server.stats().received_stream_bytes < 50_000 {
+                tokio::task::yield_now().await;
+            }
+            assert!(recv.read_to_end(50_000).await.unwrap() == data);
+        };
+        tokio::join!(write, read);
     });
 }
 

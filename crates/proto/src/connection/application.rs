@@ -108,6 +108,26 @@ impl Connection {
         self.streams.open(dir)
     }
 
+    /// Changes how many streams of this direction the peer may have open at a time
+    /// ([`TransportConfig::max_concurrent_bidi_streams`](crate::TransportConfig::max_concurrent_bidi_streams)). What it
+    /// was promised before stays promised (RFC 9000 section 4.6).
+    pub fn set_max_concurrent_streams(&mut self, dir: Dir, count: u64) {
+        self.streams.set_max_concurrent(dir, count);
+    }
+
+    /// Changes how many bytes may be received and not read, over all streams
+    /// ([`TransportConfig::receive_window`](crate::TransportConfig::receive_window)). Credit that the peer has stays its
+    /// own (RFC 9000 section 4.1).
+    pub fn set_receive_window(&mut self, bytes: u64) {
+        self.streams.set_receive_window(bytes);
+    }
+
+    /// Changes how many bytes may be written and not acknowledged, over all streams
+    /// ([`TransportConfig::send_window`](crate::TransportConfig::send_window)).
+    pub fn set_send_window(&mut self, bytes: u64) {
+        self.streams.set_send_window(bytes);
+    }
+
     /// Accepts the next stream that the peer opened.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
         self.streams.accept(dir)

@@ -94,6 +94,16 @@ impl RecvWindow {
         self.memory = bytes;
     }
 
+    /// Another maximum from now on; `whole` if the window has that size at once. Credit that the peer has stays its own.
+    pub(super) fn set_max(&mut self, max: u64, whole: bool) {
+        self.max = max.min(VarInt::MAX.into_inner());
+        self.size = if whole {
+            self.max
+        } else {
+            self.size.min(self.max)
+        };
+    }
+
     /// What is to be open in front of what was consumed.
     fn open(&self) -> u64 {
         self.size.min(self.memory)
@@ -174,6 +184,20 @@ mod tests {
         window.consume(1);
         assert!(window.on_starved(2000));
         assert_eq!(window.size(), 4000);
+    }
+
+    #[test]
+    fn a_new_maximum_takes_no_credit_back() {
+        let mut window = RecvWindow::new(1000, 8000);
+        window.set_max(400, false);
+        assert_eq!((window.size(), window.announce()), (400, 1000));
+        window.consume(700);
+        assert!(window.is_due());
+        assert_eq!(window.announce(), 1100);
+        window.set_max(2000, false);
+        assert_eq!(window.size(), 400, "it grows by use");
+        window.set_max(2000, true);
+        assert_eq!((window.size(), window.announce()), (2000, 2700));
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(super) struct RemoteIds {
     announced: u64,
     /// A new limit is worth a frame. Asked with each packet, so it is worked out where what it rests on changes.
     due: bool,
+    /// A frame with the limit was lost.
+    lost: bool,
 }
 
 /// What a peer's use of a stream ID means.
@@ -70,6 +72,7 @@ impl RemoteIds {
             closed: 0,
             announced: concurrent,
             due: false,
+            lost: false,
         }
     }
 
@@ -118,6 +121,12 @@ impl RemoteIds {
         self.accepted < self.opened
     }
 
+    /// So many may be open at a time from now on; what the peer was promised stays so.
+    pub(super) fn set_concurrent(&mut self, concurrent: u64) {
+        self.concurrent = concurrent.min(MAX_STREAMS);
+        self.due = self.is_worth_a_frame();
+    }
+
     /// One is over in both directions: there may be another.
     pub(super) fn on_closed(&mut self) {
         self.closed += 1;
@@ -130,17 +139,18 @@ impl RemoteIds {
 
     /// Whether a new limit is to be announced.
     pub(super) const fn is_due(&self) -> bool {
-        self.due
+        self.due || self.lost
     }
 
     /// An announcement was lost.
     pub(super) const fn announce_again(&mut self) {
-        self.due = true;
+        self.lost = true;
     }
 
     /// Whether an eighth of the concurrency has come back, or the peer has no more than that left.
     fn is_worth_a_frame(&self) -> bool {
-        let news = self.target() - self.announced;
+        // Negative where the application lowered the concurrency: what was promised stays so.
+        let news = self.target().saturating_sub(self.announced);
         let step = (self.concurrent / 8).max(1);
         //= specs/rfc9000.txt#section-4.6
         //# An endpoint MUST NOT wait to receive this signal before advertising additional credit,
@@ -152,8 +162,10 @@ impl RemoteIds {
 
     /// The limit for a frame that is being written.
     pub(super) fn announce(&mut self) -> u64 {
-        self.due = false;
-        self.announced = self.target();
+        (self.due, self.lost) = (false, false);
+        //= specs/rfc9000.txt#section-4.6
+        //# A receiver MUST ignore any MAX_STREAMS frame that does not increase the stream limit.
+        self.announced = self.announced.max(self.target());
         self.announced
     }
 }
@@ -174,7 +186,7 @@ mod tests {
         #[test]
         fn an_announcement_is_due_when_it_is_worth_a_frame(
             concurrent in 0_u64..40,
-            ops in prop::collection::vec((0_u8..4, 0_u64..60), 0..60),
+            ops in prop::collection::vec((0_u8..5, 0_u64..60), 0..60),
         ) {
             let mut ids = RemoteIds::new(concurrent);
             let mut lost = false;
@@ -192,11 +204,34 @@ mod tests {
                         ids.announce_again();
                         lost = true;
                     }
+                    4 => ids.set_concurrent(index),
                     _ => {}
                 }
                 prop_assert_eq!(ids.is_due(), lost || ids.is_worth_a_frame());
             }
         }
+    }
+
+    #[test]
+    fn a_new_concurrency_raises_the_limit_and_never_takes_it_back() {
+        let mut ids = RemoteIds::new(4);
+        ids.set_concurrent(10);
+        assert!(ids.is_due());
+        assert_eq!(ids.announce(), 10);
+        ids.set_concurrent(2);
+        assert!(!ids.is_due());
+        assert_eq!(ids.on_use(id(9)), Use::New);
+        // Nothing new until fewer than two are open.
+        for _ in 0..8 {
+            ids.on_closed();
+            assert!(!ids.is_due());
+        }
+        ids.on_closed();
+        assert!(ids.is_due());
+        assert_eq!(ids.announce(), 11);
+        ids.announce_again();
+        ids.set_concurrent(0);
+        assert_eq!(ids.announce(), 11);
     }
 
     #[test]

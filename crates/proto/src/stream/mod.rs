@@ -11,6 +11,7 @@ mod flow;
 pub(crate) mod fuzzing;
 mod ids;
 mod incoming;
+mod limits;
 mod outgoing;
 mod pace;
 mod pool;

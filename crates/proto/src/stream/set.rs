@@ -663,9 +663,14 @@ impl Streams {
         self.send_window.min(worthwhile)
     }
 
+    /// Whether windows have their full size from the start.
+    pub(super) const fn has_fixed_windows(&self) -> bool {
+        self.worthwhile == u64::MAX
+    }
+
     /// The paths can use so many bytes of written data. No effect on windows of fixed size.
     pub(crate) fn set_worthwhile(&mut self, bytes: u64) {
-        if self.worthwhile != u64::MAX {
+        if !self.has_fixed_windows() {
             self.worthwhile = bytes.min(u64::MAX - 1);
         }
     }
