@@ -3,6 +3,7 @@
 //! Without the standard library (`cargo build -p mpquic-bandit --no-default-features`), roots and
 //! logarithms are libm's. Their results are equal or differ in the last bit. `serde` writes and reads
 //! without allocating, too.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![forbid(unsafe_code)]
 

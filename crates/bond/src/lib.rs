@@ -12,6 +12,7 @@
 //! - Back-pressure passes through: no side reads more from a socket than the other has taken, but for the windows of the connection.
 //! - A server connects to nothing without a rule ([`AllowList`]), and a rule for names does not reach into its own network.
 //! - A client proves that it has the [`Token`] without sending it, or has a certificate of an authority that the server names.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod allow;

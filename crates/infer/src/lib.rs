@@ -24,6 +24,7 @@
 //!   nothing, takes no lock, makes no system call;
 //! - **tract** ([`Engine::Tract`]) for graphs that the plan has no kernels for; [`Policy::why_no_plan`] says what was
 //!   missing. It allocates for each node.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod card;

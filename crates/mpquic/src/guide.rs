@@ -1,5 +1,11 @@
 //! The pages of `docs/guide` as doc tests, so that their code compiles; exists for `cargo test --doc` only.
 
+#[doc = include_str!("../../../docs/guide/first-connection.md")]
+pub struct FirstConnection;
+
+#[doc = include_str!("../../../docs/guide/two-interfaces.md")]
+pub struct TwoInterfaces;
+
 #[doc = include_str!("../../../docs/guide/from-quinn.md")]
 pub struct FromQuinn;
 

@@ -114,6 +114,7 @@
 //! An endpoint has one task, which receives on all its sockets. Each connection has a task of its own.
 //! They run on the tokio runtime in which the endpoint was made, and end by themselves. All futures
 //! are cancel-safe unless their documentation says otherwise: a dropped future has consumed nothing.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // One system call has it: `steer.rs`.
 #![deny(unsafe_code)]
 

@@ -1,5 +1,6 @@
 //! Sans-IO multipath QUIC: RFC 9000, 9001, 9002, 9221 and 10069, with a packet scheduler on the
 //! hot path. Knows no socket, no clock, no runtime and no global randomness.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,

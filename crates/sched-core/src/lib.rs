@@ -31,6 +31,7 @@
 //!     }
 //! }
 //! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,

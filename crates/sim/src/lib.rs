@@ -1,5 +1,6 @@
 //! Deterministic network simulator for mpquic: virtual time, modelled links, real protocol
 //! endpoints. The same link model also runs under real sockets.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod app;
