@@ -370,7 +370,7 @@ fn openers_wake_as_credits_come() {
                 let waker = std::task::Waker::from(std::sync::Arc::clone(&wakes[index]));
                 let mut context = std::task::Context::from_waker(&waker);
                 let opener = openers[index].as_mut().unwrap();
-                if let std::task::Poll::Ready(stream) = opener.as_mut().poll(&mut context) {
+                if let Poll::Ready(stream) = opener.as_mut().poll(&mut context) {
                     openers[index] = None;
                     break stream.unwrap();
                 }

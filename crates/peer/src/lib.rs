@@ -5,6 +5,7 @@
 //! - [`Token`]: a secret that both ends share. It is proven, and never sent.
 //! - [`dial`]: connects to a server by name, over all of its addresses.
 //! - [`Transport`]: scheduler and congestion controller by name.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod dial;

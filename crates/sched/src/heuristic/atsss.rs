@@ -112,7 +112,7 @@ pub struct AtsssConfig {
 enum Mode {
     Standby(Backup),
     Delay(MinRtt),
-    Shares(Shares),
+    Shares(Box<Shares>),
     Priority(Vec<PathId>),
     Redundant(Redundant),
 }
@@ -197,7 +197,9 @@ impl Atsss {
                 Mode::Standby(Backup::new(&BackupConfig { primary }))
             }
             SteeringMode::SmallestDelay => Mode::Delay(MinRtt::new(&MinRttConfig::default())),
-            SteeringMode::LoadBalancing => Mode::Shares(Shares::new(&config.paths, &config.shares)),
+            SteeringMode::LoadBalancing => {
+                Mode::Shares(Box::new(Shares::new(&config.paths, &config.shares)))
+            }
             SteeringMode::Priority => Mode::Priority(config.paths.clone()),
             SteeringMode::Redundant => Mode::Redundant(Redundant::new(&RedundantConfig {})),
         };
