@@ -10,6 +10,7 @@
 //!   SHA-256.
 //! - Neither side touches anything outside its folder, whatever names and links the other one sends or finds.
 //! - A server takes files only if it is told to, and only from clients that prove who they are.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod client;
