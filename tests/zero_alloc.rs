@@ -185,3 +185,27 @@ fn a_steady_transfer_allocates_less_than_once_in_five_packets() {
         }
     }
 }
+
+/// Who looks at a connection makes it allocate no more: what is written down goes through a ring that is there already.
+#[test]
+fn a_transfer_that_is_written_down_allocates_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let qlog = mpquic::qlog::Qlog::to_dir(dir.path()).unwrap();
+    let allocations = [false, true].map(|written| {
+        let mut transport = TransportConfig::default();
+        transport.scheduler(Registry::new().factory("roundrobin", &Value::Null).unwrap());
+        if written {
+            qlog.attach(&mut transport);
+        }
+        let mut pair = BackToBack::connect(transport, 2, Duration::from_millis(1), meter).unwrap();
+        let [client, server] = steady(&mut pair, 32 << 20);
+        let of = |(_, allocations)| allocations as f64 / server.0 as f64;
+        [of(client), of(server)]
+    });
+    println!(
+        "allocations per data packet of client and server, unobserved and observed: {allocations:.4?}"
+    );
+    for (without, with) in allocations[0].into_iter().zip(allocations[1]) {
+        assert!(with <= without + 0.001, "{with} instead of {without}");
+    }
+}

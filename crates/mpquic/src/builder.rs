@@ -192,6 +192,8 @@ impl EndpointBuilder {
             Some(config) => config,
             None => default_config()?,
         };
+        #[cfg(feature = "qlog")]
+        let config = logged(config);
         let count = u16::try_from(runtimes.len()).unwrap_or(u16::MAX);
         let configs = config
             .into_shards(count)
@@ -217,6 +219,23 @@ impl EndpointBuilder {
             &self.path_manager,
         ))
     }
+}
+
+/// With the environment variable `QLOGDIR`, and without an observer of the application's, a file is written of each
+/// connection.
+#[cfg(feature = "qlog")]
+fn logged(mut config: EndpointConfig) -> EndpointConfig {
+    if !config.is_observed() {
+        match mpquic_qlog::Qlog::from_env() {
+            Ok(Some(qlog)) => qlog.attach_endpoint(&mut config),
+            Ok(None) => {}
+            // What is for looking on must not keep anybody from working.
+            Err(error) => {
+                tracing::warn!(%error, "no qlog: the folder that QLOGDIR names cannot be made")
+            }
+        }
+    }
+    config
 }
 
 /// A seed and keys from the system, which have nothing to do with each other.

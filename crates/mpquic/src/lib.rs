@@ -166,17 +166,20 @@ pub use bytes::Bytes;
 pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::Version;
 pub use mpquic_proto::{
-    AckFrequencyConfig, ApplicationClose, AttemptError, CarefulResumeConfig, ClientConfig,
-    ClosedStream, ConfigError, CongestionControl, ConnectionClose, ConnectionError,
-    ConnectionIdGenerator, ConnectionStats, Dir, EndpointConfig, FailedAttempt, FourTuple,
-    HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observer,
-    ObserverFactory, PacketReceived, PacketSent, PathError, PathErrorCode, PathEvent, PathId,
-    PathMemory, PathStart, PathStats, PathStatus, QuicLb, QuicLbConfig, QuicLbError, RaceConfig,
-    Reconnaissance, SavedPath, ServerConfig, SessionMemory, Side, StreamHints, StreamId,
-    StreamPiece, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError, TokenStore,
-    TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
-    ValidationTokenConfig, VarInt,
+    AckFrequencyConfig, AckRanges, AckedPackets, ApplicationClose, AttemptError,
+    CarefulResumeConfig, Choice, ClientConfig, ClosedStream, ConfigError, CongestionControl,
+    ConnectionClose, ConnectionError, ConnectionIdGenerator, ConnectionStats, Decided, Dir,
+    EndpointConfig, FailedAttempt, FourTuple, FrameInfo, Frames, HalfOpen, InitialWindow,
+    MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observation, Observer, ObserverFactory,
+    PacketLost, PacketReceived, PacketSent, Parameters, PathChange, PathChangeKind, PathError,
+    PathErrorCode, PathEvent, PathId, PathMemory, PathMetrics, PathStart, PathStats, PathStatus,
+    QuicLb, QuicLbConfig, QuicLbError, RaceConfig, Reconnaissance, SavedPath, ServerConfig,
+    SessionMemory, Side, Started, StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog,
+    TokenMemoryStore, TokenReuseError, TokenStore, TransportConfig, TransportError,
+    TransportErrorCode, UnknownCongestionControl, ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
+#[cfg(feature = "qlog")]
+pub use mpquic_qlog as qlog;
 pub use mpquic_sched as sched;
 pub use rustls;

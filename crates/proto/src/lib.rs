@@ -73,7 +73,9 @@ pub use mpquic_sched_core::{
     StreamHints, StreamId, TransportErrorCode, VarInt,
 };
 pub use observe::{
-    NumberSpace, Observer, ObserverFactory, PacketReceived, PacketSent, StreamPiece,
+    AckRanges, AckedPackets, Choice, Decided, FrameInfo, Frames, NumberSpace, Observation,
+    Observer, ObserverFactory, PacketLost, PacketReceived, PacketSent, Parameters, PathChange,
+    PathChangeKind, PathMetrics, Started, StreamPiece,
 };
 pub use packet::Version;
 pub use stats::{ConnectionStats, PathStats};

@@ -395,7 +395,7 @@ fn what_comes_on_an_abandoned_path_is_acknowledged_on_another() {
         pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
     }));
     pair.run_until(Duration::from_secs(1), |_| false);
-    let ack = "Ack { path: PathId(1)";
+    let ack = "Ack { path: Some(1)";
     assert!(!frames.has(NumberSpace::Path(PathId::ZERO), ack));
     // The client's PING is on its way when the server gives up the path.
     let now = pair.now;
@@ -421,7 +421,7 @@ fn connection_ids_are_issued_for_path_ids_without_a_gap() {
     pair.connect();
     pair.run_until(Duration::from_secs(1), |_| false);
     for id in 0..20 {
-        let issued = format!("NewConnectionId {{ path: PathId({id}), sequence");
+        let issued = format!("NewConnectionId {{ path: Some({id}), sequence");
         let any = (0..5).any(|space| frames.has(NumberSpace::Path(PathId(space)), &issued));
         assert_eq!(any, id < 5, "path {id}");
     }
@@ -448,7 +448,7 @@ fn a_path_is_not_used_before_its_connection_ids_are_sent() {
     config.scheduler(|| Box::new(Reluctant));
     let mut pair = Pair::new(config, self::config());
     pair.connect();
-    let announcement = "NewConnectionId { path: PathId(1)";
+    let announcement = "NewConnectionId { path: Some(1)";
     let first = NumberSpace::Path(PathId::ZERO);
     assert!(!frames.has(first, announcement), "not sent so far");
     open_second(&mut pair);

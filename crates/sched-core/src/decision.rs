@@ -75,6 +75,15 @@ pub trait Scheduler: Send {
     fn learned(&self) -> Option<Learned> {
         None
     }
+
+    /// Why the last [`decide`](Self::decide) said what it did, in a word or two: `"fast full, waiting is sooner"`. `None`
+    /// from those who do not say.
+    ///
+    /// Asked after each decision, and only while somebody looks at the connection: what it takes to tell should be there
+    /// already, or cost next to nothing to keep. A scheduler that hands everything to another one must hand this on, too.
+    fn why(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// What a scheduler answers.

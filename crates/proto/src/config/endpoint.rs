@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::cid::CidGenerator;
 use crate::endpoint::Shard;
 use crate::packet::FIXED_BIT;
-use crate::{ConnectionIdGenerator, Version, limits};
+use crate::{ConnectionIdGenerator, Observer, ObserverFactory, Side, Version, limits};
 
 /// Settings of an endpoint.
 #[derive(Clone)]
@@ -25,6 +25,7 @@ pub struct EndpointConfig {
     pub(crate) grease_quic_bit: bool,
     /// Which one it is, if the endpoint has several.
     pub(crate) shard: Option<Shard>,
+    pub(crate) observer: Option<ObserverFactory>,
 }
 
 impl EndpointConfig {
@@ -53,6 +54,7 @@ impl EndpointConfig {
             receive_memory: limits::DEFAULT_RECEIVE_MEMORY,
             grease_quic_bit: true,
             shard: None,
+            observer: None,
         }
     }
 
@@ -123,6 +125,21 @@ impl EndpointConfig {
     /// Whether a server speaks the version with this number.
     pub(crate) fn speaks(&self, number: u32) -> bool {
         self.versions().any(|version| version.number() == number)
+    }
+
+    /// Attaches an observer to every connection of the endpoint for which the factory returns one, beside that of
+    /// [`TransportConfig::observer`](crate::TransportConfig::observer). Default none, which costs nothing.
+    pub fn observer(
+        &mut self,
+        factory: impl Fn(Side) -> Option<Box<dyn Observer>> + Send + Sync + 'static,
+    ) -> &mut Self {
+        self.observer = Some(Arc::new(factory));
+        self
+    }
+
+    /// Whether there is an [`observer`](Self::observer).
+    pub const fn is_observed(&self) -> bool {
+        self.observer.is_some()
     }
 
     /// The largest UDP payload that this endpoint accepts (RFC 9000 section 18.2).

@@ -10,7 +10,7 @@ use crate::frame::AckFrame;
 use crate::path::{Path, PathAck, PathState, ReceivedAck, SettledPackets};
 use crate::recovery::PathsInUse;
 use crate::space::{SentFrame, SpaceId};
-use crate::{Event, PathEvent, PathId, TransportError};
+use crate::{Event, NumberSpace, PathEvent, PathId, TransportError};
 
 impl Connection {
     /// ACK or PATH_ACK, in a packet of this space.
@@ -106,6 +106,9 @@ impl Connection {
         let Some(outcome) = outcome else {
             return Ok(());
         };
+        if self.is_observed() {
+            self.note_acked(now, NumberSpace::on_path(ack.space, id), settled);
+        }
         // Before writers are told that there is room again.
         self.fit_send_buffer();
         for (_, packet) in &settled.acked {
@@ -130,6 +133,7 @@ impl Connection {
             space_id => self.spaces.on_acked(space_id),
         }
         self.on_packets_lost(now, index, ack.space, settled);
+        self.note_metrics(now, index);
         Ok(())
     }
 
@@ -149,7 +153,9 @@ impl Connection {
                 //= specs/rfc9001.txt#section-6.6
                 //# Endpoints MUST initiate a key update before sending more protected packets than
                 //# the confidentiality limit for the selected AEAD permits.
-                keys.initiate_update(now);
+                if keys.initiate_update(now) {
+                    self.note_key_update(now, false);
+                }
             }
         }
         self.update_ack_frequency();
@@ -243,6 +249,9 @@ impl Connection {
         space: SpaceId,
         settled: &SettledPackets,
     ) {
+        if !settled.lost.is_empty() && self.is_observed() {
+            self.note_lost(now, index, space, settled, false);
+        }
         for (_, packet) in &settled.lost {
             self.totals.lost_packets += u64::from(!packet.mtu_probe);
             for frame in &packet.frames {
@@ -367,6 +376,7 @@ impl Connection {
         //# When an endpoint finally deletes all state associated with the path, the packets sent
         //# over the path and not yet acknowledged MUST be considered lost.
         path.drain_in_flight(&mut settled.lost);
+        self.note_given_up(now, path.id, &settled);
         for (_, packet) in settled.lost.drain(..) {
             for frame in &packet.frames {
                 self.on_frame_lost(SpaceId::Data, frame, path.index);

@@ -7,7 +7,7 @@ use mpquic_sched_core::{PathSet, TransportErrorCode};
 use super::state::{CloseFrame, reason};
 use super::{Connection, Event};
 use crate::endpoint::EndpointEvent;
-use crate::{ApplicationClose, ConnectionClose, ConnectionError, TransportError};
+use crate::{ApplicationClose, ConnectionClose, ConnectionError, Observation, TransportError};
 
 impl Connection {
     /// The peer broke the protocol, or we cannot go on: tell it, then wait three PTOs.
@@ -60,6 +60,7 @@ impl Connection {
             .collect();
         self.received_since_close = 0;
         self.release_memory();
+        self.note(now, Observation::Closed(&reason));
         self.lost_reason = Some(reason.clone());
         if tell {
             self.events.push_back(Event::ConnectionLost { reason });
@@ -92,14 +93,16 @@ impl Connection {
         self.schedule.end();
         self.release_memory();
         if was_alive {
+            self.note(now, Observation::Closed(&reason));
             self.lost_reason = Some(reason.clone());
             self.events.push_back(Event::ConnectionLost { reason });
         }
     }
 
     /// Over at once: idle timeout, or the closing period has passed.
-    pub(crate) fn end(&mut self, reason: Option<ConnectionError>) {
+    pub(crate) fn end(&mut self, now: Instant, reason: Option<ConnectionError>) {
         if let Some(reason) = reason {
+            self.note(now, Observation::Closed(&reason));
             self.lost_reason = Some(reason.clone());
             self.events.push_back(Event::ConnectionLost { reason });
         }

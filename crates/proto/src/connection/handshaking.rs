@@ -12,7 +12,7 @@ use crate::handshake::Progress;
 use crate::path::PathLimits;
 use crate::space::SpaceId;
 use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};
-use crate::{PathEvent, PathId, TransportError};
+use crate::{Observation, Parameters, PathEvent, PathId, TransportError};
 
 /// Changes of what a half-open connection keeps that the endpoint does not hear of.
 const HANDSHAKE_MEMORY_STEP: usize = 1024;
@@ -27,7 +27,7 @@ impl Connection {
         data: &[u8],
     ) -> Result<(), TransportError> {
         let progress = self.handshake.on_crypto(space_id, offset, data)?;
-        self.read_parameters()?;
+        self.read_parameters(now)?;
         self.on_progress(now, progress)
     }
 
@@ -55,6 +55,7 @@ impl Connection {
             }
             self.state.establish();
             self.events.push_back(Event::Connected);
+            self.note(now, Observation::HandshakeComplete);
             self.start_multipath();
             self.handshake_deadline = None;
             if self.side == Side::Server {
@@ -68,7 +69,7 @@ impl Connection {
                 //# complete.
                 self.handshake_done_pending = true;
                 self.on_address_proven(now, PathId::ZERO);
-                self.confirm();
+                self.confirm(now);
             }
             self.issue_cids();
             self.events
@@ -100,7 +101,7 @@ impl Connection {
     }
 
     /// Reads the peer's transport parameters as soon as TLS has them.
-    fn read_parameters(&mut self) -> Result<(), TransportError> {
+    fn read_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.peer_known {
             return Ok(());
         }
@@ -152,6 +153,10 @@ impl Connection {
             path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
         }
         self.apply_stream_parameters();
+        self.note(
+            now,
+            Observation::Parameters(Parameters::of(&self.peer, true)),
+        );
         self.events.push_back(Event::HandshakeDataReady);
         Ok(())
     }
@@ -190,7 +195,7 @@ impl Connection {
             ));
         }
         let repeated = self.confirmed;
-        self.confirm();
+        self.confirm(now);
         //= specs/rfc9000.txt#section-9.6.1
         //# Once the handshake is confirmed, the client SHOULD select one of the two addresses
         //# provided by the server and initiate path validation (see Section 8.2).
@@ -201,7 +206,7 @@ impl Connection {
     }
 
     /// RFC 9001 section 4.1.2.
-    fn confirm(&mut self) {
+    fn confirm(&mut self, now: Instant) {
         if self.confirmed {
             return;
         }
@@ -216,6 +221,7 @@ impl Connection {
             path.validate();
         }
         self.events.push_back(Event::HandshakeConfirmed);
+        self.note(now, Observation::HandshakeConfirmed);
         self.announce_available();
     }
 

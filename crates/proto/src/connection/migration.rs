@@ -396,7 +396,7 @@ impl Connection {
             //# If an endpoint has no state about the last validated peer address, it MUST close the
             //# connection silently by discarding all connection state.
             Unanswered::GiveUp if self.paths.open_count() == 1 => {
-                self.end(Some(ConnectionError::NoValidatedPath));
+                self.end(now, Some(ConnectionError::NoValidatedPath));
             }
             //= specs/rfc10069-draft.md#path-initiation
             //# If validation fails, the client MUST NOT use the path and can remove any status

@@ -15,6 +15,7 @@ mod race;
 mod retry;
 mod state;
 mod timers;
+mod watch;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,6 +66,8 @@ pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
 /// Time and randomness are arguments. The same calls on connections with the same seed give the
 /// same results, except for the bytes of TLS's own random values.
 pub struct Connection {
+    /// Before what it was made by, so that it ends first.
+    pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) side: Side,
     pub(crate) version: Version,
     pub(crate) config: Arc<TransportConfig>,
@@ -142,7 +145,6 @@ pub struct Connection {
     pub(crate) totals: ConnectionStats,
     /// Bytes of suspect paths that were offered to others while it was not certain whose the silence was.
     offered_in_doubt: u64,
-    pub(crate) observer: Option<Box<dyn Observer>>,
 }
 
 /// The name of a network path in the memory of paths.
@@ -206,6 +208,7 @@ impl Connection {
             this.initial_token = kept.take();
             this.kept_tokens = Some(Box::new(kept));
         }
+        this.note_start(now, dcid, &parameters);
         this.start_early_data();
         Ok(this)
     }
@@ -289,6 +292,8 @@ impl Connection {
             this.local_cids
                 .add_preferred(id, preferred.stateless_reset_token);
         }
+        let original = parameters.original_destination_connection_id;
+        this.note_start(now, original.unwrap_or(attempt.dcid), &parameters);
         Ok(this)
     }
 
@@ -333,7 +338,12 @@ impl Connection {
         }
         let mut streams = Streams::new(side, &config);
         streams.enable_sched_events(true);
+        let factories = [endpoint.observer.as_ref(), config.observer.as_ref()];
+        let observer = crate::observe::observer(side, factories);
+        let mut schedule = Schedule::new(config.scheduler.make());
+        schedule.watch(observer.is_some());
         Self {
+            observer,
             side,
             version,
             rng,
@@ -360,7 +370,7 @@ impl Connection {
             local_cids: LocalCids::new(scid),
             remote_cids: RemoteCids::new(remote_cid),
             controller,
-            schedule: Schedule::new(config.scheduler.make()),
+            schedule,
             batches: Batches::default(),
             peer: TransportParameters::default(),
             peer_known: false,
@@ -385,7 +395,6 @@ impl Connection {
             settled: SettledPackets::default(),
             totals: ConnectionStats::default(),
             offered_in_doubt: 0,
-            observer: config.observer.as_ref().and_then(|make| make(side)),
             endpoint_config: endpoint.clone(),
             config,
         }

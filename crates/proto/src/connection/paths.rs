@@ -11,7 +11,10 @@ use crate::congestion::NewPath;
 use crate::endpoint::EndpointEvent;
 use crate::path::{Epoch, NetworkPath, Path, PathState, RetiredPath};
 use crate::space::PacketSpace;
-use crate::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathStats, TransportError};
+use crate::{
+    FourTuple, Observation, PathChange, PathChangeKind, PathError, PathErrorCode, PathEvent,
+    PathId, PathStats, TransportError,
+};
 
 /// PATH_CHALLENGEs on a path without an RTT sample are repeated no sooner than after this time.
 const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
@@ -277,6 +280,7 @@ impl Connection {
             let event = mpquic_sched_core::PathUpdate::new(index, path.id, now, kind)
                 .with_key(path.tuple().key());
             self.schedule.on_path(&event);
+            self.note_path_update(now, index, kind);
         }
     }
 }
@@ -442,8 +446,15 @@ impl Connection {
         //# PATH_ABANDON frame, if it has not already done so, and respectively treat all connection
         //# IDs received from the peer for that path as immediately retired.
         let retired = RetiredPath::new(id, space, discard_at, last);
-        if let Some(dropped) = self.paths.retire(retired, error_code) {
-            self.discard_path(dropped.id);
+        let dropped = self.paths.retire(retired, error_code);
+        let tuple = last.map(|(tuple, _)| tuple);
+        let kind = PathChangeKind::Abandoned {
+            error_code,
+            by_peer,
+        };
+        self.note(now, Observation::Path(PathChange { id, tuple, kind }));
+        if let Some(dropped) = dropped {
+            self.discard_path(now, dropped.id);
         }
         self.events.push_back(Event::Path(PathEvent::Abandoned {
             id,
@@ -463,13 +474,15 @@ impl Connection {
     }
 
     /// Forgets what was kept of an abandoned path.
-    pub(super) fn discard_path(&mut self, id: PathId) {
+    pub(super) fn discard_path(&mut self, now: Instant, id: PathId) {
         for cid in self.local_cids.drop_path(id) {
             self.endpoint_events
                 .push_back(EndpointEvent::RetireCid(cid));
         }
         self.events
             .push_back(Event::Path(PathEvent::Discarded { id }));
+        let (tuple, kind) = (None, PathChangeKind::Discarded);
+        self.note(now, Observation::Path(PathChange { id, tuple, kind }));
         self.raise_path_limit();
     }
 }

@@ -87,17 +87,17 @@ impl Connection {
         let due = self.poll_timeout();
         if let Some(until) = self.state.timer() {
             if until <= now {
-                self.end(None);
+                self.end(now, None);
             }
             return;
         }
         let late = |at: Instant| at <= now;
         if self.handshake_deadline.is_some_and(late) {
-            return self.on_handshake_deadline();
+            return self.on_handshake_deadline(now);
         }
         if self.idle_deadline().is_some_and(late) {
             // RFC 9000 section 10.1: silently.
-            self.end(Some(ConnectionError::TimedOut));
+            self.end(now, Some(ConnectionError::TimedOut));
             return;
         }
         if self.pace_at.is_some_and(|at| at <= now) && self.is_too_slow(now) {
@@ -116,7 +116,7 @@ impl Connection {
             retired.on_timeout(now);
         }
         while let Some(id) = self.paths.discard_due(now) {
-            self.discard_path(id);
+            self.discard_path(now, id);
         }
     }
 
@@ -195,8 +195,12 @@ impl Connection {
         let mut settled = std::mem::take(&mut self.settled);
         let outcome = path.on_timeout(now, due, facts, &mut *self.controller, &mut settled.lost);
         self.on_packets_lost(now, index, SpaceId::Data, &settled);
+        let changed = !settled.lost.is_empty() || outcome.suspect || outcome.offer;
         settled.lost.clear();
         self.settled = settled;
+        if changed {
+            self.note_metrics(now, index);
+        }
         let mut asks = outcome.kept_alive;
         if outcome.silent
             && let Some(path) = self.paths.at_mut(index)

@@ -56,6 +56,12 @@ impl<'a> FrameIter<'a> {
         self.ty
     }
 
+    /// Bytes that were not decoded yet.
+    #[inline]
+    pub(crate) const fn remaining(&self) -> usize {
+        self.rest.remaining()
+    }
+
     #[inline]
     fn decode_type(&mut self) -> Result<u64, TransportError> {
         let before = self.rest.remaining();

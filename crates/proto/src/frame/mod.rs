@@ -18,7 +18,7 @@ pub(crate) mod writer;
 use mpquic_sched_core::{Dir, StreamId};
 
 pub(crate) use self::{
-    ack::{AckFrame, EcnCounts, encode_ack},
+    ack::{AckBlocks, AckBlocksIter, AckFrame, EcnCounts, encode_ack},
     ack_frequency::AckFrequencyFrame,
     cid::{NewConnectionId, RetireConnectionId},
     decode::FrameIter,

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::PathView;
 
 use super::Path;
-use crate::PathStats;
 use crate::congestion::{Controller, MAX_WINDOW};
 use crate::recovery::Pace;
+use crate::{PathMetrics, PathStats};
 
 /// What the connection knows of a path beyond the path itself.
 #[derive(Debug, Clone, Copy)]
@@ -98,6 +98,23 @@ impl Path {
             Pace::Window { .. } => 0,
         };
         view.last_sent = self.space.last_ack_eliciting_sent;
+    }
+
+    /// What an observer is told of what the path measures.
+    pub(crate) fn metrics(&self, controller: &dyn Controller) -> PathMetrics {
+        let rtt = &self.recovery.rtt;
+        PathMetrics {
+            id: self.id,
+            latest_rtt: rtt.has_sample().then(|| rtt.latest()),
+            min_rtt: rtt.min(),
+            smoothed_rtt: rtt.smoothed(),
+            rtt_variation: rtt.var(),
+            pto_count: self.recovery.pto_count,
+            cwnd: controller.window(self.index),
+            in_flight: self.space.bytes_in_flight(),
+            delivery_rate: self.recovery.delivery.rate(),
+            mtu: self.recovery.mtu.current(),
+        }
     }
 
     /// The path's figures.

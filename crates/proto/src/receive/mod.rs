@@ -23,7 +23,9 @@ use crate::packet::{
 };
 use crate::path::PathState;
 use crate::space::SpaceId;
-use crate::{ConnectionError, FourTuple, NumberSpace, PacketReceived, PathId, TransportError};
+use crate::{
+    ConnectionError, FourTuple, NumberSpace, Observation, PacketReceived, PathId, TransportError,
+};
 
 /// Where a datagram came from, and when.
 #[derive(Debug, Clone, Copy)]
@@ -194,7 +196,7 @@ impl Connection {
                     //# A client that supports only this version of QUIC MUST abandon the current
                     //# connection attempt if it receives a Version Negotiation packet, with the
                     //# following two exceptions.
-                    self.end(Some(ConnectionError::VersionMismatch));
+                    self.end(arrival.now, Some(ConnectionError::VersionMismatch));
                 }
             }
             ProtectedPacket::Retry {
@@ -240,7 +242,7 @@ impl Connection {
             let number = expand_pn(truncated, pn_len, space.next_expected());
             let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
             let Some(len) = open_long(&keys.remote, number, header, payload) else {
-                self.totals.undecryptable_packets += 1;
+                self.on_undecryptable(arrival.now, NumberSpace::of_space(space_id));
                 return;
             };
             //= specs/rfc9000.txt#section-17.2
@@ -296,7 +298,14 @@ impl Connection {
         if space.received.is_duplicate(opened.number) {
             return;
         }
-        self.on_authenticated(arrival.now, NumberSpace::of_space(space_id), opened.number);
+        self.on_authenticated(&PacketReceived {
+            now: arrival.now,
+            space: NumberSpace::of_space(space_id),
+            number: opened.number,
+            early: false,
+            header: opened.payload.start,
+            payload: &bytes[opened.payload.clone()],
+        });
         if self.side == Side::Server && space_id == SpaceId::Handshake {
             //= specs/rfc9001.txt#section-4.9.1
             //# Thus, a client MUST discard Initial keys when it first sends a Handshake packet and
@@ -371,9 +380,14 @@ impl Connection {
         let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
         let opened = keys.open(nonce_path, number, phase, header, payload, now, pto);
         let len = match opened {
-            Ok(opened) => opened.payload_len,
+            Ok(opened) => {
+                if opened.updated {
+                    self.note_key_update(now, true);
+                }
+                opened.payload_len
+            }
             Err(crate::crypto::OpenError::Decrypt) => {
-                self.totals.undecryptable_packets += 1;
+                self.on_undecryptable(now, NumberSpace::Path(id));
                 return self.check_reset(now, bytes);
             }
             Err(crate::crypto::OpenError::Transport(error)) => return self.fail(now, error),
@@ -428,12 +442,23 @@ impl Connection {
         if !fresh {
             return;
         }
-        self.on_authenticated(now, NumberSpace::Path(id), number);
+        self.on_authenticated(&PacketReceived {
+            now,
+            space: NumberSpace::Path(id),
+            number,
+            early: false,
+            header: payload.start,
+            payload: &bytes[payload.clone()],
+        });
         //= specs/rfc9000.txt#section-5.2
         //# An endpoint MUST generate a connection error if processing the contents of these packets
         //# prior to discovering an error, or fully revert any changes made during that processing.
         if let Err(error) = self.on_data_payload(arrival, id, dcid, number, &bytes[payload]) {
             self.fail(now, error);
+        }
+        if self.is_observed() {
+            let bytes = self.streams.out_of_order();
+            self.note(now, Observation::OutOfOrder { bytes });
         }
     }
 
@@ -485,12 +510,12 @@ impl Connection {
     }
 
     /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.
-    fn on_authenticated(&mut self, now: Instant, space: NumberSpace, number: u64) {
-        self.idle_since = now;
-        self.rest_at.get_or_insert(now + REST);
+    fn on_authenticated(&mut self, packet: &PacketReceived<'_>) {
+        self.idle_since = packet.now;
+        self.rest_at.get_or_insert(packet.now + REST);
         self.eliciting_since_received = false;
         if let Some(observer) = &mut self.observer {
-            observer.on_packet_received(&PacketReceived { now, space, number });
+            observer.on_packet_received(packet);
         }
     }
 

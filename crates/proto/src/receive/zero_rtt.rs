@@ -13,7 +13,7 @@ use crate::memory::MemoryFor;
 use crate::packet::{PacketType, expand_pn, reserved_bits_are_zero, unprotect_header};
 use crate::path::PathState;
 use crate::space::{ReceivedPacket, SpaceId};
-use crate::{NumberSpace, PathId, TransportError};
+use crate::{NumberSpace, PacketReceived, PathId, TransportError};
 
 impl Connection {
     /// A 0-RTT packet from the client.
@@ -46,7 +46,7 @@ impl Connection {
         let number = expand_pn(truncated, pn_len, path.next_expected());
         let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
         let Some(len) = open_long(keys, number, header, payload) else {
-            self.totals.undecryptable_packets += 1;
+            self.on_undecryptable(arrival.now, NumberSpace::Path(PathId::ZERO));
             return;
         };
         let payload = pn_offset + pn_len..pn_offset + pn_len + len;
@@ -80,7 +80,14 @@ impl Connection {
             self.totals.refused_packets += 1;
             return;
         }
-        self.on_authenticated(arrival.now, NumberSpace::Path(PathId::ZERO), number);
+        self.on_authenticated(&PacketReceived {
+            now: arrival.now,
+            space: NumberSpace::Path(PathId::ZERO),
+            number,
+            early: true,
+            header: payload.start,
+            payload: &bytes[payload.clone()],
+        });
         if let Err(error) = self.on_zero_rtt_payload(arrival, dcid, number, &bytes[payload]) {
             self.fail(arrival.now, error);
         }

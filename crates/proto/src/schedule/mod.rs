@@ -82,6 +82,20 @@ pub(crate) struct Schedule {
     /// What the scheduler had learned when the connection was over, if it learned.
     last_learned: Option<Learned>,
     ended: bool,
+    /// Somebody wants to know what the scheduler says, and why.
+    watched: bool,
+    /// What it said last, until it is told.
+    answer: Option<Answer>,
+}
+
+/// What the scheduler answered, for an observer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) number: u64,
+    pub(crate) decision: Decision,
+    pub(crate) why: Option<&'static str>,
+    /// Of the path that is sent on instead, since a wait has lasted too long.
+    pub(crate) instead: Option<PathIndex>,
 }
 
 impl Schedule {
@@ -108,6 +122,8 @@ impl Schedule {
             wait_clock: WaitClock::default(),
             last_learned: None,
             ended: false,
+            watched: false,
+            answer: None,
         }
     }
 
@@ -120,6 +136,16 @@ impl Schedule {
             self.views.extend(new.map(PathView::closed));
         }
         &mut self.views[path.get()]
+    }
+
+    /// Whether what the scheduler says is kept for [`take_answer`](Self::take_answer).
+    pub(crate) fn watch(&mut self, watched: bool) {
+        self.watched = watched;
+    }
+
+    /// What the scheduler said since the last call, if it is watched and was asked.
+    pub(crate) fn take_answer(&mut self) -> Option<Answer> {
+        self.answer.take()
     }
 
     /// Slots up to the highest one in use; schedulers need not look at the rest.
@@ -281,6 +307,14 @@ impl Schedule {
         let decision = self.scheduler.decide(&cx);
         let number = self.next_number;
         self.next_number += 1;
+        if self.watched {
+            self.answer = Some(Answer {
+                number,
+                decision,
+                why: self.scheduler.why(),
+                instead: None,
+            });
+        }
         match decision {
             Decision::Send { path, data, copies } => {
                 if cx.path(path).is_some_and(|view| view.can_send) {
@@ -359,6 +393,9 @@ impl Schedule {
         self.overridden += 1;
         self.wait_until = None;
         self.wait_clock.stop(now);
+        if let Some(answer) = &mut self.answer {
+            answer.instead = Some(best.index);
+        }
         Some(Planned {
             path: best.index,
             data: Data::Next,

@@ -63,7 +63,6 @@ struct OpenPacket {
 
 /// A packet that was written and protected.
 struct Built {
-    number: u64,
     size: u16,
     frames: SentFrames,
     ack_eliciting: bool,
@@ -173,6 +172,21 @@ impl Connection {
         }
         let (ack_eliciting, resent, frames) = (w.is_ack_eliciting(), w.resent(), w.frames);
         let padded = packet.pad(buf, spec.pad_to);
+        if let Some(observer) = &mut self.observer {
+            // Before it is protected: whoever looks may want to see the frames.
+            observer.on_packet_sent(&PacketSent {
+                now,
+                space: NumberSpace::on_path(spec.space, id),
+                number: packet.number,
+                size: (buf.len() - packet.start + TAG_LEN) as u16,
+                early: spec.space == SpaceId::Data && packet.long.is_some(),
+                ack_eliciting,
+                retransmission: resent.any,
+                mtu_probe: spec.origin == PacketOrigin::MtuProbe,
+                decision: spec.origin.decision(),
+                payload: &buf[packet.payload..],
+            });
+        }
         if let Err(error) = self.protect(spec.space, id, &packet, buf) {
             // Nothing can be sent any more.
             self.fail(now, error);
@@ -180,14 +194,13 @@ impl Connection {
         }
         let number = packet.number;
         let built = Built {
-            number,
             size: (buf.len() - packet.start) as u16,
             in_flight: ack_eliciting || padded,
             frames,
             ack_eliciting,
             resent,
         };
-        self.on_packet_sent(now, spec, id, built);
+        self.on_packet_sent(now, spec, built);
         Some(number)
     }
 
@@ -269,24 +282,9 @@ impl Connection {
         }
     }
 
-    /// A packet leaves: the observer, the path and the scheduler learn of it.
-    fn on_packet_sent(&mut self, now: Instant, spec: &PacketSpec, id: PathId, built: Built) {
+    /// A packet leaves: the path and the scheduler learn of it.
+    fn on_packet_sent(&mut self, now: Instant, spec: &PacketSpec, built: Built) {
         let decision = spec.origin.decision();
-        if let Some(observer) = &mut self.observer {
-            observer.on_packet_sent(&PacketSent {
-                now,
-                space: match spec.space {
-                    SpaceId::Data => NumberSpace::Path(id),
-                    space_id => NumberSpace::of_space(space_id),
-                },
-                number: built.number,
-                size: built.size,
-                ack_eliciting: built.ack_eliciting,
-                retransmission: built.resent.any,
-                decision,
-                frames: &built.frames,
-            });
-        }
         let Some(path) = self.paths.at_mut(spec.path) else {
             return;
         };

@@ -140,8 +140,9 @@ impl Connection {
             });
         self.refresh_queue();
         let nothing_in_flight = waiting && self.nothing_in_flight();
-        let planned = self.schedule.next(now, nothing_in_flight)?;
-        Some((planned, nothing_in_flight))
+        let planned = self.schedule.next(now, nothing_in_flight);
+        self.note_answer(now);
+        Some((planned?, nothing_in_flight))
     }
 
     fn build_batches(
@@ -181,7 +182,9 @@ impl Connection {
             let ecn = batch.ecn;
             let Some(size) = self.send_scheduled(now, planned, ecn, &mut batch.data) else {
                 let nothing_in_flight = nothing_in_flight && !progress;
-                match self.schedule.instead(now, planned, nothing_in_flight) {
+                let instead = self.schedule.instead(now, planned, nothing_in_flight);
+                self.note_answer(now);
+                match instead {
                     Some(instead) => planned = instead,
                     None => break,
                 }
@@ -197,7 +200,9 @@ impl Connection {
                 break;
             }
             self.refresh_queue();
-            match self.schedule.next(now, false) {
+            let next = self.schedule.next(now, false);
+            self.note_answer(now);
+            match next {
                 Some(next) => planned = next,
                 None => break,
             }

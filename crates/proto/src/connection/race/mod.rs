@@ -155,22 +155,22 @@ impl Connection {
         if self.race.is_none() {
             return;
         }
-        self.refuse_address(&network_path, why);
+        self.refuse_address(now, &network_path, why);
         let field = self.race.as_mut().and_then(|race| race.field.as_mut());
         for rival in field.into_iter().flat_map(|field| &mut field.rivals) {
-            rival.refuse_address(&network_path, why);
+            rival.refuse_address(now, &network_path, why);
         }
         self.settle_race(now);
     }
 
-    fn refuse_address(&mut self, tuple: &FourTuple, why: &str) {
+    fn refuse_address(&mut self, now: Instant, tuple: &FourTuple, why: &str) {
         let Some(race) = self.race.as_mut().filter(|_| self.state.is_handshaking()) else {
             return;
         };
         if let Some(next) = race.copies.refuse(tuple, why) {
             self.begin_on(next);
         } else if race.copies.all_refused() {
-            self.end(Some(ConnectionError::TimedOut));
+            self.end(now, Some(ConnectionError::TimedOut));
         }
     }
 
@@ -586,11 +586,11 @@ impl Connection {
     }
 
     /// The time for the handshake is over, for all attempts.
-    pub(super) fn on_handshake_deadline(&mut self) {
+    pub(super) fn on_handshake_deadline(&mut self, now: Instant) {
         let field = self.race.as_mut().and_then(|race| race.field.as_mut());
         if let Some(field) = field {
             for rival in &mut field.rivals {
-                rival.end(Some(ConnectionError::TimedOut));
+                rival.end(now, Some(ConnectionError::TimedOut));
             }
             let waiting = field.waiting.drain(..).flatten();
             field
@@ -600,7 +600,7 @@ impl Connection {
                     reason: AttemptError::NotTried,
                 }));
         }
-        self.end(Some(ConnectionError::TimedOut));
+        self.end(now, Some(ConnectionError::TimedOut));
     }
 
     /// No attempt is left: the application learns why of each.
