@@ -47,7 +47,7 @@ fn what_is_wrong_is_found() {
         ),
         (
             r#"{"time":0,"name":"quic:packet_sent","data":{"header":{"packet_type":"1RTT"},"path_id":0,"frames":[{"frame_type":"stream"}]}}"#,
-            "stream_id is missing",
+            ".data.frames[]",
         ),
         (
             r#"{"time":0,"name":"quic:mtu_updated","data":{"new":4294967296,"path_id":0}}"#,

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpquic_proto::{
-    ClientConfig, Endpoint, EndpointConfig, RaceConfig, ServerConfig, Side, TokenStore,
+    ClientConfig, Endpoint, EndpointConfig, Observer, RaceConfig, ServerConfig, Side, TokenStore,
     TransportConfig,
 };
 
@@ -17,7 +17,7 @@ use crate::cross::{CrossTraffic, Sink, Source};
 use crate::fabric::{ClientAddress, Crossing, Fabric, Line, Path};
 use crate::link::{Link, LinkConfig};
 use crate::measure::{LostTimeMeter, Recorder};
-use crate::network::{Flow, Meters, Network};
+use crate::network::{self, Flow, Meters, Network};
 use crate::null_aead::{self, Integrity};
 use crate::peer::Peer;
 use crate::seeds::{self, MAX_HOPS};
@@ -65,7 +65,11 @@ pub struct NetworkBuilder {
     race: Option<RaceConfig>,
     tokens: Option<Arc<dyn TokenStore>>,
     lost_time: Option<LostTimeMeter>,
+    observer: Option<Arc<MakeObserver>>,
 }
+
+/// Makes the observer of a connection, given its side and the start of virtual time.
+type MakeObserver = dyn Fn(Side, Instant) -> Option<Box<dyn Observer>> + Send + Sync;
 
 impl NetworkBuilder {
     pub(crate) fn new(seed: u64) -> Self {
@@ -93,7 +97,18 @@ impl NetworkBuilder {
             race: None,
             tokens: None,
             lost_time: None,
+            observer: None,
         }
+    }
+
+    /// Attaches an observer to each connection under test for which this returns one; it is given the connection's side and
+    /// the start of virtual time. Cross traffic is not observed.
+    pub fn observer(
+        mut self,
+        make: impl Fn(Side, Instant) -> Option<Box<dyn Observer>> + Send + Sync + 'static,
+    ) -> Self {
+        self.observer = Some(Arc::new(make));
+        self
     }
 
     /// Adds a path from a new client address to the server's first address. The links are those
@@ -405,6 +420,7 @@ impl NetworkBuilder {
             (None, None) => identity::server_tls()?,
         };
         let (seed, max_datagrams) = (self.seed, self.max_datagrams);
+        let origin = network::origin();
         // Both ends of a flow, and the configuration with which the flow's client connects.
         let flow = |flow, apps: [Box<dyn App>; 2], transports: [TransportConfig; 2]| {
             let [client_transport, server_transport] = transports.map(Arc::new);
@@ -422,6 +438,9 @@ impl NetworkBuilder {
                 let mut config = EndpointConfig::new(seeds::endpoint(seed, flow, side));
                 if tokens.is_some() {
                     config.token_key(TOKEN_KEY);
+                }
+                if let Some(make) = self.observer.clone().filter(|_| flow == 0) {
+                    config.observer(move |side| make(side, origin));
                 }
                 Endpoint::new(Arc::new(config), server)
             };
@@ -490,6 +509,7 @@ impl NetworkBuilder {
         let mut fabric = Fabric::new(clients, servers, paths, lines, trace, self.interval);
         fabric.crossings = crossings;
         Network::start(
+            origin,
             flows,
             fabric,
             client_config,

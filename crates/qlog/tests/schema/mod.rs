@@ -20,9 +20,9 @@ enum Type {
     Name(String),
     Literal(String),
     Map(Vec<Entry>),
-    Array(Box<Type>, usize, usize),
-    Choice(Vec<Type>),
-    Size(Box<Type>, u32),
+    Array(Box<Self>, usize, usize),
+    Choice(Vec<Self>),
+    Size(Box<Self>, u32),
     Regexp(String),
 }
 
@@ -284,7 +284,7 @@ impl Schema {
                 };
                 let text = value.as_str().unwrap_or("not text");
                 let holds = match pattern.as_str() {
-                    "([0-9a-f]{2})*" => text.len() % 2 == 0 && hex(text),
+                    "([0-9a-f]{2})*" => text.len().is_multiple_of(2) && hex(text),
                     "crypto_error_0x1[0-9a-f][0-9a-f]" => text
                         .strip_prefix("crypto_error_0x1")
                         .is_some_and(|rest| rest.len() == 2 && hex(rest)),

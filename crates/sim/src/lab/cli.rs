@@ -14,14 +14,15 @@ use super::arena::{self, command::Arguments as ArenaArguments};
 use super::compare::{Comparison, check_claims};
 use super::curves::{self, Arguments as CurvesArguments};
 use super::experiment::Experiment;
+use super::look::{self, Arguments as LookArguments};
 use super::plan::Plan;
 use super::record::{Heading, Record};
 use super::runner::{self, Options};
 use super::store::{Results, Store};
 use super::summary::Board;
 use super::{
-    Pattern, adaptation, build, help, markdown, orders, output, renamed, report, starts, time,
-    timelines,
+    Pattern, adaptation, build, help, markdown, orders, output, qlogs, renamed, report, starts,
+    time, timelines,
 };
 
 #[derive(Debug, Parser)]
@@ -105,6 +106,9 @@ enum Command {
     /// Print how a value changes from one chunk or download to the next, and draw it.
     #[command(after_help = help::CURVES)]
     Curves(CurvesArguments),
+    /// Draw connections from their qlog files: windows, RTTs, rates, losses and decisions per path.
+    #[command(after_help = help::LOOK)]
+    Look(LookArguments),
     /// Write the HTML report of results.
     #[command(after_help = help::REPORT)]
     Report {
@@ -150,6 +154,9 @@ struct RunArguments {
     /// The folder for results [default: target/lab/NAME; none with --network].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Repeat each run of this command, and write the qlog of both sides into this folder.
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
     /// Discard earlier results.
     #[arg(long)]
     fresh: bool,
@@ -220,6 +227,7 @@ pub fn main(
             markdown,
         } => adapt(&results, window, [json, markdown], out, err),
         Command::Curves(arguments) => curves::run(&arguments, out),
+        Command::Look(arguments) => look::run(&arguments, out),
         Command::Report { results, out: file } => write_report(&results, file, out, err),
     };
     let (code, message) = match result {
@@ -282,6 +290,11 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
         && let Some(folder) = &folder
     {
         timelines::keep(folder, spec, &whole, &results)?;
+    }
+    if let Some(dir) = &arguments.qlog {
+        let written =
+            qlogs::keep(dir, &plan, &results).map_err(|error| cannot("write", dir, &error))?;
+        writeln!(err, "qlog of {written} runs: {}", dir.display())?;
     }
     let cells: BTreeSet<_> = plan.cells.iter().map(|cell| &*cell.fingerprint).collect();
     let asked_for =

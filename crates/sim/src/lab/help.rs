@@ -36,6 +36,20 @@ Exit status:
   1  a run failed, or a file could not be read or written
   2  the command line or the experiment file is wrong";
 
+pub(super) const LOOK: &str = "\
+Examples:
+  mpquic-lab look /tmp/qlogs/89ab01cd23ef4567_server.sqlog
+      write 89ab01cd23ef4567_server.html beside it, and print a table of the paths
+  mpquic-lab look client.sqlog server.sqlog --out both.html
+      draw both sides of a connection on one page
+  mpquic-lab run --network '50Mbit 20ms 0% | 2Mbit 100ms 1.5%' --workload file:2MB --scheduler ecf --qlog /tmp/qlogs
+      run one network, and keep the qlog of both sides
+
+Exit status:
+  0  success
+  1  a file could not be read or written
+  2  a file is not qlog";
+
 pub(super) const LIST: &str = "\
 Examples:
   mpquic-lab list

@@ -1,12 +1,14 @@
 //! Executes one run: a cell with a seed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::time::Duration;
 
 use mpquic_proto::{Connection, Side};
 
 use super::plan::Cell;
 use super::record::{Measured, Outcome, Record};
+use super::setup::Watch;
 use super::{learned, metrics, setup, time, training};
 use crate::{Network, Timeline};
 
@@ -37,7 +39,7 @@ pub(crate) fn run(cell: &Cell<'_>, seed: u64) -> Record {
 }
 
 fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
-    let (mut network, trained) = prepared(cell, seed, None)?;
+    let (mut network, trained) = prepared(cell, seed, Watch::default())?;
     let limit = cell.workload.time_limit();
     let report = network
         .run_to_completion(limit)
@@ -90,18 +92,14 @@ fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
 
 /// The network of a measured run, with a trained scheduler if it has training runs, and the number
 /// of training runs.
-fn prepared(
-    cell: &Cell<'_>,
-    seed: u64,
-    timeline: Option<Duration>,
-) -> Result<(Network, u32), String> {
+fn prepared(cell: &Cell<'_>, seed: u64, watch: Watch<'_>) -> Result<(Network, u32), String> {
     let trained = training::train(cell, seed)?;
     let network = setup::network(
         cell,
         cell.workload,
         cell.network_seed(seed),
         &trained,
-        timeline,
+        watch,
     );
     Ok((network.map_err(|error| error.to_string())?, trained.runs))
 }
@@ -113,10 +111,28 @@ pub(crate) fn time_lines(
     seed: u64,
     interval: Duration,
 ) -> Result<(Timeline, String), String> {
-    let (mut network, _) = prepared(cell, seed, Some(interval))?;
+    let watch = Watch {
+        timeline: Some(interval),
+        ..Watch::default()
+    };
+    let (mut network, _) = prepared(cell, seed, watch)?;
     let report = network
         .run_to_completion(cell.workload.time_limit())
         .map_err(|error| error.to_string())?;
     let timeline = network.timeline().ok_or("no time lines were kept")?;
     Ok((timeline, format!("{:032x}", report.trace_hash)))
+}
+
+/// Executes a run again and writes the qlog of both sides into a folder. Returns the trace hash, which must be that of the
+/// run that nobody looked at.
+pub(crate) fn write_qlog(cell: &Cell<'_>, seed: u64, folder: &Path) -> Result<String, String> {
+    let watch = Watch {
+        qlog: Some(folder),
+        ..Watch::default()
+    };
+    let (mut network, _) = prepared(cell, seed, watch)?;
+    let report = network
+        .run_to_completion(cell.workload.time_limit())
+        .map_err(|error| error.to_string())?;
+    Ok(format!("{:032x}", report.trace_hash))
 }

@@ -1,6 +1,7 @@
 //! Builds the simulated network of one run from its description.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use thiserror::Error;
 
 use super::experiment::SchedulerSpec;
 use super::network::NetworkSpec;
-use super::oracle;
 use super::plan::Cell;
 use super::training::Trained;
+use super::{oracle, qlogs};
 use crate::workload::Workload;
 use crate::{
     FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, StartBounds, StartRules,
@@ -31,6 +32,15 @@ pub(crate) enum SetupError {
     Scheduler(#[from] RegistryError),
 }
 
+/// Who looks at a run besides its meters.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Watch<'a> {
+    /// Time lines are kept, thinned to this interval.
+    pub(crate) timeline: Option<Duration>,
+    /// The qlog of both sides goes into this folder.
+    pub(crate) qlog: Option<&'a Path>,
+}
+
 /// The network of one run of a cell at time 0. The caller chooses the workload, the seed of all
 /// randomness, and what is remembered from runs before.
 pub(crate) fn network(
@@ -38,7 +48,7 @@ pub(crate) fn network(
     workload: &Workload,
     seed: u64,
     trained: &Trained,
-    timeline: Option<Duration>,
+    watch: Watch<'_>,
 ) -> Result<Network, SetupError> {
     let alone = alone(cell.scheduler, cell.network, workload);
     let (spec, of) = match &alone {
@@ -70,8 +80,11 @@ pub(crate) fn network(
     {
         builder = builder.lost_time(&fluid_paths(spec), bytes);
     }
-    if let Some(interval) = timeline {
+    if let Some(interval) = watch.timeline {
         builder = builder.timeline(interval);
+    }
+    if let Some(folder) = watch.qlog {
+        builder = qlogs::observed(builder, folder);
     }
     if !cell.real_aead {
         builder = builder.null_aead();

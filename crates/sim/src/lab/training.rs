@@ -53,8 +53,8 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
         let fault = |error: &dyn std::error::Error| format!("training run {}: {error}", number + 1);
         let workload = cell.training_workload;
         let seed = cell.training_seed(seed, number);
-        let mut network =
-            setup::network(cell, workload, seed, &trained, None).map_err(|error| fault(&error))?;
+        let mut network = setup::network(cell, workload, seed, &trained, setup::Watch::default())
+            .map_err(|error| fault(&error))?;
         let done = network
             .run_to_completion(workload.time_limit())
             .map_err(|error| fault(&error))?;

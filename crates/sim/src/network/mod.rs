@@ -76,6 +76,15 @@ enum Step {
     Nothing,
 }
 
+/// The start of virtual time.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "an Instant can be had from the clock alone; all times are relative to this one"
+)]
+pub(crate) fn origin() -> Instant {
+    Instant::now()
+}
+
 impl Network {
     /// Starts to configure a network. All randomness follows from `seed`.
     pub fn builder(seed: u64) -> NetworkBuilder {
@@ -85,6 +94,7 @@ impl Network {
     /// Connects the first flow at once, with this configuration. The others start and end at these
     /// times.
     pub(crate) fn start(
+        origin: Instant,
         flows: Vec<Flow>,
         fabric: Fabric,
         config: ClientConfig,
@@ -92,11 +102,6 @@ impl Network {
         times: impl IntoIterator<Item = (Duration, Option<Duration>)>,
         meters: Meters,
     ) -> Result<Self, SimError> {
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "an Instant can be had from the clock alone; all times are relative to this one"
-        )]
-        let origin = Instant::now();
         let mut this = Self {
             origin,
             now: Duration::ZERO,

@@ -3,6 +3,7 @@
 
 mod cells;
 mod curves;
+mod look;
 mod over_time;
 mod plots;
 mod regrets;
@@ -21,6 +22,7 @@ use super::compare::{Checked, Outcome, check_claims};
 use super::summary::Board;
 use super::timelines;
 pub(crate) use curves::{Curves, curves};
+pub(crate) use look::look;
 pub(crate) use regrets::regrets;
 use svg::escape;
 

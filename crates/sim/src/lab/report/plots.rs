@@ -383,8 +383,22 @@ pub(super) struct TimeLine {
     pub(super) points: Vec<(f64, f64)>,
 }
 
+/// A moment that is marked in all panels.
+#[derive(Debug, Clone)]
+pub(super) struct Mark {
+    /// Seconds.
+    pub(super) at: f64,
+    pub(super) colour: usize,
+    pub(super) title: String,
+}
+
 /// Panels over the same time.
 pub(super) fn time_lines(panels: &[Panel], end: f64) -> String {
+    time_lines_with(panels, end, &[])
+}
+
+/// The same with moments marked.
+pub(super) fn time_lines_with(panels: &[Panel], end: f64, marks: &[Mark]) -> String {
     let (width, left, height, gap) = (520.0, 44.0, 74.0, 24.0);
     let total = panels.len() as f64 * (height + gap) + 2.0 * LINE + 4.0;
     let mut svg = Svg::new(width, total);
@@ -410,6 +424,11 @@ pub(super) fn time_lines(panels: &[Panel], end: f64) -> String {
             }
         }
         svg.line("axis", left, bottom, width - 8.0, bottom);
+        for mark in marks {
+            let class = format!("mark {}", class(mark.colour));
+            let at = x.at(mark.at);
+            svg.polyline(&class, &[(at, top), (at, bottom)], false, &mark.title);
+        }
         for line in &panel.lines {
             let points = line.points.iter().map(|(t, v)| (x.at(*t), y.at(*v)));
             let points: Vec<_> = points.collect();
