@@ -110,7 +110,8 @@ fn every_event_is_as_its_schema_has_it() {
                         "{scheduler}: {what}"
                     );
                 }
-            } else {
+            } else if scheduler != "redundant" {
+                // Where the fast path carries everything, nothing waits for the slow one.
                 assert!(
                     names.contains_key("mpquic:out_of_order_updated"),
                     "{names:?}"
