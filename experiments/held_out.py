@@ -1,0 +1,86 @@
+"""By how much a scheduler differs from others over a set of networks, in both kinds of mean.
+
+    python3 experiments/held_out.py target/lab/ours/held_out_dqn dqn dqn_random,minrtt,ecf [METRIC]
+
+Of each network, the mean over its workloads and paired seeds of the logarithm of the ratio; over networks, the geometric mean
+with a 95 % interval (bootstrap over networks) and the arithmetic mean of the networks' ratios. METRIC is the headline unless
+named. `stands` is Holm's correction at 5 % for the number of rows, with p from a sign-flip test over networks.
+"""
+
+import json
+import math
+import random
+import sys
+from collections import defaultdict
+
+DRAWS = 20_000
+
+
+def read(folder, metric):
+    """Values by network, scheduler, and what a pair has in common."""
+    values = defaultdict(lambda: defaultdict(dict))
+    with open(f"{folder}/results.jsonl") as file:
+        for line in file:
+            run = json.loads(line)
+            value = run.get("values", {}).get(metric) if metric else run.get("value")
+            if value:
+                pair = (run["workload"], run["congestion"], run["seed"])
+                values[run["network"]][run["scheduler"]][pair] = math.log(value)
+    return values
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def percent(logarithm):
+    return 100 * math.expm1(logarithm)
+
+
+def differences(values, one, other):
+    """One logarithm of a ratio per network that has both."""
+    found = []
+    for schedulers in values.values():
+        pairs = schedulers[one].keys() & schedulers[other].keys()
+        if pairs:
+            found.append(mean([schedulers[one][pair] - schedulers[other][pair] for pair in sorted(pairs)]))
+    return found
+
+
+def interval(found, draw):
+    means = sorted(mean(draw.choices(found, k=len(found))) for _ in range(DRAWS // 10))
+    return means[len(means) // 40], means[-1 - len(means) // 40]
+
+
+def p_value(found, draw):
+    """How often random signs give a mean at least as far from zero."""
+    far = abs(sum(found)) - 1e-12
+    hits = sum(abs(sum(x if draw.random() < 0.5 else -x for x in found)) >= far for _ in range(DRAWS))
+    return (hits + 1) / (DRAWS + 1)
+
+
+def main():
+    folder, one, others = sys.argv[1:4]
+    values, draw = read(folder, sys.argv[4] if len(sys.argv) > 4 else ""), random.Random(1)
+    rows = []
+    for other in others.split(","):
+        found = differences(values, one, other)
+        if not found:
+            sys.exit(f"no network has {one} and {other}")
+        rows.append((p_value(found, draw), other, found))
+    order, standing = sorted(rows, key=lambda row: row[0]), set()
+    for place, (p, other, _) in enumerate(order):
+        if p > 0.05 / (len(order) - place):
+            break
+        standing.add(other)
+    print("| against | geometric mean | arithmetic mean | lower on | p | |\n|---|---|---|---|---|---|")
+    for p, other, found in rows:
+        low, high = interval(found, draw)
+        print(
+            f"| `{other}` | {percent(mean(found)):+.1f} % ({percent(low):+.1f} to {percent(high):+.1f}) "
+            f"| {100 * (mean([math.exp(x) for x in found]) - 1):+.1f} % | {sum(x < 0 for x in found)} of {len(found)} "
+            f"| {p:.4f} | {'stands' if other in standing else 'cannot tell'} |"
+        )
+
+
+main()
