@@ -1,5 +1,6 @@
 //! Receives batches from a socket into buffers that are reused, and cuts them into datagrams.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 
 use bytes::BytesMut;
@@ -16,6 +17,9 @@ const MESSAGES: usize = 16;
 /// Datagrams are handed out as slices of blocks of this size. It bounds both the allocations (one
 /// per block, none per datagram) and the memory that a small piece kept by a stream can pin.
 pub(crate) const BLOCK: usize = 1 << 16;
+/// Full blocks that are kept until their datagrams are gone, to be used again: 1 MiB. A connection's task that keeps up lets
+/// go of a block before so many others are full.
+const KEPT_BLOCKS: usize = 16;
 
 /// One datagram.
 pub(crate) struct Datagram {
@@ -33,6 +37,8 @@ pub(crate) struct Receiver {
     metas: [RecvMeta; MESSAGES],
     block: BytesMut,
     blocks: u64,
+    /// The ends of the blocks that are full, oldest first: whoever has the last slice of one can have all of it.
+    full: VecDeque<BytesMut>,
 }
 
 impl Receiver {
@@ -42,6 +48,26 @@ impl Receiver {
             metas: [RecvMeta::default(); MESSAGES],
             block: BytesMut::new(),
             blocks: 0,
+            full: VecDeque::with_capacity(KEPT_BLOCKS + 1),
+        }
+    }
+
+    /// Begins another block: the oldest one whose datagrams are all gone, or a new one. Memory that is used again costs no
+    /// page faults.
+    fn next_block(&mut self) {
+        self.blocks += 1;
+        if self.block.try_reclaim(BLOCK) {
+            return;
+        }
+        let mut full = self.full.iter_mut();
+        let free = full.position(|block| block.try_reclaim(BLOCK));
+        let next = free.and_then(|at| self.full.remove(at));
+        let next = next.unwrap_or_else(|| BytesMut::with_capacity(BLOCK));
+        self.full
+            .push_back(std::mem::replace(&mut self.block, next));
+        if self.full.len() > KEPT_BLOCKS {
+            // It is freed with the last of its datagrams.
+            self.full.pop_front();
         }
     }
 
@@ -55,25 +81,22 @@ impl Receiver {
         let mut slices: [IoSliceMut<'_>; MESSAGES] =
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
         let count = socket.receive(&mut slices, &mut self.metas)?;
-        for (meta, message) in self
-            .metas
-            .iter()
-            .zip(self.buffer.chunks_exact(MESSAGE))
-            .take(count)
-        {
-            let message = &message[..meta.len.min(MESSAGE)];
+        for index in 0..count {
+            let meta = self.metas[index];
+            let len = meta.len.min(MESSAGE);
             let network_path = FourTuple {
-                local: socket.local_of(meta),
+                local: socket.local_of(&meta),
                 remote: meta.addr,
             };
             let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
             // Copied out of the message buffer: a slice of that itself could not be written to
             // again before the connection has let go of it.
-            if self.block.capacity() < message.len() {
-                self.block.reserve(BLOCK);
-                self.blocks += 1;
+            if self.block.capacity() < len {
+                self.next_block();
             }
-            self.block.extend_from_slice(message);
+            let start = index * MESSAGE;
+            self.block
+                .extend_from_slice(&self.buffer[start..start + len]);
             for payload in segments(self.block.split(), meta.stride) {
                 sink(Datagram {
                     network_path,
@@ -178,6 +201,48 @@ mod tests {
         let datagrams = receive(&from, 5).await;
         assert_eq!(datagrams[0].network_path.remote, asked);
         assert_eq!(datagrams[0].ecn, None);
+    }
+
+    /// However much is received, a receiver whose datagrams are dealt with has two blocks; one that has to wait for them,
+    /// as many as it is behind.
+    #[tokio::test(flavor = "current_thread")]
+    async fn blocks_are_used_again() {
+        let (from, to) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
+        let transmit = Transmit {
+            network_path: FourTuple {
+                local: from.local(),
+                remote: to.local(),
+            },
+            ecn: None,
+            size: 30_000,
+            segment_size: None,
+        };
+        let data = vec![7; 30_000];
+        let mut receiver = Receiver::new();
+        let mut waiting = VecDeque::new();
+        for behind in [0, 10] {
+            let mut memory = std::collections::BTreeSet::new();
+            for _ in 0..100 {
+                send(&from, &transmit, &data).await;
+                let before = waiting.len();
+                while waiting.len() == before {
+                    poll_fn(|cx| to.poll_recv_ready(cx)).await.unwrap();
+                    let sink = |datagram| waiting.push_back(datagram);
+                    match receiver.receive(&to, sink) {
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                        result => result.unwrap(),
+                    }
+                }
+                assert!(waiting.iter().all(|datagram| datagram.payload == data));
+                memory.extend(waiting.iter().map(|datagram| datagram.payload.as_ptr()));
+                while waiting.len() > behind {
+                    waiting.pop_front();
+                }
+            }
+            // Two datagrams in a block.
+            let blocks = memory.len().div_ceil(2);
+            assert!(blocks <= 2 + behind / 2 + 1, "{blocks} blocks");
+        }
     }
 
     #[test]
