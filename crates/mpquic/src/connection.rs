@@ -10,7 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use mpquic_sched_core::Learned;
 use proto::{
-    ConnectionError, ConnectionStats, Dir, FourTuple, PathError, PathId, Side, StreamId, VarInt,
+    ConnectionError, ConnectionStats, Dir, FourTuple, PathError, PathId, Side, StreamId,
+    ThroughputForecast, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
@@ -649,6 +650,20 @@ impl Connection {
     /// Figures of the connection, over all its paths.
     pub fn stats(&self) -> ConnectionStats {
         self.0.lock().proto.stats()
+    }
+
+    /// What the connection may be expected to carry, over all its paths, by what it carried lately.
+    ///
+    /// ```no_run
+    /// # fn choose(connection: mpquic::Connection, bitrates: &[u64]) -> u64 {
+    /// // The highest bitrate (in bits per second) that four of five quarters of a second would have carried.
+    /// let safe = connection.forecast().receive_low.unwrap_or(0) * 8;
+    /// let fits = bitrates.iter().copied().filter(|rate| *rate <= safe);
+    /// fits.max().unwrap_or(bitrates[0])
+    /// # }
+    /// ```
+    pub fn forecast(&self) -> ThroughputForecast {
+        self.0.lock().proto.forecast()
     }
 
     /// What the scheduler of this connection has learned so far; `None` from schedulers that do not

@@ -174,8 +174,8 @@ pub use mpquic_proto::{
     PacketLost, PacketReceived, PacketSent, Parameters, PathChange, PathChangeKind, PathError,
     PathErrorCode, PathEvent, PathId, PathMemory, PathMetrics, PathStart, PathStats, PathStatus,
     QuicLb, QuicLbConfig, QuicLbError, RaceConfig, Reconnaissance, SavedPath, ServerConfig,
-    SessionMemory, Side, Started, StreamHints, StreamId, StreamPiece, TokenLog, TokenMemoryLog,
-    TokenMemoryStore, TokenReuseError, TokenStore, TransportConfig, TransportError,
+    SessionMemory, Side, Started, StreamHints, StreamId, StreamPiece, ThroughputForecast, TokenLog,
+    TokenMemoryLog, TokenMemoryStore, TokenReuseError, TokenStore, TransportConfig, TransportError,
     TransportErrorCode, UnknownCongestionControl, ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};

@@ -22,6 +22,7 @@ mod crypto;
 mod datagram;
 mod endpoint;
 mod error;
+mod forecast;
 mod frame;
 #[cfg(any(test, feature = "__fuzzing"))]
 #[doc(hidden)]
@@ -62,6 +63,7 @@ pub use error::{
     ApplicationClose, AttemptError, ConnectionClose, ConnectionError, FailedAttempt, PathError,
     PathErrorCode, TransportError,
 };
+pub use forecast::ThroughputForecast;
 pub use handshake::SessionMemory;
 pub use ids::{ConnectionHandle, FourTuple, Transmit};
 #[doc(hidden)]

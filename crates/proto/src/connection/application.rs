@@ -9,7 +9,7 @@ use rustls::pki_types::CertificateDer;
 use super::{CloseFrame, Connection};
 use crate::{
     ApplicationClose, ClosedStream, ConnectionError, FinishError, ReadError, SendDatagramError,
-    WriteError,
+    ThroughputForecast, WriteError,
 };
 
 impl Connection {
@@ -126,6 +126,19 @@ impl Connection {
     /// ([`TransportConfig::send_window`](crate::TransportConfig::send_window)).
     pub fn set_send_window(&mut self, bytes: u64) {
         self.streams.set_send_window(bytes);
+    }
+
+    /// What the connection may be expected to carry: by what it carried lately.
+    pub fn forecast(&self) -> ThroughputForecast {
+        let usable = self.paths.iter().filter(|path| !path.is_suspect());
+        let rates = usable.map(|path| path.stats(&*self.controller).delivery_rate);
+        let send: u64 = rates.sum();
+        let (receive, receive_low) = self.receive_rate.forecast();
+        ThroughputForecast {
+            receive,
+            receive_low,
+            send: (send > 0).then_some(send),
+        }
     }
 
     /// Accepts the next stream that the peer opened.

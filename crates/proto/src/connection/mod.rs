@@ -35,6 +35,7 @@ use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
 use crate::congestion::{Controller, ControllerContext, NewPath};
 use crate::datagram::Datagrams;
 use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, EndpointEvent};
+use crate::forecast::ReceiveRate;
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::memory::Memory;
 use crate::packet::{QuicBit, Version};
@@ -143,6 +144,7 @@ pub struct Connection {
     /// Reused by ACK processing, so that it allocates nothing.
     pub(crate) settled: SettledPackets,
     pub(crate) totals: ConnectionStats,
+    pub(crate) receive_rate: ReceiveRate,
     /// Bytes of suspect paths that were offered to others while it was not certain whose the silence was.
     offered_in_doubt: u64,
 }
@@ -394,6 +396,7 @@ impl Connection {
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),
             settled: SettledPackets::default(),
             totals: ConnectionStats::default(),
+            receive_rate: ReceiveRate::default(),
             offered_in_doubt: 0,
             endpoint_config: endpoint.clone(),
             config,

@@ -152,6 +152,7 @@ impl Connection {
                     path.on_stream_bytes(bytes);
                 }
                 let rtt = self.longest_rtt();
+                let before = self.streams.received();
                 self.streams.on_stream(
                     now,
                     rtt,
@@ -160,6 +161,8 @@ impl Connection {
                     stream.fin,
                     stream.data,
                 )?;
+                let rise = self.streams.received() - before;
+                self.receive_rate.on_received(now, rise, rtt);
             }
             Frame::ResetStream(reset) => {
                 self.streams

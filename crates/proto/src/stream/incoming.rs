@@ -30,6 +30,11 @@ impl Streams {
         })
     }
 
+    /// The sum of the highest offsets received.
+    pub(crate) const fn received(&self) -> u64 {
+        self.received
+    }
+
     pub(crate) fn read_chunk(
         &mut self,
         id: StreamId,
