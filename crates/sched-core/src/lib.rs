@@ -5,9 +5,9 @@
 //! and what happens to paths and streams. It is a plain state machine: time comes in as an argument
 //! and nothing in it blocks, so the same calls give the same decisions.
 //!
-//! This crate has the contract, the default scheduler [`MinRtt`], and the part of QUIC's vocabulary
-//! that the other crates share ([`VarInt`], [`StreamId`], [`ConnectionId`] and the like, which come
-//! from quinn-proto). The schedulers that come with mpquic are in `mpquic-sched`, which has all of
+//! This crate has the contract, the default scheduler [`Arrival`], the usual one [`MinRtt`], and the part
+//! of QUIC's vocabulary that the other crates share ([`VarInt`], [`StreamId`], [`ConnectionId`] and the
+//! like, which come from quinn-proto). The schedulers that come with mpquic are in `mpquic-sched`, which has all of
 //! this, too.
 //!
 //! ```
@@ -41,6 +41,11 @@
     )
 )]
 
+#[cfg(test)]
+#[macro_use]
+mod testing;
+
+mod arrival;
 mod decision;
 mod event;
 mod factory;
@@ -49,9 +54,11 @@ mod min_rtt;
 mod path_id;
 mod path_key;
 mod path_set;
+mod patience;
 mod saved_path;
 mod view;
 
+pub use arrival::{Arrival, ArrivalConfig};
 pub use decision::{Data, Decision, Scheduler};
 pub use event::{
     Acked, Lost, PathUpdate, PathUpdateKind, Sent, StreamHints, StreamUpdate, StreamUpdateKind,
@@ -68,6 +75,11 @@ pub use saved_path::{PathMemory, SavedPath};
 pub use view::{
     Context, MAX_STREAM_VIEWS, PathStatus, PathView, QueueView, RttHistory, StreamHead, StreamView,
 };
+
+/// What schedulers that wait share. `mpquic-sched` has more of it, under the same name.
+pub mod support {
+    pub use crate::patience::{Patience, comes_back, nanos};
+}
 
 /// How integers and other fields are written on the wire.
 pub use quinn_proto::coding;

@@ -64,11 +64,11 @@ pub mod replica;
 pub mod support;
 
 pub use heuristic::{
-    Arrival, ArrivalConfig, Atsss, AtsssConfig, Backup, BackupConfig, Blest, BlestConfig, Daps,
-    DapsConfig, Dems, DemsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Mptcp, MptcpConfig, Otias,
-    OtiasConfig, Raven, RavenConfig, Redundant, RedundantConfig, RoundRobin, RoundRobinConfig,
-    SaEcf, SaEcfConfig, SinglePath, SinglePathConfig, SteeringMode, Stms, StmsConfig, StreamMinRtt,
-    StreamMinRttConfig, StreamSharing, Xlink, XlinkConfig,
+    Atsss, AtsssConfig, Backup, BackupConfig, Blest, BlestConfig, Daps, DapsConfig, Dems,
+    DemsConfig, Ecf, EcfA, EcfAConfig, EcfConfig, Mptcp, MptcpConfig, Otias, OtiasConfig, Raven,
+    RavenConfig, Redundant, RedundantConfig, RoundRobin, RoundRobinConfig, SaEcf, SaEcfConfig,
+    SinglePath, SinglePathConfig, SteeringMode, Stms, StmsConfig, StreamMinRtt, StreamMinRttConfig,
+    StreamSharing, Xlink, XlinkConfig,
 };
 pub use learned::{
     Arm, BudgetOf, Falcon, FalconConfig, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig,
@@ -80,11 +80,11 @@ pub use mpquic_bandit::{Boundaries, FirstPacket};
 pub use serde_json;
 
 pub use mpquic_sched_core::{
-    Acked, ConnectionId, Context, Data, Decision, Dir, EcnCodepoint, Fallbacks, Learned,
-    LearnedArm, LearnedGap, LearnedOnline, LearnedPair, LearnedPolicy, Lost, MAX_PATHS,
-    MAX_STREAM_VIEWS, MinRtt, MinRttConfig, PathId, PathIndex, PathKey, PathMemory, PathSet,
-    PathStatus, PathUpdate, PathUpdateKind, PathView, QueueView, RttHistory, SavedPath, Scheduler,
-    SchedulerFactory, Sent, Side, StreamHead, StreamHints, StreamId, StreamUpdate,
+    Acked, Arrival, ArrivalConfig, ConnectionId, Context, Data, Decision, Dir, EcnCodepoint,
+    Fallbacks, Learned, LearnedArm, LearnedGap, LearnedOnline, LearnedPair, LearnedPolicy, Lost,
+    MAX_PATHS, MAX_STREAM_VIEWS, MinRtt, MinRttConfig, PathId, PathIndex, PathKey, PathMemory,
+    PathSet, PathStatus, PathUpdate, PathUpdateKind, PathView, QueueView, RttHistory, SavedPath,
+    Scheduler, SchedulerFactory, Sent, Side, StreamHead, StreamHints, StreamId, StreamUpdate,
     StreamUpdateKind, StreamView, TransportErrorCode, VarInt,
 };
 

@@ -1,6 +1,6 @@
 //! Schedulers with a fixed rule: from the literature, from the Linux kernel, and a few of our own; they learn nothing.
 
-mod arrival;
+pub(crate) mod arrival;
 mod atsss;
 mod backup;
 mod blest;
@@ -19,7 +19,6 @@ mod stms;
 mod stream_min_rtt;
 mod xlink;
 
-pub use arrival::{Arrival, ArrivalConfig};
 pub use atsss::{Atsss, AtsssConfig, SteeringMode};
 pub use backup::{Backup, BackupConfig};
 pub use blest::{Blest, BlestConfig};

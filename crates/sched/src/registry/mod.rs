@@ -23,15 +23,16 @@ use crate::neural::{DqnOnline, DqnOnlineConfig};
 use crate::record::Recorder;
 use outside::{Outside, Wire};
 
+use crate::heuristic::arrival;
 use crate::replica::{
     BlestOverflow, DapsGap, EcfNoWait, MinRttNs3, PeekFrozen, PeekFrozenConfig, RrNs3,
 };
 use crate::{
-    Arrival, ArrivalConfig, Atsss, AtsssConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems,
-    Ecf, EcfA, EcfAConfig, EcfConfig, Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt, Mptcp,
-    MptcpConfig, Otias, Peekaboo, PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin, SaEcf,
-    SaEcfConfig, Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig,
-    Xlink, XlinkConfig,
+    Arrival, Atsss, AtsssConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems, Ecf, EcfA,
+    EcfAConfig, EcfConfig, Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig,
+    Otias, Peekaboo, PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin, SaEcf, SaEcfConfig,
+    Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig, Xlink,
+    XlinkConfig,
 };
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
@@ -131,7 +132,7 @@ impl Registry {
     pub fn new() -> Self {
         let mut registry = Self::empty();
         registry
-            .insert_checked("arrival", ArrivalConfig::check, Arrival::new)
+            .insert_checked("arrival", arrival::check, Arrival::new)
             .insert_checked("atsss", AtsssConfig::check, Atsss::new)
             .insert_checked("backup", |_| Ok(()), Backup::new)
             .insert_checked("blest", BlestConfig::check, Blest::new)

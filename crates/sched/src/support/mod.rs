@@ -17,13 +17,12 @@
 pub(crate) mod binding;
 pub mod gap;
 mod opportunity;
-mod patience;
 mod ranking;
 mod sticky;
 mod waiting;
 
+pub use mpquic_sched_core::support::{Patience, comes_back, nanos};
 pub use opportunity::Opportunities;
-pub use patience::Patience;
-pub use ranking::{Fastest, comes_back, payload, usable};
+pub use ranking::{Fastest, payload, usable};
 pub use sticky::StickyWaiting;
-pub use waiting::{Advice, PairFlags, Waiting, backlog, has_new_data, nanos};
+pub use waiting::{Advice, PairFlags, Waiting, backlog, has_new_data};

@@ -15,12 +15,6 @@ pub fn usable<'a>(cx: &Context<'a>) -> impl Iterator<Item = &'a PathView> + Clon
     cx.paths.iter().filter(is_usable)
 }
 
-/// Whether a path has room, or something on its way that will make the transport ask again: one
-/// that does not may not be waited for.
-pub const fn comes_back(path: &PathView) -> bool {
-    path.can_send || path.in_flight > 0 || path.next_release.is_some()
-}
-
 /// The fast path and the slow one: the fastest of all paths that are usable, and the fastest of those with
 /// room, which is the same one if it has room. Fast means a small smoothed RTT, as
 /// [`PathView::rtt_rank`] orders them; of equals, the lowest slot.

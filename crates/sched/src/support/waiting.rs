@@ -1,9 +1,9 @@
 //! What the schedulers that may wait for a faster path share: which path that is, how long a wait
 //! may last, a flag per pair of paths; the rule of when to wait is each scheduler's own.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::{Fastest, Patience};
+use super::{Fastest, Patience, nanos};
 use crate::{Context, Data, Decision, MAX_PATHS, PathIndex, PathSet, PathView, StreamId};
 
 /// What a scheduler's rule says of new data, the fast path being full and the slow one not.
@@ -253,15 +253,10 @@ impl PairFlags {
     }
 }
 
-/// A duration in nanoseconds, as a float: products with bytes do not overflow, and 53 bits hold a
-/// hundred days exactly.
-#[inline]
-pub fn nanos(duration: Duration) -> f64 {
-    duration.as_secs() as f64 * 1e9 + f64::from(duration.subsec_nanos())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{PathStatus, QueueView};
 
@@ -620,10 +615,5 @@ mod tests {
             let sent = matches!(decision, Decision::Send { path, .. } if path.get() == 1);
             assert_eq!(sent, goes, "{lost} bytes lost");
         }
-    }
-
-    #[test]
-    fn nanoseconds() {
-        assert_eq!(nanos(Duration::new(3, 17)), 3_000_000_017.0);
     }
 }

@@ -70,7 +70,7 @@ const BULK_PACKETS: u64 = 256;
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use mpquic_sched::{Arrival, Context, Decision, PathView, QueueView, Scheduler};
+/// use mpquic_sched_core::{Arrival, Context, Decision, PathView, QueueView, Scheduler};
 ///
 /// let now = Instant::now();
 /// let view = |slot, rtt_ms| {

@@ -1,21 +1,24 @@
 //! The settings of `Arrival`; decides nothing.
 
-use serde::{Deserialize, Serialize};
-
-use crate::InvalidConfig;
-
 /// Settings of [`Arrival`](super::Arrival). The defaults are what it is meant to be used with; the switches take single parts
 /// of the rule out, to measure what each is worth.
 ///
 /// ```
-/// use mpquic_sched::ArrivalConfig;
+/// use mpquic_sched_core::{Arrival, ArrivalConfig};
 ///
-/// let config: ArrivalConfig = serde_json::from_str(r#"{"wait": false}"#)?;
-/// assert!(config.ahead);
-/// # Ok::<(), serde_json::Error>(())
+/// let config = ArrivalConfig {
+///     wait: false,
+///     ..ArrivalConfig::default()
+/// };
+/// let never_waits = Arrival::new(&config);
+/// # drop(never_waits);
 /// ```
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(deny_unknown_fields, default)
+)]
 pub struct ArrivalConfig {
     /// Whether a path with room may be left unused because the others deliver all that waits before it would. Default true.
     pub wait: bool,
@@ -35,16 +38,6 @@ pub struct ArrivalConfig {
     pub losses: bool,
     /// Whether data with a deadline is sent on two paths at once if it may miss the deadline on one. Default true.
     pub deadlines: bool,
-}
-
-impl ArrivalConfig {
-    pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
-        if !(0.0..=100.0).contains(&self.margin) {
-            let expected = format!("expected 0 to 100, got {}", self.margin);
-            return Err(InvalidConfig::field("margin", expected));
-        }
-        Ok(())
-    }
 }
 
 impl Default for ArrivalConfig {

@@ -1,9 +1,21 @@
 //! How long a scheduler may wait for a path that is full, and when it may not at all; decides nothing else.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::ranking::comes_back;
 use crate::{Decision, PathView};
+
+/// Whether a path has room, or something on its way that will make the transport ask again: one
+/// that does not may not be waited for.
+pub const fn comes_back(path: &PathView) -> bool {
+    path.can_send || path.in_flight > 0 || path.next_release.is_some()
+}
+
+/// A duration in nanoseconds, as a float: products with bytes do not overflow, and 53 bits hold a
+/// hundred days exactly.
+#[inline]
+pub fn nanos(duration: Duration) -> f64 {
+    duration.as_secs() as f64 * 1e9 + f64::from(duration.subsec_nanos())
+}
 
 /// Bounds the waits of a scheduler.
 ///
@@ -56,8 +68,6 @@ impl Patience {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::PathIndex;
 
@@ -82,5 +92,10 @@ mod tests {
         blocked.in_flight = 0;
         blocked.next_release = Some(ms(151));
         assert!(patience.wait(ms(150), &blocked).is_some());
+    }
+
+    #[test]
+    fn nanoseconds() {
+        assert_eq!(nanos(Duration::new(3, 17)), 3_000_000_017.0);
     }
 }
