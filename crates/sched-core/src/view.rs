@@ -374,9 +374,6 @@ pub struct QueueView {
     pub in_flight: u64,
     /// Whether control frames or datagrams wait.
     pub control: bool,
-    /// How much of what is in flight the transport may still copy by itself at the end of a transfer, bytes: what a slow
-    /// path would deliver last goes on a faster one too. 0 if it copies nothing, or has spent its budget.
-    pub copyable: u64,
     /// The stream whose data goes next.
     pub head: Option<StreamHead>,
 }

@@ -204,20 +204,9 @@ impl Schedule {
     }
 
     /// Brings the view of the queue up to date: O(1) but for the streams one by one, if the scheduler wants them.
-    /// `control`: whether control frames or datagrams wait; `tail_copies`: whether the last bytes of transfers are copied.
-    pub(crate) fn refresh_queue(
-        &mut self,
-        streams: &Streams,
-        control: bool,
-        tail_copies: bool,
-        paths: &Paths,
-    ) {
+    /// `control`: whether control frames or datagrams wait.
+    pub(crate) fn refresh_queue(&mut self, streams: &Streams, control: bool, paths: &Paths) {
         let counters = streams.queue();
-        let copyable = if tail_copies {
-            self.tail_budget(false)
-        } else {
-            0
-        };
         let queue = &mut self.queue;
         queue.unsent = counters.unsent;
         queue.retransmittable = counters.retransmittable;
@@ -231,7 +220,6 @@ impl Schedule {
         queue.out_of_order = counters.out_of_order;
         queue.in_flight = counters.in_flight;
         queue.control = control;
-        queue.copyable = copyable;
         queue.head = streams.head();
         if self.wants_streams {
             streams.views(&mut self.streams);

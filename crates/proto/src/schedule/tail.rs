@@ -166,7 +166,7 @@ impl Schedule {
     }
 
     /// How many bytes may still be copied; `goes_on`: of a stream on which more may be written.
-    pub(super) fn tail_budget(&self, goes_on: bool) -> u64 {
+    fn tail_budget(&self, goes_on: bool) -> u64 {
         if self.tail.binds {
             return 0;
         }

@@ -58,8 +58,13 @@ pub(crate) struct PacketSpace {
 }
 
 impl PacketSpace {
-    /// Gives back memory that is kept to be used again.
+    /// Gives back memory that is kept to be used again, and forgets packets with ACKs only, whose acknowledgement would
+    /// say nothing new.
     pub(crate) fn shrink(&mut self) {
+        let settled = self.sent.first().map_or(u64::MAX, |(pn, _)| pn);
+        if self.sent.forget_other_below(settled) {
+            self.persistent.on_acked();
+        }
         self.sent.shrink();
         self.blocks = Vec::new();
     }

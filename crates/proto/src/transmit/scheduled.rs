@@ -405,9 +405,8 @@ impl Connection {
             self.streams.set_usable(usable, late);
         }
         let control = self.has_control();
-        let copies = self.config.tail_copies;
         self.schedule
-            .refresh_queue(&self.streams, control, copies, &self.paths);
+            .refresh_queue(&self.streams, control, &self.paths);
     }
 }
 

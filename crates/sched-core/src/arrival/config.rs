@@ -34,8 +34,6 @@ pub struct ArrivalConfig {
     /// By how many of its path's mean errors a prediction may be off before what was predicted counts as late, 0 to 100.
     /// Default 1.5.
     pub margin: f64,
-    /// Whether, once nothing waits, what may well be lost is copied if it is little. Without `late`, nothing is. Default true.
-    pub losses: bool,
     /// Whether data with a deadline is sent on two paths at once if it may miss the deadline on one. Default true.
     pub deadlines: bool,
 }
@@ -49,7 +47,6 @@ impl Default for ArrivalConfig {
             late: true,
             base: true,
             margin: 1.5,
-            losses: true,
             deadlines: true,
         }
     }

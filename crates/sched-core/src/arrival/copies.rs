@@ -1,4 +1,4 @@
-//! What may be sent twice: how much, and what is likely enough to come late or not at all; chooses no path.
+//! What may be sent twice: how much, and what is likely enough to miss its deadline; chooses no path.
 
 use crate::{Context, PathView};
 
@@ -11,17 +11,11 @@ const BUDGET_DIVISOR: u64 = 50;
 /// The same for what has a deadline: who hints deadlines would rather pay than miss them.
 const DEADLINE_DIVISOR: u64 = 5;
 
-/// What may be lost is copied if it is at most this part of the budget left: a large window is no tail.
-const TAIL_DIVISOR: u64 = 4;
-
-/// It is copied if so many of its packets are lost in the mean.
-const EXPECTED_LOSSES: f64 = 0.1;
-
 /// Data with a deadline is copied at once if it is missed more often than that.
 const MISSES: f64 = 0.01;
 
-/// A loss is repaired this many round trips after the packet was sent, and half a one later it has arrived.
-const REPAIR_ROUNDS: f64 = 1.5;
+/// A loss is found a round trip after the packet was sent, and its repair has arrived so many round trips after it.
+pub(super) const REPAIR_ROUNDS: f64 = 1.5;
 
 /// What was copied so far.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,9 +28,9 @@ impl Copies {
         self.spent = self.spent.saturating_add(bytes);
     }
 
-    /// Bytes that may still be copied of what is late or may be lost.
-    pub(super) fn left(&self, cx: &Context<'_>) -> u64 {
-        self.left_of(cx, BUDGET_DIVISOR)
+    /// Whether something that is late may be copied.
+    pub(super) fn left_for_late(&self, cx: &Context<'_>) -> bool {
+        self.left_of(cx, BUDGET_DIVISOR) > 0
     }
 
     /// Whether something with a deadline may be copied.
@@ -52,14 +46,8 @@ impl Copies {
 }
 
 /// The part of its packets that a path loses. Before there were many: a half of a percent.
-pub(super) fn loss(path: &PathView) -> f64 {
+fn loss(path: &PathView) -> f64 {
     (path.lost_packets as f64 + 0.1) / (path.sent_packets as f64 + 20.0)
-}
-
-/// Whether some of what a path has in flight may well be lost, and little enough is in flight to copy all of it.
-pub(super) fn may_lose(path: &PathView, left: u64) -> bool {
-    let packets = path.in_flight as f64 / f64::from(path.mtu.max(1));
-    path.in_flight <= left / TAIL_DIVISOR && loss(path) * packets >= EXPECTED_LOSSES
 }
 
 /// Whether a packet that arrives `slack` nanoseconds before its deadline is too likely to miss it: by an error of the
@@ -80,43 +68,34 @@ mod tests {
     use super::*;
     use crate::QueueView;
 
-    fn path(sent: u64, lost: u64, in_flight: u64) -> PathView {
+    fn path(sent: u64, lost: u64) -> PathView {
         changed!(
             PathView::of(0, Duration::from_millis(40)),
             mtu = 1000,
             sent_packets = sent,
             lost_packets = lost,
-            in_flight = in_flight,
             delivered_bytes = 1_000_000
         )
     }
 
     #[test]
     fn a_fiftieth_may_be_copied_and_a_fifth_for_deadlines() {
-        let paths = [path(0, 0, 0)];
+        let paths = [path(0, 0)];
         let queue = QueueView::default();
         let cx = Context::new(Instant::now(), &paths, &queue, 0);
         let mut copies = Copies::default();
-        assert_eq!(copies.left(&cx), BUDGET + 20_000);
-        copies.on_copied(BUDGET + 20_000);
-        assert_eq!(copies.left(&cx), 0);
+        copies.on_copied(BUDGET + 19_999);
+        assert!(copies.left_for_late(&cx));
+        copies.on_copied(1);
+        assert!(!copies.left_for_late(&cx));
         assert!(copies.left_for_deadlines(&cx));
         copies.on_copied(180_000);
         assert!(!copies.left_for_deadlines(&cx));
     }
 
     #[test]
-    fn a_short_tail_is_copied_on_a_path_that_loses() {
-        // 1 % of 980 packets and 20 that are not there: 12 packets lose 0.12 of one.
-        assert!(may_lose(&path(980, 10, 12_000), 100_000));
-        assert!(!may_lose(&path(980, 10, 9000), 100_000));
-        assert!(!may_lose(&path(980, 1, 12_000), 100_000));
-        assert!(!may_lose(&path(980, 10, 12_000), 47_999));
-    }
-
-    #[test]
     fn a_deadline_is_missed_by_an_error_or_by_a_loss() {
-        let (clean, lossy) = (path(980, 0, 0), path(980, 20, 0));
+        let (clean, lossy) = (path(980, 0), path(980, 20));
         let miss =
             |path, slack: f64, deviation: f64| may_miss(path, 40e6, slack * 1e6, deviation * 1e6);
         assert!(miss(&clean, 7.0, 2.0));

@@ -7,7 +7,7 @@ use crate::PathView;
 use crate::support::nanos;
 
 /// What a path is expected to do, in nanoseconds from now and bytes per nanosecond.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Prediction {
     /// When the next packet of this path arrives.
     pub(super) arrival: f64,

@@ -63,20 +63,14 @@ fn at(now: Instant, drawn: &[Drawn]) -> Vec<PathView> {
 }
 
 fn queue() -> impl Strategy<Value = QueueView> {
-    (
-        bytes(),
-        bytes(),
-        bytes(),
-        bytes(),
-        prop::bool::weighted(0.2),
-    )
-        .prop_map(|(unsent, window, again, copyable, control)| {
+    (bytes(), bytes(), bytes(), prop::bool::weighted(0.2)).prop_map(
+        |(unsent, window, again, control)| {
             let mut queue = QueueView::default();
             (queue.unsent, queue.window_left) = (unsent, window);
             (queue.retransmittable, queue.control) = (again, control);
-            queue.copyable = copyable;
             queue
-        })
+        },
+    )
 }
 
 /// Bytes in flight, and the deadline of what goes next.
@@ -91,12 +85,12 @@ fn queue_with_more() -> impl Strategy<Value = (QueueView, Option<u64>)> {
 fn config() -> impl Strategy<Value = ArrivalConfig> {
     let switch = any::<bool>;
     let switches = (switch(), switch(), switch());
-    let more = (switch(), switch(), switch(), 0.0..=100.0);
+    let more = (switch(), switch(), 0.0..=100.0);
     (switches, more).prop_map(|((wait, ahead, fresh), more)| {
         let mut config = ArrivalConfig::default();
         (config.wait, config.ahead) = (wait, ahead);
         config.fresh = fresh;
-        (config.late, config.losses, config.deadlines, config.margin) = more;
+        (config.late, config.deadlines, config.margin) = more;
         config
     })
 }
