@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use mpquic::sched::Registry;
 use mpquic::{
     ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, PathStatus, RecvStream,
     SendStream, VarInt,
@@ -63,6 +64,8 @@ pub struct Client {
     current: watch::Sender<Option<Uplink>>,
     /// Links that were taken out by hand: they stay out when the connection is made again.
     out: Mutex<Vec<IpAddr>>,
+    /// The scheduler that was chosen by hand.
+    scheduler: Mutex<Option<String>>,
 }
 
 /// Why a stream was not opened.
@@ -113,6 +116,7 @@ impl Client {
             settings,
             current: watch::Sender::new(None),
             out: Mutex::default(),
+            scheduler: Mutex::default(),
         });
         let uplink = client.dial().await?;
         client.current.send_replace(Some(uplink));
@@ -206,6 +210,7 @@ impl Client {
             if let Some(uplink) = uplink {
                 pause = SHORTEST_PAUSE;
                 self.take_out_again(&uplink);
+                self.choose_scheduler_again();
                 let ended = uplink.flows.dispatch(&uplink.connection).await;
                 self.current.send_replace(None);
                 eprintln!("connection lost: {ended}");
@@ -271,6 +276,44 @@ impl Client {
             .as_ref()
             .map(|uplink| Report::of(&uplink.connection))
             .unwrap_or_default()
+    }
+
+    /// The scheduler that was chosen last, by its name; `None` is that of the start.
+    pub fn scheduler(&self) -> Option<String> {
+        let chosen = self.scheduler.lock();
+        chosen.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Schedules by this one from now on, on both sides, and on later connections. The connection goes on.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name here. A server that does not have it goes on with its own.
+    pub fn set_scheduler(&self, name: &str) -> Result<(), Error> {
+        let factory = Registry::new().factory(name, &Default::default());
+        let factory = factory.map_err(|error| Error::Argument(error.to_string()))?;
+        {
+            let mut chosen = self
+                .scheduler
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            *chosen = Some(name.to_owned());
+        }
+        let uplink = self.current.borrow().clone();
+        if let Some(uplink) = uplink {
+            uplink.connection.set_scheduler(factory);
+            tokio::spawn(uplink.ask_for_scheduler(name.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The scheduler that was chosen by hand holds for a new connection, too.
+    fn choose_scheduler_again(&self) {
+        if let Some(name) = self.scheduler()
+            && let Err(error) = self.set_scheduler(&name)
+        {
+            eprintln!("{error}");
+        }
     }
 
     /// Takes a link out, or in again. A link that is out carries data only if no other is left; the server does the same. True if there is
@@ -355,6 +398,13 @@ impl Uplink {
         match answer {
             Ok(()) => Ok((send, recv)),
             Err(refusal) => Err(NotOpened::Refused(refusal)),
+        }
+    }
+
+    async fn ask_for_scheduler(self, name: String) {
+        let asked = self.open(&Request::Scheduler(name.clone())).await;
+        if let Err(NotOpened::Refused(refusal)) = asked {
+            eprintln!("scheduler {name}: {refusal}");
         }
     }
 

@@ -13,6 +13,15 @@ use crossterm::{cursor, execute, queue};
 use crate::client::Client;
 use crate::report::{LinkReport, Report};
 
+/// Those that a key goes through; `--scheduler` knows more.
+const SCHEDULERS: [&str; 6] = [
+    "arrival",
+    "minrtt",
+    "ecf",
+    "blest",
+    "roundrobin",
+    "redundant",
+];
 /// How often it is drawn.
 const PERIOD: Duration = Duration::from_millis(500);
 
@@ -35,7 +44,8 @@ fn draw_until_quit(client: &Client) -> io::Result<()> {
     let mut drawn = Instant::now();
     loop {
         let report = client.report();
-        let text = table(&before, &report, drawn.elapsed());
+        let scheduler = client.scheduler();
+        let text = table(&before, &report, drawn.elapsed(), scheduler.as_deref());
         drawn = Instant::now();
         let mut out = io::stdout().lock();
         queue!(out, Clear(ClearType::All), cursor::MoveTo(0, 0))?;
@@ -51,6 +61,10 @@ fn draw_until_quit(client: &Client) -> io::Result<()> {
                     // A link that just went has nothing to be switched.
                     let _ = client.set_out(link.local, !link.out);
                 }
+                Action::Scheduler => {
+                    // All of them are in the registry.
+                    let _ = client.set_scheduler(after(client.scheduler().as_deref()));
+                }
                 Action::None => {}
             }
         }
@@ -62,6 +76,7 @@ fn draw_until_quit(client: &Client) -> io::Result<()> {
 enum Action {
     Quit,
     Toggle(LinkReport),
+    Scheduler,
     None,
 }
 
@@ -74,6 +89,7 @@ fn action(event: &Event, report: &Report) -> Action {
     };
     match code {
         KeyCode::Char('q') => Action::Quit,
+        KeyCode::Char('s') => Action::Scheduler,
         // Raw mode takes the signal away.
         KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Action::Quit,
         KeyCode::Char(digit) => {
@@ -85,9 +101,18 @@ fn action(event: &Event, report: &Report) -> Action {
     }
 }
 
+/// The scheduler after this one.
+fn after(current: Option<&str>) -> &'static str {
+    let index = SCHEDULERS.iter().position(|name| Some(*name) == current);
+    SCHEDULERS[index.map_or(0, |index| (index + 1) % SCHEDULERS.len())]
+}
+
 /// The table: rates are over the time since `before`.
-fn table(before: &Report, now: &Report, elapsed: Duration) -> String {
-    let mut text = String::from("mpquic-bond\n\n");
+fn table(before: &Report, now: &Report, elapsed: Duration, scheduler: Option<&str>) -> String {
+    let mut text = format!(
+        "mpquic-bond, scheduler: {}\n\n",
+        scheduler.unwrap_or("as begun")
+    );
     if now.links.is_empty() {
         text.push_str("no connection\n");
     } else {
@@ -128,7 +153,7 @@ fn table(before: &Report, now: &Report, elapsed: Duration) -> String {
             if link.out { "out" } else { "" },
         );
     }
-    text.push_str("\n1-9: take a link out, or in again    q: quit\n");
+    text.push_str("\n1-9: take a link out, or in again    s: next scheduler    q: quit\n");
     text
 }
 
@@ -160,7 +185,7 @@ mod tests {
         let before = report(&[link(0, 1_000_000)]);
         // The second path is new.
         let now = report(&[link(0, 4_000_000), link(1, 1_000_000)]);
-        let text = table(&before, &now, Duration::from_secs(1));
+        let text = table(&before, &now, Duration::from_secs(1), Some("ecf"));
         let lines: Vec<_> = text.lines().collect();
         assert!(
             lines[3].contains("10.0.0.1") && lines[3].contains("24.0"),
@@ -174,7 +199,24 @@ mod tests {
             lines[4].contains("8.0") && lines[4].ends_with("out"),
             "{text}"
         );
-        assert!(table(&now, &Report::default(), PERIOD).contains("no connection"));
+        assert!(lines[0].ends_with("scheduler: ecf"), "{text}");
+        assert!(table(&now, &Report::default(), PERIOD, None).contains("no connection"));
+    }
+
+    #[test]
+    fn a_key_goes_through_the_schedulers() {
+        let registry = mpquic::sched::Registry::new();
+        let mut current = None;
+        for expected in SCHEDULERS.iter().chain(&SCHEDULERS[..1]) {
+            let next = after(current);
+            assert_eq!(next, *expected);
+            assert!(
+                registry.factory(next, &Default::default()).is_ok(),
+                "{next}"
+            );
+            current = Some(next);
+        }
+        assert_eq!(after(Some("of the command line")), SCHEDULERS[0]);
     }
 
     #[test]
@@ -184,6 +226,7 @@ mod tests {
         let plain = KeyModifiers::NONE;
         assert_eq!(key(KeyCode::Char('q'), plain), Action::Quit);
         assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Action::Quit);
+        assert_eq!(key(KeyCode::Char('s'), plain), Action::Scheduler);
         assert_eq!(key(KeyCode::Char('c'), plain), Action::None);
         assert_eq!(
             key(KeyCode::Char('2'), plain),

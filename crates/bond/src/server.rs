@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use mpquic::sched::Registry;
 use mpquic::{Connection, Endpoint, Incoming, RecvStream, SendStream, ServerConfig, VarInt};
 use mpquic_peer::{Token, Transport};
 use tokio::net::TcpStream;
@@ -107,7 +108,7 @@ async fn serve(incoming: Incoming, settings: Arc<ServerSettings>) {
             match connection.accept_bi().await {
                 Ok((send, recv)) => {
                     let (settings, flows) = (Arc::clone(&settings), Arc::clone(&flows));
-                    tokio::spawn(answer(send, recv, settings, flows));
+                    tokio::spawn(answer(connection.clone(), send, recv, settings, flows));
                 }
                 Err(error) => return error,
             }
@@ -147,6 +148,7 @@ async fn welcome(connection: &Connection, token: Option<&Token>) -> Result<(), S
 
 /// Answers one stream.
 async fn answer(
+    connection: Connection,
     mut send: SendStream,
     mut recv: RecvStream,
     settings: Arc<ServerSettings>,
@@ -159,6 +161,13 @@ async fn answer(
     };
     match request {
         Request::Udp => flows.serve(send, recv).await,
+        Request::Scheduler(name) => {
+            let factory = Registry::new().factory(&name, &Default::default());
+            let answer = factory.map(|factory| connection.set_scheduler(factory));
+            let status = Refusal::encode(answer.map_err(|_| Refusal::Failed));
+            // A client that is gone needs no answer.
+            let _ = send.write_all(&[status]).await;
+        }
         Request::Tcp(target) => {
             let connected = connect(&target, &settings.allow).await;
             let status =

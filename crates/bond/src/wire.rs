@@ -3,6 +3,7 @@
 //! ```text
 //! greeting, first stream of the client:  version (1)  proof (32)      answer: status (1)
 //! request, every further stream:         kind (1)  [address]          answer: status (1), then the data of both sides
+//! request for a scheduler:               kind (1)  length (1)  name   answer: status (1)
 //! address:                               type (1)  host  port (2)     host: 4 bytes, 16 bytes, or a length (1) and a name
 //! datagram:                              flow (4)  address  payload   flow: the stream that asked for it
 //! ```
@@ -27,6 +28,7 @@ pub(crate) const LABEL: &str = "EXPORTER-mpquic-bond";
 
 const TCP: u8 = 1;
 const UDP: u8 = 2;
+const SCHEDULER: u8 = 3;
 const NAME: u8 = 0;
 const V4: u8 = 4;
 const V6: u8 = 6;
@@ -118,6 +120,8 @@ pub(crate) enum Request {
     Tcp(Target),
     /// Datagrams for as long as the stream is open.
     Udp,
+    /// What the server sends on this connection is scheduled by the scheduler of this name from now on.
+    Scheduler(String),
 }
 
 impl Request {
@@ -129,6 +133,13 @@ impl Request {
                 target.encode(&mut out);
             }
             Self::Udp => out.put_u8(UDP),
+            Self::Scheduler(name) => {
+                // No scheduler has a longer name; a cut one is unknown.
+                let name = &name.as_bytes()[..name.len().min(255)];
+                out.put_u8(SCHEDULER);
+                out.put_u8(name.len() as u8);
+                out.put_slice(name);
+            }
         }
         out.freeze()
     }
@@ -138,6 +149,12 @@ impl Request {
         match read_byte(stream).await? {
             TCP => {}
             UDP => return Ok(Self::Udp),
+            SCHEDULER => {
+                let mut name = vec![0; read_byte(stream).await?.into()];
+                stream.read_exact(&mut name).await?;
+                let name = String::from_utf8(name).map_err(|_| Malformed)?;
+                return Ok(Self::Scheduler(name));
+            }
             _ => return Err(Malformed.into()),
         }
         // The length is known once the type and, for a name, its length are.

@@ -134,3 +134,56 @@ fn a_link_that_is_out_carries_nothing() {
         near.stop().await;
     });
 }
+
+#[test]
+fn the_scheduler_is_switched_on_both_sides_in_the_middle_of_a_transfer() {
+    run(async {
+        let (_far, near, _relay) = two_links().await;
+        let source = target(|mut socket| async move {
+            while let Ok(len) = socket.read_u32().await {
+                socket.write_all(&pattern(len as usize)).await.unwrap();
+            }
+        })
+        .await;
+        let (_, _, mut socket) = socks(near.proxy, 1, source).await;
+        let mut fetch = async |len: u32| {
+            socket.write_u32(len).await.unwrap();
+            let mut data = vec![0; len as usize];
+            socket
+                .read_exact(&mut data[..len as usize / 2])
+                .await
+                .unwrap();
+            let chosen = near.client.scheduler();
+            near.client
+                .set_scheduler(if chosen.as_deref() == Some("redundant") {
+                    "minrtt"
+                } else {
+                    "redundant"
+                })
+                .unwrap();
+            socket
+                .read_exact(&mut data[len as usize / 2..])
+                .await
+                .unwrap();
+            assert!(data == pattern(len as usize));
+        };
+        // Until the server sends all twice: `redundant` of the client alone would not.
+        let both = |near: &Near| -> u64 {
+            near.client
+                .report()
+                .links
+                .iter()
+                .map(|link| link.received)
+                .sum()
+        };
+        let mut most = 0.0_f64;
+        while most < 1.5 {
+            let before = both(&near);
+            fetch(1_000_000).await;
+            most = most.max((both(&near) - before) as f64 / 1e6);
+        }
+        let refused = near.client.set_scheduler("nope").unwrap_err().to_string();
+        assert!(refused.contains("unknown scheduler `nope`"), "{refused}");
+        near.stop().await;
+    });
+}

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mpquic_sched_core::Learned;
+use mpquic_sched_core::{Learned, SchedulerFactory};
 use proto::{
     ConnectionError, ConnectionStats, Dir, FourTuple, PathError, PathId, Side, StreamId,
     ThroughputForecast, VarInt,
@@ -682,6 +682,28 @@ impl Connection {
     /// ```
     pub fn learned(&self) -> Option<Learned> {
         self.0.lock().proto.learned()
+    }
+
+    /// Schedules what this side sends by another scheduler from now on: one of a registry's `factory`, or of a closure. It is told of the open
+    /// paths and of the streams that are not delivered. Nothing that was sent is lost or sent again for it.
+    ///
+    /// Each direction schedules for itself: the peer's scheduler stays. What the old scheduler has learned goes with it, but for what
+    /// it leaves in a memory. Does nothing once the connection is over.
+    ///
+    /// ```no_run
+    /// # fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mpquic::sched::Registry;
+    ///
+    /// connection.set_scheduler(Registry::new().factory("redundant", &Default::default())?);
+    /// # Ok(()) }
+    /// ```
+    pub fn set_scheduler(&self, factory: impl Into<SchedulerFactory>) {
+        let scheduler = factory.into().make();
+        self.0.with(|state| {
+            let now = Instant::now().into_std();
+            state.proto.set_scheduler(now, scheduler);
+            state.touched = true;
+        });
     }
 
     // -- paths

@@ -149,6 +149,10 @@ pub struct StreamHints {
     pub chunk: Option<u64>,
     /// How much the receiver holds ahead of what it uses now, in chunks, as it said when it asked for this one.
     pub buffered: Option<u64>,
+    /// Its priority, instead of the one that it has: streams of higher priority are sent first.
+    pub priority: Option<i32>,
+    /// Whatever the application and a scheduler of its own agree on. Nobody else looks at it.
+    pub tag: Option<u64>,
     /// Whether the application can afford that this one is used to find out what works: a player that holds enough, and
     /// does not judge the network by it (Lee and Yoo 2022, section 4.4). Schedulers that learn may then explore more.
     pub explore: bool,

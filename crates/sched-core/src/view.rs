@@ -438,6 +438,8 @@ pub struct StreamView {
     pub deadline: Option<Instant>,
     /// The number of the chunk that it carries, if the application hinted it.
     pub chunk: Option<u64>,
+    /// The application's own word to its scheduler, if it hinted one.
+    pub tag: Option<u64>,
 }
 
 impl StreamView {
@@ -452,6 +454,7 @@ impl StreamView {
             size: None,
             deadline: None,
             chunk: None,
+            tag: None,
         }
     }
 

@@ -14,6 +14,7 @@ mod paths;
 mod race;
 mod retry;
 mod state;
+mod switch;
 mod timers;
 mod watch;
 

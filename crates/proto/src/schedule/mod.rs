@@ -565,6 +565,17 @@ impl Schedule {
         }
     }
 
+    /// Another scheduler takes the place of this one. What was decided and not carried out is decided anew.
+    pub(crate) fn replace(&mut self, now: Instant, scheduler: Box<dyn Scheduler>) {
+        self.scheduler = scheduler;
+        self.planned = None;
+        self.wait_until = None;
+        self.idle_wait_since = None;
+        self.override_now = false;
+        self.copying = false;
+        self.wait_clock.stop(now);
+    }
+
     pub(crate) fn on_sent(&mut self, event: &Sent) {
         self.scheduler.on_sent(event);
     }

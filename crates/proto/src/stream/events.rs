@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use mpquic_sched_core::{StreamId, StreamUpdateKind as Kind};
+use mpquic_sched_core::{StreamHints, StreamId, StreamUpdate, StreamUpdateKind as Kind};
 
 /// Scheduler events kept; the oldest go first. The transport drains them before each decision, so
 /// that only an application that acts on thousands of streams at once can come near.
@@ -10,6 +10,30 @@ const MAX_SCHED_EVENTS: usize = 4096;
 
 /// How far back an event is looked for that a write can be merged into.
 const MERGE_WITHIN: usize = 8;
+
+/// What a scheduler is told of the streams that were there before it, oldest first.
+impl super::Streams {
+    pub(crate) fn story(&self) -> Vec<StreamUpdate> {
+        let mut story = Vec::new();
+        for (&id, stream) in &self.sends {
+            if stream.is_reset() {
+                continue;
+            }
+            let mut tell = |kind| story.push(StreamUpdate::new(id, kind));
+            tell(Kind::Opened);
+            if stream.hints != StreamHints::default() {
+                tell(Kind::Hint(stream.hints));
+            }
+            if stream.written() > 0 {
+                tell(Kind::Written(stream.written()));
+            }
+            if !stream.is_open() {
+                tell(Kind::Finished);
+            }
+        }
+        story
+    }
+}
 
 /// Facts about streams for the scheduler.
 #[derive(Debug, Default)]
@@ -46,8 +70,8 @@ impl SchedEvents {
         self.queue.shrink_to_fit();
     }
 
-    pub(super) fn pop(&mut self) -> Option<mpquic_sched_core::StreamUpdate> {
+    pub(super) fn pop(&mut self) -> Option<StreamUpdate> {
         let (id, kind) = self.queue.pop_front()?;
-        Some(mpquic_sched_core::StreamUpdate::new(id, kind))
+        Some(StreamUpdate::new(id, kind))
     }
 }

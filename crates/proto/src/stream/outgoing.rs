@@ -158,6 +158,9 @@ impl Streams {
         hints: StreamHints,
     ) -> Result<(), ClosedStream> {
         self.sends.get_mut(&id).ok_or(ClosedStream)?.hints = hints;
+        if let Some(priority) = hints.priority {
+            self.set_priority(id, priority)?;
+        }
         self.sched_events.push(id, Fact::Hint(hints));
         Ok(())
     }

@@ -121,6 +121,11 @@ impl SendStream {
         self.state == State::Open
     }
 
+    /// Bytes that the application has written.
+    pub(super) fn written(&self) -> u64 {
+        self.buffer.end()
+    }
+
     pub(super) fn is_reset(&self) -> bool {
         matches!(self.state, State::Reset { .. })
     }

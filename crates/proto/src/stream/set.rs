@@ -419,6 +419,7 @@ impl Streams {
                 view.size = stream.hints.size;
                 view.deadline = stream.hints.deadline;
                 view.chunk = stream.hints.chunk;
+                view.tag = stream.hints.tag;
                 views.push(view);
             }
         }

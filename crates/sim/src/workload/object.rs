@@ -155,6 +155,7 @@ fn begin(cx: &mut AppContext<'_>, id: StreamId, request: Request) -> Result<Sour
         chunk: request.chunk,
         buffered: request.held.map(|held| held.0),
         explore: request.held.is_some_and(|held| held.1),
+        ..StreamHints::default()
     };
     cx.connection.set_hints(id, hints).map_err(closed)?;
     Ok(Source::new(request.bytes.unwrap_or(u64::MAX), request.seed))
