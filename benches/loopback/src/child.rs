@@ -1,0 +1,256 @@
+//! The two processes that are measured: a server and a client, told by lines what to do.
+
+use std::io::{BufRead, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::stack::{Calls, Result, Stack};
+
+/// Bytes of a small request's answer.
+const SMALL: u64 = 1 << 10;
+
+/// Bytes of a large request's answer.
+const LARGE: u64 = 64 << 10;
+
+/// Handshakes that a client has under way at once when it makes many connections.
+const AT_ONCE: usize = 16;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServerOptions {
+    /// A thread on each of these cores
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) cores: Vec<usize>,
+    #[arg(long)]
+    pub(crate) certificate: PathBuf,
+    #[arg(long)]
+    pub(crate) chunks: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ClientOptions {
+    /// A thread with a client on each of these cores
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) cores: Vec<usize>,
+    #[arg(long)]
+    pub(crate) certificate: PathBuf,
+    #[arg(long)]
+    pub(crate) server: SocketAddr,
+    #[arg(long)]
+    pub(crate) chunks: bool,
+    #[arg(long, default_value_t = 1)]
+    pub(crate) paths: u8,
+    /// bulk, requests, handshakes, many or idle
+    #[arg(long)]
+    pub(crate) work: String,
+    /// Bytes, requests, handshakes or connections
+    #[arg(long)]
+    pub(crate) amount: u64,
+    /// Seconds, for `many` and `idle`
+    #[arg(long, default_value_t = 5)]
+    pub(crate) seconds: u64,
+}
+
+fn pin(core: usize) -> Result<()> {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    Ok(sched_setaffinity(None, &cores)?)
+}
+
+fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+fn say(line: &Value) {
+    println!("{line}");
+    // The other end of the pipe may be gone.
+    let _ = std::io::stdout().flush();
+}
+
+/// The next line, or the end of all.
+fn hear() {
+    let mut line = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut line);
+}
+
+/// Serves until a line comes, then says what it counted, and ends with the next one.
+pub(crate) fn serve<S: Stack>(options: &ServerOptions) -> Result<()> {
+    let runtimes: Vec<Runtime> = options
+        .cores
+        .iter()
+        .map(|_| runtime())
+        .collect::<Result<_>>()?;
+    let handles: Vec<Handle> = runtimes.iter().map(|one| one.handle().clone()).collect();
+    let calls = Calls {
+        chunks: options.chunks,
+    };
+    let (address, end) = S::serve(&handles, &options.certificate, calls)?;
+    for (runtime, core) in runtimes.into_iter().zip(options.cores.clone()) {
+        std::thread::spawn(move || {
+            pin(core).expect("a core of this machine");
+            runtime.block_on(std::future::pending::<()>());
+        });
+    }
+    say(&json!({ "address": address.to_string() }));
+    hear();
+    say(&end());
+    hear();
+    std::process::exit(0);
+}
+
+/// Connects, says so, does its work at the next line, says what came of it, and ends with the line after that.
+pub(crate) fn drive<S: Stack>(options: &ClientOptions) -> Result<()> {
+    let mut threads = Vec::new();
+    for core in options.cores.clone() {
+        let options = options.clone();
+        let (go, gone) = mpsc::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            let result = pin(core).and_then(|()| runtime()).and_then(|runtime| {
+                let result = runtime.block_on(work::<S>(&options, ready, gone));
+                // Taking it down is not to be measured.
+                std::mem::forget(runtime);
+                result
+            });
+            let _ = done.send(result);
+            // The system forgets what a thread has used when it ends.
+            loop {
+                std::thread::park();
+            }
+        });
+        threads.push((go, is_ready, is_done));
+    }
+    for (_, ready, _) in &threads {
+        // An error comes with the results.
+        let _ = ready.recv();
+    }
+    say(&json!("ready"));
+    hear();
+    let begin = Instant::now();
+    for (go, _, _) in &threads {
+        let _ = go.send(());
+    }
+    let mut results = Vec::new();
+    for (_, _, done) in &threads {
+        results.extend(done.recv()??);
+    }
+    say(&json!({ "seconds": begin.elapsed().as_secs_f64(), "results": results }));
+    hear();
+    std::process::exit(0);
+}
+
+async fn work<S: Stack>(
+    options: &ClientOptions,
+    ready: mpsc::Sender<()>,
+    go: mpsc::Receiver<()>,
+) -> Result<Vec<Value>> {
+    let client = Arc::new(S::client(&options.certificate, options.paths)?);
+    let calls = Calls {
+        chunks: options.chunks,
+    };
+    let (server, amount) = (options.server, options.amount);
+    // Blocks the thread: nothing is to happen until all are ready.
+    let start = move || {
+        let _ = ready.send(());
+        let _ = go.recv();
+    };
+    match options.work.as_str() {
+        "bulk" => {
+            let connection = client.connect(server).await?;
+            // The window opens, and memory is there.
+            S::fetch(&connection, amount / 8, calls).await?;
+            start();
+            let begin = Instant::now();
+            S::fetch(&connection, amount, calls).await?;
+            Ok(vec![json!(begin.elapsed().as_secs_f64())])
+        }
+        "requests" => {
+            let connection = client.connect(server).await?;
+            for _ in 0..amount / 10 {
+                S::fetch(&connection, SMALL, calls).await?;
+            }
+            start();
+            let mut times = Vec::new();
+            for _ in 0..amount {
+                let begin = Instant::now();
+                S::fetch(&connection, SMALL, calls).await?;
+                times.push(begin.elapsed());
+            }
+            times.sort_unstable();
+            let at = |share: f64| times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e6;
+            Ok(vec![json!({ "p50_us": at(0.5), "p99_us": at(0.99) })])
+        }
+        "handshakes" => {
+            drop(client.connect(server).await?);
+            start();
+            for _ in 0..amount {
+                drop(client.connect(server).await?);
+            }
+            Ok(vec![json!(amount)])
+        }
+        "many" => {
+            let connections = connect_all::<S>(&client, server, amount).await?;
+            for connection in &connections {
+                S::fetch(connection, LARGE, calls).await?;
+            }
+            start();
+            let end = Instant::now() + Duration::from_secs(options.seconds);
+            let tasks: Vec<_> = connections
+                .into_iter()
+                .map(|connection| {
+                    tokio::spawn(async move {
+                        let mut count = 0_u64;
+                        while Instant::now() < end {
+                            S::fetch(&connection, LARGE, calls).await?;
+                            count += 1;
+                        }
+                        Ok::<_, crate::stack::Error>(count)
+                    })
+                })
+                .collect();
+            let mut counts = Vec::new();
+            for task in tasks {
+                counts.push(json!(task.await??));
+            }
+            Ok(counts)
+        }
+        "idle" => {
+            let connections = connect_all::<S>(&client, server, amount).await?;
+            // Until the last acknowledgement and the last probe of the path MTU have been sent.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            start();
+            tokio::time::sleep(Duration::from_secs(options.seconds)).await;
+            Ok(vec![json!(connections.len())])
+        }
+        other => Err(format!("no such work: {other}").into()),
+    }
+}
+
+async fn connect_all<S: Stack>(
+    client: &Arc<S>,
+    server: SocketAddr,
+    count: u64,
+) -> Result<Vec<S::Connection>> {
+    let mut connections = Vec::new();
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        if waiting.len() == AT_ONCE
+            && let Some(done) = waiting.join_next().await
+        {
+            connections.push(done??);
+        }
+        let client = Arc::clone(client);
+        waiting.spawn(async move { client.connect(server).await });
+    }
+    while let Some(done) = waiting.join_next().await {
+        connections.push(done??);
+    }
+    Ok(connections)
+}

@@ -1,0 +1,167 @@
+//! mpquic, measured.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mpquic::{
+    ClientConfig, Connection, ConnectionStats, Endpoint, FullMesh, RecvStream, SendStream,
+    ServerConfig, TransportConfig, VarInt,
+};
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+
+use crate::stack::{Calls, IDLE, Identity, NAME, PIECE, Result, Stack, ZEROS, client_tls};
+
+pub(crate) struct Ours(Endpoint);
+
+/// What the connections of a server counted, and the connections that are open.
+#[derive(Default)]
+struct Sums {
+    open: Vec<Connection>,
+}
+
+fn transport() -> Arc<TransportConfig> {
+    let mut transport = TransportConfig::default();
+    transport.max_idle_timeout(Some(Duration::from_secs(IDLE)));
+    Arc::new(transport)
+}
+
+impl Stack for Ours {
+    type Connection = Connection;
+
+    fn serve(
+        runtimes: &[Handle],
+        certificate: &Path,
+        calls: Calls,
+    ) -> Result<(SocketAddr, Box<dyn FnOnce() -> Value + Send>)> {
+        let identity = Identity::new(certificate)?;
+        let mut config = ServerConfig::new(Arc::new(identity.server()?))?;
+        config
+            .transport(transport())
+            .retry_above(usize::MAX)
+            .max_half_open(usize::MAX);
+        let endpoint = Endpoint::builder()
+            .bind((Ipv4Addr::UNSPECIFIED, 0).into())
+            .server(config)
+            .shards_on(runtimes.to_vec())
+            .build()?;
+        let port = endpoint.local_addrs()[0].port();
+        let sums = Arc::new(Mutex::new(Sums::default()));
+        for runtime in runtimes {
+            let (endpoint, sums) = (endpoint.clone(), Arc::clone(&sums));
+            runtime.spawn(async move {
+                while let Some(incoming) = endpoint.accept().await {
+                    let sums = Arc::clone(&sums);
+                    // Where the connection is.
+                    incoming.runtime().clone().spawn(async move {
+                        if let Ok(connection) = incoming.await {
+                            sums.lock().unwrap().open.push(connection.clone());
+                            answer(&connection, calls).await;
+                        }
+                    });
+                }
+            });
+        }
+        let end = move || {
+            let all: Vec<ConnectionStats> = sums
+                .lock()
+                .unwrap()
+                .open
+                .iter()
+                .map(Connection::stats)
+                .collect();
+            let sum = |of: fn(&ConnectionStats) -> u64| all.iter().map(of).sum::<u64>();
+            let shards = endpoint.shard_stats();
+            json!({
+                "sent_bytes": sum(|stats| stats.sent_bytes),
+                "sent_packets": sum(|stats| stats.sent_packets),
+                "lost_packets": sum(|stats| stats.lost_packets),
+                "retransmitted_bytes": sum(|stats| stats.retransmitted_bytes),
+                "copied_bytes": sum(|stats| stats.copied_bytes),
+                "forwarded": shards.iter().map(|shard| shard.forwarded).sum::<u64>(),
+                "connections": shards.iter().map(|shard| shard.connections).collect::<Vec<_>>(),
+            })
+        };
+        Ok(((Ipv4Addr::LOCALHOST, port).into(), Box::new(end)))
+    }
+
+    fn client(certificate: &Path, addresses: u8) -> Result<Self> {
+        let mut config = ClientConfig::new(Arc::new(client_tls(certificate)?))?;
+        config.transport(transport());
+        let mut builder = Endpoint::builder().default_client(config);
+        for last in 1..=addresses {
+            builder = builder.bind((Ipv4Addr::new(127, 0, 0, last), 0).into());
+        }
+        if addresses > 1 {
+            builder = builder.path_manager(FullMesh::new());
+        }
+        Ok(Self(builder.build()?))
+    }
+
+    async fn connect(&self, server: SocketAddr) -> Result<Connection> {
+        let connection = self.0.connect(server, NAME)?.await?;
+        let mut events = connection.path_events();
+        while connection.paths().len() < self.0.local_addrs().len() {
+            events.recv().await;
+        }
+        Ok(connection)
+    }
+
+    async fn fetch(connection: &Connection, bytes: u64, calls: Calls) -> Result<()> {
+        let (mut send, mut receive) = connection.open_bi().await?;
+        send.write_all(&bytes.to_be_bytes()).await?;
+        send.finish()?;
+        let got = read(&mut receive, calls).await?;
+        if got == bytes {
+            Ok(())
+        } else {
+            Err("a short answer".into())
+        }
+    }
+}
+
+async fn read(receive: &mut RecvStream, calls: Calls) -> Result<u64> {
+    let mut got = 0;
+    if calls.chunks {
+        while let Some(chunk) = receive.read_chunk(usize::MAX).await? {
+            got += chunk.len() as u64;
+        }
+    } else {
+        let mut buffer = vec![0; PIECE];
+        while let Some(len) = receive.read(&mut buffer).await? {
+            got += len as u64;
+        }
+    }
+    Ok(got)
+}
+
+async fn answer(connection: &Connection, calls: Calls) {
+    while let Ok((send, receive)) = connection.accept_bi().await {
+        tokio::spawn(async move {
+            // If it breaks off, the client says so.
+            let _ = write(send, receive, calls).await;
+        });
+    }
+    connection.close(VarInt::from_u32(0), b"");
+}
+
+async fn write(mut send: SendStream, mut receive: RecvStream, calls: Calls) -> Result<()> {
+    let mut wanted = [0; 8];
+    receive.read_exact(&mut wanted).await?;
+    let mut left = u64::from_be_bytes(wanted);
+    while left > 0 {
+        let len = left.min(PIECE as u64);
+        let piece = &ZEROS[..len as usize];
+        if calls.chunks {
+            send.write_chunk(Bytes::from_static(piece)).await?;
+        } else {
+            send.write_all(piece).await?;
+        }
+        left -= len;
+    }
+    send.finish()?;
+    Ok(())
+}
