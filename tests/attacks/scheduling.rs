@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mpquic::sched::{Context, Data, Decision, PathSet, Redundant, Scheduler};
+use mpquic::sched::{Context, Data, Decision, PathSet, Redundant, RoundRobin, Scheduler};
 use mpquic_hostile::duel::Duel;
 use mpquic_hostile::params::Params;
 use mpquic_hostile::peer::Space;
@@ -24,6 +24,17 @@ struct Transfer {
 /// Has the victim send so much over three paths, and takes it. Of the packets on a path, those are acknowledged that
 /// `acks` lets through: path and packet number.
 fn transfer(config: TransportConfig, bytes: usize, acks: impl Fn(u32, u64) -> bool) -> Transfer {
+    transfer_held(config, bytes, acks, |_, _| true)
+}
+
+/// The same with acknowledgements that wait until `now` lets those of their path go: path and milliseconds since the begin.
+fn transfer_held(
+    config: TransportConfig,
+    bytes: usize,
+    acks: impl Fn(u32, u64) -> bool,
+    now: impl Fn(u32, u64) -> bool,
+) -> Transfer {
+    let mut held: Vec<(u32, Frame)> = Vec::new();
     let mut duel = Duel::established(config, Params::generous(Some(7)));
     duel.open_path(1);
     duel.open_path(2);
@@ -38,7 +49,6 @@ fn transfer(config: TransportConfig, bytes: usize, acks: impl Fn(u32, u64) -> bo
         }
         duel.victim.flush();
         let came = duel.collect();
-        let mut answer = Vec::new();
         for (_, opened) in &came {
             let Space::Data(path) = opened.space else {
                 continue;
@@ -53,9 +63,13 @@ fn transfer(config: TransportConfig, bytes: usize, acks: impl Fn(u32, u64) -> bo
                 }
             }
             if acks(path, opened.number) {
-                answer.push(Frame::ack(Some(path.into()), opened.number, opened.number));
+                let ack = Frame::ack(Some(path.into()), opened.number, opened.number);
+                held.push((path, ack));
             }
         }
+        let time = outcome.milliseconds;
+        let due = held.extract_if(.., |(path, _)| now(*path, time));
+        let answer: Vec<Frame> = due.map(|(_, ack)| ack).collect();
         for frames in answer.chunks(50) {
             duel.send(frames);
         }
@@ -93,6 +107,38 @@ fn redundant_copies() {
             &format!("hundredths of a byte sent per byte, 3 paths, acknowledges {name}"),
             100 * outcome.sent / BYTES as u64,
             limit,
+        );
+    }
+}
+
+/// A path whose acknowledgements do not come falls suspect, and what it has in flight is offered to the others: a peer that holds
+/// them back and sends them later would have all that sent again, a window each time. While it may be the peer that stands
+/// still, only a little is offered.
+#[test]
+fn acknowledgements_in_bursts() {
+    const BYTES: usize = 20_000_000;
+    type Now = fn(u32, u64) -> bool;
+    let peers: [(&str, Now); 5] = [
+        ("at once", |_, _| true),
+        ("one path's every 100 ms", |path, at| {
+            path != 1 || at % 100 == 0
+        }),
+        ("every path's every 300 ms", |_, at| at % 300 == 0),
+        ("every path's every 300 ms, in turns", |path, at| {
+            at % 300 == u64::from(path) * 100
+        }),
+        ("every path's every 3 s", |_, at| at % 3000 == 0),
+    ];
+    for (name, now) in peers {
+        let mut config = quiet();
+        config.scheduler(|| Box::new(RoundRobin::default()));
+        let outcome = transfer_held(config, BYTES, |_, _| true, now);
+        assert_eq!(outcome.received, BYTES as u64, "{name}: {outcome:?}");
+        figure(
+            "suspicion for nothing",
+            &format!("hundredths of a byte sent per byte, acknowledges {name}"),
+            100 * outcome.sent / BYTES as u64,
+            110,
         );
     }
 }
