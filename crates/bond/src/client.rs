@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use mpquic::sched::Registry;
 use mpquic::{
-    ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, PathStatus, RecvStream,
-    SendStream, VarInt,
+    ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkTask, PathStatus,
+    RecvStream, SendStream, VarInt,
 };
 use mpquic_peer::{Token, Transport};
 use tokio::net::TcpListener;
@@ -17,7 +17,6 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::error::{Error, StreamFailure};
-use crate::links;
 use crate::proxy;
 use crate::report::Report;
 use crate::server::UNWELCOME;
@@ -30,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two attempts to connect; doubled up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How often the machine's links are looked at.
+/// How long to wait if no connection can be accepted for now.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// What a client connects to, and how.
@@ -40,8 +39,10 @@ pub struct ClientSettings {
     pub server: String,
     /// The token, if the server wants one.
     pub token: Option<Token>,
-    /// The local addresses, one per link; without any, all [usable links](crate::usable_links), as they come and go.
+    /// The local addresses, one per link; without any, all links of the machine, as they come and go.
     pub locals: Vec<IpAddr>,
+    /// Interfaces that cost money by the byte: they are used if no other link works. Without effect on links that are named.
+    pub metered: Vec<String>,
     /// When a TCP connection on which nothing moves is given up.
     pub idle: Duration,
     /// Scheduler and congestion controller.
@@ -62,6 +63,8 @@ pub struct Client {
     config: ClientConfig,
     settings: ClientSettings,
     current: watch::Sender<Option<Uplink>>,
+    /// Follows the links, unless they were named.
+    _links: Option<LinkTask>,
     /// Links that were taken out by hand: they stay out when the connection is made again.
     out: Mutex<Vec<IpAddr>>,
     /// The scheduler that was chosen by hand.
@@ -96,25 +99,29 @@ impl Client {
     ) -> Result<Arc<Self>, Error> {
         let mut config = ClientConfig::new(Arc::new(tls)).map_err(settings::tls)?;
         config.transport(Arc::new(settings::transport(&settings.transport)?));
-        let ips = match settings.locals.as_slice() {
-            [] => links::usable()?,
-            given => given.to_vec(),
+        let (endpoint, links) = match settings.locals.as_slice() {
+            [] => {
+                let told = |event| eprintln!("{event}");
+                let (endpoint, links) =
+                    mpquic_peer::all_links(&settings.server, &settings.metered, told).await?;
+                (endpoint, Some(links))
+            }
+            given => {
+                let locals: Vec<SocketAddr> = given.iter().map(|ip| (*ip, 0).into()).collect();
+                let endpoint = Endpoint::client(&locals).map_err(|source| Error::Listen {
+                    address: settings::list(&locals),
+                    source,
+                })?;
+                endpoint.set_path_manager(FullMesh::new());
+                (endpoint, None)
+            }
         };
-        if ips.is_empty() {
-            let why = "no link of this machine is up: name local addresses by --local";
-            return Err(Error::Argument(why.to_owned()));
-        }
-        let locals: Vec<SocketAddr> = ips.iter().map(|ip| (*ip, 0).into()).collect();
-        let endpoint = Endpoint::client(&locals).map_err(|source| Error::Listen {
-            address: settings::list(&locals),
-            source,
-        })?;
-        endpoint.set_path_manager(FullMesh::new());
         let client = Arc::new(Self {
             endpoint,
             config,
             settings,
             current: watch::Sender::new(None),
+            _links: links,
             out: Mutex::default(),
             scheduler: Mutex::default(),
         });
@@ -192,7 +199,6 @@ impl Client {
         let ended = tokio::select! {
             ended = accepting => ended,
             () = self.keep_connected() => Ok(()),
-            () = self.watch_links() => Ok(()),
             () = stop => Ok(()),
         };
         self.current.send_replace(None);
@@ -226,32 +232,6 @@ impl Client {
             }
             sleep_until(next).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
-        }
-    }
-
-    /// Binds sockets for links that come, and lets go of those that went. Does nothing if the links were named.
-    async fn watch_links(&self) {
-        if !self.settings.locals.is_empty() {
-            return std::future::pending().await;
-        }
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let Ok(now) = links::usable() else { continue };
-            let (came, went) = links::changes(&self.endpoint.local_addrs(), &now);
-            // An endpoint without a socket could not come back.
-            if came.is_empty() && went.len() == self.endpoint.local_addrs().len() {
-                continue;
-            }
-            for ip in came {
-                match self.endpoint.add_socket((ip, 0).into()) {
-                    Ok(_) => eprintln!("link {ip} came up"),
-                    Err(error) => eprintln!("link {ip} cannot be used: {error}"),
-                }
-            }
-            for local in went {
-                eprintln!("link {} is gone", local.ip());
-                self.endpoint.remove_socket(local);
-            }
         }
     }
 

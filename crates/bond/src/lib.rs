@@ -18,7 +18,6 @@
 mod allow;
 mod client;
 mod error;
-mod links;
 mod proxy;
 mod report;
 pub mod screen;
@@ -31,7 +30,6 @@ mod wire;
 pub use allow::{AllowList, Rule};
 pub use client::{Client, ClientSettings};
 pub use error::Error;
-pub use links::usable as usable_links;
 pub use mpquic_peer::{Fingerprint, Identity, Token, Transport, Trust};
 pub use report::{LinkReport, Report};
 pub use server::{Server, ServerSettings};

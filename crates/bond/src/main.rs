@@ -126,6 +126,9 @@ struct Connect {
     /// A local address, one per link; without any, all links, as they come and go.
     #[arg(long = "local")]
     locals: Vec<IpAddr>,
+    /// An interface that costs money by the byte, such as wwan0: a backup for the others; several times for several.
+    #[arg(long, value_name = "INTERFACE", conflicts_with = "locals")]
+    metered: Vec<String>,
     /// Show what each link does, with keys to take one out.
     #[arg(long, conflicts_with = "json")]
     screen: bool,
@@ -214,6 +217,7 @@ async fn run_client(arguments: Connect) -> Result<(), Error> {
         server: arguments.server,
         token: common.token()?,
         locals: arguments.locals,
+        metered: arguments.metered,
         idle: common.idle(),
         transport: common.transport(),
     };

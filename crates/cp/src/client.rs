@@ -5,7 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic::{ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, VarInt};
+use mpquic::{
+    ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkEvent, LinkTask, VarInt,
+};
 use mpquic_peer::{PROOF, Token, Transport};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -33,10 +35,26 @@ pub struct ClientSettings {
     pub server: String,
     /// The token, if the server wants one.
     pub token: Option<Token>,
-    /// The local addresses, one per link; without any, the system chooses one.
-    pub locals: Vec<IpAddr>,
+    /// Where it connects from.
+    pub locals: Locals,
     /// Scheduler and congestion controller.
     pub transport: Transport,
+}
+
+/// Where a client connects from.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub enum Locals {
+    /// From an address that the system chooses.
+    #[default]
+    System,
+    /// From these addresses, one per link.
+    These(Vec<IpAddr>),
+    /// From all links of this machine, as they come and go.
+    All {
+        /// Interfaces that cost money by the byte: they are used if no other link works.
+        metered: Vec<String>,
+    },
 }
 
 /// A connection to a server. May be cloned to get another handle.
@@ -45,10 +63,12 @@ pub struct Client {
     endpoint: Endpoint,
     pub(crate) connection: Connection,
     writable: bool,
+    /// Follows the links of the machine.
+    _links: Option<Arc<LinkTask>>,
 }
 
 impl Client {
-    /// Connects, and greets the server.
+    /// Connects, and greets the server. `told` is told of links that come and go, if all are used.
     ///
     /// # Errors
     ///
@@ -57,10 +77,11 @@ impl Client {
     pub async fn connect(
         tls: rustls::ClientConfig,
         settings: ClientSettings,
+        told: impl FnMut(LinkEvent) + Send + 'static,
     ) -> Result<Self, Error> {
         let mut config = ClientConfig::new(Arc::new(tls)).map_err(settings::tls)?;
         config.transport(Arc::new(settings::transport(&settings.transport)?));
-        let endpoint = bind(&settings).await?;
+        let (endpoint, links) = bind(&settings, told).await?;
         let connection = mpquic_peer::dial(&endpoint, config, &settings.server).await?;
         let greeted = timeout(PATIENCE, greet(&connection, settings.token.as_ref())).await;
         let welcome = match greeted {
@@ -70,12 +91,16 @@ impl Client {
             }
             Err(_) => return Err(unwelcome(&connection, &settings.server, "no welcome came")),
         };
-        let remotes = welcome.addresses.into_iter().take(ADDRESSES);
-        connection.set_path_manager(remotes.fold(FullMesh::new(), FullMesh::remote));
+        // The links of the machine have theirs already.
+        if links.is_none() || !welcome.addresses.is_empty() {
+            let remotes = welcome.addresses.into_iter().take(ADDRESSES);
+            connection.set_path_manager(remotes.fold(FullMesh::new(), FullMesh::remote));
+        }
         Ok(Self {
             endpoint,
             connection,
             writable: welcome.writable,
+            _links: links.map(Arc::new),
         })
     }
 
@@ -154,12 +179,23 @@ impl Client {
 }
 
 /// Sockets on the local addresses that are given, or on those that reach the server's families.
-async fn bind(settings: &ClientSettings) -> Result<Endpoint, Error> {
+async fn bind(
+    settings: &ClientSettings,
+    told: impl FnMut(LinkEvent) + Send + 'static,
+) -> Result<(Endpoint, Option<LinkTask>), Error> {
     let listen = |address: String| move |source| mpquic_peer::Error::Listen { address, source };
-    if !settings.locals.is_empty() {
-        let locals: Vec<SocketAddr> = settings.locals.iter().map(|ip| (*ip, 0).into()).collect();
-        let texts: Vec<_> = settings.locals.iter().map(ToString::to_string).collect();
-        return Ok(Endpoint::client(&locals).map_err(listen(texts.join(", ")))?);
+    match &settings.locals {
+        Locals::These(ips) => {
+            let locals: Vec<SocketAddr> = ips.iter().map(|ip| (*ip, 0).into()).collect();
+            let texts: Vec<_> = ips.iter().map(ToString::to_string).collect();
+            let endpoint = Endpoint::client(&locals).map_err(listen(texts.join(", ")))?;
+            return Ok((endpoint, None));
+        }
+        Locals::All { metered } => {
+            let (endpoint, links) = mpquic_peer::all_links(&settings.server, metered, told).await?;
+            return Ok((endpoint, Some(links)));
+        }
+        Locals::System => {}
     }
     let remotes = mpquic_peer::resolve(&settings.server).await?;
     let any = |remote: &SocketAddr| -> SocketAddr {
@@ -175,7 +211,7 @@ async fn bind(settings: &ClientSettings) -> Result<Endpoint, Error> {
     let mut failed = None;
     for usable in [locals.as_slice(), &locals[..1], &locals[locals.len() - 1..]] {
         match Endpoint::client(usable) {
-            Ok(endpoint) => return Ok(endpoint),
+            Ok(endpoint) => return Ok((endpoint, None)),
             Err(error) => failed = failed.or(Some(error)),
         }
     }

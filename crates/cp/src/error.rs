@@ -111,6 +111,7 @@ impl Error {
             Self::Peer(error) => match error {
                 mpquic_peer::Error::Resolve { .. } => Exit::UnknownHost,
                 mpquic_peer::Error::NoRoute { .. }
+                | mpquic_peer::Error::NoLinks(_)
                 | mpquic_peer::Error::NoAnswer { .. }
                 | mpquic_peer::Error::Connect { .. }
                 | mpquic_peer::Error::Start { .. } => Exit::Unreachable,

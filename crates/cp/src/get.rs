@@ -17,8 +17,8 @@ use crate::tree::{self, blocking};
 use crate::wire::{self, Answer, Digest, Entry, Kind, Request};
 
 impl Client {
-    /// Gets `name` to `local`: into it, if that is a folder or ends with a separator, else to that name. What is there already is not
-    /// transferred again; a file with other contents is replaced when the new one is complete.
+    /// Gets `name` to `local`: into it, if that ends with a separator, is `.` or `..`, or is a folder and `name` a file; else to that name.
+    /// What is there already is not transferred again; a file with other contents is replaced when the new one is complete.
     ///
     /// # Errors
     ///
@@ -35,7 +35,11 @@ impl Client {
         self.list(name, true, collect).await?;
         let first = entries.first();
         let first = first.ok_or_else(|| Error::Malformed("an empty listing".to_owned()))?;
-        let into = local.is_dir() || local.as_os_str().to_string_lossy().ends_with(['/', '\\']);
+        // Whatever is there of a folder already, the same command means the same place: it goes on where it stopped.
+        let named = local.as_os_str().to_string_lossy();
+        let into = named.ends_with(['/', '\\'])
+            || local.file_name().is_none()
+            || (first.kind == Kind::File && local.is_dir());
         let (base, target) = match (into, name.last(), local.file_name()) {
             (true, Some(last), _) => (local, last.parse()?),
             // The whole of the server's folder has no name.

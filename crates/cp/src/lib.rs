@@ -27,7 +27,7 @@ mod settings;
 mod tree;
 mod wire;
 
-pub use client::{Client, ClientSettings};
+pub use client::{Client, ClientSettings, Locals};
 pub use error::{Error, Exit};
 pub use name::{BadName, Name};
 pub use progress::{PathShare, Progress, Summary};

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, Parser, Subcommand};
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mpquic_cp::{
-    Client, ClientSettings, Entry, Error, Exit, Kind, Name, Progress, Server, ServerSettings,
-    Summary, client_tls, server_tls,
+    Client, ClientSettings, Entry, Error, Exit, Kind, Locals, Name, Progress, Server,
+    ServerSettings, Summary, client_tls, server_tls,
 };
 use mpquic_peer::{Fingerprint, Identity, Token, Transport, Trust};
 use serde_json::json;
@@ -27,7 +27,7 @@ Examples:
     mpquic-cp serve --root /srv/files
   On the other machine, over Wi-Fi and LTE at once:
     mpquic-cp ls  files.example --pin sha256:9f86d0...
-    mpquic-cp get files.example photos . --pin sha256:9f86d0... --local 192.168.1.23 --local 10.64.3.9
+    mpquic-cp get files.example photos . --pin sha256:9f86d0... --all-interfaces
   To put files, both sides need a secret:
     head -c 32 /dev/urandom | base64 > token
     mpquic-cp serve --root /srv/files --allow-put --token-file token
@@ -67,7 +67,7 @@ enum Role {
         connect: Connect,
         /// The file or folder on the server; `.` for all.
         remote: String,
-        /// Where it goes: into a folder that is there or ends with `/`, else to that name.
+        /// Where it goes: into a folder, if it is `.` or ends with `/`; else to that name. A file goes into a folder that is there, too.
         #[arg(default_value = ".")]
         local: PathBuf,
     },
@@ -176,6 +176,12 @@ struct Connect {
     /// A local address, one per link; several times for several. Without any, the system chooses one.
     #[arg(long = "local", value_name = "IP")]
     locals: Vec<IpAddr>,
+    /// Connect from all links of this machine, as they come and go.
+    #[arg(long, conflicts_with = "locals")]
+    all_interfaces: bool,
+    /// An interface that costs money by the byte, such as wwan0: a backup for the others; several times for several.
+    #[arg(long, value_name = "INTERFACE", requires = "all_interfaces")]
+    metered: Vec<String>,
     /// Print JSON lines, and no bar.
     #[arg(long)]
     json: bool,
@@ -195,13 +201,22 @@ impl Connect {
             self.common.identity()?,
             self.common.keylog.as_deref(),
         )?;
+        let locals = if self.all_interfaces {
+            Locals::All {
+                metered: self.metered.clone(),
+            }
+        } else if self.locals.is_empty() {
+            Locals::System
+        } else {
+            Locals::These(self.locals.clone())
+        };
         let settings = ClientSettings {
             server: with_port(&self.server),
             token: self.common.token()?,
-            locals: self.locals.clone(),
+            locals,
             transport: self.common.transport(),
         };
-        Client::connect(tls, settings).await
+        Client::connect(tls, settings, |event| eprintln!("{event}")).await
     }
 }
 

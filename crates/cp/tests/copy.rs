@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_cp::{
-    Client, ClientSettings, Error, Exit, Name, Progress, Server, ServerSettings, client_tls,
-    server_tls,
+    Client, ClientSettings, Error, Exit, Locals, Name, Progress, Server, ServerSettings,
+    client_tls, server_tls,
 };
 use mpquic_peer::{Fingerprint, Identity, Token, Transport, Trust};
 use mpquic_sim::{LinkConfig, Relay};
@@ -108,10 +108,10 @@ async fn client(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Client {
     let settings = ClientSettings {
         server: at.to_string(),
         token: Some(token()),
-        locals: locals.to_vec(),
+        locals: Locals::These(locals.to_vec()),
         transport: Transport::default(),
     };
-    Client::connect(tls, settings).await.unwrap()
+    Client::connect(tls, settings, |_| {}).await.unwrap()
 }
 
 /// A link on which a transfer takes long enough to be interrupted.

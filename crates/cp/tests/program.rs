@@ -148,6 +148,14 @@ fn a_folder_there_and_back() {
         vec![1; 300_000]
     );
     assert_eq!(names(&place.path("back")), ["one", "two"]);
+    // The same command again means the same place.
+    let again = with(&["get", &server.address, "tree", &back, "--json"]);
+    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(
+        (&again["unchanged"], &again["moved"]),
+        (&2.into(), &0.into())
+    );
+    assert_eq!(names(&place.path("back")), ["one", "two"]);
     let keys = std::fs::read_to_string(keys).unwrap();
     assert!(keys.contains("CLIENT_TRAFFIC_SECRET_0 "), "{keys}");
 }

@@ -280,7 +280,7 @@ fn leave_unroutable(proto: &mut proto::Connection, now: std::time::Instant, outb
         let Err(error) = proto.close_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR) else {
             continue;
         };
-        let mut others = outbox.locals();
+        let mut others = outbox.locals().map(|(local, _)| local);
         let other = others.find(|other| other.is_ipv4() == remote.is_ipv4());
         match other.map(|other| proto.migrate_path(now, id, other)) {
             Some(Ok(())) => tracing::debug!(%id, "path goes on from another socket"),

@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use proto::{ClientConfig, EndpointConfig, FourTuple, HalfOpen, MemoryUse, ServerConfig, VarInt};
+use proto::{
+    ClientConfig, EndpointConfig, FourTuple, HalfOpen, MemoryUse, PathStatus, ServerConfig, VarInt,
+};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -471,6 +473,33 @@ impl Endpoint {
     /// If it is not bound, or refuses an option that QUIC needs.
     pub fn adopt_socket(&self, socket: std::net::UdpSocket) -> io::Result<SocketAddr> {
         Ok(self.add(self.binder.adopt(socket)?))
+    }
+
+    /// The same, with a word how paths from it are to be used.
+    pub(crate) fn adopt_socket_as(
+        &self,
+        socket: std::net::UdpSocket,
+        status: PathStatus,
+    ) -> io::Result<SocketAddr> {
+        let sockets = self.binder.adopt(socket)?;
+        for socket in &sockets {
+            socket.set_status(status);
+        }
+        Ok(self.add(sockets))
+    }
+
+    /// Sets how paths from the socket bound to `local` are to be used that a [`FullMesh`](crate::FullMesh) opens, those that are open included;
+    /// returns whether there is one. Connections begin on a backup only if there is no other socket. Default
+    /// [`Available`](PathStatus::Available).
+    pub fn set_socket_status(&self, local: SocketAddr, status: PathStatus) -> bool {
+        let mut found = false;
+        for shard in self.shards.iter() {
+            if shard.sockets.set_status(local, status) {
+                found = true;
+                shard.sockets_changed();
+            }
+        }
+        found
     }
 
     /// A socket for each shard, all with the same address.

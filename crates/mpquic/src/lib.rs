@@ -131,6 +131,7 @@ mod error;
 mod guide;
 mod inbox;
 mod incoming;
+mod links;
 mod outbox;
 mod path;
 mod path_manager;
@@ -154,6 +155,11 @@ pub use error::{
     SendDatagramError, StoppedError, WriteError,
 };
 pub use incoming::{Incoming, IncomingFuture, RetryError};
+#[cfg(feature = "interfaces")]
+pub use links::SystemInterfaces;
+pub use links::{
+    Interface, InterfaceWatcher, LinkEvent, LinkManager, LinkPolicy, LinkTask, Metered,
+};
 pub use path::{OpenPath, Path, PathEvents};
 pub use path_manager::{FullMesh, PathManager};
 pub use recv_stream::RecvStream;

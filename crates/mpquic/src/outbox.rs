@@ -157,8 +157,12 @@ impl Outbox {
         true
     }
 
-    pub(crate) fn locals(&self) -> impl Iterator<Item = std::net::SocketAddr> + '_ {
-        self.sockets.iter().map(|socket| socket.local())
+    /// The addresses of the sockets, and how paths from them are to be used.
+    pub(crate) fn locals(
+        &self,
+    ) -> impl Iterator<Item = (std::net::SocketAddr, proto::PathStatus)> + '_ {
+        let sockets = self.sockets.iter();
+        sockets.map(|socket| (socket.local(), socket.status()))
     }
 
     /// Whether a socket can send from this address.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use proto::{FourTuple, PathError, PathErrorCode, PathEvent, PathId};
+use proto::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathStatus};
 
 /// Which paths a client opens by itself. Servers open none (RFC 10069, Path Management, leaves that to clients).
 ///
@@ -50,6 +50,8 @@ pub struct FullMesh {
     remotes: Vec<SocketAddr>,
     min_backoff: Duration,
     max_backoff: Duration,
+    limit: usize,
+    one_per_local: bool,
 }
 
 impl Default for FullMesh {
@@ -58,6 +60,8 @@ impl Default for FullMesh {
             remotes: Vec::new(),
             min_backoff: Duration::from_secs(1),
             max_backoff: Duration::from_secs(30),
+            limit: usize::MAX,
+            one_per_local: false,
         }
     }
 }
@@ -72,6 +76,21 @@ impl FullMesh {
     #[must_use]
     pub fn remote(mut self, address: SocketAddr) -> Self {
         self.remotes.push(address);
+        self
+    }
+
+    /// At most so many paths at a time, at least one; those from sockets that are no backups
+    /// ([`Endpoint::set_socket_status`](crate::Endpoint::set_socket_status)) come first. Another one is opened when one of them ends.
+    #[must_use]
+    pub const fn limit(mut self, paths: usize) -> Self {
+        self.limit = if paths == 0 { 1 } else { paths };
+        self
+    }
+
+    /// One path from each local address only: to the server's address of the handshake, or to the first further one of its address family.
+    #[must_use]
+    pub const fn one_per_local(mut self) -> Self {
+        self.one_per_local = true;
         self
     }
 
@@ -94,6 +113,10 @@ struct Link {
     /// It was tried before the handshake was confirmed: a peer that does not want that yet is asked again when it is.
     early: bool,
     failures: u32,
+    /// How it is to be used.
+    status: PathStatus,
+    /// How the path that it is now was told to be used.
+    told: PathStatus,
     /// Not before; `None` is never again.
     next_try: Option<Instant>,
 }
@@ -153,6 +176,7 @@ impl Mesh {
                 let (min, max) = (self.config.min_backoff, self.config.max_backoff);
                 for link in self.links.iter_mut().filter(|link| link.id == Some(id)) {
                     link.id = None;
+                    link.told = PathStatus::Available;
                     if std::mem::take(&mut link.early) && by_peer {
                         link.next_try = Some(now);
                         continue;
@@ -171,7 +195,7 @@ impl Mesh {
         &mut self,
         proto: &mut proto::Connection,
         now: Instant,
-        locals: impl Iterator<Item = SocketAddr>,
+        locals: impl Iterator<Item = (SocketAddr, PathStatus)>,
     ) -> Option<Instant> {
         if !self.dirty && self.next_look.is_none_or(|at| at > now) {
             return self.next_look;
@@ -190,6 +214,17 @@ impl Mesh {
                     .is_ok_and(|path| path.matches(&link.path))
             });
             link.id = open.or(link.id);
+            link.tell_status(proto);
+            if link.status == PathStatus::Backup {
+                link.tell_moved(proto);
+            }
+        }
+        let mut used = self.links.iter().filter(|link| link.id.is_some()).count();
+        for link in &mut self.links {
+            if used >= self.config.limit {
+                // The end of one of them is an event.
+                return None;
+            }
             if link.id.is_some() || link.next_try.is_none_or(|at| at > now) {
                 continue;
             }
@@ -197,6 +232,8 @@ impl Mesh {
                 Ok(id) => {
                     tracing::debug!(%id, path = %link.path, "opening");
                     link.id = Some(id);
+                    link.tell_status(proto);
+                    used += 1;
                     link.early = !proto.is_handshake_confirmed();
                 }
                 Err(
@@ -227,21 +264,32 @@ impl Mesh {
     }
 
     /// Makes the links those of the local addresses; what is known of the ones that stay is kept.
-    fn find_links(&mut self, locals: impl Iterator<Item = SocketAddr>, now: Instant) {
+    fn find_links(&mut self, locals: impl Iterator<Item = (SocketAddr, PathStatus)>, now: Instant) {
         let mut old = std::mem::take(&mut self.links);
-        for local in locals {
+        let most = if self.config.one_per_local {
+            1
+        } else {
+            usize::MAX
+        };
+        for (local, status) in locals {
             let remotes =
                 std::iter::once(self.first_remote).chain(self.config.remotes.iter().copied());
-            for remote in remotes.filter(|remote| remote.is_ipv4() == local.is_ipv4()) {
+            let remotes = remotes.filter(|remote| remote.is_ipv4() == local.is_ipv4());
+            for remote in remotes.take(most) {
                 let path = FourTuple { local, remote };
                 if self.links.iter().any(|link| link.path == path) {
                     continue;
                 }
                 let kept = old.iter().position(|link| link.path == path);
                 self.links.push(match kept {
-                    Some(index) => old.swap_remove(index),
+                    Some(index) => Link {
+                        status,
+                        ..old.swap_remove(index)
+                    },
                     None => Link {
                         path,
+                        status,
+                        told: PathStatus::Available,
                         id: None,
                         early: false,
                         failures: 0,
@@ -250,10 +298,41 @@ impl Mesh {
                 });
             }
         }
+        // Stable: the order of the sockets stays.
+        self.links.sort_by_key(|link| link.status);
     }
 }
 
 impl Link {
+    /// The path that it is now is used as its socket says. What the application sets by hand stays until that changes.
+    fn tell_status(&mut self, proto: &mut proto::Connection) {
+        if let Some(id) = self.id
+            && self.told != self.status
+            && proto.set_path_status(id, self.status).is_ok()
+        {
+            self.told = self.status;
+        }
+    }
+
+    /// A path that lost its socket goes on from another one, which may have a path already: it is used as that socket says.
+    fn tell_moved(&self, proto: &mut proto::Connection) {
+        let here = |id: &PathId| {
+            let path = proto.network_path(*id);
+            Some(*id) != self.id && path.is_ok_and(|path| path.matches(&self.path))
+        };
+        // Rare enough for a list.
+        let moved: Vec<_> = proto.paths().filter(here).collect();
+        for id in moved {
+            if proto
+                .path_status(id)
+                .is_ok_and(|(ours, _)| ours != self.status)
+            {
+                // One that is closed by now needs no status.
+                let _ = proto.set_path_status(id, self.status);
+            }
+        }
+    }
+
     fn back_off(&mut self, now: Instant, min: Duration, max: Duration) -> Instant {
         let wait = min.saturating_mul(1 << self.failures.min(16)).min(max);
         self.failures += 1;
@@ -275,7 +354,9 @@ mod tests {
     fn mesh(locals: &[&str]) -> Mesh {
         let mut mesh = Mesh::new(FullMesh::new(), "10.0.0.9:443".parse().unwrap());
         mesh.find_links(
-            locals.iter().map(|local| local.parse().unwrap()),
+            locals
+                .iter()
+                .map(|local| (local.parse().unwrap(), PathStatus::Available)),
             Instant::now(),
         );
         mesh
@@ -288,7 +369,7 @@ mod tests {
         mesh.links[1].id = Some(PathId(7));
         mesh.find_links(
             ["10.0.0.2:2", "10.0.0.3:3"]
-                .map(|local| local.parse().unwrap())
+                .map(|local| (local.parse().unwrap(), PathStatus::Available))
                 .into_iter(),
             Instant::now(),
         );

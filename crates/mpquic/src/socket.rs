@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 
-use proto::{FourTuple, Transmit};
+use proto::{FourTuple, PathStatus, Transmit};
 use quinn_udp::{RecvMeta, UdpSocketState};
 use socket2::SockRef;
 use tokio::io::Interest;
@@ -45,6 +45,8 @@ pub(crate) struct Socket {
     local: SocketAddr,
     /// The addresses of the sockets that it replaced, the newest last.
     former: Vec<SocketAddr>,
+    /// Paths from it are for when there is no other.
+    backup: AtomicBool,
     /// The only shard that receives on it, if several send on it.
     reader: Option<usize>,
     /// Of connections that found it full.
@@ -103,11 +105,26 @@ impl Socket {
             state,
             local,
             former: Vec::new(),
+            backup: AtomicBool::new(false),
             reader: None,
             turns: Turns::default(),
             #[cfg(test)]
             failures: Default::default(),
         })
+    }
+
+    /// How paths from it are to be used.
+    pub(crate) fn status(&self) -> PathStatus {
+        if self.backup.load(Ordering::Relaxed) {
+            PathStatus::Backup
+        } else {
+            PathStatus::Available
+        }
+    }
+
+    pub(crate) fn set_status(&self, status: PathStatus) {
+        self.backup
+            .store(status == PathStatus::Backup, Ordering::Relaxed);
     }
 
     /// In the place of others, with these addresses.
@@ -347,6 +364,18 @@ impl SocketSet {
         self.update(|list| list.push(socket));
     }
 
+    /// Sets how paths from the socket bound to `local` are to be used; returns whether there is one.
+    pub(crate) fn set_status(&self, local: SocketAddr, status: PathStatus) -> bool {
+        let mut found = false;
+        self.update(|list| {
+            for socket in list.iter().filter(|socket| socket.local() == local) {
+                socket.set_status(status);
+                found = true;
+            }
+        });
+        found
+    }
+
     /// Takes out the socket bound to `local`; returns whether there was one.
     pub(crate) fn remove(&self, local: SocketAddr) -> bool {
         let mut found = false;
@@ -389,13 +418,14 @@ impl SocketSet {
             .collect()
     }
 
-    /// The network path to `remote` from the first socket that can reach it.
+    /// The network path to `remote` from the first socket that can reach it; from a backup only if there is no other.
     pub(crate) fn default_path(&self, remote: SocketAddr) -> Option<FourTuple> {
         let sockets = self.snapshot();
         let same_family = sockets
             .iter()
-            .find(|socket| socket.local.is_ipv4() == remote.is_ipv4());
+            .filter(|socket| socket.local.is_ipv4() == remote.is_ipv4());
         same_family
+            .min_by_key(|socket| socket.status())
             .into_iter()
             .chain(sockets.iter())
             .find_map(|socket| align(socket.local, remote))
@@ -411,7 +441,10 @@ impl SocketSet {
         if default.local.ip().is_unspecified() {
             return paths;
         }
-        for socket in self.snapshot().iter().filter(|one| !one.is_wildcard()) {
+        let mut sockets = self.snapshot().to_vec();
+        // Stable: within these, the order in which they were bound stays.
+        sockets.sort_by_key(|socket| socket.status());
+        for socket in sockets.iter().filter(|one| !one.is_wildcard()) {
             if let Some(path) = align(socket.local, remote)
                 && !paths.contains(&path)
             {

@@ -67,6 +67,9 @@ pub enum Error {
         /// Why.
         source: ConnectionError,
     },
+    /// No link of this machine can be used.
+    #[error("no link of this machine can be used: {0}")]
+    NoLinks(io::Error),
     /// TLS cannot be set up.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),

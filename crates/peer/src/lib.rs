@@ -4,6 +4,7 @@
 //! - [`Trust`]: how a client recognises its server; [`client_tls`] and [`server_tls`] make the configurations.
 //! - [`Token`]: a secret that both ends share. It is proven, and never sent.
 //! - [`dial`]: connects to a server by name, over all of its addresses.
+//! - [`all_links`]: an endpoint over all links of the machine, as they come and go.
 //! - [`Transport`]: scheduler and congestion controller by name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -12,6 +13,7 @@ mod dial;
 mod error;
 mod identity;
 mod key_log;
+mod links;
 mod token;
 mod transport;
 mod trust;
@@ -20,6 +22,7 @@ pub use dial::{dial, host_of, resolve};
 pub use error::Error;
 pub use identity::{Fingerprint, Identity};
 pub use key_log::KeyLog;
+pub use links::all_links;
 pub use token::{PROOF, Token};
 pub use transport::Transport;
 pub use trust::{Trust, client_tls, server_tls};

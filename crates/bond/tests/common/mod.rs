@@ -90,6 +90,7 @@ pub(crate) fn client_settings(server: SocketAddr, locals: &[IpAddr]) -> ClientSe
         server: server.to_string(),
         token: Some(token(SECRET)),
         locals: locals.to_vec(),
+        metered: Vec::new(),
         idle: Duration::from_secs(60),
         transport: Transport::default(),
     }

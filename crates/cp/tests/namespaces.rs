@@ -1,0 +1,210 @@
+//! All links of a machine, in namespaces of their own: two default routes, a link that goes down in the middle of a transfer and comes up
+//! again. Needs root and Linux; elsewhere it says why it does nothing.
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_mpquic-cp");
+/// On the server's loopback, so that both links lead to it by their gateways.
+const SERVER: &str = "10.77.0.1";
+const SIZE: usize = 24_000_000;
+
+/// A server's and a client's namespace with two links between them, at 20 Mbit/s each.
+struct Place {
+    far: String,
+    near: String,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for name in [&self.far, &self.near] {
+            // What was not made cannot be removed.
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+fn run(line: &str) -> Result<(), String> {
+    let mut words = line.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output();
+    let output = output.map_err(|error| format!("{line}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{line}: {}", stderr.trim()))
+}
+
+impl Place {
+    fn new() -> Result<Self, String> {
+        let id = std::process::id();
+        let place = Self {
+            far: format!("cpfar{id}"),
+            near: format!("cpnear{id}"),
+        };
+        let (far, near) = (&place.far, &place.near);
+        run(&format!("ip netns add {far}"))?;
+        run(&format!("ip netns add {near}"))?;
+        run(&format!("ip -n {far} link set lo up"))?;
+        run(&format!("ip -n {near} link set lo up"))?;
+        run(&format!("ip -n {far} addr add {SERVER}/32 dev lo"))?;
+        for link in 1..=2 {
+            run(&format!(
+                "ip -n {far} link add s{link} type veth peer name c{link} netns {near}"
+            ))?;
+            run(&format!(
+                "ip -n {far} addr add 10.77.{link}.1/24 dev s{link}"
+            ))?;
+            run(&format!(
+                "ip -n {near} addr add 10.77.{link}.2/24 dev c{link}"
+            ))?;
+            run(&format!("ip -n {far} link set s{link} up"))?;
+            run(&format!("ip -n {near} link set c{link} up"))?;
+            let shape = "root tbf rate 20mbit burst 32kb latency 50ms";
+            run(&format!("tc -n {far} qdisc add dev s{link} {shape}"))?;
+            // What comes in by the second link is answered by it, whatever the best route is.
+            let filter = format!("net.ipv4.conf.c{link}.rp_filter=0");
+            run(&format!("ip netns exec {near} sysctl -qw {filter}"))?;
+            place.route(link)?;
+        }
+        run(&format!(
+            "ip netns exec {near} sysctl -qw net.ipv4.conf.all.rp_filter=0"
+        ))?;
+        Ok(place)
+    }
+
+    /// A default route by this link, as DHCP makes one: routes alone send all by the first.
+    fn route(&self, link: u8) -> Result<(), String> {
+        let near = &self.near;
+        run(&format!(
+            "ip -n {near} route replace default via 10.77.{link}.1 dev c{link} metric {link}"
+        ))
+    }
+
+    fn set(&self, link: u8, state: &str) {
+        run(&format!("ip -n {} link set c{link} {state}", self.near)).unwrap();
+        if state == "up" {
+            // Its routes went with it.
+            self.route(link).unwrap();
+        }
+    }
+
+    fn program(&self, namespace: &str, arguments: &[&str]) -> Child {
+        Command::new("ip")
+            .args(["netns", "exec", namespace, PROGRAM])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+}
+
+/// Ends it when the test does.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It has ended by itself, if not.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until there is so much of a file.
+fn grown(path: &Path, len: u64, until: Instant) {
+    while std::fs::metadata(path).map_or(0, |found| found.len()) < len {
+        assert!(Instant::now() < until, "no progress to {len} bytes");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_link_goes_down_and_up_in_the_middle_of_a_transfer() {
+    let place = match Place::new() {
+        Ok(place) => place,
+        Err(why) => return eprintln!("not tested, since there can be no network for it: {why}"),
+    };
+    let until = Instant::now() + Duration::from_secs(90);
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["root", "out"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    let data: Vec<u8> = (0..SIZE)
+        .map(|at| ((at * 7 + at / 253) % 251) as u8)
+        .collect();
+    std::fs::write(folder.path().join("root/big"), &data).unwrap();
+    let text = |name: &str| folder.path().join(name).display().to_string();
+    let (root, identity, out) = (text("root"), text("identity"), text("out"));
+    let serve = [
+        "serve",
+        "--root",
+        &root,
+        "--identity",
+        &identity,
+        "--listen",
+        "0.0.0.0:4433",
+    ];
+    let mut server = Ended(place.program(&place.far, &serve));
+    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    lines.next().unwrap().unwrap();
+    let pin = lines.next().unwrap().unwrap();
+    let pin = pin.strip_prefix("fingerprint ").unwrap();
+
+    let get = [
+        "get",
+        SERVER,
+        "big",
+        &out,
+        "--pin",
+        pin,
+        "--all-interfaces",
+        "--json",
+    ];
+    let mut client = Ended(place.program(&place.near, &get));
+    let stderr = BufReader::new(client.0.stderr.take().unwrap());
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in stderr.lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let part = folder.path().join("out/big.mpquic.part");
+    grown(&part, 2_000_000, until);
+    place.set(1, "down");
+    let gone = told.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(gone, "link 10.77.1.2 (c1) is gone");
+    let now = std::fs::metadata(&part).unwrap().len();
+    grown(&part, now + 2_000_000, until);
+    place.set(1, "up");
+    let back = told.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(back, "link 10.77.1.2 (c1) is up");
+
+    let mut printed = String::new();
+    client
+        .0
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut printed)
+        .unwrap();
+    assert!(client.0.wait().unwrap().success(), "{printed}");
+    assert!(std::fs::read(folder.path().join("out/big")).unwrap() == data);
+    // The first link has a path again, and both have carried data.
+    let summary: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let mut carried: Vec<_> = summary["paths"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|path| path["received"].as_u64().unwrap() > 500_000)
+        .map(|path| path["local"].as_str().unwrap().rsplit_once(':').unwrap().0)
+        .collect();
+    carried.sort_unstable();
+    assert_eq!(carried, ["10.77.1.2", "10.77.2.2"], "{summary}");
+}
