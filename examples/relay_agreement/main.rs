@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use mpquic_sched::RegistryError;
 use thiserror::Error;
 
 use report::{Report, Row};
@@ -21,11 +22,16 @@ use scenario::Scenario;
 /// The largest relative difference of the medians that counts as agreement.
 const TOLERANCE: f64 = 0.10;
 
+/// The same of the ratio of two schedulers' medians.
+const RATIO_TOLERANCE: f64 = 0.05;
+
 /// Why there is no result.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
     #[error("no scenario is named {0:?}; there are {1}")]
     UnknownScenario(String, String),
+    #[error(transparent)]
+    Scheduler(#[from] RegistryError),
     #[error("{scenario}, simulated: {source}")]
     Simulated {
         scenario: &'static str,
@@ -59,7 +65,9 @@ fn main() -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             match error {
-                Error::UnknownScenario(..) => ExitCode::from(arguments::USAGE),
+                Error::UnknownScenario(..) | Error::Scheduler(_) => {
+                    ExitCode::from(arguments::USAGE)
+                }
                 _ => ExitCode::FAILURE,
             }
         }
@@ -67,8 +75,14 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &cli::Arguments) -> Result<Report, Error> {
-    let scenarios = scenario::chosen(&arguments.only)?;
-    let total = scenarios.len() as u64 * arguments.runs;
+    let schedulers = [&arguments.scheduler, &arguments.against];
+    let schedulers: Vec<_> = schedulers
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    let scenarios = scenario::chosen(&arguments.only, &schedulers)?;
+    let total = scenarios.iter().map(Vec::len).sum::<usize>() as u64 * arguments.runs;
     let progress = if arguments.json {
         ProgressBar::hidden()
     } else {
@@ -77,39 +91,46 @@ fn run(arguments: &cli::Arguments) -> Result<Report, Error> {
         ProgressBar::new(total).with_style(style)
     };
     let mut rows = Vec::new();
-    for scenario in scenarios {
-        progress.set_message(scenario.name);
-        rows.push(compare(&scenario, arguments.runs, &progress)?);
+    for group in scenarios {
+        if let Some(scenario) = group.first() {
+            progress.set_message(scenario.name);
+        }
+        rows.push(compare(&group, arguments.runs, &progress)?);
     }
     progress.finish_and_clear();
     Ok(Report {
         rows,
         tolerance: TOLERANCE,
+        ratio_tolerance: RATIO_TOLERANCE,
     })
 }
 
-fn compare(scenario: &Scenario, runs: u64, progress: &ProgressBar) -> Result<Row, Error> {
-    let name = scenario.name;
-    let mut simulated = Vec::<Duration>::new();
-    let mut real = Vec::<Duration>::new();
-    // Scenarios alternate, so that other load on the machine affects all of them equally.
-    for seed in 0..runs {
-        let time = simulated::download(scenario, seed).map_err(|source| Error::Simulated {
-            scenario: name,
-            source,
-        })?;
-        simulated.push(time);
-        let time = real::download(scenario, seed).map_err(|source| Error::Real {
-            scenario: name,
-            source,
-        })?;
-        real.push(time);
-        progress.inc(1);
-    }
-    Ok(Row {
-        name,
+/// The same scenario with each of its schedulers.
+fn compare(group: &[Scenario], runs: u64, progress: &ProgressBar) -> Result<Vec<Row>, Error> {
+    let row = |scenario: &Scenario| Row {
+        name: scenario.name,
         what: scenario.what,
-        simulated,
-        real,
-    })
+        scheduler: scenario.scheduler.clone(),
+        simulated: Vec::<Duration>::new(),
+        real: Vec::<Duration>::new(),
+    };
+    let mut rows: Vec<_> = group.iter().map(row).collect();
+    // Simulated and real runs and the schedulers take turns, so that other load on the machine affects all of them equally.
+    for seed in 0..runs {
+        for (scenario, row) in group.iter().zip(&mut rows) {
+            let name = scenario.name;
+            let time = simulated::download(scenario, seed).map_err(|source| Error::Simulated {
+                scenario: name,
+                source,
+            })?;
+            row.simulated.push(time);
+            let time = real::download(scenario, seed).map_err(|source| Error::Real {
+                scenario: name,
+                source,
+            })?;
+            row.real.push(time);
+            progress.inc(1);
+        }
+    }
+    Ok(rows)
 }

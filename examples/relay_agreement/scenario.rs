@@ -20,7 +20,7 @@ pub(crate) struct Scenario {
     pub(crate) what: &'static str,
     pub(crate) links: [LinkConfig; 2],
     pub(crate) bytes: u64,
-    scheduler: &'static str,
+    pub(crate) scheduler: String,
     congestion: CongestionControl,
 }
 
@@ -28,7 +28,7 @@ impl Scenario {
     /// The settings of both sides.
     pub(crate) fn transport(&self) -> TransportConfig {
         let factory = Registry::new()
-            .factory(self.scheduler, &serde_json::Value::Null)
+            .factory(&self.scheduler, &serde_json::Value::Null)
             .expect("scenarios name schedulers that there are");
         let mut transport = TransportConfig::default();
         transport
@@ -45,62 +45,107 @@ fn link(mbps: u64, owd_ms: u64) -> LinkConfig {
     LinkConfig::new(mbps * 1_000_000, Duration::from_millis(owd_ms))
 }
 
+/// A scenario with minRTT and CUBIC.
+fn scenario(name: &'static str, what: &'static str, links: [LinkConfig; 2], kb: u64) -> Scenario {
+    Scenario {
+        name,
+        what,
+        links,
+        bytes: kb * 1000,
+        scheduler: "minrtt".into(),
+        congestion: CongestionControl::Cubic,
+    }
+}
+
 fn all() -> Vec<Scenario> {
+    let second = Duration::from_secs(1);
+    let hom = scenario(
+        "hom",
+        "25 Mbit/s 40 ms twice, 10 MB, CUBIC",
+        [link(25, 40), link(25, 40)],
+        10_000,
+    );
+    let slow = link(2, 100).with_loss(0.015).with_rtt_variation(8.0);
+    let slow_second = scenario(
+        "slow-second",
+        "50 Mbit/s 20 ms + 2 Mbit/s 100 ms with 1.5 % loss and 8 % jitter, 5 MB, NewReno",
+        [link(50, 20), slow],
+        5000,
+    );
+    let far = link(8, 100).with_loss(0.01);
+    let startup = scenario(
+        "startup",
+        "50 Mbit/s 20 ms + 8 Mbit/s 100 ms with 1 % loss, 2 MB, BBRv3",
+        [link(50, 20), far],
+        2000,
+    );
     vec![
+        scenario(
+            "het",
+            "50 Mbit/s 10 ms + 10 Mbit/s 70 ms, 20 MB, CUBIC",
+            [link(50, 10), link(10, 70)],
+            20_000,
+        ),
         Scenario {
-            name: "het",
-            what: "50 Mbit/s 10 ms + 10 Mbit/s 70 ms, 20 MB, minrtt, CUBIC",
-            links: [link(50, 10), link(10, 70)],
-            bytes: 20_000_000,
-            scheduler: "minrtt",
-            congestion: CongestionControl::Cubic,
+            scheduler: "roundrobin".into(),
+            ..hom
         },
         Scenario {
-            name: "hom",
-            what: "25 Mbit/s 40 ms twice, 10 MB, round robin, CUBIC",
-            links: [link(25, 40), link(25, 40)],
-            bytes: 10_000_000,
-            scheduler: "roundrobin",
-            congestion: CongestionControl::Cubic,
-        },
-        Scenario {
-            name: "slow-second",
-            what: "50 Mbit/s 20 ms + 2 Mbit/s 100 ms with 1.5 % loss and 8 % jitter, 5 MB, minrtt, NewReno",
-            links: [
-                link(50, 20),
-                link(2, 100).with_loss(0.015).with_rtt_variation(8.0),
-            ],
-            bytes: 5_000_000,
-            scheduler: "minrtt",
             congestion: CongestionControl::NewReno,
+            ..slow_second
         },
-        Scenario {
-            name: "jitter",
-            what: "40 Mbit/s 20 ms + 20 Mbit/s 40 ms, both with 8 % jitter, 10 MB, minrtt, CUBIC",
-            links: [
+        scenario(
+            "jitter",
+            "40 Mbit/s 20 ms + 20 Mbit/s 40 ms, both with 8 % jitter, 10 MB, CUBIC",
+            [
                 link(40, 20).with_rtt_variation(8.0),
                 link(20, 40).with_rtt_variation(8.0),
             ],
-            bytes: 10_000_000,
-            scheduler: "minrtt",
-            congestion: CongestionControl::Cubic,
-        },
+            10_000,
+        ),
+        scenario(
+            "outage",
+            "30 Mbit/s 15 ms + 15 Mbit/s 30 ms, the first dark from 1.0 to 2.0 s, 10 MB, CUBIC",
+            [link(30, 15).with_outage(second, second), link(15, 30)],
+            10_000,
+        ),
+        scenario(
+            "short",
+            "20 Mbit/s 15 ms + 20 Mbit/s 30 ms, 1 MB, CUBIC",
+            [link(20, 15), link(20, 30)],
+            1000,
+        ),
+        scenario(
+            "near-far",
+            "8 Mbit/s 5 ms + 30 Mbit/s 60 ms, 4 MB, CUBIC",
+            [link(8, 5), link(30, 60)],
+            4000,
+        ),
+        scenario(
+            "lossy",
+            "30 Mbit/s 20 ms + 30 Mbit/s 40 ms, both with 0.5 % loss, 5 MB, CUBIC",
+            [link(30, 20).with_loss(0.005), link(30, 40).with_loss(0.005)],
+            5000,
+        ),
         Scenario {
-            name: "outage",
-            what: "30 Mbit/s 15 ms + 15 Mbit/s 30 ms, the first dark from 1.0 to 2.0 s, 10 MB, minrtt, CUBIC",
-            links: [
-                link(30, 15).with_outage(Duration::from_secs(1), Duration::from_secs(1)),
-                link(15, 30),
-            ],
-            bytes: 10_000_000,
-            scheduler: "minrtt",
-            congestion: CongestionControl::Cubic,
+            congestion: CongestionControl::Bbr,
+            ..startup
         },
+        scenario(
+            "slow",
+            "4 Mbit/s 25 ms + 2 Mbit/s 60 ms, 2 MB, CUBIC",
+            [link(4, 25), link(2, 60)],
+            2000,
+        ),
     ]
 }
 
-/// The scenarios with these names; all if there are no names.
-pub(crate) fn chosen(names: &[String]) -> Result<Vec<Scenario>, Error> {
+/// The scenarios with these names, all if there are no names; each with its own scheduler, or with each of these.
+pub(crate) fn chosen(names: &[String], schedulers: &[&str]) -> Result<Vec<Vec<Scenario>>, Error> {
+    let registry = Registry::new();
+    for name in schedulers {
+        registry.factory(name, &serde_json::Value::Null)?;
+    }
     let all = all();
     for name in names {
         if !all.iter().any(|scenario| scenario.name == name) {
@@ -108,8 +153,17 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<Scenario>, Error> {
             return Err(Error::UnknownScenario(name.clone(), there_are.join(", ")));
         }
     }
-    Ok(all
-        .into_iter()
-        .filter(|scenario| names.is_empty() || names.iter().any(|name| name == scenario.name))
-        .collect())
+    let is_chosen =
+        |scenario: &Scenario| names.is_empty() || names.iter().any(|name| name == scenario.name);
+    let with = |scenario: Scenario| {
+        if schedulers.is_empty() {
+            return vec![scenario];
+        }
+        let schedulers = schedulers.iter().map(|scheduler| Scenario {
+            scheduler: (*scheduler).to_owned(),
+            ..scenario.clone()
+        });
+        schedulers.collect()
+    };
+    Ok(all.into_iter().filter(is_chosen).map(with).collect())
 }
