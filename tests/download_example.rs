@@ -57,7 +57,7 @@ fn options(arguments: &[&str]) -> Result<Options, OptionsError> {
 #[test]
 fn without_arguments() {
     let options = options(&[]).unwrap();
-    assert_eq!(options.scheduler.name(), "minrtt");
+    assert_eq!(options.scheduler.name(), "arrival");
     assert_eq!(options.size, 64 << 20);
     assert!(options.alone && options.progress);
     let links: Vec<_> = options
@@ -117,7 +117,7 @@ async fn downloads_together_and_alone() {
     let report = download::run(options(&fast).unwrap()).await.unwrap();
     assert!(report.sha256_ok);
     assert_eq!(report.bytes, 300_000);
-    assert_eq!(report.scheduler, "minrtt");
+    assert_eq!(report.scheduler, "arrival");
     let paths = report.paths.iter();
     let paths: Vec<_> = paths
         .map(|path| (path.name.as_str(), path.rate_mbps))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{PathEvent, PathId, PathStart, Side, TransportConfig};
-use mpquic_sched::{Context, Decision};
+use mpquic_sched::{Context, Decision, MinRtt};
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
 use support::{Recorder, Script, Told, has_room, ms, slot};
 
@@ -94,6 +94,8 @@ fn first_data_by(
     transport
         .path_start(start)
         .early_path_data(early_data)
+        // It waits for no path.
+        .scheduler(|| Box::new(MinRtt::default()))
         // The first path has no room left when the second one opens.
         .slow_start(SlowStart::HyStartPlusPlus);
     let recorder = Recorder::default();

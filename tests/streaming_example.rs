@@ -89,9 +89,9 @@ fn without_arguments() {
     if cli::has_policies() {
         assert_eq!((options.scheduler.name(), hint), ("dqn", None));
     } else {
-        assert_eq!(options.scheduler.name(), "ecf");
+        assert_eq!(options.scheduler.name(), "arrival");
         let hint = hint.unwrap();
-        assert!(hint.starts_with("scheduled by ecf") && hint.contains("--features neural"));
+        assert!(hint.starts_with("scheduled by arrival") && hint.contains("--features neural"));
     }
     assert_eq!(options.congestion, CongestionControl::Olia);
     let video = Video {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_proto::{AckFrequencyConfig, CongestionControl, Dir, ReadError, Side, TransportConfig};
 use mpquic_sched::{
-    Acked, Context, Decision, Lost, PathIndex, PathView, QueueView, Registry, Sent,
+    Acked, Context, Decision, Lost, PathId, PathIndex, PathUpdate, PathUpdateKind, PathView,
+    QueueView, Registry, Sent,
 };
 use mpquic_sim::BackToBack;
 use serde_json::Value;
@@ -77,6 +78,15 @@ fn schedulers_allocate_nothing() {
     let mut decisions = 0u64;
     for name in registry.names() {
         let mut scheduler = registry.build(name, &Value::Null).unwrap();
+        for view in &views {
+            let id = PathId(view.index.get() as u32);
+            scheduler.on_path(&PathUpdate::new(
+                view.index,
+                id,
+                now,
+                PathUpdateKind::Opened,
+            ));
+        }
         let before = counts()[0];
         for number in 0..10_000 {
             let cx = Context::new(now, &views, &queue, number);

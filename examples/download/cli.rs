@@ -50,7 +50,7 @@ Exit status:
 #[command(name = "download", after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// The packet scheduler.
-    #[arg(long, value_name = "NAME", default_value = "minrtt")]
+    #[arg(long, value_name = "NAME", default_value = "arrival")]
     scheduler: String,
 
     /// The scheduler's configuration, a JSON object.

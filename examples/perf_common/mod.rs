@@ -25,7 +25,7 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>
 #[derive(Debug, Args)]
 pub(crate) struct TransportOptions {
     /// Packet scheduler for data that this side sends; each side schedules its own data
-    #[arg(long, value_name = "NAME", default_value = "minrtt")]
+    #[arg(long, value_name = "NAME", default_value = "arrival")]
     scheduler: String,
     /// The scheduler's settings as JSON: '{"burst": 4}'
     #[arg(long, value_name = "JSON", default_value = "{}")]

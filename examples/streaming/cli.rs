@@ -14,11 +14,11 @@ use crate::streaming::{Options, OptionsError, bitrates};
 const EXAMPLES: &str = "\
 Examples:
   A minute of video over a near and a far path, scheduled by dqn, a trained policy that comes with this library, or
-  by ecf if this program was built without the feature neural, which brings in the trained policies:
+  by arrival if this program was built without the feature neural, which brings in the trained policies:
     streaming
 
   Other schedulers for comparison, 20 s each:
-    streaming --scheduler ecf --seconds 20
+    streaming --scheduler arrival --seconds 20
     streaming --scheduler minrtt --seconds 20
 
   A policy of your own, trained by training/:
@@ -44,7 +44,7 @@ Exit status:
 #[derive(Debug, Parser)]
 #[command(name = "streaming", after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The packet scheduler [default: dqn, or ecf if this program was built without the feature neural].
+    /// The packet scheduler [default: dqn, or arrival if this program was built without the feature neural].
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
 
@@ -105,7 +105,7 @@ pub(crate) struct Arguments {
 
 /// The scheduler if none is named, and if no policy is at hand.
 const POLICY: &str = "dqn";
-const HEURISTIC: &str = "ecf";
+const HEURISTIC: &str = "arrival";
 
 /// Whether this program has the trained policies. Asks the registry, not this package's feature: another package of
 /// the same build can have it turned on.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_sched_core::{MinRtt, PathMemory, SchedulerFactory, Side};
+use mpquic_sched_core::{Arrival, PathMemory, SchedulerFactory, Side};
 
 use super::{AckFrequencyConfig, CarefulResumeConfig, ConfigError, DAY, PathStart};
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
@@ -346,7 +346,7 @@ impl TransportConfig {
     }
 
     /// The packet scheduler. Each connection gets its own, from a registry's `factory` or from a closure.
-    /// Default minRTT.
+    /// Default [`Arrival`].
     ///
     /// ```
     /// use mpquic_proto::TransportConfig;
@@ -448,7 +448,7 @@ impl Default for TransportConfig {
             slow_start: None,
             path_memory: None,
             careful_resume: Some(CarefulResumeConfig::default()),
-            scheduler: SchedulerFactory::from(|| Box::new(MinRtt::default())),
+            scheduler: SchedulerFactory::from(|| Box::new(Arrival::default())),
             tail_copies: true,
             pacing: true,
             segmentation_offload: true,

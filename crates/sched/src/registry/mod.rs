@@ -54,7 +54,7 @@ const REPLICAS: [&str; 6] = [
 ///
 /// | name | scheduler | configuration |
 /// |---|---|---|
-/// | `arrival` | [`Arrival`] | [`ArrivalConfig`](crate::ArrivalConfig) |
+/// | `arrival`, `default` | [`Arrival`] | [`ArrivalConfig`](crate::ArrivalConfig) |
 /// | `atsss` | [`Atsss`] | [`AtsssConfig`] |
 /// | `backup` | [`Backup`] | [`BackupConfig`](crate::BackupConfig) |
 /// | `blest` | [`Blest`] | [`BlestConfig`] |
@@ -183,7 +183,9 @@ impl Registry {
             .insert_checked("ucb", UcbConfig::check, Ucb::new)
             .insert_checked("ucb_block", UcbConfig::check, Ucb::blocking)
             .insert_checked("xlink", XlinkConfig::check, Xlink::new);
-        registry.aliases.insert("rr".into(), "roundrobin".into());
+        for (alias, name) in [("rr", "roundrobin"), ("default", "arrival")] {
+            registry.aliases.insert(alias.into(), name.into());
+        }
         #[cfg(feature = "neural")]
         neural::insert(&mut registry);
         registry

@@ -80,6 +80,7 @@ fn a_factory_makes_independent_schedulers() {
 fn an_unknown_name_gets_the_list_and_the_nearest() {
     let registry = Registry::new();
     let names = registry.names().map(|name| match name {
+        "arrival" => "arrival (or default)",
         "roundrobin" => "roundrobin (or rr)",
         name => name,
     });
