@@ -698,7 +698,9 @@ impl Connection {
     /// # Ok(()) }
     /// ```
     pub fn set_scheduler(&self, factory: impl Into<SchedulerFactory>) {
-        let scheduler = factory.into().make();
+        let facts = self.0.lock().proto.facts();
+        // Without the lock: it is the application's code.
+        let scheduler = factory.into().make_for(&facts);
         self.0.with(|state| {
             let now = Instant::now().into_std();
             state.proto.set_scheduler(now, scheduler);

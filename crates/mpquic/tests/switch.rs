@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use common::{Pair, loopback, pattern, run};
 use mpquic::sched::{
-    Context, Decision, PathUpdate, PathUpdateKind, Registry, Scheduler, StreamUpdate,
-    StreamUpdateKind,
+    ConnectionFacts, Context, Decision, MinRtt, PathUpdate, PathUpdateKind, Registry, Scheduler,
+    SchedulerFactory, Side, StreamUpdate, StreamUpdateKind,
 };
 use mpquic::{Connection, PathId, PathStatus, SendStream, StreamHints, VarInt};
 
@@ -134,5 +134,32 @@ fn every_scheduler_can_take_the_place_of_another_one_in_the_middle() {
         let notes = Arc::clone(&told);
         client.set_scheduler(move || Box::new(Notes(Arc::clone(&notes))));
         assert!(told.lock().unwrap().paths.is_empty());
+    });
+}
+
+#[test]
+fn a_factory_knows_the_connection() {
+    run(async {
+        let seen = Arc::<Mutex<Vec<ConnectionFacts>>>::default();
+        let pair = Pair::with(&[loopback(1)], |transport| {
+            let seen = Arc::clone(&seen);
+            transport.tag(Some(5));
+            transport.scheduler(SchedulerFactory::for_each(move |facts| {
+                seen.lock().unwrap().push(facts.clone());
+                Box::new(MinRtt::default())
+            }));
+        });
+        let (client, _server) = pair.connect().await;
+        let near = pair.client.local_addrs()[0];
+        let from_client = ConnectionFacts::new(Side::Client, pair.server_addr, Some(5));
+        let from_server = ConnectionFacts::new(Side::Server, near, Some(5));
+        assert_eq!(*seen.lock().unwrap(), [from_client.clone(), from_server]);
+        // The one that takes its place knows the same.
+        let notes = Arc::clone(&seen);
+        client.set_scheduler(SchedulerFactory::for_each(move |facts| {
+            notes.lock().unwrap().push(facts.clone());
+            Box::new(MinRtt::default())
+        }));
+        assert_eq!(seen.lock().unwrap().last(), Some(&from_client));
     });
 }

@@ -1,9 +1,33 @@
 //! How each connection gets a scheduler of its own; knows no scheduler.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::Scheduler;
+use crate::{Scheduler, Side};
+
+/// What is known of a connection when its scheduler is made.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ConnectionFacts {
+    /// Which side schedules.
+    pub side: Option<Side>,
+    /// The peer's address: of several, the one that is tried first.
+    pub peer: Option<SocketAddr>,
+    /// The application's own word, from the settings of the transport.
+    pub tag: Option<u64>,
+}
+
+impl ConnectionFacts {
+    /// Those of a connection to `peer`.
+    pub const fn new(side: Side, peer: SocketAddr, tag: Option<u64>) -> Self {
+        Self {
+            side: Some(side),
+            peer: Some(peer),
+            tag,
+        }
+    }
+}
 
 /// Makes a scheduler for each new connection; cannot fail.
 ///
@@ -16,18 +40,46 @@ use crate::Scheduler;
 /// let (for_one_connection, for_another) = (factory.make(), factory.make());
 /// # drop((for_one_connection, for_another));
 /// ```
+///
+/// One that looks at the connection:
+///
+/// ```
+/// use mpquic_sched_core::{MinRtt, SchedulerFactory, Side};
+///
+/// let factory = SchedulerFactory::for_each(|connection| {
+///     let scheduler = MinRtt::default();
+///     println!("{:?} of {:?}", scheduler, connection.peer);
+///     assert_ne!(connection.side, Some(Side::Server));
+///     Box::new(scheduler)
+/// });
+/// # drop(factory.make());
+/// ```
 #[derive(Clone)]
-pub struct SchedulerFactory(Arc<dyn Fn() -> Box<dyn Scheduler> + Send + Sync>);
+pub struct SchedulerFactory(Arc<Make>);
+
+type Make = dyn Fn(&ConnectionFacts) -> Box<dyn Scheduler> + Send + Sync;
 
 impl SchedulerFactory {
     /// A factory that calls `make` for each scheduler.
     pub fn new(make: impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |_| make()))
+    }
+
+    /// A factory that calls `make` for each scheduler with what is known of its connection.
+    pub fn for_each(
+        make: impl Fn(&ConnectionFacts) -> Box<dyn Scheduler> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(make))
     }
 
-    /// One scheduler.
+    /// One scheduler, for a connection of which nothing is known.
     pub fn make(&self) -> Box<dyn Scheduler> {
-        self.0()
+        self.make_for(&ConnectionFacts::default())
+    }
+
+    /// One scheduler, for this connection.
+    pub fn make_for(&self, connection: &ConnectionFacts) -> Box<dyn Scheduler> {
+        self.0(connection)
     }
 }
 

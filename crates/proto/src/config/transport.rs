@@ -49,6 +49,7 @@ pub struct TransportConfig {
     pub(crate) path_memory: Option<Arc<dyn PathMemory>>,
     pub(crate) careful_resume: Option<CarefulResumeConfig>,
     pub(crate) scheduler: SchedulerFactory,
+    pub(crate) tag: Option<u64>,
     pub(crate) tail_copies: bool,
     pub(crate) pacing: bool,
     pub(crate) segmentation_offload: bool,
@@ -360,6 +361,13 @@ impl TransportConfig {
         self
     }
 
+    /// A number for factories of schedulers that look at the connection ([`SchedulerFactory::for_each`]): what kind of traffic it
+    /// will have, or whose. Nobody else looks at it. Default `None`.
+    pub const fn tag(&mut self, tag: Option<u64>) -> &mut Self {
+        self.tag = tag;
+        self
+    }
+
     /// Whether the last bytes of a transfer go on a second path too, if that delivers them sooner than the path that the
     /// scheduler chose. Default `true`.
     ///
@@ -448,6 +456,7 @@ impl Default for TransportConfig {
             slow_start: None,
             path_memory: None,
             careful_resume: Some(CarefulResumeConfig::default()),
+            tag: None,
             scheduler: SchedulerFactory::from(|| Box::new(Arrival::default())),
             tail_copies: true,
             pacing: true,

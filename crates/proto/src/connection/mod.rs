@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mpquic_sched_core::{ConnectionId, PathKey, Side};
+use mpquic_sched_core::{ConnectionFacts, ConnectionId, PathKey, Side};
 use rand::rngs::StdRng;
 
 pub use event::{Event, PathEvent};
@@ -343,7 +343,8 @@ impl Connection {
         streams.enable_sched_events(true);
         let factories = [endpoint.observer.as_ref(), config.observer.as_ref()];
         let observer = crate::observe::observer(side, factories);
-        let mut schedule = Schedule::new(config.scheduler.make());
+        let facts = ConnectionFacts::new(side, tuple.remote, config.tag);
+        let mut schedule = Schedule::new(config.scheduler.make_for(&facts));
         schedule.watch(observer.is_some());
         Self {
             observer,

@@ -3,12 +3,17 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::{MAX_PATHS, PathUpdateKind, Scheduler};
+use mpquic_sched_core::{ConnectionFacts, MAX_PATHS, PathUpdateKind, Scheduler};
 use smallvec::SmallVec;
 
 use super::Connection;
 
 impl Connection {
+    /// What a factory of schedulers is told of this connection.
+    pub fn facts(&self) -> ConnectionFacts {
+        ConnectionFacts::new(self.side, self.handshake_tuple.remote, self.config.tag)
+    }
+
     /// Schedules by this one from now on. It is told of the open paths and of the streams that are not delivered as if they had just come: `Opened`,
     /// `Validated`, `Status` and `Suspect` of paths; `Opened`, `Hint`, `Written` (all that was written so far) and `Finished` of streams.
     /// What was sent before stays as it is: nothing is lost or sent twice for it. Acknowledgements of it reach the new scheduler, with
