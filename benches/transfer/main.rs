@@ -38,6 +38,13 @@ fn transfer(c: &mut Criterion) {
             );
         });
     }
+    group.bench_function(BenchmarkId::new("mpquic-qlog", "2path"), |b| {
+        b.iter_batched(
+            || ours::written_pair(2),
+            ours::written_transfer,
+            criterion::BatchSize::PerIteration,
+        );
+    });
     group.bench_function(BenchmarkId::new("quinn-proto", "1path"), |b| {
         b.iter_batched(
             quinn_pair::pair,

@@ -1,12 +1,37 @@
 //! The transfer over mpquic's protocol crate.
 
 use mpquic_proto::{Dir, ReadError, Side, TransportConfig};
+use mpquic_qlog::Qlog;
 use mpquic_sim::BackToBack;
+use tempfile::TempDir;
 
 use crate::{CHUNK, DELAY, MTU, SIZE, WINDOW};
 
+/// Records that a connection may be ahead of the thread that writes: all of a transfer, which takes no time here.
+const RECORDS: usize = 1 << 19;
+
 pub(crate) fn pair(paths: u8) -> BackToBack {
+    pair_with(paths, TransportConfig::default())
+}
+
+/// The same with both sides' qlog written; the folder goes last.
+pub(crate) fn written_pair(paths: u8) -> (BackToBack, Qlog, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let qlog = Qlog::with_capacity(folder.path(), RECORDS).expect("a thread");
     let mut transport = TransportConfig::default();
+    qlog.attach(&mut transport);
+    (pair_with(paths, transport), qlog, folder)
+}
+
+pub(crate) fn written_transfer(
+    (pair, qlog, folder): (BackToBack, Qlog, TempDir),
+) -> (BackToBack, Qlog, TempDir) {
+    let pair = transfer(pair);
+    assert_eq!(qlog.left_out(), 0, "all is written");
+    (pair, qlog, folder)
+}
+
+fn pair_with(paths: u8, mut transport: TransportConfig) -> BackToBack {
     transport
         .initial_mtu(MTU)
         .expect("a valid MTU")

@@ -223,9 +223,8 @@ async fn work<S: Stack>(
         }
         "idle" => {
             let connections = connect_all::<S>(&client, server, amount).await?;
-            // Until the last acknowledgement and the last probe of the path MTU have been sent, and the time for the
-            // handshake, 10 s, is over: its timer may go off once more.
-            tokio::time::sleep(Duration::from_secs(12)).await;
+            // Until the last acknowledgement and the last probe of the path MTU have been sent.
+            tokio::time::sleep(Duration::from_secs(5)).await;
             start();
             tokio::time::sleep(Duration::from_secs(options.seconds)).await;
             Ok(vec![json!(connections.len())])

@@ -141,6 +141,7 @@ struct Connect {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    mpquic_peer::log_to_stderr();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {

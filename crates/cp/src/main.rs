@@ -236,6 +236,7 @@ fn with_port(server: &str) -> String {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    mpquic_peer::log_to_stderr();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {

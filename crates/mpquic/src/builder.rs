@@ -221,18 +221,15 @@ impl EndpointBuilder {
     }
 }
 
-/// With the environment variable `QLOGDIR`, and without an observer of the application's, a file is written of each
-/// connection.
+/// With the environment variable `QLOGDIR`, a file is written of each connection.
 #[cfg(feature = "qlog")]
 fn logged(mut config: EndpointConfig) -> EndpointConfig {
-    if !config.is_observed() {
-        match mpquic_qlog::Qlog::from_env() {
-            Ok(Some(qlog)) => qlog.attach_endpoint(&mut config),
-            Ok(None) => {}
-            // What is for looking on must not keep anybody from working.
-            Err(error) => {
-                tracing::warn!(%error, "no qlog: the folder that QLOGDIR names cannot be made")
-            }
+    match mpquic_qlog::Qlog::from_env() {
+        Ok(Some(qlog)) => qlog.attach_endpoint(&mut config),
+        Ok(None) => {}
+        // What is for looking on must not keep anybody from working.
+        Err(error) => {
+            tracing::warn!(%error, "no qlog: the folder that QLOGDIR names cannot be made");
         }
     }
     config

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mpquic_sched_core::{Learned, SchedulerFactory};
 use proto::{
-    ConnectionError, ConnectionStats, Dir, FourTuple, PathError, PathId, Side, StreamId,
+    ConnectionError, ConnectionStats, Dir, FourTuple, PathError, PathId, PathStats, Side, StreamId,
     ThroughputForecast, VarInt,
 };
 use rustls::pki_types::CertificateDer;
@@ -645,6 +645,12 @@ impl Connection {
             state.proto.ping();
             state.touched = true;
         });
+    }
+
+    /// The last addresses and figures of a path that was abandoned, for whoever hears of that late: those of the 256 paths
+    /// that were abandoned last are kept.
+    pub fn closed_path(&self, id: PathId) -> Option<(FourTuple, PathStats)> {
+        self.0.lock().closed_path(id)
     }
 
     /// Figures of the connection, over all its paths.

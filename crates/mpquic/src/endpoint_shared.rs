@@ -173,7 +173,7 @@ impl EndpointShared {
     /// Sets a connection going. Not under the mutex: a runtime that is shutting down drops the
     /// task at once, and its drop takes the mutex.
     pub(crate) fn launch(&self, shared: Arc<Shared>) -> Connecting {
-        let span = tracing::debug_span!("connection", id = shared.handle.0);
+        let span = shared.lock().proto.span().clone();
         let connecting = Connecting::new(ConnectionRef::new(Arc::clone(&shared)));
         let _context = self.runtime.enter();
         self.runtime.spawn(Driver::new(shared).instrument(span));

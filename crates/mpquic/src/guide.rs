@@ -26,3 +26,6 @@ pub struct Deploying;
 
 #[doc = include_str!("../../../docs/guide/writing-a-scheduler.md")]
 pub struct WritingAScheduler;
+
+#[doc = include_str!("../../../docs/guide/seeing-inside.md")]
+pub struct SeeingInside;

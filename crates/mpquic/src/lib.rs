@@ -132,6 +132,8 @@ mod guide;
 mod inbox;
 mod incoming;
 mod links;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod outbox;
 mod path;
 mod path_manager;

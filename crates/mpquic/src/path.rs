@@ -100,13 +100,18 @@ impl Path {
         Ok(theirs)
     }
 
-    /// Its figures.
+    /// Its figures; the last ones, if it was abandoned.
     ///
     /// # Errors
     ///
-    /// If its state is gone.
+    /// If it was abandoned so long ago that its figures are forgotten: those of the 256 paths that were abandoned last are
+    /// kept, as many as an event may wait to be read.
     pub fn stats(&self) -> Result<PathStats, PathError> {
-        self.connection.lock().proto.path_stats(self.id)
+        let state = self.connection.lock();
+        state.proto.path_stats(self.id).or_else(|gone| {
+            let closed = state.closed_path(self.id);
+            closed.map(|(_, stats)| stats).ok_or(gone)
+        })
     }
 
     /// Its smoothed RTT.

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use proto::{
     ConnectionError, ConnectionEvent, ConnectionHandle, Dir, Event, FourTuple, PathErrorCode,
-    PathEvent, PathId, StreamEvent, StreamId, VarInt,
+    PathEvent, PathId, PathStats, StreamEvent, StreamId, VarInt,
 };
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
@@ -83,6 +83,8 @@ pub(crate) struct State {
     pub(crate) stopped: HashMap<StreamId, Arc<Notify>>,
     pub(crate) opening: HashMap<PathId, oneshot::Sender<PathOutcome>>,
     pub(crate) mesh: Option<Mesh>,
+    /// The last figures of paths that were abandoned, the newest last.
+    closed_paths: VecDeque<(PathId, FourTuple, PathStats)>,
     /// Of tasks that polled for a signal and did not wait with a future; each at most once per signal.
     pollers: Vec<(Signal, Waker)>,
 }
@@ -217,6 +219,14 @@ impl State {
             } => Some((id, Err((error_code, by_peer)))),
             _ => None,
         };
+        if let PathEvent::Abandoned { id, .. } = event
+            && let Some((tuple, stats)) = self.proto.abandoned_path(id)
+        {
+            if self.closed_paths.len() == PATH_EVENTS {
+                self.closed_paths.pop_front();
+            }
+            self.closed_paths.push_back((id, tuple, stats));
+        }
         if let Some((id, outcome)) = outcome {
             let waiting = self.opening.remove(&id);
             effects
@@ -228,6 +238,13 @@ impl State {
         }
         effects.paths.push(event);
         self.signal(Signal::Paths, effects);
+    }
+
+    /// The last addresses and figures of a path that was abandoned. Kept for as many paths as an event may wait to be read.
+    pub(crate) fn closed_path(&self, id: PathId) -> Option<(FourTuple, PathStats)> {
+        let mut closed = self.closed_paths.iter().rev();
+        let (_, tuple, stats) = closed.find(|(known, ..)| *known == id)?;
+        Some((*tuple, *stats))
     }
 
     /// Whoever waits for a stream is to look again.
@@ -296,6 +313,7 @@ impl Shared {
                 stopped: HashMap::new(),
                 opening: HashMap::new(),
                 mesh,
+                closed_paths: VecDeque::new(),
                 pollers: Vec::new(),
             }),
             inbox: Mutex::default(),

@@ -114,7 +114,7 @@ fn every_event_is_as_its_schema_has_it() {
             let sent = events.iter().filter(|event| {
                 event["name"] == "quic:packet_sent"
                     && event["data"]["path_id"] == path
-                    && event["tuple"] == path.to_string()
+                    && event["tuple"].as_str() == Some(&*path.to_string())
             });
             assert!(sent.count() > 0, "{side} sent nothing on path {path}");
         }

@@ -5,6 +5,7 @@
 //! - [`Token`]: a secret that both ends share. It is proven, and never sent.
 //! - [`dial`]: connects to a server by name, over all of its addresses.
 //! - [`all_links`]: an endpoint over all links of the machine, as they come and go.
+//! - [`log_to_stderr`]: shows what `RUST_LOG` asks for.
 //! - [`Transport`]: scheduler and congestion controller by name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ mod error;
 mod identity;
 mod key_log;
 mod links;
+mod logging;
 mod token;
 mod transport;
 mod trust;
@@ -23,6 +25,7 @@ pub use error::Error;
 pub use identity::{Fingerprint, Identity};
 pub use key_log::KeyLog;
 pub use links::all_links;
+pub use logging::log_to_stderr;
 pub use token::{PROOF, Token};
 pub use transport::Transport;
 pub use trust::{Trust, client_tls, server_tls};

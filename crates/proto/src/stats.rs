@@ -6,6 +6,7 @@ use crate::congestion::ResumeState;
 
 /// Statistics of one path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PathStats {
     /// Smoothed RTT (RFC 9002 section 5.3).
@@ -70,6 +71,7 @@ pub struct PathStats {
 
 /// Statistics of a connection over all its paths, closed ones included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ConnectionStats {
     /// UDP datagrams sent.

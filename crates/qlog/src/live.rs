@@ -124,13 +124,13 @@ impl Qlog {
         Box::new(Recorder::new(ring, None))
     }
 
-    /// Every connection with this configuration is written, in place of the observer that it had.
+    /// Every connection with this configuration is written.
     pub fn attach(&self, transport: &mut TransportConfig) {
         let qlog = self.clone();
         transport.observer(move |_| Some(qlog.observer()));
     }
 
-    /// Every connection of an endpoint with this configuration is written, in place of the endpoint's observer.
+    /// Every connection of an endpoint with this configuration is written.
     pub fn attach_endpoint(&self, endpoint: &mut EndpointConfig) {
         let qlog = self.clone();
         endpoint.observer(move |_| Some(qlog.observer()));

@@ -46,6 +46,8 @@ use crate::{Context, Decision, PathView, Scheduler};
 #[derive(Debug, Clone, Default)]
 pub struct MinRtt {
     config: MinRttConfig,
+    /// The last answer was to wait for a pacer.
+    waits: bool,
 }
 
 /// Settings of [`MinRtt`].
@@ -75,6 +77,7 @@ impl MinRtt {
         let MinRttConfig { wait_for_pacer } = *config;
         Self {
             config: MinRttConfig { wait_for_pacer },
+            waits: false,
         }
     }
 }
@@ -99,12 +102,14 @@ impl Scheduler for MinRtt {
                 best.path = Some(path);
             }
         });
+        self.waits = false;
         match best.path {
             Some(path)
                 if best.paced
                     && self.config.wait_for_pacer
                     && let Some(release) = awaited(cx, path.standing(), best.rank) =>
             {
+                self.waits = true;
                 Decision::Wait {
                     until: Some(release),
                 }
@@ -112,6 +117,13 @@ impl Scheduler for MinRtt {
             Some(path) => Decision::send(path.index),
             None => Decision::Wait { until: None },
         }
+    }
+
+    fn why(&self) -> Option<&'static str> {
+        Some(match self.waits {
+            true => "a faster path's pacer opens soon",
+            false => "fastest with room",
+        })
     }
 }
 

@@ -25,7 +25,7 @@ pub struct EndpointConfig {
     pub(crate) grease_quic_bit: bool,
     /// Which one it is, if the endpoint has several.
     pub(crate) shard: Option<Shard>,
-    pub(crate) observer: Option<ObserverFactory>,
+    pub(crate) observers: Vec<ObserverFactory>,
 }
 
 impl EndpointConfig {
@@ -54,7 +54,7 @@ impl EndpointConfig {
             receive_memory: limits::DEFAULT_RECEIVE_MEMORY,
             grease_quic_bit: true,
             shard: None,
-            observer: None,
+            observers: Vec::new(),
         }
     }
 
@@ -127,19 +127,15 @@ impl EndpointConfig {
         self.versions().any(|version| version.number() == number)
     }
 
-    /// Attaches an observer to every connection of the endpoint for which the factory returns one, beside that of
-    /// [`TransportConfig::observer`](crate::TransportConfig::observer). Default none, which costs nothing.
+    /// Attaches an observer to every connection of the endpoint for which the factory returns one, beside those of
+    /// [`TransportConfig::observer`](crate::TransportConfig::observer). Default none, which costs nothing. Each call
+    /// attaches one more.
     pub fn observer(
         &mut self,
         factory: impl Fn(Side) -> Option<Box<dyn Observer>> + Send + Sync + 'static,
     ) -> &mut Self {
-        self.observer = Some(Arc::new(factory));
+        self.observers.push(Arc::new(factory));
         self
-    }
-
-    /// Whether there is an [`observer`](Self::observer).
-    pub const fn is_observed(&self) -> bool {
-        self.observer.is_some()
     }
 
     /// The largest UDP payload that this endpoint accepts (RFC 9000 section 18.2).

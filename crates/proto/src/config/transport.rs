@@ -54,7 +54,7 @@ pub struct TransportConfig {
     pub(crate) pacing: bool,
     pub(crate) segmentation_offload: bool,
     pub(crate) ecn: bool,
-    pub(crate) observer: Option<ObserverFactory>,
+    pub(crate) observers: Vec<ObserverFactory>,
 }
 
 /// The congestion window of a new path over these addresses; `None` for that of all paths.
@@ -418,12 +418,12 @@ impl TransportConfig {
     }
 
     /// Attaches an observer to every connection for which the factory returns one. Default none, which
-    /// costs nothing.
+    /// costs nothing. Each call attaches one more.
     pub fn observer(
         &mut self,
         factory: impl Fn(Side) -> Option<Box<dyn Observer>> + Send + Sync + 'static,
     ) -> &mut Self {
-        self.observer = Some(Arc::new(factory));
+        self.observers.push(Arc::new(factory));
         self
     }
 }
@@ -462,7 +462,7 @@ impl Default for TransportConfig {
             pacing: true,
             segmentation_offload: true,
             ecn: true,
-            observer: None,
+            observers: Vec::new(),
         }
     }
 }

@@ -60,6 +60,7 @@ pub enum ResumeStep {
 
 /// How far careful resume is on a path, or how it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum ResumeState {
     /// Nothing usable is remembered of the path.

@@ -4,9 +4,11 @@
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind, Side};
+use tracing::Level;
 
 use super::Connection;
 use crate::frame::AckFrame;
+use crate::observe::is_read_at;
 use crate::path::{Path, PathAck, PathState, ReceivedAck, SettledPackets};
 use crate::recovery::PathsInUse;
 use crate::space::{SentFrame, SpaceId};
@@ -249,7 +251,7 @@ impl Connection {
         space: SpaceId,
         settled: &SettledPackets,
     ) {
-        if !settled.lost.is_empty() && self.is_observed() {
+        if !settled.lost.is_empty() && (self.is_observed() || is_read_at(Level::DEBUG)) {
             self.note_lost(now, index, space, settled, false);
         }
         for (_, packet) in &settled.lost {

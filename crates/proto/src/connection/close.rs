@@ -15,7 +15,6 @@ impl Connection {
     //# An endpoint that wishes to communicate a fatal connection error MUST use a CONNECTION_CLOSE
     //# frame if it is able.
     pub(crate) fn fail(&mut self, now: Instant, error: TransportError) {
-        tracing::debug!(%error, "closing the connection");
         self.start_closing(now, CloseFrame::Transport(error), true);
     }
 

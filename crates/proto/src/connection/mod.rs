@@ -39,6 +39,7 @@ use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, EndpointEvent};
 use crate::forecast::ReceiveRate;
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::memory::Memory;
+use crate::observe::Story;
 use crate::packet::{QuicBit, Version};
 use crate::path::{Epoch, NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::recovery::AckFrequency;
@@ -70,6 +71,7 @@ pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
 pub struct Connection {
     /// Before what it was made by, so that it ends first.
     pub(crate) observer: Option<Box<dyn Observer>>,
+    pub(crate) story: Story,
     pub(crate) side: Side,
     pub(crate) version: Version,
     pub(crate) config: Arc<TransportConfig>,
@@ -341,13 +343,14 @@ impl Connection {
         }
         let mut streams = Streams::new(side, &config);
         streams.enable_sched_events(true);
-        let factories = [endpoint.observer.as_ref(), config.observer.as_ref()];
+        let factories = endpoint.observers.iter().chain(&config.observers);
         let observer = crate::observe::observer(side, factories);
         let facts = ConnectionFacts::new(side, tuple.remote, config.tag);
         let mut schedule = Schedule::new(config.scheduler.make_for(&facts));
         schedule.watch(observer.is_some());
         Self {
             observer,
+            story: Story::new(now),
             side,
             version,
             rng,
@@ -491,6 +494,12 @@ impl Connection {
     /// The version of QUIC.
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// The span in which the connection's `tracing` events are: those who log of it may enter it. Disabled if nobody read
+    /// at `debug` when the connection began.
+    pub fn span(&self) -> &tracing::Span {
+        self.story.span()
     }
 
     /// Client or server.

@@ -1,17 +1,19 @@
 //! Tells whoever looks what the connection does; without an observer, nothing is made up for it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{ConnectionId, Decision, PathIndex, PathUpdateKind};
+use tracing::Level;
 
 use super::Connection;
+use crate::observe::{Trouble, is_read_at};
 use crate::path::{Path, SettledPackets};
 use crate::schedule::Answer;
 use crate::space::SpaceId;
 use crate::transport_parameters::TransportParameters;
 use crate::{
-    AckedPackets, Choice, Decided, NumberSpace, Observation, PacketLost, Parameters, PathChange,
-    PathChangeKind, PathId, Started,
+    AckedPackets, Choice, Decided, NumberSpace, Observation, PacketLost, PacketReceived,
+    PacketSent, Parameters, PathChange, PathChangeKind, PathId, Started,
 };
 
 impl Connection {
@@ -24,8 +26,29 @@ impl Connection {
     /// Something happened that is not about a single packet.
     #[inline]
     pub(crate) fn note(&mut self, now: Instant, event: Observation<'_>) {
+        if is_read_at(Level::DEBUG) {
+            self.story.tell(now, &event);
+        }
         if let Some(observer) = &mut self.observer {
             observer.on_event(now, &event);
+        }
+    }
+
+    /// A packet leaves.
+    #[cold]
+    pub(crate) fn note_packet_sent(&mut self, packet: &PacketSent<'_>) {
+        self.story.sent(packet);
+        if let Some(observer) = &mut self.observer {
+            observer.on_packet_sent(packet);
+        }
+    }
+
+    /// A packet of the peer was decrypted.
+    #[cold]
+    pub(crate) fn note_packet_received(&mut self, packet: &PacketReceived<'_>) {
+        self.story.received(packet);
+        if let Some(observer) = &mut self.observer {
+            observer.on_packet_received(packet);
         }
     }
 
@@ -64,10 +87,31 @@ impl Connection {
             // Told with its code where it happens.
             _ => return,
         };
+        if kind == PathChangeKind::Suspect && is_read_at(Level::DEBUG) {
+            self.tell_trouble(now, index);
+        }
         if let Some((id, tuple)) = self.paths.at(index).map(|path| (path.id, path.tuple())) {
             let tuple = Some(tuple);
             self.note(now, Observation::Path(PathChange { id, tuple, kind }));
         }
+    }
+
+    /// The figures that tell an operator why a path is in trouble.
+    fn tell_trouble(&self, now: Instant, index: PathIndex) {
+        let Some(path) = self.paths.at(index) else {
+            return;
+        };
+        // Since it was last acknowledged, or since what waits to be: whichever is later.
+        let last_ack = path.suspicion().last_ack();
+        let heard = last_ack.max(path.space().sent.first_ack_eliciting_sent());
+        let silent = heard.map_or_else(Duration::default, |at| now.saturating_duration_since(at));
+        let trouble = Trouble {
+            silent_ms: silent.as_millis() as u64,
+            ptos: path.pto_count(),
+            in_flight: path.space().bytes_in_flight(),
+            elsewhere: self.has_other_usable(index),
+        };
+        self.story.suspect(now, path.id, &trouble);
     }
 
     /// Packets were acknowledged.
@@ -95,6 +139,9 @@ impl Connection {
         abandoned: bool,
     ) {
         if let Some(id) = self.paths.at(index).map(|path| path.id) {
+            if is_read_at(Level::DEBUG) {
+                self.story.lost(now, id, settled.lost.len());
+            }
             self.note_lost_in(now, NumberSpace::on_path(space, id), settled, abandoned);
         }
     }

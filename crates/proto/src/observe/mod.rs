@@ -3,6 +3,7 @@
 
 mod event;
 mod frames;
+mod story;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ pub use event::{
     PathMetrics, Started,
 };
 pub use frames::{AckRanges, FrameInfo, Frames};
+pub(crate) use story::{Story, Trouble, is_read_at};
 
 use crate::PathId;
 use crate::packet::TAG_LEN;
@@ -56,19 +58,13 @@ pub trait Observer: Send {
 /// Makes an observer for each new connection; `None` leaves the connection unobserved.
 pub type ObserverFactory = Arc<dyn Fn(Side) -> Option<Box<dyn Observer>> + Send + Sync>;
 
-/// The observer that the settings ask for: both, if the endpoint and the connection have one each.
-pub(crate) fn observer(
+/// The observer that the settings ask for: one for all, if they ask for several.
+pub(crate) fn observer<'a>(
     side: Side,
-    factories: [Option<&ObserverFactory>; 2],
+    factories: impl Iterator<Item = &'a ObserverFactory>,
 ) -> Option<Box<dyn Observer>> {
-    let mut made = factories
-        .into_iter()
-        .flatten()
-        .filter_map(|make| make(side));
-    match (made.next(), made.next()) {
-        (Some(one), Some(other)) => Some(Box::new(Both(one, other))),
-        (one, _) => one,
-    }
+    let made = factories.filter_map(|make| make(side));
+    made.reduce(|one, other| Box::new(Both(one, other)))
 }
 
 /// Two observers of one connection.
@@ -115,6 +111,15 @@ impl NumberSpace {
         match space_id {
             SpaceId::Data => Self::Path(path),
             _ => Self::of_space(space_id),
+        }
+    }
+
+    /// What people call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Initial => "Initial",
+            Self::Handshake => "Handshake",
+            Self::Path(_) => "1-RTT",
         }
     }
 

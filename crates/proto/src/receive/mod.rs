@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
+use tracing::Level;
 
 use crate::cid::is_reset;
 use crate::connection::{Connection, REST};
@@ -17,6 +18,7 @@ use crate::crypto::open_long;
 use crate::endpoint::EndpointEvent;
 use crate::frame::{Frame, FrameIter, Stream};
 use crate::memory::MemoryFor;
+use crate::observe::is_read_at;
 use crate::packet::{
     MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn, key_phase,
     reserved_bits_are_zero, unprotect_header, version_list,
@@ -514,8 +516,8 @@ impl Connection {
         self.idle_since = packet.now;
         self.rest_at.get_or_insert(packet.now + REST);
         self.eliciting_since_received = false;
-        if let Some(observer) = &mut self.observer {
-            observer.on_packet_received(packet);
+        if self.is_observed() || is_read_at(Level::TRACE) {
+            self.note_packet_received(packet);
         }
     }
 

@@ -4,11 +4,13 @@
 use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, PathIndex, Sent, Side};
+use tracing::Level;
 
 use crate::connection::Connection;
 use crate::crypto::{OneRttKeys, seal_long};
 use crate::frame::writer::{FrameWriter, Resent};
 use crate::ids::Transmit;
+use crate::observe::is_read_at;
 use crate::packet::{
     LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
@@ -172,9 +174,9 @@ impl Connection {
         }
         let (ack_eliciting, resent, frames) = (w.is_ack_eliciting(), w.resent(), w.frames);
         let padded = packet.pad(buf, spec.pad_to);
-        if let Some(observer) = &mut self.observer {
+        if self.is_observed() || is_read_at(Level::TRACE) {
             // Before it is protected: whoever looks may want to see the frames.
-            observer.on_packet_sent(&PacketSent {
+            self.note_packet_sent(&PacketSent {
                 now,
                 space: NumberSpace::on_path(spec.space, id),
                 number: packet.number,

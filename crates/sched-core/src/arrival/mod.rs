@@ -125,6 +125,19 @@ struct Known {
 struct Newest {
     number: u64,
     copies: bool,
+    said: Said,
+}
+
+/// Why it was what it was: a byte, put into words only for those who ask.
+#[derive(Debug, Clone, Copy, Default)]
+enum Said {
+    #[default]
+    Soonest,
+    Untested,
+    NoRoom,
+    CopyLate,
+    Awaited,
+    Meanwhile,
 }
 
 impl Default for Arrival {
@@ -342,8 +355,13 @@ impl Scheduler for Arrival {
         self.newest = Newest {
             number: cx.decision,
             copies: false,
+            said: Said::Soonest,
         };
         let Some(path) = found.best else {
+            self.newest.said = match found.untested {
+                Some(_) => Said::Untested,
+                None => Said::NoRoom,
+            };
             return found
                 .untested
                 .map_or(Decision::Wait { until: None }, |path| {
@@ -359,6 +377,7 @@ impl Scheduler for Arrival {
             self.patience.end();
             self.newest.copies = self.is_to_copy(cx, path, found.arrival);
             let data = if self.newest.copies {
+                self.newest.said = Said::CopyLate;
                 Data::Reinject
             } else {
                 Data::Next
@@ -377,10 +396,23 @@ impl Scheduler for Arrival {
             && let Some(awaited) = found.awaited
             && let Some(wait) = self.wait(cx, awaited)
         {
+            self.newest.said = Said::Awaited;
             return wait;
         }
         self.patience.end();
+        self.newest.said = Said::Meanwhile;
         self.send(cx, path, self.data(queue, path, others as u64))
+    }
+
+    fn why(&self) -> Option<&'static str> {
+        Some(match self.newest.said {
+            Said::Soonest => "arrives first here",
+            Said::Untested => "a path without an RTT sample gets one",
+            Said::NoRoom => "no path has room",
+            Said::CopyLate => "a copy arrives before what is late elsewhere",
+            Said::Awaited => "all arrives sooner on a path that is full now",
+            Said::Meanwhile => "a full path delivers less until this arrives",
+        })
     }
 
     fn on_sent(&mut self, event: &Sent) {

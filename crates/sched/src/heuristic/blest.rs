@@ -289,6 +289,10 @@ impl Scheduler for Blest {
         decision
     }
 
+    fn why(&self) -> Option<&'static str> {
+        Some(self.wait.why())
+    }
+
     fn on_path(&mut self, event: &PathUpdate) {
         // A slot's next path has RTTs of its own.
         if event.kind == PathUpdateKind::Abandoned {

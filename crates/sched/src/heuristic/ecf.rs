@@ -206,6 +206,10 @@ impl Scheduler for Ecf {
         })
     }
 
+    fn why(&self) -> Option<&'static str> {
+        Some(self.wait.why())
+    }
+
     fn on_path(&mut self, event: &PathUpdate) {
         if event.kind == PathUpdateKind::Abandoned {
             self.flags.forget(event.path);

@@ -230,6 +230,10 @@ impl<S: Scheduler> Scheduler for Recorded<S> {
     fn learned(&self) -> Option<Learned> {
         self.inner.learned()
     }
+
+    fn why(&self) -> Option<&'static str> {
+        self.inner.why()
+    }
 }
 
 #[cfg(test)]

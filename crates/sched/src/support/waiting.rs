@@ -47,6 +47,20 @@ pub struct Waiting {
     patience: Patience,
     /// A fast path that only its pacer holds back is full.
     paced_is_full: bool,
+    said: Said,
+}
+
+/// Why it said what it said last: a byte, put into words only for those who ask.
+#[derive(Debug, Clone, Copy, Default)]
+enum Said {
+    #[default]
+    NoRoom,
+    NoTest,
+    Paced,
+    RuleWaits,
+    RuleSends,
+    LostFirst,
+    WaitedEnough,
 }
 
 impl Waiting {
@@ -56,6 +70,20 @@ impl Waiting {
         Self {
             patience: Patience::NONE,
             paced_is_full: !wait_for_pacer,
+            said: Said::NoRoom,
+        }
+    }
+
+    /// Why the last decision was what it was, for [`Scheduler::why`](crate::Scheduler::why).
+    pub const fn why(&self) -> &'static str {
+        match self.said {
+            Said::NoRoom => "no path has room",
+            Said::NoTest => "fastest with room",
+            Said::Paced => "the fast path's pacer opens soon",
+            Said::RuleWaits => "the fast path is worth waiting for",
+            Said::RuleSends => "the fast path is full, waiting gains nothing",
+            Said::LostFirst => "lost data is sooner through here",
+            Said::WaitedEnough => "waited for the fast path long enough",
         }
     }
 
@@ -69,9 +97,18 @@ impl Waiting {
     ) -> Decision {
         let (fast, slow) = match Choice::of(cx, !self.paced_is_full) {
             // Whatever gives a path room is an event.
-            Choice::Nothing => return Decision::Wait { until: None },
-            Choice::Plain(path) => return self.send(path, Data::Next),
-            Choice::Paced { fast, slow } => return self.wait(cx.now, fast, slow),
+            Choice::Nothing => {
+                self.said = Said::NoRoom;
+                return Decision::Wait { until: None };
+            }
+            Choice::Plain(path) => {
+                self.said = Said::NoTest;
+                return self.send(path, Data::Next);
+            }
+            Choice::Paced { fast, slow } => {
+                self.said = Said::Paced;
+                return self.wait(cx.now, fast, slow);
+            }
             Choice::Between { fast, slow } => (fast, slow),
         };
         let queue = cx.queue;
@@ -82,6 +119,11 @@ impl Waiting {
             rule(fast, slow)
         } else {
             Advice::wait_if(!goes_now)
+        };
+        self.said = match advice {
+            _ if goes_now => Said::LostFirst,
+            Advice::Wait => Said::RuleWaits,
+            Advice::Send | Advice::SendStream(_) => Said::RuleSends,
         };
         match advice {
             Advice::Wait if goes_now => self.send_meanwhile(cx.now, fast, slow),
@@ -103,6 +145,7 @@ impl Waiting {
 
     fn wait(&mut self, now: Instant, fast: &PathView, slow: &PathView) -> Decision {
         let Some(deadline) = self.patience.deadline(now, fast) else {
+            self.said = Said::WaitedEnough;
             return Decision::send(slow.index);
         };
         // Nothing but a timer tells that a pacer has opened.

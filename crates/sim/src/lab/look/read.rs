@@ -12,10 +12,10 @@ use thiserror::Error;
 const MAX_PATHS: usize = 64;
 
 /// Points of time per series, from which rates and shares are taken.
-const BINS: usize = 160;
+const BINS: usize = 80;
 
 /// No bin is shorter, seconds.
-const MIN_BIN: f64 = 0.01;
+const MIN_BIN: f64 = 0.02;
 
 /// Points of a line that are kept; beyond, neighbours are merged.
 const MAX_POINTS: usize = 4000;
@@ -303,6 +303,9 @@ impl Reader {
             return;
         }
         if let Some((seen, _)) = self.path(path) {
+            if seen.losses.is_empty() {
+                seen.losses.push((0.0, 0.0));
+            }
             seen.lost += 1;
             seen.losses.push((at, seen.lost as f64));
         }

@@ -60,7 +60,9 @@ fn section(seen: &Seen) -> String {
     }
     text += "</div>\n<div class=\"card\"><div class=\"plots\">\n";
     let marks = marks(seen);
-    for panels in [left(seen), right(seen)] {
+    for mut panels in [left(seen), right(seen)] {
+        // Only the sender knows of losses, only the receiver of gaps.
+        panels.retain(|panel| panel.lines.iter().any(|line| !line.points.is_empty()));
         let _ = writeln!(
             text,
             "<div class=\"time\">{}</div>",
