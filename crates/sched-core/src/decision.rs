@@ -76,6 +76,19 @@ pub trait Scheduler: Send {
         None
     }
 
+    /// For how many packets in a row the last [`decide`](Self::decide) stands, at least 1, which is the default.
+    ///
+    /// Asked after each decision to send. So many packets leave as that one did, each with a decision number of its own,
+    /// and the scheduler is not asked in between: as long as its path [can send](crate::PathView::can_send), something waits
+    /// and nothing is to be sent again. It is told of each packet as always. Nothing else happens meanwhile: between two
+    /// packets of a run, no time passes, nothing is acknowledged or lost, and of the views that of the path alone changes.
+    ///
+    /// For schedulers that would say the same each time: the transport then need not bring the queue up to date for each
+    /// packet.
+    fn run(&self) -> u32 {
+        1
+    }
+
     /// Why the last [`decide`](Self::decide) said what it did, in a word or two: `"fast full, waiting is sooner"`. `None`
     /// from those who do not say.
     ///

@@ -25,7 +25,7 @@ use crate::{Context, Decision, PathView, Scheduler};
 /// sample are duplicated; path validation (RFC 9000 section 8.2) gives the first sample here, so
 /// nothing needs to be.
 ///
-/// **Cost.** One walk over the slots; no state.
+/// **Cost.** One walk over the slots, once for all packets of a batch that go on a path with an RTT sample.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -48,6 +48,8 @@ pub struct MinRtt {
     config: MinRttConfig,
     /// The last answer was to wait for a pacer.
     waits: bool,
+    /// The last decision stands for as long as its path can send.
+    stands: bool,
 }
 
 /// Settings of [`MinRtt`].
@@ -78,6 +80,7 @@ impl MinRtt {
         Self {
             config: MinRttConfig { wait_for_pacer },
             waits: false,
+            stands: false,
         }
     }
 }
@@ -103,6 +106,8 @@ impl Scheduler for MinRtt {
             }
         });
         self.waits = false;
+        // Packets change no RTT that was measured. What may wait for a pacer depends on the queue.
+        self.stands = !best.paced && best.path.is_some_and(PathView::has_rtt);
         match best.path {
             Some(path)
                 if best.paced
@@ -124,6 +129,10 @@ impl Scheduler for MinRtt {
             true => "a faster path's pacer opens soon",
             false => "fastest with room",
         })
+    }
+
+    fn run(&self) -> u32 {
+        if self.stands { u32::MAX } else { 1 }
     }
 }
 

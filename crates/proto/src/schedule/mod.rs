@@ -66,6 +66,8 @@ pub(crate) struct Schedule {
     next_number: u64,
     /// A decision made and not yet carried out, since the batch before it was of another path.
     planned: Option<Planned>,
+    /// For how many further packets of this batch the last decision stands.
+    run: u32,
     /// When the scheduler wants to be asked again at the latest.
     wait_until: Option<Instant>,
     /// Since when it waits although a path could send and nothing is in flight.
@@ -112,6 +114,7 @@ impl Schedule {
             tail: TailCopies::default(),
             next_number: 0,
             planned: None,
+            run: 0,
             wait_until: None,
             idle_wait_since: None,
             override_now: false,
@@ -278,6 +281,7 @@ impl Schedule {
 
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
     pub(crate) fn next(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
+        self.run = 0;
         if let Some(planned) = self.planned.take()
             && self.can_send(planned.path)
         {
@@ -308,9 +312,8 @@ impl Schedule {
                 if cx.path(path).is_some_and(|view| view.can_send) {
                     self.wait_until = None;
                     self.wait_clock.stop(now);
-                    if self.is_doubtful(path)
-                        && let Some(instead) = self.overdue(now, nothing_in_flight)
-                    {
+                    let doubtful = self.is_doubtful(path);
+                    if doubtful && let Some(instead) = self.overdue(now, nothing_in_flight) {
                         return Some(instead);
                     }
                     let planned = Planned {
@@ -320,6 +323,9 @@ impl Schedule {
                         number,
                     };
                     self.tail.on_decision(now, &planned);
+                    if !doubtful && !self.watched {
+                        self.run = self.scheduler.run().saturating_sub(1);
+                    }
                     return Some(planned);
                 }
                 // The contract: a bug in the scheduler, loud in debug builds, a wait in release.
@@ -332,6 +338,19 @@ impl Schedule {
             Decision::Wait { until } => self.wait_until = until.filter(|until| *until > now),
         }
         self.wait(now, nothing_in_flight)
+    }
+
+    /// The same again, if the scheduler's last decision stands for another packet. `control`: whether control frames or
+    /// datagrams wait.
+    pub(crate) fn again(&mut self, planned: Planned, control: bool) -> Option<Planned> {
+        if self.run == 0 || !self.can_send(planned.path) {
+            return None;
+        }
+        self.run -= 1;
+        self.queue.control = control;
+        let number = self.next_number;
+        self.next_number += 1;
+        Some(Planned { number, ..planned })
     }
 
     /// There was nothing of the kind planned for this path: what else to send, on another one.

@@ -26,6 +26,7 @@ impl Connection {
     /// The acknowledgement of a path's packets in a packet of the same path.
     pub(super) fn fill_own_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, index: PathIndex) {
         if let Some(path) = self.paths.at(index)
+            && path.space().acks.pending()
             && self.carries_own_acks(path)
         {
             self.fill_ack(w, now, index);

@@ -138,7 +138,7 @@ impl Connection {
             .refresh(now, &mut self.paths, controller, max_ack_delay, |id| {
                 cids.active(id).is_some()
             });
-        self.refresh_queue();
+        self.refresh_queue(self.has_control());
         let nothing_in_flight = waiting && self.nothing_in_flight();
         let planned = self.schedule.next(now, nothing_in_flight);
         self.note_answer(now);
@@ -196,10 +196,17 @@ impl Connection {
             if let Some(path) = self.paths.at_mut(planned.path) {
                 self.schedule.refresh_sender(now, path, &*self.controller);
             }
-            if !self.has_scheduled_data() {
+            let control = self.has_control_still();
+            if !control && !self.streams.can_send_data() {
                 break;
             }
-            self.refresh_queue();
+            if self.streams.queue().retransmittable == 0
+                && let Some(again) = self.schedule.again(planned, control)
+            {
+                planned = again;
+                continue;
+            }
+            self.refresh_queue(control);
             let next = self.schedule.next(now, false);
             self.note_answer(now);
             match next {
@@ -208,6 +215,22 @@ impl Connection {
             }
         }
         self.batches = batches;
+    }
+
+    /// Whether control frames or datagrams wait, after a packet of a batch. If none waited before it, only streams and
+    /// datagrams can have some now: the others have them from what comes, or from the application.
+    fn has_control_still(&self) -> bool {
+        let waits = if self.schedule.control_waits() {
+            self.has_control()
+        } else {
+            self.streams.can_send_control() || self.datagrams.can_send()
+        };
+        debug_assert_eq!(
+            waits,
+            self.has_control(),
+            "a packet made other control frames wait"
+        );
+        waits
     }
 
     /// Hands out a batch that is built.
@@ -397,14 +420,13 @@ impl Connection {
         None
     }
 
-    /// Brings the scheduler's view of the queue up to date.
-    fn refresh_queue(&mut self) {
+    /// Brings the scheduler's view of the queue up to date. `control`: whether control frames or datagrams wait.
+    fn refresh_queue(&mut self, control: bool) {
         if self.streams.queue().retransmittable > 0 {
             // Which paths carry what is to be sent again.
             let (usable, late) = (self.schedule.usable(), self.schedule.late());
             self.streams.set_usable(usable, late);
         }
-        let control = self.has_control();
         self.schedule
             .refresh_queue(&self.streams, control, &self.paths);
     }

@@ -19,7 +19,7 @@ use crate::{Context, Decision, PathId, PathView, Scheduler};
 ///
 /// **Source.** Ours.
 ///
-/// **Cost.** One walk over the slots; no state.
+/// **Cost.** One walk over the slots for all packets of a batch; no state.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -71,5 +71,9 @@ impl Scheduler for SinglePath {
             Some(path) if path.can_send => Decision::send(path.index),
             _ => Decision::Wait { until: None },
         }
+    }
+
+    fn run(&self) -> u32 {
+        u32::MAX
     }
 }
