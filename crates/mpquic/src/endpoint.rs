@@ -17,13 +17,13 @@ use tracing::Instrument;
 
 use crate::binder::Binder;
 use crate::builder::EndpointBuilder;
-use crate::common::{Common, ShardStats};
 use crate::connection::Connecting;
 use crate::endpoint_driver::EndpointDriver;
 use crate::endpoint_shared::EndpointShared;
 use crate::error::ConnectError;
 use crate::incoming::Incoming;
 use crate::path_manager::PathManager;
+use crate::shards::{ShardStats, Shards};
 use crate::socket::{LocalAddr, Socket, SocketSet};
 use crate::socket_health::SocketEvents;
 
@@ -46,7 +46,7 @@ use crate::socket_health::SocketEvents;
 pub struct Endpoint {
     /// At least one.
     shards: Arc<[Arc<EndpointShared>]>,
-    common: Arc<Common>,
+    common: Arc<Shards>,
     binder: Arc<Binder>,
 }
 
@@ -86,7 +86,7 @@ impl Endpoint {
         default_client: Option<ClientConfig>,
         path_manager: &PathManager,
     ) -> Self {
-        let common = Arc::new(Common::new(configs.len()));
+        let common = Arc::new(Shards::new(configs.len()));
         let server = server.map(Arc::new);
         let shards: Arc<[_]> = configs
             .into_iter()

@@ -12,11 +12,11 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::common::Common;
 use crate::connection::Connecting;
 use crate::driver::Driver;
 use crate::inbox::{ReadAhead, Run};
 use crate::path_manager::{Mesh, PathManager};
+use crate::shards::Shards;
 use crate::shared::{ConnectionRef, Shared};
 use crate::socket::{SocketSet, route};
 
@@ -78,7 +78,7 @@ pub(crate) struct EndpointShared {
     state: Mutex<EndpointState>,
     pub(crate) sockets: SocketSet,
     pub(crate) read_ahead: ReadAhead,
-    pub(crate) common: Arc<Common>,
+    pub(crate) common: Arc<Shards>,
     /// Its number.
     pub(crate) shard: usize,
     pub(crate) runtime: Handle,
@@ -91,7 +91,7 @@ impl EndpointShared {
         default_client: Option<ClientConfig>,
         path_manager: PathManager,
         runtime: Handle,
-        common: Arc<Common>,
+        common: Arc<Shards>,
         shard: usize,
     ) -> Self {
         Self {

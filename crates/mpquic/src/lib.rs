@@ -120,7 +120,6 @@
 
 mod binder;
 mod builder;
-mod common;
 mod connection;
 mod driver;
 mod endpoint;
@@ -140,6 +139,7 @@ mod path_manager;
 mod receive;
 mod recv_stream;
 mod send_stream;
+mod shards;
 mod shared;
 mod socket;
 mod socket_health;
@@ -149,7 +149,6 @@ mod turns;
 extern crate mpquic_proto as proto;
 
 pub use builder::EndpointBuilder;
-pub use common::ShardStats;
 pub use connection::{Connecting, Connection, HandshakeData, ZeroRttAccepted};
 pub use endpoint::Endpoint;
 pub use error::{
@@ -166,6 +165,7 @@ pub use path::{OpenPath, Path, PathEvents};
 pub use path_manager::{FullMesh, PathManager};
 pub use recv_stream::RecvStream;
 pub use send_stream::SendStream;
+pub use shards::ShardStats;
 pub use socket::LocalAddr;
 pub use socket_health::{SocketEvent, SocketEvents};
 

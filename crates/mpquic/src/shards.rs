@@ -62,7 +62,7 @@ pub struct ShardStats {
 }
 
 /// What is the endpoint's and not one shard's. Nothing of it is touched on the way of a packet that came to its shard.
-pub(crate) struct Common {
+pub(crate) struct Shards {
     /// Something came in to be accepted, or the endpoint was closed.
     pub(crate) incoming: Notify,
     pub(crate) idle: Notify,
@@ -75,7 +75,7 @@ pub(crate) struct Common {
     turns: AtomicUsize,
 }
 
-impl Common {
+impl Shards {
     /// With one handle.
     pub(crate) fn new(shards: usize) -> Self {
         Self {
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_is_passed_on_is_bounded_and_wakes_once() {
-        let common = Common::new(2);
+        let common = Shards::new(2);
         let woken = Arc::new(Count(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&woken));
         let mut taken = VecDeque::new();
