@@ -101,8 +101,8 @@ fn a_run_sends_what_as_many_decisions_would() {
     for name in ["minrtt", "single"] {
         for congestion in [CongestionControl::Cubic, CongestionControl::Bbr] {
             for (seed, dies) in [(1, false), (2, false), (3, name == "minrtt")] {
-                let (alone, each) = download(seed, name, congestion.clone(), dies, false);
-                let (report, asked) = download(seed, name, congestion.clone(), dies, true);
+                let (alone, each) = download(seed, name, congestion, dies, false);
+                let (report, asked) = download(seed, name, congestion, dies, true);
                 assert_eq!(report.trace_hash, alone.trace_hash, "{name} {seed}");
                 println!("{name} {seed}: asked {asked} times instead of {each}");
                 assert!(asked * 20 < each * 19, "{name} {seed}: {asked} of {each}");

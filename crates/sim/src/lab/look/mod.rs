@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Fail
     let first = arguments
         .files
         .first()
-        .map_or(Path::new(""), PathBuf::as_path);
+        .map_or_else(|| Path::new(""), PathBuf::as_path);
     let page = arguments
         .out
         .clone()

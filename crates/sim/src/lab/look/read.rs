@@ -215,7 +215,7 @@ impl Reader {
             "quic:recovery_metrics_updated" => self.metrics(at, path.unwrap_or(0), data),
             "quic:tuple_assigned" => self.tuple(path, data),
             "quic:connection_closed" => {
-                let reason = data["reason"].as_str().or(data["trigger"].as_str());
+                let reason = data["reason"].as_str().or_else(|| data["trigger"].as_str());
                 self.seen.closed = reason.map(str::to_owned);
             }
             "mpquic:path_updated" => {
@@ -325,8 +325,8 @@ impl Reader {
 
     fn tuple(&mut self, path: Option<u32>, data: &Value) {
         let end = |end: &Value| {
-            let ip = end["ip_v4"].as_str().or(end["ip_v6"].as_str())?;
-            let port = number(&end["port_v4"]).or(number(&end["port_v6"]))?;
+            let ip = end["ip_v4"].as_str().or_else(|| end["ip_v6"].as_str())?;
+            let port = number(&end["port_v4"]).or_else(|| number(&end["port_v6"]))?;
             Some(match end["ip_v6"].is_string() {
                 true => format!("[{ip}]:{port}"),
                 false => format!("{ip}:{port}"),
@@ -356,7 +356,7 @@ impl Reader {
             None => choice.to_owned(),
         };
         let kind = data["data"].as_str().filter(|kind| *kind != "next");
-        let what = kind.map_or(what.clone(), |kind| format!("{what}, {kind}"));
+        let what = kind.map_or_else(|| what.clone(), |kind| format!("{what}, {kind}"));
         let why = data["why"].as_str().unwrap_or_default().to_owned();
         *self.seen.decisions.entry((what, why)).or_default() += 1;
     }
