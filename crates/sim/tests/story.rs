@@ -5,6 +5,8 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mpquic_proto::TransportConfig;
+use mpquic_sched::MinRtt;
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
 use tracing::Level;
 
@@ -31,8 +33,12 @@ fn logged(level: Level) -> Vec<String> {
         .with_target(false)
         .with_writer(Mutex::new(lines.clone()))
         .finish();
+    // The guide's transcript is of this one, whatever the default is.
+    let mut transport = TransportConfig::default();
+    transport.scheduler(|| Box::new(MinRtt::default()));
     tracing::subscriber::with_default(subscriber, || {
         let mut network = Network::builder(11)
+            .transport(transport)
             .client(TransferClient::download(6_000_000))
             .server(TransferServer::new())
             .symmetric_path(LinkConfig::new(20_000_000, Duration::from_millis(10)))
