@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::provider::{provider, refused};
 use super::{ConfigError, RaceConfig, TransportConfig};
 use crate::Version;
 use crate::token::{SharedTokenStore, TokenStore};
@@ -43,17 +44,46 @@ impl ClientConfig {
         })
     }
 
-    /// Connections that trust servers with certificates signed by these roots.
+    /// Connections that trust servers with certificates signed by these roots. TLS has its cryptography from ring, or,
+    /// with the feature `aws-lc-rs`, from AWS-LC.
     ///
     /// # Errors
     ///
     /// If rustls refuses the configuration.
     pub fn with_root_certificates(roots: rustls::RootCertStore) -> Result<Self, ConfigError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = rustls::ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(refused)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self::new(Arc::new(tls))
+    }
+
+    /// Connections that trust the servers that the operating system trusts, by the verifier of
+    /// `rustls-platform-verifier`. On Windows and Apple's systems the system itself judges the certificate; on Linux and
+    /// the BSDs its certificate authorities are loaded here, once, from where the system or the environment variables
+    /// `SSL_CERT_FILE` and `SSL_CERT_DIR` have them. On Android, that crate must be initialised first.
+    ///
+    /// # Errors
+    ///
+    /// If the system has no certificate authorities to tell, or rustls refuses the configuration.
+    ///
+    /// ```no_run
+    /// let config = mpquic_proto::ClientConfig::with_platform_verifier()?;
+    /// # Ok::<(), mpquic_proto::ConfigError>(())
+    /// ```
+    #[cfg(feature = "platform-verifier")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "platform-verifier")))]
+    #[doc(alias = "try_with_platform_verifier")]
+    pub fn with_platform_verifier() -> Result<Self, ConfigError> {
+        let provider = provider();
+        let verifier =
+            rustls_platform_verifier::Verifier::new(provider.clone()).map_err(refused)?;
         let tls = rustls::ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| ConfigError::Tls(error.to_string()))?
-            .with_root_certificates(roots)
+            .map_err(refused)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         Self::new(Arc::new(tls))
     }
@@ -69,6 +99,7 @@ impl ClientConfig {
     }
 
     /// Sets the settings of the transport. The default is [`TransportConfig::default`].
+    #[doc(alias = "transport_config")]
     pub fn transport(&mut self, transport: Arc<TransportConfig>) -> &mut Self {
         self.transport = transport;
         self

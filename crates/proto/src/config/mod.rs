@@ -5,6 +5,7 @@ mod careful_resume;
 mod client;
 mod endpoint;
 mod path_start;
+mod provider;
 mod race;
 mod server;
 mod tokens;

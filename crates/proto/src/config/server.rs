@@ -7,6 +7,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::provider::{provider, refused};
 use super::{ConfigError, TransportConfig, ValidationTokenConfig};
 use crate::SessionMemory;
 use crate::cid::{CidGenerator, ResetKey};
@@ -92,7 +93,8 @@ impl ServerConfig {
     }
 
     /// Connections that present this certificate chain, leaf first. Sessions are resumed from a
-    /// [`SessionMemory`](crate::SessionMemory).
+    /// [`SessionMemory`](crate::SessionMemory). TLS has its cryptography from ring, or, with the feature `aws-lc-rs`, from
+    /// AWS-LC.
     ///
     /// # Errors
     ///
@@ -101,13 +103,12 @@ impl ServerConfig {
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, ConfigError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        let mut tls = rustls::ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| ConfigError::Tls(error.to_string()))?
+            .map_err(refused)?
             .with_no_client_auth()
             .with_single_cert(chain, key)
-            .map_err(|error| ConfigError::Tls(error.to_string()))?;
+            .map_err(refused)?;
         tls.session_storage = Arc::new(SessionMemory::new());
         Self::new(Arc::new(tls))
     }

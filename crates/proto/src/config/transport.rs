@@ -62,6 +62,7 @@ type PathInitialWindow = dyn Fn(&FourTuple) -> Option<InitialWindow> + Send + Sy
 
 impl TransportConfig {
     /// How many bidirectional streams the peer may have open at a time. Default 128.
+    #[doc(alias = "max_concurrent_bi_streams")]
     pub fn max_concurrent_bidi_streams(&mut self, count: u64) -> &mut Self {
         self.max_concurrent_bidi_streams = count.min(1 << 60);
         self
@@ -151,12 +152,14 @@ impl TransportConfig {
 
     /// How many bytes of received datagrams are kept for the application. `None` turns datagrams off
     /// (RFC 9221 section 3). Default 1 MiB.
+    #[doc(alias = "datagram_receive_buffer_size")]
     pub fn datagram_receive_buffer(&mut self, bytes: Option<usize>) -> &mut Self {
         self.datagram_receive_buffer = bytes;
         self
     }
 
     /// How many bytes of datagrams may wait to be sent. Default 1 MiB.
+    #[doc(alias = "datagram_send_buffer_size")]
     pub fn datagram_send_buffer(&mut self, bytes: usize) -> &mut Self {
         self.datagram_send_buffer = bytes;
         self
@@ -208,6 +211,7 @@ impl TransportConfig {
     /// # Errors
     ///
     /// Below 1200 (RFC 9000 section 14) or above 65527.
+    #[doc(alias = "mtu_discovery_config")]
     pub fn initial_mtu(&mut self, bytes: u16) -> Result<&mut Self, ConfigError> {
         Self::check_mtu("initial_mtu", bytes)?;
         self.initial_mtu = bytes;
@@ -221,6 +225,8 @@ impl TransportConfig {
     /// # Errors
     ///
     /// Below 1200 (RFC 9000 section 14) or above 65527.
+    #[doc(alias = "mtu_discovery_config")]
+    #[doc(alias = "upper_bound")]
     pub fn max_mtu(&mut self, bytes: u16) -> Result<&mut Self, ConfigError> {
         Self::check_mtu("max_mtu", bytes)?;
         self.max_mtu = bytes;
@@ -250,6 +256,7 @@ impl TransportConfig {
     /// ```
     ///
     /// [`Controller`](crate::congestion::Controller) shows how to write one.
+    #[doc(alias = "congestion_controller_factory")]
     pub fn congestion(&mut self, factory: impl ControllerFactory) -> &mut Self {
         self.congestion = Arc::new(factory);
         self

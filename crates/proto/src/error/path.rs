@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::PathId;
 
 /// The error code of PATH_ABANDON (RFC 10069, Error Codes).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PathErrorCode(pub u64);
 
 impl PathErrorCode {
@@ -33,6 +33,13 @@ impl fmt::Display for PathErrorCode {
             Self::NO_CID_AVAILABLE_FOR_PATH => f.write_str("NO_CID_AVAILABLE_FOR_PATH"),
             Self(code) => write!(f, "{code:#x}"),
         }
+    }
+}
+
+/// As [`Display`](fmt::Display): logs and failed tests name the code.
+impl fmt::Debug for PathErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
