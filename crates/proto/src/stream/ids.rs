@@ -163,8 +163,7 @@ impl RemoteIds {
     /// The limit for a frame that is being written.
     pub(super) fn announce(&mut self) -> u64 {
         (self.due, self.lost) = (false, false);
-        //= specs/rfc9000.txt#section-4.6
-        //# A receiver MUST ignore any MAX_STREAMS frame that does not increase the stream limit.
+        // A smaller limit would have no effect (RFC 9000 section 4.6).
         self.announced = self.announced.max(self.target());
         self.announced
     }
