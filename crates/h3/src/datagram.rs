@@ -48,7 +48,7 @@ impl<B: Buf> SendDatagram<B> for SendDatagramHandler {
             SendDatagramError::ConnectionLost(reason) => {
                 SendDatagramErrorIncoming::ConnectionError(connection_error(reason))
             }
-            // `TooLarge` is the only other one.
+            // `TooLarge` is the only other one: no path is named here.
             _ => SendDatagramErrorIncoming::TooLarge,
         })
     }

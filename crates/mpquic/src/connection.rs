@@ -1,5 +1,7 @@
 //! The handles of a connection: on its way, and established; the work is done in its task.
 
+mod datagrams;
+
 use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +18,6 @@ use proto::{
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
-use crate::error::SendDatagramError;
 use crate::path::{OpenPath, Path, PathEvents};
 use crate::path_manager::{Mesh, PathManager};
 use crate::recv_stream::RecvStream;
@@ -235,13 +236,6 @@ fn try_accept(state: &mut State, dir: Dir) -> Option<Result<StreamId, Connection
     Some(Ok(id))
 }
 
-fn try_read_datagram(state: &mut State) -> Option<Result<Bytes, ConnectionError>> {
-    match state.proto.recv_datagram() {
-        Some(data) => Some(Ok(data)),
-        None => state.error.clone().map(Err),
-    }
-}
-
 /// A multipath QUIC connection. May be cloned to get another handle.
 ///
 /// When all handles are dropped, those of streams and paths included, the connection is closed with
@@ -412,92 +406,6 @@ impl Connection {
             SendStream::new(self.0.clone(), id, early),
             RecvStream::new(self.0.clone(), id, early),
         )
-    }
-
-    // -- datagrams
-
-    fn try_send_datagram(
-        state: &mut State,
-        data: Bytes,
-        drop: bool,
-    ) -> Result<Result<(), SendDatagramError>, Bytes> {
-        if let Some(error) = &state.error {
-            return Ok(Err(error.clone().into()));
-        }
-        Ok(match state.proto.send_datagram(data, drop) {
-            Ok(()) => {
-                state.touched = true;
-                Ok(())
-            }
-            Err(proto::SendDatagramError::UnsupportedByPeer) => {
-                Err(SendDatagramError::UnsupportedByPeer)
-            }
-            Err(proto::SendDatagramError::Disabled) => Err(SendDatagramError::Disabled),
-            Err(proto::SendDatagramError::Blocked(data)) => return Err(data),
-            // `TooLarge` is the only other one.
-            Err(_) => Err(SendDatagramError::TooLarge),
-        })
-    }
-
-    /// Sends an unreliable datagram (RFC 9221). If the buffer is full, the oldest unsent
-    /// ones are dropped.
-    ///
-    /// # Errors
-    ///
-    /// If it is too large, one side does not take datagrams, or the connection is over.
-    pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
-        let sent = self
-            .0
-            .with(|state| Self::try_send_datagram(state, data, true));
-        // With leave to drop, it is never blocked.
-        sent.unwrap_or(Err(SendDatagramError::TooLarge))
-    }
-
-    /// Waits for room in the buffer, then sends an unreliable datagram (RFC 9221).
-    ///
-    /// # Errors
-    ///
-    /// If it is too large, one side does not take datagrams, or the connection is over.
-    pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
-        let mut data = Some(data);
-        let check = |state: &mut State| match Self::try_send_datagram(state, data.take()?, false) {
-            Ok(result) => Some(result),
-            Err(back) => {
-                data = Some(back);
-                None
-            }
-        };
-        self.0.wait_for(Signal::DatagramsUnblocked, check).await
-    }
-
-    /// The next datagram from the peer.
-    ///
-    /// On a server that takes early data, a datagram can be a repetition of what another connection brought
-    /// before, at least if it came before the handshake was complete: see [`RecvStream::is_0rtt`].
-    ///
-    /// # Errors
-    ///
-    /// If the connection is over.
-    pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
-        let signal = Signal::DatagramReceived;
-        self.0.wait_for(signal, try_read_datagram).await
-    }
-
-    /// [`read_datagram`](Self::read_datagram) for code that polls. All tasks that polled are woken by the next datagram.
-    pub fn poll_read_datagram(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ConnectionError>> {
-        self.0
-            .poll_for(Signal::DatagramReceived, cx, try_read_datagram)
-    }
-
-    /// The largest datagram that can be sent now; changes with the paths. `None` if the peer takes
-    /// none.
-    pub fn max_datagram_size(&self) -> Option<usize> {
-        self.0.lock().proto.max_datagram_size()
-    }
-
-    /// How many bytes of datagrams can be queued now.
-    pub fn datagram_send_buffer_space(&self) -> usize {
-        self.0.lock().proto.datagram_send_buffer_space()
     }
 
     // -- life

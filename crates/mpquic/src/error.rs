@@ -169,6 +169,9 @@ pub enum SendDatagramError {
     /// Larger than [`max_datagram_size`](crate::Connection::max_datagram_size).
     #[error("the datagram is too large")]
     TooLarge,
+    /// The path that must carry it is not open.
+    #[error("the path is not open")]
+    PathNotOpen,
     /// The connection is over.
     #[error("connection lost: {0}")]
     ConnectionLost(#[from] ConnectionError),

@@ -176,15 +176,16 @@ pub use mpquic_proto::Version;
 pub use mpquic_proto::{
     AckFrequencyConfig, AckRanges, AckedPackets, ApplicationClose, AttemptError,
     CarefulResumeConfig, Choice, ClientConfig, ClosedStream, ConfigError, CongestionControl,
-    ConnectionClose, ConnectionError, ConnectionIdGenerator, ConnectionStats, Decided, Dir,
-    EndpointConfig, FailedAttempt, FourTuple, FrameInfo, Frames, HalfOpen, InitialWindow,
-    MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observation, Observer, ObserverFactory,
-    PacketLost, PacketReceived, PacketSent, Parameters, PathChange, PathChangeKind, PathError,
-    PathErrorCode, PathEvent, PathId, PathMemory, PathMetrics, PathStart, PathStats, PathStatus,
-    QuicLb, QuicLbConfig, QuicLbError, RaceConfig, Reconnaissance, SavedPath, ServerConfig,
-    SessionMemory, Side, Started, StreamHints, StreamId, StreamPiece, ThroughputForecast, TokenLog,
-    TokenMemoryLog, TokenMemoryStore, TokenReuseError, TokenStore, TransportConfig, TransportError,
-    TransportErrorCode, UnknownCongestionControl, ValidationTokenConfig, VarInt,
+    ConnectionClose, ConnectionError, ConnectionIdGenerator, ConnectionStats, DatagramOptions,
+    Decided, Dir, EndpointConfig, FailedAttempt, FourTuple, FrameInfo, Frames, HalfOpen,
+    InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observation, Observer,
+    ObserverFactory, PacketLost, PacketReceived, PacketSent, Parameters, PathChange,
+    PathChangeKind, PathError, PathErrorCode, PathEvent, PathId, PathMemory, PathMetrics,
+    PathStart, PathStats, PathStatus, QuicLb, QuicLbConfig, QuicLbError, RaceConfig,
+    Reconnaissance, SavedPath, ServerConfig, SessionMemory, Side, Started, StreamHints, StreamId,
+    StreamPiece, ThroughputForecast, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError,
+    TokenStore, TransportConfig, TransportError, TransportErrorCode, UnknownCongestionControl,
+    ValidationTokenConfig, VarInt,
 };
 pub use mpquic_proto::{config, congestion, limits};
 #[cfg(feature = "qlog")]

@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::time::{Duration, Instant};
+
 use common::{Pair, loopback, run};
-use mpquic::SendDatagramError;
+use mpquic::{DatagramOptions, PathErrorCode, PathId, SendDatagramError};
 
 #[test]
 fn they_arrive_on_a_network_that_loses_nothing() {
@@ -51,5 +53,51 @@ fn a_peer_that_takes_none_is_an_error() {
             error,
             SendDatagramError::UnsupportedByPeer | SendDatagramError::Disabled
         ));
+    });
+}
+
+#[test]
+fn they_go_where_the_options_say() {
+    run(async {
+        let pair = Pair::with(&[loopback(1), loopback(2)], |_| ());
+        let (client, server) = pair.connect().await;
+        let second = loopback(2).ip();
+        let path = client.open_path(second, pair.server_addr).await.unwrap();
+        assert_eq!(path.id(), PathId(1));
+
+        // One that is too late is dropped, whatever the others do.
+        let past = Instant::now()
+            .checked_sub(Duration::from_millis(1))
+            .unwrap();
+        let late = DatagramOptions::new().path(path.id()).deadline(past);
+        client
+            .send_datagram_with(vec![0; 900].into(), late)
+            .unwrap();
+        let before = path.stats().unwrap().sent_bytes;
+        for number in 1..20u8 {
+            let options = DatagramOptions::new().path(path.id());
+            let data = vec![number; 900];
+            client
+                .send_datagram_with(data.clone().into(), options)
+                .unwrap();
+            assert_eq!(server.read_datagram().await.unwrap(), data);
+        }
+        let sent = path.stats().unwrap().sent_bytes - before;
+        assert!(sent >= 19 * 900, "{sent} bytes");
+        assert_eq!(client.stats().expired_datagrams, 1);
+
+        let everywhere = DatagramOptions::new().all_paths();
+        client
+            .send_datagram_with(vec![20; 900].into(), everywhere)
+            .unwrap();
+        for _ in 0..2 {
+            assert_eq!(server.read_datagram().await.unwrap(), vec![20; 900]);
+        }
+
+        let id = path.id();
+        path.close(PathErrorCode::APPLICATION_ABANDON_PATH).unwrap();
+        let options = DatagramOptions::new().path(id);
+        let error = client.send_datagram_with(vec![21; 900].into(), options);
+        assert_eq!(error, Err(SendDatagramError::PathNotOpen));
     });
 }

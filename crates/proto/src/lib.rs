@@ -54,7 +54,7 @@ pub use config::{
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};
-pub use datagram::SendDatagramError;
+pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
     AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionEvent, DatagramEvent,
     Endpoint, EndpointEvent, HalfOpen, Incoming, RetryError,

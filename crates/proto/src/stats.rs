@@ -112,6 +112,12 @@ pub struct ConnectionStats {
     pub max_out_of_order: u64,
     /// Received datagrams (RFC 9221) that were dropped because the application did not read them in time.
     pub dropped_datagrams: u64,
+    /// Datagrams to send (RFC 9221) that were dropped because their deadline passed before there was room for them. Each is
+    /// counted when its turn comes.
+    pub expired_datagrams: u64,
+    /// Datagrams to send (RFC 9221) that were dropped because the path that they were for ended before they left; of one
+    /// for all paths, each copy counts.
+    pub stranded_datagrams: u64,
     /// Received packets with stream data that were dropped, and not acknowledged, because the endpoint's
     /// memory for received data was used up.
     pub refused_packets: u64,

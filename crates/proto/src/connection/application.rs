@@ -3,13 +3,15 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use mpquic_sched_core::{Dir, StreamHints, StreamId, VarInt};
+use mpquic_sched_core::{Dir, PathSet, PathStatus, StreamHints, StreamId, VarInt};
 use rustls::pki_types::CertificateDer;
 
 use super::{CloseFrame, Connection};
+use crate::datagram::Route;
+use crate::path::Path;
 use crate::{
-    ApplicationClose, ClosedStream, ConnectionError, FinishError, ReadError, SendDatagramError,
-    ThroughputForecast, WriteError,
+    ApplicationClose, ClosedStream, ConnectionError, DatagramOptions, FinishError, ReadError,
+    SendDatagramError, ThroughputForecast, WriteError,
 };
 
 impl Connection {
@@ -258,8 +260,47 @@ impl Connection {
     ///
     /// See [`SendDatagramError`].
     pub fn send_datagram(&mut self, data: Bytes, drop: bool) -> Result<(), SendDatagramError> {
+        self.send_datagram_with(data, DatagramOptions::new(), drop)
+    }
+
+    /// Queues a datagram that goes where the options say. With `drop`, the oldest queued datagrams are dropped if the
+    /// buffer is full: those of the path, or of the scheduler's queue, that hold most of it.
+    ///
+    /// # Errors
+    ///
+    /// See [`SendDatagramError`].
+    pub fn send_datagram_with(
+        &mut self,
+        data: Bytes,
+        options: DatagramOptions,
+        drop: bool,
+    ) -> Result<(), SendDatagramError> {
+        let paths = match options.route {
+            Route::Scheduled => None,
+            Route::Path(id) => {
+                let path = self.paths.get(id);
+                let path = path.ok_or(SendDatagramError::PathNotOpen)?;
+                Some(PathSet::only(path.index))
+            }
+            Route::AllPaths => Some(self.best_paths()),
+        };
         let room = self.datagram_room();
-        self.datagrams.send(data, drop, room)
+        self.datagrams
+            .send(data, paths, options.deadline, drop, room)
+    }
+
+    /// The paths that a scheduler is offered: available before backup, healthy before suspect, and validated before the
+    /// rest. Never empty on a connection that lives.
+    fn best_paths(&self) -> PathSet {
+        let standing = |path: &Path| {
+            let usable = path.is_validated() && self.has_cid(path.id);
+            let backup = path.status().effective() == PathStatus::Backup;
+            (!usable, path.is_suspect(), backup)
+        };
+        let best = self.paths.iter().map(standing).min();
+        let paths = self.paths.iter();
+        let paths = paths.filter(|path| Some(standing(path)) == best);
+        paths.map(|path| path.index).collect()
     }
 
     /// Returns the oldest received datagram, and removes it.

@@ -514,6 +514,8 @@ impl Connection {
         stats.waits = self.schedule.waits();
         stats.overridden_waits = self.schedule.overridden();
         stats.dropped_datagrams = self.datagrams.dropped();
+        stats.expired_datagrams = self.datagrams.expired();
+        stats.stranded_datagrams = self.datagrams.stranded();
         let keys = self.handshake.one_rtt.as_ref();
         stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
         stats.wait_time = self.schedule.wait_time();

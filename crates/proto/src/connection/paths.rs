@@ -422,6 +422,7 @@ impl Connection {
                 self.controller.remove_path(path.index);
                 self.schedule.forget_path(path.index);
                 self.streams.forget_path(path.index);
+                self.datagrams.forget_path(path.index);
                 for other in self.paths.iter_mut() {
                     other.forget_path(path.index);
                 }

@@ -43,6 +43,11 @@ impl Connection {
         {
             consider(Some(at));
         }
+        if self.state.is_established() {
+            for path in self.datagrams.steered().iter() {
+                consider(self.schedule.release_of(path));
+            }
+        }
         for retired in self.paths.retired() {
             consider(retired.discard_at());
             consider(retired.space.acks.timer());
@@ -134,6 +139,7 @@ impl Connection {
         self.rest_at = None;
         self.streams.shrink();
         self.batches.shrink();
+        self.datagrams.shrink();
         self.settled = SettledPackets::default();
         self.events.shrink_to_fit();
         self.endpoint_events.shrink_to_fit();

@@ -1,7 +1,11 @@
-//! Unreliable datagrams (RFC 9221): two bounded queues; does not choose paths.
+//! Unreliable datagrams (RFC 9221) in bounded queues; does not choose paths.
 
+mod options;
+mod outgoing;
 mod queue;
 
+pub use options::DatagramOptions;
+pub(crate) use options::Route;
 pub(crate) use queue::Datagrams;
 
 use bytes::Bytes;
@@ -21,6 +25,9 @@ pub enum SendDatagramError {
     /// [`Connection::max_datagram_size`](crate::Connection::max_datagram_size).
     #[error("the datagram is larger than max_datagram_size")]
     TooLarge,
+    /// The path that must carry it is not open.
+    #[error("the path is not open")]
+    PathNotOpen,
     /// The buffer is full. This is the datagram.
     #[error("the send buffer is full")]
     Blocked(Bytes),

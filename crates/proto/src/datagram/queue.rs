@@ -1,11 +1,14 @@
-//! The two queues of datagrams, bounded by bytes; does not choose paths or detect losses.
+//! Datagrams to send and received ones, bounded by bytes; does not choose paths or detect losses.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
+use mpquic_sched_core::{PathIndex, PathSet};
 
 use super::SendDatagramError;
+use super::outgoing::{Outgoing, Unsent};
 use crate::frame::writer::FrameWriter;
 use crate::frame::{datagram_header_size, encode_datagram_header, types};
 use crate::memory::{Direction, Loan, Memory};
@@ -16,36 +19,53 @@ use crate::{TransportConfig, TransportError};
 const OVERHEAD: usize = 32;
 
 /// Queued datagrams and the sum of what they count.
-#[derive(Debug, Default)]
-struct Queue {
-    items: VecDeque<Bytes>,
+#[derive(Debug)]
+pub(super) struct Queue<T> {
+    items: VecDeque<T>,
     size: usize,
 }
 
-impl Queue {
-    fn push(&mut self, data: Bytes) {
-        self.size += data.len() + OVERHEAD;
-        self.items.push_back(data);
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            items: VecDeque::new(),
+            size: 0,
+        }
+    }
+}
+
+impl<T: AsRef<[u8]>> Queue<T> {
+    pub(super) fn push(&mut self, item: T) {
+        self.size += item.as_ref().len() + OVERHEAD;
+        self.items.push_back(item);
     }
 
-    fn pop(&mut self) -> Option<Bytes> {
-        let data = self.items.pop_front()?;
-        self.size -= data.len() + OVERHEAD;
-        Some(data)
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let item = self.items.pop_front()?;
+        self.size -= item.as_ref().len() + OVERHEAD;
+        Some(item)
+    }
+
+    pub(super) fn front(&self) -> Option<&T> {
+        self.items.front()
+    }
+
+    pub(super) const fn size(&self) -> usize {
+        self.size
     }
 }
 
 /// A connection's datagrams.
 #[derive(Debug)]
 pub(crate) struct Datagrams {
-    outgoing: Queue,
+    outgoing: Outgoing,
     send_limit: usize,
     send_loan: Loan,
     /// The peer's max_datagram_frame_size (RFC 9221 section 3); 0 takes none.
     peer_max: u64,
     /// A send was refused for want of space.
     blocked: bool,
-    incoming: Queue,
+    incoming: Queue<Bytes>,
     recv_limit: Option<usize>,
     recv_loan: Loan,
     /// Received datagrams that were dropped because the application did not fetch them.
@@ -55,7 +75,7 @@ pub(crate) struct Datagrams {
 impl Datagrams {
     pub(crate) fn new(config: &TransportConfig) -> Self {
         Self {
-            outgoing: Queue::default(),
+            outgoing: Outgoing::default(),
             send_limit: config.datagram_send_buffer,
             send_loan: Loan::unlimited(Direction::Send),
             peer_max: 0,
@@ -96,11 +116,13 @@ impl Datagrams {
         Some(size)
     }
 
-    /// Queues a datagram; with `drop`, the oldest make room. `room` as in
-    /// [`max_size`](Self::max_size).
+    /// Queues a datagram, with a copy for each of these paths, or for the one that the scheduler will choose; with
+    /// `drop`, the oldest make room. `room` as in [`max_size`](Self::max_size).
     pub(crate) fn send(
         &mut self,
         data: Bytes,
+        paths: Option<PathSet>,
+        deadline: Option<Instant>,
         drop: bool,
         room: usize,
     ) -> Result<(), SendDatagramError> {
@@ -114,29 +136,42 @@ impl Datagrams {
         if self.peer_max == 0 {
             return Err(SendDatagramError::UnsupportedByPeer);
         }
-        let size = data.len() + OVERHEAD;
+        let size = (data.len() + OVERHEAD) * paths.map_or(1, PathSet::len);
         if self.max_size(room).is_none_or(|max| data.len() > max) {
             return Err(SendDatagramError::TooLarge);
         }
         let most = self.send_room(size);
         if drop {
-            while self.outgoing.size + size > most {
-                if self.outgoing.pop().is_none() {
+            while self.outgoing.size() + size > most {
+                if !self.outgoing.drop_oldest() {
                     // One alone may exceed the limit.
                     break;
                 }
             }
-        } else if !self.outgoing.items.is_empty() && self.outgoing.size + size > most {
+        } else if !self.outgoing.is_empty() && self.outgoing.size() + size > most {
             self.blocked = true;
             return Err(SendDatagramError::Blocked(data));
         }
-        self.outgoing.push(data);
+        let Some(paths) = paths else {
+            self.outgoing.push(None, Unsent { data, deadline });
+            return Ok(());
+        };
+        // The last one takes the data itself: nothing is counted or allocated for a single path.
+        let mut paths = paths.iter().peekable();
+        while let Some(path) = paths.next() {
+            if paths.peek().is_none() {
+                self.outgoing.push(Some(path), Unsent { data, deadline });
+                break;
+            }
+            let data = data.clone();
+            self.outgoing.push(Some(path), Unsent { data, deadline });
+        }
         Ok(())
     }
 
     /// How much may wait to be sent, if `more` is to be added.
     fn send_room(&mut self, more: usize) -> usize {
-        let wanted = self.send_limit.min(self.outgoing.size + more);
+        let wanted = self.send_limit.min(self.outgoing.size() + more);
         let covered = self.send_loan.cover(wanted as u64) as usize;
         if covered < wanted {
             covered
@@ -148,27 +183,64 @@ impl Datagrams {
     /// Free bytes of the send buffer.
     pub(crate) fn send_buffer_space(&self) -> usize {
         self.send_limit
-            .saturating_sub(self.outgoing.size + OVERHEAD)
+            .saturating_sub(self.outgoing.size() + OVERHEAD)
     }
 
-    /// Whether datagrams wait to be sent.
+    /// Whether datagrams wait for a path that the scheduler chooses.
     pub(crate) fn can_send(&self) -> bool {
-        !self.outgoing.items.is_empty()
+        self.outgoing.front(None).is_some()
+    }
+
+    /// The paths for which datagrams wait that only they may carry.
+    pub(crate) fn steered(&self) -> PathSet {
+        self.outgoing.steered()
+    }
+
+    /// Drops what has come to the front too late. What waits behind it is looked at when its turn has come.
+    pub(crate) fn drop_expired(&mut self, now: Instant) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        self.outgoing.drop_expired(None, now);
+        for path in self.outgoing.steered().iter() {
+            self.outgoing.drop_expired(Some(path), now);
+        }
+        self.settle_sent();
+    }
+
+    /// A path ended.
+    pub(crate) fn forget_path(&mut self, path: PathIndex) {
+        self.outgoing.forget_path(path);
+        self.settle_sent();
+    }
+
+    /// The connection is at rest.
+    pub(crate) fn shrink(&mut self) {
+        self.outgoing.shrink();
+    }
+
+    fn settle_sent(&mut self) {
+        self.send_loan.settle(self.outgoing.size() as u64);
     }
 
     /// True once after a refused send, when there is space again.
     pub(crate) fn poll_unblocked(&mut self) -> bool {
         let most = self.send_loan.most().min(self.send_limit as u64);
-        let unblocked = self.blocked && self.outgoing.size as u64 * 2 <= most;
+        let unblocked = self.blocked && self.outgoing.size() as u64 * 2 <= most;
         self.blocked &= !unblocked;
         unblocked
     }
 
-    /// Writes as many datagrams as fit, oldest first. True if any was written. They are never
-    /// repeated (RFC 9221 section 5.2); their records serve statistics.
-    pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>) -> bool {
+    /// Writes as many datagrams as fit, oldest first: of those for this path, or of those for the one that the scheduler
+    /// chooses. True if any was written. They are never repeated (RFC 9221 section 5.2); their records serve statistics.
+    pub(crate) fn fill(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        path: Option<PathIndex>,
+        now: Instant,
+    ) -> bool {
         let mut wrote = false;
-        while let Some(data) = self.outgoing.items.front() {
+        while let Some(Unsent { data, .. }) = self.outgoing.front(path) {
             let room = w.remaining();
             let len = data.len();
             let explicit = match room {
@@ -181,26 +253,27 @@ impl Datagrams {
             w.record(SentFrame::Datagram {
                 len: u16::try_from(len).unwrap_or(u16::MAX),
             });
-            self.outgoing.pop();
+            self.outgoing.pop(path);
+            self.outgoing.drop_expired(path, now);
             wrote = true;
         }
-        self.send_loan.settle(self.outgoing.size as u64);
+        self.settle_sent();
         wrote
     }
 
     /// Drops all that waits to be sent.
     pub(crate) fn drop_outgoing(&mut self) {
-        self.outgoing = Queue::default();
+        self.outgoing.clear();
         self.send_loan.settle(0);
     }
 
     /// Drops datagrams in front that fit no packet any more: paths' MTUs may shrink. How many.
-    pub(crate) fn drop_oversized(&mut self, room: usize) -> usize {
+    pub(crate) fn drop_oversized(&mut self, path: Option<PathIndex>, room: usize) -> usize {
         let mut dropped = 0;
-        while let Some(data) = self.outgoing.items.front()
+        while let Some(Unsent { data, .. }) = self.outgoing.front(path)
             && self.max_size(room).is_none_or(|max| data.len() > max)
         {
-            self.outgoing.pop();
+            self.outgoing.pop(path);
             dropped += 1;
         }
         dropped
@@ -252,6 +325,16 @@ impl Datagrams {
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
+
+    /// Datagrams that were dropped unsent because their deadline passed.
+    pub(crate) fn expired(&self) -> u64 {
+        self.outgoing.expired()
+    }
+
+    /// Datagrams that were dropped unsent because the path that they were for ended.
+    pub(crate) fn stranded(&self) -> u64 {
+        self.outgoing.stranded()
+    }
 }
 
 #[cfg(test)]
@@ -268,7 +351,7 @@ mod tests {
 
     fn fill(d: &mut Datagrams, room: usize) -> Vec<u8> {
         let mut buf = Vec::new();
-        d.fill(&mut FrameWriter::new(&mut buf, room));
+        d.fill(&mut FrameWriter::new(&mut buf, room), None, Instant::now());
         assert!(buf.len() <= room);
         buf
     }
@@ -278,11 +361,11 @@ mod tests {
         let data = Bytes::from_static(&[7; 100]);
         let mut d = datagrams(0, None);
         assert_eq!(
-            d.send(data.clone(), false, 1200),
+            d.send(data.clone(), None, None, false, 1200),
             Err(SendDatagramError::Disabled)
         );
         let mut d = datagrams(300, None);
-        let refused = d.send(data.clone(), false, 1200);
+        let refused = d.send(data.clone(), None, None, false, 1200);
         //= specs/rfc9221.txt#section-3
         //= type=test
         //# An endpoint MUST NOT send DATAGRAM frames until it has received the
@@ -291,7 +374,7 @@ mod tests {
         assert_eq!(refused, Err(SendDatagramError::UnsupportedByPeer));
         d.set_peer_max(Some(102));
         assert_eq!(d.max_size(1200), Some(99));
-        let refused = d.send(data.clone(), false, 1200);
+        let refused = d.send(data.clone(), None, None, false, 1200);
         //= specs/rfc9221.txt#section-3
         //= type=test
         //# An endpoint MUST NOT send DATAGRAM frames that are larger than the
@@ -300,13 +383,13 @@ mod tests {
         d.set_peer_max(Some(65535));
         assert_eq!(d.max_size(1200), Some(1197));
         assert_eq!(d.max_size(64), Some(61));
-        d.send(data.clone(), false, 1200).unwrap();
-        d.send(data.clone(), false, 1200).unwrap();
-        let refused = d.send(data.clone(), false, 1200);
+        d.send(data.clone(), None, None, false, 1200).unwrap();
+        d.send(data.clone(), None, None, false, 1200).unwrap();
+        let refused = d.send(data.clone(), None, None, false, 1200);
         assert_eq!(refused, Err(SendDatagramError::Blocked(data.clone())));
         assert!(!d.poll_unblocked());
-        d.send(data, true, 1200).unwrap();
-        assert_eq!(d.outgoing.items.len(), 2);
+        d.send(data, None, None, true, 1200).unwrap();
+        assert_eq!(d.outgoing.size(), 2 * 132);
         assert_eq!(fill(&mut d, 1200).len(), 2 * 103);
         assert!(!d.can_send() && d.poll_unblocked() && !d.poll_unblocked());
         assert!(d.on_datagram(b"x").is_err());
@@ -318,17 +401,20 @@ mod tests {
             let mut d = datagrams(1 << 20, None);
             d.set_peer_max(Some(65535));
             if let Some(max) = d.max_size(room) {
-                d.send(vec![1; max].into(), false, room).unwrap();
+                d.send(vec![1; max].into(), None, None, false, room)
+                    .unwrap();
                 assert!(!fill(&mut d, room).is_empty(), "{room}");
             }
         }
         let mut d = datagrams(1 << 20, None);
         d.set_peer_max(Some(65535));
-        d.send(vec![1; 1000].into(), false, 1200).unwrap();
+        d.send(vec![1; 1000].into(), None, None, false, 1200)
+            .unwrap();
         assert!(fill(&mut d, 900).is_empty());
         assert_eq!(u64::from(fill(&mut d, 1001)[0]), types::DATAGRAM);
-        d.send(vec![1; 1000].into(), false, 1200).unwrap();
-        assert_eq!(d.drop_oversized(1000), 1);
+        d.send(vec![1; 1000].into(), None, None, false, 1200)
+            .unwrap();
+        assert_eq!(d.drop_oversized(None, 1000), 1);
         assert!(!d.can_send());
     }
 

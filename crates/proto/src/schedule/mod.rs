@@ -270,6 +270,13 @@ impl Schedule {
         self.view(path).is_some_and(|view| view.can_send)
     }
 
+    /// When the pacer lets a path send, if only that keeps it from it; of when its view was last brought up to date.
+    pub(crate) fn release_of(&self, path: PathIndex) -> Option<Instant> {
+        self.view(path)
+            .filter(|view| view.open)
+            .and_then(|view| view.next_release)
+    }
+
     fn view(&self, path: PathIndex) -> Option<&PathView> {
         self.views.get(path.get())
     }

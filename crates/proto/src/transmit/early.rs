@@ -59,8 +59,8 @@ impl Connection {
             ..PacketSpec::unscheduled(index)
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
-            this.datagrams.drop_oversized(w.capacity());
-            this.fill_early(w);
+            this.datagrams.drop_oversized(None, w.capacity());
+            this.fill_early(w, now);
             let any = w.is_ack_eliciting();
             //= specs/rfc9000.txt#section-12.5
             //# Note that it is not possible to send the following frames in 0-RTT packets for
@@ -94,7 +94,7 @@ impl Connection {
 
     /// Streams and datagrams: what a 0-RTT packet may carry, and of that what a client that has heard nothing yet has
     /// to say. A server's 1-RTT packet has the connection IDs of further paths before them.
-    pub(super) fn fill_early(&mut self, w: &mut FrameWriter<'_>) {
+    pub(super) fn fill_early(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
         //= specs/rfc10069-draft.md#frames
         //# All frames defined in this document MUST only be sent in 1-RTT packets.
         if self.side == Side::Server {
@@ -103,7 +103,7 @@ impl Connection {
         if self.streams.can_send_control() {
             self.streams.fill_control(w);
         }
-        self.datagrams.fill(w);
+        self.datagrams.fill(w, None, now);
         if let Some(path) = self.paths.get(PathId::ZERO) {
             let index = path.index;
             self.streams.fill(w, mpquic_sched_core::Data::Next, index);

@@ -90,7 +90,7 @@ impl Connection {
         if early {
             let spec = PacketSpec { pad_to, ..spec };
             self.send_packet(now, &spec, buf, |this, w| {
-                this.fill_early(w);
+                this.fill_early(w, now);
                 true
             });
         }
@@ -111,7 +111,7 @@ impl Connection {
                     ..spec
                 };
                 self.send_packet(now, &spec, buf, |this, w| {
-                    this.fill_early(w);
+                    this.fill_early(w, now);
                     w.is_ack_eliciting()
                 });
             }

@@ -8,6 +8,7 @@ mod fill;
 mod handshake;
 mod packet;
 mod scheduled;
+mod steered;
 mod unscheduled;
 
 use std::time::Instant;
@@ -43,6 +44,7 @@ impl Connection {
         if !self.state.is_alive() {
             return self.transmit_close(now, buf);
         }
+        self.datagrams.drop_expired(now);
         if !self.batches.is_empty()
             && let Some(transmit) = self.transmit_batch(buf)
         {
@@ -64,6 +66,9 @@ impl Connection {
         }
         if self.state.is_established() {
             if let Some(transmit) = self.transmit_reinjection(now, buf) {
+                return Some(transmit);
+            }
+            if let Some(transmit) = self.transmit_steered(now, buf) {
                 return Some(transmit);
             }
             if let Some(transmit) = self.transmit_scheduled(now, max_datagrams.max(1), buf) {

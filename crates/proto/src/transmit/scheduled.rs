@@ -271,7 +271,7 @@ impl Connection {
             if this.schedule.control_waits() {
                 this.fill_control(w);
             }
-            this.fill_data(w, planned.data, index);
+            this.fill_data(w, now, planned.data, index);
             if !w.is_ack_eliciting() {
                 // Only an ACK, or nothing: not what was asked for. The ACK stays owed.
                 if let (Some(path), Some(owed)) = (this.paths.at_mut(index), owed) {
@@ -294,20 +294,21 @@ impl Connection {
     pub(super) fn fill_data(
         &mut self,
         w: &mut FrameWriter<'_>,
+        now: Instant,
         data: Data,
         index: PathIndex,
     ) -> bool {
         self.streams.set_each_repeats(data == Data::Redundant);
         match data {
             Data::Next | Data::Retransmit => {
-                let wrote = self.fill_datagrams(w);
+                let wrote = self.fill_datagrams(w, now);
                 self.streams.fill(w, data, index) || wrote
             }
-            Data::Control => self.fill_datagrams(w),
+            Data::Control => self.fill_datagrams(w, now),
             Data::Stream(_) | Data::Ahead(_) => self.streams.fill(w, data, index),
             Data::Reinject => self.fill_reinjected(w, index),
             Data::Redundant => {
-                let mut wrote = self.fill_datagrams(w);
+                let mut wrote = self.fill_datagrams(w, now);
                 if self.streams.queue().retransmittable > 0 {
                     wrote |= self.streams.fill_again(w, index);
                 }
@@ -321,11 +322,11 @@ impl Connection {
         }
     }
 
-    fn fill_datagrams(&mut self, w: &mut FrameWriter<'_>) -> bool {
+    fn fill_datagrams(&mut self, w: &mut FrameWriter<'_>, now: Instant) -> bool {
         let before = w.buf.len();
         if self.datagrams.can_send() {
-            self.datagrams.drop_oversized(w.capacity());
-            self.datagrams.fill(w);
+            self.datagrams.drop_oversized(None, w.capacity());
+            self.datagrams.fill(w, None, now);
         }
         w.buf.len() > before
     }

@@ -258,7 +258,7 @@ impl Connection {
                     // RFC 9002 section 6.2.4 leaves it to us what a probe carries. New data alone could go to waste: a
                     // receiver that is short of memory has room for what it waits for, and for nothing else.
                     if !(repeats && this.fill_waited_for(w, index, timeouts / 2)) {
-                        this.fill_data(w, Data::Next, index);
+                        this.fill_data(w, now, Data::Next, index);
                     }
                     if !w.is_ack_eliciting() {
                         this.fill_oldest_in_flight(w, index);

@@ -1,0 +1,141 @@
+//! A connection's unreliable datagrams (RFC 9221); the queues are the protocol's.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use proto::{ConnectionError, DatagramOptions};
+
+use super::Connection;
+use crate::error::SendDatagramError;
+use crate::shared::{Signal, State};
+
+fn try_read_datagram(state: &mut State) -> Option<Result<Bytes, ConnectionError>> {
+    match state.proto.recv_datagram() {
+        Some(data) => Some(Ok(data)),
+        None => state.error.clone().map(Err),
+    }
+}
+
+impl Connection {
+    fn try_send_datagram(
+        state: &mut State,
+        data: Bytes,
+        options: DatagramOptions,
+        drop: bool,
+    ) -> Result<Result<(), SendDatagramError>, Bytes> {
+        if let Some(error) = &state.error {
+            return Ok(Err(error.clone().into()));
+        }
+        Ok(match state.proto.send_datagram_with(data, options, drop) {
+            Ok(()) => {
+                state.touched = true;
+                Ok(())
+            }
+            Err(proto::SendDatagramError::UnsupportedByPeer) => {
+                Err(SendDatagramError::UnsupportedByPeer)
+            }
+            Err(proto::SendDatagramError::Disabled) => Err(SendDatagramError::Disabled),
+            Err(proto::SendDatagramError::PathNotOpen) => Err(SendDatagramError::PathNotOpen),
+            Err(proto::SendDatagramError::Blocked(data)) => return Err(data),
+            // `TooLarge` is the only other one.
+            Err(_) => Err(SendDatagramError::TooLarge),
+        })
+    }
+
+    /// Sends an unreliable datagram (RFC 9221). If the buffer is full, the oldest unsent
+    /// ones are dropped.
+    ///
+    /// # Errors
+    ///
+    /// If it is too large, one side does not take datagrams, or the connection is over.
+    pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
+        self.send_datagram_with(data, DatagramOptions::new())
+    }
+
+    /// Sends an unreliable datagram (RFC 9221) as the options say: on a path, on all paths, until a deadline. If the buffer
+    /// is full, the oldest unsent ones are dropped: those of the path, or of the scheduler's queue, that hold most of it.
+    ///
+    /// Of a datagram for all paths, the peer's application gets each copy that arrives: write a number into it, and drop
+    /// what came before. [`expired_datagrams`](proto::ConnectionStats::expired_datagrams) and
+    /// [`stranded_datagrams`](proto::ConnectionStats::stranded_datagrams) of the statistics count those that were dropped because their deadline passed, and because their path ended.
+    ///
+    /// ```no_run
+    /// use std::time::{Duration, Instant};
+    /// use mpquic::{DatagramOptions, PathId, SendDatagramError};
+    ///
+    /// # fn run(connection: mpquic::Connection, frame: mpquic::Bytes) -> Result<(), SendDatagramError> {
+    /// let soon = Instant::now() + Duration::from_millis(20);
+    /// connection.send_datagram_with(frame.clone(), DatagramOptions::new().all_paths().deadline(soon))?;
+    /// connection.send_datagram_with(frame, DatagramOptions::new().path(PathId(1)))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is too large, the path is not open, one side does not take datagrams, or the connection is over.
+    pub fn send_datagram_with(
+        &self,
+        data: Bytes,
+        options: DatagramOptions,
+    ) -> Result<(), SendDatagramError> {
+        let sent = self
+            .0
+            .with(|state| Self::try_send_datagram(state, data, options, true));
+        // With leave to drop, it is never blocked.
+        sent.unwrap_or(Err(SendDatagramError::TooLarge))
+    }
+
+    /// Waits for room in the buffer, then sends an unreliable datagram (RFC 9221).
+    ///
+    /// # Errors
+    ///
+    /// If it is too large, one side does not take datagrams, or the connection is over.
+    pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
+        let mut data = Some(data);
+        let options = DatagramOptions::new();
+        let check = |state: &mut State| match Self::try_send_datagram(
+            state,
+            data.take()?,
+            options,
+            false,
+        ) {
+            Ok(result) => Some(result),
+            Err(back) => {
+                data = Some(back);
+                None
+            }
+        };
+        self.0.wait_for(Signal::DatagramsUnblocked, check).await
+    }
+
+    /// The next datagram from the peer.
+    ///
+    /// On a server that takes early data, a datagram can be a repetition of what another connection brought
+    /// before, at least if it came before the handshake was complete: see [`RecvStream::is_0rtt`](crate::RecvStream::is_0rtt).
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over.
+    pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
+        let signal = Signal::DatagramReceived;
+        self.0.wait_for(signal, try_read_datagram).await
+    }
+
+    /// [`read_datagram`](Self::read_datagram) for code that polls. All tasks that polled are woken by the next datagram.
+    pub fn poll_read_datagram(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ConnectionError>> {
+        self.0
+            .poll_for(Signal::DatagramReceived, cx, try_read_datagram)
+    }
+
+    /// The largest datagram that can be sent now; changes with the paths. `None` if the peer takes
+    /// none.
+    pub fn max_datagram_size(&self) -> Option<usize> {
+        self.0.lock().proto.max_datagram_size()
+    }
+
+    /// How many bytes of datagrams can be queued now.
+    pub fn datagram_send_buffer_space(&self) -> usize {
+        self.0.lock().proto.datagram_send_buffer_space()
+    }
+}

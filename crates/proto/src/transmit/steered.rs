@@ -1,0 +1,48 @@
+//! Datagrams (RFC 9221) for which the application named the path: each path sends its own as it has room, and no scheduler
+//! is asked.
+
+use std::time::Instant;
+
+use super::packet::PacketSpec;
+use crate::connection::Connection;
+use crate::ids::Transmit;
+
+impl Connection {
+    /// The next packet with datagrams for one path.
+    pub(super) fn transmit_steered(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let paths = self.datagrams.steered();
+        if paths.is_empty() {
+            return None;
+        }
+        let max_ack_delay = self.peer_max_ack_delay();
+        for index in paths.iter() {
+            let Some(path) = self.paths.at_mut(index) else {
+                continue;
+            };
+            let (id, ecn) = (path.id, path.ecn());
+            let controller = &*self.controller;
+            self.schedule
+                .refresh_path(now, path, controller, max_ack_delay);
+            if !self.schedule.can_send(index) || !self.has_cid(id) {
+                continue;
+            }
+            let spec = PacketSpec {
+                ecn,
+                ..PacketSpec::unscheduled(index)
+            };
+            let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
+                this.datagrams.drop_oversized(Some(index), w.capacity());
+                // Before the acknowledgement: the largest that may be queued fits only into a packet of its own.
+                let wrote = this.datagrams.fill(w, Some(index), now);
+                if wrote {
+                    this.fill_own_ack(w, now, index);
+                }
+                wrote
+            });
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+        None
+    }
+}
