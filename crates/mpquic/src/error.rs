@@ -114,6 +114,10 @@ pub enum ReadError {
     /// stream has arrived, nor will it. See [`Connecting::into_0rtt`](crate::Connecting::into_0rtt).
     #[error("the server rejected early data")]
     ZeroRttRejected,
+    /// The stream was read out of order before ([`RecvStream::read_unordered`](crate::RecvStream::read_unordered)): what
+    /// was read then would be missing.
+    #[error("ordered read of a stream that was read out of order")]
+    IllegalOrderedRead,
 }
 
 /// Why a buffer was not filled.
@@ -207,6 +211,7 @@ impl From<ReadError> for io::Error {
             ReadError::ConnectionLost(reason) => lost(reason),
             ReadError::ClosedStream => io::ErrorKind::NotConnected,
             ReadError::ZeroRttRejected => io::ErrorKind::ConnectionReset,
+            ReadError::IllegalOrderedRead => io::ErrorKind::InvalidInput,
         };
         Self::new(kind, error)
     }

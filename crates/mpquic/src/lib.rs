@@ -175,7 +175,7 @@ pub use mpquic_proto::ConnectError as StartError;
 pub use mpquic_proto::Version;
 pub use mpquic_proto::{
     AckFrequencyConfig, AckRanges, AckedPackets, ApplicationClose, AttemptError,
-    CarefulResumeConfig, Choice, ClientConfig, ClosedStream, ConfigError, CongestionControl,
+    CarefulResumeConfig, Choice, Chunk, ClientConfig, ClosedStream, ConfigError, CongestionControl,
     ConnectionClose, ConnectionError, ConnectionIdGenerator, ConnectionStats, DatagramOptions,
     Decided, Dir, EndpointConfig, FailedAttempt, FourTuple, FrameInfo, Frames, HalfOpen,
     InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observation, Observer,

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use proto::{ClosedStream, StreamId, VarInt};
+use proto::{Chunk, ClosedStream, StreamId, VarInt};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::error::{ReadError, ReadExactError, ReadToEndError, ResetError};
@@ -125,6 +125,10 @@ impl RecvStream {
                         Poll::Pending
                     }
                 }),
+                // The stream goes on: it can be read out of order.
+                Err(proto::ReadError::IllegalOrderedRead) => {
+                    Err(Poll::Ready(Err(ReadError::IllegalOrderedRead)))
+                }
                 // `ClosedStream` is the only other one.
                 Err(_) => Ok(End::Stopped),
             }
@@ -197,6 +201,15 @@ impl RecvStream {
         polled
     }
 
+    /// Reads what is there, whatever is missing before it; see [`read_unordered`](Self::read_unordered).
+    pub fn poll_read_unordered(
+        &mut self,
+        cx: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<Result<Option<Chunk>, ReadError>> {
+        self.poll(cx, |proto, id| proto.read_unordered(id, max))
+    }
+
     /// Waits until there is data, then reads it. Returns how many bytes of `buf` were filled, or `None`
     /// at the end.
     ///
@@ -204,7 +217,7 @@ impl RecvStream {
     ///
     /// If the peer reset the stream, it was stopped here, the server rejected the early data that it was
     /// opened with, or the connection is over. Data that came
-    /// before the connection's end can still be read.
+    /// before the connection's end can still be read. After a [`read_unordered`](Self::read_unordered), always.
     pub async fn read(&mut self, buf: &mut [u8]) -> Result<Option<usize>, ReadError> {
         poll_fn(|cx| self.poll_read(cx, buf)).await
     }
@@ -242,6 +255,33 @@ impl RecvStream {
     /// As [`read`](Self::read).
     pub async fn read_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, ReadError> {
         poll_fn(|cx| self.poll_read_chunks(cx, chunks)).await
+    }
+
+    /// Reads data as soon as it is here, whatever is missing before it: up to `max` bytes (0 counts as 1) that follow each
+    /// other, and where they begin. `None` at the end, when all of it was read.
+    ///
+    /// Each byte comes once, however often it was sent. Of what is here, the lowest comes first, so that chunks of a stream
+    /// without loss are in order. What was read gives its credit back to the sender at once (RFC 9000 section 4.1): a gap
+    /// does not stop a stream that is read so. Good for files and other data whose place is known; with unequal paths, much
+    /// data is ahead of a gap.
+    ///
+    /// It may follow ordered reads, which it continues; ordered reads may not follow it.
+    ///
+    /// ```no_run
+    /// # async fn run(mut stream: mpquic::RecvStream, file: &mut [u8]) -> Result<(), mpquic::ReadError> {
+    /// while let Some(chunk) = stream.read_unordered(usize::MAX).await? {
+    ///     let at = chunk.offset as usize;
+    ///     file[at..at + chunk.bytes.len()].copy_from_slice(&chunk.bytes);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    #[doc(alias = "read_chunk")]
+    pub async fn read_unordered(&mut self, max: usize) -> Result<Option<Chunk>, ReadError> {
+        poll_fn(|cx| self.poll_read_unordered(cx, max)).await
     }
 
     /// Reads up to the end. The limit is required, since the peer decides how much there is.
@@ -306,6 +346,8 @@ impl RecvStream {
             Err(ReadError::ClosedStream) => Err(ResetError::ClosedStream),
             Err(ReadError::ConnectionLost(reason)) => Err(reason.into()),
             Err(ReadError::ZeroRttRejected) => Err(ResetError::ZeroRttRejected),
+            // A read of nothing is of no order.
+            Err(ReadError::IllegalOrderedRead) => Err(ResetError::ClosedStream),
         }
     }
 }

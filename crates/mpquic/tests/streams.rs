@@ -537,3 +537,49 @@ fn those_who_poll_are_woken() {
         assert_eq!(error, ConnectionError::LocallyClosed);
     });
 }
+
+#[test]
+fn data_is_read_out_of_order_and_then_in_no_other_way() {
+    run(async {
+        let pair = Pair::with(&[loopback(1), loopback(2)], |transport| {
+            transport
+                .stream_receive_window(100_000)
+                .window_auto_tuning(false);
+        });
+        let (client, server) = pair.connect().await;
+        let second = pair.client.local_addrs()[1];
+        client.open_path(second, pair.server_addr).await.unwrap();
+        let data = pattern(1 << 20);
+        let write = async {
+            let mut send = client.open_uni().await.unwrap();
+            send.write_all(&data).await.unwrap();
+            send.finish().unwrap();
+            send.stopped().await.unwrap();
+        };
+        let read = async {
+            let mut recv = server.accept_uni().await.unwrap();
+            let mut start = [0; 1000];
+            recv.read_exact(&mut start).await.unwrap();
+            let mut all = start.to_vec();
+            all.resize(data.len(), 0);
+            let mut bytes = 1000;
+            while let Some(chunk) = recv.read_unordered(5000).await.unwrap() {
+                assert!((1..=5000).contains(&chunk.bytes.len()));
+                let at = chunk.offset as usize;
+                all[at..at + chunk.bytes.len()].copy_from_slice(&chunk.bytes);
+                if bytes == 1000 {
+                    let wrong = recv.read(&mut start).await;
+                    assert_eq!(wrong, Err(ReadError::IllegalOrderedRead));
+                    let wrong = recv.read_chunk(1).await;
+                    assert_eq!(wrong, Err(ReadError::IllegalOrderedRead));
+                }
+                bytes += chunk.bytes.len();
+            }
+            assert_eq!(bytes, data.len());
+            assert!(all == data);
+            assert_eq!(recv.read_unordered(1).await, Ok(None));
+            assert_eq!(recv.received_reset().await, Ok(None));
+        };
+        tokio::join!(write, read);
+    });
+}

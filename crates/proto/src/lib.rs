@@ -81,7 +81,7 @@ pub use observe::{
 };
 pub use packet::Version;
 pub use stats::{ConnectionStats, PathStats};
-pub use stream::{ClosedStream, FinishError, ReadError, StreamEvent, WriteError};
+pub use stream::{Chunk, ClosedStream, FinishError, ReadError, StreamEvent, WriteError};
 pub use token::{
     NoTokenLog, NoTokenStore, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError,
     TokenStore,

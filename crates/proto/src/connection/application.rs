@@ -10,8 +10,8 @@ use super::{CloseFrame, Connection};
 use crate::datagram::Route;
 use crate::path::Path;
 use crate::{
-    ApplicationClose, ClosedStream, ConnectionError, DatagramOptions, FinishError, ReadError,
-    SendDatagramError, ThroughputForecast, WriteError,
+    ApplicationClose, Chunk, ClosedStream, ConnectionError, DatagramOptions, FinishError,
+    ReadError, SendDatagramError, ThroughputForecast, WriteError,
 };
 
 impl Connection {
@@ -243,6 +243,17 @@ impl Connection {
     /// See [`ReadError`].
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
         self.streams.read_chunk(id, max)
+    }
+
+    /// Reads data as soon as it is here, whatever is missing before it: up to `max` bytes (0 counts as 1) that follow each
+    /// other, the lowest that are here, and where they begin. Each byte comes once. `Ok(None)` is the end of the stream:
+    /// all of it was read. From the first call on, the stream can be read in no other way.
+    ///
+    /// # Errors
+    ///
+    /// See [`ReadError`].
+    pub fn read_unordered(&mut self, id: StreamId, max: usize) -> Result<Option<Chunk>, ReadError> {
+        self.streams.read_unordered(id, max)
     }
 
     /// Asks the peer to stop sending. Unread data is dropped.

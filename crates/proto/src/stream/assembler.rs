@@ -6,6 +6,8 @@
 //! is at most [`SPREAD`] times what was received. Which bytes of a block arrived out of order is kept
 //! per block: inserting costs the same however many gaps the rest of the stream has. In-order data
 //! touches no range at all.
+//!
+//! A stream that is read out of order has its data elsewhere from the first such read on (`unordered.rs`).
 
 use std::collections::VecDeque;
 
@@ -13,6 +15,7 @@ use bytes::Bytes;
 
 use super::block::{Block, InOrder, SPREAD, Why};
 use super::pool::{BLOCK, Pool};
+use super::unordered::Unordered;
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
@@ -46,38 +49,56 @@ pub(super) struct Assembler {
     ahead: usize,
     /// Bytes of memory for data.
     held: usize,
+    /// Once the stream is read out of order: everything. The other fields are those of an empty stream then.
+    unordered: Option<Box<Unordered>>,
 }
 
 impl Assembler {
-    /// Bytes in order and not read.
+    /// Bytes that can be read: those in order, or all that are here if the stream is read out of order.
     pub(super) fn readable(&self) -> u64 {
-        self.frontier - self.read
+        match &self.unordered {
+            None => self.frontier - self.read,
+            Some(unordered) => unordered.unread(),
+        }
     }
 
     /// One past the last byte received in order.
     pub(super) fn frontier(&self) -> u64 {
-        self.frontier
+        match &self.unordered {
+            None => self.frontier,
+            Some(unordered) => unordered.frontier(),
+        }
     }
 
     /// Gaps in what was received.
     pub(super) fn gaps(&self) -> usize {
-        self.gaps
+        match &self.unordered {
+            None => self.gaps,
+            Some(unordered) => unordered.gaps(),
+        }
     }
 
-    /// Bytes received beyond the first gap.
+    /// Bytes that wait behind a gap: none if the stream is read out of order.
     pub(super) fn out_of_order(&self) -> u64 {
         self.out_of_order
     }
 
     /// Bytes of memory for data.
     pub(super) fn held(&self) -> usize {
-        self.held
+        match &self.unordered {
+            None => self.held,
+            Some(unordered) => unordered.held(),
+        }
+    }
+
+    pub(super) fn is_unordered(&self) -> bool {
+        self.unordered.is_some()
     }
 
     pub(super) fn usage(&self) -> Held {
         Held {
             out_of_order: self.out_of_order,
-            memory: self.held as u64,
+            memory: self.held() as u64,
         }
     }
 
@@ -92,7 +113,14 @@ impl Assembler {
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         let spilled: usize = self.slots.iter().map(Block::spilled).sum();
-        self.held + spilled + self.slots.capacity() * size_of::<Block>()
+        let slots = self.slots.capacity() * size_of::<Block>();
+        let unordered = self.unordered.as_deref().map_or(0, Unordered::memory);
+        self.held + spilled + slots + unordered
+    }
+
+    #[cfg(test)]
+    pub(super) fn unordered(&self) -> Option<&Unordered> {
+        self.unordered.as_deref()
     }
 
     /// Bytes received and not read.
@@ -101,8 +129,11 @@ impl Assembler {
         self.readable() + self.out_of_order
     }
 
-    /// Takes in data. True if more can be read in order than before.
+    /// Takes in data. True if more can be read than before.
     pub(super) fn insert(&mut self, offset: u64, data: &[u8], pool: &mut Pool) -> bool {
+        if let Some(unordered) = &mut self.unordered {
+            return unordered.insert(offset, data, pool);
+        }
         let end = offset + data.len() as u64;
         if end <= self.frontier || data.is_empty() {
             return false;
@@ -250,6 +281,25 @@ impl Assembler {
         }
     }
 
+    /// Takes out up to `max` bytes that follow each other, the lowest that were received and not read, and where they
+    /// begin. From the first call on, the stream is read out of order.
+    pub(super) fn read_unordered(&mut self, max: usize, pool: &mut Pool) -> Option<(u64, Bytes)> {
+        if self.unordered.is_none() {
+            self.become_unordered(pool);
+        }
+        self.unordered.as_mut()?.read(max, pool)
+    }
+
+    fn become_unordered(&mut self, pool: &mut Pool) {
+        let mut unordered = Unordered::after(self.frontier);
+        let slots = std::mem::take(&mut self.slots);
+        for (number, slot) in (self.first_block..).zip(slots) {
+            unordered.adopt(number, slot, self.in_order(number), pool);
+        }
+        *self = Self::default();
+        self.unordered = Some(Box::new(unordered));
+    }
+
     /// Moves bytes in order into `buf`.
     //= specs/rfc9000.txt#section-2.2
     //# Endpoints MUST be able to deliver stream data to an application as an ordered byte stream.
@@ -315,6 +365,9 @@ impl Assembler {
         self.read = self.frontier;
         self.gaps = 0;
         self.out_of_order = 0;
+        if let Some(unordered) = &mut self.unordered {
+            unordered.clear(pool);
+        }
     }
 
     /// Gives back memory that a stream at rest does not need.

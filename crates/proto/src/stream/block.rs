@@ -5,6 +5,7 @@
 //! them are in `ranges`. A packed block has the former and then the latter without the gaps between,
 //! so that few bytes that came far apart take little memory.
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::pool::{BLOCK, Pool};
@@ -248,6 +249,31 @@ impl Block {
         if self.packed {
             self.data.drain(..n.min(self.data.len()));
         }
+    }
+
+    /// Takes out up to `max` bytes from where the first range begins, and where that is. There must be a range, and no
+    /// bytes in order. Without copying, if no others are there.
+    pub(super) fn take_out(&mut self, max: usize) -> (usize, Bytes) {
+        let (start, end) = self.ranges[0];
+        let (start, len) = (usize::from(start), usize::from(end - start));
+        let n = len.min(max);
+        if n < len {
+            self.ranges[0].0 += n as u16;
+        } else {
+            self.ranges.remove(0);
+        }
+        let bytes: Bytes = if self.data.len() == n {
+            self.take_data().into()
+        } else if self.packed {
+            let bytes: Vec<u8> = self.data.drain(..n).collect();
+            if self.data.capacity() > SPREAD * self.data.len() {
+                self.data.shrink_to_fit();
+            }
+            bytes.into()
+        } else {
+            Bytes::copy_from_slice(&self.data[start..start + n])
+        };
+        (start, bytes)
     }
 
     /// Takes the memory out.

@@ -11,7 +11,7 @@ use super::ids::{MAX_STREAMS, Use};
 use super::pool::Pool;
 use super::recv::{Outcome, RecvStream, StreamChunk};
 use super::set::Streams;
-use super::{ClosedStream, ReadError, StreamEvent};
+use super::{Chunk, ClosedStream, ReadError, StreamEvent};
 use crate::TransportError;
 use crate::frame::types;
 
@@ -43,6 +43,19 @@ impl Streams {
         self.read_with(id, |stream, pool| {
             Ok(match stream.read_chunk(max, pool)? {
                 Outcome::Data(chunk) => Some((chunk.len(), chunk)),
+                Outcome::End => None,
+            })
+        })
+    }
+
+    pub(crate) fn read_unordered(
+        &mut self,
+        id: StreamId,
+        max: usize,
+    ) -> Result<Option<Chunk>, ReadError> {
+        self.read_with(id, |stream, pool| {
+            Ok(match stream.read_unordered(max, pool)? {
+                Outcome::Data(chunk) => Some((chunk.bytes.len(), chunk)),
                 Outcome::End => None,
             })
         })

@@ -21,12 +21,14 @@ mod recv;
 mod send;
 mod send_buffer;
 mod set;
+mod unordered;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use set::{PeerStreamParams, Streams};
 
+use bytes::Bytes;
 use mpquic_sched_core::{Dir, StreamId, VarInt};
 use thiserror::Error;
 
@@ -70,6 +72,15 @@ pub enum StreamEvent {
     },
 }
 
+/// A piece of a stream's data, and where it belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// Where it begins, in bytes from the start of the stream.
+    pub offset: u64,
+    /// The data. Never empty.
+    pub bytes: Bytes,
+}
+
 /// Why a read returned no data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -83,6 +94,9 @@ pub enum ReadError {
     /// The stream is unknown, was stopped, or was read to its end.
     #[error("the stream is closed")]
     ClosedStream,
+    /// It was read out of order before.
+    #[error("ordered read of a stream that was read out of order")]
+    IllegalOrderedRead,
 }
 
 /// Why nothing was written.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mpquic_sched_core::VarInt;
 
-use super::ReadError;
 use super::assembler::Assembler;
 use super::flow::RecvWindow;
 use super::pool::Pool;
+use super::{Chunk, ReadError};
 use crate::TransportError;
 use crate::frame::types;
 use crate::limits::max_stream_gaps;
@@ -282,6 +282,10 @@ impl RecvStream {
         buf: &mut [u8],
         pool: &mut Pool,
     ) -> Result<Outcome<usize>, ReadError> {
+        // A read of nothing only asks how the stream stands.
+        if !buf.is_empty() {
+            self.check_order()?;
+        }
         match self.before_read()? {
             Outcome::End => Ok(Outcome::End),
             Outcome::Data(()) => {
@@ -292,11 +296,39 @@ impl RecvStream {
         }
     }
 
+    /// Out of order, at least one byte; from the first call on, in no other way.
+    pub(super) fn read_unordered(
+        &mut self,
+        max: usize,
+        pool: &mut Pool,
+    ) -> Result<Outcome<Chunk>, ReadError> {
+        if self.stopped.is_none()
+            && self.reset.is_none()
+            && let Some((offset, bytes)) = self.assembler.read_unordered(max.max(1), pool)
+        {
+            self.after_read(bytes.len() as u64);
+            return Ok(Outcome::Data(Chunk { offset, bytes }));
+        }
+        match self.before_read()? {
+            Outcome::End => Ok(Outcome::End),
+            Outcome::Data(()) => Err(ReadError::Blocked),
+        }
+    }
+
+    /// An ordered read must not follow one out of order.
+    fn check_order(&self) -> Result<(), ReadError> {
+        match self.assembler.is_unordered() && self.stopped.is_none() && self.reset.is_none() {
+            true => Err(ReadError::IllegalOrderedRead),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn read_chunk(
         &mut self,
         max: usize,
         pool: &mut Pool,
     ) -> Result<Outcome<Bytes>, ReadError> {
+        self.check_order()?;
         match self.before_read()? {
             Outcome::End => Ok(Outcome::End),
             Outcome::Data(()) => {
