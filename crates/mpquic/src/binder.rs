@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proto::Steering;
 use tokio::runtime::Handle;
 
+use crate::async_socket::AsyncUdpSocket;
 use crate::socket::{BufferSizes, Socket};
 use crate::steer;
 
@@ -65,16 +66,32 @@ impl Binder {
         self.share(socket, &[])
     }
 
+    /// One that the application brings, in the same way.
+    pub(crate) fn adopt_abstract(
+        &self,
+        socket: Arc<dyn AsyncUdpSocket>,
+    ) -> io::Result<Vec<Arc<Socket>>> {
+        Ok(self.for_all(Socket::adopt(socket)?, self.next_reader()))
+    }
+
     fn share(&self, socket: UdpSocket, former: &[SocketAddr]) -> io::Result<Vec<Arc<Socket>>> {
-        let shards = self.runtimes.len();
-        let reader = self.readers.fetch_add(1, Ordering::Relaxed) % shards;
+        let reader = self.next_reader();
         let _context = self.runtimes[reader].enter();
-        let socket = if shards == 1 {
-            Socket::new(socket, self.sizes)
-        } else {
-            Socket::common(socket, self.sizes, reader)
-        };
-        let socket = Arc::new(socket?.replacing(former));
-        Ok(vec![socket; shards])
+        let socket = Socket::new(socket, self.sizes)?.replacing(former);
+        Ok(self.for_all(socket, reader))
+    }
+
+    fn next_reader(&self) -> usize {
+        self.readers.fetch_add(1, Ordering::Relaxed) % self.runtimes.len()
+    }
+
+    /// The same one for each shard.
+    fn for_all(&self, socket: Socket, reader: usize) -> Vec<Arc<Socket>> {
+        let shards = self.runtimes.len();
+        let socket = Arc::new(match shards {
+            1 => socket,
+            _ => socket.read_by(reader),
+        });
+        vec![socket; shards]
     }
 }

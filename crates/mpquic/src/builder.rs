@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use proto::{ClientConfig, EndpointConfig, ServerConfig};
@@ -10,6 +11,7 @@ use rand::rngs::SysRng;
 use tokio::runtime::Handle;
 
 use crate::Endpoint;
+use crate::async_socket::AsyncUdpSocket;
 use crate::binder::Binder;
 use crate::path_manager::PathManager;
 use crate::socket::BufferSizes;
@@ -33,6 +35,7 @@ use crate::socket::BufferSizes;
 pub struct EndpointBuilder {
     locals: Vec<SocketAddr>,
     sockets: Vec<std::net::UdpSocket>,
+    abstract_sockets: Vec<Arc<dyn AsyncUdpSocket>>,
     sizes: BufferSizes,
     config: Option<EndpointConfig>,
     server: Option<ServerConfig>,
@@ -72,6 +75,12 @@ impl EndpointBuilder {
     /// A socket that is already bound, for options of your own (such as `SO_BINDTODEVICE`).
     pub fn socket(mut self, socket: std::net::UdpSocket) -> Self {
         self.sockets.push(socket);
+        self
+    }
+
+    /// A socket that need not be one of the system's: see [`AsyncUdpSocket`]. Each call adds one.
+    pub fn abstract_socket(mut self, socket: Arc<dyn AsyncUdpSocket>) -> Self {
+        self.abstract_sockets.push(socket);
         self
     }
 
@@ -118,7 +127,8 @@ impl EndpointBuilder {
     /// there, those of an own [`ConnectionIdGenerator`](crate::ConnectionIdGenerator) too. On Linux, the
     /// kernel reads them (SO_REUSEPORT with a program for the Berkeley Packet Filter, no privilege needed). What it cannot
     /// tell apart, datagrams of several connections that it has joined, is passed on from shard to shard; so is everything
-    /// on other systems and on sockets of your own ([`socket`](Self::socket)), where one shard receives for all.
+    /// on other systems and on sockets of your own ([`socket`](Self::socket), [`abstract_socket`](Self::abstract_socket)),
+    /// where one shard receives for all.
     ///
     /// [`Endpoint::accept`](crate::Endpoint::accept) gives out the clients of all shards. Memory for data
     /// ([`EndpointConfig::send_memory`], [`EndpointConfig::receive_memory`]) is divided evenly among them;
@@ -170,11 +180,11 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// Without an address or socket, if an address cannot be bound, if the system has no
+    /// Without an address or socket, if an address cannot be bound, if an [abstract socket](Self::abstract_socket) has none, if the system has no
     /// randomness, outside of a tokio runtime, or if there cannot be
     /// so many [shards](Self::shards) or connection IDs do not tell them apart.
     pub fn build(self) -> io::Result<Endpoint> {
-        if self.locals.is_empty() && self.sockets.is_empty() {
+        if self.locals.is_empty() && self.sockets.is_empty() && self.abstract_sockets.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "an endpoint needs a local address or a socket",
@@ -209,6 +219,9 @@ impl EndpointBuilder {
         }
         for socket in self.sockets {
             sockets.push(binder.adopt(socket)?);
+        }
+        for socket in self.abstract_sockets {
+            sockets.push(binder.adopt_abstract(socket)?);
         }
         Ok(Endpoint::start(
             configs.into_iter().zip(runtimes).collect(),

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::async_socket::AsyncUdpSocket;
 use crate::binder::Binder;
 use crate::builder::EndpointBuilder;
 use crate::connection::Connecting;
@@ -475,7 +476,17 @@ impl Endpoint {
         Ok(self.add(self.binder.adopt(socket)?))
     }
 
-    /// The same, with a word how paths from it are to be used.
+    /// Takes a socket that need not be one of the system's: see [`AsyncUdpSocket`]. Returns the address that it says it has. To
+    /// replace one, adopt the new one and then [remove](Self::remove_socket) the old one.
+    ///
+    /// # Errors
+    ///
+    /// If it does not tell its address.
+    pub fn adopt_abstract_socket(&self, socket: Arc<dyn AsyncUdpSocket>) -> io::Result<SocketAddr> {
+        Ok(self.add(self.binder.adopt_abstract(socket)?))
+    }
+
+    /// As [`adopt_socket`](Self::adopt_socket), with a word how paths from it are to be used.
     pub(crate) fn adopt_socket_as(
         &self,
         socket: std::net::UdpSocket,

@@ -111,10 +111,15 @@ impl EndpointDriver {
                 Poll::Ready(ready) => ready,
             };
             let datagrams = &mut self.inbound.datagrams;
-            let result = ready.and_then(|()| {
-                self.receiver
-                    .receive(&source.socket, |datagram| datagrams.push_back(datagram))
+            let received = ready.map(|()| {
+                let sink = |datagram| datagrams.push_back(datagram);
+                self.receiver.poll_receive(cx, &source.socket, sink)
             });
+            let result = match received {
+                Ok(Poll::Pending) => return false,
+                Ok(Poll::Ready(result)) => result,
+                Err(error) => Err(error),
+            };
             let local = source.socket.local();
             match result {
                 Ok(()) => {

@@ -118,6 +118,7 @@
 // One system call has it: `steer.rs`.
 #![deny(unsafe_code)]
 
+mod async_socket;
 mod binder;
 mod builder;
 mod connection;
@@ -148,6 +149,7 @@ mod turns;
 
 extern crate mpquic_proto as proto;
 
+pub use async_socket::{AsyncUdpSocket, SystemSocket, UdpPoller};
 pub use builder::EndpointBuilder;
 pub use connection::{Connecting, Connection, HandshakeData, ZeroRttAccepted};
 pub use endpoint::Endpoint;
@@ -191,4 +193,6 @@ pub use mpquic_proto::{config, congestion, limits};
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
 pub use mpquic_sched as sched;
+/// What an [`AsyncUdpSocket`] is given to send, and says of what it received.
+pub use quinn_udp as udp;
 pub use rustls;

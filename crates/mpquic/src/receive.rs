@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
+use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 use proto::{EcnCodepoint, FourTuple};
@@ -71,17 +72,19 @@ impl Receiver {
         }
     }
 
-    /// Receives once, and hands each datagram to `sink`.
-    pub(crate) fn receive(
+    /// Receives once, and hands each datagram to `sink`. `Pending` if the socket will wake the task.
+    pub(crate) fn poll_receive(
         &mut self,
+        cx: &mut Context<'_>,
         socket: &Socket,
         mut sink: impl FnMut(Datagram),
-    ) -> io::Result<()> {
+    ) -> Poll<io::Result<()>> {
         let mut chunks = self.buffer.chunks_exact_mut(MESSAGE);
         let mut slices: [IoSliceMut<'_>; MESSAGES] =
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
-        let count = socket.receive(&mut slices, &mut self.metas)?;
-        for index in 0..count {
+        let count = ready!(socket.poll_receive(cx, &mut slices, &mut self.metas))?;
+        // A socket that the application brings may say anything.
+        for index in 0..count.min(MESSAGES) {
             let meta = self.metas[index];
             let len = meta.len.min(MESSAGE);
             let network_path = FourTuple {
@@ -106,7 +109,7 @@ impl Receiver {
                 });
             }
         }
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -141,6 +144,14 @@ mod tests {
         assert_eq!(offset, data.len());
     }
 
+    async fn receive_once(
+        receiver: &mut Receiver,
+        socket: &Socket,
+        mut sink: impl FnMut(Datagram),
+    ) -> io::Result<()> {
+        poll_fn(|cx| receiver.poll_receive(cx, socket, &mut sink)).await
+    }
+
     async fn receive(socket: &Socket, bytes: usize) -> Vec<Datagram> {
         let mut receiver = Receiver::new();
         let mut datagrams = Vec::new();
@@ -151,7 +162,8 @@ mod tests {
             < bytes
         {
             poll_fn(|cx| socket.poll_recv_ready(cx)).await.unwrap();
-            match receiver.receive(socket, |datagram| datagrams.push(datagram)) {
+            let sink = |datagram| datagrams.push(datagram);
+            match receive_once(&mut receiver, socket, sink).await {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => result.unwrap(),
             }
@@ -228,7 +240,7 @@ mod tests {
                 while waiting.len() == before {
                     poll_fn(|cx| to.poll_recv_ready(cx)).await.unwrap();
                     let sink = |datagram| waiting.push_back(datagram);
-                    match receiver.receive(&to, sink) {
+                    match receive_once(&mut receiver, &to, sink).await {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                         result => result.unwrap(),
                     }

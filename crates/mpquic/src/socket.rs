@@ -1,6 +1,6 @@
-//! One UDP socket with its offloads, and the set of an endpoint's sockets; knows no connection.
+//! One socket as an endpoint uses it, and the set of an endpoint's sockets; knows no connection.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,14 +8,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 
 use proto::{FourTuple, PathStatus, Transmit};
-use quinn_udp::{RecvMeta, UdpSocketState};
-use socket2::SockRef;
-use tokio::io::Interest;
+use quinn_udp::RecvMeta;
 
+use crate::async_socket::{AsyncUdpSocket, SystemSocket};
 use crate::turns::{Turn, Turns};
 
 /// What one `sendmsg` can carry with segmentation offload: the UDP length field has 16 bits.
 const MAX_SEND_BYTES: usize = 65_507;
+
+/// The largest datagram for sockets on which it may be fragmented: what all paths of QUIC carry (RFC 9000 section 14).
+const MAX_UNFRAGMENTED: usize = 1200;
 
 /// Replaced sockets that a socket remembers: connections that have not moved by then have not run for long.
 const MAX_FORMER: usize = 8;
@@ -37,12 +39,36 @@ impl Default for BufferSizes {
     }
 }
 
+/// Who sends and receives. The system's own socket is called directly.
+#[derive(Debug)]
+enum Io {
+    System(SystemSocket),
+    Abstract(Arc<dyn AsyncUdpSocket>),
+}
+
+impl Io {
+    fn try_send(&self, transmit: &quinn_udp::Transmit<'_>) -> io::Result<()> {
+        match self {
+            Self::System(socket) => socket.try_send(transmit),
+            Self::Abstract(socket) => socket.try_send(transmit),
+        }
+    }
+
+    fn max_transmit_segments(&self) -> usize {
+        match self {
+            Self::System(socket) => socket.max_transmit_segments(),
+            Self::Abstract(socket) => socket.max_transmit_segments(),
+        }
+    }
+}
+
 /// One bound socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    io: tokio::net::UdpSocket,
-    state: UdpSocketState,
+    io: Io,
     local: SocketAddr,
+    /// Larger datagrams are not sent.
+    max_datagram: usize,
     /// The addresses of the sockets that it replaced, the newest last.
     former: Vec<SocketAddr>,
     /// Paths from it are for when there is no other.
@@ -83,34 +109,34 @@ fn is_no_way(kind: io::ErrorKind) -> bool {
 
 impl Socket {
     pub(crate) fn new(socket: std::net::UdpSocket, sizes: BufferSizes) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
+        let socket = SystemSocket::with_buffers(socket, sizes)?;
+        let local = socket.local();
+        Ok(Self::with_io(Io::System(socket), local, usize::MAX))
+    }
+
+    /// One that the application brings.
+    pub(crate) fn adopt(socket: Arc<dyn AsyncUdpSocket>) -> io::Result<Self> {
         let local = socket.local_addr()?;
-        //= specs/rfc9000.txt#section-14
-        //= type=implication
-        //# In IPv4 [IPv4], the Don't Fragment (DF) bit MUST be set if possible, to prevent
-        //# fragmentation on the path.
-        //= specs/rfc9000.txt#section-14
-        //= type=implication
-        //# UDP datagrams MUST NOT be fragmented at the IP layer.
-        let state = UdpSocketState::new((&socket).into())?;
-        // Best effort: without privileges the system caps both, and a small buffer still works.
-        if let Err(error) = state.set_recv_buffer_size((&socket).into(), sizes.receive) {
-            tracing::debug!(%local, %error, "receive buffer not enlarged");
-        }
-        if let Err(error) = state.set_send_buffer_size((&socket).into(), sizes.send) {
-            tracing::debug!(%local, %error, "send buffer not enlarged");
-        }
-        Ok(Self {
-            io: tokio::net::UdpSocket::from_std(socket)?,
-            state,
+        let max_datagram = if socket.may_fragment() {
+            MAX_UNFRAGMENTED
+        } else {
+            usize::MAX
+        };
+        Ok(Self::with_io(Io::Abstract(socket), local, max_datagram))
+    }
+
+    fn with_io(io: Io, local: SocketAddr, max_datagram: usize) -> Self {
+        Self {
+            io,
             local,
+            max_datagram,
             former: Vec::new(),
             backup: AtomicBool::new(false),
             reader: None,
             turns: Turns::default(),
             #[cfg(test)]
             failures: Default::default(),
-        })
+        }
     }
 
     /// How paths from it are to be used.
@@ -138,15 +164,10 @@ impl Socket {
         Self::new(std::net::UdpSocket::bind(local)?, sizes)
     }
 
-    /// One on which all shards send, and this one receives.
-    pub(crate) fn common(
-        socket: std::net::UdpSocket,
-        sizes: BufferSizes,
-        reader: usize,
-    ) -> io::Result<Self> {
-        let mut socket = Self::new(socket, sizes)?;
-        socket.reader = Some(reader);
-        Ok(socket)
+    /// As one on which all shards send, and this one receives.
+    pub(crate) const fn read_by(mut self, shard: usize) -> Self {
+        self.reader = Some(shard);
+        self
     }
 
     /// Whether this shard receives on it.
@@ -165,7 +186,7 @@ impl Socket {
 
     /// The most datagrams that one system call takes.
     pub(crate) fn max_segments(&self) -> usize {
-        self.state.max_gso_segments()
+        self.io.max_transmit_segments()
     }
 
     /// Our address of a datagram that came in here.
@@ -187,6 +208,11 @@ impl Socket {
         // address that was asked.
         let src_ip = (self.is_wildcard() && !local_ip.is_unspecified()).then_some(local_ip);
         let segment = transmit.segment_size.unwrap_or(data.len()).max(1);
+        if segment > self.max_datagram {
+            tracing::trace!(path = %transmit.network_path, len = segment, "not sent: might be fragmented");
+            *offset = data.len();
+            return Sent::Done;
+        }
         let mut outcome = Sent::Done;
         while *offset < data.len() {
             let batch = self.max_segments().min(MAX_SEND_BYTES / segment).max(1);
@@ -201,10 +227,7 @@ impl Socket {
                 segment_size: (contents.len() > segment).then_some(segment),
                 src_ip,
             };
-            let result = self.io.try_io(Interest::WRITABLE, || {
-                self.state.try_send((&self.io).into(), &datagrams)
-            });
-            match result {
+            match self.io.try_send(&datagrams) {
                 Ok(()) => *offset = end,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Blocked,
                 // The driver cannot segment after all, and the state has taken note: once more,
@@ -240,28 +263,46 @@ impl Socket {
 
     /// Waits until the system's send buffer has room. Any number of tasks may wait, and all are woken.
     pub(crate) async fn writable(&self) {
-        if let Err(error) = self.io.writable().await {
+        let result = match &self.io {
+            Io::System(socket) => socket.writable().await,
+            Io::Abstract(socket) => {
+                // If it is wrong about the room that it has, other tasks have their turn all the same.
+                tokio::task::coop::consume_budget().await;
+                let mut poller = Arc::clone(socket).create_io_poller();
+                poll_fn(|cx| poller.as_mut().poll_writable(cx)).await
+            }
+        };
+        if let Err(error) = result {
             tracing::debug!(local = %self.local, %error, "waiting for the socket");
         }
     }
 
-    /// Whether there is something to receive; only one task may poll this.
+    /// Whether it makes sense to receive; only one task may poll this. A socket that the application brings says so no sooner
+    /// than in [`poll_receive`](Self::poll_receive).
     pub(crate) fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.poll_recv_ready(cx)
+        match &self.io {
+            Io::System(socket) => socket.poll_recv_ready(cx),
+            Io::Abstract(_) => Poll::Ready(Ok(())),
+        }
     }
 
     /// Whether something waits to be received, also if the runtime has not heard of it yet.
     pub(crate) fn has_unread(&self) -> bool {
-        let mut byte = [std::mem::MaybeUninit::uninit()];
-        SockRef::from(&self.io).peek(&mut byte).is_ok()
+        match &self.io {
+            Io::System(socket) => socket.has_unread(),
+            // It cannot be asked without being read.
+            Io::Abstract(_) => false,
+        }
     }
 
-    /// Receives what is there, at most as many messages as there are buffers.
-    pub(crate) fn receive(
+    /// Receives what is there, at most as many messages as there are buffers. The system's socket answers at once,
+    /// with an error if there is nothing: the task is woken by [`poll_recv_ready`](Self::poll_recv_ready) then.
+    pub(crate) fn poll_receive(
         &self,
+        cx: &mut Context<'_>,
         buffers: &mut [io::IoSliceMut<'_>],
         metas: &mut [RecvMeta],
-    ) -> io::Result<usize> {
+    ) -> Poll<io::Result<usize>> {
         #[cfg(test)]
         if let Ok(left) = self
             .failures
@@ -269,11 +310,13 @@ impl Socket {
                 left.checked_sub(1)
             })
         {
-            return Err(io::Error::new(io::ErrorKind::NetworkDown, left.to_string()));
+            let error = io::Error::new(io::ErrorKind::NetworkDown, left.to_string());
+            return Poll::Ready(Err(error));
         }
-        self.io.try_io(Interest::READABLE, || {
-            self.state.recv((&self.io).into(), buffers, metas)
-        })
+        match &self.io {
+            Io::System(socket) => Poll::Ready(socket.try_recv(buffers, metas)),
+            Io::Abstract(socket) => socket.poll_recv(cx, buffers, metas),
+        }
     }
 }
 
