@@ -537,7 +537,9 @@ impl Endpoint {
 
     /// Replaces the socket bound to `old` by one bound to `new`, as when the address of an interface changed. Connections to
     /// servers go on from there with the same paths (RFC 9000 section 9.2), unless the server forbids it; what was on its
-    /// way to the old address is sent again. Servers cannot move: their clients look for them at the old address.
+    /// way to the old address is sent again. Servers cannot move: their clients look for them at the old address. Nor may a
+    /// connection before its handshake is confirmed ([`Connection::handshake_confirmed`](crate::Connection::handshake_confirmed)):
+    /// it ends with its timeout.
     ///
     /// With multipath, nothing is lost if you call [`add_socket`](Self::add_socket), open paths, and
     /// then call [`remove_socket`](Self::remove_socket).

@@ -200,6 +200,8 @@ fn a_path_that_moves_stays_with_its_shard() {
         let (here, there) = (here.unwrap(), there.unwrap().unwrap());
         let id = there.runtime().id();
         assert!(threads.iter().any(|thread| thread.handle().id() == id));
+        // Before, a client may not move (RFC 9000 section 9).
+        here.handshake_confirmed().await.unwrap();
         let data = pattern(100_000);
         for _ in 0..12 {
             let old = client.local_addrs()[0];
