@@ -105,11 +105,12 @@ fn held() -> [i64; SIDES] {
     std::array::from_fn(|side| HELD[side].load(Ordering::Relaxed))
 }
 
-/// What both sides hold once it does not change any more.
+/// What both sides hold once it does not change any more: for three seconds, since on a busy machine the timers by which
+/// connections come to rest are late.
 async fn settled() -> [i64; SIDES] {
     let mut before = held();
     let mut same = 0;
-    while same < 15 {
+    while same < 30 {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let now = held();
         same = if now == before { same + 1 } else { 0 };
