@@ -17,12 +17,14 @@ use super::experiment::Experiment;
 use super::look::{self, Arguments as LookArguments};
 use super::plan::Plan;
 use super::record::{Heading, Record};
+use super::roster::Schedulers;
 use super::runner::{self, Options};
+use super::shard::{Shard, Share};
 use super::store::{Results, Store};
 use super::summary::Board;
 use super::{
-    Pattern, adaptation, build, help, markdown, orders, output, qlogs, renamed, report, starts,
-    time, timelines,
+    Pattern, adaptation, help, listing, markdown, orders, output, qlogs, renamed, report, starts,
+    sweep, time, timelines,
 };
 
 #[derive(Debug, Parser)]
@@ -42,6 +44,16 @@ enum Command {
     /// Run an experiment file, or one network from the command line.
     #[command(after_help = help::RUN)]
     Run(RunArguments),
+    /// Put the shards of an experiment together, as if one machine had run it.
+    #[command(after_help = help::MERGE)]
+    Merge {
+        /// The folders of all shards.
+        #[arg(required = true)]
+        shards: Vec<PathBuf>,
+        /// The folder for the results [default: target/lab/NAME].
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
     /// List the experiment files in a folder and its subfolders.
     #[command(after_help = help::LIST)]
     List {
@@ -151,12 +163,15 @@ struct RunArguments {
     /// and nothing else, on standard output.
     #[arg(long)]
     json: bool,
-    /// The folder for results [default: target/lab/NAME; none with --network].
+    /// The folder for results [default: target/lab/NAME; target/lab/NAME/shard-I-of-N with --shard; none with --network].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Repeat each run of this command, and write the qlog of both sides into this folder.
     #[arg(long, value_name = "DIR")]
     qlog: Option<PathBuf>,
+    /// Run only one of several equal parts, as 2/4, on this machine; `mpquic-lab merge` puts the parts together.
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["network", "json", "qlog"])]
+    shard: Option<Shard>,
     /// Discard earlier results.
     #[arg(long)]
     fresh: bool,
@@ -195,6 +210,16 @@ pub fn main(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
+    main_with(&Schedulers::default(), arguments, out, err)
+}
+
+/// Executes a command line of a lab that knows these schedulers. Returns the exit status.
+pub fn main_with(
+    schedulers: &Schedulers,
+    arguments: impl IntoIterator<Item = OsString>,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> u8 {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -208,9 +233,13 @@ pub fn main(
         }
     };
     let result = match arguments.command {
-        Command::Run(arguments) => run(&arguments, out, err),
-        Command::List { folder } => list(&folder, out),
-        Command::Names => names(out),
+        Command::Run(arguments) => run(&arguments, schedulers, out, err),
+        Command::Merge {
+            shards,
+            out: folder,
+        } => merge(&shards, folder, out),
+        Command::List { folder } => listing::files(&folder, schedulers, out),
+        Command::Names => listing::names(schedulers, out),
         Command::Compare {
             a,
             b,
@@ -218,7 +247,7 @@ pub fn main(
             metric,
         } => compare(&a, &b, results.as_deref(), metric.as_deref(), out, err),
         Command::Table { results, markdown } => tables(&results, markdown, out, err),
-        Command::Arena(arguments) => arena::command::run(&arguments, out, err),
+        Command::Arena(arguments) => arena::command::run(&arguments, schedulers, out, err),
         Command::Time { results, json } => spent(&results, json, out, err),
         Command::Adapt {
             results,
@@ -239,11 +268,16 @@ pub fn main(
     code
 }
 
-fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Result<(), Failure> {
+fn run(
+    arguments: &RunArguments,
+    schedulers: &Schedulers,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut experiment = match (&arguments.file, &arguments.network) {
         (Some(file), _) => {
             let file = follow_renaming(file, err)?;
-            Experiment::load(&file).map_err(Failure::usage)?
+            Experiment::load_with(&file, schedulers).map_err(Failure::usage)?
         }
         (None, Some(network)) => {
             let olia = ["olia".to_owned()];
@@ -252,7 +286,8 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
                 given => given,
             };
             let workload = arguments.workload.as_deref().unwrap_or_default();
-            Experiment::of_one_network(network, workload, &arguments.scheduler, congestion)
+            let names = &arguments.scheduler;
+            Experiment::of_one_network_with(network, workload, names, congestion, schedulers)
                 .map_err(Failure::usage)?
         }
         (None, None) => return Err(Failure::usage("expected an experiment file or --network")),
@@ -266,7 +301,8 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
     if plan.is_empty() {
         return Err(Failure::Usage(no_match(&whole)));
     }
-    let heading = Heading::new(&experiment, &build::fingerprint());
+    let mut heading = Heading::new(&experiment, &schedulers.build());
+    heading.experiment = plan.identity(&heading);
     let options = Options {
         jobs: arguments.jobs,
         progress: io::stderr().is_terminal(),
@@ -277,8 +313,26 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
         (None, Some(_)) => Some(Path::new("target/lab").join(&experiment.name)),
         (None, None) => None,
     };
+    let folder = match (folder, arguments.shard) {
+        (Some(folder), Some(shard)) => {
+            heading.shard = Some(Share {
+                shard,
+                runs: plan.len(),
+            });
+            match arguments.out {
+                Some(_) => Some(folder),
+                None => Some(folder.join(format!("shard-{}-of-{}", shard.number(), shard.count()))),
+            }
+        }
+        (folder, _) => folder,
+    };
+    let kept = match arguments.shard {
+        // Another part of the same file could only be in the way of `merge`.
+        Some(_) => &plan,
+        None => &whole,
+    };
     let results = carry_out(
-        &whole,
+        kept,
         &plan,
         heading,
         folder.as_deref(),
@@ -296,6 +350,16 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
             qlogs::keep(dir, &plan, &results).map_err(|error| cannot("write", dir, &error))?;
         writeln!(err, "qlog of {written} runs: {}", dir.display())?;
     }
+    if let (Some(shard), Some(folder)) = (arguments.shard, &folder) {
+        writeln!(
+            out,
+            "Shard {shard}: {} of {} runs in {}",
+            results.records.len(),
+            plan.len(),
+            folder.display()
+        )?;
+        return failures(&Board::new(&results));
+    }
     let cells: BTreeSet<_> = plan.cells.iter().map(|cell| &*cell.fingerprint).collect();
     let asked_for =
         |record: &Record| plan.seeds.contains(&record.seed) && cells.contains(&*record.cell);
@@ -309,14 +373,29 @@ fn run(arguments: &RunArguments, out: &mut dyn Write, err: &mut dyn Write) -> Re
         print_findings(&board, out)?;
     }
     if let Some(folder) = &folder {
-        let whole = Board::new(&results);
-        output::write_csv(&whole, folder)?;
-        let file = folder.join("report.html");
-        std::fs::write(&file, report::html(&whole, folder)?)?;
+        sweep::write_tables(folder, &results)?;
         if !arguments.json {
-            writeln!(out, "Report: {}", file.display())?;
+            writeln!(out, "Report: {}", folder.join("report.html").display())?;
         }
     }
+    failures(&board)
+}
+
+fn merge(shards: &[PathBuf], folder: Option<PathBuf>, out: &mut dyn Write) -> Result<(), Failure> {
+    let folder = match folder {
+        Some(folder) => folder,
+        None => {
+            let first = shards
+                .first()
+                .map_or_else(|| Path::new(""), PathBuf::as_path);
+            let name = super::merge::name(first).map_err(Failure::run)?;
+            Path::new("target/lab").join(name)
+        }
+    };
+    let results = super::merge::merge(shards, &folder).map_err(Failure::run)?;
+    let board = Board::new(&results);
+    print_findings(&board, out)?;
+    writeln!(out, "Report: {}", folder.join("report.html").display())?;
     failures(&board)
 }
 
@@ -344,6 +423,7 @@ pub(super) fn carry_out(
         )?;
         return Ok(Results { heading, records });
     };
+    let shard = heading.shard;
     let opened = Store::open(folder, &heading, whole, fresh);
     let (mut store, found) = opened.map_err(|error| cannot("write", folder, &error))?;
     if found.kept > 0 {
@@ -367,7 +447,8 @@ pub(super) fn carry_out(
             aside.display()
         )?;
     }
-    runner::run_into(&mut store, plan, options)?;
+    let shard = shard.map_or(Shard::WHOLE, |share| share.shard);
+    runner::run_into(&mut store, plan, shard, options)?;
     let path = store.finish(whole)?;
     Results::read(&path).map_err(Failure::run)
 }
@@ -399,7 +480,7 @@ pub(super) fn no_match(whole: &Plan<'_>) -> String {
     )
 }
 
-fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
+pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::Run(format!("cannot {what} {}: {error}", path.display()))
 }
 
@@ -445,85 +526,6 @@ pub(super) fn failures(board: &Board<'_>) -> Result<(), Failure> {
         "{} runs failed, the first: {cell}, seed {seed}: {error}",
         failed.len()
     )))
-}
-
-fn list(folder: &Path, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let entries =
-            std::fs::read_dir(&folder).map_err(|error| cannot("read", &folder, &error))?;
-        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            // A link could lead into a loop.
-            if path.is_dir() && !path.is_symlink() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "toml") {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    let mut rows = Vec::new();
-    let mut faults = Vec::new();
-    for file in &files {
-        match Experiment::load(file) {
-            Ok(experiment) => rows.push(vec![
-                file.display().to_string(),
-                experiment.networks.len().to_string(),
-                Plan::new(&experiment, None).len().to_string(),
-                experiment.title,
-            ]),
-            Err(fault) => faults.push(fault.to_string()),
-        }
-    }
-    use super::text::Align::{Left, Right};
-    let heads = [
-        ("file", Left),
-        ("networks", Right),
-        ("runs", Right),
-        ("title", Left),
-    ];
-    write!(out, "{}", super::text::table(&heads, &rows))?;
-    if faults.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Usage(faults.join("\n")))
-    }
-}
-
-fn names(out: &mut dyn Write) -> Result<(), Failure> {
-    let registry = super::split::registry();
-    let replicas: Vec<_> = registry.replicas().collect();
-    let schedulers: Vec<_> = registry
-        .names()
-        .filter(|name| !replicas.contains(name))
-        .collect();
-    writeln!(out, "schedulers: {}", schedulers.join(", "))?;
-    writeln!(
-        out,
-        "replicas of published faults, not for use: {}",
-        replicas.join(", ")
-    )?;
-    let controls = mpquic_proto::CongestionControl::ALL.iter();
-    let controls: Vec<_> = controls.map(ToString::to_string).collect();
-    writeln!(out, "congestion controls: {}", controls.join(", "))?;
-    let metrics: Vec<_> = super::metrics::transport()
-        .map(|metric| metric.name)
-        .collect();
-    writeln!(out, "metrics of all workloads: {}", metrics.join(", "))?;
-    let metrics: Vec<_> = super::learned::all().map(|metric| metric.name).collect();
-    writeln!(
-        out,
-        "metrics of schedulers that learn: {}",
-        metrics.join(", ")
-    )?;
-    let metrics: Vec<_> = time::metrics().map(|metric| metric.name).collect();
-    writeln!(
-        out,
-        "metrics of downloads with time_lost: {}",
-        metrics.join(", ")
-    )?;
-    Ok(())
 }
 
 fn compare(

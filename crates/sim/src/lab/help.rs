@@ -36,6 +36,19 @@ Exit status:
   1  a run failed, or a file could not be read or written
   2  the command line or the experiment file is wrong";
 
+pub(super) const MERGE: &str = "\
+Examples:
+  mpquic-lab run experiments/quick.toml --shard 2/4 --out /shared/quick-2
+      run the second of four parts; the others run on other machines with the same build
+  mpquic-lab merge /shared/quick-* --out target/lab/quick
+      write what one machine would have written, byte for byte
+
+Exit status:
+  0  success
+  1  a run failed, a file could not be read or written, or the shards are not one whole: one is missing, there twice
+     or incomplete, or of another build or experiment
+  2  the command line is wrong";
+
 pub(super) const LOOK: &str = "\
 Examples:
   mpquic-lab look /tmp/qlogs/89ab01cd23ef4567_server.sqlog

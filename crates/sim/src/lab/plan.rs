@@ -11,6 +11,8 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use super::Pattern;
 use super::experiment::{Experiment, SchedulerSpec};
 use super::network::NetworkSpec;
+use super::record::Heading;
+use super::roster::Schedulers;
 use crate::workload::Workload;
 
 /// The version of what a run measures and how. Results with another version are not resumed.
@@ -58,7 +60,12 @@ pub struct Cell<'a> {
     pub(crate) real_aead: bool,
     /// Whether runs say where their time went.
     pub(crate) time_lost: bool,
+    /// Where its scheduler comes from.
+    pub(crate) roster: &'a Schedulers,
 }
+
+/// A cell's network, workload, congestion control and scheduler, as indices into the experiment's lists.
+pub(super) type Place = [usize; 4];
 
 /// The cells of an experiment, and their seeds.
 #[derive(Debug, Clone)]
@@ -72,57 +79,18 @@ pub struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// All cells of an experiment that match a pattern.
     pub fn new(experiment: &'a Experiment, only: Option<&Pattern>) -> Self {
-        let mut cells = Vec::new();
-        for network in &experiment.networks {
-            for workload in &experiment.workloads {
-                if !network.has_workload(&workload.to_string()) {
-                    continue;
-                }
-                for &congestion in &experiment.congestion {
-                    if !network.has_congestion(&congestion.to_string()) {
-                        continue;
-                    }
-                    for scheduler in &experiment.schedulers {
-                        if !network.has_scheduler(scheduler) {
-                            continue;
-                        }
-                        let id = CellId {
-                            network: network.name.clone(),
-                            workload: workload.to_string(),
-                            congestion: congestion.to_string(),
-                            scheduler: scheduler.label.clone(),
-                        };
-                        if only.is_some_and(|only| !only.matches(&id.to_string())) {
-                            continue;
-                        }
-                        let mut cell = Cell {
-                            id,
-                            fingerprint: String::new(),
-                            network,
-                            workload,
-                            congestion,
-                            scheduler,
-                            training_workload: experiment
-                                .training_workload
-                                .as_ref()
-                                .unwrap_or(workload),
-                            real_aead: experiment.real_aead,
-                            time_lost: experiment.time_lost,
-                        };
-                        cell.fingerprint = fingerprint(&cell);
-                        cells.push(cell);
-                    }
-                }
-            }
+        let cells = cells(experiment, only).map(|(_, cell)| cell);
+        Self {
+            cells: cells.collect(),
+            seeds: seeds(experiment),
         }
-        let Some(last) = experiment.seeds.first.checked_add(experiment.seeds.count) else {
-            return Self {
-                cells,
-                seeds: Vec::new(),
-            };
-        };
-        let seeds = (experiment.seeds.first..last).collect();
-        Self { cells, seeds }
+    }
+
+    /// A hash of all that decides what the runs are and how they are reported: the experiment, whatever its file looks like, and
+    /// the cells that were asked for.
+    pub(crate) fn identity(&self, heading: &Heading) -> String {
+        let cells = self.cells.iter().map(|cell| &*cell.fingerprint);
+        identity(heading, cells)
     }
 
     /// The number of runs.
@@ -134,6 +102,83 @@ impl<'a> Plan<'a> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// All cells that match a pattern, in the order of the file, and where each stands.
+pub(super) fn cells<'a>(
+    experiment: &'a Experiment,
+    only: Option<&Pattern>,
+) -> impl Iterator<Item = (Place, Cell<'a>)> {
+    let whole = |count: usize| 0..count;
+    let places = whole(experiment.networks.len()).flat_map(move |network| {
+        whole(experiment.workloads.len()).flat_map(move |workload| {
+            whole(experiment.congestion.len()).flat_map(move |congestion| {
+                whole(experiment.schedulers.len())
+                    .map(move |scheduler| [network, workload, congestion, scheduler])
+            })
+        })
+    });
+    places.filter_map(move |place| {
+        let mut cell = cell(experiment, place)?;
+        if only.is_some_and(|only| !only.matches(&cell.id.to_string())) {
+            return None;
+        }
+        cell.fingerprint = fingerprint(&cell);
+        Some((place, cell))
+    })
+}
+
+/// The cell at a place, without its fingerprint; `None` if the network leaves it out, or if there is no such place.
+pub(super) fn cell(experiment: &Experiment, place: Place) -> Option<Cell<'_>> {
+    let network = experiment.networks.get(place[0])?;
+    let workload = experiment.workloads.get(place[1])?;
+    let congestion = *experiment.congestion.get(place[2])?;
+    let scheduler = experiment.schedulers.get(place[3])?;
+    let id = CellId {
+        network: network.name.clone(),
+        workload: workload.to_string(),
+        congestion: congestion.to_string(),
+        scheduler: scheduler.label.clone(),
+    };
+    let runs = network.has_workload(&id.workload)
+        && network.has_congestion(&id.congestion)
+        && network.has_scheduler(scheduler);
+    runs.then(|| Cell {
+        id,
+        fingerprint: String::new(),
+        network,
+        workload,
+        congestion,
+        scheduler,
+        training_workload: experiment.training_workload.as_ref().unwrap_or(workload),
+        real_aead: experiment.real_aead,
+        time_lost: experiment.time_lost,
+        roster: &experiment.roster,
+    })
+}
+
+/// The seeds of an experiment; none if they do not fit into a number.
+pub(super) fn seeds(experiment: &Experiment) -> Vec<u64> {
+    let last = experiment.seeds.first.checked_add(experiment.seeds.count);
+    last.map_or_else(Vec::new, |last| (experiment.seeds.first..last).collect())
+}
+
+/// See [`Plan::identity`].
+pub(super) fn identity<'a>(heading: &Heading, cells: impl Iterator<Item = &'a str>) -> String {
+    let heading = Heading {
+        build: String::new(),
+        experiment: String::new(),
+        shard: None,
+        ..heading.clone()
+    };
+    let mut hasher = SipHasher13::new();
+    // All of this is plain data, whose serialisation cannot fail.
+    hasher.write(&serde_json::to_vec(&heading).unwrap_or_default());
+    for cell in cells {
+        hasher.write(b"/");
+        hasher.write(cell.as_bytes());
+    }
+    format!("{:016x}", hasher.finish128().h1)
 }
 
 impl Cell<'_> {
@@ -168,6 +213,8 @@ fn fingerprint(cell: &Cell<'_>) -> String {
         network: &'a NetworkSpec,
         workload: &'a Workload,
         scheduler: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        label: Option<&'a str>,
         config: &'a serde_json::Value,
         congestion: String,
         real_aead: bool,
@@ -182,6 +229,8 @@ fn fingerprint(cell: &Cell<'_>) -> String {
         network: cell.network,
         workload: cell.workload,
         scheduler: &spec.name,
+        // Two labels may stand for the same settings, to see that their results are the same.
+        label: (spec.label != spec.name).then_some(&*spec.label),
         config: &spec.config,
         congestion: cell.congestion.to_string(),
         real_aead: cell.real_aead,

@@ -10,14 +10,23 @@ use super::experiment::{Claim, Experiment, PaperNumber, SchedulerSpec, Seeds, Ti
 use super::metrics::{self, MetricInfo};
 use super::network::{NetworkSpec, Parameter, start_name};
 use super::plan::{CellId, FORMAT};
+use super::shard::Share;
 
 /// The first line: the parts of the experiment that tables and reports need.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heading {
     /// The version of the format.
     pub format: u32,
-    /// The fingerprint of the program that made the results.
+    /// The identity of the build that made the results ([`Schedulers::build`]).
+    ///
+    /// [`Schedulers::build`]: super::Schedulers::build
     pub build: String,
+    /// A hash of the experiment, its traces and what it includes, and of the cells that were asked for; empty in older results.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub experiment: String,
+    /// The part of the runs that the file has; `None`: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Share>,
     /// See [`Experiment`], also for the fields that follow.
     pub name: String,
     /// The title, one line.
@@ -141,7 +150,7 @@ fn start_label(network: &NetworkSpec) -> String {
 }
 
 impl Heading {
-    /// The heading of an experiment.
+    /// The heading of an experiment that a build runs, all of it. What depends on the cells that were asked for is empty.
     pub fn new(experiment: &Experiment, build: &str) -> Self {
         let networks = experiment.networks.iter().map(|network| NetworkInfo {
             name: network.name.clone(),
@@ -179,6 +188,8 @@ impl Heading {
         Self {
             format: FORMAT,
             build: build.to_owned(),
+            experiment: String::new(),
+            shard: None,
             name: experiment.name.clone(),
             title: experiment.title.clone(),
             about: experiment.about.clone(),

@@ -1,5 +1,6 @@
 //! Runs the missing runs of a plan on several threads. The threads do not influence the results.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,6 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::plan::{Cell, Plan};
 use super::record::Record;
 use super::scenario;
+use super::shard::Shard;
 use super::store::Store;
 
 /// The time between two lines of progress.
@@ -96,20 +98,27 @@ pub fn run(
     }
 }
 
-/// Executes the missing runs and stores them.
+/// Executes the missing runs of a shard and stores them.
 ///
 /// # Errors
 ///
 /// See [`run`].
-pub fn run_into(store: &mut Store, plan: &Plan<'_>, options: Options) -> io::Result<Done> {
-    let there: std::collections::BTreeSet<_> = plan
+pub fn run_into(
+    store: &mut Store,
+    plan: &Plan<'_>,
+    shard: Shard,
+    options: Options,
+) -> io::Result<Done> {
+    let runs = plan
         .cells
         .iter()
-        .flat_map(|cell| plan.seeds.iter().map(move |&seed| (cell, seed)))
-        .filter(|(cell, seed)| store.has(&cell.fingerprint, *seed))
-        .map(|(cell, seed)| (cell.fingerprint.clone(), seed))
+        .flat_map(|cell| plan.seeds.iter().map(move |&seed| (cell, seed)));
+    let missing: BTreeSet<_> = runs
+        .enumerate()
+        .filter(|(number, (cell, seed))| shard.has(*number) && !store.has(&cell.fingerprint, *seed))
+        .map(|(_, (cell, seed))| (cell.fingerprint.clone(), seed))
         .collect();
-    let has = |cell: &Cell<'_>, seed| there.contains(&(cell.fingerprint.clone(), seed));
+    let has = |cell: &Cell<'_>, seed| !missing.contains(&(cell.fingerprint.clone(), seed));
     run(plan, options, has, |record| store.append(&record))
 }
 

@@ -6,12 +6,10 @@ use mpquic_sched::{
 };
 use serde::Deserialize;
 
-/// The built-in schedulers, and those of the lab.
-pub(crate) fn registry() -> Registry {
-    let mut registry = Registry::new();
+/// Registers the lab's own scheduler.
+pub(crate) fn register(registry: &mut Registry) {
     // Only a built-in scheduler of the same name could be in the way, and would then be the one that is meant.
     let _ = registry.register_checked(NAME, SplitConfig::check, Split::new);
-    registry
 }
 
 /// The name of [`Split`] in experiment files.
@@ -115,7 +113,9 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a point to start from")]
     fn the_slower_path_carries_its_share_of_each_transfer_and_no_more() {
         let now = Instant::now();
-        let mut split = registry().build("split", &json!({"share": 0.3})).unwrap();
+        let mut registry = Registry::empty();
+        register(&mut registry);
+        let mut split = registry.build("split", &json!({"share": 0.3})).unwrap();
         let mut paths =
             [40, 10].map(|rtt| PathView::of((rtt == 10).into(), Duration::from_millis(rtt)));
         paths[1].in_flight = 12_000;
@@ -144,7 +144,7 @@ mod tests {
         paths[1].in_flight = 0;
         let send = split.decide(&Context::new(now, &paths, &queue, 21));
         assert_eq!(send, Decision::send(paths[0].index));
-        let wrong = registry().build("split", &json!({"share": 1.5}));
+        let wrong = registry.build("split", &json!({"share": 1.5}));
         assert!(
             wrong
                 .err()

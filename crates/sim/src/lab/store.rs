@@ -1,7 +1,7 @@
 //! The results file: a heading and one JSON line per run. Runs are stored when they end, and an
 //! interrupted experiment can resume.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -112,12 +112,12 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the results file in a folder. Keeps the runs of the same program for cells of the
-    /// plan, which must be the plan of the whole experiment.
+    /// Opens the results file in a folder. Keeps the runs of the same build for cells of the plan, which must be the plan of
+    /// the whole experiment. For a heading with a shard, it keeps those of the shard, of the plan that is sharded.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or written.
+    /// If the file cannot be read or written, or if it has another shard than the heading says.
     pub fn open(
         folder: &Path,
         heading: &Heading,
@@ -129,11 +129,25 @@ impl Store {
         let mut found = Found::default();
         let mut lines = BTreeMap::new();
         if path.exists() && !fresh {
-            let cells: BTreeSet<_> = whole.cells.iter().map(|cell| &*cell.fingerprint).collect();
+            let cells: BTreeMap<_, _> = whole
+                .cells
+                .iter()
+                .enumerate()
+                .map(|(at, cell)| (&*cell.fingerprint, at))
+                .collect();
+            let is_ours = |record: &Record| {
+                let cell = cells.get(&*record.cell)?;
+                let Some(share) = heading.shard else {
+                    return Some(());
+                };
+                let seed = whole.seeds.binary_search(&record.seed).ok()?;
+                let number = cell * whole.seeds.len() + seed;
+                share.shard.has(number).then_some(())
+            };
             match old_lines(&path, heading)? {
                 Some(old) => {
                     for (record, line) in old {
-                        if !cells.contains(&*record.cell) {
+                        if is_ours(&record).is_none() {
                             found.outdated += 1;
                         // A failed run is repeated.
                         } else if record.measured().is_some() {
@@ -201,10 +215,21 @@ impl Store {
 fn old_lines(path: &Path, heading: &Heading) -> io::Result<Option<Vec<(Record, String)>>> {
     let mut lines = BufReader::new(File::open(path)?).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
-    let same = serde_json::from_str::<Heading>(&first)
-        .is_ok_and(|old| old.build == heading.build && old.format == FORMAT);
-    if !same {
+    let old = serde_json::from_str::<Heading>(&first).ok();
+    let Some(old) = old.filter(|old| old.build == heading.build && old.format == FORMAT) else {
         return Ok(None);
+    };
+    let shard = |heading: &Heading| heading.shard.map(|share| share.shard);
+    if let Some(wanted) = shard(heading)
+        && shard(&old) != Some(wanted)
+    {
+        let there = match shard(&old) {
+            Some(there) => format!("shard {there}"),
+            None => "a whole experiment".to_owned(),
+        };
+        return Err(io::Error::other(format!(
+            "it has results of {there}, and not of shard {wanted}; take another folder, or discard them with --fresh"
+        )));
     }
     let mut old = Vec::new();
     for line in lines {

@@ -89,6 +89,34 @@ pub(crate) fn keep(
     fs::write(folder.join(FILE), lines)
 }
 
+/// Puts the time lines in several folders together, in the order of the cells, of which these are the fingerprints.
+///
+/// # Errors
+///
+/// If a file cannot be read or written, or a line is not a time line.
+pub(crate) fn merge<'a>(
+    folders: impl Iterator<Item = &'a Path>,
+    out: &Path,
+    cells: &[String],
+) -> io::Result<()> {
+    let mut lines = Vec::new();
+    for folder in folders {
+        let text = match fs::read_to_string(folder.join(FILE)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        for line in text.lines() {
+            let run: RunTimeline = serde_json::from_str(line)?;
+            let place = cells.iter().position(|cell| *cell == run.cell);
+            lines.push((place, format!("{line}\n")));
+        }
+    }
+    lines.sort_by_key(|(place, _)| *place);
+    let text: String = lines.into_iter().map(|(_, line)| line).collect();
+    fs::write(out.join(FILE), text)
+}
+
 /// The time lines in a folder of results; none if there is no such file.
 ///
 /// # Errors

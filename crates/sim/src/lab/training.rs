@@ -9,7 +9,7 @@ use mpquic_sched::Registry;
 use mpquic_sched::memory::Store;
 
 use super::plan::Cell;
-use super::{setup, split};
+use super::setup;
 
 /// How long a connection stays open after its application is complete. A real application might
 /// request more. It is long enough for all acknowledgements, so that the rewards of the last
@@ -38,7 +38,7 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
     // Facts of paths need a connection that has measured them.
     let runs = cell.scheduler.training.max(u32::from(cell.network.memory));
     let trained = Trained {
-        registry: split::registry().with_memory(memory.clone()),
+        registry: cell.roster.registry().with_memory(memory.clone()),
         paths: cell.network.memory.then(|| memory.clone()),
         tokens: (cell.network.memory && cell.network.tokens)
             .then(|| Arc::new(TokenMemoryStore::default()) as Arc<dyn TokenStore>),

@@ -12,10 +12,11 @@ use crate::lab::experiment::Experiment;
 use crate::lab::pattern::Pattern;
 use crate::lab::plan::{CellId, Plan};
 use crate::lab::record::{Heading, Record};
+use crate::lab::report;
+use crate::lab::roster::Schedulers;
 use crate::lab::runner::Options;
 use crate::lab::store::Results;
 use crate::lab::summary::Board;
-use crate::lab::{build, report};
 
 /// The arguments of `arena`.
 #[derive(Debug, Args)]
@@ -52,12 +53,13 @@ pub(crate) struct Arguments {
 /// Executes the command.
 pub(crate) fn run(
     arguments: &Arguments,
+    schedulers: &Schedulers,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> Result<(), Failure> {
     let is_file = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml");
     let (results, folder) = match &*arguments.from {
-        [file] if is_file(file) => run_file(file, arguments, err)?,
+        [file] if is_file(file) => run_file(file, arguments, schedulers, err)?,
         several if several.iter().any(is_file) => {
             return Err(Failure::usage(
                 "expected one experiment file, or results of several",
@@ -130,9 +132,10 @@ fn is_wanted(arguments: &Arguments, heading: &Heading, id: &CellId) -> bool {
 fn run_file(
     file: &Path,
     arguments: &Arguments,
+    schedulers: &Schedulers,
     err: &mut dyn Write,
 ) -> Result<(Results, Option<PathBuf>), Failure> {
-    let mut experiment = Experiment::load(file).map_err(Failure::usage)?;
+    let mut experiment = Experiment::load_with(file, schedulers).map_err(Failure::usage)?;
     if let Some(seeds) = arguments.seeds {
         experiment.seeds.count = seeds;
     }
@@ -150,13 +153,14 @@ fn run_file(
         }
     }
     let whole = Plan::new(&experiment, None);
-    let heading = Heading::new(&experiment, &build::fingerprint());
+    let mut heading = Heading::new(&experiment, &schedulers.build());
     let mut plan = Plan::new(&experiment, arguments.only.as_ref());
     plan.cells
         .retain(|cell| is_wanted(arguments, &heading, &cell.id));
     if plan.is_empty() {
         return Err(Failure::Usage(no_match(&whole)));
     }
+    heading.experiment = plan.identity(&heading);
     let folder = match &arguments.out {
         Some(folder) => folder.clone(),
         None => Path::new("target/lab").join(&experiment.name),

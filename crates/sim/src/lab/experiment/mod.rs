@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use reader::FileError;
 
+use crate::lab::Schedulers;
 use crate::lab::network::{NetworkSpec, Parameter};
 use crate::workload::Workload;
 
@@ -156,6 +157,8 @@ pub struct Experiment {
     pub real_aead: bool,
     /// Whether downloads say where their time went.
     pub time_lost: bool,
+    /// Where its schedulers come from.
+    pub(crate) roster: Schedulers,
 }
 
 impl Experiment {
@@ -166,7 +169,16 @@ impl Experiment {
     ///
     /// The first error in the text.
     pub fn parse(file: &str, text: &str) -> Result<Self, FileError> {
-        parse::experiment(file, text)
+        Self::parse_with(file, text, &Schedulers::default())
+    }
+
+    /// The same with schedulers of the program around the lab.
+    ///
+    /// # Errors
+    ///
+    /// The first error in the text.
+    pub fn parse_with(file: &str, text: &str, schedulers: &Schedulers) -> Result<Self, FileError> {
+        parse::experiment(file, text, schedulers)
     }
 
     /// Reads an experiment file.
@@ -175,9 +187,18 @@ impl Experiment {
     ///
     /// If the file cannot be read, or the first error in it.
     pub fn load(path: &std::path::Path) -> Result<Self, FileError> {
+        Self::load_with(path, &Schedulers::default())
+    }
+
+    /// The same with schedulers of the program around the lab.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or the first error in it.
+    pub fn load_with(path: &std::path::Path, schedulers: &Schedulers) -> Result<Self, FileError> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse(&file, &text),
+            Ok(text) => Self::parse_with(&file, &text, schedulers),
             Err(error) => Err(FileError {
                 file,
                 line: 0,
@@ -199,6 +220,22 @@ impl Experiment {
         schedulers: &[String],
         congestion: &[String],
     ) -> Result<Self, FileError> {
-        parse::one_network(network, workload, schedulers, congestion)
+        let known = Schedulers::default();
+        Self::of_one_network_with(network, workload, schedulers, congestion, &known)
+    }
+
+    /// The same with schedulers of the program around the lab, which `known` has.
+    ///
+    /// # Errors
+    ///
+    /// The first error.
+    pub fn of_one_network_with(
+        network: &str,
+        workload: &str,
+        schedulers: &[String],
+        congestion: &[String],
+        known: &Schedulers,
+    ) -> Result<Self, FileError> {
+        parse::one_network(network, workload, schedulers, congestion, known)
     }
 }

@@ -10,17 +10,21 @@ use super::reader::{FileError, Item, Node, Table, Value};
 use super::scheduler::{self, Training};
 use super::sources;
 use super::{Claim, Experiment, PaperNumber, Seeds, Selector, TimelineSpec};
-use crate::lab::Pattern;
 use crate::lab::learned;
 use crate::lab::metrics::{self, MetricInfo};
 use crate::lab::network::NetworkSpec;
 use crate::lab::time;
+use crate::lab::{Pattern, Schedulers};
 use crate::workload::Workload;
 
 const SEEDS: &str = "a number of seeds from 1 to 100000, or { first = 1, count = 20 }";
 const LABEL: &str = "the label of a scheduler";
 
-pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError> {
+pub(super) fn experiment(
+    file: &str,
+    text: &str,
+    roster: &Schedulers,
+) -> Result<Experiment, FileError> {
     let root = Node::parse(file, text)?;
     let item = Item::root(file, &root);
     let table = item.table("a table")?;
@@ -38,7 +42,7 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         None => Training::default(),
     };
     let schedulers = table.require("schedulers", "a list of schedulers")?;
-    let schedulers = scheduler::read(&schedulers, training.runs, training.all)?;
+    let schedulers = scheduler::read(&schedulers, roster, training.runs, training.all)?;
     let labels: Vec<_> = schedulers.iter().map(|spec| spec.label.clone()).collect();
     let congestion = match table.get("congestion") {
         None => vec![CongestionControl::Olia],
@@ -116,6 +120,7 @@ pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment, FileError
         timeline,
         real_aead,
         time_lost,
+        roster: roster.clone(),
     })
 }
 
@@ -170,6 +175,7 @@ pub(super) fn one_network(
     workload: &str,
     schedulers: &[String],
     congestion: &[String],
+    roster: &Schedulers,
 ) -> Result<Experiment, FileError> {
     let text = |text: &str| Node {
         line: 0,
@@ -191,7 +197,7 @@ pub(super) fn one_network(
         Item { node, ..item }
     }
     let node = texts(schedulers);
-    let schedulers = scheduler::read(&with(argument("--scheduler"), &node), 0, false)?;
+    let schedulers = scheduler::read(&with(argument("--scheduler"), &node), roster, 0, false)?;
     let node = texts(congestion);
     let congestion = with(argument("--congestion"), &node);
     let congestion = congestion
@@ -232,6 +238,7 @@ pub(super) fn one_network(
         timeline: None,
         real_aead: false,
         time_lost: false,
+        roster: roster.clone(),
     })
 }
 

@@ -7,7 +7,7 @@ use super::parse::{some, workload};
 use super::reader::{FileError, Item, Node, Value};
 use super::vary;
 use crate::lab::network::Parameter;
-use crate::lab::{oracle, split};
+use crate::lab::{Schedulers, oracle, split};
 use crate::workload::Workload;
 
 /// The most training runs: more than any scheduler needs. The limit catches typing errors.
@@ -59,8 +59,13 @@ fn runs(item: &Item<'_>) -> Result<u32, FileError> {
 
 /// Parses all schedulers. Learning schedulers get `runs` training runs unless their entry overrides
 /// it. With `all`, the others do, too.
-pub(super) fn read(item: &Item<'_>, runs: u32, all: bool) -> Result<Vec<SchedulerSpec>, FileError> {
-    let registry = split::registry();
+pub(super) fn read(
+    item: &Item<'_>,
+    roster: &Schedulers,
+    runs: u32,
+    all: bool,
+) -> Result<Vec<SchedulerSpec>, FileError> {
+    let registry = roster.registry();
     let mut specs: Vec<SchedulerSpec> = Vec::new();
     for item in some(item)? {
         let all_others = matches!(&item.node.value, Value::Text(text) if text == ALL);

@@ -1,0 +1,95 @@
+//! The commands `list` and `names`: which experiment files there are, and what they can name.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::cli::{Failure, cannot};
+use super::experiment::Experiment;
+use super::plan::Plan;
+use super::roster::Schedulers;
+use super::time;
+
+/// Executes `list`.
+pub(super) fn files(
+    folder: &Path,
+    schedulers: &Schedulers,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let entries =
+            std::fs::read_dir(&folder).map_err(|error| cannot("read", &folder, &error))?;
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            // A link could lead into a loop.
+            if path.is_dir() && !path.is_symlink() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "toml") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    let mut rows = Vec::new();
+    let mut faults = Vec::new();
+    for file in &files {
+        match Experiment::load_with(file, schedulers) {
+            Ok(experiment) => rows.push(vec![
+                file.display().to_string(),
+                experiment.networks.len().to_string(),
+                Plan::new(&experiment, None).len().to_string(),
+                experiment.title,
+            ]),
+            Err(fault) => faults.push(fault.to_string()),
+        }
+    }
+    use super::text::Align::{Left, Right};
+    let heads = [
+        ("file", Left),
+        ("networks", Right),
+        ("runs", Right),
+        ("title", Left),
+    ];
+    write!(out, "{}", super::text::table(&heads, &rows))?;
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Usage(faults.join("\n")))
+    }
+}
+
+/// Executes `names`.
+pub(super) fn names(schedulers: &Schedulers, out: &mut dyn Write) -> Result<(), Failure> {
+    let registry = schedulers.registry();
+    let replicas: Vec<_> = registry.replicas().collect();
+    let schedulers: Vec<_> = registry
+        .names()
+        .filter(|name| !replicas.contains(name))
+        .collect();
+    writeln!(out, "schedulers: {}", schedulers.join(", "))?;
+    writeln!(
+        out,
+        "replicas of published faults, not for use: {}",
+        replicas.join(", ")
+    )?;
+    let controls = mpquic_proto::CongestionControl::ALL.iter();
+    let controls: Vec<_> = controls.map(ToString::to_string).collect();
+    writeln!(out, "congestion controls: {}", controls.join(", "))?;
+    let metrics: Vec<_> = super::metrics::transport()
+        .map(|metric| metric.name)
+        .collect();
+    writeln!(out, "metrics of all workloads: {}", metrics.join(", "))?;
+    let metrics: Vec<_> = super::learned::all().map(|metric| metric.name).collect();
+    writeln!(
+        out,
+        "metrics of schedulers that learn: {}",
+        metrics.join(", ")
+    )?;
+    let metrics: Vec<_> = time::metrics().map(|metric| metric.name).collect();
+    writeln!(
+        out,
+        "metrics of downloads with time_lost: {}",
+        metrics.join(", ")
+    )?;
+    Ok(())
+}
