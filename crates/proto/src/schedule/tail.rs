@@ -43,6 +43,10 @@ pub(crate) struct TailCopy {
     pub(crate) decision: u64,
 }
 
+/// Two paths that are both shorter than this, within a host or a rack, deliver nothing late that their ends do not make
+/// late, and these would make a copy late too: it costs them what they lack.
+const NEAR: Duration = Duration::from_millis(1);
+
 /// What is known of one path.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
@@ -140,7 +144,8 @@ impl Schedule {
         if self.tail.binds {
             return None;
         }
-        if self.tail_budget(false) == 0 {
+        let far = |view: &PathView| view.open && view.min_rtt >= NEAR;
+        if !self.views().iter().any(far) || self.tail_budget(false) == 0 {
             return None;
         }
         let late = self.latest(now, paths, streams)?;
@@ -281,7 +286,8 @@ fn budget(delivered: u64, goes_on: bool) -> u64 {
 fn may_copy(view: &PathView, source: &PathView) -> bool {
     let ready = view.can_send || view.next_release.is_some();
     let healthy = view.open && !view.suspect && !view.smoothed_rtt.is_zero();
-    ready && healthy && view.index != source.index && view.standing() <= source.standing()
+    let far = view.min_rtt.max(source.min_rtt) >= NEAR;
+    ready && healthy && far && view.index != source.index && view.standing() <= source.standing()
 }
 
 /// How long this many bytes take at the rate of a path; by its window before the first measurement.
@@ -383,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_path_carries_no_copies_for_an_available_one() {
+    fn which_paths_may_carry_copies_for_which() {
         let sending = |slot, status| {
             let mut view = view(slot, 40, 1_000_000, 1000);
             (view.open, view.can_send, view.status) = (true, true, status);
@@ -400,6 +406,11 @@ mod tests {
             assert_eq!(may_copy(&target, &source), may, "{of:?} {to:?}");
             assert!(!may_copy(&source, &source));
         }
+        let mut near = [sending(0, available), sending(1, available)];
+        near[0].min_rtt = Duration::from_micros(900);
+        assert!(may_copy(&near[1], &near[0]));
+        near[1].min_rtt = Duration::from_micros(90);
+        assert!(!may_copy(&near[1], &near[0]));
         let mut suspect = sending(1, available);
         suspect.suspect = true;
         assert!(!may_copy(&suspect, &sending(0, available)));
