@@ -20,7 +20,7 @@ pub enum RegistryError {
     },
     /// The scheduler is there, but this program was built without it.
     #[error(
-        "scheduler `{name}` is not in this program, which was built without the feature `{feature}`"
+        "scheduler `{name}` is not in this program, which was built without the feature `{feature}`: build it with `--features {feature}`"
     )]
     NotBuilt {
         /// The name that was asked for.

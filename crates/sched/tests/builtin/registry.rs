@@ -400,7 +400,8 @@ fn what_was_not_built_says_so() {
         assert_eq!(
             message(&registry, name, json!({})),
             format!(
-                "scheduler `{name}` is not in this program, which was built without the feature `neural`"
+                "scheduler `{name}` is not in this program, which was built without the feature `neural`: \
+                 build it with `--features neural`"
             ),
         );
     }

@@ -6,9 +6,11 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use mpquic_sched::{Registry, RegistryError};
 
 use super::arena::{self, command::Arguments as ArenaArguments};
 use super::compare::{Comparison, check_claims};
@@ -23,8 +25,8 @@ use super::shard::{Shard, Share};
 use super::store::{Results, Store};
 use super::summary::Board;
 use super::{
-    Pattern, adaptation, help, listing, markdown, orders, output, qlogs, renamed, report, starts,
-    sweep, time, timelines,
+    Pattern, adaptation, help, listing, markdown, orders, output, qlogs, renamed, report, scaffold,
+    starts, sweep, time, timelines,
 };
 
 #[derive(Debug, Parser)]
@@ -90,6 +92,9 @@ enum Command {
     /// Run an arena, and say how far each scheduler is behind the best of all in hindsight.
     #[command(after_help = help::ARENA)]
     Arena(ArenaArguments),
+    /// Write a crate with a scheduler of your own, and the lab around it.
+    #[command(after_help = help::NEW_SCHEDULER)]
+    NewScheduler(scaffold::Arguments),
     /// Print where the time of downloads went, and how much the path of the handshake matters.
     #[command(after_help = help::TIME)]
     Time {
@@ -213,6 +218,32 @@ pub fn main(
     main_with(&Schedulers::default(), arguments, out, err)
 }
 
+/// The whole program of a lab with schedulers of its own: executes the command line of the process.
+///
+/// ```no_run
+/// use mpquic_sched::{MinRtt, MinRttConfig};
+///
+/// fn main() -> std::process::ExitCode {
+///     mpquic_sim::lab::cli::program(|registry| {
+///         registry.register("mine", |config: &MinRttConfig| MinRtt::new(config))?;
+///         Ok(())
+///     })
+/// }
+/// ```
+pub fn program(
+    register: impl Fn(&mut Registry) -> Result<(), RegistryError> + Send + Sync + 'static,
+) -> ExitCode {
+    let (mut out, mut err) = (io::stdout(), io::stderr());
+    let code = match Schedulers::of_program(register) {
+        Ok(schedulers) => main_with(&schedulers, std::env::args_os(), &mut out, &mut err),
+        Err(error) => {
+            let _ = writeln!(err, "{error}");
+            2
+        }
+    };
+    ExitCode::from(code)
+}
+
 /// Executes a command line of a lab that knows these schedulers. Returns the exit status.
 pub fn main_with(
     schedulers: &Schedulers,
@@ -248,6 +279,7 @@ pub fn main_with(
         } => compare(&a, &b, results.as_deref(), metric.as_deref(), out, err),
         Command::Table { results, markdown } => tables(&results, markdown, out, err),
         Command::Arena(arguments) => arena::command::run(&arguments, schedulers, out, err),
+        Command::NewScheduler(arguments) => scaffold::run(&arguments, schedulers, out),
         Command::Time { results, json } => spent(&results, json, out, err),
         Command::Adapt {
             results,

@@ -112,8 +112,8 @@ Exit status:
 pub(super) const ARENA: &str = "\
 Examples:
   mpquic-lab arena experiments/arena/small.toml
-      run the small arena, print its tables, and write them to target/lab/arena/small; an interrupted
-      arena goes on where it was
+      run the small arena, print its tables, and write them to target/lab/arena/small, as a page (arena.html), as JSON
+      (arena.json) and as Markdown (arena.md); an interrupted arena goes on where it was
   mpquic-lab arena experiments/arena/small.toml --schedulers minrtt,ecf,peekaboo
       run a part of the schedulers: the best in hindsight is then the best of these
   mpquic-lab arena target/lab/arena/small target/lab/arena/mine
@@ -125,6 +125,20 @@ Exit status:
   0  success
   1  a run failed, or a file could not be read or written
   2  the command line or the experiment file is wrong, or the results have fewer than two schedulers";
+
+pub(super) const NEW_SCHEDULER: &str = "\
+Examples:
+  mpquic-lab new-scheduler mine
+      write the crate `mine`: a documented scheduler with tests, the lab with it, and an arena
+  cd mine && cargo run --release -- arena arena.toml
+      put it on the leaderboard: target/lab/arena/arena.html
+  cd mine && cargo run --release -- run --network '50Mbit 20ms | 2Mbit 100ms 1.5%' --workload file:2MB --scheduler mine,ecf
+      run it on one network; the crate's program has all commands of mpquic-lab
+
+Exit status:
+  0  success
+  1  a file could not be written
+  2  the name cannot be one, or the folder exists";
 
 pub(super) const TIME: &str = "\
 Examples:

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use super::cli::{Failure, cannot};
-use super::experiment::Experiment;
+use super::experiment::{Experiment, FileError};
 use super::plan::Plan;
 use super::roster::Schedulers;
 use super::time;
@@ -39,6 +39,16 @@ pub(super) fn files(
                 experiment.networks.len().to_string(),
                 Plan::new(&experiment, None).len().to_string(),
                 experiment.title,
+            ]),
+            // The file is right, and this program too small for it.
+            Err(FileError {
+                feature: Some(feature),
+                ..
+            }) => rows.push(vec![
+                file.display().to_string(),
+                "-".into(),
+                "-".into(),
+                format!("needs a lab that was built with --features {feature}"),
             ]),
             Err(fault) => faults.push(fault.to_string()),
         }

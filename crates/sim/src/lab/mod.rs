@@ -29,6 +29,7 @@ mod report;
 mod roster;
 pub mod runner;
 mod sampling;
+mod scaffold;
 mod scenario;
 mod setup;
 mod shard;

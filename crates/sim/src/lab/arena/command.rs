@@ -110,10 +110,18 @@ pub(crate) fn run(
             .collect();
         std::fs::write(folder.join("arena.md"), super::markdown(&arena))?;
         std::fs::write(folder.join("arena.jsonl"), lines.join("\n") + "\n")?;
-        std::fs::write(folder.join("arena.svg"), report::regrets(&arena.curves()))?;
+        let svg = report::regrets(&arena.curves());
+        let document = super::document(&arena, &results.heading);
+        let document = serde_json::to_string_pretty(&document).map_err(Failure::run)?;
+        std::fs::write(folder.join("arena.json"), document + "\n")?;
+        std::fs::write(
+            folder.join("arena.html"),
+            super::page(&arena, &results.heading, &svg),
+        )?;
+        std::fs::write(folder.join("arena.svg"), svg)?;
         if !arguments.json && !arguments.markdown {
-            let name = folder.join("arena.svg");
-            writeln!(out, "Tables and plot: {}", name.display())?;
+            let name = folder.join("arena.html");
+            writeln!(out, "Leaderboard: {}", name.display())?;
         }
     }
     failures(&board)

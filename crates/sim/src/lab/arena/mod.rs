@@ -1,6 +1,7 @@
 //! The arena: how far each scheduler is behind the best of all in hindsight, over many scenarios.
 
 pub(super) mod command;
+mod page;
 mod regret;
 mod scenario;
 mod table;
@@ -14,6 +15,7 @@ use super::summary::Board;
 use regret::{Estimate, Ratio, Verdict, cross_fitted, holm, naive};
 use scenario::Scenario;
 
+pub(crate) use page::{document, page};
 pub(crate) use table::{json, markdown, text};
 
 /// The limits of regret that the report counts: 2 % and 5 %.

@@ -8,14 +8,14 @@ use super::{Arena, Compared, Row, Share};
 use crate::lab::text::{Align, significant, table};
 
 /// A table with its title and what its columns mean.
-struct Section {
-    title: &'static str,
-    note: String,
-    heads: Vec<String>,
+pub(super) struct Section {
+    pub(super) title: &'static str,
+    pub(super) note: String,
+    pub(super) heads: Vec<String>,
     /// The first column is the scheduler.
-    rows: Vec<Vec<String>>,
+    pub(super) rows: Vec<Vec<String>>,
     /// The number of columns of words at the end.
-    words: usize,
+    pub(super) words: usize,
 }
 
 /// The tables as plain text.
@@ -77,7 +77,7 @@ pub(crate) fn json(arena: &Arena) -> Vec<serde_json::Value> {
     std::iter::once(first).chain(rows).collect()
 }
 
-fn summary(arena: &Arena) -> String {
+pub(super) fn summary(arena: &Arena) -> String {
     let [least, most] = arena.seeds;
     let seeds = match least == most {
         true => format!("{least} seeds"),
@@ -90,7 +90,7 @@ fn summary(arena: &Arena) -> String {
     )
 }
 
-fn sections(arena: &Arena) -> Vec<Section> {
+pub(super) fn sections(arena: &Arena) -> Vec<Section> {
     let all = [
         Some(regrets(arena)),
         Some(worst(arena)),

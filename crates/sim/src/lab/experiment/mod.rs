@@ -204,6 +204,7 @@ impl Experiment {
                 line: 0,
                 key: String::new(),
                 message: format!("cannot be read: {error}"),
+                feature: None,
             }),
         }
     }

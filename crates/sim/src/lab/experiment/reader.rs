@@ -22,6 +22,8 @@ pub struct FileError {
     pub key: String,
     /// What was found and what was expected.
     pub message: String,
+    /// The Cargo feature without which this program cannot run the file, if that is the fault.
+    pub feature: Option<&'static str>,
 }
 
 impl fmt::Display for FileError {
@@ -78,6 +80,7 @@ impl Node {
                 key: String::new(),
                 // Some messages have several lines.
                 message: error.message().replace('\n', ", "),
+                feature: None,
             }),
         }
     }
@@ -208,6 +211,7 @@ impl<'a> Item<'a> {
             line: self.node.line,
             key: self.key.clone(),
             message: message.into(),
+            feature: None,
         }
     }
 

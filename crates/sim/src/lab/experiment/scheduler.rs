@@ -1,6 +1,6 @@
 //! Parses an experiment's schedulers: names, configurations, families over a setting, and training.
 
-use mpquic_sched::Registry;
+use mpquic_sched::{Registry, RegistryError};
 
 use super::SchedulerSpec;
 use super::parse::{some, workload};
@@ -78,7 +78,13 @@ pub(super) fn read(
             // rates.
             let config = oracle::told(&spec.spec.config, || vec![1.0], || 0);
             let scheduler = registry.build(&spec.spec.name, &config);
-            let scheduler = scheduler.map_err(|fault| item.error(fault.to_string()))?;
+            let scheduler = scheduler.map_err(|fault| FileError {
+                feature: match &fault {
+                    RegistryError::NotBuilt { feature, .. } => Some(feature),
+                    _ => None,
+                },
+                ..item.error(fault.to_string())
+            })?;
             // A policy was trained in advance. Its scheduler reports it, and keeps nothing from one
             // run to the next.
             let learned = scheduler.learned();

@@ -519,7 +519,7 @@ fn a_scheduler_that_was_not_built_is_not_unknown() {
     assert_eq!(
         fault,
         "x.toml:3: schedulers[2]: scheduler `dqn` is not in this program, which was built without the feature \
-         `neural`",
+         `neural`: build it with `--features neural`",
     );
 }
 

@@ -24,7 +24,7 @@ use super::timelines;
 pub(crate) use curves::{Curves, curves};
 pub(crate) use look::look;
 pub(crate) use regrets::regrets;
-use svg::escape;
+pub(crate) use svg::escape;
 
 /// Sets with more networks than this are shown as a whole, not per network.
 pub(super) const MAX_SINGLE: usize = 12;

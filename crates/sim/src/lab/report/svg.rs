@@ -12,7 +12,7 @@ pub(super) const LINE: f64 = 14.0;
 const LETTER: f64 = 6.2;
 
 /// Escapes text for use between tags and in attributes.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
