@@ -15,6 +15,10 @@ use tokio::io::Interest;
 
 use crate::socket::BufferSizes;
 
+/// Whether one call receives all that is there, up to as many messages as there are buffers (`recvmmsg`): fewer say that
+/// nothing is left.
+const ENDS_WHEN_EMPTY: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
 /// A UDP socket of your own: one that goes through a proxy, over another transport, through a user-space network stack, or
 /// that counts, delays or drops for a test. It has the shape of quinn's trait of this name, so that a socket for quinn serves
 /// here with its `use` lines changed.
@@ -242,9 +246,17 @@ impl SystemSocket {
         bufs: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> io::Result<usize> {
-        self.io.try_io(Interest::READABLE, || {
-            self.state.recv((&self.io).into(), bufs, meta)
-        })
+        let mut received = None;
+        let result = self.io.try_io(Interest::READABLE, || {
+            let count = self.state.recv((&self.io).into(), bufs, meta)?;
+            received = Some(count);
+            if ENDS_WHEN_EMPTY && count < bufs.len() {
+                // To the runtime as to whoever finds nothing: the next datagram is a new event, and no call is made in vain.
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(count)
+        });
+        received.map_or(result, Ok)
     }
 }
 
@@ -332,6 +344,44 @@ mod tests {
     fn bind() -> Arc<SystemSocket> {
         let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
         Arc::new(SystemSocket::new(socket).unwrap())
+    }
+
+    /// Who has received all that was there waits for the next datagram without asking in vain, and is woken by it.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_call_that_is_not_filled_ends_the_readiness() {
+        let (from, to) = (bind(), bind());
+        let mut buffers = [[0; 2000]; 3];
+        let mut meta = [RecvMeta::default(); 3];
+        let mut receive = || {
+            let mut slices = buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
+            to.try_recv(&mut slices, &mut meta)
+        };
+        let send = |count| {
+            for _ in 0..count {
+                let transmit = Transmit {
+                    destination: to.local(),
+                    ecn: None,
+                    contents: &[7; 100],
+                    segment_size: None,
+                    src_ip: None,
+                };
+                from.try_send(&transmit).unwrap();
+            }
+        };
+        let is_ready = || {
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            to.poll_recv_ready(&mut cx).is_ready()
+        };
+        from.writable().await.unwrap();
+        for _ in 0..3 {
+            send(4);
+            poll_fn(|cx| to.poll_recv_ready(cx)).await.unwrap();
+            assert_eq!(receive().unwrap(), 3);
+            assert!(is_ready(), "there may be more");
+            assert_eq!(receive().unwrap(), 1);
+            assert!(!is_ready(), "there is nothing");
+        }
     }
 
     /// The trait's side of the system's socket: a poller is used again, and who polls too early is woken.

@@ -48,6 +48,9 @@ const BULK_PACKETS: u64 = 256;
 /// In a path's first slow start, the measured rate says what the window was a round trip ago. Unless the newest RTT sample
 /// exceeds `R` by an eighth and a millisecond, there is no queue then: `F / r - R` counts as zero, and `r` is `2 W / S`.
 ///
+/// On a path whose smallest RTT was below a millisecond, the queue is in the hosts and counts for no path: `A` is
+/// `R / 2 + leaves`, so that the path with the smallest RTT is used until its window is full.
+///
 /// **Waits end.** Only paths are waited for that have something in flight or are held back by their pacers, and that are
 /// not in trouble; and no longer than the probe timeout of the path that is first among them, after which one packet goes.
 /// A path without an RTT sample gets packets while no other path has room.

@@ -1,10 +1,13 @@
 //! When a packet arrives that is sent on a path now, or as soon as the path takes it; chooses no path.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::ArrivalConfig;
 use crate::PathView;
 use crate::support::nanos;
+
+/// Paths with a smaller smallest RTT are within a host or a rack.
+const NEAR: Duration = Duration::from_millis(1);
 
 /// What a path is expected to do, in nanoseconds from now and bytes per nanosecond.
 #[derive(Debug, Clone, Copy, Default)]
@@ -65,11 +68,14 @@ pub(super) fn predict(
             .saturating_sub(path.cwnd);
         excess as f64 / rate
     };
-    let arrival = leaves.max(drained) + min_rtt / 2.0;
+    let busy = leaves.max(drained);
+    // The queue of the shortest paths is in the hosts, on whichever of them a packet goes: to turn from one to the other with
+    // each few packets only makes work.
+    let wait = if path.min_rtt < NEAR { leaves } else { busy };
     Prediction {
-        arrival,
+        arrival: wait + min_rtt / 2.0,
         rate,
-        round_trip: arrival + min_rtt / 2.0,
+        round_trip: busy + min_rtt,
     }
 }
 
@@ -81,8 +87,6 @@ fn is_growing(path: &PathView, base: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const fn ms(millis: u64) -> Duration {
@@ -122,6 +126,18 @@ mod tests {
     #[test]
     fn what_is_in_flight_beyond_a_round_trip_is_a_queue() {
         near(arrival(Instant::now(), &view(55_000)), 35.0);
+    }
+
+    /// Its acknowledgement is expected behind the queue all the same: it is not late before that.
+    #[test]
+    fn the_queue_of_a_path_within_the_host_counts_for_no_path() {
+        let now = Instant::now();
+        let near_by = changed!(view(55_000), min_rtt = Duration::from_micros(900));
+        near(arrival(now, &near_by), 20.0);
+        let prediction = predict(&ArrivalConfig::default(), now, &near_by, 40e6, 1e-3);
+        near(prediction.round_trip / 1e6, 55.0);
+        let full = changed!(near_by, cwnd = 20_000, can_send = false, in_flight = 24_000);
+        near(arrival(now, &full), 30.0);
     }
 
     #[test]
