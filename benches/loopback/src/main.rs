@@ -1,27 +1,33 @@
 //! Measures mpquic beside quinn over loopback: two processes on cores of their own, in alternating rounds.
 
 mod child;
+mod floor;
 mod measure;
 mod ours;
 mod peer;
+mod seal;
 mod stack;
+mod tcp;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum};
 
 use child::{ClientOptions, ServerOptions};
+use floor::Floor;
 use measure::Plan;
 use ours::Ours;
 use peer::Quinn;
 use stack::Result;
+use tcp::Tcp;
 
 #[derive(Debug, Parser)]
 #[command(
     about = "Measures mpquic beside quinn over loopback",
     after_help = "\
 Examples:
-  loopback bulk                  1 GiB: goodput, CPU per byte of both sides, with and without chunks, over two paths
+  loopback bulk                  1 GiB: goodput, CPU per byte of both sides, with and without chunks, over two paths;
+                                 and what the system's calls and the encryption take alone, with UDP and with TCP
   loopback requests              1 KiB requests, one after another: median and 99th percentile
   loopback handshakes            CPU per handshake
   loopback many                  64 KiB requests on 1,000 connections at once
@@ -34,6 +40,17 @@ Times on a machine with other work say little. CPU per unit of work says more, a
 struct Options {
     #[command(subcommand)]
     role: Role,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    Mpquic,
+    Quinn,
+    /// UDP and encryption, and no protocol
+    Floor,
+    /// TCP and encryption
+    Tcp,
 }
 
 #[derive(Debug, Subcommand)]
@@ -56,7 +73,7 @@ enum Role {
     #[command(hide = true)]
     Server {
         #[arg(long)]
-        quinn: bool,
+        stack: Kind,
         #[command(flatten)]
         options: ServerOptions,
     },
@@ -64,7 +81,7 @@ enum Role {
     #[command(hide = true)]
     Client {
         #[arg(long)]
-        quinn: bool,
+        stack: Kind,
         #[command(flatten)]
         options: ClientOptions,
     },
@@ -72,10 +89,18 @@ enum Role {
 
 fn run(role: &Role) -> Result<()> {
     match role {
-        Role::Server { quinn, options } if *quinn => child::serve::<Quinn>(options),
-        Role::Server { options, .. } => child::serve::<Ours>(options),
-        Role::Client { quinn, options } if *quinn => child::drive::<Quinn>(options),
-        Role::Client { options, .. } => child::drive::<Ours>(options),
+        Role::Server { stack, options } => match stack {
+            Kind::Mpquic => child::serve::<Ours>(options),
+            Kind::Quinn => child::serve::<Quinn>(options),
+            Kind::Floor => child::serve::<Floor>(options),
+            Kind::Tcp => child::serve::<Tcp>(options),
+        },
+        Role::Client { stack, options } => match stack {
+            Kind::Mpquic => child::drive::<Ours>(options),
+            Kind::Quinn => child::drive::<Quinn>(options),
+            Kind::Floor => child::drive::<Floor>(options),
+            Kind::Tcp => child::drive::<Tcp>(options),
+        },
         Role::Bulk(plan) => measure::bulk(plan),
         Role::Requests(plan) => measure::requests(plan),
         Role::Handshakes(plan) => measure::handshakes(plan),

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 
+use crate::Kind;
 use crate::stack::Result;
 
 #[derive(Debug, Args)]
@@ -29,7 +30,7 @@ pub(crate) struct Plan {
 #[derive(Debug, Clone)]
 struct Variant {
     name: &'static str,
-    quinn: bool,
+    stack: Kind,
     chunks: bool,
     paths: u8,
     server_cores: Vec<usize>,
@@ -41,7 +42,12 @@ impl Variant {
         let core = |index: usize| vec![plan.cores.get(index).copied().unwrap_or(0)];
         Self {
             name,
-            quinn: name.starts_with("quinn"),
+            stack: match name.split(' ').next() {
+                Some("quinn") => Kind::Quinn,
+                Some("floor") => Kind::Floor,
+                Some("tcp") => Kind::Tcp,
+                _ => Kind::Mpquic,
+            },
             chunks: name.contains("chunks"),
             paths: if name.contains("2 paths") { 2 } else { 1 },
             server_cores: core(0),
@@ -151,9 +157,9 @@ fn run(variant: &Variant, work: &str, amount: u64, seconds: u64) -> Result<Run> 
     let arguments = |role: &str, cores: &[usize]| {
         let mut arguments = vec![role.to_owned(), "--cores".into(), list(cores)];
         arguments.extend(["--certificate".into(), certificate.display().to_string()]);
-        if variant.quinn {
-            arguments.push("--quinn".into());
-        }
+        let stack = variant.stack.to_possible_value();
+        let stack = stack.map_or_else(String::new, |value| value.get_name().to_owned());
+        arguments.extend(["--stack".into(), stack]);
         if variant.chunks {
             arguments.push("--chunks".into());
         }
@@ -267,6 +273,9 @@ pub(crate) fn bulk(plan: &Plan) -> Result<()> {
         "mpquic",
         "mpquic chunks",
         "mpquic 2 paths",
+        "floor",
+        "floor chunks",
+        "tcp",
         "quinn chunks",
         "quinn",
     ];
