@@ -110,6 +110,8 @@ pub struct Arrival {
     newest: Newest,
     /// When something is late that is not yet, if nothing happens before.
     wakeup: Option<Instant>,
+    /// The newest decision stands for what follows at once: there is no other path.
+    stands: bool,
 }
 
 /// What is known of a path.
@@ -161,6 +163,8 @@ struct Found<'a> {
     awaited: Option<&'a PathView>,
     soonest: f64,
     standing: u8,
+    /// Paths that were looked at.
+    paths: usize,
 }
 
 impl Arrival {
@@ -173,6 +177,7 @@ impl Arrival {
             copies: Copies::default(),
             newest: Newest::default(),
             wakeup: None,
+            stands: false,
         }
     }
 
@@ -185,6 +190,7 @@ impl Arrival {
             awaited: None,
             soonest: f64::INFINITY,
             standing: u8::MAX,
+            paths: 0,
         };
         if self.paths.len() < cx.paths.len() {
             self.grow(cx.paths.len());
@@ -192,6 +198,7 @@ impl Arrival {
         let (config, paths) = (&self.config, &mut self.paths);
         cx.fold_usable(nothing, |found, path| {
             found.standing = path.standing();
+            found.paths += 1;
             if !path.has_rtt() {
                 let fewer = found
                     .untested
@@ -355,6 +362,7 @@ impl Scheduler for Arrival {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
         let found = self.survey(cx);
         self.wakeup = None;
+        self.stands = false;
         self.newest = Newest {
             number: cx.decision,
             copies: false,
@@ -389,6 +397,8 @@ impl Scheduler for Arrival {
         }
         if found.soonest >= found.arrival {
             self.patience.end();
+            // With one path, no packet of the batch changes that.
+            self.stands = found.paths == 1;
             return self.send(cx, path, Data::Next);
         }
         let others = self.others_deliver(cx, &found);
@@ -416,6 +426,10 @@ impl Scheduler for Arrival {
             Said::Awaited => "all arrives sooner on a path that is full now",
             Said::Meanwhile => "a full path delivers less until this arrives",
         })
+    }
+
+    fn run(&self) -> u32 {
+        if self.stands { u32::MAX } else { 1 }
     }
 
     fn on_sent(&mut self, event: &Sent) {
@@ -528,6 +542,23 @@ mod tests {
         let [available, backup] = [path(0, 60), path(1, 20)];
         let backup = changed!(backup, status = crate::PathStatus::Backup);
         assert_eq!(once(&[available, backup], &queue(1 << 20)), "0 Next");
+    }
+
+    #[test]
+    fn with_one_path_a_decision_stands_for_the_batch() {
+        let run = |paths: &[PathView], queue: &QueueView| {
+            let mut arrival = Arrival::default();
+            ask(&mut arrival, Instant::now(), paths, queue);
+            arrival.run()
+        };
+        let backup = changed!(path(1, 20), status = crate::PathStatus::Backup);
+        assert_eq!(run(&[path(0, 20)], &queue(9000)), u32::MAX);
+        assert_eq!(run(&[path(0, 20), backup], &queue(9000)), u32::MAX);
+        // Which path is the soonest changes with each packet; and copies are asked for one by one.
+        assert_eq!(run(&[path(0, 20), path(1, 20)], &queue(9000)), 1);
+        assert_eq!(run(&[path(0, 20), full(1, 20)], &queue(9000)), 1);
+        assert_eq!(run(&[path(0, 20)], &queue(0)), 1);
+        assert_eq!(run(&[PathView::of(0, Duration::ZERO)], &queue(9000)), 1);
     }
 
     #[test]
