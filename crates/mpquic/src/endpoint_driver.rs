@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::endpoint_shared::EndpointShared;
 use crate::inbox::{OWN, Run};
-use crate::receive::{Datagram, Receiver};
+use crate::receive::{Message, Receiver};
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::socket_health::{Health, SocketEvent};
@@ -21,12 +21,12 @@ use crate::socket_health::{Health, SocketEvent};
 /// System calls per socket before the next socket gets its turn.
 const CALLS_PER_TURN: usize = 2;
 
-/// Turns before other tasks get theirs. What is read meanwhile, at most 4 MiB of one socket, waits for the tasks of its
+/// Turns before other tasks get theirs. What is read meanwhile, at most 2 MiB of one socket, waits for the tasks of its
 /// connections: to read far ahead of them costs memory and the processor's cache, and makes them look late.
 const TURNS_PER_POLL: usize = 2;
 
-/// Datagrams sorted under one hold of the endpoint's mutex.
-const DATAGRAMS_PER_HOLD: usize = 64;
+/// Looks at where datagrams belong under one hold of the endpoint's mutex.
+const LOOKS_PER_HOLD: usize = 64;
 
 /// A socket and how it behaves.
 struct Source {
@@ -49,14 +49,14 @@ pub(crate) struct EndpointDriver {
 /// What a batch turns into; the memory is used again.
 #[derive(Default)]
 struct Inbound {
-    datagrams: VecDeque<Datagram>,
+    messages: VecDeque<Message>,
     events: Vec<ConnectionEvent>,
     runs: Vec<(Arc<Shared>, Run)>,
     responses: Vec<Transmit>,
     response_data: Vec<u8>,
     refused: Vec<proto::Incoming>,
     /// What belongs to other shards.
-    forwarded: VecDeque<(u16, Datagram)>,
+    forwarded: VecDeque<(u16, Message)>,
     /// When the first client that waits to be accepted is forgotten.
     expiry: Option<Instant>,
 }
@@ -110,9 +110,9 @@ impl EndpointDriver {
                 Poll::Pending => return false,
                 Poll::Ready(ready) => ready,
             };
-            let datagrams = &mut self.inbound.datagrams;
+            let messages = &mut self.inbound.messages;
             let received = ready.map(|()| {
-                let sink = |datagram| datagrams.push_back(datagram);
+                let sink = |message| messages.push_back(message);
                 self.receiver.poll_receive(cx, &source.socket, sink)
             });
             let result = match received {
@@ -127,7 +127,7 @@ impl EndpointDriver {
                         tracing::info!(%local, "socket receives again");
                         self.shared.common.tell(SocketEvent::Recovered { local });
                     }
-                    let count = self.inbound.datagrams.len();
+                    let count = self.inbound.messages.iter().map(Message::count).sum();
                     self.shared.common.on_received(self.shared.shard, count);
                     self.inbound.process(&self.shared, false);
                 }
@@ -169,11 +169,11 @@ impl Inbound {
     fn process(&mut self, shared: &EndpointShared, passed_on: bool) {
         let mut news = 0;
         // Others want the mutex, too: each hold is short, however much was received at once.
-        while !self.datagrams.is_empty() {
+        while !self.messages.is_empty() {
             news += self.sort(shared, passed_on);
             let mut events = self.events.drain(..);
             for (connection, run) in self.runs.drain(..) {
-                connection.deliver(run, events.by_ref().take(run.datagrams));
+                connection.deliver(run, events.by_ref().take(run.events));
             }
         }
         shared.common.forward(shared.shard, &mut self.forwarded);
@@ -200,27 +200,31 @@ impl Inbound {
         let mut news = 0;
         let mut state = shared.lock();
         let state = &mut *state;
-        let count = self.datagrams.len().min(DATAGRAMS_PER_HOLD);
-        for datagram in self.datagrams.drain(..count) {
-            let (bytes, block) = (datagram.payload.len(), datagram.block);
-            let handle = if passed_on {
-                proto::Endpoint::handle_forwarded
-            } else {
-                proto::Endpoint::handle
+        for _ in 0..LOOKS_PER_HOLD {
+            let Some(message) = self.messages.front_mut() else {
+                break;
             };
-            let event = handle(
-                &mut state.proto,
-                now,
-                datagram.network_path,
-                datagram.ecn,
-                datagram.payload,
-                &mut self.response_data,
-            );
+            let (network_path, ecn, block) = (message.network_path, message.ecn, message.block);
+            let (payload, answers) = (&mut message.payload, &mut self.response_data);
+            let before = payload.len();
+            let event = if passed_on {
+                // One by one.
+                let datagram = std::mem::take(payload);
+                let proto = &mut state.proto;
+                proto.handle_forwarded(now, network_path, ecn, datagram, answers)
+            } else {
+                let (proto, segment) = (&mut state.proto, message.segment);
+                proto.handle_first(now, network_path, ecn, payload, segment, answers)
+            };
+            let bytes = before - payload.len();
+            if payload.is_empty() {
+                self.messages.pop_front();
+            }
             match event {
                 Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                     match self.runs.last_mut() {
                         Some((connection, run)) if connection.handle == handle => {
-                            run.datagrams += 1;
+                            run.events += 1;
                             run.bytes += bytes;
                             run.last_block = block;
                         }
@@ -229,7 +233,7 @@ impl Inbound {
                                 continue;
                             };
                             let run = Run {
-                                datagrams: 1,
+                                events: 1,
                                 bytes,
                                 first_block: block,
                                 last_block: block,
@@ -250,12 +254,14 @@ impl Inbound {
                 Some(DatagramEvent::Response(transmit)) => self.responses.push(transmit),
                 Some(DatagramEvent::Forward(to, payload)) => {
                     // A copy: a slice would keep a block of this shard until the other one has read it.
-                    let datagram = Datagram {
+                    let message = Message {
+                        network_path,
+                        ecn,
                         payload: BytesMut::from(&payload[..]),
+                        segment: payload.len().max(1),
                         block: OWN,
-                        ..datagram
                     };
-                    self.forwarded.push_back((to, datagram));
+                    self.forwarded.push_back((to, message));
                 }
                 // Nothing to do, or nothing that this driver knows of.
                 _ => {}
@@ -282,7 +288,7 @@ impl Future for EndpointDriver {
         }
         // Before the sockets are looked at, so that a change after that wakes.
         let (shard, common) = (this.shared.shard, &this.shared.common);
-        common.collect(shard, &mut this.inbound.datagrams, cx.waker());
+        common.collect(shard, &mut this.inbound.messages, cx.waker());
         this.inbound.process(&this.shared, true);
         this.refresh();
         for _ in 0..TURNS_PER_POLL {

@@ -18,27 +18,27 @@ const MAX_HELD_TOTAL: usize = 64 << 20;
 /// Places that an empty queue keeps for the next datagrams.
 const KEPT_PLACES: usize = 256;
 
-/// What a datagram takes beside its bytes: the record of it, and what the allocator needs if it is copied.
+/// What an event takes beside the bytes of its datagrams: the record of it, and what the allocator needs if it is copied.
 const RECORD: usize = size_of::<ConnectionEvent>() + 32;
 
 /// The block of datagrams that are no slice of one.
 pub(crate) const OWN: u64 = u64::MAX;
 
-/// Consecutive datagrams of one connection: their number and bytes, and the first and the last of the
-/// receive blocks that they are slices of.
+/// Consecutive events of one connection: their number and the bytes of their datagrams, and the first and the last of the
+/// receive blocks that these are slices of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run {
-    pub(crate) datagrams: usize,
+    pub(crate) events: usize,
     pub(crate) bytes: usize,
     pub(crate) first_block: u64,
     pub(crate) last_block: u64,
 }
 
 impl Run {
-    /// Of one datagram in memory of its own.
+    /// Of one event in memory of its own.
     pub(crate) fn single(event: &ConnectionEvent) -> Self {
         Self {
-            datagrams: 1,
+            events: 1,
             bytes: event.size(),
             first_block: OWN,
             last_block: OWN,
@@ -101,7 +101,7 @@ impl Inbox {
         events: impl Iterator<Item = ConnectionEvent>,
         total: &ReadAhead,
     ) -> Option<Waker> {
-        let records = run.datagrams * RECORD;
+        let records = run.events * RECORD;
         let own = run.first_block == OWN;
         let known = u64::from(own || self.block == Some(run.first_block));
         let blocks = (run.last_block - run.first_block + 1 - known) as usize;
@@ -237,7 +237,7 @@ mod tests {
             };
             self.blocks += 1;
             let run = Run {
-                datagrams: 1,
+                events: 1,
                 bytes,
                 first_block: self.blocks,
                 last_block: self.blocks,

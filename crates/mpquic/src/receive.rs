@@ -1,4 +1,4 @@
-//! Receives batches from a socket into buffers that are reused, and cuts them into datagrams.
+//! Receives messages from a socket into buffers that are reused; what offload has joined in one stays together.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -14,30 +14,47 @@ use crate::socket::Socket;
 const MESSAGE: usize = 1 << 16;
 /// Messages per system call. With offload one message is up to 64 datagrams, so that more would
 /// only push the first ones out of the processor's cache before they are read.
-const MESSAGES: usize = 16;
-/// Datagrams are handed out as slices of blocks of this size. It bounds both the allocations (one
-/// per block, none per datagram) and the memory that a small piece kept by a stream can pin.
+const MESSAGES: usize = 8;
+/// Messages are handed out as slices of blocks of this size. It bounds both the allocations (one
+/// per block, none per message) and the memory that a small message that waits can pin.
 pub(crate) const BLOCK: usize = 1 << 16;
-/// Full blocks that are kept until their datagrams are gone, to be used again: 1 MiB. A connection's task that keeps up lets
-/// go of a block before so many others are full.
-const KEPT_BLOCKS: usize = 16;
+/// Full blocks that are kept until their datagrams are gone, to be used again: 1.5 MiB. A connection's task that keeps up
+/// lets go of a block before so many others are full.
+const KEPT_BLOCKS: usize = 24;
+/// Messages of so many bytes stay where they were received: the block is theirs. Smaller ones are copied into a common one.
+const LARGE: usize = BLOCK / 4;
 
-/// One datagram.
-pub(crate) struct Datagram {
+/// One datagram, or several that receive offload has joined.
+pub(crate) struct Message {
     pub(crate) network_path: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
+    /// One after the other.
     pub(crate) payload: BytesMut,
+    /// Bytes of each datagram, but for the last.
+    pub(crate) segment: usize,
     /// The number of the block that the payload is a slice of.
     pub(crate) block: u64,
 }
 
+impl Message {
+    /// How many datagrams there are.
+    pub(crate) fn count(&self) -> usize {
+        self.payload.len().div_ceil(self.segment)
+    }
+}
+
 /// The buffers.
 pub(crate) struct Receiver {
-    // Never written as a whole: pages that no message reaches are never backed by memory.
-    buffer: Box<[u8]>,
+    /// Where the system writes, each as long as a message can be. Never written as a whole: pages that no message reaches
+    /// are not backed by memory.
+    places: [BytesMut; MESSAGES],
     metas: [RecvMeta; MESSAGES],
+    /// For small messages.
     block: BytesMut,
+    /// The number of the newest block.
     blocks: u64,
+    /// There was a large message since: the block for small ones goes on with another number, so that numbers never fall.
+    overtaken: bool,
     /// The ends of the blocks that are full, oldest first: whoever has the last slice of one can have all of it.
     full: VecDeque<BytesMut>,
 }
@@ -45,86 +62,110 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(crate) fn new() -> Self {
         Self {
-            buffer: vec![0; MESSAGE * MESSAGES].into_boxed_slice(),
+            places: std::array::from_fn(|_| BytesMut::zeroed(MESSAGE)),
             metas: [RecvMeta::default(); MESSAGES],
             block: BytesMut::new(),
             blocks: 0,
+            overtaken: false,
             full: VecDeque::with_capacity(KEPT_BLOCKS + 1),
         }
     }
 
-    /// Begins another block: the oldest one whose datagrams are all gone, or a new one. Memory that is used again costs no
-    /// page faults.
-    fn next_block(&mut self) {
-        self.blocks += 1;
-        if self.block.try_reclaim(BLOCK) {
-            return;
-        }
+    /// The oldest full block whose datagrams are all gone. Memory that is used again costs no page faults.
+    fn free_block(&mut self) -> Option<BytesMut> {
         let mut full = self.full.iter_mut();
-        let free = full.position(|block| block.try_reclaim(BLOCK));
-        let next = free.and_then(|at| self.full.remove(at));
-        let next = next.unwrap_or_else(|| BytesMut::with_capacity(BLOCK));
-        self.full
-            .push_back(std::mem::replace(&mut self.block, next));
+        let at = full.position(|block| block.try_reclaim(BLOCK))?;
+        self.full.remove(at)
+    }
+
+    /// A block is full: this is its end.
+    fn keep(&mut self, end: BytesMut) {
+        self.full.push_back(end);
         if self.full.len() > KEPT_BLOCKS {
             // It is freed with the last of its datagrams.
             self.full.pop_front();
         }
     }
 
-    /// Receives once, and hands each datagram to `sink`. `Pending` if the socket will wake the task.
+    /// Begins another block for small messages.
+    fn next_block(&mut self) {
+        self.blocks += 1;
+        self.overtaken = false;
+        if self.block.try_reclaim(BLOCK) {
+            return;
+        }
+        let next = self.free_block();
+        let next = next.unwrap_or_else(|| BytesMut::with_capacity(BLOCK));
+        let end = std::mem::replace(&mut self.block, next);
+        self.keep(end);
+    }
+
+    /// The message at a place, and the number of its block.
+    fn take(&mut self, place: usize, len: usize) -> (BytesMut, u64) {
+        if len < LARGE {
+            // A slice of the place itself could not be written to again before the connection has let go of it.
+            if self.block.capacity() < len {
+                self.next_block();
+            } else if std::mem::take(&mut self.overtaken) {
+                self.blocks += 1;
+            }
+            self.block.extend_from_slice(&self.places[place][..len]);
+            return (self.block.split(), self.blocks);
+        }
+        let next = match self.free_block() {
+            Some(mut block) => {
+                block.resize(MESSAGE, 0);
+                block
+            }
+            None => BytesMut::zeroed(MESSAGE),
+        };
+        let mut message = std::mem::replace(&mut self.places[place], next);
+        let mut end = message.split_off(len);
+        end.clear();
+        self.keep(end);
+        self.blocks += 1;
+        self.overtaken = true;
+        (message, self.blocks)
+    }
+
+    /// Receives once, and hands each message to `sink`. `Pending` if the socket will wake the task.
     pub(crate) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
         socket: &Socket,
-        mut sink: impl FnMut(Datagram),
+        mut sink: impl FnMut(Message),
     ) -> Poll<io::Result<()>> {
-        let mut chunks = self.buffer.chunks_exact_mut(MESSAGE);
-        let mut slices: [IoSliceMut<'_>; MESSAGES] =
-            std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
+        let mut slices = self.places.each_mut().map(|place| IoSliceMut::new(place));
         let count = ready!(socket.poll_receive(cx, &mut slices, &mut self.metas))?;
         // A socket that the application brings may say anything.
         for index in 0..count.min(MESSAGES) {
             let meta = self.metas[index];
             let len = meta.len.min(MESSAGE);
+            if len == 0 {
+                continue;
+            }
             let network_path = FourTuple {
                 local: socket.local_of(&meta),
                 remote: meta.addr,
             };
             let ecn = meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
-            // Copied out of the message buffer: a slice of that itself could not be written to
-            // again before the connection has let go of it.
-            if self.block.capacity() < len {
-                self.next_block();
-            }
-            let start = index * MESSAGE;
-            self.block
-                .extend_from_slice(&self.buffer[start..start + len]);
-            for payload in segments(self.block.split(), meta.stride) {
-                sink(Datagram {
-                    network_path,
-                    ecn,
-                    payload,
-                    block: self.blocks,
-                });
-            }
+            let (payload, block) = self.take(index, len);
+            sink(Message {
+                network_path,
+                ecn,
+                payload,
+                // A size of 0 tells nothing, so that the message is taken for one datagram.
+                segment: if meta.stride == 0 { len } else { meta.stride },
+                block,
+            });
         }
         Poll::Ready(Ok(()))
     }
 }
 
-/// The datagrams that receive offload joined to one message: each has `size` bytes, and the last what is left. A size of
-/// 0 tells nothing, so that the message is taken for one datagram.
-fn segments(mut message: BytesMut, size: usize) -> impl Iterator<Item = BytesMut> {
-    let size = if size == 0 { usize::MAX } else { size };
-    std::iter::from_fn(move || {
-        let len = message.len().min(size);
-        (len > 0).then(|| message.split_to(len))
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::future::poll_fn;
 
     use proto::Transmit;
@@ -147,22 +188,29 @@ mod tests {
     async fn receive_once(
         receiver: &mut Receiver,
         socket: &Socket,
-        mut sink: impl FnMut(Datagram),
+        mut sink: impl FnMut(Message),
     ) -> io::Result<()> {
         poll_fn(|cx| receiver.poll_receive(cx, socket, &mut sink)).await
     }
 
-    async fn receive(socket: &Socket, bytes: usize) -> Vec<Datagram> {
+    async fn receive(socket: &Socket, bytes: usize) -> Vec<Message> {
         let mut receiver = Receiver::new();
         let mut datagrams = Vec::new();
         while datagrams
             .iter()
-            .map(|one: &Datagram| one.payload.len())
+            .map(|one: &Message| one.payload.len())
             .sum::<usize>()
             < bytes
         {
             poll_fn(|cx| socket.poll_recv_ready(cx)).await.unwrap();
-            let sink = |datagram| datagrams.push(datagram);
+            // As the datagrams that they were.
+            let sink = |mut message: Message| {
+                while !message.payload.is_empty() {
+                    let len = message.segment.min(message.payload.len());
+                    let payload = message.payload.split_to(len);
+                    datagrams.push(Message { payload, ..message });
+                }
+            };
             match receive_once(&mut receiver, socket, sink).await {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => result.unwrap(),
@@ -251,25 +299,36 @@ mod tests {
                     waiting.pop_front();
                 }
             }
-            // Two datagrams in a block.
-            let blocks = memory.len().div_ceil(2);
-            assert!(blocks <= 2 + behind / 2 + 1, "{blocks} blocks");
+            let blocks = memory.len();
+            assert!(blocks <= 2 + behind + 1, "{blocks} blocks");
         }
     }
 
+    /// A run of messages holds the blocks from the first number to the last.
     #[test]
-    fn whatever_the_segment_size_the_message_comes_to_its_end() {
-        let lens = |len: usize, size| -> Vec<usize> {
-            let message = BytesMut::from(&vec![7; len][..]);
-            segments(message, size).map(|part| part.len()).collect()
-        };
-        assert_eq!(lens(10, 4), [4, 4, 2]);
-        assert_eq!(lens(8, 4), [4, 4]);
-        assert_eq!(lens(10, 10), [10]);
-        assert_eq!(lens(10, usize::MAX), [10]);
-        assert_eq!(lens(65_535, 0), [65_535]);
-        assert_eq!(lens(0, 0), [] as [usize; 0]);
-        assert_eq!(lens(0, 5), [] as [usize; 0]);
+    fn large_messages_stay_where_they_are_and_the_numbers_of_blocks_rise() {
+        let mut receiver = Receiver::new();
+        let mut blocks = BTreeMap::new();
+        let mut last = 0;
+        for (index, len) in [100, 60_000, 100, LARGE, LARGE - 1, MESSAGE, 1, MESSAGE]
+            .into_iter()
+            .cycle()
+            .take(400)
+            .enumerate()
+        {
+            let place = index % MESSAGES;
+            receiver.places[place][..len].fill(index as u8);
+            let before = receiver.places[place].as_ptr();
+            let (message, block) = receiver.take(place, len);
+            assert_eq!(message, vec![index as u8; len]);
+            assert_eq!(message.as_ptr() == before, len >= LARGE);
+            assert_eq!(receiver.places[place].len(), MESSAGE);
+            assert!(block >= last, "{block} after {last}");
+            last = block;
+            let held: &mut usize = blocks.entry(block).or_default();
+            *held += len;
+        }
+        assert!(blocks.values().all(|held| *held <= BLOCK));
     }
 
     #[tokio::test(flavor = "current_thread")]

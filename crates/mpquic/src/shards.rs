@@ -7,19 +7,19 @@ use std::task::Waker;
 
 use tokio::sync::{Notify, broadcast};
 
-use crate::receive::Datagram;
+use crate::receive::Message;
 use crate::socket_health::{SOCKET_EVENTS, SocketEvent};
 
 /// Bytes of datagrams that wait for a shard, sent by others. Beyond, they are dropped as a full socket buffer drops them.
 const MAX_WAITING: usize = 4 << 20;
 
 /// What a datagram takes beside its bytes.
-const RECORD: usize = size_of::<Datagram>() + 32;
+const RECORD: usize = size_of::<Message>() + 32;
 
 /// What is said to the task of a shard.
 #[derive(Default)]
 struct Mailbox {
-    datagrams: VecDeque<Datagram>,
+    datagrams: VecDeque<Message>,
     bytes: usize,
     /// Of the shard's task.
     waker: Option<Waker>,
@@ -138,7 +138,7 @@ impl Shards {
     }
 
     /// Takes what others have passed on to this shard; `datagrams` must be empty. Its task will be woken by what comes next.
-    pub(crate) fn collect(&self, shard: usize, datagrams: &mut VecDeque<Datagram>, waker: &Waker) {
+    pub(crate) fn collect(&self, shard: usize, datagrams: &mut VecDeque<Message>, waker: &Waker) {
         debug_assert!(datagrams.is_empty());
         let mut mailbox = self.doors[shard].mailbox();
         mailbox.bytes = 0;
@@ -147,7 +147,7 @@ impl Shards {
     }
 
     /// Passes datagrams on, each to the shard with this number. Each must be in memory of its own.
-    pub(crate) fn forward(&self, from: usize, datagrams: &mut VecDeque<(u16, Datagram)>) {
+    pub(crate) fn forward(&self, from: usize, datagrams: &mut VecDeque<(u16, Message)>) {
         let count = datagrams.len() as u64;
         if count > 0 {
             let counts = &self.doors[from].counts;
@@ -225,15 +225,16 @@ mod tests {
         }
     }
 
-    fn datagram(len: usize) -> Datagram {
+    fn datagram(len: usize) -> Message {
         let address = "127.0.0.1:1".parse().unwrap();
-        Datagram {
+        Message {
             network_path: FourTuple {
                 local: address,
                 remote: address,
             },
             ecn: None,
             payload: BytesMut::zeroed(len),
+            segment: len,
             block: OWN,
         }
     }

@@ -50,6 +50,11 @@ pub(crate) struct ReceiveRate {
 impl ReceiveRate {
     /// New stream data came.
     pub(crate) fn on_received(&mut self, now: Instant, bytes: u64, rtt: Duration) {
+        if self.last == Some(now) {
+            // Most of a batch.
+            self.bytes += bytes;
+            return;
+        }
         let Some(last) = self.last.replace(now) else {
             // What came first says nothing of a rate.
             return;

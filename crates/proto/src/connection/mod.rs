@@ -473,7 +473,7 @@ impl Connection {
         None
     }
 
-    /// Takes in a datagram from the endpoint.
+    /// Takes in a datagram from the endpoint, or several that came together.
     pub fn handle_event(&mut self, event: ConnectionEvent) {
         match self.race {
             None => self.on_event(event),
@@ -481,8 +481,11 @@ impl Connection {
         }
     }
 
-    fn on_event(&mut self, event: ConnectionEvent) {
-        self.on_datagram(event.now, event.network_path, event.ecn, event.datagram);
+    fn on_event(&mut self, mut event: ConnectionEvent) {
+        let segment = event.segment.max(1);
+        for datagram in event.datagrams.chunks_mut(segment) {
+            self.on_datagram(event.now, event.network_path, event.ecn, datagram);
+        }
         self.tell_handshake_memory();
     }
 
@@ -545,8 +548,14 @@ impl Connection {
             .unwrap_or(3 * self.config.initial_rtt)
     }
 
-    /// The longest smoothed RTT of all paths: what a receive window must cover.
-    pub(crate) fn longest_rtt(&self) -> Duration {
+    /// The longest round trip of all paths that a receive window must cover.
+    pub(crate) fn covered_rtt(&self) -> Duration {
+        let longest = self.paths.iter().map(|path| path.rtt().covered()).max();
+        longest.unwrap_or(self.config.initial_rtt)
+    }
+
+    /// The longest smoothed RTT of all paths.
+    fn longest_rtt(&self) -> Duration {
         let longest = self.paths.iter().map(|path| path.rtt().smoothed()).max();
         longest.unwrap_or(self.config.initial_rtt)
     }

@@ -195,7 +195,7 @@ mod tests {
 
         fn receive(&mut self, datagram: &[u8]) {
             self.connection
-                .on_datagram(self.now, self.tuple, None, datagram.into());
+                .on_datagram(self.now, self.tuple, None, &mut datagram.to_vec());
         }
     }
 

@@ -217,12 +217,12 @@ impl AcceptJob {
         let result = match connection {
             Ok(mut connection) => {
                 connection.share(&memory);
-                connection.handle_event(ConnectionEvent {
+                connection.handle_event(ConnectionEvent::single(
                     now,
-                    network_path: incoming.network_path,
-                    ecn: incoming.ecn,
-                    datagram: std::mem::take(&mut incoming.datagram),
-                });
+                    incoming.network_path,
+                    incoming.ecn,
+                    std::mem::take(&mut incoming.datagram),
+                ));
                 if connection.is_closed() || !connection.has_received() {
                     let mut answer = Vec::new();
                     let _ = connection.poll_transmit(now, 1, &mut answer);

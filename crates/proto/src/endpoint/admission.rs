@@ -91,7 +91,7 @@ impl Endpoint {
         let place = self.waiting.open(dcid, datagram.len(), expires)?;
         self.routes.add(dcid, Route::Incoming(place.index));
         for event in self.early.take(now, &dcid, &network_path) {
-            let (ecn, datagram) = (event.ecn, &event.datagram);
+            let (ecn, datagram) = (event.ecn, &event.datagrams);
             self.waiting
                 .buffer(place.index, event.now, network_path, ecn, datagram);
         }

@@ -31,12 +31,12 @@ impl Early {
         if self.0.len() >= limits::MAX_EARLY_DATAGRAMS {
             self.0.pop_front();
         }
-        let event = ConnectionEvent {
-            now: packet.now,
-            network_path: packet.network_path,
-            ecn: packet.ecn,
-            datagram: BytesMut::from(packet.datagram),
-        };
+        let event = ConnectionEvent::single(
+            packet.now,
+            packet.network_path,
+            packet.ecn,
+            BytesMut::from(packet.datagram),
+        );
         self.0.push_back((ConnectionId::new(packet.dcid), event));
     }
 

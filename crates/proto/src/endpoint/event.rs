@@ -27,27 +27,51 @@ pub enum DatagramEvent {
     Forward(u16, BytesMut),
 }
 
-/// A datagram that an endpoint passes to a connection.
+/// A datagram that an endpoint passes to a connection, or several that came together.
 #[derive(Debug)]
 pub struct ConnectionEvent {
     pub(crate) now: Instant,
     pub(crate) network_path: FourTuple,
     pub(crate) ecn: Option<EcnCodepoint>,
-    pub(crate) datagram: BytesMut,
+    /// One after the other.
+    pub(crate) datagrams: BytesMut,
+    /// Bytes of each, but for the last.
+    pub(crate) segment: usize,
 }
 
 impl ConnectionEvent {
-    /// Bytes of the datagram.
-    pub fn size(&self) -> usize {
-        self.datagram.len()
+    /// Of one datagram.
+    pub(crate) const fn single(
+        now: Instant,
+        network_path: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        datagram: BytesMut,
+    ) -> Self {
+        Self {
+            now,
+            network_path,
+            ecn,
+            datagrams: datagram,
+            segment: usize::MAX,
+        }
     }
 
-    /// The same with a datagram in memory of its own, if it was a slice of a larger buffer: a slice that
+    /// Bytes of all its datagrams.
+    pub fn size(&self) -> usize {
+        self.datagrams.len()
+    }
+
+    /// How many datagrams there are, at least 1.
+    pub fn count(&self) -> usize {
+        self.datagrams.len().div_ceil(self.segment).max(1)
+    }
+
+    /// The same with datagrams in memory of their own, if they were a slice of a larger buffer: a slice that
     /// waits keeps all of the buffer.
     #[must_use]
     pub fn into_owned(self) -> Self {
         Self {
-            datagram: BytesMut::from(&self.datagram[..]),
+            datagrams: BytesMut::from(&self.datagrams[..]),
             ..self
         }
     }

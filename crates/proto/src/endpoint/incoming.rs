@@ -196,12 +196,12 @@ impl Waiting {
         }
         slot.bytes += bytes;
         self.bytes += bytes;
-        slot.datagrams.push(ConnectionEvent {
+        slot.datagrams.push(ConnectionEvent::single(
             now,
             network_path,
             ecn,
-            datagram: datagram.into(),
-        });
+            datagram.into(),
+        ));
     }
 
     /// Gives the place up. The datagrams after the first; `None` if it was given up before, or is another

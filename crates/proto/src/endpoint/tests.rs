@@ -70,7 +70,7 @@ impl Bench {
     fn target(&mut self, datagram: &[u8]) -> Option<ConnectionHandle> {
         match self.handle(datagram)? {
             DatagramEvent::ConnectionEvent(handle, event) => {
-                assert_eq!(event.datagram, datagram);
+                assert_eq!(event.datagrams, datagram);
                 assert_eq!(event.network_path, path(CLIENT));
                 Some(handle)
             }
@@ -250,6 +250,65 @@ fn stateless_resets_reach_the_connection() {
     assert!(bench.handle(&odd).is_none());
 }
 
+/// What receive offload has joined comes apart where the connection changes, and not elsewhere.
+#[test]
+fn datagrams_that_came_together_are_looked_up_once_for_each_connection() {
+    let mut bench = Bench::client();
+    let mut connect = |id: u8| {
+        let handle = bench.endpoint.register(None);
+        bench.tell(handle, EndpointEvent::AddCid(cid(id)));
+        handle
+    };
+    let (a, b) = (connect(1), connect(2));
+    let mut message = BytesMut::new();
+    let mut expected = Vec::new();
+    let unknown = long(0xc0, 0x1a2a_3a4a, &cid(1), &cid(7), 40);
+    for (datagram, to) in [
+        (short(&cid(1), 40), Some(a)),
+        (short(&cid(1), 40), Some(a)),
+        (short(&cid(2), 40), Some(b)),
+        (short(&cid(1), 40), Some(a)),
+        // Nobody's, and of another form.
+        (short(&cid(9), 40), None),
+        (unknown, None),
+        (short(&cid(2), 40), Some(b)),
+        (short(&cid(2), 40), Some(b)),
+        // The last one is shorter.
+        (short(&cid(2), 21), Some(b)),
+    ] {
+        message.extend_from_slice(&datagram);
+        expected.push((to, datagram));
+    }
+    let mut got = Vec::new();
+    let mut counts = Vec::new();
+    while !message.is_empty() {
+        let Bench {
+            endpoint, now, buf, ..
+        } = &mut bench;
+        match endpoint.handle_first(*now, path(CLIENT), None, &mut message, 40, buf) {
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let pieces = event.datagrams.chunks(event.segment);
+                got.extend(pieces.map(|piece| (Some(handle), piece.to_vec())));
+                counts.push(event.count());
+            }
+            other => assert!(other.is_none(), "{other:?}"),
+        }
+    }
+    expected.retain(|(to, _)| to.is_some());
+    assert_eq!(got, expected);
+    assert_eq!(counts, [2, 1, 1, 3]);
+    // Nor is there an end in what is empty, or shorter than a header.
+    for rest in [&[][..], &[0x40, 1]] {
+        let mut rest = BytesMut::from(rest);
+        let Bench {
+            endpoint, now, buf, ..
+        } = &mut bench;
+        let none = endpoint.handle_first(*now, path(CLIENT), None, &mut rest, 1, buf);
+        assert!(none.is_none());
+        assert!(rest.len() < 2);
+    }
+}
+
 #[test]
 fn sends_stateless_resets_by_size_and_rate() {
     let mut bench = Bench::server();
@@ -384,7 +443,7 @@ fn memory_of_the_waiting_is_bounded() {
             .forget(&incoming)
             .unwrap()
             .iter()
-            .map(|event| event.datagram.len())
+            .map(|event| event.datagrams.len())
             .sum();
         assert!(kept + 1200 <= limits::MAX_INCOMING_BUFFER);
     }
@@ -669,7 +728,7 @@ fn early_packets_wait_a_moment_for_their_initial() {
     let incoming = bench.incoming(&initial(7)).unwrap();
     let kept = bench.endpoint.forget(&incoming).unwrap();
     assert_eq!(kept.len(), 1);
-    assert_eq!(kept[0].datagram, datagram);
+    assert_eq!(kept[0].datagrams, datagram);
     // From another address it is another client's.
     assert!(
         bench

@@ -151,7 +151,7 @@ impl Connection {
                 if let Some(path) = self.paths.get_mut(id) {
                     path.on_stream_bytes(bytes);
                 }
-                let rtt = self.longest_rtt();
+                let rtt = self.covered_rtt();
                 let before = self.streams.received();
                 self.streams.on_stream(
                     now,

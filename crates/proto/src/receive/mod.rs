@@ -8,7 +8,6 @@ mod zero_rtt;
 
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
 use tracing::Level;
 
@@ -54,7 +53,7 @@ impl Connection {
         now: Instant,
         tuple: FourTuple,
         ecn: Option<EcnCodepoint>,
-        mut datagram: BytesMut,
+        datagram: &mut [u8],
     ) {
         if self.state.is_drained() || !self.takes_from(&tuple) {
             return;
@@ -106,7 +105,7 @@ impl Connection {
         //# However, the comparison MUST be performed when the first packet in an incoming datagram
         //# either cannot be associated with a connection or cannot be decrypted.
         if first_dcid.is_none() {
-            self.check_reset(now, &datagram);
+            self.check_reset(now, datagram);
         }
     }
 

@@ -6,6 +6,15 @@ use mpquic_sched_core::RttHistory;
 
 use super::{GRANULARITY, STALL};
 
+/// A peer that ever answered sooner is near: in the same host or room. What its round trips are longer by is time in the
+/// queues and tasks of the two hosts, and a window that covers it only makes these queues longer, until what is in them no
+/// longer fits into the processors' caches. Linux draws the line there, too (`tcp_rcvbuf_low_rtt`).
+const NEAR: Duration = Duration::from_millis(1);
+
+/// A round trip to a near peer that windows cover, at most: a measured minimum, too, may come from a busy host. Windows
+/// cover several round trips, and so still two of the longest to a near peer.
+const NEAR_COVERED: Duration = Duration::from_micros(250);
+
 /// The round-trip time of one path (RFC 9002 section 5): smoothed RTT, its variation, the minimum and
 /// the newest samples.
 #[derive(Debug, Clone)]
@@ -24,6 +33,7 @@ pub struct RttEstimator {
     pto: Duration,
     patience: Duration,
     quiet: Duration,
+    covered: Duration,
 }
 
 impl RttEstimator {
@@ -42,6 +52,7 @@ impl RttEstimator {
             pto: Duration::ZERO,
             patience: Duration::ZERO,
             quiet: Duration::ZERO,
+            covered: Duration::ZERO,
         };
         this.on_changed();
         this
@@ -93,6 +104,16 @@ impl RttEstimator {
         let (secs, nanos) = (self.smoothed.as_secs(), self.smoothed.subsec_nanos());
         let half = Duration::new(secs / 2, ((secs % 2) as u32 * 1_000_000_000 + nanos) / 2);
         self.quiet = slack.saturating_add(half);
+        self.covered = if self.min.as_nanos() < NEAR.as_nanos() {
+            shorter(self.smoothed, shorter(self.min, NEAR_COVERED))
+        } else {
+            self.smoothed
+        };
+    }
+
+    /// The round trip that a receive window covers: the smoothed RTT, but to a near peer what it is without queues.
+    pub(crate) const fn covered(&self) -> Duration {
+        self.covered
     }
 
     /// The newest sample; the initial RTT before the first.
@@ -186,6 +207,10 @@ const fn longer(a: Duration, b: Duration) -> Duration {
     if a.as_nanos() < b.as_nanos() { b } else { a }
 }
 
+const fn shorter(a: Duration, b: Duration) -> Duration {
+    if a.as_nanos() < b.as_nanos() { a } else { b }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -252,6 +277,26 @@ mod tests {
         assert_eq!(fast.loss_delay(ms(25)), ms(1));
         rtt.reset_min();
         assert_eq!(rtt.min(), ms(160));
+    }
+
+    /// Windows are for what lies between two hosts, and not for what waits in one of them.
+    #[test]
+    fn of_the_round_trips_to_a_near_peer_windows_cover_the_least() {
+        let us = Duration::from_micros;
+        let now = Instant::now();
+        let mut near = RttEstimator::new(ms(333));
+        assert_eq!(near.covered(), ms(333), "nothing is known");
+        for (sample, covered) in [(us(80), us(80)), (ms(3), us(80)), (us(60), us(60))] {
+            near.update(now, sample, Duration::ZERO);
+            assert_eq!(near.covered(), covered);
+        }
+        let mut busy = RttEstimator::new(ms(333));
+        busy.update(now, us(900), Duration::ZERO);
+        assert_eq!(busy.covered(), us(250));
+        let mut far = RttEstimator::new(ms(333));
+        far.update(now, ms(1), Duration::ZERO);
+        far.update(now, ms(9), Duration::ZERO);
+        assert_eq!(far.covered(), ms(2));
     }
 
     /// A server could not answer for 13 seconds, for want of datagrams, and says so.

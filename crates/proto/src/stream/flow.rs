@@ -5,7 +5,7 @@
 //! of it up and only a gap keeps the application from consuming: a path that falls behind the others
 //! by more than its round trips told. That counts only if most of the window has arrived, and once
 //! until the application reads again: else a peer could open the window to its maximum with a few bytes
-//! at its end, or with data that nobody reads. Without auto-tuning it is at its maximum from the start. A new
+//! at its end, or with data that nobody reads. Nor does it count between near hosts. Without auto-tuning it is at its maximum from the start. A new
 //! limit is announced when a quarter of the window has been consumed since the last one.
 
 use std::time::{Duration, Instant};
@@ -29,6 +29,9 @@ pub(super) const fn first(auto_tuning: bool, initial: u64, max: u64) -> u64 {
 /// and with a limit that is announced only once a quarter of the window is consumed.
 const ROUND_TRIPS: u64 = 8;
 
+/// With shorter round trips on all paths, the hosts are near: what is missing there waits for a task that has its turn soon.
+const NEAR: Duration = Duration::from_millis(1);
+
 /// One receive window: a stream's, or the connection's.
 #[derive(Debug)]
 pub(super) struct RecvWindow {
@@ -42,6 +45,8 @@ pub(super) struct RecvWindow {
     consumed: u64,
     /// Since when, and from which `consumed` on, the window's use is being measured.
     epoch: Option<(Instant, u64)>,
+    /// When that was last looked at: a batch of packets comes at one time.
+    looked_at: Option<Instant>,
     /// The application has read since the window last doubled.
     may_double: bool,
 }
@@ -56,6 +61,7 @@ impl RecvWindow {
             announced: size,
             consumed: 0,
             epoch: None,
+            looked_at: None,
             may_double: true,
         }
     }
@@ -129,11 +135,12 @@ impl RecvWindow {
     }
 
     /// Measures, once per round trip; to be called as data arrives. `rtt` is the longest among the
-    /// paths in use. True if the window grew.
+    /// paths in use that windows cover. True if the window grew.
     pub(super) fn tune(&mut self, now: Instant, rtt: Duration) -> bool {
-        if self.size >= self.max {
+        if self.size >= self.max || self.looked_at == Some(now) {
             return false;
         }
+        self.looked_at = Some(now);
         let Some((start, from)) = self.epoch else {
             self.epoch = Some((now, self.consumed));
             return false;
@@ -152,9 +159,9 @@ impl RecvWindow {
     }
 
     /// The peer has used up all that it may send, and what the application waits for is still on its way.
-    /// So much has arrived behind it. True if the window grew.
-    pub(super) fn on_starved(&mut self, waiting: u64) -> bool {
-        if !self.may_double || waiting < self.size / 2 {
+    /// So much has arrived behind it. `rtt` is as for [`tune`](Self::tune). True if the window grew.
+    pub(super) fn on_starved(&mut self, waiting: u64, rtt: Duration) -> bool {
+        if rtt < NEAR || !self.may_double || waiting < self.size / 2 {
             return false;
         }
         self.may_double = false;
@@ -176,14 +183,20 @@ mod tests {
     #[test]
     fn doubles_for_what_arrived_and_once_until_something_is_read() {
         let mut window = RecvWindow::new(1000, 8000);
-        assert!(!window.on_starved(499), "the peer sent next to nothing");
-        assert!(window.on_starved(500));
-        assert!(!window.on_starved(2000), "nothing was read since");
+        assert!(
+            !window.on_starved(499, NEAR),
+            "the peer sent next to nothing"
+        );
+        assert!(window.on_starved(500, NEAR));
+        assert!(!window.on_starved(2000, NEAR), "nothing was read since");
         window.discard(10);
-        assert!(!window.on_starved(2000));
+        assert!(!window.on_starved(2000, NEAR));
         window.consume(1);
-        assert!(window.on_starved(2000));
+        assert!(window.on_starved(2000, NEAR));
         assert_eq!(window.size(), 4000);
+        window.consume(1);
+        let near = Duration::from_micros(250);
+        assert!(!window.on_starved(4000, near), "it comes soon");
     }
 
     #[test]

@@ -204,8 +204,8 @@ impl Streams {
         }
     }
 
-    /// STREAM (section 19.8). `rtt` is the longest smoothed RTT of the paths in use: the window
-    /// must cover the slowest one.
+    /// STREAM (section 19.8). `rtt` is the longest round trip of the paths in use that windows
+    /// cover.
     pub(crate) fn on_stream(
         &mut self,
         now: Instant,
@@ -234,7 +234,7 @@ impl Streams {
         // One stream must be able to use its window whatever others leave unread.
         self.window.tune(now, rtt);
         if arrival.starved && self.received == self.window.limit() {
-            self.window.on_starved(self.out_of_order());
+            self.window.on_starved(self.out_of_order(), rtt);
         }
         self.window.grow_to(stream_window.saturating_mul(3) / 2);
         self.window.set_memory(self.most_memory());

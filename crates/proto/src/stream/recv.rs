@@ -205,7 +205,7 @@ impl RecvStream {
         let used_up = arrival.starved && self.highest == self.window.limit();
         if self.wants_more()
             && (self.window.tune(now, rtt)
-                || (used_up && self.window.on_starved(self.assembler.out_of_order())))
+                || (used_up && self.window.on_starved(self.assembler.out_of_order(), rtt)))
         {
             self.pending.max_stream_data |= self.window.is_due();
         }

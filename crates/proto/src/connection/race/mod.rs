@@ -397,7 +397,7 @@ impl Connection {
     /// Takes in a datagram while several attempts may be under way.
     pub(super) fn handle_racing_event(&mut self, event: ConnectionEvent) {
         let (now, cid_len) = (event.now, self.endpoint_config.cids.len());
-        let dcid = parse_invariant(&event.datagram, cid_len).ok();
+        let dcid = parse_invariant(&event.datagrams, cid_len).ok();
         let dcid = dcid.map(
             |(Invariant::Long { dcid, .. } | Invariant::Short { dcid, .. })| {
                 // `ConnectionId` holds no more, and ours are not longer.
