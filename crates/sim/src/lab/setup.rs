@@ -56,7 +56,7 @@ pub(crate) fn network(
         None => (cell.network, cell.scheduler),
     };
     let factory = scheduler(&trained.registry, of, spec, workload, seed)?;
-    let transport = transport(spec, cell.congestion, factory)?;
+    let transport = spec.transport(cell.congestion, factory)?;
     let mut server = transport.clone();
     if let Some(paths) = &trained.paths {
         server.path_memory(Some(Arc::new(paths.clone())));
@@ -238,30 +238,38 @@ pub(crate) fn start_bounds(cell: &Cell<'_>) -> Option<StartBounds> {
     )
 }
 
-fn transport(
-    spec: &NetworkSpec,
-    congestion: CongestionControl,
-    factory: SchedulerFactory,
-) -> Result<TransportConfig, mpquic_proto::ConfigError> {
-    let mut transport = TransportConfig::default();
-    transport
-        .receive_window(spec.receive_window)
-        .stream_receive_window(spec.receive_window)
-        // The papers give a window size, not an auto-tuning policy.
-        .window_auto_tuning(false)
-        .send_window(spec.send_window)
-        .congestion(congestion)
-        .path_start(spec.start)
-        .early_path_data(spec.early_path_data)
-        .tail_copies(spec.tail_copies)
-        .pacing(spec.pacing)
-        .initial_window(InitialWindow::Packets(spec.initial_window))?
-        .scheduler(factory)
-        // As in the papers' stacks, which do not search for a larger size.
-        .initial_mtu(spec.mtu)?
-        .max_mtu(spec.mtu)?;
-    transport.slow_start(spec.slow_start);
-    Ok(transport)
+impl NetworkSpec {
+    /// The settings of both sides of the measured connection, with this controller and scheduler. Real endpoints that use them
+    /// do what the simulated ones do.
+    ///
+    /// # Errors
+    ///
+    /// If the network has settings that the library refuses.
+    pub fn transport(
+        &self,
+        congestion: CongestionControl,
+        factory: SchedulerFactory,
+    ) -> Result<TransportConfig, mpquic_proto::ConfigError> {
+        let mut transport = TransportConfig::default();
+        transport
+            .receive_window(self.receive_window)
+            .stream_receive_window(self.receive_window)
+            // The papers give a window size, not an auto-tuning policy.
+            .window_auto_tuning(false)
+            .send_window(self.send_window)
+            .congestion(congestion)
+            .path_start(self.start)
+            .early_path_data(self.early_path_data)
+            .tail_copies(self.tail_copies)
+            .pacing(self.pacing)
+            .initial_window(InitialWindow::Packets(self.initial_window))?
+            .scheduler(factory)
+            // As in the papers' stacks, which do not search for a larger size.
+            .initial_mtu(self.mtu)?
+            .max_mtu(self.mtu)?;
+        transport.slow_start(self.slow_start);
+        Ok(transport)
+    }
 }
 
 #[cfg(test)]
