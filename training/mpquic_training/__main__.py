@@ -110,7 +110,7 @@ def main(arguments=None):
         for line in (wrong := check.fails(found)):
             print(f"more than {check.TOLERANCE:g} apart: {line}", file=sys.stderr)
         if not check.has_rust():
-            print("mpquic_gym is not installed: the Rust engines were not asked", file=sys.stderr)
+            print("mpquic_lab is not installed: the Rust engines were not asked", file=sys.stderr)
         return 1 if wrong or not check.has_rust() else 0
 
     from .networks import HELD_BACK, TRAINING

@@ -30,16 +30,16 @@ def onnxruntime_answers(path, states):
 
 def rust_answers(path, states, engine):
     """Answers by the Rust engine `plan` or `tract`, and which one it was; they normalise by themselves."""
-    import mpquic_gym
+    from mpquic_lab import gym
 
-    policy = mpquic_gym.Policy(path, engine)
+    policy = gym.Policy(path, engine)
     return policy.run_batch(np.asarray(states, np.float32).reshape(len(states), -1)), policy.engine
 
 
 def has_rust():
     """Whether the simulator's module, and with it the Rust engines, is installed."""
     try:
-        import mpquic_gym  # noqa: F401
+        from mpquic_lab import gym  # noqa: F401
     except ImportError:
         return False
     return True

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
-import mpquic_gym
 import numpy as np
+from mpquic_lab import gym
 
 from . import networks as nets
 from .networks import Network
@@ -278,4 +278,4 @@ class GapEnv(SchedulerEnv):
 
 ENVS: dict[str, type[SchedulerEnv]] = {env.kind: env for env in (ChunkEnv, PageEnv, GapEnv)}
 
-SimulationError = mpquic_gym.SimulationError
+SimulationError = gym.SimulationError

@@ -61,13 +61,13 @@ EXAMS = {
 
 def run(scheduler, config, network, workload, congestion, seed):
     """The figures of one run, or none where the simulator gave up. The client sends its few bytes by minRTT."""
-    import mpquic_gym
+    from mpquic_lab import gym
 
     try:
-        outcome = mpquic_gym.run_episode(
+        outcome = gym.run_episode(
             scheduler, network.describe(), workload, congestion, seed, config, client="minrtt"
         )
-    except mpquic_gym.SimulationError:
+    except gym.SimulationError:
         return None
     return outcome["values"]
 

@@ -56,7 +56,7 @@ class Network:
     send_window: int = SIX_MEGABYTES
 
     def describe(self) -> dict:
-        """What `mpquic_gym` takes."""
+        """What `mpquic_lab.gym` takes."""
         paths = [{"up": path.link(self.loss_both), "down": path.link()} for path in self.paths]
         return {
             "name": self.name,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-import mpquic_gym
 import numpy as np
+from mpquic_lab import gym
 
 from .networks import Network
 
@@ -47,7 +47,7 @@ class News:
     rewards: tuple[Reward, ...]
     taken: tuple[Taken, ...]
     outcome: dict | None
-    """At the end: the workload's and the transport's figures, as `mpquic_gym.run_episode` returns them."""
+    """At the end: the workload's and the transport's figures, as `mpquic_lab.gym.run_episode` returns them."""
 
 
 class Session:
@@ -62,10 +62,10 @@ class Session:
         seed: int = 0,
         scheduler: dict | None = None,
     ) -> None:
-        self._session = mpquic_gym.Session(kind, network.describe(), workload, congestion, seed, scheduler)
+        self._session = gym.Session(kind, network.describe(), workload, congestion, seed, scheduler)
 
     def next(self) -> News:
-        """Runs on to the next state or the end. Raises `mpquic_gym.SimulationError` if the run fails."""
+        """Runs on to the next state or the end. Raises `mpquic_lab.SimulationError` if the run fails."""
         state, rewards, info = self._session.next()
         return News(
             state,
@@ -122,4 +122,4 @@ def evaluate(
 
     The client has the same scheduler, as in the lab, unless `client` names another one; that of `Session` has minRTT.
     """
-    return mpquic_gym.run_episode(scheduler, network.describe(), workload, congestion, seed, config, client)
+    return gym.run_episode(scheduler, network.describe(), workload, congestion, seed, config, client)

@@ -5,7 +5,7 @@ import pathlib
 import threading
 
 import gymnasium
-import mpquic_gym
+from mpquic_lab import gym
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -16,7 +16,7 @@ from mpquic_training.session import Session, evaluate, play
 
 MODELS = pathlib.Path(__file__).parents[2] / "models"
 WORKLOADS = {"dqn": "video:4:5Mbit/s", "sailfish": "page:alipay", "gaps": "bulk:1s"}
-KINDS = [kind for kind in ENVS if kind in mpquic_gym.KINDS]
+KINDS = [kind for kind in ENVS if kind in gym.KINDS]
 
 
 def env_of(kind, **settings):
@@ -24,12 +24,12 @@ def env_of(kind, **settings):
 
 
 def test_all_kinds_are_there():
-    assert sorted(mpquic_gym.KINDS) == sorted(ENVS)
+    assert sorted(gym.KINDS) == sorted(ENVS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_shapes_are_the_schedulers(kind):
-    told = mpquic_gym.describe(kind)
+    told = gym.describe(kind)
     env = ENVS[kind]
     assert told["state"] == np.prod(env.shape)
     assert len(told["features"]) == env.shape[-1]
@@ -99,7 +99,7 @@ def test_rewards_are_told_by_decision(kind):
 def test_stepping_with_a_networks_answers_is_running_the_network(kind, congestion):
     network, workload = nets.HELD_BACK[kind][0], WORKLOADS[kind]
     file = MODELS / f"{kind}.onnx"
-    policy = mpquic_gym.Policy(file)
+    policy = gym.Policy(file)
     stepped, rewards = play(policy.run, kind, network, workload, congestion, 7)
     run = evaluate(kind, network, workload, congestion, 7, {"model": str(file)}, client="minrtt")
     assert (stepped["policy"].pop("engine"), run["policy"].pop("engine")) == ("python", policy.engine)
@@ -112,7 +112,7 @@ def test_stepping_with_a_networks_answers_is_running_the_network(kind, congestio
 @pytest.mark.parametrize("kind", KINDS)
 def test_policies_of_both_engines_agree(kind):
     file = MODELS / f"{kind}.onnx"
-    fastest, tract = mpquic_gym.Policy(file), mpquic_gym.Policy(file, engine="tract")
+    fastest, tract = gym.Policy(file), gym.Policy(file, engine="tract")
     assert tract.engine == "tract"
     states = np.abs(np.random.default_rng(1).normal(size=(50, fastest.inputs))).astype(np.float32)
     answers = fastest.run_batch(states)
@@ -122,9 +122,9 @@ def test_policies_of_both_engines_agree(kind):
     with pytest.raises(ValueError, match="inputs"):
         fastest.run(states[0, 1:])
     with pytest.raises(ValueError, match="unknown engine"):
-        mpquic_gym.Policy(file, engine="slowest")
+        gym.Policy(file, engine="slowest")
     with pytest.raises(ValueError, match="no-such"):
-        mpquic_gym.Policy("no-such.onnx")
+        gym.Policy("no-such.onnx")
 
 
 def test_paths_that_are_not_there_are_not_chosen():
@@ -200,11 +200,11 @@ def test_what_cannot_be_is_said():
     with pytest.raises(ValueError, match="did you mean `minrtt`"):
         evaluate("minrt", network, "file:1kB")
     with pytest.raises(ValueError, match="at least one path"):
-        mpquic_gym.run_episode("minrtt", {"paths": []}, "file:1kB")
+        gym.run_episode("minrtt", {"paths": []}, "file:1kB")
     with pytest.raises(ValueError, match="unknown field"):
-        mpquic_gym.run_episode("minrtt", {"paths": [], "mtv": 1}, "file:1kB")
+        gym.run_episode("minrtt", {"paths": [], "mtv": 1}, "file:1kB")
     dark = nets.Network("dark", (nets.Path(10, 5, 100.0),))
-    with pytest.raises(mpquic_gym.SimulationError):
+    with pytest.raises(gym.SimulationError):
         evaluate("minrtt", dark, "file:1kB")
 
 

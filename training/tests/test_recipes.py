@@ -7,7 +7,7 @@ from mpquic_training import __main__, check, evaluate, recipes
 from mpquic_training.nets.stream import Actor
 from mpquic_training.states import MODELS
 
-pytest.importorskip("mpquic_gym", reason="the simulator's module is not installed")
+pytest.importorskip("mpquic_lab.gym", reason="the simulator's module is not installed")
 
 AMOUNTS = {"dqn": 60, "sailfish": 10, "gaps": 60}
 
@@ -38,9 +38,9 @@ def test_one_seed_gives_one_model_and_one_curve(name, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(AMOUNTS))
 def test_features_are_the_schedulers(name):
-    import mpquic_gym
+    from mpquic_lab import gym
 
-    told = mpquic_gym.describe(name)
+    told = gym.describe(name)
     assert [tuple(feature) for feature in told["features"]] == [(f.name, f.unit) for f in MODELS[name].features]
 
 

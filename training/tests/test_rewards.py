@@ -117,7 +117,7 @@ class Failing(Scripted):
 
 
 def test_a_run_that_fails_ends_its_episode():
-    pytest.importorskip("mpquic_gym", reason="the simulator's module is not installed")
+    pytest.importorskip("mpquic_lab.gym", reason="the simulator's module is not installed")
     env = recipes.Steady(Failing(np.ones(3), []))
     env.reset()
     state, reward, terminated, truncated, info = env.step(0)

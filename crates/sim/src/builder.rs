@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use mpquic_proto::{
@@ -66,6 +67,7 @@ pub struct NetworkBuilder {
     tokens: Option<Arc<dyn TokenStore>>,
     lost_time: Option<LostTimeMeter>,
     observer: Option<Arc<MakeObserver>>,
+    stop: Option<Arc<AtomicBool>>,
 }
 
 /// Makes the observer of a connection, given its side and the start of virtual time.
@@ -98,6 +100,7 @@ impl NetworkBuilder {
             tokens: None,
             lost_time: None,
             observer: None,
+            stop: None,
         }
     }
 
@@ -108,6 +111,13 @@ impl NetworkBuilder {
         make: impl Fn(Side, Instant) -> Option<Box<dyn Observer>> + Send + Sync + 'static,
     ) -> Self {
         self.observer = Some(Arc::new(make));
+        self
+    }
+
+    /// Ends the run with [`SimError::Stopped`] at its next event once `stop` is set, which another thread may do.
+    #[must_use]
+    pub fn stop_when(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = Some(stop);
         self
     }
 
@@ -518,6 +528,7 @@ impl NetworkBuilder {
             Meters {
                 recorder,
                 lost_time: self.lost_time.map(Box::new),
+                stop: self.stop,
             },
         )
     }

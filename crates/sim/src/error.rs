@@ -114,6 +114,12 @@ pub enum SimError {
         /// When.
         at: Duration,
     },
+    /// What [`NetworkBuilder::stop_when`](crate::NetworkBuilder::stop_when) was given has been set.
+    #[error("stopped at {at:?}")]
+    Stopped {
+        /// The virtual time.
+        at: Duration,
+    },
     /// Virtual time does not advance: the work at one instant never ends.
     #[error("time stands still at {at:?}: endless work at one instant")]
     Livelock {

@@ -46,7 +46,8 @@ mod training;
 
 pub use compare::{Case, Checked, Comparison, Finding, Outcome as ClaimOutcome, check_claims};
 pub use experiment::{
-    Claim, Experiment, FileError, PaperNumber, SchedulerSpec, Seeds, Selector, TimelineSpec,
+    AddError, Claim, Experiment, FileError, PaperNumber, SchedulerSpec, Seeds, Selector,
+    TimelineSpec,
 };
 pub use merge::{MergeError, merge};
 pub use metrics::MetricInfo;

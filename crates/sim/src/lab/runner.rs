@@ -68,7 +68,7 @@ pub fn run(
     pool.broadcast(|_| {
         // In order, one at a time, so that long runs do not wait behind each other.
         while let Some((cell, seed)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let mut record = scenario::run(cell, *seed);
+            let mut record = scenario::run(cell, *seed, None);
             if options.slim {
                 record.slim();
             }

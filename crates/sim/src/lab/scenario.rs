@@ -2,6 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mpquic_proto::{Connection, Side};
@@ -12,11 +14,15 @@ use super::setup::Watch;
 use super::{learned, metrics, setup, time, training};
 use crate::{Network, Timeline};
 
-/// Executes a cell with a seed. A run that fails or panics gives a record, too.
-pub(crate) fn run(cell: &Cell<'_>, seed: u64) -> Record {
+/// Executes a cell with a seed. A run that fails or panics gives a record, too, and so does one that `stop` ends.
+pub(crate) fn run(cell: &Cell<'_>, seed: u64, stop: Option<&Arc<AtomicBool>>) -> Record {
+    let watch = Watch {
+        stop,
+        ..Watch::default()
+    };
     // No state of the run is used after a panic.
-    let outcome = match catch_unwind(AssertUnwindSafe(|| measure(cell, seed))) {
-        Ok(Ok(measured)) => Outcome::Done(measured),
+    let outcome = match catch_unwind(AssertUnwindSafe(|| measure(cell, seed, watch))) {
+        Ok(Ok((measured, _))) => Outcome::Done(measured),
         Ok(Err(error)) => Outcome::Failed { error },
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -38,8 +44,13 @@ pub(crate) fn run(cell: &Cell<'_>, seed: u64) -> Record {
     }
 }
 
-fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
-    let (mut network, trained) = prepared(cell, seed, Watch::default())?;
+/// Executes one run, and returns what is measured of it and the network at its end.
+pub(crate) fn measure(
+    cell: &Cell<'_>,
+    seed: u64,
+    watch: Watch<'_>,
+) -> Result<(Measured, Network), String> {
+    let (mut network, trained) = prepared(cell, seed, watch)?;
     let limit = cell.workload.time_limit();
     let report = network
         .run_to_completion(limit)
@@ -77,7 +88,7 @@ fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
     values.retain(|_, value| value.is_finite());
     let bounds = bounds.into_iter();
     let series = result.series.into_iter();
-    Ok(Measured {
+    let measured = Measured {
         value: result.primary,
         bounds: bounds
             .map(|(name, bound)| (name.to_owned(), bound))
@@ -87,13 +98,14 @@ fn measure(cell: &Cell<'_>, seed: u64) -> Result<Measured, String> {
             .map(|(name, values)| (name.to_owned(), values))
             .collect(),
         trace_hash: format!("{:032x}", report.trace_hash),
-    })
+    };
+    Ok((measured, network))
 }
 
 /// The network of a measured run, with a trained scheduler if it has training runs, and the number
 /// of training runs.
 fn prepared(cell: &Cell<'_>, seed: u64, watch: Watch<'_>) -> Result<(Network, u32), String> {
-    let trained = training::train(cell, seed)?;
+    let trained = training::train(cell, seed, watch.stop)?;
     let network = setup::network(
         cell,
         cell.workload,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mpquic_proto::{CongestionControl, InitialWindow, RaceConfig, TransportConfig};
@@ -17,8 +18,8 @@ use super::training::Trained;
 use super::{oracle, qlogs};
 use crate::workload::Workload;
 use crate::{
-    FluidLink, FluidPath, Hop, LinkConfig, Network, SimError, StartBounds, StartRules,
-    fluid_bounds, share_link,
+    FluidLink, FluidPath, Hop, LinkConfig, Network, NetworkBuilder, SimError, StartBounds,
+    StartRules, fluid_bounds, share_link,
 };
 
 /// Why a run could not start.
@@ -32,13 +33,17 @@ pub(crate) enum SetupError {
     Scheduler(#[from] RegistryError),
 }
 
-/// Who looks at a run besides its meters.
-#[derive(Debug, Clone, Copy, Default)]
+/// Who looks at a run besides its meters, and who ends it.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Watch<'a> {
     /// Time lines are kept, thinned to this interval.
     pub(crate) timeline: Option<Duration>,
     /// The qlog of both sides goes into this folder.
     pub(crate) qlog: Option<&'a Path>,
+    /// What else is attached.
+    pub(crate) attach: Option<&'a dyn Fn(NetworkBuilder) -> NetworkBuilder>,
+    /// Once this is set, the run ends.
+    pub(crate) stop: Option<&'a Arc<AtomicBool>>,
 }
 
 /// The network of one run of a cell at time 0. The caller chooses the workload, the seed of all
@@ -85,6 +90,12 @@ pub(crate) fn network(
     }
     if let Some(folder) = watch.qlog {
         builder = qlogs::observed(builder, folder);
+    }
+    if let Some(attach) = watch.attach {
+        builder = attach(builder);
+    }
+    if let Some(stop) = watch.stop {
+        builder = builder.stop_when(Arc::clone(stop));
     }
     if !cell.real_aead {
         builder = builder.null_aead();

@@ -2,15 +2,19 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::experiment::Experiment;
 use super::pattern::Pattern;
 use super::plan::{self, Cell, CellId, Place, Plan};
-use super::record::{Heading, Record};
+use super::record::{Heading, Measured, Record};
+use super::setup::Watch;
 use super::shard::{Shard, Share};
 use super::store::{Found, Results, Store};
 use super::summary::Board;
 use super::{output, report, scenario, timelines};
+use crate::{Network, NetworkBuilder};
 
 /// An experiment, as a list of runs that do not depend on each other: its cells in the order of the file, and the seeds of each.
 ///
@@ -105,7 +109,59 @@ impl Sweep {
     /// gives a record, too. `None` if there is no run with this number, counted from 0.
     pub fn run(&self, run: usize) -> Option<Record> {
         let (cell, seed) = self.cell(run)?;
-        Some(scenario::run(&cell, seed))
+        Some(scenario::run(&cell, seed, None))
+    }
+
+    /// The same, but for a run that another thread may end by setting `stop`: it gives no record then.
+    pub fn run_unless(&self, run: usize, stop: &Arc<AtomicBool>) -> Option<Record> {
+        let (cell, seed) = self.cell(run)?;
+        let record = scenario::run(&cell, seed, Some(stop));
+        (!stop.load(Ordering::Relaxed)).then_some(record)
+    }
+
+    /// Executes a run with more attached to its network, as [`NetworkBuilder::observer`] or
+    /// [`NetworkBuilder::timeline`], which change nothing in it. Returns what the lab measures of it, and the network at
+    /// its end. `attach` does not see the networks of training runs. Once `stop` is set, the run ends.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such run, or if it fails or is stopped.
+    ///
+    /// # Panics
+    ///
+    /// If the scheduler does.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    /// use mpquic_sim::lab::{Experiment, Sweep};
+    ///
+    /// let [scheduler, olia] = ["minrtt", "olia"].map(str::to_owned);
+    /// let network = "50Mbit 20ms | 2Mbit 100ms";
+    /// let experiment = Experiment::of_one_network(network, "file:200kB", &[scheduler], &[olia])?;
+    /// let sweep = Sweep::new(experiment, None);
+    /// let interval = Duration::from_millis(10);
+    /// let attach = |builder: mpquic_sim::NetworkBuilder| builder.timeline(interval);
+    /// let (measured, network) = sweep.watch(0, &Arc::default(), attach)?;
+    /// assert_eq!(Some(measured.trace_hash), sweep.run(0).unwrap().measured().map(|run| run.trace_hash.clone()));
+    /// assert_eq!(network.timeline().map(|timeline| timeline.server.paths.len()), Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn watch(
+        &self,
+        run: usize,
+        stop: &Arc<AtomicBool>,
+        attach: impl Fn(NetworkBuilder) -> NetworkBuilder,
+    ) -> Result<(Measured, Network), String> {
+        let (cell, seed) = self
+            .cell(run)
+            .ok_or_else(|| format!("there is no run {run}"))?;
+        let watch = Watch {
+            attach: Some(&attach),
+            stop: Some(stop),
+            ..Watch::default()
+        };
+        scenario::measure(&cell, seed, watch)
     }
 
     fn cell(&self, run: usize) -> Option<(Cell<'_>, u64)> {
@@ -169,4 +225,23 @@ pub(crate) fn write_tables(folder: &Path, results: &Results) -> io::Result<()> {
     let board = Board::new(results);
     output::write_csv(&board, folder)?;
     std::fs::write(folder.join("report.html"), report::html(&board, folder)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_stopped_gives_no_record() {
+        let [scheduler, olia] = ["minrtt", "olia"].map(str::to_owned);
+        let experiment =
+            Experiment::of_one_network("50Mbit 20ms", "file:20kB", &[scheduler], &[olia]).unwrap();
+        let sweep = Sweep::new(experiment, None);
+        let stop = Arc::new(AtomicBool::new(false));
+        assert_eq!(sweep.run_unless(0, &stop), sweep.run(0));
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(sweep.run_unless(0, &stop), None);
+        let fault = sweep.watch(0, &stop, |builder| builder).err().unwrap();
+        assert_eq!(fault, "stopped at 0ns");
+    }
 }

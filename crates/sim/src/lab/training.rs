@@ -2,6 +2,7 @@
 //! run: the experience of a learning scheduler, the facts of paths.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use mpquic_proto::{TokenMemoryStore, TokenStore};
@@ -28,12 +29,16 @@ pub(crate) struct Trained {
 }
 
 /// Executes a cell's training runs one after the other. Each is a connection of its own over the
-/// same network with another seed. The schedulers' memory passes from each run to the next.
+/// same network with another seed. The schedulers' memory passes from each run to the next. `stop` ends them.
 ///
 /// # Errors
 ///
 /// If a training run fails, or if the memory refuses what was learned.
-pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
+pub(crate) fn train(
+    cell: &Cell<'_>,
+    seed: u64,
+    stop: Option<&Arc<AtomicBool>>,
+) -> Result<Trained, String> {
     let memory = Store::new();
     // Facts of paths need a connection that has measured them.
     let runs = cell.scheduler.training.max(u32::from(cell.network.memory));
@@ -44,6 +49,10 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
             .then(|| Arc::new(TokenMemoryStore::default()) as Arc<dyn TokenStore>),
         runs,
     };
+    let watch = setup::Watch {
+        stop,
+        ..setup::Watch::default()
+    };
     let network = cell.network.before();
     let cell = &Cell {
         network: &network,
@@ -53,8 +62,8 @@ pub(crate) fn train(cell: &Cell<'_>, seed: u64) -> Result<Trained, String> {
         let fault = |error: &dyn std::error::Error| format!("training run {}: {error}", number + 1);
         let workload = cell.training_workload;
         let seed = cell.training_seed(seed, number);
-        let mut network = setup::network(cell, workload, seed, &trained, setup::Watch::default())
-            .map_err(|error| fault(&error))?;
+        let mut network =
+            setup::network(cell, workload, seed, &trained, watch).map_err(|error| fault(&error))?;
         let done = network
             .run_to_completion(workload.time_limit())
             .map_err(|error| fault(&error))?;

@@ -7,6 +7,8 @@ mod flow;
 pub use figures::Report;
 pub(crate) use flow::Flow;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mpquic_proto::{ClientConfig, Connection, FourTuple, Side};
@@ -51,11 +53,12 @@ pub struct Network {
     receivers: Vec<(usize, Side)>,
 }
 
-/// What watches a run without changing it.
+/// What watches a run without changing it, and what ends it.
 #[derive(Default)]
 pub(crate) struct Meters {
     pub(crate) recorder: Option<Box<Recorder>>,
     pub(crate) lost_time: Option<Box<LostTimeMeter>>,
+    pub(crate) stop: Option<Arc<AtomicBool>>,
 }
 
 /// A planned event.
@@ -225,6 +228,10 @@ impl Network {
     }
 
     fn step(&mut self, limit: Duration) -> Result<Step, SimError> {
+        let stop = self.meters.stop.as_ref();
+        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(SimError::Stopped { at: self.now });
+        }
         if !self.started {
             self.started = true;
             self.drive(0, Side::Client)?;

@@ -11,12 +11,14 @@ mod tests;
 mod vary;
 
 use mpquic_proto::CongestionControl;
+use mpquic_sched::RegistryError;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 pub use reader::FileError;
 
-use crate::lab::Schedulers;
 use crate::lab::network::{NetworkSpec, Parameter};
+use crate::lab::{Schedulers, oracle};
 use crate::workload::Workload;
 
 /// A scheduler with its configuration and its label in the results.
@@ -161,6 +163,21 @@ pub struct Experiment {
     pub(crate) roster: Schedulers,
 }
 
+/// Why a scheduler could not be added to an experiment.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AddError {
+    /// Its label has characters that separate labels.
+    #[error("label `{0}`, expected one without / and |")]
+    Characters(String),
+    /// Its label is that of another one.
+    #[error("a second scheduler is called `{0}`, expected a `label` that differs")]
+    Taken(String),
+    /// It cannot be made.
+    #[error(transparent)]
+    Scheduler(#[from] RegistryError),
+}
+
 impl Experiment {
     /// Parses the text of an experiment file. `file` is the name in error messages; paths of traces
     /// are relative to its folder.
@@ -238,5 +255,32 @@ impl Experiment {
         known: &Schedulers,
     ) -> Result<Self, FileError> {
         parse::one_network(network, workload, schedulers, congestion, known)
+    }
+
+    /// Adds a scheduler to those of the file, in all networks.
+    ///
+    /// # Errors
+    ///
+    /// If the label is taken, or has characters that separate labels; if there is no such scheduler, or if it does not take
+    /// this configuration.
+    pub fn add_scheduler(&mut self, spec: SchedulerSpec) -> Result<(), AddError> {
+        let label = &spec.label;
+        if label.contains(['/', '|']) {
+            return Err(AddError::Characters(label.clone()));
+        }
+        if self.schedulers.iter().any(|other| other.label == *label) {
+            return Err(AddError::Taken(label.clone()));
+        }
+        // The rates come from each network.
+        let config = oracle::told(&spec.config, || vec![1.0], || 0);
+        self.roster.registry().build(&spec.name, &config)?;
+        for network in &mut self.networks {
+            // An empty list stands for all.
+            if !network.schedulers.is_empty() {
+                network.schedulers.push(label.clone());
+            }
+        }
+        self.schedulers.push(spec);
+        Ok(())
     }
 }

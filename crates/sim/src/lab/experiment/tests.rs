@@ -752,3 +752,31 @@ fn a_network_has_the_congestion_controls_that_it_names() {
         "{error}"
     );
 }
+
+#[test]
+fn a_scheduler_is_added_to_those_of_a_file() {
+    let text = "title = \"a\"\nworkloads = [\"file:200kB\"]\nseeds = 2\nschedulers = [\"minrtt\", \"rr\"]\n\
+                [[network]]\nname = \"one\"\npaths = \"50Mbit 20ms\"\nschedulers = [\"minrtt\"]\n";
+    let mut experiment = Experiment::parse("test.toml", text).unwrap();
+    let spec = |label: &str, name: &str| SchedulerSpec {
+        label: label.into(),
+        name: name.into(),
+        config: serde_json::Value::Null,
+        training: 0,
+        family: String::new(),
+        parameters: Vec::new(),
+    };
+    experiment.add_scheduler(spec("other", "ecf")).unwrap();
+    let plan = crate::lab::Plan::new(&experiment, None);
+    let labels: Vec<_> = plan.cells.iter().map(|cell| &*cell.id.scheduler).collect();
+    assert_eq!(labels, ["minrtt", "other"]);
+    let mut fault = |label, name| {
+        let error = experiment.add_scheduler(spec(label, name));
+        error.unwrap_err().to_string()
+    };
+    let taken = "a second scheduler is called `other`, expected a `label` that differs";
+    assert_eq!(fault("other", "ecf"), taken);
+    let characters = "label `a/b`, expected one without / and |";
+    assert_eq!(fault("a/b", "ecf"), characters);
+    assert!(fault("mine", "mine").starts_with("unknown scheduler `mine`"));
+}

@@ -11,7 +11,7 @@ use crate::error::value_error;
 
 /// A network and its card, loaded for one engine: "fastest", "plan" (no fallback; "plan:avx2", "plan:portable" with no
 /// wider vectors than these) or "tract". Inputs are in the card's units; the card's normalisation is done here.
-#[pyclass(module = "mpquic_gym")]
+#[pyclass(module = "mpquic_lab.gym")]
 pub(crate) struct Policy(Mutex<mpquic_infer::Policy>);
 
 #[pymethods]

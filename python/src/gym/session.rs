@@ -11,13 +11,13 @@ use numpy::{AllowTypeChange, PyArray1, PyArrayLike1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::description::{NetworkDescription, config_from_python, from_python};
-use crate::episode::{congestion_from, registered};
+use super::description::{NetworkDescription, config_from_python, from_python};
+use super::episode::{congestion_from, registered};
+use super::kind::Kind;
+use super::outcome::Outcome;
+use super::remote::{News, Simulated};
+use super::run::{RunError, Setup};
 use crate::error::{simulation_error, value_error};
-use crate::kind::Kind;
-use crate::outcome::Outcome;
-use crate::remote::{News, Simulated};
-use crate::run::{RunError, Setup};
 
 /// How often a wait for the simulation looks whether the user wants to end it all.
 const SIGNALS: Duration = Duration::from_millis(200);
@@ -26,7 +26,7 @@ const SIGNALS: Duration = Duration::from_millis(200);
 ///
 /// `next()` runs the simulation up to the next state and returns `(state, rewards, info)`; `state` is None at the end.
 /// `answer(outputs)` answers it. An abandoned session ends its simulation.
-#[pyclass(module = "mpquic_gym")]
+#[pyclass(module = "mpquic_lab.gym")]
 pub(crate) struct Session {
     kind: Kind,
     line: Mutex<Line>,

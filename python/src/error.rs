@@ -4,7 +4,14 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 pyo3::create_exception!(
-    mpquic_gym,
+    mpquic_lab,
+    ExperimentError,
+    PyValueError,
+    "An experiment, a network, a workload or a scheduler cannot be as described."
+);
+
+pyo3::create_exception!(
+    mpquic_lab,
     SimulationError,
     PyRuntimeError,
     "A simulation that was set up could not be run to its end."
@@ -12,7 +19,7 @@ pyo3::create_exception!(
 
 /// What was asked for cannot be.
 pub(crate) fn value_error(error: impl ToString) -> PyErr {
-    PyValueError::new_err(error.to_string())
+    ExperimentError::new_err(error.to_string())
 }
 
 /// A run ended badly.

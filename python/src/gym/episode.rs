@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;
 
-use crate::description::{NetworkDescription, config_from_python, from_python};
+use super::description::{NetworkDescription, config_from_python, from_python};
+use super::run::{RunError, Setup};
 use crate::error::{simulation_error, value_error};
-use crate::run::{RunError, Setup};
 
 /// Runs a workload with a scheduler of the registry and returns what it came to:
 /// `{"primary", "values", "series", "policy", "trace_hash"}`.

@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;
 
+use super::remote::Simulated;
 use crate::error::value_error;
-use crate::remote::Simulated;
 
 /// Which scheduler is stepped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::time::Instant;
 use mpquic_proto::Connection;
 use mpquic_sched::neural::{Experience, Policy, Unanswered};
 
-use crate::outcome::Outcome;
-use crate::run::RunError;
+use super::outcome::Outcome;
+use super::run::RunError;
 
 /// What the simulation tells.
 pub(crate) enum News {

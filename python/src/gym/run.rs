@@ -10,8 +10,8 @@ use mpquic_sched::SchedulerFactory;
 use mpquic_sim::workload::Workload;
 use mpquic_sim::{Network, SimError};
 
-use crate::description::NetworkDescription;
-use crate::outcome::Outcome;
+use super::description::NetworkDescription;
+use super::outcome::Outcome;
 
 /// How long a run goes on once its client has all it wanted: the last acknowledgements still have to come, and with them
 /// the last rewards. Longer than any path of the papers needs, loss of acknowledgements included.
