@@ -12,12 +12,16 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::stack::{Calls, Result, Stack};
+use crate::storm::Storm;
 
 /// Bytes of a small request's answer.
 const SMALL: u64 = 1 << 10;
 
 /// Bytes of a large request's answer.
 const LARGE: u64 = 64 << 10;
+
+/// Handshakes before a storm.
+const BEFORE: usize = 200;
 
 /// Handshakes that a client has under way at once when it makes many connections.
 const AT_ONCE: usize = 16;
@@ -31,6 +35,9 @@ pub(crate) struct ServerOptions {
     pub(crate) certificate: PathBuf,
     #[arg(long)]
     pub(crate) chunks: bool,
+    /// With its default limits for half-open connections
+    #[arg(long)]
+    pub(crate) guarded: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -46,13 +53,13 @@ pub(crate) struct ClientOptions {
     pub(crate) chunks: bool,
     #[arg(long, default_value_t = 1)]
     pub(crate) paths: u8,
-    /// bulk, requests, handshakes, many or idle
+    /// bulk, requests, handshakes, storm, many or idle
     #[arg(long)]
     pub(crate) work: String,
     /// Bytes, requests, handshakes or connections
     #[arg(long)]
     pub(crate) amount: u64,
-    /// Seconds, for `many` and `idle`
+    /// Seconds, for `storm`, `many` and `idle`
     #[arg(long, default_value_t = 5)]
     pub(crate) seconds: u64,
 }
@@ -89,6 +96,7 @@ pub(crate) fn serve<S: Stack>(options: &ServerOptions) -> Result<()> {
     let handles: Vec<Handle> = runtimes.iter().map(|one| one.handle().clone()).collect();
     let calls = Calls {
         chunks: options.chunks,
+        guarded: options.guarded,
     };
     let (address, end) = S::serve(&handles, &options.certificate, calls)?;
     for (runtime, core) in runtimes.into_iter().zip(options.cores.clone()) {
@@ -154,6 +162,7 @@ async fn work<S: Stack>(
     let client = Arc::new(S::client(&options.certificate, options.paths)?);
     let calls = Calls {
         chunks: options.chunks,
+        guarded: false,
     };
     let (server, amount) = (options.server, options.amount);
     // Blocks the thread: nothing is to happen until all are ready.
@@ -194,6 +203,34 @@ async fn work<S: Stack>(
                 drop(client.connect(server).await?);
             }
             Ok(vec![json!(amount)])
+        }
+        "storm" => {
+            let storm = Storm::new(&options.certificate, server, amount as usize).await?;
+            let handshake = async || {
+                let begin = Instant::now();
+                drop(client.connect(server).await?);
+                Ok::<_, crate::stack::Error>(begin.elapsed().as_secs_f64() * 1e6)
+            };
+            let mut before = Vec::new();
+            for _ in 0..BEFORE {
+                before.push(handshake().await?);
+            }
+            before.sort_by(f64::total_cmp);
+            start();
+            let end = Instant::now() + Duration::from_secs(options.seconds);
+            storm.send(server)?;
+            let first = handshake().await?;
+            let mut all = vec![first];
+            while Instant::now() < end {
+                all.push(handshake().await?);
+            }
+            all.sort_by(f64::total_cmp);
+            Ok(vec![json!({
+                "before_us": before[BEFORE / 2],
+                "first_us": first,
+                "median_us": all[all.len() / 2],
+                "slowest_us": all[all.len() - 1],
+            })])
         }
         "many" => {
             let connections = connect_all::<S>(&client, server, amount).await?;

@@ -7,6 +7,7 @@ mod ours;
 mod peer;
 mod seal;
 mod stack;
+mod storm;
 mod tcp;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ Examples:
                                  and what the system's calls and the encryption take alone, with UDP and with TCP
   loopback requests              1 KiB requests, one after another: median and 99th percentile
   loopback handshakes            CPU per handshake
+  loopback storm                 4,000 handshakes at once: how long an honest one takes then, and before
   loopback many                  64 KiB requests on 1,000 connections at once
   loopback idle                  10,000 idle connections: CPU and memory
   loopback shards                64 KiB requests on 500 connections per client, a shard and a client on one core, and on two
@@ -61,6 +63,8 @@ enum Role {
     Requests(Plan),
     /// CPU per handshake
     Handshakes(Plan),
+    /// What 4,000 handshakes at once cost an honest one
+    Storm(Plan),
     /// Rate and fairness of large requests on many connections
     Many(Plan),
     /// CPU and memory of connections that do nothing
@@ -104,6 +108,7 @@ fn run(role: &Role) -> Result<()> {
         Role::Bulk(plan) => measure::bulk(plan),
         Role::Requests(plan) => measure::requests(plan),
         Role::Handshakes(plan) => measure::handshakes(plan),
+        Role::Storm(plan) => measure::storm(plan),
         Role::Many(plan) => measure::many(plan),
         Role::Idle(plan) => measure::idle(plan),
         Role::Shards(plan) => measure::shards(plan),

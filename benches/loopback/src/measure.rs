@@ -165,7 +165,11 @@ fn run(variant: &Variant, work: &str, amount: u64, seconds: u64) -> Result<Run> 
         }
         arguments
     };
-    let mut server = Process::start(arguments("server", &variant.server_cores))?;
+    let mut server = arguments("server", &variant.server_cores);
+    if work == "storm" {
+        server.push("--guarded".into());
+    }
+    let mut server = Process::start(server)?;
     let address = server.hear()?["address"].clone();
     let mut client = arguments("client", &variant.client_cores);
     for (name, value) in [
@@ -333,6 +337,33 @@ pub(crate) fn handshakes(plan: &Plan) -> Result<()> {
         },
     ];
     compare(plan, "handshakes", &variants, 2_000, 0, &figures).map(drop)
+}
+
+pub(crate) fn storm(plan: &Plan) -> Result<()> {
+    let variants = ["mpquic", "quinn"].map(|name| Variant::new(name, plan));
+    let figures = [
+        Figure {
+            name: "a handshake before, us",
+            of: |run, _| run.number("before_us"),
+        },
+        Figure {
+            name: "the first one after the storm broke, us",
+            of: |run, _| run.number("first_us"),
+        },
+        Figure {
+            name: "the same, of one before",
+            of: |run, _| run.number("first_us") / run.number("before_us"),
+        },
+        Figure {
+            name: "the median one while it lasts, of one before",
+            of: |run, _| run.number("median_us") / run.number("before_us"),
+        },
+        Figure {
+            name: "the slowest one, of one before",
+            of: |run, _| run.number("slowest_us") / run.number("before_us"),
+        },
+    ];
+    compare(plan, "storm", &variants, 4_000, 2, &figures).map(drop)
 }
 
 /// Of the work of `many`.

@@ -39,10 +39,10 @@ impl Stack for Ours {
     ) -> Result<(SocketAddr, Box<dyn FnOnce() -> Value + Send>)> {
         let identity = Identity::new(certificate)?;
         let mut config = ServerConfig::new(Arc::new(identity.server()?))?;
-        config
-            .transport(transport())
-            .retry_above(usize::MAX)
-            .max_half_open(usize::MAX);
+        config.transport(transport());
+        if !calls.guarded {
+            config.retry_above(usize::MAX).max_half_open(usize::MAX);
+        }
         let endpoint = Endpoint::builder()
             .bind((Ipv4Addr::UNSPECIFIED, 0).into())
             .server(config)

@@ -31,6 +31,8 @@ pub(crate) static ZEROS: [u8; PIECE] = [0; PIECE];
 pub(crate) struct Calls {
     /// Owned pieces, which need not be copied, in place of `read` and `write`.
     pub(crate) chunks: bool,
+    /// The server has its default limits for half-open connections; without, none.
+    pub(crate) guarded: bool,
 }
 
 /// An implementation.
