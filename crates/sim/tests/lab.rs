@@ -903,6 +903,7 @@ fn every_experiment_file_of_the_project_loads() {
         ("ours/held_out_dqn", 30),
         ("ours/held_out_sailfish", 30),
         ("ours/held_out_gaps", 30),
+        ("mobile/two_paths", 12),
         ("mqvpn/profiles", 32),
         ("arena/small", 60),
         ("arena/full", 472),

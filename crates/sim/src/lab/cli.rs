@@ -26,7 +26,7 @@ use super::store::{Results, Store};
 use super::summary::Board;
 use super::{
     Pattern, adaptation, help, listing, markdown, orders, output, qlogs, renamed, report, scaffold,
-    starts, sweep, time, timelines,
+    starts, sweep, time, timelines, trace,
 };
 
 #[derive(Debug, Parser)]
@@ -126,6 +126,9 @@ enum Command {
     /// Draw connections from their qlog files: windows, RTTs, rates, losses and decisions per path.
     #[command(after_help = help::LOOK)]
     Look(LookArguments),
+    /// Show mobile links, recorded ones and models, and convert recordings to Mahimahi's format.
+    #[command(after_help = help::TRACE)]
+    Trace(trace::Arguments),
     /// Write the HTML report of results.
     #[command(after_help = help::REPORT)]
     Report {
@@ -289,6 +292,7 @@ pub fn main_with(
         } => adapt(&results, window, [json, markdown], out, err),
         Command::Curves(arguments) => curves::run(&arguments, out),
         Command::Look(arguments) => look::run(&arguments, out),
+        Command::Trace(arguments) => trace::run(&arguments, out),
         Command::Report { results, out: file } => write_report(&results, file, out, err),
     };
     let (code, message) = match result {

@@ -178,6 +178,24 @@ Exit status:
   1  a file could not be read or written
   2  the command line is wrong, or the runs have no such values";
 
+pub(super) const TRACE: &str = "\
+Examples:
+  mpquic-lab trace show lte-car --seed 7 --svg car.svg
+      print and draw what the model draws for this seed
+  mpquic-lab trace convert recording.csv car.trace --rate DL_bitrate --unit kbit
+      convert a recording with a rate in kbit/s each second, as those of UCC; names are those of the first line
+  mpquic-lab trace convert report_car_0001.log car.trace --bytes 5 --millis 6
+      convert lines whose columns 5 and 6 have bytes and milliseconds, as those of Ghent and Oslo
+  mpquic-lab trace show car.trace
+      print the same of a Mahimahi file, which an experiment names with `trace = \"car.trace\"`
+  mpquic-lab trace draw leo-satellite leo.trace --length 600s
+      write the rates of a model as a Mahimahi file, for other tools
+
+Exit status:
+  0  success
+  1  a file could not be read or written, or is no Mahimahi file
+  2  the command line or the recording is wrong";
+
 pub(super) const REPORT: &str = "\
 Examples:
   mpquic-lab report target/lab/quick

@@ -24,7 +24,10 @@ pub(super) fn files(
             // A link could lead into a loop.
             if path.is_dir() && !path.is_symlink() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "toml") {
+            } else if path.extension().is_some_and(|end| end == "toml")
+                // In the folder of a package, this one is no experiment.
+                && path.file_name().is_none_or(|name| name != "Cargo.toml")
+            {
                 files.push(path);
             }
         }

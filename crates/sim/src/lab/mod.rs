@@ -15,6 +15,7 @@ mod look;
 mod markdown;
 mod merge;
 mod metrics;
+pub mod mobile;
 mod network;
 mod oracle;
 mod orders;
@@ -42,6 +43,7 @@ mod sweep;
 mod text;
 mod time;
 mod timelines;
+mod trace;
 mod training;
 
 pub use compare::{Case, Checked, Comparison, Finding, Outcome as ClaimOutcome, check_claims};

@@ -7,7 +7,9 @@ use mpquic_proto::PathStart;
 use mpquic_proto::congestion::SlowStart;
 use serde::{Deserialize, Serialize};
 
+use crate::content;
 use crate::lab::experiment::SchedulerSpec;
+use crate::lab::mobile::MobileSpec;
 use crate::lab::text::significant;
 use crate::start_bound::handshake_time;
 use crate::units::size;
@@ -232,6 +234,9 @@ pub struct PathSpec {
     pub down: LinkConfig,
     /// The name of the shared link that both directions use in addition.
     pub through: Option<String>,
+    /// The model that draws both directions anew for each run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<MobileSpec>,
 }
 
 /// A link that several paths use, between their own links and the server. Each direction has its
@@ -317,6 +322,18 @@ impl NetworkSpec {
             && (self.schedulers.is_empty() || self.schedulers.contains(&spec.label))
     }
 
+    /// The network of a run with this seed, whose models have drawn their links; `None` if it has no models.
+    pub(crate) fn drawn(&self, seed: u64) -> Option<Self> {
+        self.paths.iter().find(|path| path.model.is_some())?;
+        let mut network = self.clone();
+        for (number, path) in network.paths.iter_mut().enumerate() {
+            if let Some(model) = path.model {
+                model.apply(path, content::word(seed, number as u64));
+            }
+        }
+        Some(network)
+    }
+
     /// The network as it was during the runs before the measured one.
     pub(crate) fn before(&self) -> Self {
         let mut network = self.clone();
@@ -375,7 +392,10 @@ impl NetworkSpec {
 impl PathSpec {
     fn describe(&self) -> String {
         let mut text = describe(&self.down);
-        if self.up != self.down {
+        if let Some(model) = &self.model {
+            text = format!("{} {text}", model.model);
+        }
+        if self.up != self.down && self.model.is_none() {
             // Losses in the data direction only are the usual case. They are not worth an extra
             // text.
             let mut alike = self.up.clone();

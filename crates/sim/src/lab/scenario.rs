@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use mpquic_proto::{Connection, Side};
 
+use super::network::NetworkSpec;
 use super::plan::Cell;
 use super::record::{Measured, Outcome, Record};
 use super::setup::Watch;
@@ -50,7 +51,12 @@ pub(crate) fn measure(
     seed: u64,
     watch: Watch<'_>,
 ) -> Result<(Measured, Network), String> {
-    let (mut network, trained) = prepared(cell, seed, watch)?;
+    let (mut network, trained, drawn) = prepared(cell, seed, watch)?;
+    // The bounds are those of the links as they were drawn.
+    let cell = &Cell {
+        network: drawn.as_ref().unwrap_or(cell.network),
+        ..cell.clone()
+    };
     let limit = cell.workload.time_limit();
     let report = network
         .run_to_completion(limit)
@@ -102,18 +108,23 @@ pub(crate) fn measure(
     Ok((measured, network))
 }
 
-/// The network of a measured run, with a trained scheduler if it has training runs, and the number
-/// of training runs.
-fn prepared(cell: &Cell<'_>, seed: u64, watch: Watch<'_>) -> Result<(Network, u32), String> {
+/// The network of a measured run, with a trained scheduler if it has training runs, the number of training runs, and the
+/// network as its models have drawn it, if it has models.
+fn prepared(
+    cell: &Cell<'_>,
+    seed: u64,
+    watch: Watch<'_>,
+) -> Result<(Network, u32, Option<NetworkSpec>), String> {
     let trained = training::train(cell, seed, watch.stop)?;
-    let network = setup::network(
-        cell,
-        cell.workload,
-        cell.network_seed(seed),
-        &trained,
-        watch,
-    );
-    Ok((network.map_err(|error| error.to_string())?, trained.runs))
+    let network_seed = cell.network_seed(seed);
+    let drawn = cell.network.drawn(network_seed);
+    let cell = &Cell {
+        network: drawn.as_ref().unwrap_or(cell.network),
+        ..cell.clone()
+    };
+    let network = setup::network(cell, cell.workload, network_seed, &trained, watch);
+    let network = network.map_err(|error| error.to_string())?;
+    Ok((network, trained.runs, drawn))
 }
 
 /// Executes a run again and returns its time lines, thinned to an interval. Also returns the trace
@@ -127,7 +138,7 @@ pub(crate) fn time_lines(
         timeline: Some(interval),
         ..Watch::default()
     };
-    let (mut network, _) = prepared(cell, seed, watch)?;
+    let (mut network, ..) = prepared(cell, seed, watch)?;
     let report = network
         .run_to_completion(cell.workload.time_limit())
         .map_err(|error| error.to_string())?;
@@ -142,7 +153,7 @@ pub(crate) fn write_qlog(cell: &Cell<'_>, seed: u64, folder: &Path) -> Result<St
         qlog: Some(folder),
         ..Watch::default()
     };
-    let (mut network, _) = prepared(cell, seed, watch)?;
+    let (mut network, ..) = prepared(cell, seed, watch)?;
     let report = network
         .run_to_completion(cell.workload.time_limit())
         .map_err(|error| error.to_string())?;

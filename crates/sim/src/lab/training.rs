@@ -62,6 +62,12 @@ pub(crate) fn train(
         let fault = |error: &dyn std::error::Error| format!("training run {}: {error}", number + 1);
         let workload = cell.training_workload;
         let seed = cell.training_seed(seed, number);
+        // Another time on the same way: another channel of the same models.
+        let drawn = cell.network.drawn(seed);
+        let cell = &Cell {
+            network: drawn.as_ref().unwrap_or(cell.network),
+            ..cell.clone()
+        };
         let mut network =
             setup::network(cell, workload, seed, &trained, watch).map_err(|error| fault(&error))?;
         let done = network

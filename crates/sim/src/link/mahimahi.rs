@@ -184,6 +184,12 @@ impl MahimahiTrace {
         reader.finish()
     }
 
+    /// The times of the opportunities of one round, in milliseconds.
+    pub fn millis(&self) -> impl Iterator<Item = u64> {
+        let runs = self.runs.iter();
+        runs.flat_map(|run| (0..run.count).map(|_| u64::from(run.millis)))
+    }
+
     /// The number of opportunities in one round.
     pub const fn opportunities(&self) -> u64 {
         self.opportunities

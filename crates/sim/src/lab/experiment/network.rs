@@ -334,6 +334,12 @@ fn earlier(item: &Item<'_>, paths: &[PathSpec]) -> Result<Earlier, FileError> {
     };
     table.finish()?;
     let traced = paths.iter().flat_map(|path| [&path.up, &path.down]);
+    let models = paths.iter().any(|path| path.model.is_some());
+    if models {
+        return Err(
+            item.error("a model draws its own delays and rates, expected paths with `rate`")
+        );
+    }
     if earlier.rate != 1.0 && traced.filter(|link| link.trace.is_some()).count() > 0 {
         return Err(item.error("the rate of a trace has no factor, expected paths with `rate`"));
     }

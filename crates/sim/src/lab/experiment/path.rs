@@ -4,11 +4,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::reader::{FileError, Item, Node, Table, Value};
+use crate::lab::mobile::{MobileSpec, Model};
 use crate::lab::network::PathSpec;
 use crate::{GilbertElliott, LinkConfig, MahimahiTrace, Outage, PlannedChange, QueueLimit};
 
 const RATE: &str = "a rate, as 50 (Mbit/s) or \"50Mbit\"";
 const DELAY: &str = "a time, as 20 (ms) or \"20ms\"";
+const TRACE: &str =
+    "the name of a Mahimahi trace file, or a model as { model = \"lte-car\", rate = 20 }";
+/// How long the channel of a model is unless the file says so.
+const LENGTH: Duration = Duration::from_secs(300);
+const MAX_LENGTH: Duration = Duration::from_secs(3600);
 const QUEUE: &str = "\"auto\", a number of packets of 1 and up, or bytes as \"64kB\"";
 
 /// The directions that lose packets.
@@ -90,11 +96,26 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
     let table = item.table("a path's table, as { rate = 50, owd = 20 }")?;
     let _ = table.get("class");
     let base = Settings::read(&table, around.folder)?;
+    let model = match base.trace {
+        Some(Source::Model(model)) => Some(model),
+        _ => None,
+    };
+    if model.is_some()
+        && let Some(other) = ["rate", "steps"].iter().find_map(|key| table.get(key))
+    {
+        return Err(other.error("a model is given as well, expected one of the two"));
+    }
     let mut halves = [base.clone(), base];
     for (key, half) in ["up", "down"].into_iter().zip(&mut halves) {
         if let Some(item) = table.get(key) {
             let inner = item.table("a table of settings of this direction")?;
-            half.amend(Settings::read(&inner, around.folder)?);
+            let own = Settings::read(&inner, around.folder)?;
+            let is_model = |trace: &Option<Source>| matches!(trace, Some(Source::Model(_)));
+            let replaces = own.rate.is_some() || own.trace.is_some() || !own.steps.is_empty();
+            if is_model(&own.trace) || model.is_some() && replaces {
+                return Err(item.error("a model draws both directions, expected it for the path"));
+            }
+            half.amend(own);
             inner.finish()?;
         }
     }
@@ -104,7 +125,10 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
             table.require("rate", RATE)?;
         }
         if half.owd.is_none() {
-            table.require("owd", DELAY)?;
+            match &model {
+                Some(spec) => half.owd = Some(spec.model.delay()),
+                None => drop(table.require("owd", DELAY)?),
+            }
         }
     }
     if around.loss == LossDirection::Data && table.get("up").is_none_or(|up| !has(&up, "loss")) {
@@ -124,12 +148,35 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
     table.finish()?;
     // Half of the base RTT: the variation of each direction is relative to it.
     let mean = (up.owd.unwrap_or_default() + down.owd.unwrap_or_default()) / 2;
-    let [up, down] = halves.map(|half| half.build(mean));
+    let [mut up, mut down] = halves.map(|half| half.build(mean));
+    if let Some(spec) = &model {
+        // What is known before a run: for the oracle, the bounds and the order of the paths.
+        let rates = spec.model.mean_rates();
+        for (link, rate) in [&mut down, &mut up].into_iter().zip(rates) {
+            link.rate = Some((rate as f64 * spec.scale).max(1.0) as u64);
+        }
+        let mut drawn = PathSpec {
+            up: up.clone(),
+            down: down.clone(),
+            through: None,
+            model,
+        };
+        spec.apply(&mut drawn, 0);
+        for link in [&drawn.up, &drawn.down] {
+            link.validate()
+                .map_err(|fault| item.error(fault.to_string()))?;
+        }
+    }
     for link in [&up, &down] {
         link.validate()
             .map_err(|fault| item.error(fault.to_string()))?;
     }
-    Ok(PathSpec { up, down, through })
+    Ok(PathSpec {
+        up,
+        down,
+        through,
+        model,
+    })
 }
 
 /// A shared link, which is the same in both directions.
@@ -137,6 +184,11 @@ pub(super) fn read_shared(table: &Table<'_>, folder: &Path) -> Result<LinkConfig
     let settings = Settings::read(table, folder)?;
     if settings.rate.is_none() && settings.trace.is_none() {
         table.require("rate", RATE)?;
+    }
+    if let Some(Source::Model(_)) = settings.trace {
+        return Err(table
+            .item
+            .error("a model draws a path, expected a link with a rate or a trace"));
     }
     let mean = settings.owd.unwrap_or_default();
     let link = settings.build(mean);
@@ -199,7 +251,7 @@ struct Settings {
     jitter_reorders: Option<bool>,
     loss: Option<f64>,
     bursts: Option<GilbertElliott>,
-    trace: Option<MahimahiTrace>,
+    trace: Option<Source>,
     queue: Option<QueueLimit>,
     reordering: Option<f64>,
     reordering_delay: Option<Duration>,
@@ -207,6 +259,13 @@ struct Settings {
     corruption: Option<f64>,
     outages: Vec<Outage>,
     steps: Vec<Step>,
+}
+
+/// What replaces a rate.
+#[derive(Debug, Clone)]
+enum Source {
+    File(MahimahiTrace),
+    Model(MobileSpec),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -307,7 +366,10 @@ impl Settings {
         let mut link = LinkConfig {
             // A trace replaces the rate.
             rate: self.rate.filter(|_| self.trace.is_none()),
-            trace: self.trace,
+            trace: match self.trace {
+                Some(Source::File(trace)) => Some(trace),
+                _ => None,
+            },
             delay: self.owd.unwrap_or_default(),
             delay_sd: deviation(jitter, mean),
             delay_reorders: self.jitter_reorders.unwrap_or(false),
@@ -383,9 +445,45 @@ fn read_bursts(item: &Item<'_>) -> Result<GilbertElliott, FileError> {
     GilbertElliott::from_mean(loss, burst).map_err(|fault| item.error(fault.to_string()))
 }
 
-fn read_trace(item: &Item<'_>, folder: &Path) -> Result<MahimahiTrace, FileError> {
-    let file = item.text("the name of a Mahimahi trace file")?;
-    MahimahiTrace::read(&folder.join(file)).map_err(|fault| item.error(fault.to_string()))
+fn read_trace(item: &Item<'_>, folder: &Path) -> Result<Source, FileError> {
+    if let Value::Table(_) = item.node.value {
+        return read_model(item).map(Source::Model);
+    }
+    let file = item.text(TRACE)?;
+    let trace = MahimahiTrace::read(&folder.join(file));
+    let trace = trace.map_err(|fault| item.error(fault.to_string()))?;
+    Ok(Source::File(trace))
+}
+
+/// A model of a mobile link.
+fn read_model(item: &Item<'_>) -> Result<MobileSpec, FileError> {
+    let table = item.table(TRACE)?;
+    let model = table.require("model", "the name of a model, as \"lte-car\"")?;
+    let name = model.text("the name of a model, as \"lte-car\"")?;
+    let parsed = name.parse::<Model>();
+    let model = parsed.map_err(|fault| model.error(fault.to_string()))?;
+    let seed = match table.get("seed") {
+        Some(item) => Some(item.integer(0, 1 << 53, "a seed, a whole number")?),
+        None => None,
+    };
+    let length = match table.get("length") {
+        Some(item) => match item.time()? {
+            length if (Duration::from_secs(1)..=MAX_LENGTH).contains(&length) => length,
+            _ => return Err(item.expected("a length from 1 s to 1 h, as \"300s\"")),
+        },
+        None => LENGTH,
+    };
+    let scale = match table.get("rate") {
+        Some(item) => item.rate()? as f64 / model.mean_rates()[0] as f64,
+        None => 1.0,
+    };
+    table.finish()?;
+    Ok(MobileSpec {
+        model,
+        seed,
+        length,
+        scale,
+    })
 }
 
 fn read_outage(item: &Item<'_>) -> Result<Outage, FileError> {

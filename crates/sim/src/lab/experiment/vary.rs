@@ -365,7 +365,7 @@ fn find(
                     place.pop();
                 }
             }
-            Value::Table(_) if matches!(key, "up" | "down") => {
+            Value::Table(_) if matches!(key, "up" | "down" | "trace" | "burst_loss") => {
                 find(&child, place, &format!("{owner}.{key}"), variables)?;
             }
             _ if LISTS.contains(&key) || RECIPE.contains(&key) => {}

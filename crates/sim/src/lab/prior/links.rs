@@ -64,6 +64,7 @@ pub(super) fn path(draws: &mut Draws) -> PathSpec {
         up,
         down,
         through: None,
+        model: None,
     }
 }
 

@@ -6,6 +6,7 @@ mod curves;
 mod look;
 mod over_time;
 mod plots;
+mod rates;
 mod regrets;
 mod sets;
 mod settings;
@@ -23,6 +24,7 @@ use super::summary::Board;
 use super::timelines;
 pub(crate) use curves::{Curves, curves};
 pub(crate) use look::look;
+pub(crate) use rates::rates_over_time;
 pub(crate) use regrets::regrets;
 pub(crate) use svg::escape;
 
