@@ -83,6 +83,22 @@ impl MinRtt {
             stands: false,
         }
     }
+
+    /// The decision for `path`, which is the best with room and has this rank, while a pacer holds a path back.
+    ///
+    /// Not inlined: without a pacer, a decision would save and restore the registers that this takes.
+    #[inline(never)]
+    fn decide_paced(&mut self, cx: &Context<'_>, path: &PathView, rank: u64) -> Decision {
+        if self.config.wait_for_pacer
+            && let Some(release) = awaited(cx, path.standing(), rank)
+        {
+            self.waits = true;
+            return Decision::Wait {
+                until: Some(release),
+            };
+        }
+        Decision::send(path.index)
+    }
 }
 
 impl Scheduler for MinRtt {
@@ -107,21 +123,14 @@ impl Scheduler for MinRtt {
         });
         self.waits = false;
         // Packets change no RTT that was measured. What may wait for a pacer depends on the queue.
-        self.stands = !best.paced && best.path.is_some_and(PathView::has_rtt);
-        match best.path {
-            Some(path)
-                if best.paced
-                    && self.config.wait_for_pacer
-                    && let Some(release) = awaited(cx, path.standing(), best.rank) =>
-            {
-                self.waits = true;
-                Decision::Wait {
-                    until: Some(release),
-                }
-            }
-            Some(path) => Decision::send(path.index),
-            None => Decision::Wait { until: None },
+        self.stands = !best.paced && best.rank < PathView::UNTESTED;
+        let Some(path) = best.path else {
+            return Decision::Wait { until: None };
+        };
+        if best.paced {
+            return self.decide_paced(cx, path, best.rank);
         }
+        Decision::send(path.index)
     }
 
     fn why(&self) -> Option<&'static str> {

@@ -113,16 +113,16 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn sendable_set(&self) -> PathSet {
         let paths = &self.paths[..self.paths.len().min(MAX_PATHS)];
-        let (mut open, mut ready) = (0_u32, 0_u32);
+        let (mut open, mut ready) = (false, 0_u32);
         let mut bit = 1_u32;
         for path in paths {
             if path.open && path.standing() == 0 {
-                open |= bit;
+                open = true;
                 ready |= if path.can_send { bit } else { 0 };
             }
             bit <<= 1;
         }
-        if open != 0 {
+        if open {
             return PathSet::from_bits(ready as u16);
         }
         self.sendable_without_best()
@@ -217,6 +217,9 @@ pub struct PathView {
 }
 
 impl PathView {
+    /// From here on, [`rtt_rank`](Self::rtt_rank) is that of a path without an RTT sample.
+    pub(crate) const UNTESTED: u64 = 1 << 63;
+
     /// An open path with room and with this smoothed RTT, its path ID the slot's number, all else as
     /// [`closed`](Self::closed) has it; for tests and examples.
     ///
@@ -282,9 +285,8 @@ impl PathView {
         // Nanoseconds of a second fit in 30 bits, and 272 years of seconds in the 33 above. Packing
         // costs less than multiplying.
         let rtt = self.smoothed_rtt.as_secs() << 30 | u64::from(self.smoothed_rtt.subsec_nanos());
-        const UNTESTED: u64 = 1 << 63;
         if rtt == 0 {
-            UNTESTED | self.sent_packets.min(UNTESTED - 2)
+            Self::UNTESTED | self.sent_packets.min(Self::UNTESTED - 2)
         } else {
             rtt
         }

@@ -1,5 +1,6 @@
 //! Everything between the endpoints: addresses, links, and the record of each datagram.
 
+use std::mem;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -59,12 +60,13 @@ pub(crate) struct Path {
 
 /// A link, and whether several paths may use it.
 pub(crate) struct Line {
-    pub(crate) link: Link<Datagram>,
+    /// The datagrams are boxed, since they go through two queues on each link.
+    pub(crate) link: Link<Box<Datagram>>,
     pub(crate) shared: bool,
 }
 
 impl Line {
-    pub(crate) fn new(link: Link<Datagram>, shared: bool) -> Self {
+    pub(crate) fn new(link: Link<Box<Datagram>>, shared: bool) -> Self {
         Self { link, shared }
     }
 }
@@ -94,7 +96,15 @@ pub(crate) struct Fabric {
     /// Data of the flow under test, indexed by the sender.
     pub(crate) received: [ByteSeries; 2],
     pub(crate) unroutable: u64,
+    /// Boxes of datagrams that have left their last link, for the next ones.
+    #[expect(clippy::vec_box, reason = "the boxes are what is kept")]
+    spare: Vec<Box<Datagram>>,
+    /// Memory for the bytes of the next datagrams.
+    block: BytesMut,
 }
+
+/// How much memory for datagrams is allocated at once, bytes. Ours: enough for 40 of full size.
+const BLOCK: usize = 64 * 1024;
 
 /// The bit to flip in place of this one, so that runs with equal seeds stay equal. Flipping the
 /// highest bit of the first byte would turn a short header into a long one (RFC 9000 section 17.2).
@@ -136,6 +146,8 @@ impl Fabric {
             hooks: Vec::new(),
             received: [series.clone(), series],
             unroutable: 0,
+            spare: Vec::new(),
+            block: BytesMut::new(),
         }
     }
 
@@ -180,33 +192,55 @@ impl Fabric {
                 continue;
             };
             self.record(&info);
-            self.enter(
-                now,
-                Datagram {
-                    bytes: BytesMut::from(datagram),
-                    ecn: transmit.ecn,
-                    network_path,
-                    flow,
-                    from,
-                    sent: now,
-                    path,
-                    hop: 0,
-                    fate: Fate::Delivered,
-                },
-            );
+            let datagram = Datagram {
+                bytes: self.stored(datagram),
+                ecn: transmit.ecn,
+                network_path,
+                flow,
+                from,
+                sent: now,
+                path,
+                hop: 0,
+                fate: Fate::Delivered,
+            };
+            let boxed = match self.spare.pop() {
+                Some(mut spare) => {
+                    *spare = datagram;
+                    spare
+                }
+                None => Box::new(datagram),
+            };
+            self.enter(now, boxed);
         }
         if let Some((path, _)) = route {
             self.plan(self.paths[path].chains[index(from)][0]);
         }
     }
 
+    /// A copy of a datagram's bytes. Many share one allocation, which lasts as long as any of them.
+    fn stored(&mut self, bytes: &[u8]) -> BytesMut {
+        if self.block.capacity() < bytes.len() {
+            self.block = BytesMut::with_capacity(BLOCK.max(bytes.len()));
+        }
+        self.block.extend_from_slice(bytes);
+        self.block.split()
+    }
+
     /// Puts a datagram on the next link of its path. The caller must plan the link's wake-up.
-    fn enter(&mut self, at: Duration, datagram: Datagram) {
+    fn enter(&mut self, at: Duration, datagram: Box<Datagram>) {
         let number = self.paths[datagram.path].chains[index(datagram.from)][datagram.hop];
         let link = &mut self.lines[number].link;
         if let Err((datagram, loss)) = link.enqueue(at, datagram.bytes.len(), datagram) {
             self.left(at, &datagram, Fate::Lost(loss));
+            self.discard(datagram);
         }
+    }
+
+    /// Takes what is left of a datagram that has left its last link.
+    fn discard(&mut self, mut datagram: Box<Datagram>) -> BytesMut {
+        let bytes = mem::take(&mut datagram.bytes);
+        self.spare.push(datagram);
+        bytes
     }
 
     /// The path of these addresses, and the addresses as the receiver sees them.
@@ -285,6 +319,7 @@ impl Fabric {
             };
             if !fate.arrives() {
                 self.left(exit.at, &datagram, fate);
+                self.discard(datagram);
                 continue;
             }
             if let Fate::Corrupted { bit } = exit.fate {
@@ -308,7 +343,7 @@ impl Fabric {
                 to: !datagram.from,
                 network_path: datagram.network_path,
                 ecn: datagram.ecn,
-                bytes: datagram.bytes,
+                bytes: self.discard(datagram),
             });
         }
         self.plan(number);

@@ -22,6 +22,7 @@ mod measure;
 mod network;
 mod null_aead;
 mod observe;
+mod pattern;
 mod peer;
 mod relay;
 mod script;

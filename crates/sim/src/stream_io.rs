@@ -3,16 +3,17 @@
 use bytes::Bytes;
 use mpquic_proto::{FinishError, ReadError, StreamId, WriteError};
 
+use crate::AppError;
 use crate::app::AppContext;
-use crate::{AppError, content};
+use crate::pattern::{self, Pattern};
 
 /// How many bytes are written or read at a time.
-const CHUNK: usize = 16 * 1024;
+const CHUNK: usize = pattern::LONGEST;
 
 /// Checks received content and its length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Check {
-    seed: u64,
+    pattern: Pattern,
     bytes: u64,
     received: u64,
 }
@@ -20,7 +21,7 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) const fn new(bytes: u64, seed: u64) -> Self {
         Self {
-            seed,
+            pattern: Pattern::new(seed),
             bytes,
             received: 0,
         }
@@ -31,7 +32,8 @@ impl Check {
     }
 
     pub(crate) fn take(&mut self, stream: StreamId, data: &[u8]) -> Result<(), AppError> {
-        content::verify(self.seed, self.received, data)
+        self.pattern
+            .verify(self.received, data)
             .map_err(|offset| AppError::Mismatch { stream, offset })?;
         self.received += data.len() as u64;
         if self.received > self.bytes {
@@ -60,18 +62,17 @@ impl Check {
 /// Writes content until all is written (`true`) or the transport accepts no more.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
-    seed: u64,
+    pattern: Pattern,
     bytes: u64,
     made: u64,
-    /// Generated but not accepted yet. Content is generated once, however little the transport
-    /// accepts at a time.
+    /// Taken from the pattern, and not accepted yet.
     pending: Bytes,
 }
 
 impl Source {
     pub(crate) const fn new(bytes: u64, seed: u64) -> Self {
         Self {
-            seed,
+            pattern: Pattern::new(seed),
             bytes,
             made: 0,
             pending: Bytes::new(),
@@ -89,10 +90,8 @@ impl Source {
                     return Ok(true);
                 }
                 let len = (self.bytes - self.made).min(CHUNK as u64) as usize;
-                let mut chunk = vec![0; len];
-                content::fill(self.seed, self.made, &mut chunk);
+                self.pending = self.pattern.slice(self.made, len);
                 self.made += len as u64;
-                self.pending = chunk.into();
             }
             if taken(cx.connection.write_chunk(stream, &mut self.pending), stream)? == 0 {
                 return Ok(false);
@@ -168,8 +167,7 @@ mod tests {
     #[test]
     fn content_is_checked() {
         let stream = StreamId::from(VarInt::from_u32(0));
-        let mut data = [0; 100];
-        content::fill(5, 0, &mut data);
+        let mut data = Pattern::new(5).slice(0, 100).to_vec();
         let mut check = Check::new(100, 5);
         check.take(stream, &data[..40]).unwrap();
         assert!(check.end(stream).is_err());

@@ -1,10 +1,10 @@
 //! BLEST: keeps off the slow path what would block the window for the fast one; knows no streams.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::{Advice, Waiting, nanos};
+use crate::support::{Advice, Round, Waiting, nanos, whole};
 use crate::{
     Context, Decision, InvalidConfig, MAX_PATHS, PathSet, PathUpdate, PathUpdateKind, PathView,
     Scheduler,
@@ -87,19 +87,25 @@ pub struct Blest {
     /// sample.
     extremes: [Extremes; MAX_PATHS],
     lambda: f64,
-    lambda_updated: Option<Instant>,
+    /// Since the last update of lambda.
+    round: Option<Round>,
     /// Paths that have held the sender up since the last update of lambda for them.
     blockers: PathSet,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Extremes {
+    /// The two as they were measured.
+    least_rtt: Duration,
+    most_rtt: Duration,
     least: f64,
     most: f64,
 }
 
 impl Extremes {
     const NONE: Self = Self {
+        least_rtt: Duration::MAX,
+        most_rtt: Duration::ZERO,
         least: f64::INFINITY,
         most: 0.0,
     };
@@ -177,7 +183,7 @@ impl Blest {
             wait: Waiting::new(config.wait_for_pacer),
             extremes: [Extremes::NONE; MAX_PATHS],
             lambda: config.lambda,
-            lambda_updated: None,
+            round: None,
             blockers: PathSet::EMPTY,
         }
     }
@@ -186,12 +192,14 @@ impl Blest {
     #[inline]
     fn observe(&mut self, cx: &Context<'_>) {
         for path in cx.open() {
-            let rtt = nanos(path.smoothed_rtt);
-            // Zero is "no sample".
-            if rtt > 0.0 {
-                let seen = &mut self.extremes[path.index.get()];
-                seen.least = seen.least.min(rtt);
-                seen.most = seen.most.max(rtt);
+            let seen = &mut self.extremes[path.index.get()];
+            let rtt = path.smoothed_rtt;
+            // Zero is "no sample". New extremes are rare: foreseen branches cost less than converting what stays as it is.
+            if rtt < seen.least_rtt && path.has_rtt() {
+                (seen.least, seen.least_rtt) = (nanos(rtt), rtt);
+            }
+            if rtt > seen.most_rtt {
+                (seen.most, seen.most_rtt) = (nanos(rtt), rtt);
             }
         }
         if let Some(path) = cx.queue.blocked_by {
@@ -201,15 +209,15 @@ impl Blest {
 
     /// `mptcp_blest_update_lambda`.
     fn update_lambda(&mut self, now: Instant, slow: &PathView) {
-        let Some(last) = self.lambda_updated else {
-            self.lambda_updated = Some(now);
+        let least = self.extremes[slow.index.get()].least_rtt;
+        let Some(round) = &mut self.round else {
+            self.round = Some(Round::new(now, least));
             return;
         };
-        let elapsed = nanos(now.saturating_duration_since(last));
-        if elapsed < self.extremes[slow.index.get()].least {
+        if !round.is_over(now, least) {
             return;
         }
-        self.lambda_updated = Some(now);
+        self.round = Some(Round::new(now, least));
         let step = if self.blockers.contains(slow.index) {
             self.config.lambda_raise
         } else {
@@ -221,7 +229,7 @@ impl Blest {
 
     /// How long the next packet stays on the path, nanoseconds: `mptcp_blest_estimate_linger_time`.
     fn linger(&self, slow: &PathView) -> f64 {
-        let Extremes { least, most } = self.extremes[slow.index.get()];
+        let Extremes { least, most, .. } = self.extremes[slow.index.get()];
         let after = (slow.in_flight + u64::from(slow.mtu)) as f64;
         let window = slow.capacity() as f64;
         let estimate = if after >= window {
@@ -234,8 +242,8 @@ impl Blest {
 
     /// The bytes that a path could send in this time: `mptcp_blest_estimate_bytes`.
     fn could_send(&self, fast: &PathView, linger: f64) -> f64 {
-        let Extremes { least, most } = self.extremes[fast.index.get()];
-        let rounds = (linger / ((least + most) / 2.0)).floor() + 1.0;
+        let Extremes { least, most, .. } = self.extremes[fast.index.get()];
+        let rounds = whole(linger / ((least + most) / 2.0)) + 1.0;
         let mss = f64::from(fast.mtu);
         let window = fast.capacity() as f64 / mss;
         let packets = if fast.ssthresh == u64::MAX {

@@ -86,12 +86,8 @@ impl RoundRobin {
         }
     }
 
-    /// Counts a packet on `path` against its burst.
+    /// Counts a packet on `path` against its burst of more than one.
     fn count(&mut self, path: PathIndex) {
-        if self.config.burst == NonZeroU32::MIN {
-            self.spent.insert(path);
-            return;
-        }
         let sent = &mut self.sent[path.get()];
         if !self.begun.contains(path) {
             *sent = 0;
@@ -108,6 +104,21 @@ impl RoundRobin {
 impl Scheduler for RoundRobin {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
         let sendable = cx.sendable_set();
+        if self.config.burst == NonZeroU32::MIN {
+            // Nobody is in the middle of a burst. What `spent` becomes is written once: reading it together with what
+            // was written in part would have to wait for the writes.
+            let rest = sendable.difference(self.spent);
+            let (rest, spent) = if rest.is_empty() {
+                (sendable, PathSet::EMPTY)
+            } else {
+                (rest, self.spent)
+            };
+            let Some(path) = rest.first() else {
+                return Decision::Wait { until: None };
+            };
+            self.spent = spent.union(PathSet::only(path));
+            return Decision::send(path);
+        }
         let begun = sendable.intersection(self.begun).first();
         let choice = begun.or_else(|| sendable.difference(self.spent).first());
         let path = match choice {

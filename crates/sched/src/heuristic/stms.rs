@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::{Fastest, Patience, gap, payload};
+use crate::support::{Fastest, Patience, Round, gap, payload, rounded};
 use crate::{
     Acked, Context, Decision, MAX_PATHS, PathIndex, PathUpdate, PathUpdateKind, PathView,
     Scheduler, Sent,
@@ -75,6 +75,8 @@ const REPEATS: usize = 64;
 #[derive(Debug, Clone)]
 pub struct Stms {
     gaps: [Gap; MAX_PATHS],
+    /// Whether any of them has [`early`](Gap::early) bytes.
+    is_early: bool,
     patience: Patience,
     /// As of the last decision.
     fastest: Option<PathIndex>,
@@ -90,6 +92,7 @@ impl Default for Stms {
         Self {
             gaps: [Gap::default(); MAX_PATHS],
             patience: Patience::default(),
+            is_early: false,
             fastest: None,
             packet: 1.0,
             repeats: [None; REPEATS],
@@ -110,8 +113,8 @@ struct Gap {
     packets: Option<f64>,
     /// The moving average of `d` in this interval, packets.
     adjustment: f64,
-    /// When this interval began.
-    since: Option<Instant>,
+    /// This interval: an RTT of the path.
+    interval: Option<Round>,
     /// Bytes acknowledged on this path that wait for data before them.
     early: f64,
 }
@@ -132,14 +135,15 @@ impl Gap {
         let packets = self
             .packets
             .get_or_insert_with(|| (window * (ratio - 1.0) / 2.0).max(0.0));
-        let since = *self.since.get_or_insert(now);
-        if now.saturating_duration_since(since) >= path.smoothed_rtt {
+        let rtt = path.smoothed_rtt;
+        let interval = self.interval.get_or_insert_with(|| Round::new(now, rtt));
+        if interval.is_over(now, rtt) {
             *packets += self.adjustment;
             self.adjustment = 0.0;
-            self.since = Some(now);
+            *interval = Round::new(now, rtt);
         }
         *packets = packets.clamp(0.0, 2.0 * window * ratio);
-        (*packets * packet).round() as u64
+        rounded(*packets * packet)
     }
 
     fn adjust(&mut self, d: f64) {
@@ -149,17 +153,19 @@ impl Gap {
 
 impl Scheduler for Stms {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        if let Some(Fastest { overall, .. }) = Fastest::of(cx) {
+        let fastest = Fastest::of(cx);
+        if let Some(Fastest { overall, .. }) = fastest {
             self.fastest = Some(overall.index);
             self.packet = payload(overall) as f64;
         }
-        if cx.queue.out_of_order == 0 {
+        if self.is_early && cx.queue.out_of_order == 0 {
+            self.is_early = false;
             for gap in &mut self.gaps {
                 gap.early = 0.0;
             }
         }
         let gaps = &mut self.gaps;
-        gap::decide(cx, &mut self.patience, |fast, path| {
+        gap::decide_between(fastest, cx, &mut self.patience, |fast, path| {
             gaps[path.index.get()].bytes(cx.now, fast, path)
         })
     }
@@ -171,6 +177,7 @@ impl Scheduler for Stms {
         let own = f64::from(event.size).min(self.packet);
         if event.contiguous == 0 {
             self.gaps[event.path.get()].early += own;
+            self.is_early = true;
             return;
         }
         let advance = event.contiguous as f64;

@@ -14,10 +14,20 @@ pub fn decide(
     patience: &mut Patience,
     gap: impl FnOnce(&PathView, &PathView) -> u64,
 ) -> Decision {
+    decide_between(Fastest::of(cx), cx, patience, gap)
+}
+
+/// [`decide`] for who knows the fastest paths already.
+pub(crate) fn decide_between(
+    fastest: Option<Fastest<'_>>,
+    cx: &Context<'_>,
+    patience: &mut Patience,
+    gap: impl FnOnce(&PathView, &PathView) -> u64,
+) -> Decision {
     let Some(Fastest {
         overall: fast,
         sendable: Some(path),
-    }) = Fastest::of(cx)
+    }) = fastest
     else {
         return Decision::Wait { until: None };
     };

@@ -16,13 +16,17 @@
 
 pub(crate) mod binding;
 pub mod gap;
+mod maths;
 mod opportunity;
 mod ranking;
+mod round;
 mod sticky;
 mod waiting;
 
+pub(crate) use maths::{rounded, whole};
 pub use mpquic_sched_core::support::{Patience, comes_back, nanos};
 pub use opportunity::Opportunities;
 pub use ranking::{Fastest, payload, usable};
+pub(crate) use round::Round;
 pub use sticky::StickyWaiting;
 pub use waiting::{Advice, PairFlags, Waiting, backlog, has_new_data};

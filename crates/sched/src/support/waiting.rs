@@ -113,8 +113,8 @@ impl Waiting {
         };
         let queue = cx.queue;
         let lost = queue.retransmittable > 0;
-        let held = opens_in(fast) + drains_in(queue.retransmittable, fast);
-        let goes_now = (lost || queue.control) && !arrives_sooner(held, fast, slow);
+        let held = || opens_in(fast) + drains_in(queue.retransmittable, fast);
+        let goes_now = (lost || queue.control) && !arrives_sooner(held(), fast, slow);
         let advice = if has_new_data(cx) {
             rule(fast, slow)
         } else {
@@ -235,8 +235,8 @@ enum Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// One walk over the slots.
-    #[inline]
+    /// One walk over the slots. Inlined: the answer is taken apart at once, and would go through memory.
+    #[inline(always)]
     fn of(cx: &Context<'a>, wait_for_pacer: bool) -> Self {
         let Some(Fastest {
             overall: fast,
