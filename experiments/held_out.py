@@ -1,10 +1,12 @@
 """By how much a scheduler differs from others over a set of networks, in both kinds of mean.
 
     python3 experiments/held_out.py target/lab/ours/held_out_dqn dqn dqn_random,minrtt,ecf [METRIC]
+    python3 experiments/held_out.py target/lab/fig08_messages peekaboo ecf,minrtt --points 1Mbit/s:20MB/olia
 
 Of each network, the mean over its workloads and paired seeds of the logarithm of the ratio; over networks, the geometric mean
 with a 95 % interval (bootstrap over networks) and the arithmetic mean of the networks' ratios. METRIC is the headline unless
-named. `stands` is Holm's correction at 5 % for the number of rows, with p from a sign-flip test over networks.
+named. With `--points`, the mean difference in the headline's own unit, of the runs whose WORKLOAD/CONTROLLER ends so: for shares,
+which may be zero. `stands` is Holm's correction at 5 % for the number of rows, with p from a sign-flip test over networks.
 """
 
 import json
@@ -16,16 +18,19 @@ from collections import defaultdict
 DRAWS = 20_000
 
 
-def read(folder, metric):
-    """Values by network, scheduler, and what a pair has in common."""
+def read(folder, metric, points):
+    """Values, or their logarithms, by network, scheduler, and what a pair has in common."""
     values = defaultdict(lambda: defaultdict(dict))
     with open(f"{folder}/results.jsonl") as file:
         for line in file:
             run = json.loads(line)
             value = run.get("values", {}).get(metric) if metric else run.get("value")
-            if value:
-                pair = (run["workload"], run["congestion"], run["seed"])
-                values[run["network"]][run["scheduler"]][pair] = math.log(value)
+            if value is None or (not points and not value):
+                continue
+            pair = (run["workload"], run["congestion"], run["seed"])
+            if not f"{pair[0]}/{pair[1]}".endswith(points):
+                continue
+            values[run["network"]][run["scheduler"]][pair] = value if points else math.log(value)
     return values
 
 
@@ -38,7 +43,7 @@ def percent(logarithm):
 
 
 def differences(values, one, other):
-    """One logarithm of a ratio per network that has both."""
+    """One difference, of logarithms unless in points, per network that has both."""
     found = []
     for schedulers in values.values():
         pairs = schedulers[one].keys() & schedulers[other].keys()
@@ -60,8 +65,10 @@ def p_value(found, draw):
 
 
 def main():
-    folder, one, others = sys.argv[1:4]
-    values, draw = read(folder, sys.argv[4] if len(sys.argv) > 4 else ""), random.Random(1)
+    folder, one, others, *rest = sys.argv[1:]
+    points = rest[1] if rest[:1] == ["--points"] else ""
+    metric = rest[0] if rest and not points else ""
+    values, draw = read(folder, metric, points), random.Random(1)
     rows = []
     for other in others.split(","):
         found = differences(values, one, other)
@@ -73,6 +80,15 @@ def main():
         if p > 0.05 / (len(order) - place):
             break
         standing.add(other)
+    if points:
+        print("| against | mean difference | lower on | p | |\n|---|---|---|---|---|")
+        for p, other, found in rows:
+            low, high = interval(found, draw)
+            print(
+                f"| `{other}` | {mean(found):+.2f} ({low:+.2f} to {high:+.2f}) | {sum(x < 0 for x in found)} of {len(found)} "
+                f"| {p:.4f} | {'stands' if other in standing else 'cannot tell'} |"
+            )
+        return
     print("| against | geometric mean | arithmetic mean | lower on | p | |\n|---|---|---|---|---|---|")
     for p, other, found in rows:
         low, high = interval(found, draw)
