@@ -148,8 +148,8 @@ impl Dqn {
     #[cfg(feature = "neural")]
     /// The model that comes with the crate, and what any other one has to fit.
     pub(crate) const SHIPPED: Shipped = Shipped {
-        onnx: include_bytes!("../../../../../models/dqn.onnx"),
-        card: include_bytes!("../../../../../models/dqn.json"),
+        onnx: include_bytes!("../../../models/dqn.onnx"),
+        card: include_bytes!("../../../models/dqn.json"),
         shape: &[1, Self::STATE],
         axis: 1,
         features: Self::FEATURES,

@@ -147,8 +147,8 @@ impl Gaps {
 
     /// The network that comes with the crate.
     pub(crate) const SHIPPED: Shipped = Shipped {
-        onnx: include_bytes!("../../../../../models/gaps.onnx"),
-        card: include_bytes!("../../../../../models/gaps.json"),
+        onnx: include_bytes!("../../../models/gaps.onnx"),
+        card: include_bytes!("../../../models/gaps.json"),
         shape: &[1, TOKENS, FEATURES.len()],
         axis: 2,
         features: FEATURES,

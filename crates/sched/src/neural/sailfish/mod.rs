@@ -79,8 +79,8 @@ impl Sailfish {
     pub const OUTPUTS: usize = state::MOST_PATHS;
 
     pub(crate) const SHIPPED: Shipped = Shipped {
-        onnx: include_bytes!("../../../../../models/sailfish.onnx"),
-        card: include_bytes!("../../../../../models/sailfish.json"),
+        onnx: include_bytes!("../../../models/sailfish.onnx"),
+        card: include_bytes!("../../../models/sailfish.json"),
         shape: &[1, state::MOST_PATHS, state::FEATURES.len()],
         axis: 2,
         features: Self::FEATURES,
