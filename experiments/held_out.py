@@ -2,23 +2,26 @@
 
     python3 experiments/held_out.py target/lab/ours/held_out_dqn dqn dqn_random,minrtt,ecf [METRIC]
     python3 experiments/held_out.py target/lab/fig08_messages peekaboo ecf,minrtt --points 1Mbit/s:20MB/olia
+    python3 experiments/held_out.py target/lab/peekaboo/both_orders peekaboo ecf,minrtt --only '^wsp/handshake=2.*bbr3$'
 
 Of each network, the mean over its workloads and paired seeds of the logarithm of the ratio; over networks, the geometric mean
 with a 95 % interval (bootstrap over networks) and the arithmetic mean of the networks' ratios. METRIC is the headline unless
-named. With `--points`, the mean difference in the headline's own unit, of the runs whose WORKLOAD/CONTROLLER ends so: for shares,
+named. With `--only`, of the runs whose NETWORK/WORKLOAD/CONTROLLER has this in it, a regular expression. With `--points`, the mean difference in the headline's own unit, of the runs whose WORKLOAD/CONTROLLER ends so: for shares,
 which may be zero. `stands` is Holm's correction at 5 % for the number of rows, with p from a sign-flip test over networks.
 """
 
+import argparse
 import json
 import math
 import random
+import re
 import sys
 from collections import defaultdict
 
 DRAWS = 20_000
 
 
-def read(folder, metric, points):
+def read(folder, metric, points, only):
     """Values, or their logarithms, by network, scheduler, and what a pair has in common."""
     values = defaultdict(lambda: defaultdict(dict))
     with open(f"{folder}/results.jsonl") as file:
@@ -29,6 +32,8 @@ def read(folder, metric, points):
                 continue
             pair = (run["workload"], run["congestion"], run["seed"])
             if not f"{pair[0]}/{pair[1]}".endswith(points):
+                continue
+            if not re.search(only, f"{run['network']}/{pair[0]}/{pair[1]}"):
                 continue
             values[run["network"]][run["scheduler"]][pair] = value if points else math.log(value)
     return values
@@ -65,15 +70,21 @@ def p_value(found, draw):
 
 
 def main():
-    folder, one, others, *rest = sys.argv[1:]
-    points = rest[1] if rest[:1] == ["--points"] else ""
-    metric = rest[0] if rest and not points else ""
-    values, draw = read(folder, metric, points), random.Random(1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="of the results")
+    parser.add_argument("one", help="a scheduler")
+    parser.add_argument("others", help="those it is compared with, separated by commas")
+    parser.add_argument("metric", nargs="?", default="")
+    parser.add_argument("--points", default="", metavar="WORKLOAD/CONTROLLER")
+    parser.add_argument("--only", default="", metavar="PATTERN")
+    given = parser.parse_args()
+    points = given.points
+    values, draw = read(given.folder, given.metric, points, given.only), random.Random(1)
     rows = []
-    for other in others.split(","):
-        found = differences(values, one, other)
+    for other in given.others.split(","):
+        found = differences(values, given.one, other)
         if not found:
-            sys.exit(f"no network has {one} and {other}")
+            sys.exit(f"no network has {given.one} and {other}")
         rows.append((p_value(found, draw), other, found))
     order, standing = sorted(rows, key=lambda row: row[0]), set()
     for place, (p, other, _) in enumerate(order):

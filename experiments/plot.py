@@ -37,6 +37,16 @@ FIGURES = {
             ("BBRv3", "peekaboo-tables.md", "Figure 5b", "completion [s]", r"^jitter/jitter2=([\d.]+) bbr3$"),
         ],
     ),
+    "peekaboo-orders": (
+        "Peekaboo, figure 5b: 2 MB while the delay variation of the fast path grows, order of packets kept, handshake on the fast path",
+        "delay variation [%]",
+        "seconds",
+        ("minrtt", "blest", "ecf", "linucb", "peekaboo", "peekaboo_goodput"),
+        [
+            ("OLIA", "peekaboo-tables.md", "Both orders of the paths", "completion [s]", r"^jitter/handshake=2,jitter2=([\d.]+) olia$"),
+            ("BBRv3", "peekaboo-tables.md", "Both orders of the paths", "completion [s]", r"^jitter/handshake=2,jitter2=([\d.]+) bbr3$"),
+        ],
+    ),
     "csc579-delay": (
         "CSC579, figures 6 and 7: 8 MB at growing delays, OLIA",
         "delay [ms]",
