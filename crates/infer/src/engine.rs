@@ -34,7 +34,7 @@ impl fmt::Display for Engine {
 pub enum Vectors {
     /// What every CPU of the target has (SSE2 on x86-64).
     Portable,
-    /// AVX2 and FMA: 8 lanes.
+    /// AVX2, FMA and BMI1: 8 lanes.
     Avx2,
     /// AVX-512F: 16 lanes.
     Avx512,

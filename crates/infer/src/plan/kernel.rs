@@ -2,6 +2,7 @@
 
 mod maths;
 mod product;
+mod row;
 
 use std::ops::Range;
 
@@ -11,6 +12,7 @@ use super::{
 };
 
 pub(super) use product::{inner, pack, padded, product};
+pub(super) use row::layers;
 
 /// A function of one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

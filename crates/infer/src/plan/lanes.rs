@@ -7,7 +7,8 @@
 //!   features, and these are called only by [`execute`], for [`Vectors`] that [`available`] detected on this CPU. So an
 //!   intrinsic is never reached on a CPU without it.
 //! - Every method is `inline(always)`: it becomes part of the caller that has the feature, and no vector passes a
-//!   function's boundary.
+//!   function's boundary. [`Lanes::apart`] alone is a call, of a function that carries the same features; it too is
+//!   reached below `execute_avx2` and `execute_avx512` only.
 //! - `load` and `store` take slices and check their length, so memory is touched only in bounds, whatever the plan
 //!   says.
 
@@ -20,8 +21,8 @@ pub(super) trait Lanes: Copy {
     const WIDTH: usize;
     /// Whether a multiplication and an addition are one instruction.
     const FUSED: bool;
-    /// Vectors that a row kernel keeps as sums: the CPU's registers, less what the operands take.
-    const ROW_SUMS: usize;
+    /// Vectors of columns that a row kernel takes at once, at most.
+    const ROW_VECTORS: usize;
     /// Rows that a block kernel takes at once.
     const BLOCK_ROWS: usize;
 
@@ -36,6 +37,19 @@ pub(super) trait Lanes: Copy {
     fn mul_add(self, by: Self, to: Self) -> Self;
     /// What is not a number stays so: it must not pass for a 0.
     fn relu(self) -> Self;
+    /// Bit i is set unless lane i is 0, of either sign. What is not a number is not 0. Where that costs more than it
+    /// saves, all bits are set.
+    fn nonzero(self) -> u32;
+
+    /// Runs a kernel as a function of its own, which keeps its numbers in registers: within the function that runs all
+    /// steps, they would have to share those with what all the others keep.
+    fn apart<K: Kernel>(kernel: K);
+}
+
+/// A kernel that runs [apart](Lanes::apart).
+pub(super) trait Kernel {
+    /// To be `inline(always)`: it becomes part of a function that has the vectors' features.
+    fn run<L: Lanes>(self);
 }
 
 /// What every CPU can do: the compiler makes SSE2, NEON or scalar code of it.
@@ -45,7 +59,7 @@ pub(super) struct Portable([f32; 4]);
 impl Lanes for Portable {
     const WIDTH: usize = 4;
     const FUSED: bool = false;
-    const ROW_SUMS: usize = 8;
+    const ROW_VECTORS: usize = 8;
     const BLOCK_ROWS: usize = 4;
 
     #[inline(always)]
@@ -91,6 +105,16 @@ impl Lanes for Portable {
             positive(a[3]),
         ])
     }
+
+    #[inline(always)]
+    fn nonzero(self) -> u32 {
+        0b1111
+    }
+
+    #[inline(never)]
+    fn apart<K: Kernel>(kernel: K) {
+        kernel.run::<Self>();
+    }
 }
 
 /// The widest of `Vectors` up to `widest` that this CPU has.
@@ -98,7 +122,9 @@ pub(crate) fn available(widest: Vectors) -> Vectors {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected;
-        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let avx2 = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("bmi1");
         if widest >= Vectors::Avx512 && avx2 && is_x86_feature_detected!("avx512f") {
             return Vectors::Avx512;
         }
@@ -143,13 +169,13 @@ pub(super) fn execute(vectors: Vectors, steps: &[Step], weights: &[f32], arena: 
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,bmi1")]
 fn execute_avx2(steps: &[Step], weights: &[f32], arena: &mut [f32]) {
     execute_with::<x86::Avx2>(steps, weights, arena);
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx2,fma")]
+#[target_feature(enable = "avx512f,avx2,fma,bmi1")]
 fn execute_avx512(steps: &[Step], weights: &[f32], arena: &mut [f32]) {
     execute_with::<x86::Avx512>(steps, weights, arena);
 }
@@ -158,7 +184,19 @@ fn execute_avx512(steps: &[Step], weights: &[f32], arena: &mut [f32]) {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::Lanes;
+    use super::{Kernel, Lanes};
+
+    #[target_feature(enable = "avx2,fma,bmi1")]
+    #[inline(never)]
+    fn apart_avx2<K: Kernel>(kernel: K) {
+        kernel.run::<Avx2>();
+    }
+
+    #[target_feature(enable = "avx512f,avx2,fma,bmi1")]
+    #[inline(never)]
+    fn apart_avx512<K: Kernel>(kernel: K) {
+        kernel.run::<Avx512>();
+    }
 
     #[derive(Clone, Copy)]
     pub(super) struct Avx2(__m256);
@@ -166,7 +204,7 @@ mod x86 {
     impl Lanes for Avx2 {
         const WIDTH: usize = 8;
         const FUSED: bool = true;
-        const ROW_SUMS: usize = 8;
+        const ROW_VECTORS: usize = 8;
         const BLOCK_ROWS: usize = 4;
 
         #[inline(always)]
@@ -212,6 +250,21 @@ mod x86 {
             // SAFETY: see the module.
             Self(unsafe { _mm256_max_ps(_mm256_setzero_ps(), self.0) })
         }
+
+        #[inline(always)]
+        fn nonzero(self) -> u32 {
+            // SAFETY: see the module.
+            let lanes = unsafe {
+                _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_NEQ_UQ>(self.0, _mm256_setzero_ps()))
+            };
+            lanes as u32
+        }
+
+        #[inline(always)]
+        fn apart<K: Kernel>(kernel: K) {
+            // SAFETY: see the module: this is reached only below `execute_avx2`.
+            unsafe { apart_avx2(kernel) }
+        }
     }
 
     #[derive(Clone, Copy)]
@@ -220,7 +273,7 @@ mod x86 {
     impl Lanes for Avx512 {
         const WIDTH: usize = 16;
         const FUSED: bool = true;
-        const ROW_SUMS: usize = 8;
+        const ROW_VECTORS: usize = 4;
         const BLOCK_ROWS: usize = 8;
 
         #[inline(always)]
@@ -265,6 +318,19 @@ mod x86 {
         fn relu(self) -> Self {
             // SAFETY: see the module.
             Self(unsafe { _mm512_max_ps(_mm512_setzero_ps(), self.0) })
+        }
+
+        #[inline(always)]
+        fn nonzero(self) -> u32 {
+            // SAFETY: see the module.
+            let lanes = unsafe { _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(self.0, _mm512_setzero_ps()) };
+            u32::from(lanes)
+        }
+
+        #[inline(always)]
+        fn apart<K: Kernel>(kernel: K) {
+            // SAFETY: see the module: this is reached only below `execute_avx512`.
+            unsafe { apart_avx512(kernel) }
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) type Strides = [usize; AXES];
 pub(super) enum Step {
     /// Rows times constant weights.
     Product(Product),
+    /// Products of one row, one after the other.
+    Layers(Vec<Product>),
     /// Rows times other values, over and over.
     Inner(Inner),
     /// One number at a time.
@@ -75,11 +77,12 @@ pub(super) struct Product {
     pub(super) a_row: usize,
     /// Packed by `kernel::pack`.
     pub(super) weights: usize,
-    /// As many as columns, rounded up to whole panels.
+    /// As many as columns, rounded up to whole panels; none if `NONE`.
     pub(super) bias: usize,
     /// Dense rows to add, none if `NONE`.
     pub(super) add: usize,
     pub(super) relu: bool,
+    /// Dense rows. A single row has room for whole panels, which are written.
     pub(super) c: usize,
 }
 
@@ -121,6 +124,7 @@ pub(super) fn execute<L: Lanes>(steps: &[Step], weights: &[f32], arena: &mut [f3
     for step in steps {
         match step {
             Step::Product(product) => kernel::product::<L>(product, weights, arena),
+            Step::Layers(layers) => kernel::layers::<L>(layers, weights, arena),
             Step::Inner(inner) => kernel::inner::<L>(inner, arena),
             &Step::Map { map, from, to, len } => kernel::map::<L>(map, from, to, len, arena),
             Step::Zip {

@@ -1,19 +1,17 @@
 //! Matrix products: rows by packed weights, and rows by other values. What dominates every policy's run.
 //!
 //! Weights lie in panels: some vectors of columns wide, all their depth after each other, so that a run reads memory
-//! from front to back. A single row (a dense layer at batch one) takes wide panels and keeps up to eight sums; several
+//! from front to back. A single row (a dense layer at batch one) takes wide panels, which is `row`'s; several
 //! rows (tokens) take narrow panels, each used for a block of rows.
 
 use std::array;
 
-use super::split;
+use super::{row, split};
 use crate::plan::{
     lanes::Lanes,
     step::{Inner, NONE, Product},
 };
 
-/// Most columns of a panel for a single row. Ours: 64 was the fastest of 16, 32 and 64 for the DQN's layers.
-const ROW_COLUMNS: usize = 64;
 /// Most vectors of a panel for several rows: two by eight rows (AVX-512), two by four (otherwise) fill the registers.
 const BLOCK_VECTORS: usize = 2;
 /// The widest vector, in lanes: bounds a panel for stack space.
@@ -22,11 +20,10 @@ const WIDEST: usize = 16;
 /// How many vectors wide the next panel is, with `left` columns to go.
 #[inline(always)]
 fn panel<L: Lanes>(left: usize, rows: usize) -> usize {
-    let mut vectors = if rows == 1 {
-        (ROW_COLUMNS / L::WIDTH).min(L::ROW_SUMS)
-    } else {
-        BLOCK_VECTORS
-    };
+    if rows == 1 {
+        return row::panel::<L>(left);
+    }
+    let mut vectors = BLOCK_VECTORS;
     while vectors > 1 && (vectors - 1) * L::WIDTH >= left {
         vectors /= 2;
     }
@@ -104,67 +101,17 @@ pub(in crate::plan) fn product<L: Lanes>(product: &Product, weights: &[f32], are
         };
         bias = bias.map(|bias| &bias[width..]);
         let c = &mut c[from..];
-        if rows == 1 {
-            let a = &a[..depth];
-            match vectors {
-                8 => row::<L, 8, 1>(a, panel, c, &epilogue),
-                4 => row::<L, 4, 2>(a, panel, c, &epilogue),
-                2 => row::<L, 2, 4>(a, panel, c, &epilogue),
-                _ => row::<L, 1, 8>(a, panel, c, &epilogue),
-            }
-        } else {
-            blocks::<L>(
-                vectors,
-                (a, a_row),
-                depth,
-                panel,
-                (c, columns),
-                rows,
-                epilogue,
-            );
-        }
+        blocks::<L>(
+            vectors,
+            (a, a_row),
+            depth,
+            panel,
+            (c, columns),
+            rows,
+            epilogue,
+        );
         from += width;
     }
-}
-
-/// One row by one panel of `V` vectors, in `U` strands to hide the latency of an addition.
-#[inline(always)]
-fn row<L: Lanes, const V: usize, const U: usize>(
-    a: &[f32],
-    panel: &[f32],
-    c: &mut [f32],
-    epilogue: &Epilogue<'_>,
-) {
-    let width = V * L::WIDTH;
-    let mut sums = [[L::splat(0.0); V]; U];
-    let mut rounds = a.chunks_exact(U);
-    let mut panel_rounds = panel.chunks_exact(U * width);
-    for (a, panel) in (&mut rounds).zip(&mut panel_rounds) {
-        for u in 0..U {
-            let x = L::splat(a[u]);
-            for v in 0..V {
-                let weights = L::load(&panel[u * width + v * L::WIDTH..][..L::WIDTH]);
-                sums[u][v] = x.mul_add(weights, sums[u][v]);
-            }
-        }
-    }
-    for (&a, panel) in rounds
-        .remainder()
-        .iter()
-        .zip(panel_rounds.remainder().chunks_exact(width))
-    {
-        let x = L::splat(a);
-        for v in 0..V {
-            sums[0][v] = x.mul_add(L::load(&panel[v * L::WIDTH..][..L::WIDTH]), sums[0][v]);
-        }
-    }
-    let mut total = sums[0];
-    for strand in &sums[1..] {
-        for v in 0..V {
-            total[v] = total[v].add(strand[v]);
-        }
-    }
-    finish::<L, V>(total, 0, c, epilogue);
 }
 
 /// All rows by one panel.
@@ -282,7 +229,7 @@ fn finish<L: Lanes, const V: usize>(
         return;
     }
     // The last panel is wider than what is left of the columns.
-    let mut spill = [0.0; ROW_COLUMNS.next_multiple_of(BLOCK_VECTORS * WIDEST)];
+    let mut spill = [0.0; BLOCK_VECTORS * WIDEST];
     for v in 0..V {
         sums[v].store(&mut spill[v * L::WIDTH..][..L::WIDTH]);
     }

@@ -67,12 +67,29 @@ pub(super) fn lower(graph: &TypedModel, vectors: Vectors) -> Result<Lowered> {
     }
     let outputs = lower.outputs()?;
     Ok(Lowered {
-        steps: lower.steps,
+        steps: chained(lower.steps),
         weights: lower.weights,
         arena: lower.arena,
         inputs,
         outputs,
     })
+}
+
+/// The same steps, of which products of one row that follow on each other are one.
+fn chained(steps: Vec<Step>) -> Vec<Step> {
+    let mut chained = Vec::new();
+    for step in steps {
+        match (step, chained.last_mut()) {
+            (Step::Product(product), Some(Step::Layers(layers))) if product.rows == 1 => {
+                layers.push(product);
+            }
+            (Step::Product(product), _) if product.rows == 1 => {
+                chained.push(Step::Layers(vec![product]));
+            }
+            (step, _) => chained.push(step),
+        }
+    }
+    chained
 }
 
 struct Lower<'a> {

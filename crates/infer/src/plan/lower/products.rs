@@ -266,6 +266,10 @@ impl<'a> Lower<'a> {
         numbers: &[f32],
         bias: usize,
     ) -> Result<usize> {
+        if !numbers.iter().all(|x| x.is_finite()) {
+            // A kernel may skip what is multiplied by 0.
+            return Err(self.no(node, "weights that are not finite numbers"));
+        }
         let size = |axes: &[Axis]| axes.iter().map(|axis| axis.size).product::<usize>();
         let (rows, depth, columns) = (size(&roles.rows), size(&roles.depth), size(&roles.columns));
         let in_a = |axes: &[Axis]| {
@@ -314,7 +318,12 @@ impl<'a> Lower<'a> {
             },
         );
         let weights = self.weigh(&packed);
-        let c = self.reserve(rows * columns);
+        let c = self.reserve(if rows == 1 {
+            // The kernel for one row writes whole panels.
+            padded(self.vectors, columns, 1)
+        } else {
+            rows * columns
+        });
         self.steps.push(Step::Product(Product {
             rows,
             depth,
