@@ -56,10 +56,15 @@ pub(crate) fn markdown(arena: &Arena) -> String {
         text += &format!("\n### {}\n\n{}\n\n", section.title, section.note);
         text += &format!("| {} |\n|{}|\n", section.heads.join(" | "), rule.join("|"));
         for row in section.rows {
-            text += &format!("| {} |\n", row.join(" | "));
+            text += &format!("| {} |\n", cells(&row).join(" | "));
         }
     }
     text
+}
+
+/// As cells of Markdown: what stands between two paths of a network would end one.
+fn cells(row: &[String]) -> Vec<String> {
+    row.iter().map(|cell| cell.replace('|', "\\|")).collect()
 }
 
 /// One JSON object per line: the arena, then one per scheduler.

@@ -10,7 +10,7 @@ type Cost = fn(usize, usize) -> f64;
 fn made_up(count: usize, costs: &[(&str, Cost)]) -> Vec<Scenario> {
     let one = |number: usize| Scenario {
         name: format!("made/{number}"),
-        paths: format!("paths {number}"),
+        paths: format!("path 1 | path 2 of {number}"),
         source: ["prior", "release"][number % 2].into(),
         kind: ["file", "page", "video"][number % 3].into(),
         congestion: ["olia", "bbr3"][number / 2 % 2].into(),
@@ -154,13 +154,14 @@ fn tables_have_all_schedulers_in_all_forms() {
         }
         assert!(!text.contains("NaN"));
     }
-    // All rows of a Markdown table have as many cells as its head.
+    // All rows of a Markdown table have as many cells as its head, although two paths have a bar between them.
+    let bars = |line: &str| line.matches('|').count() - line.matches(r"\|").count();
     let mut cells = 0;
     for line in markdown(&arena).lines() {
         match line.starts_with('|') {
             false => cells = 0,
-            true if cells == 0 => cells = line.matches('|').count(),
-            true => assert_eq!(line.matches('|').count(), cells, "{line}"),
+            true if cells == 0 => cells = bars(line),
+            true => assert_eq!(bars(line), cells, "{line}"),
         }
     }
     let lines = json(&arena);
