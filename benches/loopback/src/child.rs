@@ -38,6 +38,9 @@ pub(crate) struct ServerOptions {
     /// With its default limits for half-open connections
     #[arg(long)]
     pub(crate) guarded: bool,
+    /// The largest datagram, if not the default
+    #[arg(long)]
+    pub(crate) mtu: Option<u16>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -62,6 +65,9 @@ pub(crate) struct ClientOptions {
     /// Seconds, for `storm`, `many` and `idle`
     #[arg(long, default_value_t = 5)]
     pub(crate) seconds: u64,
+    /// The largest datagram, if not the default
+    #[arg(long)]
+    pub(crate) mtu: Option<u16>,
 }
 
 fn pin(core: usize) -> Result<()> {
@@ -97,6 +103,7 @@ pub(crate) fn serve<S: Stack>(options: &ServerOptions) -> Result<()> {
     let calls = Calls {
         chunks: options.chunks,
         guarded: options.guarded,
+        mtu: options.mtu,
     };
     let (address, end) = S::serve(&handles, &options.certificate, calls)?;
     for (runtime, core) in runtimes.into_iter().zip(options.cores.clone()) {
@@ -159,11 +166,12 @@ async fn work<S: Stack>(
     ready: mpsc::Sender<()>,
     go: mpsc::Receiver<()>,
 ) -> Result<Vec<Value>> {
-    let client = Arc::new(S::client(&options.certificate, options.paths)?);
     let calls = Calls {
         chunks: options.chunks,
         guarded: false,
+        mtu: options.mtu,
     };
+    let client = Arc::new(S::client(&options.certificate, options.paths, calls)?);
     let (server, amount) = (options.server, options.amount);
     // Blocks the thread: nothing is to happen until all are ready.
     let start = move || {

@@ -21,8 +21,8 @@ use tokio::sync::Mutex;
 use crate::seal::{TAG, keys, seal};
 use crate::stack::{Calls, PIECE, RECEIVE_BUFFER, Result, SEND_BUFFER, Stack, ZEROS};
 
-/// Bytes of a datagram: what both implementations find that the path carries.
-const DATAGRAM: usize = 1452;
+/// Bytes of a datagram, if nothing else is asked for: what mpquic finds that loopback carries.
+const DATAGRAM: usize = 9188;
 
 /// Bytes of a packet's header: the first byte, a connection ID, a packet number of four bytes, and a STREAM frame's.
 const HEADER: usize = 17;
@@ -31,11 +31,13 @@ const HEADER: usize = 17;
 const NUMBER: usize = 9;
 const SAMPLE: usize = NUMBER + 4;
 
-/// Bytes of the application in a datagram.
-const PAYLOAD: usize = DATAGRAM - HEADER - TAG;
+/// Bytes that fit into one system call.
+const CALL: usize = 65_507;
 
-/// Datagrams that fit into one system call.
-const BATCH: usize = 65_507 / DATAGRAM;
+/// Bytes of a datagram.
+fn datagram(calls: Calls) -> usize {
+    calls.mtu.map_or(DATAGRAM, usize::from).min(CALL)
+}
 
 /// Bytes that are sent ahead of what was received.
 const WINDOW: u64 = 2 << 20;
@@ -49,6 +51,8 @@ const MESSAGE: usize = 1 << 16;
 
 /// A socket and the memory for its datagrams.
 struct Socket {
+    /// Bytes of a datagram.
+    datagram: usize,
     io: tokio::net::UdpSocket,
     state: UdpSocketState,
     keys: Keys,
@@ -64,13 +68,14 @@ struct Socket {
 }
 
 impl Socket {
-    fn bind(local: Ipv4Addr, side: Side) -> Result<Self> {
+    fn bind(local: Ipv4Addr, side: Side, datagram: usize) -> Result<Self> {
         let socket = UdpSocket::bind((local, 0))?;
         let options = socket2::SockRef::from(&socket);
         options.set_send_buffer_size(SEND_BUFFER)?;
         options.set_recv_buffer_size(RECEIVE_BUFFER)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         Ok(Self {
+            datagram,
             io: tokio::net::UdpSocket::from_std(socket)?,
             state,
             keys: keys(side)?,
@@ -80,7 +85,7 @@ impl Socket {
             acknowledged: 0,
             buffer: vec![0; MESSAGE * MESSAGES],
             metas: [RecvMeta::default(); MESSAGES],
-            output: vec![0; BATCH * DATAGRAM],
+            output: vec![0; CALL],
         })
     }
 
@@ -89,7 +94,7 @@ impl Socket {
             destination: to,
             ecn: None,
             contents,
-            segment_size: (contents.len() > DATAGRAM).then_some(DATAGRAM),
+            segment_size: (contents.len() > self.datagram).then_some(self.datagram),
             src_ip: None,
         };
         loop {
@@ -181,6 +186,9 @@ impl Socket {
 
     /// Answers requests for ever.
     async fn serve(&mut self) -> Result<()> {
+        // Of the application in a datagram, and datagrams in a system call.
+        let payload = self.datagram - HEADER - TAG;
+        let batch = CALL / self.datagram;
         loop {
             let messages = self.receive().await?;
             let Some((mut left, client)) = self.hear(messages) else {
@@ -192,10 +200,10 @@ impl Socket {
                     self.hear(messages);
                 }
                 let (mut end, mut count) = (0, 0);
-                while left > 0 && count < BATCH {
-                    let len = left.min(PAYLOAD as u64) as usize;
+                while left > 0 && count < batch {
+                    let len = left.min(payload as u64) as usize;
                     // Through the application's memory.
-                    let from = self.bytes as usize % (PIECE - PAYLOAD);
+                    let from = self.bytes as usize % (PIECE - payload);
                     end = self.write(end, &ZEROS[from..from + len])?;
                     (left, count) = (left - len as u64, count + 1);
                     self.bytes += len as u64;
@@ -237,7 +245,8 @@ impl Socket {
     }
 }
 
-pub(crate) struct Floor;
+/// A client, with the bytes of its datagrams.
+pub(crate) struct Floor(usize);
 
 impl Stack for Floor {
     type Connection = Arc<Mutex<Connected>>;
@@ -245,13 +254,13 @@ impl Stack for Floor {
     fn serve(
         runtimes: &[Handle],
         _certificate: &Path,
-        _calls: Calls,
+        calls: Calls,
     ) -> Result<(SocketAddr, Box<dyn FnOnce() -> Value + Send>)> {
         let [runtime] = runtimes else {
             return Err("there are no shards here".into());
         };
         let _context = runtime.enter();
-        let mut socket = Socket::bind(Ipv4Addr::LOCALHOST, Side::Server)?;
+        let mut socket = Socket::bind(Ipv4Addr::LOCALHOST, Side::Server, datagram(calls))?;
         let address = socket.io.local_addr()?;
         runtime.spawn(async move {
             if let Err(error) = socket.serve().await {
@@ -261,12 +270,12 @@ impl Stack for Floor {
         Ok((address, Box::new(|| Value::Null)))
     }
 
-    fn client(_certificate: &Path, _addresses: u8) -> Result<Self> {
-        Ok(Self)
+    fn client(_certificate: &Path, _addresses: u8, calls: Calls) -> Result<Self> {
+        Ok(Self(datagram(calls)))
     }
 
     async fn connect(&self, server: SocketAddr) -> Result<Self::Connection> {
-        let socket = Socket::bind(Ipv4Addr::LOCALHOST, Side::Client)?;
+        let socket = Socket::bind(Ipv4Addr::LOCALHOST, Side::Client, self.0)?;
         Ok(Arc::new(Mutex::new(Connected { socket, server })))
     }
 

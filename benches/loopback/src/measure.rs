@@ -24,6 +24,12 @@ pub(crate) struct Plan {
     /// Core of the server and core of the client
     #[arg(long, value_delimiter = ',', default_values_t = [0, 1])]
     cores: Vec<usize>,
+    /// The largest datagram of all variants, bytes, where it is not the default of each
+    #[arg(long)]
+    mtu: Option<u16>,
+    /// Only these of the variants, by their names, such as `mpquic,mpquic 2 paths,quinn`; ratios are to the last one
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
 }
 
 /// What is compared.
@@ -35,6 +41,7 @@ struct Variant {
     paths: u8,
     server_cores: Vec<usize>,
     client_cores: Vec<usize>,
+    mtu: Option<u16>,
 }
 
 impl Variant {
@@ -52,6 +59,7 @@ impl Variant {
             paths: if name.contains("2 paths") { 2 } else { 1 },
             server_cores: core(0),
             client_cores: core(1),
+            mtu: plan.mtu,
         }
     }
 }
@@ -163,6 +171,9 @@ fn run(variant: &Variant, work: &str, amount: u64, seconds: u64) -> Result<Run> 
         if variant.chunks {
             arguments.push("--chunks".into());
         }
+        if let Some(mtu) = variant.mtu {
+            arguments.extend(["--mtu".into(), mtu.to_string()]);
+        }
         arguments
     };
     let mut server = arguments("server", &variant.server_cores);
@@ -225,6 +236,12 @@ fn compare(
     seconds: u64,
     figures: &[Figure],
 ) -> Result<Vec<Vec<Run>>> {
+    let chosen =
+        |one: &&Variant| plan.only.is_empty() || plan.only.iter().any(|name| name == one.name);
+    let variants: Vec<&Variant> = variants.iter().filter(chosen).collect();
+    if variants.is_empty() {
+        return Err("no variant has such a name".into());
+    }
     let amount = plan.amount.unwrap_or(amount);
     let seconds = plan.seconds.unwrap_or(seconds);
     let mut runs: Vec<Vec<Run>> = variants.iter().map(|_| Vec::new()).collect();
@@ -234,7 +251,7 @@ fn compare(
             order.reverse();
         }
         for index in order {
-            let one = run(&variants[index], work, amount, seconds)?;
+            let one = run(variants[index], work, amount, seconds)?;
             eprintln!(
                 "round {}, {}: {:.2} s, CPU {:.2} + {:.2} s, {}",
                 round + 1,

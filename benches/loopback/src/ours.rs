@@ -23,10 +23,13 @@ struct Sums {
     open: Vec<Connection>,
 }
 
-fn transport() -> Arc<TransportConfig> {
+fn transport(calls: Calls) -> Result<Arc<TransportConfig>> {
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(Duration::from_secs(IDLE)));
-    Arc::new(transport)
+    if let Some(mtu) = calls.mtu {
+        transport.max_mtu(mtu)?;
+    }
+    Ok(Arc::new(transport))
 }
 
 impl Stack for Ours {
@@ -39,7 +42,7 @@ impl Stack for Ours {
     ) -> Result<(SocketAddr, Box<dyn FnOnce() -> Value + Send>)> {
         let identity = Identity::new(certificate)?;
         let mut config = ServerConfig::new(Arc::new(identity.server()?))?;
-        config.transport(transport());
+        config.transport(transport(calls)?);
         if !calls.guarded {
             config.retry_above(usize::MAX).max_half_open(usize::MAX);
         }
@@ -73,10 +76,22 @@ impl Stack for Ours {
                 .iter()
                 .map(Connection::stats)
                 .collect();
+            let paths = sums
+                .lock()
+                .unwrap()
+                .open
+                .iter()
+                .flat_map(Connection::paths)
+                .collect::<Vec<_>>();
+            let mtu = paths
+                .iter()
+                .filter_map(|path| Some(path.stats().ok()?.mtu))
+                .max();
             let sum = |of: fn(&ConnectionStats) -> u64| all.iter().map(of).sum::<u64>();
             let shards = endpoint.shard_stats();
             json!({
                 "sent_bytes": sum(|stats| stats.sent_bytes),
+                "mtu": mtu,
                 "sent_packets": sum(|stats| stats.sent_packets),
                 "lost_packets": sum(|stats| stats.lost_packets),
                 "retransmitted_bytes": sum(|stats| stats.retransmitted_bytes),
@@ -88,9 +103,9 @@ impl Stack for Ours {
         Ok(((Ipv4Addr::LOCALHOST, port).into(), Box::new(end)))
     }
 
-    fn client(certificate: &Path, addresses: u8) -> Result<Self> {
+    fn client(certificate: &Path, addresses: u8, calls: Calls) -> Result<Self> {
         let mut config = ClientConfig::new(Arc::new(client_tls(certificate)?))?;
-        config.transport(transport());
+        config.transport(transport(calls)?);
         let mut builder = Endpoint::builder().default_client(config);
         for last in 1..=addresses {
             builder = builder.bind((Ipv4Addr::new(127, 0, 0, last), 0).into());

@@ -2,16 +2,17 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use quinn::PathStats;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, Endpoint, EndpointConfig, RecvStream, SendStream, ServerConfig,
-    TokioRuntime, TransportConfig, VarInt,
+    ClientConfig, Connection, Endpoint, EndpointConfig, MtuDiscoveryConfig, RecvStream, SendStream,
+    ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::stack::{
@@ -21,11 +22,25 @@ use crate::stack::{
 
 pub(crate) struct Quinn(Endpoint);
 
-fn transport() -> Result<Arc<TransportConfig>> {
+fn transport(calls: Calls) -> Result<Arc<TransportConfig>> {
     let mut transport = TransportConfig::default();
     let idle = Duration::from_secs(IDLE);
     transport.max_idle_timeout(Some(idle.try_into()?));
+    if let Some(mtu) = calls.mtu {
+        let mut discovery = MtuDiscoveryConfig::default();
+        discovery.upper_bound(mtu);
+        transport.mtu_discovery_config(Some(discovery));
+    }
     Ok(Arc::new(transport))
+}
+
+/// It receives into memory for as many datagrams of the largest size as offload joins: no more than what is probed for.
+fn endpoint(calls: Calls) -> Result<EndpointConfig> {
+    let mut config = EndpointConfig::default();
+    if let Some(mtu) = calls.mtu {
+        config.max_udp_payload_size(mtu)?;
+    }
+    Ok(config)
 }
 
 fn socket(local: SocketAddr) -> Result<UdpSocket> {
@@ -51,37 +66,51 @@ impl Stack for Quinn {
         let identity = Identity::new(certificate)?;
         let crypto = QuicServerConfig::try_from(identity.server()?)?;
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
-        config.transport_config(transport()?);
+        config.transport_config(transport(calls)?);
         let _context = runtime.enter();
         let endpoint = Endpoint::new(
-            EndpointConfig::default(),
+            endpoint(calls)?,
             Some(config),
             socket((Ipv4Addr::UNSPECIFIED, 0).into())?,
             Arc::new(TokioRuntime),
         )?;
         let port = endpoint.local_addr()?.port();
+        let all = Arc::new(Mutex::new(Vec::<Connection>::new()));
+        let open = Arc::clone(&all);
         runtime.spawn(async move {
             while let Some(incoming) = endpoint.accept().await {
+                let open = Arc::clone(&open);
                 tokio::spawn(async move {
                     if let Ok(connection) = incoming.await {
+                        open.lock().unwrap().push(connection.clone());
                         answer(&connection, calls).await;
                     }
                 });
             }
         });
-        let end = || Value::Null;
+        let end = move || {
+            let all = all.lock().unwrap();
+            let paths: Vec<_> = all.iter().map(|one| one.stats().path).collect();
+            let sum = |of: fn(&PathStats) -> u64| paths.iter().map(of).sum::<u64>();
+            json!({
+                "mtu": paths.iter().map(|path| path.current_mtu).max(),
+                "sent_packets": sum(|path| path.sent_packets),
+                "lost_packets": sum(|path| path.lost_packets),
+                "black_holes": sum(|path| path.black_holes_detected),
+            })
+        };
         Ok(((Ipv4Addr::LOCALHOST, port).into(), Box::new(end)))
     }
 
-    fn client(certificate: &Path, addresses: u8) -> Result<Self> {
+    fn client(certificate: &Path, addresses: u8, calls: Calls) -> Result<Self> {
         if addresses != 1 {
             return Err("quinn has one path".into());
         }
         let crypto = QuicClientConfig::try_from(client_tls(certificate)?)?;
         let mut config = ClientConfig::new(Arc::new(crypto));
-        config.transport_config(transport()?);
+        config.transport_config(transport(calls)?);
         let mut endpoint = Endpoint::new(
-            EndpointConfig::default(),
+            endpoint(calls)?,
             None,
             socket((Ipv4Addr::LOCALHOST, 0).into())?,
             Arc::new(TokioRuntime),

@@ -33,6 +33,8 @@ pub(crate) struct Calls {
     pub(crate) chunks: bool,
     /// The server has its default limits for half-open connections; without, none.
     pub(crate) guarded: bool,
+    /// The largest datagram that is probed for and received; `None` is the default of each implementation.
+    pub(crate) mtu: Option<u16>,
 }
 
 /// An implementation.
@@ -48,7 +50,7 @@ pub(crate) trait Stack: Send + Sync + Sized + 'static {
     ) -> Result<(SocketAddr, Box<dyn FnOnce() -> Value + Send>)>;
 
     /// A client with so many local addresses.
-    fn client(certificate: &Path, addresses: u8) -> Result<Self>;
+    fn client(certificate: &Path, addresses: u8, calls: Calls) -> Result<Self>;
 
     /// A connection with a path from each local address.
     fn connect(&self, server: SocketAddr) -> impl Future<Output = Result<Self::Connection>> + Send;

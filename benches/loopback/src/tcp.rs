@@ -120,7 +120,7 @@ impl Stack for Tcp {
         Ok((address, Box::new(|| Value::Null)))
     }
 
-    fn client(_certificate: &Path, _addresses: u8) -> Result<Self> {
+    fn client(_certificate: &Path, _addresses: u8, _calls: Calls) -> Result<Self> {
         Ok(Self)
     }
 
