@@ -9,10 +9,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use proto::FourTuple;
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use socket2::SockRef;
 use tokio::io::Interest;
 
+use crate::link_mtu::link_mtu;
 use crate::socket::BufferSizes;
 
 /// Whether one call receives all that is there, up to as many messages as there are buffers (`recvmmsg`): fewer say that
@@ -222,6 +224,11 @@ impl SystemSocket {
 
     pub(crate) const fn local(&self) -> SocketAddr {
         self.local
+    }
+
+    /// What the link between these addresses takes, if the system says so.
+    pub(crate) fn link_mtu(&self, path: &FourTuple) -> Option<u32> {
+        link_mtu(SockRef::from(&self.io), path)
     }
 
     /// Waits until there is room to send. Any number of tasks may wait, and all are woken.

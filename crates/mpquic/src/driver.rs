@@ -17,14 +17,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use proto::{ConnectionError, ConnectionEvent, EndpointEvent, FourTuple, PathErrorCode, Transmit};
+use proto::{
+    ConnectionError, ConnectionEvent, EndpointEvent, FourTuple, PathErrorCode, PathId, Transmit,
+};
 use tokio::time::{Instant, Sleep};
 
 use crate::outbox::{Dispatch, Outbox};
 use crate::shared::{Effects, Shared};
 
-/// Datagrams taken in under one hold of the mutex: about two batches of receive offload. They are acknowledged together.
+/// Datagrams, and bytes, taken in under one hold of the mutex: about two batches of receive offload. They are acknowledged
+/// together.
 const DATAGRAMS_PER_ROUND: usize = 64;
+const BYTES_PER_ROUND: usize = 96 << 10;
 
 /// Rounds before other tasks get their turn: at most so many batches out (half a megabyte) and so
 /// many datagrams in.
@@ -43,6 +47,8 @@ const REST: Duration = Duration::from_millis(500);
 struct Round {
     transmit: Option<Transmit>,
     timeout: Option<Instant>,
+    /// A path whose link's MTU would help.
+    link: Option<(PathId, FourTuple)>,
     drained: bool,
 }
 
@@ -65,6 +71,8 @@ pub(crate) struct Driver {
     unroutable: bool,
     /// Between these addresses, the system refused to send.
     no_way: Option<(FourTuple, std::io::ErrorKind)>,
+    /// What the link of a path takes, as asked for.
+    link: Option<(PathId, FourTuple, Option<u32>)>,
     /// The endpoint knows that the connection is over.
     drained: bool,
 }
@@ -83,6 +91,7 @@ impl Driver {
             reading_since: None,
             unroutable: false,
             no_way: None,
+            link: None,
             drained: false,
             shared,
         }
@@ -112,11 +121,13 @@ impl Driver {
         let sockets_changed = self.outbox.refresh(&self.shared.endpoint.sockets);
         let std_now = now.into_std();
 
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         while count < DATAGRAMS_PER_ROUND
+            && bytes < BYTES_PER_ROUND
             && let Some(event) = self.batch.pop_front()
         {
             count += event.count();
+            bytes += event.size();
             state.proto.handle_event(event);
         }
         // What came is taken in before it is missed.
@@ -131,6 +142,9 @@ impl Driver {
             state
                 .proto
                 .handle_send_error(std_now, path, &kind.to_string());
+        }
+        if let Some((id, path, mtu)) = self.link.take() {
+            state.proto.set_link_mtu(std_now, id, &path, mtu);
         }
         state.forward_events(now, &mut self.effects);
 
@@ -172,6 +186,7 @@ impl Driver {
         Round {
             transmit,
             timeout,
+            link: state.proto.link_mtu_wanted(std_now),
             drained: state.proto.is_drained(),
         }
     }
@@ -225,6 +240,9 @@ impl Driver {
             let round = self.round(now, hold, cx);
             self.effects.fire(&self.shared);
             self.tell_endpoint();
+            if let Some((id, path)) = round.link {
+                self.link = Some((id, path, self.outbox.link_mtu(&path)));
+            }
             if let Some(transmit) = round.transmit {
                 let path = transmit.network_path;
                 match self.outbox.dispatch(transmit, cx) {

@@ -131,6 +131,7 @@ mod error;
 mod guide;
 mod inbox;
 mod incoming;
+mod link_mtu;
 mod links;
 #[cfg(feature = "metrics")]
 pub mod metrics;

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use proto::{SpareBuffers, Transmit};
+use proto::{FourTuple, SpareBuffers, Transmit};
 
 use crate::socket::{Sent, Socket, SocketSet, route, successor};
 use crate::turns::Turn;
@@ -20,7 +20,7 @@ const MAX_PENDING: usize = 16;
 /// The most datagrams asked of the protocol at once: what the system segments in one call.
 const MAX_SEGMENTS: usize = 64;
 
-/// The most bytes that go in one call.
+/// The most bytes that the protocol writes at once: what goes in one call.
 const MAX_BATCH: usize = 65_507;
 
 /// Where the protocol writes.
@@ -115,8 +115,6 @@ pub(crate) struct Outbox {
     sockets: Arc<[Arc<Socket>]>,
     /// Taken from the thread while there is something to send.
     buffers: Option<Buffers>,
-    /// The last batch's datagram size, to guess how many fit into the next.
-    segment: usize,
 }
 
 impl Outbox {
@@ -131,7 +129,6 @@ impl Outbox {
                 .collect(),
             sockets,
             buffers: None,
-            segment: 1452,
         }
     }
 
@@ -175,6 +172,11 @@ impl Outbox {
         successor(&self.sockets, local)
     }
 
+    /// The largest IP packet that the link between these addresses takes, if that is known.
+    pub(crate) fn link_mtu(&self, path: &FourTuple) -> Option<u32> {
+        self.sockets[route(&self.sockets, path.local)?].link_mtu(path)
+    }
+
     /// Whether a socket has something that was not received yet.
     pub(crate) fn has_unread(&self) -> bool {
         self.sockets.iter().any(|socket| socket.has_unread())
@@ -203,16 +205,12 @@ impl Outbox {
             .iter()
             .map(|lane| lane.socket.max_segments())
             .max();
-        let fit = (MAX_BATCH / self.segment.max(1)).max(1);
         let buffers = self
             .buffers
             .get_or_insert_with(|| BUFFERS.take().unwrap_or_default());
         buffers.batch.clear();
         buffers.batch.reserve(MAX_BATCH);
-        (
-            buffers,
-            offload.unwrap_or(1).min(fit).clamp(1, MAX_SEGMENTS),
-        )
+        (buffers, offload.unwrap_or(1).clamp(1, MAX_SEGMENTS))
     }
 
     /// Others have their turn: the buffers go back, so that a thread has them for ever, and not one more for each connection
@@ -225,9 +223,6 @@ impl Outbox {
 
     /// Sends what the protocol wrote for the next batch.
     pub(crate) fn dispatch(&mut self, transmit: Transmit, cx: &mut Context<'_>) -> Dispatch {
-        if let Some(segment) = transmit.segment_size {
-            self.segment = segment;
-        }
         let Some(index) = route(&self.sockets, transmit.network_path.local) else {
             return Dispatch::Unroutable;
         };

@@ -189,6 +189,14 @@ impl Socket {
         self.io.max_transmit_segments()
     }
 
+    /// The largest IP packet that the link between these addresses takes, if that is known.
+    pub(crate) fn link_mtu(&self, path: &FourTuple) -> Option<u32> {
+        match &self.io {
+            Io::System(socket) => socket.link_mtu(path),
+            Io::Abstract(_) => None,
+        }
+    }
+
     /// Our address of a datagram that came in here.
     pub(crate) fn local_of(&self, meta: &RecvMeta) -> SocketAddr {
         match meta.dst_ip {

@@ -144,3 +144,102 @@ fn another_network_path_is_searched_from_the_start() {
         assert!((1234..=1250).contains(&found), "{found}");
     }
 }
+
+/// A pair whose sides know that their links take IP packets of 9,000 bytes, over a path that takes UDP payloads of `limit`.
+fn on_jumbo_links(limit: usize) -> Pair {
+    let mut pair = connected();
+    pair.link_mtu = Some(9000);
+    narrow(&mut pair, limit);
+    pair
+}
+
+#[test]
+fn a_jumbo_link_is_used_by_transfers_and_not_by_less() {
+    let mut pair = on_jumbo_links(8972);
+    assert!(download(&mut pair, 200_000, Duration::from_secs(5)));
+    wait(&mut pair, Duration::from_secs(5));
+    assert_eq!(mtu(&mut pair), 1452);
+    assert!(download(&mut pair, 100_000, Duration::from_secs(5)));
+    assert!(download(&mut pair, 5_000_000, Duration::from_secs(5)));
+    assert_eq!(mtu(&mut pair), 8972);
+    let before = pair.s().stats();
+    assert!(download(&mut pair, 5_000_000, Duration::from_secs(5)));
+    let after = pair.s().stats();
+    let packets = after.sent_packets - before.sent_packets;
+    assert!(packets < 5_000_000 / 8000, "{packets}");
+    assert_eq!(after.lost_packets, 0);
+    // The other direction is searched by its own sender.
+    let theirs = pair.c().path_stats(PathId::ZERO).unwrap().mtu;
+    assert_eq!(theirs, 1452);
+}
+
+/// No datagram beyond it, whatever the link takes.
+#[test]
+fn a_configured_size_counts_for_more_than_the_link() {
+    let mut server = TransportConfig::default();
+    server.max_mtu(1452).unwrap();
+    let mut pair = Pair::new(TransportConfig::default(), server);
+    pair.link_mtu = Some(9000);
+    let largest = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&largest);
+    pair.filter = Box::new(move |_, _, data| {
+        seen.set(seen.get().max(data.len()));
+        true
+    });
+    pair.connect();
+    assert!(download(&mut pair, 5_000_000, Duration::from_secs(5)));
+    assert_eq!(largest.get(), 1452);
+}
+
+/// The links take more than what is between them: some probes get lost, and no data; nor are they taken for congestion.
+#[test]
+fn a_narrow_path_between_jumbo_links_costs_few_probes() {
+    let mut pair = on_jumbo_links(1472);
+    let probes = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&probes);
+    pair.filter = Box::new(move |_, _, data| {
+        seen.set(seen.get() + usize::from(data.len() > 1472));
+        data.len() <= 1472
+    });
+    let start = pair.now;
+    for _ in 0..20 {
+        assert!(download(&mut pair, 5_000_000, Duration::from_secs(10)));
+    }
+    wait(&mut pair, Duration::from_secs(20));
+    println!("{} probes in {:?}", probes.get(), pair.now - start);
+    assert_eq!(probes.get(), 6);
+    assert_eq!(mtu(&mut pair), 1452);
+    let stats = pair.s().stats();
+    assert_eq!((stats.lost_packets, stats.retransmitted_bytes), (0, 0));
+    let path = pair.s().path_stats(PathId::ZERO).unwrap();
+    assert_eq!(path.congestion_events, 0);
+}
+
+#[test]
+fn a_jumbo_path_that_shrinks_is_used_at_what_is_left() {
+    for limit in [1200, 1472] {
+        let mut pair = on_jumbo_links(8972);
+        assert!(download(&mut pair, 5_000_000, Duration::from_secs(5)));
+        assert_eq!(mtu(&mut pair), 8972);
+        narrow(&mut pair, limit);
+        let start = pair.now;
+        assert!(
+            download(&mut pair, 500_000, Duration::from_secs(10)),
+            "stuck with {}",
+            mtu(&mut pair)
+        );
+        println!(
+            "narrowed to {limit}: 500,000 bytes in {:?}",
+            pair.now - start
+        );
+        wait(&mut pair, Duration::from_secs(10));
+        assert_eq!(mtu(&mut pair), limit.min(1452) as u16);
+        // Wide again: the jumbo size is back with the next search.
+        narrow(&mut pair, 8972);
+        wait(&mut pair, Duration::from_secs(700));
+        for _ in 0..2 {
+            assert!(download(&mut pair, 5_000_000, Duration::from_secs(10)));
+        }
+        assert_eq!(mtu(&mut pair), 8972);
+    }
+}

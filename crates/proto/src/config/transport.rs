@@ -40,6 +40,7 @@ pub struct TransportConfig {
     pub(crate) initial_rtt: Duration,
     pub(crate) initial_mtu: u16,
     pub(crate) max_mtu: u16,
+    pub(crate) link_mtu: bool,
     pub(crate) max_ack_delay: Duration,
     pub(crate) ack_frequency_config: Option<AckFrequencyConfig>,
     pub(crate) congestion: Arc<dyn ControllerFactory>,
@@ -219,8 +220,11 @@ impl TransportConfig {
         Ok(self)
     }
 
-    /// The largest UDP payload size that is probed for (RFC 8899). Default 1452; a value at or
-    /// below the initial one turns probing off.
+    /// The largest UDP payload size that is probed for (RFC 8899); a value at or below the initial one turns probing off.
+    ///
+    /// Default: 1452 at first. Once a path has delivered 256 KiB, the search goes on up to what its link takes and the peer
+    /// accepts, at most 9,188 bytes (what fits into 9,216 with IPv4, which is what switches take), if the driver knows the link
+    /// ([`Connection::set_link_mtu`](crate::Connection::set_link_mtu)). A value that is set here is all that is probed for.
     ///
     /// # Errors
     ///
@@ -230,6 +234,7 @@ impl TransportConfig {
     pub fn max_mtu(&mut self, bytes: u16) -> Result<&mut Self, ConfigError> {
         Self::check_mtu("max_mtu", bytes)?;
         self.max_mtu = bytes;
+        self.link_mtu = false;
         Ok(self)
     }
 
@@ -456,6 +461,7 @@ impl Default for TransportConfig {
             initial_rtt: Duration::from_millis(333),
             initial_mtu: 1200,
             max_mtu: 1452,
+            link_mtu: true,
             max_ack_delay: Duration::from_millis(25),
             ack_frequency_config: None,
             congestion: Arc::new(CongestionControl::default()),

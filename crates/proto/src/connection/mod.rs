@@ -8,6 +8,7 @@ mod doubt;
 mod early_data;
 mod event;
 mod handshaking;
+mod link;
 mod migration;
 mod new_token;
 mod paths;

@@ -322,8 +322,18 @@ impl Path {
     }
 
     /// The size of the MTU probe that is due.
-    pub(crate) fn mtu_probe(&self, now: Instant) -> Option<u16> {
-        self.recovery.mtu.poll(now)
+    pub(crate) fn mtu_probe(&self, now: Instant, window: impl FnOnce() -> u64) -> Option<u16> {
+        self.recovery.mtu.poll(now, window)
+    }
+
+    /// Whether the search for the path MTU goes on if its link takes more.
+    pub(crate) fn wants_link_mtu(&self, now: Instant) -> bool {
+        self.recovery.mtu.wants_link(now)
+    }
+
+    /// The link takes UDP payloads of this size; 0 if that is not known.
+    pub(crate) fn set_link_mtu(&mut self, now: Instant, payload: u16) {
+        self.recovery.mtu.set_link(now, payload);
     }
 
     // Status (RFC 10069, Path Status Management).

@@ -77,7 +77,7 @@ impl PathRecovery {
             ecn: EcnValidator::new(config.ecn),
             delivery: DeliveryRate::default(),
             suspect: Suspect::default(),
-            mtu: MtuDiscovery::new(now, config.initial_mtu, config.max_mtu),
+            mtu: MtuDiscovery::new(now, config.initial_mtu, config.max_mtu, config.link_mtu),
             pto_count: 0,
             probes: 0,
             ping: false,

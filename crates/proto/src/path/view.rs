@@ -77,7 +77,8 @@ impl Path {
         //# An endpoint MUST NOT send a packet if it would cause bytes_in_flight (see Appendix B.2)
         //# to be larger than the congestion window, unless the packet is sent on a PTO timer
         //# expiration (see Section 6.2) or when entering recovery (see Section 7.3.2).
-        let window = in_flight + u64::from(mtu) <= cwnd;
+        let reserved = u64::from(recovery.mtu.reserved(now, cwnd));
+        let window = in_flight + u64::from(mtu) + reserved <= cwnd;
         //= specs/rfc9002.txt#section-7.7
         //# A sender SHOULD pace sending of all in-flight packets based on input from the congestion
         //# controller.

@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::RttEstimator;
-
-/// The bucket holds at least so many packets: the initial window (RFC 9002 section 7.7).
-const MIN_BURST_PACKETS: u64 = 10;
+use crate::congestion::InitialWindow;
 
 /// It holds what the path takes in this time: on a busy machine, timers fire as
 /// late as this, and what has accrued until then must not be lost.
@@ -120,7 +118,8 @@ impl Pacer {
                 Pace::Rate(rate) => rate.max(1.0) / 1e9,
             };
             let packet = f64::from(mtu);
-            let min_burst = packet * MIN_BURST_PACKETS as f64;
+            // RFC 9002 section 7.7: the initial window.
+            let min_burst = InitialWindow::Rfc9002.bytes(mtu) as f64;
             self.capacity = (self.rate * BURST_NANOS).clamp(min_burst, MAX_BURST.max(min_burst));
             self.release = (self.rate * RELEASE_NANOS).clamp(packet, MAX_RELEASE.max(packet));
             self.release = self.release.min(self.capacity / 2.0).max(packet);

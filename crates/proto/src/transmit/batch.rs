@@ -8,6 +8,9 @@ use smallvec::SmallVec;
 
 use crate::PathId;
 
+/// The most bytes of a batch: one UDP datagram of IPv4 before it is segmented.
+const MAX_BATCH: usize = 65_507;
+
 /// Free buffers in which connections build the datagrams of further paths.
 ///
 /// A connection that sends on several paths at once builds one batch for each, up to 64 KiB, and keeps their buffers to use
@@ -146,10 +149,13 @@ impl Batch {
         self.count += 1;
     }
 
-    /// Whether nothing more may be appended: as many datagrams as asked for, or one shorter than
-    /// those before it, or a first one below full size, which longer ones could not follow.
+    /// Whether nothing more may be appended: as many datagrams as asked for, or as many bytes as segmentation offload takes,
+    /// or a datagram shorter than those before it, or a first one below full size, which longer ones could not follow.
     pub(crate) fn is_full(&self, mtu: usize, max_datagrams: usize) -> bool {
         self.count > 0
-            && (self.count >= max_datagrams || self.last < self.first || self.first < mtu)
+            && (self.count >= max_datagrams
+                || self.data.len() + mtu > MAX_BATCH
+                || self.last < self.first
+                || self.first < mtu)
     }
 }

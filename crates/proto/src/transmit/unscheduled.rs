@@ -72,7 +72,8 @@ impl Connection {
         let established = self.state.is_established();
         let ack = path.space().acks.due(now);
         let probe = path.probe_due(now, || self.has_room_for_probe(path));
-        let mtu = path.mtu_probe(now).filter(|_| established);
+        let window = || self.controller.window(path.index);
+        let mtu = path.mtu_probe(now, window).filter(|_| established);
         let any = other_acks
             || probe.is_some()
             || path.has_probes()

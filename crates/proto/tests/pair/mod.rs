@@ -52,6 +52,8 @@ pub(crate) struct Pair {
     pub(crate) nat: Vec<(SocketAddr, SocketAddr)>,
     /// Whether the server has clients prove their address first.
     pub(crate) retry: bool,
+    /// What both sides say of their links, if they are asked: IP packets of so many bytes.
+    pub(crate) link_mtu: Option<u32>,
     pub(crate) client_config: ClientConfig,
     buf: Vec<u8>,
 }
@@ -203,6 +205,7 @@ impl Pair {
             app: Box::new(|_, _, _| ()),
             nat: Vec::new(),
             retry: false,
+            link_mtu: None,
             client_config: client_config.clone(),
             buf: Vec::new(),
         };
@@ -232,6 +235,11 @@ impl Pair {
         let Some((handle, connection)) = &mut side.connection else {
             return;
         };
+        if self.link_mtu.is_some()
+            && let Some((id, path)) = connection.link_mtu_wanted(self.now)
+        {
+            connection.set_link_mtu(self.now, id, &path, self.link_mtu);
+        }
         loop {
             while let Some(event) = connection.poll_endpoint_events() {
                 side.endpoint.handle_event(*handle, event);
