@@ -214,13 +214,29 @@ pub(super) fn softmax<L: Lanes>(
     if from != to {
         arena.copy_within(from..from + rows * len, to);
     }
-    for row in arena[to..to + rows * len].chunks_exact_mut(len) {
+    let numbers = &mut arena[to..to + rows * len];
+    if len == 8 {
+        // Known to the compiler: rows of a few tokens are so short that counting costs as much as computing.
+        softmax_of::<L>(numbers, 8);
+    } else {
+        softmax_of::<L>(numbers, len);
+    }
+}
+
+/// One pass over all rows after the other, so that exp, the dearest, takes whole vectors however short rows are, and
+/// does not wait for each row's sum.
+#[inline(always)]
+fn softmax_of<L: Lanes>(numbers: &mut [f32], len: usize) {
+    for row in numbers.chunks_exact_mut(len) {
         let max = fold(row, f32::NEG_INFINITY, |a, b| if a > b { a } else { b });
-        for x in row.iter_mut() {
-            *x = maths::exp::<L>(*x - max);
+        for x in row {
+            *x -= max;
         }
+    }
+    each(numbers, maths::exp::<L>);
+    for row in numbers.chunks_exact_mut(len) {
         let by = 1.0 / fold(row, 0.0, |a, b| a + b);
-        for x in row.iter_mut() {
+        for x in row {
             *x *= by;
         }
     }
