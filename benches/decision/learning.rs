@@ -73,6 +73,43 @@ impl Rounds {
         }
     }
 
+    /// The decisions of a round with a packet after each, which leaves; not on the clock.
+    fn decide_and_send(&mut self) {
+        for _ in 0..ROUND {
+            self.number += 1;
+            self.now += Duration::from_micros(200);
+            self.paths[1].in_flight = 90_000 + self.number % 1000 * 10;
+            let cx = Context::new(self.now, &self.paths, &self.queue, self.number);
+            let _ = black_box(self.scheduler.decide(&cx));
+            // A wait is over.
+            self.paths[1].can_send = true;
+            let cx = Context::new(self.now, &self.paths, &self.queue, self.number);
+            let _ = black_box(self.scheduler.decide(&cx));
+            self.paths[1].can_send = false;
+            let path = self.paths[self.number as usize % 2].index;
+            let sent = Sent::new(path, self.now, 1452, self.number, false, 1400);
+            self.scheduler.on_sent(&sent);
+        }
+    }
+
+    /// The acknowledgements of these packets. Each completes the reward of one decision, that of 65 packets before.
+    #[inline]
+    fn acknowledge(&mut self) {
+        let left = self.now;
+        for number in self.number - ROUND + 1..=self.number {
+            self.now += Duration::from_micros(20);
+            let path = self.paths[number as usize % 2].index;
+            let acked = Acked::new(path, self.now, left, 1452, None, Some(number), 1400);
+            self.scheduler.on_acked(black_box(&acked));
+        }
+    }
+
+    /// How many rewards were learned from so far.
+    fn settled(&self) -> u64 {
+        let learned = self.scheduler.learned().expect("it learns");
+        learned.pairs.iter().map(|pair| pair.settled).sum()
+    }
+
     /// The packets of a round, each sent and acknowledged.
     #[inline]
     pub(crate) fn feed(&mut self) {
@@ -95,6 +132,43 @@ impl Rounds {
         let learned = self.scheduler.learned().expect("it learns");
         let settled = learned.pairs.iter().any(|pair| pair.settled > 0);
         assert!(settled && learned.dropped == 0, "{learned}");
+    }
+}
+
+/// One acknowledgement that completes the reward of one decision, which is learned from: LinUCB updates its model. Of
+/// Peekaboo, in deployment, one decision in eight is judged, and the others have no reward to settle.
+pub(crate) fn acked_and_settled(c: &mut Criterion) {
+    for name in LEARNING {
+        let mut rounds = None;
+        c.benchmark_group(format!("scheduler/{name}"))
+            .bench_function("acked_and_settled", |b| {
+                let rounds = rounds.get_or_insert_with(|| {
+                    let mut rounds = Rounds::new(name, 1);
+                    for _ in 0..4 {
+                        rounds.decide_and_send();
+                        rounds.acknowledge();
+                    }
+                    rounds
+                });
+                b.iter_custom(|iterations| {
+                    let count = iterations.div_ceil(ROUND);
+                    let before = rounds.settled();
+                    let mut spent = Duration::ZERO;
+                    for _ in 0..count {
+                        rounds.decide_and_send();
+                        let began = Instant::now();
+                        rounds.acknowledge();
+                        spent += began.elapsed();
+                    }
+                    let every = if name == "linucb" { 1 } else { 8 };
+                    let settled = rounds.settled() - before;
+                    assert!(
+                        settled.abs_diff(count * ROUND / every) <= 1,
+                        "{name}: {settled} of {count} rounds"
+                    );
+                    spent.mul_f64(iterations as f64 / (count * ROUND) as f64)
+                });
+            });
     }
 }
 

@@ -49,6 +49,7 @@ const SCHEDULERS: &[&str] = &[
 fn schedulers(c: &mut Criterion) {
     schedulers::decide(c, SCHEDULERS);
     learning::sent_and_acked(c);
+    learning::acked_and_settled(c);
     online::questions(c);
     online::train(c);
     schedulers::acked(c, SCHEDULERS);
