@@ -85,7 +85,7 @@ fn layer<L: Lanes>(product: &Product, weights: &[f32], arena: &mut [f32], known:
             c,
         };
         let set = match vectors {
-            1 => row.by::<L, 1, 8>(),
+            1 => row.by::<L, 1, 4>(),
             2 => row.by::<L, 2, 4>(),
             3 => row.by::<L, 3, 2>(),
             4 => row.by::<L, 4, 2>(),
