@@ -359,3 +359,78 @@ fn retry_under_load() {
         duel.peer
     );
 }
+
+/// Clients that say their first word and no more, faster than a server can answer, from one network or from made-up addresses
+/// everywhere; and then an honest one. However the server asks for proofs, it does not stand behind them.
+#[test]
+fn storm_of_first_packets() {
+    const STORM: u32 = 4000;
+    // What a driver sends between two looks at its sockets.
+    const RETRIES: usize = 16;
+    // From one network, which is the honest client's, or from everywhere.
+    let one = |who: u32| client_address(who);
+    let everywhere = |who: u32| ([11, (who >> 8) as u8, who as u8, 1], 5000).into();
+    let sources: [fn(u32) -> std::net::SocketAddr; 2] = [one, everywhere];
+    for (source, threshold) in sources
+        .into_iter()
+        .flat_map(|source| [(source, 256), (source, usize::MAX)])
+    {
+        let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
+            config.retry_above(threshold);
+        });
+        victim.keep_events = false;
+        victim.endpoint.queue_clients();
+        let before = meter::reading().held;
+        let mut template = client(0).flight().remove(0);
+        for who in 0..STORM {
+            template[6..10].copy_from_slice(&who.to_be_bytes());
+            victim.deliver(from(source(who)), None, &template);
+            // While it begins one handshake, a hundred of them come.
+            if who % 100 == 50 {
+                victim.serve(RETRIES);
+            }
+        }
+        // What was sent is not to count as held, nor what each address was sent.
+        victim.sent.clear();
+        growth(
+            "storm of first packets",
+            "bytes held per client of 4,000",
+            before / i64::from(STORM),
+            meter::reading().held / i64::from(STORM),
+            if threshold == usize::MAX { 4096 } else { 1024 },
+        );
+        let (begun, sent) = (victim.proven.len(), victim.sent_in_all().datagrams);
+        let mut honest = client(STORM);
+        let address = client_address(STORM);
+        let mut own = 0;
+        for _ in 0..5 {
+            for datagram in honest.flight() {
+                victim.deliver(from(address), None, &datagram);
+            }
+            victim.serve(RETRIES);
+            for sent in std::mem::take(&mut victim.sent) {
+                if sent.tuple.remote == address {
+                    honest.receive(&sent.data);
+                    own += 1;
+                }
+            }
+            if honest.complete {
+                break;
+            }
+        }
+        assert!(honest.complete, "{honest:?}");
+        assert_eq!(honest.retries, usize::from(threshold == 256));
+        figure(
+            "storm of first packets",
+            "handshakes begun before the honest one",
+            (victim.proven.len() - begun - 1) as u64,
+            2,
+        );
+        figure(
+            "storm of first packets",
+            "datagrams sent to others meanwhile",
+            victim.sent_in_all().datagrams - sent - own,
+            2 * RETRIES as u64,
+        );
+    }
+}

@@ -1,5 +1,6 @@
 //! mpquic, measured.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -17,10 +18,42 @@ use crate::stack::{Calls, IDLE, Identity, NAME, PIECE, Result, Stack, ZEROS, cli
 
 pub(crate) struct Ours(Endpoint);
 
-/// What the connections of a server counted, and the connections that are open.
+/// What the connections of a server count. Those that are over are not kept: their memory would not be used again.
 #[derive(Default)]
 struct Sums {
-    open: Vec<Connection>,
+    open: BTreeMap<u64, Connection>,
+    count: u64,
+    over: Counts,
+}
+
+/// By the names under which they are told.
+type Counts = BTreeMap<&'static str, u64>;
+
+fn add(counts: &mut Counts, stats: &ConnectionStats) {
+    for (name, count) in [
+        ("sent_bytes", stats.sent_bytes),
+        ("sent_packets", stats.sent_packets),
+        ("lost_packets", stats.lost_packets),
+        ("retransmitted_bytes", stats.retransmitted_bytes),
+        ("copied_bytes", stats.copied_bytes),
+    ] {
+        *counts.entry(name).or_default() += count;
+    }
+}
+
+impl Sums {
+    /// The number of the connection.
+    fn begin(&mut self, connection: &Connection) -> u64 {
+        self.count += 1;
+        self.open.insert(self.count, connection.clone());
+        self.count
+    }
+
+    fn end(&mut self, number: u64) {
+        if let Some(connection) = self.open.remove(&number) {
+            add(&mut self.over, &connection.stats());
+        }
+    }
 }
 
 fn transport(calls: Calls) -> Result<Arc<TransportConfig>> {
@@ -61,44 +94,29 @@ impl Stack for Ours {
                     // Where the connection is.
                     incoming.runtime().clone().spawn(async move {
                         if let Ok(connection) = incoming.await {
-                            sums.lock().unwrap().open.push(connection.clone());
+                            let number = sums.lock().unwrap().begin(&connection);
                             answer(&connection, calls).await;
+                            sums.lock().unwrap().end(number);
                         }
                     });
                 }
             });
         }
         let end = move || {
-            let all: Vec<ConnectionStats> = sums
-                .lock()
-                .unwrap()
-                .open
-                .iter()
-                .map(Connection::stats)
-                .collect();
-            let paths = sums
-                .lock()
-                .unwrap()
-                .open
-                .iter()
-                .flat_map(Connection::paths)
-                .collect::<Vec<_>>();
-            let mtu = paths
-                .iter()
-                .filter_map(|path| Some(path.stats().ok()?.mtu))
-                .max();
-            let sum = |of: fn(&ConnectionStats) -> u64| all.iter().map(of).sum::<u64>();
+            let sums = sums.lock().unwrap();
+            let mut counts = sums.over.clone();
+            for connection in sums.open.values() {
+                add(&mut counts, &connection.stats());
+            }
             let shards = endpoint.shard_stats();
-            json!({
-                "sent_bytes": sum(|stats| stats.sent_bytes),
-                "mtu": mtu,
-                "sent_packets": sum(|stats| stats.sent_packets),
-                "lost_packets": sum(|stats| stats.lost_packets),
-                "retransmitted_bytes": sum(|stats| stats.retransmitted_bytes),
-                "copied_bytes": sum(|stats| stats.copied_bytes),
-                "forwarded": shards.iter().map(|shard| shard.forwarded).sum::<u64>(),
-                "connections": shards.iter().map(|shard| shard.connections).collect::<Vec<_>>(),
-            })
+            let mut told = json!(counts);
+            told["forwarded"] = json!(shards.iter().map(|shard| shard.forwarded).sum::<u64>());
+            let connections = shards.iter().map(|shard| shard.connections);
+            let paths = sums.open.values().flat_map(Connection::paths);
+            let mtu = paths.filter_map(|path| Some(path.stats().ok()?.mtu)).max();
+            told["mtu"] = json!(mtu);
+            told["connections"] = json!(connections.collect::<Vec<_>>());
+            told
         };
         Ok(((Ipv4Addr::LOCALHOST, port).into(), Box::new(end)))
     }

@@ -10,8 +10,9 @@ use std::task::{Context, Poll};
 
 use mpquic::udp::{RecvMeta, Transmit};
 use mpquic::{AsyncUdpSocket, ClientConfig, Endpoint, UdpPoller};
+use tokio::runtime::Builder;
 
-use crate::stack::{NAME, Result, client_tls};
+use crate::stack::{Error, NAME, Result, client_tls};
 
 /// Keeps the first datagram to each connection ID that a client made up.
 #[derive(Debug, Default)]
@@ -62,24 +63,45 @@ pub(crate) struct Storm {
     datagrams: Vec<Vec<u8>>,
 }
 
+/// The first datagrams of so many clients.
+async fn make(certificate: &Path, server: SocketAddr, count: usize) -> Result<Vec<Vec<u8>>> {
+    let kept = Arc::new(Kept::default());
+    let config = ClientConfig::new(Arc::new(client_tls(certificate)?))?;
+    let endpoint = Endpoint::builder()
+        .default_client(config)
+        .abstract_socket(kept.clone())
+        .build()?;
+    let waiting = (0..count).map(|_| endpoint.connect(server, NAME));
+    let waiting = waiting.collect::<std::result::Result<Vec<_>, _>>()?;
+    while kept.0.lock().unwrap().len() < count {
+        tokio::task::yield_now().await;
+    }
+    std::mem::forget(waiting);
+    let datagrams = std::mem::take(&mut *kept.0.lock().unwrap());
+    Ok(datagrams.into_values().take(count).collect())
+}
+
 impl Storm {
     pub(crate) async fn new(certificate: &Path, server: SocketAddr, count: usize) -> Result<Self> {
-        let kept = Arc::new(Kept::default());
-        let config = ClientConfig::new(Arc::new(client_tls(certificate)?))?;
-        let endpoint = Endpoint::builder()
-            .default_client(config)
-            .abstract_socket(kept.clone())
-            .build()?;
-        let waiting = (0..count).map(|_| endpoint.connect(server, NAME));
-        let waiting = waiting.collect::<std::result::Result<Vec<_>, _>>()?;
-        while kept.0.lock().unwrap().len() < count {
-            tokio::task::yield_now().await;
-        }
-        let datagrams = std::mem::take(&mut *kept.0.lock().unwrap());
-        drop(waiting);
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let certificate = certificate.to_owned();
+        // On a thread of its own, which goes on forever: what becomes of these clients is nothing of the honest one's.
+        std::thread::spawn(move || {
+            let made = Builder::new_current_thread().enable_all().build();
+            let made = made.map_err(Error::from).and_then(|runtime| {
+                let made = runtime.block_on(make(&certificate, server, count));
+                std::mem::forget(runtime);
+                made
+            });
+            let _ = tell.send(made);
+            loop {
+                std::thread::park();
+            }
+        });
+        let datagrams = told.await??;
         Ok(Self {
             socket: UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?,
-            datagrams: datagrams.into_values().take(count).collect(),
+            datagrams,
         })
     }
 

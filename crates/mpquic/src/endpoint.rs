@@ -141,6 +141,8 @@ impl Endpoint {
         for shard in self.shards.iter() {
             shard.lock().proto.set_server_config(config.clone());
         }
+        // Whoever waits may have to prove their address now.
+        self.common.wake_all();
     }
 
     /// Seals address validation tokens with this key from now on. Those of the key before it are accepted until the
@@ -337,8 +339,9 @@ impl Endpoint {
                 closed += 1;
                 continue;
             }
-            state.expire(Instant::now().into_std());
-            if let Some((incoming, more)) = state.next_incoming() {
+            let next = state.proto.next_incoming(Instant::now().into_std());
+            if let Some(incoming) = next {
+                let more = state.proto.has_next_incoming();
                 drop(state);
                 // Another shard may have some too: who is woken in vain looks and waits again.
                 if more || count > 1 {
@@ -368,9 +371,9 @@ impl Endpoint {
                 let mut state = shard.lock();
                 state.closed = true;
                 let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
-                (connections, std::mem::take(&mut state.incoming))
+                (connections, state.proto.drain_clients())
             };
-            for waiting in incoming.into_iter().flatten() {
+            for waiting in incoming {
                 shard.refuse(waiting);
             }
             for connection in connections {

@@ -28,6 +28,14 @@ const TURNS_PER_POLL: usize = 2;
 /// Looks at where datagrams belong under one hold of the endpoint's mutex.
 const LOOKS_PER_HOLD: usize = 64;
 
+/// Retry packets that are written and sent between two looks at the sockets: some tens of microseconds, fewer than a handshake
+/// takes.
+const RETRIES_PER_POLL: usize = 16;
+
+/// Datagrams that are read before Retry packets are sent, if the sockets always have more: an eighth of what a socket holds, so
+/// that a flood faster than we read does not keep everybody from an answer.
+const READ_BEFORE_RETRIES: usize = 1024;
+
 /// A socket and how it behaves.
 struct Source {
     socket: Arc<Socket>,
@@ -43,6 +51,8 @@ pub(crate) struct EndpointDriver {
     inbound: Inbound,
     /// For what waits to be accepted, and for sockets that rest.
     timer: Pin<Box<Sleep>>,
+    /// Datagrams received since Retry packets could be sent.
+    read: usize,
     finished: bool,
 }
 
@@ -59,6 +69,8 @@ struct Inbound {
     forwarded: VecDeque<(u16, Message)>,
     /// When the first client that waits to be accepted is forgotten.
     expiry: Option<Instant>,
+    /// Clients wait for a Retry packet.
+    retries: bool,
 }
 
 impl EndpointDriver {
@@ -70,6 +82,7 @@ impl EndpointDriver {
             receiver: Receiver::new(),
             inbound: Inbound::default(),
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
+            read: 0,
             finished: false,
         }
     }
@@ -128,6 +141,7 @@ impl EndpointDriver {
                         self.shared.common.tell(SocketEvent::Recovered { local });
                     }
                     let count = self.inbound.messages.iter().map(Message::count).sum();
+                    self.read += count;
                     self.shared.common.on_received(self.shared.shard, count);
                     self.inbound.process(&self.shared, false);
                 }
@@ -167,16 +181,26 @@ impl Inbound {
     /// Sorts the batch and delivers it: what belongs to connections first, then what wants to be one. Another shard has
     /// passed it on, or it was received here.
     fn process(&mut self, shared: &EndpointShared, passed_on: bool) {
-        let mut news = 0;
+        let mut news = false;
         // Others want the mutex, too: each hold is short, however much was received at once.
         while !self.messages.is_empty() {
-            news += self.sort(shared, passed_on);
+            news |= self.sort(shared, passed_on);
             let mut events = self.events.drain(..);
             for (connection, run) in self.runs.drain(..) {
                 connection.deliver(run, events.by_ref().take(run.events));
             }
         }
         shared.common.forward(shared.shard, &mut self.forwarded);
+        self.respond(shared);
+        for incoming in self.refused.drain(..) {
+            shared.refuse(incoming);
+        }
+        if news {
+            shared.common.incoming.notify_one();
+        }
+    }
+
+    fn respond(&mut self, shared: &EndpointShared) {
         let mut start = 0;
         for transmit in self.responses.drain(..) {
             let end = start + transmit.size;
@@ -186,18 +210,29 @@ impl Inbound {
             start = end;
         }
         self.response_data.clear();
-        for incoming in self.refused.drain(..) {
-            shared.refuse(incoming);
-        }
-        for _ in 0..news {
+    }
+
+    /// Has some of those who wait prove their address.
+    fn send_retries(&mut self, shared: &EndpointShared) {
+        let now = Instant::now().into_std();
+        let ready = {
+            let mut state = shared.lock();
+            let (proto, answers) = (&mut state.proto, &mut self.response_data);
+            let retries = std::iter::from_fn(|| proto.next_retry(now, answers));
+            self.responses.extend(retries.take(RETRIES_PER_POLL));
+            self.retries = proto.has_next_retry();
+            proto.has_next_incoming()
+        };
+        self.respond(shared);
+        if ready {
             shared.common.incoming.notify_one();
         }
     }
 
-    /// Sorts some of the batch under one hold of the endpoint's mutex. How many new clients wait.
-    fn sort(&mut self, shared: &EndpointShared, passed_on: bool) -> usize {
+    /// Sorts some of the batch under one hold of the endpoint's mutex. Whether there are new clients to be accepted.
+    fn sort(&mut self, shared: &EndpointShared, passed_on: bool) -> bool {
         let now = Instant::now().into_std();
-        let mut news = 0;
+        let mut news = false;
         let mut state = shared.lock();
         let state = &mut *state;
         for _ in 0..LOOKS_PER_HOLD {
@@ -243,12 +278,11 @@ impl Inbound {
                     }
                     self.events.push(event);
                 }
-                Some(DatagramEvent::NewConnection(incoming)) => {
+                Some(DatagramEvent::Queued) => {
                     if state.closed || shared.common.is_orphan() {
-                        self.refused.push(incoming);
+                        self.refused.extend(state.proto.drain_clients());
                     } else {
-                        state.queue(incoming);
-                        news += 1;
+                        news = true;
                     }
                 }
                 Some(DatagramEvent::Response(transmit)) => self.responses.push(transmit),
@@ -268,7 +302,8 @@ impl Inbound {
             }
         }
         self.expiry = state.expire(now).map(Instant::from_std);
-        news
+        self.retries |= news && state.proto.has_next_retry();
+        news && state.proto.has_next_incoming()
     }
 }
 
@@ -285,23 +320,36 @@ impl Future for EndpointDriver {
             }
             let now = Instant::now().into_std();
             this.inbound.expiry = state.expire(now).map(Instant::from_std);
+            this.inbound.retries = state.proto.has_next_retry();
         }
         // Before the sockets are looked at, so that a change after that wakes.
         let (shard, common) = (this.shared.shard, &this.shared.common);
         common.collect(shard, &mut this.inbound.messages, cx.waker());
         this.inbound.process(&this.shared, true);
         this.refresh();
+        let mut more = false;
         for _ in 0..TURNS_PER_POLL {
-            let mut more = false;
+            more = false;
             for index in 0..this.sources.len() {
                 more |= this.turn(index, cx);
             }
             if !more {
-                if this.arm(cx) {
-                    break;
-                }
+                break;
+            }
+        }
+        if !more || this.read >= READ_BEFORE_RETRIES {
+            this.read = 0;
+            if this.inbound.retries {
+                this.inbound.send_retries(&this.shared);
+            }
+            if this.inbound.retries && !more {
+                // All other tasks come first, and the sockets are looked at: who has answered does not wait for all.
+                let _ = std::pin::pin!(tokio::task::yield_now()).poll(cx);
                 return Poll::Pending;
             }
+        }
+        if !more && !this.arm(cx) {
+            return Poll::Pending;
         }
         cx.waker().wake_by_ref();
         Poll::Pending

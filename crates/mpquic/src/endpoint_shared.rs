@@ -1,6 +1,5 @@
 //! What an endpoint's handles, the task of one of its shards and the connections of that share; no protocol state of its own.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -27,8 +26,6 @@ pub(crate) struct EndpointState {
     /// By handle: handles are small numbers that are used again.
     pub(crate) connections: Vec<Option<Arc<Shared>>>,
     pub(crate) open: usize,
-    /// Those whose address is validated before the others: a flood from made-up addresses does not hold them up.
-    pub(crate) incoming: [VecDeque<proto::Incoming>; 2],
     pub(crate) closed: bool,
     pub(crate) default_client: Option<ClientConfig>,
     pub(crate) path_manager: PathManager,
@@ -42,24 +39,7 @@ impl EndpointState {
     /// Forgets the clients that have waited to be accepted for too long. When the next one is due.
     pub(crate) fn expire(&mut self, now: std::time::Instant) -> Option<std::time::Instant> {
         self.proto.handle_timeout(now);
-        for queue in &mut self.incoming {
-            while queue.front().is_some_and(|first| first.expires() <= now) {
-                queue.pop_front();
-            }
-        }
         self.proto.poll_timeout()
-    }
-
-    /// A client wants to connect.
-    pub(crate) fn queue(&mut self, incoming: proto::Incoming) {
-        let queue = usize::from(!incoming.remote_address_validated());
-        self.incoming[queue].push_back(incoming);
-    }
-
-    /// The next client to be accepted, and whether there are more.
-    pub(crate) fn next_incoming(&mut self) -> Option<(proto::Incoming, bool)> {
-        let next = self.incoming.iter_mut().find_map(VecDeque::pop_front)?;
-        Some((next, self.incoming.iter().any(|queue| !queue.is_empty())))
     }
 
     fn insert(&mut self, shared: &Arc<Shared>) {
@@ -86,7 +66,7 @@ pub(crate) struct EndpointShared {
 
 impl EndpointShared {
     pub(crate) fn new(
-        proto: proto::Endpoint,
+        mut proto: proto::Endpoint,
         sockets: SocketSet,
         default_client: Option<ClientConfig>,
         path_manager: PathManager,
@@ -94,12 +74,13 @@ impl EndpointShared {
         common: Arc<Shards>,
         shard: usize,
     ) -> Self {
+        // The sockets are read before anybody is served.
+        proto.queue_clients();
         Self {
             state: Mutex::new(EndpointState {
                 proto,
                 connections: Vec::new(),
                 open: 0,
-                incoming: Default::default(),
                 closed: false,
                 default_client,
                 path_manager,
@@ -233,7 +214,7 @@ impl EndpointShared {
             let mut state = self.lock();
             state.closed = true;
             let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
-            (connections, std::mem::take(&mut state.incoming))
+            (connections, state.proto.drain_clients())
         };
         drop(incoming);
         let reason = TransportError::new(

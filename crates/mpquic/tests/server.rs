@@ -4,16 +4,23 @@
 mod common;
 
 use std::future::IntoFuture;
+use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use common::{
     ALPN, Identity, Pair, client_config, client_hello, identity, loopback, run, run_on_one_thread,
     server_config,
 };
-use mpquic::{ConnectError, ConnectionError, Endpoint, ServerConfig, TransportConfig, rustls};
+use mpquic::udp::{RecvMeta, Transmit};
+use mpquic::{
+    AsyncUdpSocket, ConnectError, ConnectionError, Endpoint, ServerConfig, SystemSocket,
+    TransportConfig, UdpPoller, rustls,
+};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -189,6 +196,76 @@ fn who_has_proven_its_address_goes_first() {
         let (client, server) = tokio::join!(connecting, first.into_future());
         client.unwrap();
         server.unwrap();
+    });
+}
+
+/// A socket that counts the Retry packets that it sends.
+#[derive(Debug)]
+struct CountingRetries(Arc<SystemSocket>, AtomicUsize);
+
+impl AsyncUdpSocket for CountingRetries {
+    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+        Arc::clone(&self.0).create_io_poller()
+    }
+
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        // RFC 9000 section 17.2.5.
+        let is_retry = transmit.contents[0] & 0xf0 == 0xf0;
+        self.1.fetch_add(usize::from(is_retry), Ordering::Relaxed);
+        self.0.try_send(transmit)
+    }
+
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+        metas: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_recv(cx, buffers, metas)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+/// A flood of first packets fills the socket before an honest client begins. Between two looks at the socket few of them are
+/// answered, and of these the newest first: the handshake is over before most of them are.
+#[test]
+fn who_comes_after_a_flood_does_not_wait_for_all_of_it() {
+    // As many as fit into the buffer of a socket that nobody has enlarged.
+    const FLOOD: u64 = 150;
+    const UNPROVEN: usize = 10;
+    run_on_one_thread(async {
+        let identity = identity();
+        let mut config = server_config(&identity, TransportConfig::default());
+        config.retry_above(UNPROVEN);
+        let socket = SystemSocket::new(UdpSocket::bind(loopback(1)).unwrap()).unwrap();
+        let socket = Arc::new(CountingRetries(Arc::new(socket), AtomicUsize::new(0)));
+        let server = Endpoint::builder().abstract_socket(socket.clone());
+        let server = server.server(config).build().unwrap();
+        let address = server.local_addrs()[0];
+        let client = Endpoint::client(&[loopback(1)]).unwrap();
+        client.set_default_client_config(client_config(&identity, TransportConfig::default()));
+        let acceptor = server.clone();
+        tokio::spawn(async move {
+            while let Some(incoming) = acceptor.accept().await {
+                tokio::spawn(async move {
+                    if let Ok(connection) = incoming.await {
+                        connection.closed().await;
+                    }
+                });
+            }
+        });
+        let flood = UdpSocket::bind(loopback(1)).unwrap();
+        for number in 0..FLOOD {
+            flood.send_to(&spoofed_initial(number), address).unwrap();
+        }
+        let connection = client.connect(address, "localhost").unwrap().await.unwrap();
+        let retries = socket.1.load(Ordering::Relaxed);
+        assert!(retries > 0, "the client had no need to prove its address");
+        assert!(retries <= 100, "{retries} Retry packets before");
+        drop(connection);
     });
 }
 

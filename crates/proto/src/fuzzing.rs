@@ -180,7 +180,10 @@ pub fn server(now: Instant, data: &[u8]) -> bool {
                     connection.handle_event(event);
                 }
             }
-            Some(DatagramEvent::Response(_) | DatagramEvent::Forward(..)) | None => {}
+            Some(
+                DatagramEvent::Response(_) | DatagramEvent::Forward(..) | DatagramEvent::Queued,
+            )
+            | None => {}
         }
         now += Duration::from_millis(u64::from(kind / 2));
         connection = connection.and_then(|c| drive(&mut endpoint, now, c));

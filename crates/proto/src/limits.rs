@@ -135,6 +135,10 @@ pub const MAX_HALF_OPEN_BYTES: usize = 128 << 20;
 /// endpoint answers with Retry packets.
 pub const RETRY_ABOVE: usize = 256;
 
+/// Clients that wait for a Retry packet, unless configured otherwise. Stops: Initial floods that come faster than Retry
+/// packets can be sent. Who has waited longest goes first.
+pub const MAX_RETRIES_WAITING: usize = 1 << 12;
+
 /// What one connection whose handshake is under way is charged beside the handshake data that it keeps:
 /// its own state, TLS's, and what a driver has per connection. A test measures that it is enough.
 pub const HALF_OPEN_COST: usize = 38 << 10;

@@ -291,6 +291,25 @@ impl Victim {
         }
     }
 
+    /// What a driver does between two looks at its sockets, if clients wait in a line ([`Endpoint::queue_clients`]): writes
+    /// at most so many Retry packets, and sees to one client.
+    pub fn serve(&mut self, retries: usize) {
+        let now = self.now;
+        for _ in 0..retries {
+            let (endpoint, buf) = (&mut self.endpoint, &mut self.buf);
+            buf.clear();
+            let Some(transmit) = meter::metered(|| endpoint.next_retry(now, buf)) else {
+                break;
+            };
+            self.note(&transmit);
+        }
+        let endpoint = &mut self.endpoint;
+        if let Some(incoming) = meter::metered(|| endpoint.next_incoming(now)) {
+            self.admit(incoming);
+        }
+        self.flush();
+    }
+
     /// Accepts the client that has waited longest.
     pub fn accept_oldest(&mut self) {
         let kept = std::mem::replace(&mut self.admission, Admission::Accept);

@@ -25,6 +25,7 @@ pub struct ServerConfig {
     pub(crate) half_open_memory: usize,
     pub(crate) handshake_timeout: Duration,
     pub(crate) retry_above: usize,
+    pub(crate) max_retries_waiting: usize,
     pub(crate) retry_token_lifetime: Duration,
     pub(crate) validation_tokens: ValidationTokenConfig,
     pub(crate) migration: bool,
@@ -84,6 +85,7 @@ impl ServerConfig {
             half_open_memory: limits::MAX_HALF_OPEN_BYTES,
             handshake_timeout: Duration::from_secs(10),
             retry_above: limits::RETRY_ABOVE,
+            max_retries_waiting: limits::MAX_RETRIES_WAITING,
             retry_token_lifetime: Duration::from_secs(15),
             validation_tokens: ValidationTokenConfig::default(),
             migration: true,
@@ -163,6 +165,15 @@ impl ServerConfig {
     /// needs the number of handshakes per second times the round trip time of its clients.
     pub const fn retry_above(&mut self, half_open: usize) -> &mut Self {
         self.retry_above = half_open;
+        self
+    }
+
+    /// How many clients may wait for their Retry packet ([`retry_above`](Self::retry_above)), where a driver first reads
+    /// what its sockets hold ([`Endpoint::queue_clients`](crate::Endpoint::queue_clients)). Who has waited longest is
+    /// dropped for the newest, and asks again by itself. Default [`limits::MAX_RETRIES_WAITING`]; each takes less
+    /// than 450 bytes.
+    pub const fn max_retries_waiting(&mut self, count: usize) -> &mut Self {
+        self.max_retries_waiting = count;
         self
     }
 

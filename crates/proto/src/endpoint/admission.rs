@@ -7,7 +7,7 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint, TransportErrorCode};
 
 use super::{
     AddressProof, DatagramEvent, Endpoint, Incoming, MIN_INITIAL_SIZE, RetryError, Route,
-    answer_to, refusal, retry,
+    answer_to, line::Asked, refusal, retry,
 };
 use crate::cid::CidGenerator;
 use crate::packet::{MAX_CID_LEN, ProtectedPacket, Version, decode_next};
@@ -49,8 +49,9 @@ impl Endpoint {
             return None;
         }
         self.handle_timeout(now);
-        let half_open = self.half_open();
-        if self.waiting.len() >= server.max_incoming || !half_open.has_room(&server, datagram.len())
+        // Whether it is worth a place that is taken depends on its token.
+        if !self.has_room(&server, datagram.len(), None)
+            && !self.could_make_room(&server, datagram.len(), true)
         {
             return None;
         }
@@ -79,13 +80,26 @@ impl Endpoint {
             let size = refusal::write(buf, first.version, &dcid, &scid, &own, code).ok()?;
             return Some(DatagramEvent::Response(answer_to(network_path, size)));
         };
-        if !proof.is_valid() && half_open.connections >= server.retry_above {
+        if !proof.is_valid() && self.half_open().connections >= server.retry_above {
             // Whoever sends from addresses of others fills no more places than these.
             //= specs/rfc9000.txt#section-17.2.5.1
             //# A server MUST NOT send more than one Retry packet in response to a single UDP
             //# datagram.
+            if let Some(line) = &mut self.line {
+                let client = Asked {
+                    network_path,
+                    version: first.version,
+                    dcid,
+                    scid,
+                };
+                line.ask(client, server.max_retries_waiting);
+                return Some(DatagramEvent::Queued);
+            }
             let transmit = self.write_retry(now, network_path, first.version, &dcid, &scid, buf);
             return Some(DatagramEvent::Response(transmit));
+        }
+        if !self.make_room(&server, datagram.len(), proof.is_valid()) {
+            return None;
         }
         let expires = now + server.handshake_timeout;
         let place = self.waiting.open(dcid, datagram.len(), expires)?;
@@ -95,7 +109,7 @@ impl Endpoint {
             self.waiting
                 .buffer(place.index, event.now, network_path, ecn, datagram);
         }
-        Some(DatagramEvent::NewConnection(Incoming {
+        let incoming = Incoming {
             index: place.index,
             number: place.number,
             received: now,
@@ -108,7 +122,46 @@ impl Endpoint {
             dcid,
             scid,
             proof,
-        }))
+        };
+        match &mut self.line {
+            Some(line) => {
+                line.push(incoming);
+                Some(DatagramEvent::Queued)
+            }
+            None => Some(DatagramEvent::NewConnection(incoming)),
+        }
+    }
+
+    /// Whether one more may wait, whose first datagram has so many bytes; without this one, if there is one.
+    fn has_room(&self, server: &ServerConfig, datagram: usize, without: Option<&Incoming>) -> bool {
+        let gone = usize::from(without.is_some());
+        let bytes = without.map_or(0, |one| self.waiting.bytes_of(one));
+        let mut half_open = self.half_open();
+        half_open.connections -= gone;
+        half_open.bytes -= bytes;
+        self.waiting.len() - gone < server.max_incoming
+            && self.waiting.fits(datagram, bytes)
+            && half_open.has_room(server, datagram)
+    }
+
+    /// Whether there would be room in the place of one in the line who is worth no more.
+    fn could_make_room(&self, server: &ServerConfig, datagram: usize, proven: bool) -> bool {
+        let least = self.line.as_ref().and_then(|line| line.least(proven));
+        least.is_some_and(|least| self.has_room(server, datagram, Some(least)))
+    }
+
+    /// Whether there is room, if need be in the place of one in the line, who is forgotten: of those who come in a flood, the
+    /// last one is no less likely to be honest, and the likeliest to be still waiting.
+    fn make_room(&mut self, server: &ServerConfig, datagram: usize, proven: bool) -> bool {
+        if self.has_room(server, datagram, None) {
+            return true;
+        }
+        let could = self.could_make_room(server, datagram, proven);
+        let line = self.line.as_mut().filter(|_| could);
+        if let Some(least) = line.and_then(|line| line.give_up(proven)) {
+            self.forget(&least);
+        }
+        could
     }
 
     /// A 0-RTT packet of a connection that nobody has asked for yet: its Initial packet may have been overtaken.
@@ -191,7 +244,7 @@ impl Endpoint {
         ))
     }
 
-    fn write_retry(
+    pub(super) fn write_retry(
         &mut self,
         now: Instant,
         network_path: FourTuple,

@@ -16,7 +16,7 @@ use crate::{ConnectionClose, frame::Frame, frame::FrameIter};
 const SCID: [u8; 8] = [9; 8];
 
 /// A client's Initial packet with a token: whole, as far as one can see without keys.
-fn initial(dcid: &[u8], token: &[u8]) -> Vec<u8> {
+pub(super) fn initial(dcid: &[u8], token: &[u8]) -> Vec<u8> {
     let mut buf = Vec::new();
     let (dcid, scid) = (ConnectionId::new(dcid), ConnectionId::new(&SCID));
     let ty = PacketType::Initial;
@@ -90,7 +90,7 @@ impl Bench {
     }
 
     /// A token of a NEW_TOKEN frame for this IP.
-    fn token_for(&mut self, ip: &str) -> Vec<u8> {
+    pub(super) fn token_for(&mut self, ip: &str) -> Vec<u8> {
         let ips = [ip.parse().unwrap()].into_iter().collect();
         self.endpoint
             .tokens
@@ -466,7 +466,9 @@ fn a_repeated_initial_after_every_choice() {
                     assert!(refused);
                     continue;
                 }
-                DatagramEvent::Forward(..) => panic!("there are no shards"),
+                DatagramEvent::Forward(..) | DatagramEvent::Queued => {
+                    panic!("there are no shards, and no line")
+                }
             };
             if number / 64 / 2_u32.pow(step) % 2 == 1 {
                 assert!(bench.handle(&datagram).is_none(), "it waits already");

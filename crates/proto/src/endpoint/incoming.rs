@@ -239,6 +239,16 @@ impl Waiting {
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Whether there is memory for one whose first datagram has so many bytes, if so many others were free.
+    pub(super) const fn fits(&self, datagram: usize, free: usize) -> bool {
+        self.bytes - free + cost(datagram) <= limits::MAX_INCOMING_BUFFER_TOTAL
+    }
+
+    /// Bytes that would be free without this one.
+    pub(super) fn bytes_of(&self, incoming: &Incoming) -> usize {
+        self.slots.get(incoming.index).map_or(0, |slot| slot.bytes)
+    }
 }
 
 /// Memory that a datagram takes: with the record of it, or many tiny ones would be too cheap.

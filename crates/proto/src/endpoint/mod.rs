@@ -12,6 +12,7 @@ mod event;
 mod half_open;
 mod incoming;
 mod late;
+mod line;
 mod negotiation;
 mod refusal;
 mod reset;
@@ -48,6 +49,7 @@ use self::early::Early;
 use self::half_open::Share;
 use self::incoming::Waiting;
 use self::late::Late;
+use self::line::Line;
 use self::reset::AnswerRate;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
@@ -75,6 +77,8 @@ pub struct Endpoint {
     invalid_token_rate: AnswerRate,
     routes: Routes,
     waiting: Waiting,
+    /// Of those that wait, for a driver that takes them one by one.
+    line: Option<Line>,
     early: Early,
     closed: Closed,
     late: Late,
@@ -123,6 +127,7 @@ impl Endpoint {
             invalid_token_rate: AnswerRate::new(),
             routes: Routes::new(&mut rng),
             waiting: Waiting::default(),
+            line: None,
             early: Early::default(),
             closed: Closed::default(),
             late: Late::default(),
@@ -556,6 +561,9 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((index, dcid)) = self.waiting.expire(now) {
             self.routes.remove(&dcid, Route::Incoming(index));
+        }
+        if let Some(line) = &mut self.line {
+            line.expire(now);
         }
     }
 

@@ -651,9 +651,9 @@ proptest! {
                             DatagramEvent::Response(_) => {
                                 prop_assert!(bench.endpoint.closed.len() > 0);
                             }
-                            DatagramEvent::ConnectionEvent(..) | DatagramEvent::Forward(..) => {
-                                panic!("{event:?}")
-                            }
+                            DatagramEvent::ConnectionEvent(..)
+                            | DatagramEvent::Forward(..)
+                            | DatagramEvent::Queued => panic!("{event:?}"),
                         }
                     }
                 }
