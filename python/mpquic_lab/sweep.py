@@ -253,4 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # By the module's own name: Ray's workers look there for what they are to do, and have another `__main__`.
+    from mpquic_lab.sweep import main as command
+
+    sys.exit(command())

@@ -5,9 +5,11 @@ import hashlib
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,51 @@ def test_ray_replaces_a_worker_that_is_killed(experiment: Path, tmp_path: Path, 
     sweep(experiment, tmp_path / "swept", address="local", workers=3, shards=30, progress=tell)
     assert killed
     assert bytes_of(tmp_path / "swept") == alone
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """A cluster of Ray's in processes of their own, which is there before the sweep and after it; its address."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install mpquic-lab[ray]")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # A short path: Ray puts its sockets there.
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus=2"]
+        command += [f"--port={port}", f"--temp-dir={folder}", "--include-dashboard=false", "--disable-usage-stats"]
+        with open(f"{folder}/said", "w+") as said:
+            head = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                import ray
+
+                address = f"127.0.0.1:{port}"
+                for _ in range(60):
+                    assert head.poll() is None, Path(said.name).read_text()
+                    try:
+                        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+                        break
+                    except (ConnectionError, RuntimeError):
+                        continue
+                ray.shutdown()
+                yield address
+            finally:
+                os.killpg(head.pid, signal.SIGTERM)
+                head.wait()
+
+
+def test_a_cluster_that_is_there_gets_the_folder(cluster: str, experiment: Path, tmp_path: Path, alone: dict[str, str]) -> None:
+    """By the command. Workers are told the file's name within the folder, which they have from Ray."""
+    shipped = tmp_path / "shipped"
+    shipped.mkdir()
+    file = shipped / experiment.name
+    experiment.rename(file)
+    out = tmp_path / "swept"
+    command = [sys.executable, "-m", "mpquic_lab.sweep", str(file), "--address", "auto", "--ship", str(shipped)]
+    environment = {**os.environ, "RAY_ADDRESS": cluster}
+    swept = subprocess.run([*command, "--out", str(out), "--shards", "5"], capture_output=True, text=True, env=environment)
+    assert swept.returncode == 0, swept.stderr
+    assert bytes_of(out) == alone
 
 
 class Deadly(lab.Scheduler):
