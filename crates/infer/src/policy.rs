@@ -174,8 +174,8 @@ impl Policy {
     pub fn run(&mut self, inputs: &[f32]) -> Result<&[f32], RunError> {
         self.check_count(inputs.len())?;
         let to = self.runner.inputs();
-        self.normalise.apply(inputs, to);
-        if let Some(index) = first_not_finite(to) {
+        let finite = self.normalise.apply(inputs, to);
+        if !finite && let Some(index) = first_not_finite(to) {
             return Err(RunError::Input {
                 index,
                 found: inputs[index],
@@ -305,16 +305,20 @@ impl Normalise {
         if x > self.high[i] { self.high[i] } else { x }
     }
 
-    /// The comparisons are written so that what is not a number stays so, and is noticed.
-    fn apply(&self, from: &[f32], to: &mut [f32]) {
+    /// All elements; whether they came out as finite numbers. The comparisons are written so that what is not a number
+    /// stays so, and is noticed.
+    fn apply(&self, from: &[f32], to: &mut [f32]) -> bool {
         let n = to.len();
         let (from, offset, scale) = (&from[..n], &self.offset[..n], &self.scale[..n]);
         let (low, high) = (&self.low[..n], &self.high[..n]);
+        let mut odd = 0_u32;
         for i in 0..n {
             let x = (from[i] - offset[i]) / scale[i];
             let x = if x < low[i] { low[i] } else { x };
             to[i] = if x > high[i] { high[i] } else { x };
+            odd |= u32::from(!to[i].is_finite());
         }
+        odd == 0
     }
 }
 

@@ -6,7 +6,8 @@ use mpquic_infer::{
     Clip, Engine, LoadError, Normalisation, Options, Policy, Prefer, RunError, Vectors,
 };
 use support::{
-    Builder, Files, Seeded, agree, dqn, gaps, gaps_compact, int, ints, sailfish, sailfish_full,
+    Builder, Files, Seeded, agree, dqn, float, gaps, gaps_compact, int, ints, sailfish,
+    sailfish_full,
 };
 
 fn load(files: &Files, prefer: Prefer) -> Result<Policy, LoadError> {
@@ -46,6 +47,70 @@ fn the_papers_networks_compile_to_a_plan_that_agrees_with_tract() {
     all_agree("sailfish_full", &sailfish_full());
     all_agree("gaps compact", &gaps_compact());
     all_agree("gaps, three heads of 5", &gaps(15, 1, 3, 20));
+    all_agree("gaps, two heads of 12", &gaps(24, 1, 2, 32));
+    all_agree("gaps, four heads of 16", &gaps(64, 1, 4, 40));
+}
+
+/// Two heads of 8, whose result is read once as tokens by features, or also as it comes, or twice.
+fn heads(read_before: bool, read_after: bool) -> Files {
+    let mut b = Builder::new("heads", 31);
+    let x = b.input("x", &[1, 8, 16]);
+    let split = b.integers(&[1, 8, 2, 8]);
+    let [query, key, value] = [[0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]].map(|order| {
+        let x = b.linear(&x, 16, 16);
+        let x = b.node("Reshape", &[&x, &split], vec![]);
+        b.node("Transpose", &[&x], vec![ints("perm", &order)])
+    });
+    let scores = b.node("MatMul", &[&query, &key], vec![]);
+    // Small, so that exp does not make much of how they were rounded.
+    let scale = b.constant(&[], &[0.05]);
+    let scores = b.node("Mul", &[&scores, &scale], vec![]);
+    let weights = b.node("Softmax", &[&scores], vec![int("axis", -1)]);
+    let mixed = b.node("MatMul", &[&weights, &value], vec![]);
+    let merged = b.node("Transpose", &[&mixed], vec![ints("perm", &[0, 2, 1, 3])]);
+    let shape = b.integers(&[1, 8, 16]);
+    let merged = b.node("Reshape", &[&merged, &shape], vec![]);
+    let mut y = b.linear(&merged, 16, 16);
+    if read_after {
+        y = b.node("Add", &[&y, &merged], vec![]);
+    }
+    let mut y = b.node("Flatten", &[&y], vec![int("axis", 1)]);
+    if read_before {
+        let mixed = b.node("Flatten", &[&mixed], vec![int("axis", 1)]);
+        y = b.node("Add", &[&y, &mixed], vec![]);
+    }
+    b.rename(&y, "y");
+    b.output("y", &[1, 128]);
+    b.files()
+}
+
+#[test]
+fn heads_are_merged_in_place_only_where_nothing_else_reads_them() {
+    all_agree("read once", &heads(false, false));
+    all_agree("read before they are merged", &heads(true, false));
+    all_agree("read twice once merged", &heads(false, true));
+    all_agree("read before and after", &heads(true, true));
+}
+
+/// `rows` of `len`, normalised and then weighed by softmax.
+fn normalised(rows: usize, len: usize) -> Files {
+    let mut b = Builder::new("normalised", 32);
+    let x = b.input("x", &[1, rows, len]);
+    let scale = b.weights(&[len], 1.0);
+    let bias = b.weights(&[len], 1.0);
+    let attributes = vec![int("axis", -1), float("epsilon", 1e-5)];
+    let x = b.node("LayerNormalization", &[&x, &scale, &bias], attributes);
+    let y = b.node("Softmax", &[&x], vec![int("axis", -1)]);
+    b.rename(&y, "y");
+    b.output("y", &[1, rows, len]);
+    b.files()
+}
+
+#[test]
+fn rows_of_eights_and_others() {
+    for (rows, len) in [(8, 8), (16, 8), (7, 8), (1, 8), (8, 16), (8, 7), (3, 9)] {
+        all_agree(&format!("{rows} rows of {len}"), &normalised(rows, len));
+    }
 }
 
 #[test]

@@ -3,16 +3,18 @@
 mod maths;
 mod product;
 mod row;
+mod rows;
 
 use std::ops::Range;
 
 use super::{
     lanes::Lanes,
-    step::{AXES, Extents, NONE, Norm, Strides},
+    step::{AXES, Extents, Strides},
 };
 
 pub(super) use product::{inner, pack, padded, product};
 pub(super) use row::layers;
+pub(super) use rows::{norm, softmax, sum};
 
 /// A function of one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -201,140 +203,4 @@ pub(super) fn copy(
             }
         }
     }
-}
-
-#[inline(always)]
-pub(super) fn softmax<L: Lanes>(
-    from: usize,
-    to: usize,
-    rows: usize,
-    len: usize,
-    arena: &mut [f32],
-) {
-    if from != to {
-        arena.copy_within(from..from + rows * len, to);
-    }
-    let numbers = &mut arena[to..to + rows * len];
-    if len == 8 {
-        // Known to the compiler: rows of a few tokens are so short that counting costs as much as computing.
-        softmax_of::<L>(numbers, 8);
-    } else {
-        softmax_of::<L>(numbers, len);
-    }
-}
-
-/// One pass over all rows after the other, so that exp, the dearest, takes whole vectors however short rows are, and
-/// does not wait for each row's sum.
-#[inline(always)]
-fn softmax_of<L: Lanes>(numbers: &mut [f32], len: usize) {
-    for row in numbers.chunks_exact_mut(len) {
-        let max = fold(row, f32::NEG_INFINITY, |a, b| if a > b { a } else { b });
-        for x in row {
-            *x -= max;
-        }
-    }
-    each(numbers, maths::exp::<L>);
-    for row in numbers.chunks_exact_mut(len) {
-        let by = 1.0 / fold(row, 0.0, |a, b| a + b);
-        for x in row {
-            *x *= by;
-        }
-    }
-}
-
-#[inline(always)]
-pub(super) fn sum(from: usize, to: usize, rows: usize, len: usize, arena: &mut [f32]) {
-    let (to, around) = split(arena, to..to + rows);
-    let from = around.read(from..from + rows * len);
-    for (to, row) in to.iter_mut().zip(from.chunks_exact(len)) {
-        *to = fold(row, 0.0, |a, b| a + b);
-    }
-}
-
-#[inline(always)]
-pub(super) fn norm<L: Lanes>(norm: &Norm, weights: &[f32], arena: &mut [f32]) {
-    let len = norm.len;
-    if norm.from != norm.to {
-        arena.copy_within(norm.from..norm.from + norm.rows * len, norm.to);
-    }
-    let rows = arena[norm.to..norm.to + norm.rows * len].chunks_exact_mut(len);
-    let over = 1.0 / len as f32;
-    let constant = |at: usize| {
-        if at == NONE {
-            None
-        } else {
-            Some(&weights[at..at + len])
-        }
-    };
-    let (scale, bias) = (constant(norm.scale), constant(norm.bias));
-    for row in rows {
-        if norm.centred {
-            let mean = fold(row, 0.0, |a, b| a + b) * over;
-            for x in row.iter_mut() {
-                *x -= mean;
-            }
-        }
-        let square = fold_with(
-            row,
-            |a, x| if L::FUSED { x.mul_add(x, a) } else { a + x * x },
-        );
-        let by = 1.0 / (square * over + norm.epsilon).sqrt();
-        match (scale, bias) {
-            (Some(scale), Some(bias)) => {
-                for ((x, scale), bias) in row.iter_mut().zip(scale).zip(bias) {
-                    *x = *x * by * scale + bias;
-                }
-            }
-            (Some(scale), None) => {
-                for (x, scale) in row.iter_mut().zip(scale) {
-                    *x = *x * by * scale;
-                }
-            }
-            (None, _) => {
-                for x in row.iter_mut() {
-                    *x *= by;
-                }
-            }
-        }
-    }
-}
-
-/// In eight strands, so that the compiler may use vectors; the order of additions is the same on every CPU.
-#[inline(always)]
-fn fold(numbers: &[f32], start: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut strands = [start; 8];
-    let (eights, rest) = numbers.as_chunks::<8>();
-    for eight in eights {
-        for i in 0..8 {
-            strands[i] = f(strands[i], eight[i]);
-        }
-    }
-    for (strand, &x) in strands.iter_mut().zip(rest) {
-        *strand = f(*strand, x);
-    }
-    joined(strands, f)
-}
-
-/// `f(sum so far, x)`, sums of strands added.
-#[inline(always)]
-fn fold_with(numbers: &[f32], f: impl Fn(f32, f32) -> f32) -> f32 {
-    let mut strands = [0.0; 8];
-    let (eights, rest) = numbers.as_chunks::<8>();
-    for eight in eights {
-        for i in 0..8 {
-            strands[i] = f(strands[i], eight[i]);
-        }
-    }
-    for (strand, &x) in strands.iter_mut().zip(rest) {
-        *strand = f(*strand, x);
-    }
-    joined(strands, |a, b| a + b)
-}
-
-#[inline(always)]
-fn joined(s: [f32; 8], f: impl Fn(f32, f32) -> f32) -> f32 {
-    f(
-        f(f(s[0], s[4]), f(s[2], s[6])),
-        f(f(s[1], s[5]), f(s[3], s[7])),
-    )
 }

@@ -3,9 +3,9 @@
 //!
 //! # What holds
 //!
-//! - `Avx2` and `Avx512` are named as `L` only below [`execute_avx2`] and [`execute_avx512`], which carry the target
-//!   features, and these are called only by [`execute`], for [`Vectors`] that [`available`] detected on this CPU. So an
-//!   intrinsic is never reached on a CPU without it.
+//! - `Avx512` is named as `L` only below [`execute_avx512`], `Avx2` only below that or [`execute_avx2`]. Both carry the
+//!   target features that they need, and are called only by [`execute`], for [`Vectors`] that [`available`] detected on
+//!   this CPU. So an intrinsic is never reached on a CPU without it.
 //! - Every method is `inline(always)`: it becomes part of the caller that has the feature, and no vector passes a
 //!   function's boundary. [`Lanes::apart`] alone is a call, of a function that carries the same features; it too is
 //!   reached below `execute_avx2` and `execute_avx512` only.
@@ -17,6 +17,9 @@ use crate::Vectors;
 
 /// A vector of f32.
 pub(super) trait Lanes: Copy {
+    /// What to use where half a vector would stay empty: narrower vectors that every CPU with these has, or the same.
+    type Narrow: Lanes;
+
     /// Lanes in it.
     const WIDTH: usize;
     /// Whether a multiplication and an addition are one instruction.
@@ -32,7 +35,10 @@ pub(super) trait Lanes: Copy {
     /// Into the first `WIDTH` of the slice.
     fn store(self, to: &mut [f32]);
     fn add(self, other: Self) -> Self;
+    fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
+    /// The larger, `other` where one is not a number.
+    fn max(self, other: Self) -> Self;
     /// `self * by + to`
     fn mul_add(self, by: Self, to: Self) -> Self;
     /// What is not a number stays so: it must not pass for a 0.
@@ -40,6 +46,16 @@ pub(super) trait Lanes: Copy {
     /// Bit i is set unless lane i is 0, of either sign. What is not a number is not 0. Where that costs more than it
     /// saves, all bits are set.
     fn nonzero(self) -> u32;
+
+    /// Turns a block of 8 by 8: number `j` of row `i` becomes number `i` of row `j`, and rows follow on each other.
+    #[inline(always)]
+    fn turn(rows: [&[f32]; 8], turned: &mut [f32]) {
+        for (j, to) in turned[..64].chunks_exact_mut(8).enumerate() {
+            for i in 0..8 {
+                to[i] = rows[i][j];
+            }
+        }
+    }
 
     /// Runs a kernel as a function of its own, which keeps its numbers in registers: within the function that runs all
     /// steps, they would have to share those with what all the others keep.
@@ -57,6 +73,8 @@ pub(super) trait Kernel {
 pub(super) struct Portable([f32; 4]);
 
 impl Lanes for Portable {
+    type Narrow = Self;
+
     const WIDTH: usize = 4;
     const FUSED: bool = false;
     const ROW_VECTORS: usize = 8;
@@ -81,6 +99,19 @@ impl Lanes for Portable {
     fn add(self, other: Self) -> Self {
         let (a, b) = (self.0, other.0);
         Self([a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]])
+    }
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        let (a, b) = (self.0, other.0);
+        Self([a[0] - b[0], a[1] - b[1], a[2] - b[2], a[3] - b[3]])
+    }
+
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        let (a, b) = (self.0, other.0);
+        let larger = |i: usize| if a[i] > b[i] { a[i] } else { b[i] };
+        Self([larger(0), larger(1), larger(2), larger(3)])
     }
 
     #[inline(always)]
@@ -202,6 +233,8 @@ mod x86 {
     pub(super) struct Avx2(__m256);
 
     impl Lanes for Avx2 {
+        type Narrow = Self;
+
         const WIDTH: usize = 8;
         const FUSED: bool = true;
         const ROW_VECTORS: usize = 8;
@@ -234,6 +267,18 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn sub(self, other: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm256_sub_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn max(self, other: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm256_max_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
         fn mul(self, other: Self) -> Self {
             // SAFETY: see the module.
             Self(unsafe { _mm256_mul_ps(self.0, other.0) })
@@ -261,6 +306,53 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn turn(rows: [&[f32]; 8], turned: &mut [f32]) {
+            // Without closures: the compiler does not make intrinsics part of them.
+            let [a, b, c, d, e, f, g, h] = rows;
+            let (a, b, c, d) = (
+                Self::load(a).0,
+                Self::load(b).0,
+                Self::load(c).0,
+                Self::load(d).0,
+            );
+            let (e, f, g, h) = (
+                Self::load(e).0,
+                Self::load(f).0,
+                Self::load(g).0,
+                Self::load(h).0,
+            );
+            // SAFETY: see the module.
+            let out = unsafe {
+                // Numbers of two rows by turns, then of four, then of eight.
+                let (ab, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                let (cd, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+                let (ef, ef_high) = (_mm256_unpacklo_ps(e, f), _mm256_unpackhi_ps(e, f));
+                let (gh, gh_high) = (_mm256_unpacklo_ps(g, h), _mm256_unpackhi_ps(g, h));
+                let first0 = _mm256_shuffle_ps::<0b01_00_01_00>(ab, cd);
+                let first1 = _mm256_shuffle_ps::<0b11_10_11_10>(ab, cd);
+                let first2 = _mm256_shuffle_ps::<0b01_00_01_00>(ab_high, cd_high);
+                let first3 = _mm256_shuffle_ps::<0b11_10_11_10>(ab_high, cd_high);
+                let last0 = _mm256_shuffle_ps::<0b01_00_01_00>(ef, gh);
+                let last1 = _mm256_shuffle_ps::<0b11_10_11_10>(ef, gh);
+                let last2 = _mm256_shuffle_ps::<0b01_00_01_00>(ef_high, gh_high);
+                let last3 = _mm256_shuffle_ps::<0b11_10_11_10>(ef_high, gh_high);
+                [
+                    _mm256_permute2f128_ps::<0x20>(first0, last0),
+                    _mm256_permute2f128_ps::<0x20>(first1, last1),
+                    _mm256_permute2f128_ps::<0x20>(first2, last2),
+                    _mm256_permute2f128_ps::<0x20>(first3, last3),
+                    _mm256_permute2f128_ps::<0x31>(first0, last0),
+                    _mm256_permute2f128_ps::<0x31>(first1, last1),
+                    _mm256_permute2f128_ps::<0x31>(first2, last2),
+                    _mm256_permute2f128_ps::<0x31>(first3, last3),
+                ]
+            };
+            for (out, to) in out.into_iter().zip(turned[..64].chunks_exact_mut(8)) {
+                Self(out).store(to);
+            }
+        }
+
+        #[inline(always)]
         fn apart<K: Kernel>(kernel: K) {
             // SAFETY: see the module: this is reached only below `execute_avx2`.
             unsafe { apart_avx2(kernel) }
@@ -271,6 +363,8 @@ mod x86 {
     pub(super) struct Avx512(__m512);
 
     impl Lanes for Avx512 {
+        type Narrow = Avx2;
+
         const WIDTH: usize = 16;
         const FUSED: bool = true;
         const ROW_VECTORS: usize = 4;
@@ -300,6 +394,18 @@ mod x86 {
         fn add(self, other: Self) -> Self {
             // SAFETY: see the module.
             Self(unsafe { _mm512_add_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn sub(self, other: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm512_sub_ps(self.0, other.0) })
+        }
+
+        #[inline(always)]
+        fn max(self, other: Self) -> Self {
+            // SAFETY: see the module.
+            Self(unsafe { _mm512_max_ps(self.0, other.0) })
         }
 
         #[inline(always)]

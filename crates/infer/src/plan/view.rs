@@ -43,6 +43,18 @@ impl View {
         merged(self.dims.iter().flatten().copied())
     }
 
+    /// Where each element lies, in row-major order.
+    pub(super) fn places(&self) -> Vec<usize> {
+        let mut places = vec![self.at];
+        for atom in self.atoms() {
+            places = places
+                .iter()
+                .flat_map(|&place| (0..atom.size).map(move |i| place + i * atom.stride))
+                .collect();
+        }
+        places
+    }
+
     /// Whether the elements lie in row-major order without gaps.
     pub(super) fn is_dense(&self) -> bool {
         match self.atoms()[..] {

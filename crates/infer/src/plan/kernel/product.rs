@@ -100,27 +100,20 @@ pub(in crate::plan) fn product<L: Lanes>(product: &Product, weights: &[f32], are
             columns: width.min(columns - from),
         };
         bias = bias.map(|bias| &bias[width..]);
-        let c = &mut c[from..];
-        blocks::<L>(
-            vectors,
-            (a, a_row),
-            depth,
-            panel,
-            (c, columns),
-            rows,
-            epilogue,
-        );
+        let c = (&mut c[from..], columns);
+        let panel = (panel, width);
+        blocks::<L, true>(vectors, (a, a_row), depth, panel, c, rows, epilogue);
         from += width;
     }
 }
 
-/// All rows by one panel.
+/// All rows by one panel, of which the rows lie so far apart: a panel's width where it is packed.
 #[inline(always)]
-fn blocks<L: Lanes>(
+fn blocks<L: Lanes, const PACKED: bool>(
     vectors: usize,
     (a, a_row): (&[f32], usize),
     depth: usize,
-    panel: &[f32],
+    panel: (&[f32], usize),
     (c, c_row): (&mut [f32], usize),
     rows: usize,
     mut epilogue: Epilogue<'_>,
@@ -131,8 +124,8 @@ fn blocks<L: Lanes>(
         let a = &a[done * a_row..];
         let c = &mut c[done * c_row..];
         let taken = match vectors {
-            2 => some_rows::<L, 2>(left, (a, a_row), depth, panel, (c, c_row), &epilogue),
-            _ => some_rows::<L, 1>(left, (a, a_row), depth, panel, (c, c_row), &epilogue),
+            2 => some_rows::<L, 2, PACKED>(left, (a, a_row), depth, panel, (c, c_row), &epilogue),
+            _ => some_rows::<L, 1, PACKED>(left, (a, a_row), depth, panel, (c, c_row), &epilogue),
         };
         done += taken;
         epilogue.add = epilogue
@@ -142,51 +135,69 @@ fn blocks<L: Lanes>(
 }
 
 #[inline(always)]
-fn some_rows<L: Lanes, const V: usize>(
+fn some_rows<L: Lanes, const V: usize, const PACKED: bool>(
     left: usize,
     a: (&[f32], usize),
     depth: usize,
-    panel: &[f32],
+    panel: (&[f32], usize),
     c: (&mut [f32], usize),
     epilogue: &Epilogue<'_>,
 ) -> usize {
-    if left >= 8 && L::BLOCK_ROWS >= 8 {
-        block::<L, 8, V>(a, depth, panel, c, epilogue);
+    // Eight sums of one vector fit into sixteen registers, too.
+    if left >= 8 && (L::BLOCK_ROWS >= 8 || V == 1) {
+        block::<L, 8, V, PACKED>(a, depth, panel, c, epilogue);
         8
     } else if left >= 4 {
-        block::<L, 4, V>(a, depth, panel, c, epilogue);
+        block::<L, 4, V, PACKED>(a, depth, panel, c, epilogue);
         4
     } else if left >= 2 {
-        block::<L, 2, V>(a, depth, panel, c, epilogue);
+        block::<L, 2, V, PACKED>(a, depth, panel, c, epilogue);
         2
     } else {
-        block::<L, 1, V>(a, depth, panel, c, epilogue);
+        block::<L, 1, V, PACKED>(a, depth, panel, c, epilogue);
         1
     }
 }
 
 #[inline(always)]
-fn block<L: Lanes, const R: usize, const V: usize>(
+fn block<L: Lanes, const R: usize, const V: usize, const PACKED: bool>(
     (a, a_row): (&[f32], usize),
     depth: usize,
-    panel: &[f32],
+    (panel, panel_row): (&[f32], usize),
     (c, c_row): (&mut [f32], usize),
     epilogue: &Epilogue<'_>,
 ) {
     let width = V * L::WIDTH;
     let rows: [&[f32]; R] = array::from_fn(|r| &a[r * a_row..][..depth]);
     let mut sums = [[L::splat(0.0); V]; R];
-    for (l, panel) in panel.chunks_exact(width).enumerate().take(depth) {
-        let weights: [L; V] = array::from_fn(|v| L::load(&panel[v * L::WIDTH..][..L::WIDTH]));
-        for r in 0..R {
-            let x = L::splat(rows[r][l]);
-            for v in 0..V {
-                sums[r][v] = x.mul_add(weights[v], sums[r][v]);
-            }
+    if PACKED {
+        for (l, panel) in panel.chunks_exact(width).enumerate().take(depth) {
+            deepen(&mut sums, &rows, l, panel);
+        }
+    } else {
+        for (l, panel) in panel.chunks(panel_row).enumerate().take(depth) {
+            deepen(&mut sums, &rows, l, panel);
         }
     }
     for (r, sums) in sums.into_iter().enumerate() {
         finish::<L, V>(sums, r, &mut c[r * c_row..], epilogue);
+    }
+}
+
+/// Adds number `l` of each row times a row of the panel.
+#[inline(always)]
+fn deepen<L: Lanes, const R: usize, const V: usize>(
+    sums: &mut [[L; V]; R],
+    rows: &[&[f32]; R],
+    l: usize,
+    panel: &[f32],
+) {
+    let weights: [L; V] = array::from_fn(|v| L::load(&panel[v * L::WIDTH..][..L::WIDTH]));
+    for r in 0..R {
+        let x = L::splat(rows[r][l]);
+        for v in 0..V {
+            sums[r][v] = x.mul_add(weights[v], sums[r][v]);
+        }
     }
 }
 
@@ -247,9 +258,19 @@ fn finish<L: Lanes, const V: usize>(
     c[..spill.len()].copy_from_slice(spill);
 }
 
-/// The second operand is packed as weights are, then it is the same product.
+/// The second operand is packed as weights are, unless it lies so that it can be read as it is; then it is the same
+/// product.
 #[inline(always)]
 pub(in crate::plan) fn inner<L: Lanes>(inner: &Inner, arena: &mut [f32]) {
+    if inner.columns <= L::Narrow::WIDTH {
+        inner_by::<L::Narrow>(inner, arena);
+    } else {
+        inner_by::<L>(inner, arena);
+    }
+}
+
+#[inline(always)]
+fn inner_by<L: Lanes>(inner: &Inner, arena: &mut [f32]) {
     let &Inner {
         rows,
         depth,
@@ -259,58 +280,79 @@ pub(in crate::plan) fn inner<L: Lanes>(inner: &Inner, arena: &mut [f32]) {
         c_row,
         ..
     } = inner;
-    let scratch_len = depth * padded::<L>(columns, 2);
     let b_span = (depth - 1) * b_depth + (columns - 1) * b_column + 1;
     for &(a, b, c) in &inner.offsets {
-        {
-            let (scratch, around) = split(arena, inner.scratch..inner.scratch + scratch_len);
-            let b = around.read(b..b + b_span);
-            let mut from = 0;
-            let mut panels = scratch;
-            while from < columns {
-                let width = panel::<L>(columns - from, 2) * L::WIDTH;
-                let (panel, others) = panels.split_at_mut(depth * width);
-                panels = others;
-                let real = width.min(columns - from);
-                for (l, packed) in panel.chunks_exact_mut(width).enumerate() {
-                    let b = &b[l * b_depth + from * b_column..];
-                    if b_column == 1 {
-                        packed[..real].copy_from_slice(&b[..real]);
-                    } else {
-                        for (j, packed) in packed[..real].iter_mut().enumerate() {
-                            *packed = b[j * b_column];
-                        }
-                    }
-                }
-                from += width;
-            }
-        }
-        let (c, around) = split(arena, c..c + (rows - 1) * c_row + columns);
-        let a = around.read(a..a + (rows - 1) * a_row + depth);
-        let mut panels = around.read(inner.scratch..inner.scratch + scratch_len);
+        let b = b..b + b_span;
         let mut from = 0;
         while from < columns {
             let vectors = panel::<L>(columns - from, 2);
             let width = vectors * L::WIDTH;
-            let (panel, others) = panels.split_at(depth * width);
-            panels = others;
+            let real = width.min(columns - from);
+            let packed = inner.scratch..inner.scratch + depth * width;
+            let straight = b_column == 1 && real == width && (b_depth >= width || depth == 1);
+            if !straight {
+                let (packed, around) = split(arena, packed.clone());
+                let b = &around.read(b.clone())[from * b_column..];
+                pack_values::<L>(b, inner.b_strides, packed, width, real);
+            }
             let epilogue = Epilogue {
                 bias: None,
                 add: None,
                 scale: inner.scale,
                 relu: false,
-                columns: width.min(columns - from),
+                columns: real,
             };
-            blocks::<L>(
-                vectors,
-                (a, a_row),
-                depth,
-                panel,
-                (&mut c[from..], c_row),
-                rows,
-                epilogue,
-            );
+            let (c, around) = split(arena, c..c + (rows - 1) * c_row + columns);
+            let a = (around.read(a..a + (rows - 1) * a_row + depth), a_row);
+            let c = (&mut c[from..], c_row);
+            if straight {
+                let panel = (&around.read(b.clone())[from..], b_depth.max(width));
+                blocks::<L, false>(vectors, a, depth, panel, c, rows, epilogue);
+            } else {
+                let panel = (around.read(packed), width);
+                blocks::<L, true>(vectors, a, depth, panel, c, rows, epilogue);
+            }
             from += width;
+        }
+    }
+}
+
+/// Packs a panel, `width` wide, of which `real` columns exist; the others are whatever they are, and so is what comes of
+/// them.
+#[inline(always)]
+fn pack_values<L: Lanes>(
+    b: &[f32],
+    (b_depth, b_column): (usize, usize),
+    packed: &mut [f32],
+    width: usize,
+    real: usize,
+) {
+    if b_depth == 1 && (width, real) == (8, 8) {
+        let mut eights = packed.chunks_exact_mut(64);
+        let mut l = 0;
+        for packed in &mut eights {
+            let mut columns = [b; 8];
+            for (j, column) in columns.iter_mut().enumerate() {
+                *column = &b[j * b_column + l..][..8];
+            }
+            L::turn(columns, packed);
+            l += 8;
+        }
+        for (l, packed) in (l..).zip(eights.into_remainder().chunks_exact_mut(8)) {
+            for (j, packed) in packed.iter_mut().enumerate() {
+                *packed = b[j * b_column + l];
+            }
+        }
+        return;
+    }
+    for (l, packed) in packed.chunks_exact_mut(width).enumerate() {
+        let b = &b[l * b_depth..];
+        if b_column == 1 {
+            packed[..real].copy_from_slice(&b[..real]);
+        } else {
+            for (j, packed) in packed[..real].iter_mut().enumerate() {
+                *packed = b[j * b_column];
+            }
         }
     }
 }

@@ -87,7 +87,7 @@ fn layer<L: Lanes>(product: &Product, weights: &[f32], arena: &mut [f32], known:
         let set = match vectors {
             1 => row.by::<L, 1, 4>(),
             2 => row.by::<L, 2, 4>(),
-            3 => row.by::<L, 3, 2>(),
+            3 => row.by::<L, 3, 4>(),
             4 => row.by::<L, 4, 2>(),
             6 => row.by::<L, 6, 1>(),
             _ => row.by::<L, 8, 1>(),
@@ -191,17 +191,28 @@ impl<L: Lanes, const V: usize, const U: usize> Sums<L, V, U> {
 
     /// Up to [`CHUNK`] inputs, of which those are not 0 whose bit is set.
     #[inline(always)]
-    fn add_some(&mut self, a: &[f32], weights: &[f32], mut set: u64) {
+    fn add_some(&mut self, a: &[f32], weights: &[f32], set: u64) {
         let width = V * L::WIDTH;
         // The first 0, which fills up the last round.
         let zero = set.trailing_ones() as usize;
         if zero >= a.len() {
-            return self.add_all(a, weights);
+            self.add_all(a, weights);
+        } else if a.len() == CHUNK {
+            // With lengths that the compiler knows, no index needs a check.
+            self.rounds(&a[..CHUNK], &weights[..CHUNK * width], set, zero);
+        } else {
+            self.rounds(a, weights, set, zero);
         }
+    }
+
+    /// An input for each strand, over and over, until no bit is set.
+    #[inline(always)]
+    fn rounds(&mut self, a: &[f32], weights: &[f32], mut set: u64, zero: usize) {
+        let width = V * L::WIDTH;
         while set != 0 {
             for u in 0..U {
                 let next = set.trailing_zeros() as usize;
-                let l = if set == 0 { zero } else { next };
+                let l = if set == 0 { zero } else { next } % CHUNK;
                 set &= set.wrapping_sub(1);
                 self.add(u, a[l], &weights[l * width..]);
             }

@@ -1,6 +1,8 @@
 //! Matrix products in all their forms: sums over named axes with a constant (dense layers) or with other values
 //! (attention), and one-dimensional convolutions. Each becomes rows by columns with one stride each.
 
+use std::collections::HashMap;
+
 use tract_onnx::{
     prelude::*,
     tract_core::ops::{
@@ -225,7 +227,8 @@ impl<'a> Lower<'a> {
             return Ok(false);
         }
         let outlet = OutletId::new(node.id, 0);
-        let c = self.product(node, a.at, &roles, &numbers, NONE)?;
+        let input = node.inputs[sides[0]];
+        let c = self.product(node, (input, a.at), &roles, &numbers, NONE)?;
         self.result(outlet, shape, c, roles.lying());
         Ok(true)
     }
@@ -261,7 +264,7 @@ impl<'a> Lower<'a> {
     fn product(
         &mut self,
         node: &TypedNode,
-        a: usize,
+        (input, a): (OutletId, usize),
         roles: &Roles,
         numbers: &[f32],
         bias: usize,
@@ -289,11 +292,10 @@ impl<'a> Lower<'a> {
                 dims: vec![row_atoms, depth_atoms],
             };
             let at = self.reserve(rows * depth);
-            self.copy(
-                OutletId::new(node.id, 0),
-                &from,
-                &View::dense(at, &[rows, depth]),
-            )?;
+            let to = View::dense(at, &[rows, depth]);
+            if !self.made_in_place(input, &from, at) {
+                self.copy(OutletId::new(node.id, 0), &from, &to)?;
+            }
             (at, depth)
         };
         let of = |axes: &[Axis]| -> Vec<usize> {
@@ -462,6 +464,52 @@ impl<'a> Lower<'a> {
         Ok(())
     }
 
+    /// Lets the last step write to `at` on, in row-major order, what `view` sees of its result, if it is a product of two
+    /// values and nothing else reads the result: heads of an attention are put beside each other so.
+    fn made_in_place(&mut self, outlet: OutletId, view: &View, at: usize) -> bool {
+        if self.open_maker(outlet).map(|maker| maker + 1) != Some(self.steps.len()) {
+            return false;
+        }
+        let Some(Step::Inner(inner)) = self.steps.last_mut() else {
+            return false;
+        };
+        let mut places = HashMap::new();
+        for place in view.places() {
+            places.insert(place, at + places.len());
+        }
+        // Where each row of the result goes.
+        let (rows, columns, c_row) = (inner.rows, inner.columns, inner.c_row);
+        let firsts: Option<Vec<usize>> = inner
+            .offsets
+            .iter()
+            .flat_map(|&(_, _, c)| (0..rows).map(move |i| c + i * c_row))
+            .map(|row| {
+                let first = *places.get(&row)?;
+                let follows = |j| places.get(&(row + j)) == Some(&(first + j));
+                (1..columns).all(follows).then_some(first)
+            })
+            .collect();
+        let Some(firsts) = firsts else {
+            return false;
+        };
+        let c_row = match firsts[..] {
+            [first, second, ..] if rows > 1 => second.wrapping_sub(first),
+            _ => 0,
+        };
+        let even = firsts.chunks(rows).all(|firsts| {
+            let apart = |two: &[usize]| two[1].checked_sub(two[0]) == Some(c_row);
+            firsts.windows(2).all(apart)
+        });
+        let all = [firsts.len() * columns, view.volume()] == [places.len(); 2];
+        if even && all {
+            inner.c_row = c_row;
+            for (offset, firsts) in inner.offsets.iter_mut().zip(firsts.chunks(rows)) {
+                offset.2 = firsts[0];
+            }
+        }
+        even && all
+    }
+
     pub(super) fn conv(&mut self, node: &'a TypedNode, conv: &Conv) -> Result<()> {
         let pool = &conv.pool_spec;
         let (Some(kernel), Some(bias)) =
@@ -528,7 +576,7 @@ impl<'a> Lower<'a> {
         };
         of_column.resize(padded(self.vectors, out[channel], rows), 0.0);
         let bias = self.weigh(&of_column);
-        let at = self.product(node, x.at, &roles, &kernel, bias)?;
+        let at = self.product(node, (node.inputs[0], x.at), &roles, &kernel, bias)?;
         self.result(outlet, &out, at, roles.lying());
         Ok(())
     }
