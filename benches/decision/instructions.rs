@@ -52,5 +52,13 @@ pub(crate) fn run() {
             rounds.feed();
         });
         rounds.check();
+        let mut rounds = Rounds::new(name, 1);
+        for _ in 0..4 {
+            rounds.decide_and_send();
+            rounds.acknowledge();
+        }
+        rounds.decide_and_send();
+        counted(1, &mut || rounds.acknowledge());
+        println!("scheduler/{name}/acked_and_settled {ROUND}");
     }
 }

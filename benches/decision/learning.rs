@@ -74,7 +74,7 @@ impl Rounds {
     }
 
     /// The decisions of a round with a packet after each, which leaves; not on the clock.
-    fn decide_and_send(&mut self) {
+    pub(crate) fn decide_and_send(&mut self) {
         for _ in 0..ROUND {
             self.number += 1;
             self.now += Duration::from_micros(200);
@@ -94,7 +94,7 @@ impl Rounds {
 
     /// The acknowledgements of these packets. Each completes the reward of one decision, that of 65 packets before.
     #[inline]
-    fn acknowledge(&mut self) {
+    pub(crate) fn acknowledge(&mut self) {
         let left = self.now;
         for number in self.number - ROUND + 1..=self.number {
             self.now += Duration::from_micros(20);

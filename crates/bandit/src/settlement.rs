@@ -156,6 +156,19 @@ pub struct Settled<X> {
     pub packets: u32,
 }
 
+impl<X> Settled<X> {
+    #[inline]
+    fn with<Y>(&self, what: Y) -> Settled<Y> {
+        Settled {
+            key: self.key,
+            what,
+            made: self.made,
+            reward: self.reward,
+            packets: self.packets,
+        }
+    }
+}
+
 impl<X, D, P> Settlement<X, D, P>
 where
     X: Copy,
@@ -294,14 +307,7 @@ where
             return;
         }
         if self.horizon == Horizon::Goodput {
-            self.behind = (self.behind - amount).max(0.0);
-            if self.packets.is_full() {
-                self.make_room();
-            }
-            if !self.decisions.is_empty() {
-                self.log_arrival(now, amount);
-            }
-            return;
+            return self.arrived_in_window(now, amount);
         }
         self.behind -= amount;
         while self.unreleased < self.packets.end {
@@ -327,10 +333,77 @@ where
         self.behind = self.behind.max(0.0);
     }
 
+    /// [`arrived`](Self::arrived) for [`Horizon::Goodput`].
+    #[inline(never)]
+    fn arrived_in_window(&mut self, now: f64, amount: f64) {
+        self.behind = (self.behind - amount).max(0.0);
+        if self.packets.is_full() {
+            self.make_room();
+        }
+        if !self.decisions.is_empty() {
+            self.log_arrival(now, amount);
+        }
+    }
+
     /// The oldest decision with its reward, if that is complete. Call it until it returns `None`, at
     /// any time: the time of the call does not change the reward.
     #[inline]
     pub fn settle(&mut self, now: f64) -> Option<Settled<X>> {
+        let settled = self.complete(now)?;
+        let settled = settled.with(*settled.what);
+        self.forget_oldest();
+        Some(settled)
+    }
+
+    /// The same, but the decision stays until it is [forgotten](Self::forget_oldest), and what it was opened with is
+    /// not copied.
+    #[inline(always)]
+    pub fn complete(&mut self, now: f64) -> Option<Settled<&X>> {
+        let (reward, packets) = self.reward_of_oldest(now)?;
+        let oldest = self.decisions.get(self.decisions.start);
+        Some(Settled {
+            key: oldest.key,
+            what: &oldest.what,
+            made: oldest.made,
+            reward,
+            packets,
+        })
+    }
+
+    /// The oldest decision was settled: makes room for another one. Nothing if there is none.
+    #[inline(always)]
+    pub fn forget_oldest(&mut self) {
+        if !self.decisions.is_empty() {
+            self.pop();
+        }
+    }
+
+    /// The reward of the oldest decision that was not dropped, if it is complete, and of how many packets it is made.
+    #[inline(always)]
+    fn reward_of_oldest(&mut self, now: f64) -> Option<(f64, u32)> {
+        if self.decisions.is_empty() {
+            return None;
+        }
+        // Nearly all calls: the oldest decision is not complete, or has as many packets as count, all of them in its first
+        // reference time and next to each other in memory. Whatever else there may be is out of line.
+        let oldest = self.decisions.get(self.decisions.start);
+        let discounted = matches!(self.horizon, Horizon::Discounted | Horizon::OwnAck);
+        if discounted && !oldest.dropped {
+            let released = self.unreleased.saturating_sub(oldest.first);
+            if released >= MOST_PACKETS as u64 {
+                if let Some(reward) = self.sum_up_at_once(oldest) {
+                    return Some((reward, MOST_PACKETS as u32));
+                }
+            } else if !reward::is_over(oldest.made, oldest.reference, now) {
+                return None;
+            }
+        }
+        self.reward_otherwise(now)
+    }
+
+    /// [`reward_of_oldest`](Self::reward_of_oldest), whatever there is.
+    #[inline(never)]
+    fn reward_otherwise(&mut self, now: f64) -> Option<(f64, u32)> {
         while !self.decisions.is_empty() {
             let oldest = self.decisions.get(self.decisions.start);
             let (dropped, first) = (oldest.dropped, oldest.first);
@@ -351,15 +424,10 @@ where
                         || reward::is_over(oldest.made, oldest.reference, now)
                 }
             };
-            if !complete {
-                return None;
-            }
-            let settled = match self.horizon {
+            return complete.then(|| match self.horizon {
                 Horizon::Goodput => self.goodput(oldest),
                 _ => self.sum_up(oldest, released),
-            };
-            self.pop();
-            return Some(settled);
+            });
         }
         None
     }
@@ -386,8 +454,8 @@ where
         self.unreleased = self.packets.end;
     }
 
-    /// The reward of a decision by what arrived in its window.
-    fn goodput(&self, decision: &DecisionSlot<X>) -> Settled<X> {
+    /// The reward of a decision by what arrived in its window, and how many entries that were.
+    fn goodput(&self, decision: &DecisionSlot<X>) -> (f64, u32) {
         let DecisionSlot { made, first, .. } = *decision;
         let window = WINDOW * decision.reference;
         // The last one within the window; the first is the decision's own, of no amount.
@@ -402,52 +470,61 @@ where
         }
         let (from, to) = (self.packets.get(first), self.packets.get(last));
         let reward = reward::rate(to.amount - from.amount, window.min(to.due_or_rate - made));
-        Settled {
-            key: decision.key,
-            what: decision.what,
-            made,
-            reward,
-            packets: (last - first) as u32,
-        }
+        (reward, (last - first) as u32)
     }
 
-    /// The reward of a decision after which so many packets are released.
-    fn sum_up(&self, decision: &DecisionSlot<X>, released: u64) -> Settled<X> {
-        let DecisionSlot { made, first, .. } = *decision;
-        let packet = |nth: usize| self.packets.get(first + nth as u64);
-        let since_decision = |packet: &PacketSlot| match (self.first, self.horizon) {
+    /// What the first packet after a decision counts for.
+    #[inline]
+    fn rate_of_first(&self, decision: &DecisionSlot<X>, packet: &PacketSlot) -> f64 {
+        match (self.first, self.horizon) {
             (FirstPacket::Sending, _) => packet.due_or_rate,
             (FirstPacket::Decision, Horizon::OwnAck) => {
                 let under_way = packet.amount / packet.due_or_rate;
                 reward::rate(packet.amount, under_way + decision.pause)
             }
-            (FirstPacket::Decision, _) => reward::rate(packet.amount, packet.time - made),
-        };
+            (FirstPacket::Decision, _) => reward::rate(packet.amount, packet.time - decision.made),
+        }
+    }
+
+    /// The reward of a decision after which as many packets are released as count, if all are in its first reference
+    /// time, the common case where packets come thick and fast, and those after the first are next to each other.
+    #[inline]
+    fn sum_up_at_once(&self, decision: &DecisionSlot<X>) -> Option<f64> {
+        const OTHERS: usize = MOST_PACKETS - 1;
+        let start = ((decision.first + 1) & self.packets.mask) as usize;
+        let others = self.packets.slots.as_ref().get(start..)?;
+        let others = others.first_chunk::<OTHERS>()?;
+        let in_one_part = start + OTHERS <= self.packets.mask as usize + 1;
+        let within = others[OTHERS - 1].time - decision.made < decision.reference;
+        if !(in_one_part && within) {
+            return None;
+        }
+        let first = self.packets.get(decision.first);
+        Some(self.rate_of_first(decision, first) + weighted_at_once(others))
+    }
+
+    /// The reward of a decision after which so many packets are released, and how many count.
+    fn sum_up(&self, decision: &DecisionSlot<X>, released: u64) -> (f64, u32) {
+        let DecisionSlot { made, first, .. } = *decision;
+        let packet = |nth: usize| self.packets.get(first + nth as u64);
         let last = MOST_PACKETS - 1;
-        let (reward, packets) = if self.horizon == Horizon::FirstPacket {
-            (since_decision(packet(0)), 1)
+        if self.horizon == Horizon::FirstPacket {
+            (self.rate_of_first(decision, packet(0)), 1)
         } else if released > last as u64 && packet(last).time - made < decision.reference {
-            // All in the first reference time, the common case where packets come thick and fast.
             let sum = weighted(self.packets.two_parts(first + 1, last));
-            (since_decision(packet(0)) + sum, MOST_PACKETS as u32)
+            let first = self.rate_of_first(decision, packet(0));
+            (first + sum, MOST_PACKETS as u32)
         } else {
             let mut sum = DiscountedReward::new(made, decision.reference);
             for nth in 0..MOST_PACKETS.min(released as usize) {
                 let packet = packet(nth);
                 let rate = match nth {
-                    0 => since_decision(packet),
+                    0 => self.rate_of_first(decision, packet),
                     _ => packet.due_or_rate,
                 };
                 sum.add(rate, packet.time);
             }
             (sum.value(), sum.packets())
-        };
-        Settled {
-            key: decision.key,
-            what: decision.what,
-            made,
-            reward,
-            packets,
         }
     }
 
@@ -517,12 +594,43 @@ where
 }
 
 #[inline]
-fn is_amount(amount: f64) -> bool {
-    amount > 0.0 && amount < f64::INFINITY
+const fn is_amount(amount: f64) -> bool {
+    // Positive numbers are in the order of their bits, from the smallest one to infinity; all else is beyond.
+    amount.to_bits().wrapping_sub(1) < f64::INFINITY.to_bits() - 1
+}
+
+/// The weights of all packets but the first, four at a time and without the last one. A constant: the compiler then puts
+/// them into registers' order and alignment, whichever of the sums it takes together.
+const WEIGHTS_OF_OTHERS: [[f64; 4]; MOST_PACKETS / 4] = {
+    assert!(MOST_PACKETS - 1 == MOST_PACKETS / 4 * 4 + 1);
+    let mut weights = [[0.0; 4]; MOST_PACKETS / 4];
+    let mut place = 0;
+    while place < 4 * weights.len() {
+        weights[place / 4][place % 4] = WEIGHTS[1 + place];
+        place += 1;
+    }
+    weights
+};
+
+/// [`weighted`] of packets that are in one part: the same sums in the same order, so that rounding is the same.
+#[inline(always)]
+fn weighted_at_once(packets: &[PacketSlot; MOST_PACKETS - 1]) -> f64 {
+    let (mut low, mut high) = ([0.0; 2], [0.0; 2]);
+    let (packets, rest) = packets.as_chunks::<4>();
+    for (weights, packets) in WEIGHTS_OF_OTHERS.iter().zip(packets) {
+        for place in 0..2 {
+            low[place] += weights[place] * packets[place].due_or_rate;
+            high[place] += weights[2 + place] * packets[2 + place].due_or_rate;
+        }
+    }
+    for packet in rest {
+        low[0] += WEIGHTS[MOST_PACKETS - 1] * packet.due_or_rate;
+    }
+    (low[0] + low[1]) + (high[0] + high[1])
 }
 
 /// Σ WEIGHTS[1 + i] · rate of packet i, of packets in two parts.
-#[inline]
+#[inline(never)]
 fn weighted((head, tail): (&[PacketSlot], &[PacketSlot])) -> f64 {
     // Four sums, which do not wait for each other.
     let mut sums = [0.0; 4];
@@ -599,5 +707,28 @@ impl<T, S: AsRef<[T]> + AsMut<[T]>> Ring<T, S> {
     fn push(&mut self, slot: T) {
         *self.get_mut(self.end) = slot;
         self.end += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        // To the last bit: runs are replayed.
+        #[test]
+        fn one_part_is_summed_up_as_by_the_general_way(
+            rates in vec(prop_oneof![0.0..5000.0_f64, Just(0.0)], MOST_PACKETS - 1),
+        ) {
+            let slot = |rate: f64| PacketSlot { due_or_rate: rate, ..PacketSlot::default() };
+            let packets: Vec<PacketSlot> = rates.into_iter().map(slot).collect();
+            let at_once = weighted_at_once(packets.first_chunk().unwrap());
+            prop_assert_eq!(at_once.to_bits(), weighted((&packets, &[])).to_bits());
+        }
     }
 }

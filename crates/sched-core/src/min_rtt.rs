@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{Context, Decision, PathView, Scheduler};
+use crate::{Context, Decision, PathIndex, PathView, Scheduler};
 
 /// Sends on the path with the smallest smoothed RTT that has room.
 ///
@@ -84,10 +84,41 @@ impl MinRtt {
         }
     }
 
-    /// The decision for `path`, which is the best with room and has this rank, while a pacer holds a path back.
+    /// The decision where paths differ in more than what was measured of them: one is a backup or in trouble, has no RTT
+    /// sample, or is held back by its pacer.
     ///
-    /// Not inlined: without a pacer, a decision would save and restore the registers that this takes.
+    /// Not inlined: a decision without all that would save and restore the registers that this takes.
     #[inline(never)]
+    fn decide_otherwise(&mut self, cx: &Context<'_>) -> Decision {
+        let nothing = || Best {
+            rank: u64::MAX,
+            path: None,
+            paced: false,
+        };
+        let best = cx.fold_usable(nothing, |best, path| {
+            best.paced |= path.next_release.is_some();
+            let rank = if path.can_send {
+                path.rtt_rank()
+            } else {
+                u64::MAX
+            };
+            if rank < best.rank {
+                best.rank = rank;
+                best.path = Some(path);
+            }
+        });
+        // What may wait for a pacer depends on the queue.
+        self.stands = !best.paced && best.rank < PathView::UNTESTED;
+        let Some(path) = best.path else {
+            return Decision::Wait { until: None };
+        };
+        if best.paced {
+            return self.decide_paced(cx, path, best.rank);
+        }
+        Decision::send(path.index)
+    }
+
+    /// The decision for `path`, which is the best with room and has this rank, while a pacer holds a path back.
     fn decide_paced(&mut self, cx: &Context<'_>, path: &PathView, rank: u64) -> Decision {
         if self.config.wait_for_pacer
             && let Some(release) = awaited(cx, path.standing(), rank)
@@ -103,34 +134,26 @@ impl MinRtt {
 
 impl Scheduler for MinRtt {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        let nothing = || Best {
-            rank: u64::MAX,
-            path: None,
-            paced: false,
-        };
-        // The minimum over `cx.sendable()`, in one walk.
-        let best = cx.fold_usable(nothing, |best, path| {
-            best.paced |= path.next_release.is_some();
-            let rank = if path.can_send {
-                path.rtt_rank()
-            } else {
-                u64::MAX
-            };
-            if rank < best.rank {
-                best.rank = rank;
-                best.path = Some(path);
-            }
-        });
         self.waits = false;
-        // Packets change no RTT that was measured. What may wait for a pacer depends on the queue.
-        self.stands = !best.paced && best.rank < PathView::UNTESTED;
-        let Some(path) = best.path else {
-            return Decision::Wait { until: None };
-        };
-        if best.paced {
-            return self.decide_paced(cx, path, best.rank);
+        // The minimum over `cx.sendable()`, in one walk, as long as all open paths are available, healthy and measured, and
+        // no pacer holds any back.
+        let (mut least, mut fastest) = (u64::MAX, PathIndex::FIRST);
+        for path in cx.open() {
+            let rtt = path.packed_rtt();
+            if path.standing() != 0 || rtt == 0 || path.next_release.is_some() {
+                return self.decide_otherwise(cx);
+            }
+            let rank = if path.can_send { rtt } else { u64::MAX };
+            if rank < least {
+                (least, fastest) = (rank, path.index);
+            }
         }
-        Decision::send(path.index)
+        // Packets change no RTT that was measured.
+        self.stands = least < u64::MAX;
+        if !self.stands {
+            return Decision::Wait { until: None };
+        }
+        Decision::send(fastest)
     }
 
     fn why(&self) -> Option<&'static str> {

@@ -16,6 +16,8 @@ pub const MAX_PATHS: usize = 16;
 pub struct PathIndex(u8);
 
 impl PathIndex {
+    pub(crate) const FIRST: Self = Self(0);
+
     /// The slot with this number, or `None` if it is not below [`MAX_PATHS`].
     #[inline]
     pub const fn new(index: usize) -> Option<Self> {

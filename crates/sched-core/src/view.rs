@@ -282,14 +282,20 @@ impl PathView {
     /// without a sample.
     #[inline]
     pub fn rtt_rank(&self) -> u64 {
-        // Nanoseconds of a second fit in 30 bits, and 272 years of seconds in the 33 above. Packing
-        // costs less than multiplying.
-        let rtt = self.smoothed_rtt.as_secs() << 30 | u64::from(self.smoothed_rtt.subsec_nanos());
+        let rtt = self.packed_rtt();
         if rtt == 0 {
             Self::UNTESTED | self.sent_packets.min(Self::UNTESTED - 2)
         } else {
             rtt
         }
+    }
+
+    /// The smoothed RTT as one number in the order of RTTs; 0 if there is none.
+    #[inline]
+    pub(crate) const fn packed_rtt(&self) -> u64 {
+        // Nanoseconds of a second fit in 30 bits, and 272 years of seconds in the 33 above. Packing
+        // costs less than multiplying.
+        self.smoothed_rtt.as_secs() << 30 | self.smoothed_rtt.subsec_nanos() as u64
     }
 
     /// Whether an RTT sample has been taken on this path.

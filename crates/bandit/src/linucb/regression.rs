@@ -24,6 +24,7 @@ const RAISE: f64 = 1.0 / (1_u64 << 40) as f64;
 /// A and b are `f64` sums, A by its lower triangle. A^-1 and θ follow each sample by the formulas of
 /// Sherman and Morrison, and are computed from A and b anew every so many samples.
 #[derive(Debug, Clone)]
+#[repr(align(16))]
 #[cfg_attr(
     feature = "serde",
     derive(serde::Serialize, serde::Deserialize),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::{Advice, Round, Waiting, nanos, whole};
+use crate::support::{Advice, Round, Waiting, float, nanos, whole};
 use crate::{
     Context, Decision, InvalidConfig, MAX_PATHS, PathSet, PathUpdate, PathUpdateKind, PathView,
     Scheduler,
@@ -188,10 +188,12 @@ impl Blest {
         }
     }
 
-    /// What there is to remember of every view, whatever the decision will be.
+    /// What there is to remember of every view, whatever the decision will be. Returns the bytes in flight on all of them.
     #[inline]
-    fn observe(&mut self, cx: &Context<'_>) {
+    fn observe(&mut self, cx: &Context<'_>) -> u64 {
+        let mut in_flight = 0;
         for path in cx.open() {
+            in_flight += path.in_flight;
             let seen = &mut self.extremes[path.index.get()];
             let rtt = path.smoothed_rtt;
             // Zero is "no sample". New extremes are rare: foreseen branches cost less than converting what stays as it is.
@@ -205,6 +207,7 @@ impl Blest {
         if let Some(path) = cx.queue.blocked_by {
             self.blockers.insert(path);
         }
+        in_flight
     }
 
     /// `mptcp_blest_update_lambda`.
@@ -228,55 +231,75 @@ impl Blest {
     }
 
     /// How long the next packet stays on the path, nanoseconds: `mptcp_blest_estimate_linger_time`.
+    #[inline]
     fn linger(&self, slow: &PathView) -> f64 {
         let Extremes { least, most, .. } = self.extremes[slow.index.get()];
-        let after = (slow.in_flight + u64::from(slow.mtu)) as f64;
-        let window = slow.capacity() as f64;
+        let after = float(slow.in_flight + u64::from(slow.mtu));
+        let window = float(slow.capacity());
         let estimate = if after >= window {
             most
         } else {
             least + (most - least) * after / window
         };
-        estimate.max(nanos(slow.smoothed_rtt))
+        larger(estimate, nanos(slow.smoothed_rtt))
     }
 
     /// The bytes that a path could send in this time: `mptcp_blest_estimate_bytes`.
+    #[inline]
     fn could_send(&self, fast: &PathView, linger: f64) -> f64 {
         let Extremes { least, most, .. } = self.extremes[fast.index.get()];
         let rounds = whole(linger / ((least + most) / 2.0)) + 1.0;
         let mss = f64::from(fast.mtu);
-        let window = fast.capacity() as f64 / mss;
+        let window = float(fast.capacity()) / mss;
         let packets = if fast.ssthresh == u64::MAX {
             let rounds = rounds.min(MAX_DOUBLINGS);
             window * (f64::from(1_u32 << rounds as u32) - 1.0)
         } else {
             // As if it were in congestion avoidance already.
-            let window = window.max(fast.ssthresh as f64 / mss + 1.0);
+            let window = larger(window, float(fast.ssthresh) / mss + 1.0);
             (window + (rounds - 1.0) / 2.0) * rounds
         };
         packets * mss
     }
 
-    /// Whether the slow path would take space that the fast one needs.
-    fn would_block(&self, cx: &Context<'_>, fast: &PathView, slow: &PathView) -> bool {
+    /// The bytes that all faster paths without room could send in this time.
+    #[inline(never)]
+    fn all_could_send(&self, cx: &Context<'_>, slow: &PathView, linger: f64) -> f64 {
+        let standing = slow.standing();
+        let blocked = cx.open().filter(|path| {
+            path.standing() == standing
+                && !path.can_send
+                && path.has_rtt()
+                && path.smoothed_rtt < slow.smoothed_rtt
+        });
+        blocked.map(|path| self.could_send(path, linger)).sum()
+    }
+
+    /// Whether the slow path would take space that the fast one needs; so much is in flight on all paths.
+    #[inline]
+    fn would_block(
+        &self,
+        cx: &Context<'_>,
+        fast: &PathView,
+        slow: &PathView,
+        in_flight: u64,
+    ) -> bool {
         let linger = self.linger(slow);
         let bytes = if self.config.multi {
-            let standing = slow.standing();
-            let blocked = cx.open().filter(|path| {
-                path.standing() == standing
-                    && !path.can_send
-                    && path.has_rtt()
-                    && path.smoothed_rtt < slow.smoothed_rtt
-            });
-            blocked.map(|path| self.could_send(path, linger)).sum()
+            self.all_could_send(cx, slow, linger)
         } else {
             self.could_send(fast, linger)
         };
-        let in_flight: u64 = cx.open().map(|path| path.in_flight).sum();
         let send_window = cx.queue.flow_control_window.saturating_add(in_flight);
         let space = send_window.saturating_sub(slow.in_flight + u64::from(slow.mtu));
-        bytes * self.lambda > space as f64
+        bytes * self.lambda > float(space)
     }
+}
+
+/// The larger one of two numbers; `f64::max` takes six instructions to see to NaN.
+#[inline]
+fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
 }
 
 impl Default for Blest {
@@ -287,11 +310,11 @@ impl Default for Blest {
 
 impl Scheduler for Blest {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        self.observe(cx);
+        let in_flight = self.observe(cx);
         let mut wait = self.wait;
         let decision = wait.decide(cx, |fast, slow| {
             self.update_lambda(cx.now, slow);
-            Advice::wait_if(self.would_block(cx, fast, slow))
+            Advice::wait_if(self.would_block(cx, fast, slow, in_flight))
         });
         self.wait = wait;
         decision

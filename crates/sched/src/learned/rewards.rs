@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mpquic_bandit::{DecisionSlot, FirstPacket, Horizon, PacketSlot, Settled, Settlement};
+use mpquic_bandit::{DecisionSlot, FirstPacket, Horizon, PacketSlot, Settlement};
 use serde::{Deserialize, Serialize};
 
 use super::features::{DIMENSIONS, Features, reference_time};
@@ -56,10 +56,10 @@ pub(crate) struct Case<M> {
 
 /// A decision and what it earned.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Earned<M> {
+pub(crate) struct Earned<'a, M> {
     /// The decision's number.
     pub(crate) decision: u64,
-    pub(crate) case: Case<M>,
+    pub(crate) case: &'a Case<M>,
     /// In units of the scale.
     pub(crate) reward: f64,
 }
@@ -153,13 +153,19 @@ impl<M: Copy + Default> Rewards<M> {
 
     /// Milliseconds since the first event.
     #[inline]
-    fn millis(&mut self, at: Instant) -> f64 {
+    pub(crate) fn millis(&mut self, at: Instant) -> f64 {
         // Most events share their time with the one before.
         if let Some((latest, millis)) = self.latest
             && latest == at
         {
             return millis;
         }
+        self.millis_anew(at)
+    }
+
+    /// The same of another time than the last.
+    #[inline(never)]
+    fn millis_anew(&mut self, at: Instant) -> f64 {
         let epoch = *self.epoch.get_or_insert(at);
         let millis = match at.checked_duration_since(epoch) {
             Some(after) => nanos(after) / 1e6,
@@ -225,13 +231,22 @@ impl<M: Copy + Default> Rewards<M> {
         };
         let amount = event.contiguous as f64;
         self.outstanding = (self.outstanding - amount).max(0.0);
+        if self.own.is_some() {
+            self.acknowledge(event, now);
+        }
         if let Some(ledger) = &mut self.ledger {
-            if let (Some(own), Some(decision)) = (&self.own, event.decision)
-                && let Some(number) = own.number(decision, event.path)
-            {
-                ledger.acknowledged(number, now);
-            }
             ledger.arrived_at(now, arrival, amount);
+        }
+    }
+
+    /// Tells the ledger which packet was acknowledged, for [`Reward::OwnAck`].
+    #[inline(never)]
+    fn acknowledge(&mut self, event: &Acked, now: f64) {
+        if let (Some(ledger), Some(own), Some(decision)) =
+            (&mut self.ledger, &self.own, event.decision)
+            && let Some(number) = own.number(decision, event.path)
+        {
+            ledger.acknowledged(number, now);
         }
     }
 
@@ -251,33 +266,34 @@ impl<M: Copy + Default> Rewards<M> {
         }
     }
 
-    /// The oldest decision whose reward is complete; to be called until there is none.
-    #[inline]
-    pub(crate) fn settle(&mut self, now: Instant) -> Option<Earned<M>> {
-        let now = self.millis(now);
-        let settled = self.ledger.as_mut()?.settle(now)?;
-        Some(self.earned(settled))
+    /// The oldest decision whose reward is complete at this time, in [milliseconds](Self::millis). It stays until it is
+    /// [forgotten](Self::forget_oldest); to be called until there is none.
+    #[inline(always)]
+    pub(crate) fn complete(&mut self, now: f64) -> Option<Earned<'_, M>> {
+        let settled = self.ledger.as_mut()?.complete(now)?;
+        Some(Earned {
+            decision: settled.key,
+            case: settled.what,
+            reward: settled.reward / self.scale,
+        })
     }
 
-    /// The same at the end of a connection, with the time of the last event: decisions whose time is
+    #[inline(always)]
+    pub(crate) fn forget_oldest(&mut self) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.forget_oldest();
+        }
+    }
+
+    /// [`complete`](Self::complete) at the end of a connection, with the time of the last event: decisions whose time is
     /// not over are settled by what has arrived. None if something is still under way, which they
     /// would be blamed for.
-    pub(crate) fn settle_last(&mut self) -> Option<(Earned<M>, Instant)> {
+    pub(crate) fn complete_last(&mut self) -> Option<(Earned<'_, M>, Instant)> {
         if self.outstanding > 0.0 {
             return None;
         }
         let (now, _) = self.latest?;
-        let settled = self.ledger.as_mut()?.settle(f64::INFINITY)?;
-        Some((self.earned(settled), now))
-    }
-
-    #[inline]
-    fn earned(&self, settled: Settled<Case<M>>) -> Earned<M> {
-        Earned {
-            decision: settled.key,
-            case: settled.what,
-            reward: settled.reward / self.scale,
-        }
+        Some((self.complete(f64::INFINITY)?, now))
     }
 
     /// Decisions that were never settled: of paths that ended, at a reset, or for want of room.

@@ -165,47 +165,30 @@ impl<R: WaitRule> LearnedWait<R> {
         self
     }
 
-    /// Takes in the rewards that are complete.
-    #[inline]
+    /// Learns from the rewards that are complete.
+    #[inline(always)]
     fn learn(&mut self, now: Instant) {
-        while let Some(earned) = self.rewards.settle(now) {
-            self.take_in(earned, now);
+        let millis = self.rewards.millis(now);
+        while let Some(earned) = self.rewards.complete(millis) {
+            let learned = take_in(&self.rule, &mut self.pairs, &earned, now);
+            self.refused += u64::from(learned == Some(false));
+            if let (Some(observe), Some(_)) = (&mut self.observer, learned) {
+                tell(observe, &earned, now);
+            }
+            self.rewards.forget_oldest();
         }
     }
 
-    /// Learns from one reward.
-    #[inline]
-    fn take_in(&mut self, earned: Earned<R::Mark>, now: Instant) {
-        let Case {
-            fast,
-            slow,
-            arm,
-            mark,
-            context,
-        } = earned.case;
-        let reward = earned.reward;
-        let Some(pair) = self.pairs.started(fast, slow) else {
-            return;
-        };
-        let learned = self.rule.learn(pair, mark, arm, &context, reward, now);
-        self.refused += u64::from(learned.is_err());
-        if let Some(observe) = &mut self.observer {
-            observe(&Step::Settled {
-                decision: earned.decision,
-                now,
-                fast,
-                slow,
-                context,
-                arm,
-                reward,
-            });
-        }
+    /// The same before a decision, which hardly ever finds one: acknowledgements bring them.
+    #[inline(never)]
+    fn learn_before(&mut self, now: Instant) {
+        self.learn(now);
     }
 
     /// The decision between two paths.
     #[inline]
     fn choose(&mut self, cx: &Context<'_>, fast: &PathView, slow: &PathView) -> Arm {
-        self.learn(cx.now);
+        self.learn_before(cx.now);
         let common = &self.common;
         let pair = self.pairs.get(fast.index, slow.index, || self.rule.pair());
         let window = flow_control_window(cx.queue, common.backlog);
@@ -247,10 +230,51 @@ impl<R: WaitRule> Drop for LearnedWait<R> {
     /// What the last decisions have earned is known once there is nothing more to come. They are
     /// those about the end of the data, of which little else tells.
     fn drop(&mut self) {
-        while let Some((earned, now)) = self.rewards.settle_last() {
-            self.take_in(earned, now);
+        while let Some((earned, now)) = self.rewards.complete_last() {
+            let learned = take_in(&self.rule, &mut self.pairs, &earned, now);
+            self.refused += u64::from(learned == Some(false));
+            if let (Some(observe), Some(_)) = (&mut self.observer, learned) {
+                tell(observe, &earned, now);
+            }
+            self.rewards.forget_oldest();
         }
     }
+}
+
+/// Learns from one reward. Whether that was something to learn from; `None` if its pair is gone.
+#[inline(always)]
+fn take_in<R: WaitRule>(
+    rule: &R,
+    pairs: &mut Pairs<R::Pair>,
+    earned: &Earned<'_, R::Mark>,
+    now: Instant,
+) -> Option<bool> {
+    let case = earned.case;
+    let pair = pairs.started(case.fast, case.slow)?;
+    let (mark, arm, context) = (case.mark, case.arm, &case.context);
+    let learned = rule.learn(pair, mark, arm, context, earned.reward, now);
+    Some(learned.is_ok())
+}
+
+#[cold]
+#[inline(never)]
+fn tell<M: Copy>(observe: &mut Observer, earned: &Earned<'_, M>, now: Instant) {
+    let Case {
+        fast,
+        slow,
+        arm,
+        context,
+        ..
+    } = *earned.case;
+    observe(&Step::Settled {
+        decision: earned.decision,
+        now,
+        fast,
+        slow,
+        context,
+        arm,
+        reward: earned.reward,
+    });
 }
 
 impl<R: WaitRule> Default for LearnedWait<R> {

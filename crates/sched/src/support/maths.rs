@@ -1,10 +1,36 @@
 //! Rounding of numbers that are not negative: a few instructions, where the CPU that code is built for by default has none
 //! for it and `f64::floor` and `f64::round` are calls of the C library.
 
+/// From here on, all numbers are whole: 2^52.
+const ALL_WHOLE: f64 = (1_u64 << 52) as f64;
+
 /// `x.floor()` of a number from 0 to below 2^64.
 #[inline]
 pub(crate) const fn whole(x: f64) -> f64 {
-    x as u64 as f64
+    if x < ALL_WHOLE {
+        // The sum has no room for a fraction: it is rounded to the nearest whole number.
+        let near = x + ALL_WHOLE - ALL_WHOLE;
+        if near > x { near - 1.0 } else { near }
+    } else {
+        x as u64 as f64
+    }
+}
+
+/// `x as f64`, sooner for what a signed number can be, too, which counts of bytes are: CPUs convert signed numbers.
+#[inline]
+pub(crate) fn float(x: u64) -> f64 {
+    if x <= i64::MAX as u64 {
+        x as i64 as f64
+    } else {
+        float_of_large(x)
+    }
+}
+
+/// Not inlined: the compiler would see that both are one conversion.
+#[cold]
+#[inline(never)]
+const fn float_of_large(x: u64) -> f64 {
+    x as f64
 }
 
 /// `x.round() as u64` of a number that is not negative: half of one goes up, what is too large is `u64::MAX`.
@@ -30,6 +56,9 @@ mod tests {
                 if x < 2_f64.powi(64) {
                     prop_assert_eq!(whole(x), x.floor(), "{}", x);
                 }
+            }
+            for x in [bits, halves, bits >> 12] {
+                prop_assert_eq!(float(x), x as f64);
             }
         }
     }

@@ -23,7 +23,7 @@ mod round;
 mod sticky;
 mod waiting;
 
-pub(crate) use maths::{rounded, whole};
+pub(crate) use maths::{float, rounded, whole};
 pub use mpquic_sched_core::support::{Patience, comes_back, nanos};
 pub use opportunity::Opportunities;
 pub use ranking::{Fastest, payload, usable};

@@ -51,7 +51,7 @@ impl Bandit {
     pub(crate) fn update(&mut self, arm: Arm, x: &Features, reward: f64) -> Result<(), Refused> {
         match self {
             Self::Plain(bandit) => bandit.update(arm.index(), x, reward),
-            Self::Discounted(bandit) => bandit.update(arm.index(), x, reward),
+            Self::Discounted(bandit) => update_discounted(bandit, arm, x, reward),
         }
     }
 
@@ -68,6 +68,17 @@ impl Bandit {
         let plain = LinUcb::mean_of(plain).map(Self::Plain);
         plain.or_else(|| DiscountedLinUcb::mean_of(discounted).map(Self::Discounted))
     }
+}
+
+/// Not inlined: the other one, which is usual, would save and restore the registers that this takes.
+#[inline(never)]
+fn update_discounted(
+    bandit: &mut DiscountedLinUcb<f64, DIMENSIONS, 2>,
+    arm: Arm,
+    x: &Features,
+    reward: f64,
+) -> Result<(), Refused> {
+    bandit.update(arm.index(), x, reward)
 }
 
 /// The bandit of a pair, and what it was used for.
