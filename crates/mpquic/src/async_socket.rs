@@ -11,11 +11,10 @@ use std::task::{Context, Poll, ready};
 
 use proto::FourTuple;
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
-use socket2::SockRef;
-use tokio::io::Interest;
 
 use crate::link_mtu::link_mtu;
 use crate::socket::BufferSizes;
+use crate::watched::Watched;
 
 /// Whether one call receives all that is there, up to as many messages as there are buffers (`recvmmsg`): fewer say that
 /// nothing is left.
@@ -174,7 +173,7 @@ pub trait UdpPoller: Send + Sync + fmt::Debug + 'static {
 /// A UDP socket of the operating system with its offloads, as endpoints make them; an [`AsyncUdpSocket`] for others to hold.
 #[derive(Debug)]
 pub struct SystemSocket {
-    io: tokio::net::UdpSocket,
+    io: Watched,
     state: UdpSocketState,
     local: SocketAddr,
 }
@@ -216,7 +215,7 @@ impl SystemSocket {
             tracing::debug!(%local, %error, "send buffer not enlarged");
         }
         Ok(Self {
-            io: tokio::net::UdpSocket::from_std(socket)?,
+            io: Watched::new(socket)?,
             state,
             local,
         })
@@ -228,7 +227,7 @@ impl SystemSocket {
 
     /// What the link between these addresses takes, if the system says so.
     pub(crate) fn link_mtu(&self, path: &FourTuple) -> Option<u32> {
-        link_mtu(SockRef::from(&self.io), path)
+        link_mtu(self.io.sock_ref(), path)
     }
 
     /// Waits until there is room to send. Any number of tasks may wait, and all are woken.
@@ -244,7 +243,16 @@ impl SystemSocket {
     /// Whether something waits to be received, also if the runtime has not heard of it yet.
     pub(crate) fn has_unread(&self) -> bool {
         let mut byte = [std::mem::MaybeUninit::uninit()];
-        SockRef::from(&self.io).peek(&mut byte).is_ok()
+        self.io.sock_ref().peek(&mut byte).is_ok()
+    }
+
+    /// Receives what is there, also if the runtime has not heard of it yet. Who waits for the readiness is none the wiser.
+    pub(crate) fn recv_now(
+        &self,
+        bufs: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> io::Result<usize> {
+        self.state.recv((&*self.io.sock_ref()).into(), bufs, meta)
     }
 
     /// Receives what is there, at most as many messages as there are buffers.
@@ -254,8 +262,8 @@ impl SystemSocket {
         meta: &mut [RecvMeta],
     ) -> io::Result<usize> {
         let mut received = None;
-        let result = self.io.try_io(Interest::READABLE, || {
-            let count = self.state.recv((&self.io).into(), bufs, meta)?;
+        let result = self.io.try_recv(|socket| {
+            let count = self.state.recv(socket, bufs, meta)?;
             received = Some(count);
             if ENDS_WHEN_EMPTY && count < bufs.len() {
                 // To the runtime as to whoever finds nothing: the next datagram is a new event, and no call is made in vain.
@@ -276,9 +284,8 @@ impl AsyncUdpSocket for SystemSocket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.io.try_io(Interest::WRITABLE, || {
-            self.state.try_send((&self.io).into(), transmit)
-        })
+        let send = |socket: quinn_udp::UdpSockRef<'_>| self.state.try_send(socket, transmit);
+        self.io.try_send(send)
     }
 
     fn poll_recv(

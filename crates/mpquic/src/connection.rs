@@ -228,12 +228,11 @@ fn try_open(state: &mut State, dir: Dir) -> Option<Result<(StreamId, bool), Conn
 }
 
 fn try_accept(state: &mut State, dir: Dir) -> Option<Result<StreamId, ConnectionError>> {
-    let Some(id) = state.proto.accept(dir) else {
-        return state.error.clone().map(Err);
-    };
-    // The peer may be allowed another one.
-    state.touched = true;
-    Some(Ok(id))
+    // The peer may have another one when this one is over, not now: there is nothing to be sent.
+    match state.proto.accept(dir) {
+        Some(id) => Some(Ok(id)),
+        None => state.error.clone().map(Err),
+    }
 }
 
 /// A multipath QUIC connection. May be cloned to get another handle.

@@ -22,7 +22,7 @@ use proto::{
 };
 use tokio::time::{Instant, Sleep};
 
-use crate::outbox::{Dispatch, Outbox};
+use crate::outbox::{Dispatch, Outbox, join, may_be_joined};
 use crate::shared::{Effects, Shared};
 
 /// Datagrams, and bytes, taken in under one hold of the mutex: about two batches of receive offload. They are acknowledged
@@ -39,14 +39,17 @@ const ROUNDS_PER_POLL: usize = 8;
 const READ_FIRST: Duration = Duration::from_millis(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(4);
 
-/// If nothing came for so long, the queues for it are given back. Less than it takes until the protocol takes the
-/// connection to be at rest, which wakes the task.
+/// If nothing came for so long, the queues for it are given back.
 const REST: Duration = Duration::from_millis(500);
 
 /// What one hold of the mutex gave.
 struct Round {
-    transmit: Option<Transmit>,
-    timeout: Option<Instant>,
+    /// What is to be sent, one behind the other in the buffer.
+    transmits: [Option<Transmit>; 2],
+    /// The protocol may have more.
+    more: bool,
+    /// The timers that were due were looked at.
+    looked: bool,
     /// A path whose link's MTU would help.
     link: Option<(PathId, FourTuple)>,
     drained: bool,
@@ -101,9 +104,11 @@ impl Driver {
     /// Not for long: a socket into which others send all the while is never empty.
     fn reads_first(&mut self, now: Instant) -> Option<Instant> {
         let due = self.due.is_some_and(|at| at <= now);
-        let reads = due
-            && self.shared.lock().proto.judges_silence(now.into_std())
-            && self.outbox.has_unread();
+        let judges = |proto: &proto::Connection| {
+            // One that is closed only waits until it may be forgotten.
+            !proto.is_closed() && proto.judges_silence(now.into_std())
+        };
+        let reads = due && judges(&self.shared.lock().proto) && self.outbox.has_unread();
         if !reads {
             self.reading_since = None;
             return None;
@@ -121,6 +126,7 @@ impl Driver {
         let sockets_changed = self.outbox.refresh(&self.shared.endpoint.sockets);
         let std_now = now.into_std();
 
+        let taken_in = !self.batch.is_empty();
         let (mut count, mut bytes) = (0, 0);
         while count < DATAGRAMS_PER_ROUND
             && bytes < BYTES_PER_ROUND
@@ -130,9 +136,10 @@ impl Driver {
             bytes += event.size();
             state.proto.handle_event(event);
         }
-        // What came is taken in before it is missed.
-        let looks = hold.is_none() && self.batch.is_empty();
-        if looks && state.proto.poll_timeout().is_some_and(|at| at <= std_now) {
+        // What came is taken in before it is missed. If that has set a timer that is due already, the next round looks.
+        let due = self.due.is_some_and(|at| at <= now);
+        let looked = due && hold.is_none() && self.batch.is_empty();
+        if looked {
             state.proto.handle_timeout(std_now);
         }
         if sockets_changed || std::mem::take(&mut self.unroutable) {
@@ -146,10 +153,13 @@ impl Driver {
         if let Some((id, path, mtu)) = self.link.take() {
             state.proto.set_link_mtu(std_now, id, &path, mtu);
         }
-        state.forward_events(now, &mut self.effects);
 
         let state = &mut *state;
         let mut mesh_timeout = None;
+        if state.mesh.is_some() {
+            // It hears of paths before it opens others.
+            state.forward_events(now, &mut self.effects);
+        }
         if let Some(mesh) = &mut state.mesh {
             if sockets_changed {
                 mesh.unblock();
@@ -160,32 +170,48 @@ impl Driver {
         // What came up so far, the endpoint must know before more is sent ...
         let events = &mut self.endpoint_events;
         events.extend(std::iter::from_fn(|| state.proto.poll_endpoint_events()));
-        let transmit = if self.outbox.is_open() {
+        let mut transmits = [None, None];
+        let mut more = false;
+        if self.outbox.is_open() {
             let (buffers, max_datagrams) = self.outbox.buffers();
             state.proto.swap_spare_buffers(&mut buffers.spare);
             let batch = &mut buffers.batch;
-            let transmit = state.proto.poll_transmit(std_now, max_datagrams, batch);
+            let mut first = state.proto.poll_transmit(std_now, max_datagrams, batch);
+            more = first.is_some();
+            // The first part of a handshake's flight. What else is single is mostly all that there is, and leaves at once.
+            if let Some(first) = first.as_mut().filter(|first| may_be_joined(first)) {
+                let second = state.proto.poll_transmit(std_now, 1, batch);
+                more = second.is_some();
+                transmits[1] = second.filter(|second| !join(first, second));
+            }
+            transmits[0] = first;
             state.proto.swap_spare_buffers(&mut buffers.spare);
-            transmit
-        } else {
-            None
-        };
+        }
         // ... and what comes up by making the packets (new connection IDs) before these leave.
         events.extend(std::iter::from_fn(|| state.proto.poll_endpoint_events()));
         state.forward_events(now, &mut self.effects);
 
-        let timeout = match (state.proto.poll_timeout(), mesh_timeout) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        let timeout = hold.or_else(|| timeout.map(Instant::from_std));
-        self.due = timeout;
-        if self.batch.is_empty() && transmit.is_none() {
-            state.driver = Some(cx.waker().clone());
+        // What leaves makes the path's timers later. It may set the first ones of a path: they are far off, and found when
+        // something has come or nothing more leaves.
+        if hold.is_some() {
+            self.due = hold;
+        } else if taken_in || looked || !more {
+            let timeout = match (state.proto.poll_timeout(), mesh_timeout) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            self.due = timeout.map(Instant::from_std);
+        }
+        if self.batch.is_empty() && !more {
+            match &mut state.driver {
+                Some(waker) => waker.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
         }
         Round {
-            transmit,
-            timeout,
+            transmits,
+            more,
+            looked,
             link: state.proto.link_mtu_wanted(std_now),
             drained: state.proto.is_drained(),
         }
@@ -193,8 +219,10 @@ impl Driver {
 
     /// Sets the timer if it would go off too late. One that goes off too early costs a look, less
     /// than moving it with every packet would.
-    fn arm(&mut self, timeout: Option<Instant>, now: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(timeout) = timeout else {
+    fn arm(&mut self, now: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        // When the protocol comes to rest, a task that was behind may have taken in the last of it just before.
+        let rest = self.collected.map(|at| at + REST);
+        let Some(timeout) = self.due.into_iter().chain(rest).min() else {
             return Poll::Pending;
         };
         let set = self.timer.deadline();
@@ -243,9 +271,10 @@ impl Driver {
             if let Some((id, path)) = round.link {
                 self.link = Some((id, path, self.outbox.link_mtu(&path)));
             }
-            if let Some(transmit) = round.transmit {
-                let path = transmit.network_path;
-                match self.outbox.dispatch(transmit, cx) {
+            let mut at = 0;
+            for transmit in round.transmits.into_iter().flatten() {
+                let (path, end) = (transmit.network_path, at + transmit.size);
+                match self.outbox.dispatch(transmit, at, cx) {
                     Dispatch::Taken => {}
                     Dispatch::Unroutable => {
                         tracing::debug!(%path, "no socket for this path");
@@ -253,16 +282,26 @@ impl Driver {
                     }
                     Dispatch::NoWay(kind) => self.no_way = Some((path, kind)),
                 }
+                at = end;
+            }
+            if round.more || self.unroutable || self.no_way.is_some() {
                 continue;
             }
             if round.drained {
                 return Poll::Ready(());
             }
-            if collected {
-                // The inbox has not said yet that it is empty.
+            if !self.batch.is_empty() {
                 continue;
             }
-            if self.arm(round.timeout, now, cx).is_pending() {
+            if collected {
+                // The inbox has not said yet that it is empty.
+                self.shared.collect(&mut self.batch, cx.waker());
+                if !self.batch.is_empty() {
+                    continue;
+                }
+            }
+            let missed = !round.looked && self.due.is_some_and(|at| at <= now);
+            if !missed && self.arm(now, cx).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -307,6 +346,8 @@ impl Future for Driver {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.shared.endpoint.next_look.count_turn();
+        self.shared.endpoint.read_if_due();
         let polled = self.work(cx);
         self.outbox.rest();
         polled

@@ -15,6 +15,7 @@ use crate::connection::Connecting;
 use crate::driver::Driver;
 use crate::inbox::{ReadAhead, Run};
 use crate::path_manager::{Mesh, PathManager};
+use crate::reader::{NextLook, Reader};
 use crate::shards::Shards;
 use crate::shared::{ConnectionRef, Shared};
 use crate::socket::{SocketSet, route};
@@ -58,6 +59,8 @@ pub(crate) struct EndpointShared {
     state: Mutex<EndpointState>,
     pub(crate) sockets: SocketSet,
     pub(crate) read_ahead: ReadAhead,
+    reader: Mutex<Reader>,
+    pub(crate) next_look: NextLook,
     pub(crate) common: Arc<Shards>,
     /// Its number.
     pub(crate) shard: usize,
@@ -87,6 +90,8 @@ impl EndpointShared {
             }),
             sockets,
             read_ahead: ReadAhead::default(),
+            reader: Mutex::new(Reader::new()),
+            next_look: NextLook::new(),
             common,
             shard,
             runtime,
@@ -96,6 +101,21 @@ impl EndpointShared {
     /// A panic elsewhere is no reason to panic here.
     pub(crate) fn lock(&self) -> MutexGuard<'_, EndpointState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the shard's task. It waits while another task reads in its place.
+    pub(crate) fn reader(&self) -> MutexGuard<'_, Reader> {
+        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the sockets if that is overdue and the task whose work it is waits for its turn behind those of connections.
+    pub(crate) fn read_if_due(&self) {
+        if self.next_look.is_due(Instant::now)
+            && self.read_ahead.has_room()
+            && let Ok(mut reader) = self.reader.try_lock()
+        {
+            reader.look_in_place(self);
+        }
     }
 
     /// Takes in what a connection has to say, before that connection sends on.

@@ -15,6 +15,10 @@ const MAX_HELD: usize = 16 << 20;
 /// Bytes that the datagrams of all connections of an endpoint may hold.
 const MAX_HELD_TOTAL: usize = 64 << 20;
 
+/// Beyond so many of these, the sockets are read no further ahead. What is still in the processor's cache when its connection
+/// takes it costs less, and this is what a burst on many connections adds to their memory.
+const MAX_READ_AHEAD: usize = 24 << 20;
+
 /// Places that an empty queue keeps for the next datagrams.
 const KEPT_PLACES: usize = 256;
 
@@ -58,6 +62,12 @@ impl ReadAhead {
             self.give_back(bytes);
         }
         fits
+    }
+
+    /// Whether there is room to read further ahead of the tasks of connections than a little. If not, datagrams are better left
+    /// in the socket.
+    pub(crate) fn has_room(&self) -> bool {
+        self.0.load(Ordering::Relaxed) < MAX_READ_AHEAD
     }
 
     fn give_back(&self, bytes: usize) {

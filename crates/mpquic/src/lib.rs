@@ -138,6 +138,7 @@ pub mod metrics;
 mod outbox;
 mod path;
 mod path_manager;
+mod reader;
 mod receive;
 mod recv_stream;
 mod send_stream;
@@ -147,6 +148,7 @@ mod socket;
 mod socket_health;
 mod steer;
 mod turns;
+mod watched;
 
 extern crate mpquic_proto as proto;
 

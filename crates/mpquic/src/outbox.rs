@@ -23,6 +23,30 @@ const MAX_SEGMENTS: usize = 64;
 /// The most bytes that the protocol writes at once: what goes in one call.
 const MAX_BATCH: usize = 65_507;
 
+/// The size of a datagram that goes in one call with a shorter one after it: to this, those with Initial packets are expanded
+/// (RFC 9000 section 14.1), and it is the largest before the path MTU is known.
+const JOINED: usize = 1200;
+
+/// Whether it makes sense to ask for another datagram before this one is sent.
+pub(crate) fn may_be_joined(first: &Transmit) -> bool {
+    first.size == JOINED && first.segment_size.is_none()
+}
+
+/// Makes one batch of two datagrams, if one call can send both: the last one of a batch may be shorter. So it is with the
+/// flights of a handshake.
+pub(crate) fn join(first: &mut Transmit, second: &Transmit) -> bool {
+    let fits = first.network_path == second.network_path
+        && first.ecn == second.ecn
+        && may_be_joined(first)
+        && second.segment_size.is_none()
+        && second.size <= first.size;
+    if fits {
+        first.segment_size = Some(first.size);
+        first.size += second.size;
+    }
+    fits
+}
+
 /// Where the protocol writes.
 #[derive(Default)]
 pub(crate) struct Buffers {
@@ -221,13 +245,20 @@ impl Outbox {
         }
     }
 
-    /// Sends what the protocol wrote for the next batch.
-    pub(crate) fn dispatch(&mut self, transmit: Transmit, cx: &mut Context<'_>) -> Dispatch {
+    /// Sends what the protocol wrote for a batch, at this place of the buffer.
+    pub(crate) fn dispatch(
+        &mut self,
+        transmit: Transmit,
+        at: usize,
+        cx: &mut Context<'_>,
+    ) -> Dispatch {
         let Some(index) = route(&self.sockets, transmit.network_path.local) else {
             return Dispatch::Unroutable;
         };
         let lane = &mut self.lanes[index];
-        let data = self.buffers.as_ref().map_or(&[][..], |ours| &ours.batch);
+        let data = self.buffers.as_ref();
+        let data = data.and_then(|ours| ours.batch.get(at..at + transmit.size));
+        let data = data.unwrap_or_default();
         let mut sent = 0;
         if lane.pending.is_empty() && lane.socket.is_awaited() {
             // Whose packets come later does not pass those who wait.
@@ -249,5 +280,53 @@ impl Outbox {
         });
         lane.flush(cx);
         Dispatch::Taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proto::{EcnCodepoint, FourTuple};
+
+    use super::*;
+
+    fn transmit(size: usize) -> Transmit {
+        Transmit {
+            network_path: FourTuple {
+                local: "127.0.0.1:1".parse().unwrap(),
+                remote: "127.0.0.1:2".parse().unwrap(),
+            },
+            ecn: Some(EcnCodepoint::Ect0),
+            size,
+            segment_size: None,
+        }
+    }
+
+    /// The system lets only the last datagram of a call be shorter.
+    #[test]
+    fn a_datagram_goes_with_a_shorter_one_to_the_same_place() {
+        for second in [1, 365, 1200] {
+            let mut first = transmit(1200);
+            assert!(join(&mut first, &transmit(second)));
+            assert_eq!(
+                (first.segment_size, first.size),
+                (Some(1200), 1200 + second)
+            );
+            assert!(!join(&mut first, &transmit(1)), "it is a batch already");
+        }
+        let mut elsewhere = transmit(100);
+        elsewhere.network_path.remote.set_port(3);
+        let mut unmarked = transmit(100);
+        unmarked.ecn = None;
+        let mut batch = transmit(100);
+        batch.segment_size = Some(50);
+        for other in [elsewhere, unmarked, batch, transmit(1201)] {
+            let mut first = transmit(1200);
+            assert!(!join(&mut first, &other));
+            assert_eq!((first.segment_size, first.size), (None, 1200));
+        }
+        // A probe for the path MTU goes alone; what is small leaves at once.
+        for alone in [1300, 1199] {
+            assert!(!join(&mut transmit(alone), &transmit(100)));
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::socket::Socket;
 const MESSAGE: usize = 1 << 16;
 /// Messages per system call. With offload one message is up to 64 datagrams, so that more would
 /// only push the first ones out of the processor's cache before they are read.
-const MESSAGES: usize = 8;
+pub(crate) const MESSAGES: usize = 8;
 /// Messages are handed out as slices of blocks of this size. It bounds both the allocations (one
 /// per block, none per message) and the memory that a small message that waits can pin.
 pub(crate) const BLOCK: usize = 1 << 16;
@@ -133,10 +133,26 @@ impl Receiver {
         &mut self,
         cx: &mut Context<'_>,
         socket: &Socket,
-        mut sink: impl FnMut(Message),
+        sink: impl FnMut(Message),
     ) -> Poll<io::Result<()>> {
         let mut slices = self.places.each_mut().map(|place| IoSliceMut::new(place));
         let count = ready!(socket.poll_receive(cx, &mut slices, &mut self.metas))?;
+        self.hand_out(count, socket, sink);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Receives once what is there already; `None` if the socket cannot be asked so.
+    pub(crate) fn receive_now(
+        &mut self,
+        socket: &Socket,
+        sink: impl FnMut(Message),
+    ) -> Option<io::Result<()>> {
+        let mut slices = self.places.each_mut().map(|place| IoSliceMut::new(place));
+        let received = socket.receive_now(&mut slices, &mut self.metas)?;
+        Some(received.map(|count| self.hand_out(count, socket, sink)))
+    }
+
+    fn hand_out(&mut self, count: usize, socket: &Socket, mut sink: impl FnMut(Message)) {
         // A socket that the application brings may say anything.
         for index in 0..count.min(MESSAGES) {
             let meta = self.metas[index];
@@ -159,7 +175,6 @@ impl Receiver {
                 block,
             });
         }
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -10,7 +10,7 @@ use proto::{Chunk, ClosedStream, StreamId, VarInt};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::error::{ReadError, ReadExactError, ReadToEndError, ResetError};
-use crate::shared::ConnectionRef;
+use crate::shared::{ConnectionRef, take};
 
 /// A stream to receive on.
 ///
@@ -93,6 +93,8 @@ impl RecvStream {
         if let Some(end) = self.end {
             return Poll::Ready(end.result());
         }
+        // Many readers in turn keep the tasks of connections, and that of the endpoint, from theirs.
+        self.connection.endpoint.read_if_due();
         let (id, early) = (self.id, self.early);
         let read_early = &mut self.read_early;
         let end = self.connection.with(|state| {
@@ -371,7 +373,7 @@ impl Drop for RecvStream {
             if state.is_rejected(self.early) {
                 return;
             }
-            state.readers.remove(&self.id);
+            take(&mut state.readers, self.id);
             if self.end.is_none() && state.error.is_none() {
                 // Already over is fine.
                 let _ = state.proto.stop(self.id, VarInt::from_u32(0));

@@ -13,7 +13,7 @@ use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
 use crate::error::{StoppedError, WriteError};
-use crate::shared::{ConnectionRef, State};
+use crate::shared::{ConnectionRef, State, take};
 
 /// A stream to send on.
 ///
@@ -360,7 +360,7 @@ impl Drop for SendStream {
             if state.is_rejected(self.early) {
                 return None;
             }
-            state.writers.remove(&self.id);
+            take(&mut state.writers, self.id);
             if state.error.is_some() || self.ended {
                 return None;
             }

@@ -101,8 +101,17 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
+    /// As after most rounds of a connection's task.
+    const fn is_empty(&self) -> bool {
+        let nobody = self.wakers.is_empty() && self.streams.is_empty() && self.opened.is_empty();
+        nobody && self.paths.is_empty() && self.signals == 0 && !self.closed
+    }
+
     /// Does it, and is empty afterwards. Not to be called with a lock held.
     pub(crate) fn fire(&mut self, shared: &Shared) {
+        if self.is_empty() {
+            return;
+        }
         for waker in self.wakers.drain(..) {
             waker.wake();
         }
@@ -198,12 +207,12 @@ impl State {
         match event {
             StreamEvent::Opened { dir } => self.signal(Signal::incoming(dir), effects),
             StreamEvent::Available { dir } => self.signal(Signal::available(dir), effects),
-            StreamEvent::Readable { id } => effects.wakers.extend(self.readers.remove(&id)),
-            StreamEvent::Writable { id } => effects.wakers.extend(self.writers.remove(&id)),
-            StreamEvent::Finished { id } => effects.streams.extend(self.stopped.remove(&id)),
+            StreamEvent::Readable { id } => effects.wakers.extend(take(&mut self.readers, id)),
+            StreamEvent::Writable { id } => effects.wakers.extend(take(&mut self.writers, id)),
+            StreamEvent::Finished { id } => effects.streams.extend(take(&mut self.stopped, id)),
             StreamEvent::Stopped { id, .. } => {
-                effects.streams.extend(self.stopped.remove(&id));
-                effects.wakers.extend(self.writers.remove(&id));
+                effects.streams.extend(take(&mut self.stopped, id));
+                effects.wakers.extend(take(&mut self.writers, id));
             }
             _ => {}
         }
@@ -275,6 +284,11 @@ impl State {
         effects.signals = u16::MAX;
         effects.closed = true;
     }
+}
+
+/// Who waits for a stream. Mostly nobody waits for any, and then no hash is worked out.
+pub(crate) fn take<T>(waiting: &mut HashMap<StreamId, T>, id: StreamId) -> Option<T> {
+    (!waiting.is_empty()).then(|| waiting.remove(&id)).flatten()
 }
 
 /// Everything that a connection's handles, its task and its endpoint share.

@@ -303,6 +303,18 @@ impl Socket {
         }
     }
 
+    /// Receives what is there, also if the runtime has not heard of it yet; `None` for a socket that cannot be asked so.
+    pub(crate) fn receive_now(
+        &self,
+        buffers: &mut [io::IoSliceMut<'_>],
+        metas: &mut [RecvMeta],
+    ) -> Option<io::Result<usize>> {
+        match &self.io {
+            Io::System(socket) => Some(socket.recv_now(buffers, metas)),
+            Io::Abstract(_) => None,
+        }
+    }
+
     /// Receives what is there, at most as many messages as there are buffers. The system's socket answers at once,
     /// with an error if there is nothing: the task is woken by [`poll_recv_ready`](Self::poll_recv_ready) then.
     pub(crate) fn poll_receive(

@@ -24,6 +24,15 @@ const ROOM: usize = 24;
 /// Every so many times, a socket in memory says that there is no room, whether the other end is slow or not.
 const REFUSALS: usize = 50;
 
+/// What a system says of a datagram that its link does not take: EMSGSIZE.
+const TOO_LONG: i32 = if cfg!(windows) {
+    10_040
+} else if cfg!(any(target_os = "linux", target_os = "android")) {
+    90
+} else {
+    40
+};
+
 /// One direction of a pair.
 #[derive(Debug, Default)]
 struct Pipe {
@@ -41,6 +50,9 @@ struct Memory {
     outgoing: Arc<Mutex<Pipe>>,
     may_fragment: bool,
     failing: AtomicBool,
+    /// The largest datagram that it takes.
+    limit: AtomicUsize,
+    too_long: AtomicUsize,
     asked: AtomicUsize,
     sent: AtomicUsize,
     largest: AtomicUsize,
@@ -58,6 +70,8 @@ impl Memory {
                 outgoing: Arc::clone(outgoing),
                 may_fragment,
                 failing: AtomicBool::new(false),
+                limit: AtomicUsize::new(usize::MAX),
+                too_long: AtomicUsize::new(0),
                 asked: AtomicUsize::new(0),
                 sent: AtomicUsize::new(0),
                 largest: AtomicUsize::new(0),
@@ -131,6 +145,10 @@ impl AsyncUdpSocket for Memory {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let len = transmit.contents.len();
+        if len > self.limit.load(Ordering::Relaxed) {
+            self.too_long.fetch_add(1, Ordering::Relaxed);
+            return Err(io::Error::from_raw_os_error(TOO_LONG));
+        }
         self.sent.fetch_add(len, Ordering::Relaxed);
         self.largest.fetch_max(len, Ordering::Relaxed);
         if transmit.destination == self.peer {
@@ -400,6 +418,32 @@ fn one_socket_for_all_shards() {
         let readers = stats.iter().filter(|shard| shard.received > 0).count();
         assert_eq!(readers, 1, "{stats:?}");
         assert!(passed_on > 0, "{stats:?}");
+    });
+}
+
+/// A link takes 1,300 bytes, and its socket says of larger datagrams that they are too long. Those are probes of the path's
+/// MTU, which count as lost: the search goes on below, and nothing else suffers.
+#[test]
+fn a_probe_that_is_too_long_for_the_link_is_lost_and_no_more() {
+    run(async {
+        let identity = identity();
+        let (ours, theirs) = Memory::pair(A[0], B[0], false);
+        ours.limit.store(1300, Ordering::Relaxed);
+        let server = server(&identity, builder(&[theirs]));
+        let client = client(&identity, builder(&[Arc::clone(&ours)]));
+        let (here, there) = connect(&client, &server).await;
+        let data = pattern(1 << 20);
+        // The search ends within 20 bytes of what the link takes.
+        while here.paths()[0].stats().unwrap().mtu <= 1280 {
+            transfer(&here, &there, &data, || ()).await;
+        }
+        transfer(&here, &there, &data, || ()).await;
+        let stats = here.paths()[0].stats().unwrap();
+        assert!(stats.mtu <= 1300, "{stats:?}");
+        assert_eq!(ours.largest.load(Ordering::Relaxed), usize::from(stats.mtu));
+        let too_long = ours.too_long.load(Ordering::Relaxed);
+        assert!((1..=30).contains(&too_long), "{too_long} probes");
+        assert_eq!(stats.lost_packets, 0, "{stats:?}");
     });
 }
 

@@ -18,15 +18,16 @@ use mpquic::{Connection, Endpoint, TransportConfig};
 use tokio::task::JoinSet;
 
 /// Bytes that an idle connection may hold beside its paths, and for each path: everything, down to the task and the
-/// timer of the runtime.
-const CONNECTION: i64 = 21_000;
+/// timer of the runtime. It is 20,600; on a busy machine, some of them still have what they were about to send again.
+const CONNECTION: i64 = 22_000;
 const PATH: i64 = 4_000;
 const PATHS: i64 = 2;
 
-/// Bytes of a request and of its answer, how many connections ask at once, and what one may hold at the peak of that.
+/// Bytes of a request and of its answer, how many connections ask at once, and what one may hold at the peak of that: up to
+/// 24 kB of it are datagrams that were read so that no socket overflows, and wait for the task of the connection.
 const REQUEST: usize = 64 << 10;
 const BUSY: usize = 1_000;
-const PEAK: i64 = 120_000;
+const PEAK: i64 = 150_000;
 
 const SIDES: usize = 3;
 const CLIENT: usize = 1;

@@ -1,0 +1,576 @@
+//! Receives on the sockets of a shard and hands datagrams to where they belong.
+//!
+//! The runtime lets tasks run in turns. With a thousand connections that have work to do, the endpoint's task would have its turn
+//! every few tens of milliseconds, and what a socket holds is full in a few. So a task of a connection that finds the sockets
+//! unread for long reads them in place of the endpoint's task. What waits then waits in the inboxes, which hold more.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use proto::{ConnectionEvent, DatagramEvent, Transmit};
+use tokio::time::Instant;
+
+use crate::endpoint_shared::EndpointShared;
+use crate::inbox::{OWN, Run};
+use crate::receive::{MESSAGES, Message, Receiver};
+use crate::shared::Shared;
+use crate::socket::Socket;
+use crate::socket_health::{Health, SocketEvent};
+
+/// System calls per socket before the next socket gets its turn.
+const CALLS_PER_TURN: usize = 2;
+
+/// Turns before other tasks get theirs. What is read meanwhile, at most 2 MiB of one socket, waits for the tasks of its
+/// connections: what they find in the processor's cache costs them less.
+const TURNS_PER_POLL: usize = 2;
+
+/// System calls per socket of a task that reads in place of the endpoint's: what a full socket holds.
+const CALLS_IN_PLACE: usize = 16;
+
+/// While much is received, the sockets are read so often. A peer on the same host sends 2 MB meanwhile, half of what a socket
+/// with the default buffer holds.
+const INTERVAL: Duration = Duration::from_micros(500);
+
+/// The endpoint's task is not late before so many tasks of connections have had their turn since. Behind a few, it has its own
+/// soon enough, and what it reads then is still in the processor's cache when they take it.
+const TURNS_OF_OTHERS: u32 = 8;
+
+/// If less than this came for so long, it is enough that the endpoint's task reads.
+const MUCH: usize = 64 << 10;
+const QUIET: Duration = Duration::from_millis(20);
+
+/// What a message takes in a socket beside its bytes, about.
+const RECORD: usize = 1 << 10;
+
+/// Looks at where datagrams belong under one hold of the endpoint's mutex.
+const LOOKS_PER_HOLD: usize = 64;
+
+/// Retry packets that are written and sent between two looks at the sockets: some tens of microseconds, fewer than a handshake
+/// takes.
+const RETRIES_PER_POLL: usize = 16;
+
+/// A socket and how it behaves.
+struct Source {
+    socket: Arc<Socket>,
+    health: Health,
+}
+
+/// When the sockets are to be read again, whatever else there is to do. Looked at before each poll of a connection's task.
+#[derive(Debug)]
+pub(crate) struct NextLook {
+    origin: Instant,
+    /// Nanoseconds after the origin.
+    at: AtomicU64,
+    /// How often tasks of connections had their turn since the last look. Some are not counted if several count at once.
+    turns: AtomicU32,
+}
+
+impl NextLook {
+    const NEVER: u64 = u64::MAX;
+
+    pub(crate) fn new() -> Self {
+        Self {
+            origin: Instant::now(),
+            at: AtomicU64::new(Self::NEVER),
+            turns: AtomicU32::new(0),
+        }
+    }
+
+    /// A task of a connection has its turn.
+    pub(crate) fn count_turn(&self) {
+        if self.at.load(Ordering::Relaxed) != Self::NEVER {
+            let turns = self.turns.load(Ordering::Relaxed);
+            self.turns.store(turns.saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is time. Does not look at the clock while little is received.
+    pub(crate) fn is_due(&self, clock: impl FnOnce() -> Instant) -> bool {
+        let at = self.at.load(Ordering::Relaxed);
+        at != Self::NEVER
+            && self.turns.load(Ordering::Relaxed) >= TURNS_OF_OTHERS
+            && (clock() - self.origin).as_nanos() as u64 >= at
+    }
+
+    /// It was just looked. While little comes, that is all.
+    fn set(&self, now: Instant, much: bool) {
+        let next = now - self.origin + INTERVAL;
+        let at = if much {
+            next.as_nanos() as u64
+        } else {
+            Self::NEVER
+        };
+        self.at.store(at, Ordering::Relaxed);
+        self.turns.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What a batch turns into; the memory is used again.
+#[derive(Default)]
+struct Inbound {
+    messages: VecDeque<Message>,
+    events: Vec<ConnectionEvent>,
+    runs: Vec<(Arc<Shared>, Run)>,
+    responses: Vec<Transmit>,
+    response_data: Vec<u8>,
+    refused: Vec<proto::Incoming>,
+    /// What belongs to other shards.
+    forwarded: VecDeque<(u16, Message)>,
+    /// When the first client that waits to be accepted is forgotten.
+    expiry: Option<Instant>,
+    /// Clients wait for a Retry packet.
+    retries: bool,
+}
+
+/// The sockets that one shard reads. The endpoint's task has it, and a task of a connection if that one is late.
+pub(crate) struct Reader {
+    generation: Option<u64>,
+    sources: Vec<Source>,
+    receiver: Receiver,
+    inbound: Inbound,
+    /// Datagrams received since Retry packets could be sent.
+    read: usize,
+    /// When much was received last, and what came since.
+    much_at: Option<Instant>,
+    bytes: usize,
+}
+
+impl Reader {
+    pub(crate) fn new() -> Self {
+        Self {
+            generation: None,
+            sources: Vec::new(),
+            receiver: Receiver::new(),
+            inbound: Inbound::default(),
+            read: 0,
+            much_at: None,
+            bytes: 0,
+        }
+    }
+
+    fn refresh(&mut self, shared: &EndpointShared) {
+        let generation = shared.sockets.generation();
+        if self.generation == Some(generation) {
+            return;
+        }
+        self.generation = Some(generation);
+        let sockets = shared.sockets.snapshot();
+        let health = |socket: &Arc<Socket>| {
+            let known = self
+                .sources
+                .iter()
+                .find(|old| Arc::ptr_eq(&old.socket, socket));
+            known.map(|old| old.health).unwrap_or_default()
+        };
+        let shard = shared.shard;
+        self.sources = sockets
+            .iter()
+            .filter(|socket| socket.is_read_by(shard))
+            .map(|socket| Source {
+                health: health(socket),
+                socket: Arc::clone(socket),
+            })
+            .collect();
+    }
+
+    /// Before the sockets are looked at, so that a change after that wakes: which sockets there are, who has waited to be
+    /// accepted for too long, what other shards have passed on. Returns whether there is anything left to do.
+    pub(crate) fn begin(&mut self, shared: &EndpointShared, waker: &Waker) -> bool {
+        {
+            let mut state = shared.lock();
+            if shared.common.is_finished() {
+                return false;
+            }
+            let now = Instant::now().into_std();
+            self.inbound.expiry = state.expire(now).map(Instant::from_std);
+            self.inbound.retries = state.proto.has_next_retry();
+        }
+        let (shard, common) = (shared.shard, &shared.common);
+        common.collect(shard, &mut self.inbound.messages, waker);
+        self.inbound.process(shared, true);
+        self.refresh(shared);
+        true
+    }
+
+    /// Datagrams received since Retry packets could be sent.
+    pub(crate) const fn read(&self) -> usize {
+        self.read
+    }
+
+    /// Has some of those who wait prove their address; returns whether others wait on.
+    pub(crate) fn send_retries(&mut self, shared: &EndpointShared) -> bool {
+        self.read = 0;
+        if self.inbound.retries {
+            self.inbound.send_retries(shared);
+        }
+        self.inbound.retries
+    }
+
+    /// When there is something to do beside reading.
+    pub(crate) fn timeout(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let rests = self.sources.iter_mut();
+        let rests = rests.filter_map(|source| source.health.rests_until(now));
+        rests.chain(self.inbound.expiry).min()
+    }
+
+    /// Reads all sockets for a while; returns whether there may be more.
+    pub(crate) fn look(&mut self, shared: &EndpointShared, cx: &mut Context<'_>) -> bool {
+        let mut more = false;
+        for _ in 0..TURNS_PER_POLL {
+            more = false;
+            for index in 0..self.sources.len() {
+                more |= self.turn(shared, index, cx);
+            }
+            if !more {
+                break;
+            }
+        }
+        self.end_look(shared, Instant::now());
+        more
+    }
+
+    /// Reads what the sockets have, in place of the endpoint's task. That one is woken only if there is more to do than to
+    /// read: of what comes later, it hears by itself.
+    pub(crate) fn look_in_place(&mut self, shared: &EndpointShared) {
+        for index in 0..self.sources.len() {
+            for _ in 0..CALLS_IN_PLACE {
+                let source = &mut self.sources[index];
+                if source.health.rests_until(Instant::now()).is_some() {
+                    break;
+                }
+                let messages = &mut self.inbound.messages;
+                let sink = |message| messages.push_back(message);
+                match self.receiver.receive_now(&source.socket, sink) {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => {
+                        self.on_error(shared, index, &error);
+                        break;
+                    }
+                    None => break,
+                }
+                let filled = self.inbound.messages.len() >= MESSAGES;
+                self.on_received(shared, index);
+                if !filled {
+                    break;
+                }
+            }
+        }
+        self.end_look(shared, Instant::now());
+        if self.inbound.retries || self.timeout().is_some() {
+            shared.common.wake(shared.shard);
+        }
+    }
+
+    /// Says when the next look is due.
+    fn end_look(&mut self, shared: &EndpointShared, now: Instant) {
+        if self.bytes >= MUCH {
+            (self.much_at, self.bytes) = (Some(now), 0);
+        } else if self.much_at.is_some_and(|at| now - at > QUIET) {
+            self.much_at = None;
+        }
+        shared.next_look.set(now, self.much_at.is_some());
+    }
+
+    fn on_received(&mut self, shared: &EndpointShared, index: usize) {
+        let source = &mut self.sources[index];
+        if source.health.on_received() {
+            let local = source.socket.local();
+            tracing::info!(%local, "socket receives again");
+            shared.common.tell(SocketEvent::Recovered { local });
+        }
+        let messages = &self.inbound.messages;
+        let count = messages.iter().map(Message::count).sum();
+        let room = |message: &Message| message.payload.len() + RECORD;
+        self.bytes += messages.iter().map(room).sum::<usize>();
+        self.read += count;
+        shared.common.on_received(shared.shard, count);
+        self.inbound.process(shared, false);
+    }
+
+    fn on_error(&mut self, shared: &EndpointShared, index: usize, error: &io::Error) {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            // The next look at the readiness waits for a new event.
+            return;
+        }
+        let source = &mut self.sources[index];
+        let local = source.socket.local();
+        tracing::debug!(%local, %error, "receiving");
+        if source.health.on_error(Instant::now()) {
+            tracing::warn!(%local, %error, "socket fails to receive");
+            let error = error.kind();
+            shared.common.tell(SocketEvent::Failing { local, error });
+        }
+    }
+
+    /// Receives on one socket for a while; returns whether there may be more.
+    fn turn(&mut self, shared: &EndpointShared, index: usize, cx: &mut Context<'_>) -> bool {
+        for _ in 0..CALLS_PER_TURN {
+            let source = &mut self.sources[index];
+            if source.health.rests_until(Instant::now()).is_some() {
+                return false;
+            }
+            let ready = match source.socket.poll_recv_ready(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(ready) => ready,
+            };
+            let messages = &mut self.inbound.messages;
+            let received = ready.map(|()| {
+                let sink = |message| messages.push_back(message);
+                self.receiver.poll_receive(cx, &source.socket, sink)
+            });
+            let result = match received {
+                Ok(Poll::Pending) => return false,
+                Ok(Poll::Ready(result)) => result,
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok(()) => self.on_received(shared, index),
+                Err(error) => self.on_error(shared, index, &error),
+            }
+        }
+        true
+    }
+}
+
+impl Inbound {
+    /// Sorts the batch and delivers it: what belongs to connections first, then what wants to be one. Another shard has
+    /// passed it on, or it was received here.
+    fn process(&mut self, shared: &EndpointShared, passed_on: bool) {
+        let mut news = false;
+        // Others want the mutex, too: each hold is short, however much was received at once.
+        while !self.messages.is_empty() {
+            news |= self.sort(shared, passed_on);
+            let mut events = self.events.drain(..);
+            for (connection, run) in self.runs.drain(..) {
+                connection.deliver(run, events.by_ref().take(run.events));
+            }
+        }
+        shared.common.forward(shared.shard, &mut self.forwarded);
+        self.respond(shared);
+        for incoming in self.refused.drain(..) {
+            shared.refuse(incoming);
+        }
+        if news {
+            shared.common.incoming.notify_one();
+        }
+    }
+
+    fn respond(&mut self, shared: &EndpointShared) {
+        let mut start = 0;
+        for transmit in self.responses.drain(..) {
+            let end = start + transmit.size;
+            if let Some(data) = self.response_data.get(start..end) {
+                shared.respond(&transmit, data);
+            }
+            start = end;
+        }
+        self.response_data.clear();
+    }
+
+    /// Has some of those who wait prove their address.
+    fn send_retries(&mut self, shared: &EndpointShared) {
+        let now = Instant::now().into_std();
+        let ready = {
+            let mut state = shared.lock();
+            let (proto, answers) = (&mut state.proto, &mut self.response_data);
+            let retries = std::iter::from_fn(|| proto.next_retry(now, answers));
+            self.responses.extend(retries.take(RETRIES_PER_POLL));
+            self.retries = proto.has_next_retry();
+            proto.has_next_incoming()
+        };
+        self.respond(shared);
+        if ready {
+            shared.common.incoming.notify_one();
+        }
+    }
+
+    /// Sorts some of the batch under one hold of the endpoint's mutex. Whether there are new clients to be accepted.
+    fn sort(&mut self, shared: &EndpointShared, passed_on: bool) -> bool {
+        let now = Instant::now().into_std();
+        let mut news = false;
+        let mut state = shared.lock();
+        let state = &mut *state;
+        for _ in 0..LOOKS_PER_HOLD {
+            let Some(message) = self.messages.front_mut() else {
+                break;
+            };
+            let (network_path, ecn, block) = (message.network_path, message.ecn, message.block);
+            let (payload, answers) = (&mut message.payload, &mut self.response_data);
+            let before = payload.len();
+            let event = if passed_on {
+                // One by one.
+                let datagram = std::mem::take(payload);
+                let proto = &mut state.proto;
+                proto.handle_forwarded(now, network_path, ecn, datagram, answers)
+            } else {
+                let (proto, segment) = (&mut state.proto, message.segment);
+                proto.handle_first(now, network_path, ecn, payload, segment, answers)
+            };
+            let bytes = before - payload.len();
+            if payload.is_empty() {
+                self.messages.pop_front();
+            }
+            match event {
+                Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                    match self.runs.last_mut() {
+                        Some((connection, run)) if connection.handle == handle => {
+                            run.events += 1;
+                            run.bytes += bytes;
+                            run.last_block = block;
+                        }
+                        _ => {
+                            let Some(connection) = state.connection(handle) else {
+                                continue;
+                            };
+                            let run = Run {
+                                events: 1,
+                                bytes,
+                                first_block: block,
+                                last_block: block,
+                            };
+                            self.runs.push((Arc::clone(connection), run));
+                        }
+                    }
+                    self.events.push(event);
+                }
+                Some(DatagramEvent::Queued) => {
+                    if state.closed || shared.common.is_orphan() {
+                        self.refused.extend(state.proto.drain_clients());
+                    } else {
+                        news = true;
+                    }
+                }
+                Some(DatagramEvent::Response(transmit)) => self.responses.push(transmit),
+                Some(DatagramEvent::Forward(to, payload)) => {
+                    // A copy: a slice would keep a block of this shard until the other one has read it.
+                    let message = Message {
+                        network_path,
+                        ecn,
+                        payload: BytesMut::from(&payload[..]),
+                        segment: payload.len().max(1),
+                        block: OWN,
+                    };
+                    self.forwarded.push_back((to, message));
+                }
+                // Nothing to do, or nothing that this driver knows of.
+                _ => {}
+            }
+        }
+        self.expiry = state.expire(now).map(Instant::from_std);
+        self.retries |= news && state.proto.has_next_retry();
+        news && state.proto.has_next_incoming()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, UdpSocket};
+
+    use super::*;
+    use crate::Endpoint;
+
+    /// Datagrams that no connection knows, more than `MUCH`.
+    const COUNT: u64 = 20;
+
+    async fn endpoint() -> (Endpoint, impl Fn()) {
+        let endpoint = Endpoint::client(&[(Ipv4Addr::LOCALHOST, 0).into()]).unwrap();
+        let local = endpoint.local_addrs()[0];
+        // The endpoint's task has its first turn.
+        while endpoint.shard(0).reader().sources.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let send = move || {
+            for _ in 0..COUNT {
+                sender.send_to(&[0; 4000], local).unwrap();
+            }
+        };
+        (endpoint, send)
+    }
+
+    /// Much came a while ago, and many tasks had their turn since.
+    fn make_due(shared: &EndpointShared) {
+        shared.next_look.at.store(0, Ordering::Relaxed);
+        for _ in 0..TURNS_OF_OTHERS {
+            shared.next_look.count_turn();
+        }
+    }
+
+    /// The task whose work it is never has its turn meanwhile: nothing is awaited.
+    #[tokio::test(flavor = "current_thread")]
+    async fn sockets_are_read_in_place_of_a_late_task() {
+        let (endpoint, send) = endpoint().await;
+        let shared = endpoint.shard(0);
+        let received = || endpoint.shard_stats()[0].received;
+        send();
+        shared.read_if_due();
+        assert_eq!(received(), 0, "it is not late while little comes");
+        make_due(shared);
+        shared.read_if_due();
+        assert_eq!(received(), COUNT);
+        // Without any event for the runtime in between.
+        send();
+        make_due(shared);
+        shared.read_if_due();
+        assert_eq!(received(), 2 * COUNT);
+        // Its turn comes, and it finds nothing; then what comes later wakes it.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(received(), 2 * COUNT);
+        send();
+        while received() < 3 * COUNT {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_look_is_due_while_much_comes() {
+        let (endpoint, send) = endpoint().await;
+        let shared = endpoint.shard(0);
+        let due_at = |at| {
+            for _ in 1..TURNS_OF_OTHERS {
+                shared.next_look.count_turn();
+            }
+            // The endpoint's task waits behind a few.
+            assert!(!shared.next_look.is_due(|| at));
+            shared.next_look.count_turn();
+            let due = shared.next_look.is_due(|| at);
+            shared.next_look.turns.store(0, Ordering::Relaxed);
+            due
+        };
+        let begin = Instant::now();
+        let far = begin + Duration::from_secs(1000);
+        assert!(!due_at(far));
+        send();
+        shared.reader().look_in_place(shared);
+        let end = Instant::now();
+        assert!(!due_at(begin + INTERVAL) && due_at(end + INTERVAL));
+        // Now and then, nothing comes ...
+        shared.reader().end_look(shared, begin + QUIET);
+        assert!(!due_at(begin + QUIET) && due_at(begin + QUIET + INTERVAL));
+        // ... and then for longer.
+        let late = end + 2 * QUIET;
+        shared.reader().end_look(shared, late);
+        assert!(!due_at(far));
+    }
+
+    /// It holds the lock: it reads at this moment, on another core.
+    #[tokio::test(flavor = "current_thread")]
+    async fn who_finds_the_sockets_being_read_does_not_wait() {
+        let (endpoint, send) = endpoint().await;
+        let shared = endpoint.shard(0);
+        send();
+        make_due(shared);
+        let reader = shared.reader();
+        shared.read_if_due();
+        drop(reader);
+        assert_eq!(endpoint.shard_stats()[0].received, 0);
+    }
+}
