@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use proto::{ClientConfig, EndpointConfig, ServerConfig};
 use rand::TryRng;
@@ -198,10 +198,11 @@ impl EndpointBuilder {
             }
             Shards::On(runtimes) => runtimes,
         };
-        let config = match self.config {
+        let mut config = match self.config {
             Some(config) => config,
             None => default_config()?,
         };
+        config.alarm_delay(ALARM_DELAY);
         #[cfg(feature = "qlog")]
         let config = logged(config);
         let count = u16::try_from(runtimes.len()).unwrap_or(u16::MAX);
@@ -233,6 +234,9 @@ impl EndpointBuilder {
         ))
     }
 }
+
+/// How late timers go off: tokio's at the next whole millisecond, and then the task has to get its turn.
+const ALARM_DELAY: Duration = Duration::from_millis(2);
 
 /// With the environment variable `QLOGDIR`, a file is written of each connection.
 #[cfg(feature = "qlog")]

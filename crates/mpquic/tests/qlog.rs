@@ -52,8 +52,8 @@ async fn session(pair: &Pair) {
     server.closed().await;
 }
 
-/// The files of a folder by the side that wrote them.
-fn files(dir: &Path) -> BTreeMap<String, String> {
+/// The files of a folder, with the side that wrote each.
+fn files(dir: &Path) -> Vec<(String, String)> {
     let files = std::fs::read_dir(dir).unwrap();
     let files = files.map(|file| file.unwrap().path());
     let read = |path: std::path::PathBuf| {
@@ -82,6 +82,7 @@ fn every_event_is_as_its_schema_has_it() {
     drop(qlog);
     let files = files(dir.path());
     assert_eq!(files.len(), 2, "a file per side");
+    let files = BTreeMap::from_iter(files);
     let schema = Schema::new();
     for (side, text) in &files {
         let (wrong, names) = schema.check(text);
@@ -123,6 +124,8 @@ fn every_event_is_as_its_schema_has_it() {
             .filter(|event| event["name"] == "mpquic:path_updated")
             .filter(|event| event["data"]["path_id"] == 1)
             .map(|event| event["data"]["new"].as_str().unwrap());
+        // On a busy machine, a path may look silent for a while.
+        let states = states.filter(|state| !["suspect", "recovered"].contains(state));
         let states: Vec<_> = states.collect();
         assert_eq!(states[..3], ["opened", "validated", "abandoned"], "{side}");
         let close = events
@@ -158,16 +161,19 @@ fn a_ring_that_is_full_drops_and_says_so() {
     let qlog = Qlog::with_capacity(dir.path(), 0).unwrap();
     let attached = qlog.clone();
     run(async move {
-        let pair = Pair::with(&[loopback(1), loopback(2)], |transport| {
-            attached.attach(transport)
-        });
-        session(&pair).await;
+        // The ring is emptied all the while, so that one session may just fit on an idle machine.
+        while attached.left_out() == 0 {
+            let pair = Pair::with(&[loopback(1), loopback(2)], |transport| {
+                attached.attach(transport)
+            });
+            session(&pair).await;
+        }
     });
     let left_out = qlog.left_out();
     drop(qlog);
     let mut told = 0;
-    for text in files(dir.path()).values() {
-        let (wrong, _) = Schema::new().check(text);
+    for (_, text) in files(dir.path()) {
+        let (wrong, _) = Schema::new().check(&text);
         assert!(wrong.is_empty(), "{}", wrong[0]);
         for event in text.split('\x1e').skip(2) {
             let event: Value = serde_json::from_str(event).unwrap();
@@ -176,9 +182,5 @@ fn a_ring_that_is_full_drops_and_says_so() {
             }
         }
     }
-    assert!(
-        left_out > 0,
-        "the ring was large enough: the test shows nothing"
-    );
     assert!(told > 0 && told <= left_out, "{told} of {left_out}");
 }

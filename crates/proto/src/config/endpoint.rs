@@ -23,6 +23,7 @@ pub struct EndpointConfig {
     pub(crate) send_memory: u64,
     pub(crate) receive_memory: u64,
     pub(crate) grease_quic_bit: bool,
+    pub(crate) alarm_delay: Duration,
     /// Which one it is, if the endpoint has several.
     pub(crate) shard: Option<Shard>,
     pub(crate) observers: Vec<ObserverFactory>,
@@ -53,6 +54,7 @@ impl EndpointConfig {
             send_memory: limits::DEFAULT_SEND_MEMORY,
             receive_memory: limits::DEFAULT_RECEIVE_MEMORY,
             grease_quic_bit: true,
+            alarm_delay: Duration::ZERO,
             shard: None,
             observers: Vec::new(),
         }
@@ -142,6 +144,15 @@ impl EndpointConfig {
     /// Default 65527; a value below 1200 becomes 1200.
     pub const fn max_udp_payload_size(&mut self, bytes: u16) -> &mut Self {
         self.max_udp_payload_size = if bytes < 1200 { 1200 } else { bytes };
+        self
+    }
+
+    /// How late this host's timers commonly go off (RFC 9000 section 18.2, max_ack_delay). An acknowledgement that waits is
+    /// timed to go out so much earlier, so that it leaves within the delay that the peer was told. The peer's probe timeout of
+    /// a short path has no more than a millisecond to spare. Default 0, for a host whose timers are exact, such as a simulated
+    /// one. The crate `mpquic` has 2 ms for those of tokio, which count in milliseconds.
+    pub const fn alarm_delay(&mut self, delay: Duration) -> &mut Self {
+        self.alarm_delay = delay;
         self
     }
 

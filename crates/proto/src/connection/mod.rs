@@ -385,7 +385,11 @@ impl Connection {
             received_any: false,
             confirmed: false,
             early_path_refused: false,
-            ack_frequency: AckFrequency::new(config.max_ack_delay, config.ack_frequency_config),
+            ack_frequency: AckFrequency::new(
+                config.max_ack_delay,
+                config.ack_frequency_config,
+                endpoint.alarm_delay,
+            ),
             quic_bit: QuicBit::default(),
             handshake_tuple: tuple,
             allows_migration: true,

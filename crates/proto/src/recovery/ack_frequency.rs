@@ -36,6 +36,8 @@ pub(crate) struct PathsInUse {
 pub(crate) struct AckFrequency {
     /// What we do.
     policy: AckPolicy,
+    /// How late our timers go off.
+    alarm_delay: Duration,
     /// The shortest delay that we announced to take.
     min: Duration,
     /// The largest sequence number of the frames that were processed.
@@ -60,11 +62,25 @@ pub(crate) struct AckFrequency {
     pending: bool,
 }
 
+/// What to set a timer to that must not go off later than `delay`, of a host whose timers are late. At least half of the
+/// delay, lest a short one leave nothing to wait for.
+fn until_alarm(delay: Duration, late: Duration) -> Duration {
+    //= specs/rfc9000.txt#section-18.2
+    //# This value
+    //# SHOULD include the receiver's expected delays in alarms firing.
+    delay - late.min(delay / 2)
+}
+
 impl AckFrequency {
-    /// `max_ack_delay`: our own. `config`: what to ask of the peer.
-    pub(crate) fn new(max_ack_delay: Duration, config: Option<AckFrequencyConfig>) -> Self {
+    /// `max_ack_delay`: our own. `config`: what to ask of the peer. `alarm_delay`: how late our timers go off.
+    pub(crate) fn new(
+        max_ack_delay: Duration,
+        config: Option<AckFrequencyConfig>,
+        alarm_delay: Duration,
+    ) -> Self {
         let mut this = Self {
-            policy: AckPolicy::new(max_ack_delay),
+            policy: AckPolicy::new(until_alarm(max_ack_delay, alarm_delay)),
+            alarm_delay,
             min: Duration::from_micros(Self::min_ack_delay_us(max_ack_delay)),
             processed: None,
             config,
@@ -135,7 +151,7 @@ impl AckFrequency {
         }
         self.processed = Some(frame.sequence);
         self.policy = AckPolicy {
-            max_ack_delay: requested,
+            max_ack_delay: until_alarm(requested, self.alarm_delay),
             ack_eliciting_threshold: frame.ack_eliciting_threshold,
             reordering_threshold: frame.reordering_threshold,
         };
@@ -260,7 +276,7 @@ mod tests {
     }
 
     fn sender(config: AckFrequencyConfig) -> AckFrequency {
-        let mut sender = AckFrequency::new(ms(25), Some(config));
+        let mut sender = AckFrequency::new(ms(25), Some(config), ms(0));
         sender.set_peer(&TransportParameters {
             min_ack_delay_us: Some(5000),
             ..TransportParameters::default()
@@ -378,7 +394,7 @@ mod tests {
             let frame = send(&mut sender);
             assert_eq!(Duration::from_micros(frame.max_ack_delay), requested);
             // A receiver of ours, whose min_ack_delay is shorter, takes it.
-            let mut receiver = AckFrequency::new(ms(25), None);
+            let mut receiver = AckFrequency::new(ms(25), None, ms(0));
             assert_eq!(receiver.on_frame(&frame), Ok(()));
             assert_eq!(receiver.policy().max_ack_delay, requested);
         }
@@ -386,11 +402,11 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_of_who_does_not_take_it_or_without_a_wish() {
-        let mut sender = AckFrequency::new(ms(25), Some(AckFrequencyConfig::default()));
+        let mut sender = AckFrequency::new(ms(25), Some(AckFrequencyConfig::default()), ms(0));
         sender.set_peer(&TransportParameters::default());
         sender.update(paths(ms(50), 1000));
         assert!(!sender.is_wanted() && !sender.can_send() && !sender.is_in_use());
-        let mut sender = AckFrequency::new(ms(25), None);
+        let mut sender = AckFrequency::new(ms(25), None, ms(0));
         sender.set_peer(&TransportParameters {
             min_ack_delay_us: Some(1000),
             ..TransportParameters::default()
@@ -406,7 +422,7 @@ mod tests {
     //# value.
     #[test]
     fn an_obsolete_frame_changes_nothing() {
-        let mut receiver = AckFrequency::new(ms(25), None);
+        let mut receiver = AckFrequency::new(ms(25), None, ms(0));
         let frame = |sequence, threshold| AckFrequencyFrame {
             sequence,
             ack_eliciting_threshold: threshold,
@@ -416,6 +432,26 @@ mod tests {
         for (sequence, threshold, holds) in [(4, 10, 10), (4, 20, 10), (3, 30, 10), (5, 40, 40)] {
             receiver.on_frame(&frame(sequence, threshold)).unwrap();
             assert_eq!(receiver.policy().ack_eliciting_threshold, holds);
+        }
+    }
+
+    //= specs/rfc9000.txt#section-18.2
+    //= type=test
+    //# This value
+    //# SHOULD include the receiver's expected delays in alarms firing.
+    #[test]
+    fn timers_that_are_late_are_set_early() {
+        let mut receiver = AckFrequency::new(ms(25), None, ms(2));
+        assert_eq!(receiver.policy().max_ack_delay, ms(23));
+        for (sequence, (asked, kept)) in [(100_000, 98_000), (3000, 1500)].into_iter().enumerate() {
+            let frame = AckFrequencyFrame {
+                sequence: sequence as u64,
+                ack_eliciting_threshold: 1,
+                max_ack_delay: asked,
+                reordering_threshold: 1,
+            };
+            receiver.on_frame(&frame).unwrap();
+            assert_eq!(receiver.policy().max_ack_delay, Duration::from_micros(kept));
         }
     }
 

@@ -14,7 +14,7 @@ const MAX_UNREPORTED_RANGES: usize = MAX_ACK_RANGES / 4;
 /// When to acknowledge: as RFC 9000 section 13.2 has it, until the peer asks for something else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AckPolicy {
-    /// Our max_ack_delay.
+    /// Our max_ack_delay, less what our timers are late.
     pub(crate) max_ack_delay: Duration,
     /// Ack-eliciting packets that may wait for a common ACK.
     pub(crate) ack_eliciting_threshold: u64,
