@@ -66,6 +66,32 @@ fn a_peer_that_takes_nothing_pins_what_its_paths_could_use() {
     assert_eq!(pair.server.endpoint.memory_use().send, 0);
 }
 
+/// What was written ahead of the acknowledgements at most, while a long transfer crosses links of this round trip.
+fn written_ahead(round_trip: Duration) -> u64 {
+    let mut pair = connected(TransportConfig::default(), EndpointConfig::new([2; 32]));
+    pair.delay = round_trip / 2;
+    let id = pair.s().open(Dir::Uni).unwrap();
+    let (mut most, mut got) = (0, 0);
+    let arrived = pair.run_until(10 * SECOND, |pair| {
+        write_all_that_fits(pair.s(), id);
+        most = most.max(pair.server.endpoint.memory_use().send);
+        pair.c().accept(Dir::Uni);
+        read_all(pair, id, &mut got);
+        got > 40 << 20
+    });
+    assert!(arrived, "{got} bytes came");
+    most
+}
+
+/// Beyond that, data would leave the processor's cache before it is sent.
+#[test]
+fn little_is_written_ahead_to_a_near_peer() {
+    let near = written_ahead(Duration::from_micros(100));
+    assert!(near <= (1 << 20) + 100_000 * 5, "{near} bytes");
+    let far = written_ahead(Duration::from_millis(2));
+    assert!(far > 3 << 20, "{far} bytes: near or far makes no difference");
+}
+
 /// A writer that waits because the endpoint's memory is used up goes on, and so does the transfer.
 #[test]
 fn without_memory_to_borrow_a_transfer_goes_on_in_small_steps() {

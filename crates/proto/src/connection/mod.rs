@@ -566,7 +566,8 @@ impl Connection {
     }
 
     /// Lets as much data be written as the paths can carry in four times their longest round trip: what waits
-    /// for a slow path must not keep a fast one from sending, and schedulers look far ahead.
+    /// for a slow path must not keep a fast one from sending, and schedulers look far ahead. To a near peer, that time is
+    /// mostly spent in queues of the hosts, which are no reason to write ahead.
     pub(crate) fn fit_send_buffer(&mut self) {
         let longest = self.longest_rtt().as_micros() as u64;
         let usable = self.paths.iter().map(|path| {
@@ -575,7 +576,10 @@ impl Connection {
             window.saturating_mul(longest) / rtt.max(1)
         });
         let usable = usable.fold(0, u64::saturating_add);
-        self.streams.set_worthwhile(usable.saturating_mul(4));
+        let near = self.paths.iter().map(|path| path.rtt().near_ahead());
+        let near = near.reduce(|one, other| Some(one?.max(other?))).flatten();
+        let useful = usable.saturating_mul(4).min(near.unwrap_or(u64::MAX));
+        self.streams.set_worthwhile(useful);
     }
 
     /// Passes on to the scheduler what the streams noted.
