@@ -215,6 +215,9 @@ impl Connection {
         //# An endpoint MUST discard its Handshake keys when the TLS handshake is confirmed (Section
         //# 4.1.2).
         self.discard_space(SpaceId::Handshake);
+        if let Some(keys) = &mut self.handshake.one_rtt {
+            keys.make_next();
+        }
         if let Some(path) = self.paths.get_mut(PathId::ZERO) {
             // RFC 9002 section 6.2.1: the PTO starts afresh.
             path.reset_pto_backoff();

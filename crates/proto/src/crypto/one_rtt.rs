@@ -68,7 +68,10 @@ pub(crate) struct OneRttKeys {
     //= specs/rfc9001.txt#section-6.3
     //# For this reason, endpoints MUST be able to retain two sets of packet protection keys for
     //# receiving packets: the current and the next.
-    next: PacketKeySet,
+    ///
+    /// `None` until the handshake is confirmed, unless a packet asks for them: nobody updates keys before that
+    /// (section 6), so that there is no phase to be told.
+    next: Option<PacketKeySet>,
     previous: Option<Previous>,
     secrets: Secrets,
     phase: bool,
@@ -91,7 +94,7 @@ pub(crate) struct OneRttKeys {
 
 impl OneRttKeys {
     /// From what TLS hands out with `KeyChange::OneRtt`.
-    pub(crate) fn new(keys: Keys, mut secrets: Secrets) -> Self {
+    pub(crate) fn new(keys: Keys, secrets: Secrets) -> Self {
         let confidentiality_limit = keys.local.packet.confidentiality_limit();
         let integrity_limit = keys.remote.packet.integrity_limit();
         Self {
@@ -101,7 +104,7 @@ impl OneRttKeys {
                 local: keys.local.packet,
                 remote: keys.remote.packet,
             },
-            next: secrets.next_packet_keys(),
+            next: None,
             previous: None,
             secrets,
             phase: false,
@@ -257,8 +260,10 @@ impl OneRttKeys {
         //= specs/rfc9001.txt#section-5.5
         //# Similarly, a packet that appears to trigger a key update but cannot be unprotected
         //# successfully MUST be discarded.
-        let Some(payload_len) = decrypt(self.next.remote.as_ref(), path, pn, header, payload)
-        else {
+        let next = self
+            .next
+            .get_or_insert_with(|| self.secrets.next_packet_keys());
+        let Some(payload_len) = decrypt(next.remote.as_ref(), path, pn, header, payload) else {
             return Err(self.on_failure());
         };
         // The peer may update only after an acknowledgment of a packet of the current phase, and
@@ -286,10 +291,17 @@ impl OneRttKeys {
         })
     }
 
+    /// The handshake is confirmed: keys may be updated.
+    pub(crate) fn make_next(&mut self) {
+        self.next
+            .get_or_insert_with(|| self.secrets.next_packet_keys());
+    }
+
     /// Makes the next keys current in both directions.
     fn roll(&mut self, expires: Option<Instant>) {
-        let next = self.secrets.next_packet_keys();
-        let current = std::mem::replace(&mut self.next, next);
+        let next = self.next.take();
+        let current = next.unwrap_or_else(|| self.secrets.next_packet_keys());
+        self.next = Some(self.secrets.next_packet_keys());
         let previous = std::mem::replace(&mut self.current, current);
         self.previous = Some(Previous {
             key: previous.remote,

@@ -25,6 +25,9 @@ use crate::space::SpaceId;
 use crate::transport_parameters::TransportParameters;
 use crate::{ConfigError, ConnectError, TransportError};
 
+/// Bytes that encoded transport parameters mostly take.
+const PARAMETERS: usize = 192;
+
 /// The TLS session, its CRYPTO streams and the keys it gave.
 pub(crate) struct Handshake {
     tls: quic::Connection,
@@ -62,7 +65,7 @@ impl Handshake {
         let name = rustls::pki_types::ServerName::try_from(server_name)
             .map_err(|_| ConnectError::InvalidServerName(server_name.into()))?
             .to_owned();
-        let mut encoded = Vec::new();
+        let mut encoded = Vec::with_capacity(PARAMETERS);
         parameters.encode(Side::Client, &mut encoded);
         let config = sessions::of_client(config, version);
         let tls = quic::ClientConnection::new(config, version.tls(), name, encoded)
@@ -81,7 +84,7 @@ impl Handshake {
         initial_dcid: &ConnectionId,
         version: Version,
     ) -> Result<Self, TransportError> {
-        let mut encoded = Vec::new();
+        let mut encoded = Vec::with_capacity(PARAMETERS);
         parameters.encode(Side::Server, &mut encoded);
         //= specs/rfc9000.txt#section-7
         //# The cryptographic handshake MUST provide the following properties:
