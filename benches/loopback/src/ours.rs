@@ -136,9 +136,12 @@ impl Stack for Ours {
 
     async fn connect(&self, server: SocketAddr) -> Result<Connection> {
         let connection = self.0.connect(server, NAME)?.await?;
-        let mut events = connection.path_events();
-        while connection.paths().len() < self.0.local_addrs().len() {
-            events.recv().await;
+        let wanted = self.0.local_addrs().len();
+        if wanted > 1 {
+            let mut events = connection.path_events();
+            while connection.paths().len() < wanted {
+                events.recv().await;
+            }
         }
         Ok(connection)
     }
