@@ -18,7 +18,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use proto::{
-    ConnectionError, ConnectionEvent, EndpointEvent, FourTuple, PathErrorCode, PathId, Transmit,
+    ConnectionError, ConnectionEvent, EndpointEvent, FourTuple, PathErrorCode, PathId, Remains,
+    Transmit,
 };
 use tokio::time::{Instant, Sleep};
 
@@ -53,6 +54,8 @@ struct Round {
     /// A path whose link's MTU would help.
     link: Option<(PathId, FourTuple)>,
     drained: bool,
+    /// Nobody holds the connection any more, and this is all that its endpoint needs of it.
+    remains: Option<Remains>,
 }
 
 /// The task.
@@ -208,10 +211,15 @@ impl Driver {
                 none => *none = Some(cx.waker().clone()),
             }
         }
+        let idle = self.batch.is_empty() && !more && transmits[0].is_none();
+        let abandoned =
+            idle && state.proto.is_closed() && self.shared.is_abandoned() && self.outbox.is_empty();
+        let remains = abandoned.then(|| state.proto.remains()).flatten();
         Round {
             transmits,
             more,
             looked,
+            remains,
             link: state.proto.link_mtu_wanted(std_now),
             drained: state.proto.is_drained(),
         }
@@ -288,6 +296,12 @@ impl Driver {
                 continue;
             }
             if round.drained {
+                return Poll::Ready(());
+            }
+            if let Some(remains) = round.remains {
+                self.drained = true;
+                let handle = self.shared.handle;
+                self.shared.endpoint.keep_remains(handle, remains);
                 return Poll::Ready(());
             }
             if !self.batch.is_empty() {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use proto::{
-    ClientConfig, ConnectionError, ConnectionHandle, EndpointEvent, FourTuple, ServerConfig,
-    Transmit, TransportError, TransportErrorCode, VarInt,
+    ClientConfig, ConnectionError, ConnectionHandle, EndpointEvent, FourTuple, Remains,
+    ServerConfig, Transmit, TransportError, TransportErrorCode, VarInt,
 };
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -28,6 +28,8 @@ pub(crate) struct EndpointState {
     pub(crate) connections: Vec<Option<Arc<Shared>>>,
     pub(crate) open: usize,
     pub(crate) closed: bool,
+    /// Its task is over: nobody would forget what is left of connections.
+    ended: bool,
     pub(crate) default_client: Option<ClientConfig>,
     pub(crate) path_manager: PathManager,
 }
@@ -37,10 +39,16 @@ impl EndpointState {
         self.connections.get(handle.0)?.as_ref()
     }
 
-    /// Forgets the clients that have waited to be accepted for too long. When the next one is due.
-    pub(crate) fn expire(&mut self, now: std::time::Instant) -> Option<std::time::Instant> {
+    /// Forgets the clients that have waited to be accepted for too long, and what is left of connections whose time is over: of
+    /// so many, the common part is to be told. When the next one is due.
+    pub(crate) fn expire(
+        &mut self,
+        now: std::time::Instant,
+    ) -> (usize, Option<std::time::Instant>) {
         self.proto.handle_timeout(now);
-        self.proto.poll_timeout()
+        let gone = self.proto.forget_remains(Some(now));
+        self.open -= gone;
+        (gone, self.proto.poll_timeout())
     }
 
     fn insert(&mut self, shared: &Arc<Shared>) {
@@ -85,6 +93,7 @@ impl EndpointShared {
                 connections: Vec::new(),
                 open: 0,
                 closed: false,
+                ended: false,
                 default_client,
                 path_manager,
             }),
@@ -137,7 +146,30 @@ impl EndpointShared {
         }
         // A connection's drop may do anything: not under the lock.
         if gone.take().is_some() {
-            self.common.on_gone();
+            self.common.on_gone(1);
+        }
+    }
+
+    /// Takes what is left of a connection that nobody holds any more, and is about to be dropped. It counts until the last
+    /// packets for it have come.
+    pub(crate) fn keep_remains(&self, handle: ConnectionHandle, remains: Remains) {
+        let (connection, earlier, gone) = {
+            let mut state = self.lock();
+            let connection = state.connections.get_mut(handle.0).and_then(Option::take);
+            let earlier = state.proto.keep_remains(handle, remains);
+            let gone = match state.ended {
+                true => state.proto.forget_remains(None),
+                false => 0,
+            };
+            state.open -= gone;
+            (connection, earlier, gone)
+        };
+        // A connection's drop may do anything: not under the lock.
+        drop(connection);
+        self.common.on_gone(gone);
+        if earlier {
+            // Its timer.
+            self.common.wake(self.shard);
         }
     }
 
@@ -230,13 +262,17 @@ impl EndpointShared {
 
     /// The endpoint's task is over before its time. Whoever waits for something is told.
     pub(crate) fn end(&self) {
-        let (connections, incoming) = {
+        let (connections, incoming, gone) = {
             let mut state = self.lock();
             state.closed = true;
+            state.ended = true;
             let connections: Vec<_> = state.connections.iter().flatten().cloned().collect();
-            (connections, state.proto.drain_clients())
+            let gone = state.proto.forget_remains(None);
+            state.open -= gone;
+            (connections, state.proto.drain_clients(), gone)
         };
         drop(incoming);
+        self.common.on_gone(gone);
         let reason = TransportError::new(
             TransportErrorCode::INTERNAL_ERROR,
             "the endpoint's task has ended",

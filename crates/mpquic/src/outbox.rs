@@ -213,6 +213,11 @@ impl Outbox {
         }
     }
 
+    /// Whether nothing waits for a socket.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.pending.is_empty())
+    }
+
     /// Whether it makes sense to ask the protocol for more: not if there is but one socket and it
     /// is full.
     pub(crate) fn is_open(&self) -> bool {

@@ -121,8 +121,10 @@ struct Inbound {
     refused: Vec<proto::Incoming>,
     /// What belongs to other shards.
     forwarded: VecDeque<(u16, Message)>,
-    /// When the first client that waits to be accepted is forgotten.
+    /// When the first client that waits to be accepted is forgotten, or what is left of a connection.
     expiry: Option<Instant>,
+    /// Connections of which nothing is left now.
+    gone: usize,
     /// Clients wait for a Retry packet.
     retries: bool,
 }
@@ -181,14 +183,20 @@ impl Reader {
     /// Before the sockets are looked at, so that a change after that wakes: which sockets there are, who has waited to be
     /// accepted for too long, what other shards have passed on. Returns whether there is anything left to do.
     pub(crate) fn begin(&mut self, shared: &EndpointShared, waker: &Waker) -> bool {
-        {
+        let gone = {
             let mut state = shared.lock();
             if shared.common.is_finished() {
                 return false;
             }
             let now = Instant::now().into_std();
-            self.inbound.expiry = state.expire(now).map(Instant::from_std);
+            let (gone, expiry) = state.expire(now);
+            self.inbound.expiry = expiry.map(Instant::from_std);
             self.inbound.retries = state.proto.has_next_retry();
+            gone
+        };
+        shared.common.on_gone(gone);
+        if shared.common.is_finished() {
+            return false;
         }
         let (shard, common) = (shared.shard, &shared.common);
         common.collect(shard, &mut self.inbound.messages, waker);
@@ -351,6 +359,7 @@ impl Inbound {
                 connection.deliver(run, events.by_ref().take(run.events));
             }
         }
+        shared.common.on_gone(std::mem::take(&mut self.gone));
         shared.common.forward(shared.shard, &mut self.forwarded);
         self.respond(shared);
         for incoming in self.refused.drain(..) {
@@ -426,6 +435,9 @@ impl Inbound {
                         }
                         _ => {
                             let Some(connection) = state.connection(handle) else {
+                                let answers = &mut self.response_data;
+                                let answer = state.proto.handle_remains(handle, &event, answers);
+                                self.responses.extend(answer);
                                 continue;
                             };
                             let run = Run {
@@ -462,7 +474,9 @@ impl Inbound {
                 _ => {}
             }
         }
-        self.expiry = state.expire(now).map(Instant::from_std);
+        let (gone, expiry) = state.expire(now);
+        self.gone += gone;
+        self.expiry = expiry.map(Instant::from_std);
         self.retries |= news && state.proto.has_next_retry();
         news && state.proto.has_next_incoming()
     }

@@ -112,9 +112,9 @@ impl Shards {
         self.open.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// A connection is over.
-    pub(crate) fn on_gone(&self) {
-        if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
+    /// So many connections are over.
+    pub(crate) fn on_gone(&self, count: usize) {
+        if count == 0 || self.open.fetch_sub(count, Ordering::AcqRel) != count {
             return;
         }
         self.idle.notify_waiters();

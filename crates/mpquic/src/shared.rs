@@ -411,17 +411,22 @@ impl Shared {
         effects.fire(self);
     }
 
-    /// Closes the connection, if it is open.
+    /// Closes the connection, if it is open. In any case, its task looks whether it is still needed.
     pub(crate) fn close(&self, code: VarInt, reason: Bytes) {
         let mut effects = Effects::default();
         self.with(|state| {
             if state.error.is_none() {
                 state.proto.close(Instant::now().into_std(), code, reason);
                 state.terminate(ConnectionError::LocallyClosed, &mut effects);
-                state.touched = true;
             }
+            state.touched = true;
         });
         effects.fire(self);
+    }
+
+    /// Whether no handle keeps the connection any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.handles.load(Ordering::Acquire) == 0
     }
 
     /// Wakes the task, for changes that are not in the state.

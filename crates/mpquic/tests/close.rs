@@ -80,7 +80,10 @@ fn the_last_handle_closes() {
         drop(path);
         let reason = server.closed().await;
         assert_eq!(application_code(&reason).0, VarInt::from_u32(0));
+        // What is left of it counts until its time is over.
+        assert_eq!(pair.client.open_connections(), 1);
         pair.client.wait_idle().await;
+        assert_eq!(pair.client.open_connections(), 0);
     });
 }
 

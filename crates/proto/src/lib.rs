@@ -57,7 +57,7 @@ pub use connection::{Connection, Event, PathEvent};
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
     AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionEvent, DatagramEvent,
-    Endpoint, EndpointEvent, HalfOpen, Incoming, RetryError,
+    Endpoint, EndpointEvent, HalfOpen, Incoming, Remains, RetryError,
 };
 pub use error::{
     ApplicationClose, AttemptError, ConnectionClose, ConnectionError, FailedAttempt, PathError,

@@ -4,11 +4,11 @@ mod pair;
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use mpquic_proto::sched::{Context, Decision, PathIndex, Scheduler};
 use mpquic_proto::{
-    ConnectionError, Dir, Event, PathEvent, PathId, ReadError, StreamEvent, TransportConfig,
-    VarInt, WriteError,
+    ConnectionError, DatagramEvent, Dir, Event, FourTuple, PathEvent, PathId, ReadError,
+    StreamEvent, TransportConfig, VarInt, WriteError,
 };
 use pair::{Pair, tuple};
 
@@ -150,6 +150,91 @@ fn close_reaches_the_peer() {
         other => panic!("{other:?}"),
     }
     assert_eq!(pair.server.endpoint.open_connections(), 0);
+}
+
+/// The next packet of the server with data.
+fn from_server(pair: &mut Pair) -> BytesMut {
+    let id = pair.s().open(Dir::Uni).unwrap();
+    pair.s().write(id, b"more").unwrap();
+    let (now, mut data) = (pair.now, Vec::new());
+    assert!(pair.s().poll_transmit(now, 1, &mut data).is_some());
+    BytesMut::from(&data[..])
+}
+
+/// The client has closed, and the packet that says so is lost.
+fn closed_unheard() -> Pair {
+    let mut pair = pair();
+    pair.connect();
+    let now = pair.now;
+    pair.c().close(now, VarInt::from_u32(7), Bytes::new());
+    let close = pair.c().poll_transmit(now, 1, &mut Vec::new());
+    assert!(close.is_some());
+    pair
+}
+
+/// A connection that nobody holds is gone before its closing period is over: the endpoint answers in its place. Not what came
+/// within a round trip: it left before the close can have arrived.
+//= specs/rfc9000.txt#section-10.2.1
+//= type=test
+//# An endpoint SHOULD limit the rate at which it generates packets in the closing state.
+#[test]
+fn what_is_left_of_a_connection_tells_the_peer_that_it_is_closed() {
+    let mut pair = closed_unheard();
+    let trip = pair.c().path_stats(PathId::ZERO).unwrap().rtt;
+    let (handle, mut connection) = pair.client.connection.take().unwrap();
+    while let Some(event) = connection.poll_endpoint_events() {
+        pair.client.endpoint.handle_event(handle, event);
+    }
+    let end = connection.poll_timeout().unwrap();
+    let remains = connection.remains().unwrap();
+    drop(connection);
+    assert!(pair.client.endpoint.keep_remains(handle, remains));
+
+    for (wait, answered) in [(trip / 2, false), (trip, true)] {
+        pair.now += wait;
+        let (now, datagram) = (pair.now, from_server(&mut pair));
+        let endpoint = &mut pair.client.endpoint;
+        let mut answer = Vec::new();
+        let event = endpoint.handle(now, tuple(0), None, datagram, &mut answer);
+        let Some(DatagramEvent::ConnectionEvent(to, event)) = event else {
+            panic!("{event:?}");
+        };
+        assert_eq!(to, handle);
+        let transmit = endpoint.handle_remains(to, &event, &mut answer);
+        assert_eq!(transmit.is_some(), answered, "after {wait:?}");
+        if transmit.is_some() {
+            let data = BytesMut::from(&answer[..]);
+            let there = FourTuple {
+                local: tuple(0).remote,
+                remote: tuple(0).local,
+            };
+            let server = &mut pair.server.endpoint;
+            let event = server.handle(now, there, None, data, &mut Vec::new());
+            let Some(DatagramEvent::ConnectionEvent(_, event)) = event else {
+                panic!("{event:?}");
+            };
+            pair.s().handle_event(event);
+        }
+    }
+    assert!(matches!(
+        pair.s().lost_reason(),
+        Some(ConnectionError::ApplicationClosed(close)) if close.error_code == VarInt::from_u32(7)
+    ));
+
+    // The server's connection drains, and nobody holds it, either: nothing is left but when its time is over.
+    let (_, server) = pair.server.connection.as_mut().unwrap();
+    assert!(server.poll_transmit(pair.now, 1, &mut Vec::new()).is_none());
+    while server.poll_endpoint_events().is_some() {}
+    assert!(server.remains().is_some());
+
+    let endpoint = &mut pair.client.endpoint;
+    assert_eq!(endpoint.forget_remains(Some(end)), 0);
+    assert_eq!(endpoint.open_connections(), 1);
+    let due = endpoint.poll_timeout().unwrap();
+    assert!(due >= end && due < end + Duration::from_millis(20));
+    assert_eq!(endpoint.forget_remains(Some(due)), 1);
+    assert_eq!(endpoint.open_connections(), 0);
+    assert_eq!(endpoint.poll_timeout(), None);
 }
 
 /// A packet for each path in turn, as long as it has room.

@@ -1,12 +1,12 @@
 //! How a connection ends (RFC 9000 section 10); builds no packets.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{PathSet, TransportErrorCode};
+use mpquic_sched_core::{PathIndex, PathSet, TransportErrorCode};
 
 use super::state::{CloseFrame, reason};
 use super::{Connection, Event};
-use crate::endpoint::EndpointEvent;
+use crate::endpoint::{EndpointEvent, Remains};
 use crate::{ApplicationClose, ConnectionClose, ConnectionError, Observation, TransportError};
 
 impl Connection {
@@ -121,8 +121,37 @@ impl Connection {
         }
     }
 
+    /// What is enough to keep of a connection that is over for everybody but packets that may still come, so that it can be
+    /// dropped: [`Endpoint::keep_remains`](crate::Endpoint::keep_remains) answers them in its place. `None` if it is not that far:
+    /// first, all is to be polled. A connection that told its peer on several paths keeps itself, for its answers differ by path.
+    pub fn remains(&mut self) -> Option<Remains> {
+        let until = self.state.timer()?;
+        if self.race.is_some() || !self.close_due.is_empty() || !self.endpoint_events.is_empty() {
+            return None;
+        }
+        let mut remains = Remains {
+            until,
+            close: Box::default(),
+            sent: self.idle_since,
+            round_trip: Duration::ZERO,
+            received: self.received_since_close,
+        };
+        if self.state.is_closing() {
+            let path = self.paths.iter().next()?;
+            if self.paths.open_count() > 1 || self.last_close.is_empty() {
+                return None;
+            }
+            remains.sent = self.close_sent?;
+            if path.rtt().has_sample() {
+                remains.round_trip = path.rtt().smoothed();
+            }
+            remains.close = std::mem::take(&mut self.last_close);
+        }
+        Some(remains)
+    }
+
     /// A packet came while closing: answer it, ever more rarely (RFC 9000 section 10.2.1).
-    pub(crate) fn on_received_while_closing(&mut self, path: mpquic_sched_core::PathIndex) {
+    pub(crate) fn on_received_while_closing(&mut self, path: PathIndex) {
         self.received_since_close += 1;
         //= specs/rfc9000.txt#section-10.2.1
         //# An endpoint SHOULD limit the rate at which it generates packets in the closing state.

@@ -137,6 +137,10 @@ pub struct Connection {
     pub(crate) eliciting_since_received: bool,
     /// CONNECTION_CLOSE is to be sent on the paths of these slots.
     pub(crate) close_due: mpquic_sched_core::PathSet,
+    /// When CONNECTION_CLOSE was sent last.
+    pub(crate) close_sent: Option<Instant>,
+    /// That datagram, if there was but one path to send it on.
+    pub(crate) last_close: Box<[u8]>,
     pub(crate) received_since_close: u64,
     /// When to see whether the connection is at rest and needs less memory; none while it is.
     pub(crate) rest_at: Option<Instant>,
@@ -398,6 +402,8 @@ impl Connection {
             idle_since: now,
             eliciting_since_received: false,
             close_due: mpquic_sched_core::PathSet::EMPTY,
+            close_sent: None,
+            last_close: Box::default(),
             received_since_close: 0,
             rest_at: None,
             pace_at: config.min_rate.map(|(_, period)| now + period),

@@ -15,6 +15,7 @@ mod late;
 mod line;
 mod negotiation;
 mod refusal;
+mod remains;
 mod reset;
 mod retry;
 mod routes;
@@ -29,6 +30,7 @@ pub use event::{
 pub use half_open::HalfOpen;
 pub use incoming::Incoming;
 pub(crate) use incoming::{AddressProof, Attempt};
+pub use remains::Remains;
 pub(crate) use shards::Shard;
 
 use std::fmt;
@@ -50,6 +52,7 @@ use self::half_open::Share;
 use self::incoming::Waiting;
 use self::late::Late;
 use self::line::Line;
+use self::remains::Ends;
 use self::reset::AnswerRate;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
@@ -82,6 +85,8 @@ pub struct Endpoint {
     early: Early,
     closed: Closed,
     late: Late,
+    /// Of the connections of which only remains are left.
+    ends: Ends,
     /// Beside those that wait.
     half_open: HalfOpen,
     /// For data of all connections.
@@ -107,6 +112,8 @@ struct Known {
     tokens: Vec<(SocketAddr, ResetToken)>,
     /// While it is half open.
     half_open: Option<Share>,
+    /// Once the connection itself is gone.
+    remains: Option<Box<Remains>>,
 }
 
 impl Endpoint {
@@ -131,6 +138,7 @@ impl Endpoint {
             early: Early::default(),
             closed: Closed::default(),
             late: Late::default(),
+            ends: Ends::default(),
             half_open: HalfOpen::default(),
             memory: Arc::new(Memory::new(config.send_memory, config.receive_memory)),
             connections: Slab::new(),
@@ -551,9 +559,9 @@ impl Endpoint {
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never. Changes with every
-    /// [`Incoming`].
+    /// [`Incoming`]. Of [remains](Self::keep_remains), [`forget_remains`](Self::forget_remains) is to be called then.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.waiting.next_expiry()
+        crate::recovery::earlier(self.waiting.next_expiry(), self.ends.next())
     }
 
     /// Forgets the clients that have waited to be accepted for too long. An early call does nothing; a late

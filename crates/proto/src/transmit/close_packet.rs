@@ -23,7 +23,12 @@ impl Connection {
             let Some(id) = self.paths.at(index).map(|path| path.id) else {
                 continue;
             };
+            let start = buf.len();
             if let Some(transmit) = self.close_datagram(now, id, &close, buf) {
+                self.close_sent = Some(now);
+                if self.paths.open_count() == 1 {
+                    self.last_close = buf[start..].into();
+                }
                 return Some(transmit);
             }
         }
