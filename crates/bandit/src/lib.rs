@@ -5,9 +5,9 @@
 //! without allocating, too.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 mod adjustment;
@@ -16,12 +16,14 @@ mod arm_set;
 mod draw;
 mod history;
 mod linucb;
+mod packets;
 mod refused;
 mod regret;
 mod reward;
 mod settlement;
 mod thompson;
 mod ucb;
+mod vectors;
 #[cfg(feature = "ndarray")]
 mod views;
 
@@ -33,10 +35,11 @@ pub use history::History;
 pub use linucb::{
     DiscountedLinUcb, DiscountedLinUcbConfig, InvalidSetting, LinUcb, LinUcbConfig, Real,
 };
+pub use packets::PacketSlot;
 pub use refused::Refused;
 pub use regret::{Outcome, RegretWindow, Regrets};
 pub use reward::{DiscountedReward, LEAST_WEIGHT, MOST_PACKETS};
-pub use settlement::{DecisionSlot, FirstPacket, Horizon, PacketSlot, Settled, Settlement};
+pub use settlement::{DecisionSlot, FirstPacket, Horizon, Settled, Settlement};
 pub use thompson::LinThompson;
 #[cfg(feature = "serde")]
 pub use ucb::BadSnapshot;

@@ -2,7 +2,8 @@
 
 use core::marker::PhantomData;
 
-use crate::reward::{self, DiscountedReward, MOST_PACKETS, WEIGHTS};
+use crate::packets::{AMOUNT, DUE_OR_RATE, PacketSlot, Packets, TIME, weighted, weighted_at_once};
+use crate::reward::{self, DiscountedReward, MOST_PACKETS};
 
 /// Which packets after a decision make up its reward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -104,7 +105,7 @@ pub struct Settlement<X, D, P> {
     horizon: Horizon,
     first: FirstPacket,
     decisions: Ring<DecisionSlot<X>, D>,
-    packets: Ring<PacketSlot, P>,
+    packets: Packets<P>,
     /// The first packet that is not released, between the ring's first and one past its last.
     unreleased: u64,
     /// What must still arrive before the first byte of the first packet that is not released, or of
@@ -127,19 +128,6 @@ pub struct DecisionSlot<X> {
     dropped: bool,
 }
 
-/// Room for one packet.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct PacketSlot {
-    /// When it was sent; once it is released, when that was.
-    time: f64,
-    /// With [`Horizon::Goodput`], of all so far.
-    amount: f64,
-    /// What it counts for until it is released, if that is by then; after that, its rate. With
-    /// [`Horizon::OwnAck`], until it is released, when it was acknowledged, infinite if it was not. With
-    /// [`Horizon::Goodput`], since when nothing is under way, if so.
-    due_or_rate: f64,
-}
-
 /// A decision with its reward.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settled<X> {
@@ -156,17 +144,26 @@ pub struct Settled<X> {
     pub packets: u32,
 }
 
-impl<X> Settled<X> {
-    #[inline]
-    fn with<Y>(&self, what: Y) -> Settled<Y> {
+impl<X> DecisionSlot<X> {
+    #[inline(always)]
+    fn settled<Y>(&self, what: Y, reward: f64, packets: u32) -> Settled<Y> {
         Settled {
             key: self.key,
             what,
             made: self.made,
-            reward: self.reward,
-            packets: self.packets,
+            reward,
+            packets,
         }
     }
+}
+
+/// What a first look at the oldest decision tells.
+enum AtOnce<'a, X> {
+    /// It has as many packets as count, which earn this.
+    Complete(&'a DecisionSlot<X>, f64),
+    /// It is not complete, or there is none.
+    Not,
+    Unknown,
 }
 
 impl<X, D, P> Settlement<X, D, P>
@@ -185,7 +182,7 @@ where
             horizon,
             first: FirstPacket::default(),
             decisions: Ring::new(decisions),
-            packets: Ring::new(packets),
+            packets: Packets::new(packets),
             unreleased: 0,
             behind: 0.0,
             dropped: 0,
@@ -261,11 +258,7 @@ where
             }
             _ => due,
         };
-        self.packets.push(PacketSlot {
-            time: now,
-            amount,
-            due_or_rate,
-        });
+        self.packets.push(now, amount, due_or_rate);
         Some(number)
     }
 
@@ -287,7 +280,7 @@ where
     pub fn acknowledged(&mut self, number: u64, now: f64) {
         if self.horizon == Horizon::OwnAck && (self.unreleased..self.packets.end).contains(&number)
         {
-            let acknowledged = &mut self.packets.get_mut(number).due_or_rate;
+            let acknowledged = self.packets.at_mut(DUE_OR_RATE, number);
             *acknowledged = acknowledged.min(now);
         }
     }
@@ -311,22 +304,26 @@ where
         }
         self.behind -= amount;
         while self.unreleased < self.packets.end {
-            let packet = self.packets.get_mut(self.unreleased);
-            if self.behind + packet.amount > 0.0 {
+            let number = self.unreleased;
+            let mut amount = self.packets.at(AMOUNT, number);
+            if self.behind + amount > 0.0 {
                 return;
             }
-            self.behind += packet.amount;
+            self.behind += amount;
+            let due = self.packets.at(DUE_OR_RATE, number);
             let until = match self.horizon {
-                Horizon::OwnAck => packet.due_or_rate.min(now),
+                Horizon::OwnAck => due.min(now),
                 _ => {
-                    if arrival > packet.due_or_rate {
-                        packet.amount = 0.0;
+                    if arrival > due {
+                        amount = 0.0;
+                        *self.packets.at_mut(AMOUNT, number) = amount;
                     }
                     now
                 }
             };
-            packet.due_or_rate = reward::rate(packet.amount, until - packet.time);
-            packet.time = now;
+            let sent = self.packets.at(TIME, number);
+            *self.packets.at_mut(DUE_OR_RATE, number) = reward::rate(amount, until - sent);
+            *self.packets.at_mut(TIME, number) = now;
             self.unreleased += 1;
         }
         // More than was sent.
@@ -349,40 +346,42 @@ where
     /// any time: the time of the call does not change the reward.
     #[inline]
     pub fn settle(&mut self, now: f64) -> Option<Settled<X>> {
-        let settled = self.complete(now)?;
-        let settled = settled.with(*settled.what);
-        self.forget_oldest();
+        let (reward, packets) = match self.at_once(now) {
+            AtOnce::Complete(_, reward) => (reward, MOST_PACKETS as u32),
+            AtOnce::Not => return None,
+            AtOnce::Unknown => self.reward_otherwise(now)?,
+        };
+        let oldest = self.decisions.get(self.decisions.start);
+        let settled = oldest.settled(oldest.what, reward, packets);
+        self.pop();
         Some(settled)
     }
 
-    /// The same, but the decision stays until it is [forgotten](Self::forget_oldest), and what it was opened with is
-    /// not copied.
+    /// [`settle`](Self::settle) until it returns `None`, without copies of what the decisions were opened with.
     #[inline(always)]
-    pub fn complete(&mut self, now: f64) -> Option<Settled<&X>> {
-        let (reward, packets) = self.reward_of_oldest(now)?;
-        let oldest = self.decisions.get(self.decisions.start);
-        Some(Settled {
-            key: oldest.key,
-            what: &oldest.what,
-            made: oldest.made,
-            reward,
-            packets,
-        })
-    }
-
-    /// The oldest decision was settled: makes room for another one. Nothing if there is none.
-    #[inline(always)]
-    pub fn forget_oldest(&mut self) {
-        if !self.decisions.is_empty() {
+    pub fn settle_each(&mut self, now: f64, mut take: impl FnMut(Settled<&X>)) {
+        loop {
+            let (oldest, reward, packets) = match self.at_once(now) {
+                AtOnce::Complete(oldest, reward) => (oldest, reward, MOST_PACKETS as u32),
+                AtOnce::Not => return,
+                AtOnce::Unknown => {
+                    let Some((reward, packets)) = self.reward_otherwise(now) else {
+                        return;
+                    };
+                    let oldest = self.decisions.get(self.decisions.start);
+                    (oldest, reward, packets)
+                }
+            };
+            take(oldest.settled(&oldest.what, reward, packets));
             self.pop();
         }
     }
 
-    /// The reward of the oldest decision that was not dropped, if it is complete, and of how many packets it is made.
+    /// The oldest decision's reward, where that is quickly found out.
     #[inline(always)]
-    fn reward_of_oldest(&mut self, now: f64) -> Option<(f64, u32)> {
+    fn at_once(&self, now: f64) -> AtOnce<'_, X> {
         if self.decisions.is_empty() {
-            return None;
+            return AtOnce::Not;
         }
         // Nearly all calls: the oldest decision is not complete, or has as many packets as count, all of them in its first
         // reference time and next to each other in memory. Whatever else there may be is out of line.
@@ -392,16 +391,17 @@ where
             let released = self.unreleased.saturating_sub(oldest.first);
             if released >= MOST_PACKETS as u64 {
                 if let Some(reward) = self.sum_up_at_once(oldest) {
-                    return Some((reward, MOST_PACKETS as u32));
+                    return AtOnce::Complete(oldest, reward);
                 }
             } else if !reward::is_over(oldest.made, oldest.reference, now) {
-                return None;
+                return AtOnce::Not;
             }
         }
-        self.reward_otherwise(now)
+        AtOnce::Unknown
     }
 
-    /// [`reward_of_oldest`](Self::reward_of_oldest), whatever there is.
+    /// The reward of the oldest decision that was not dropped, if it is complete, and of how many packets it is made,
+    /// whatever there is.
     #[inline(never)]
     fn reward_otherwise(&mut self, now: f64) -> Option<(f64, u32)> {
         while !self.decisions.is_empty() {
@@ -438,19 +438,18 @@ where
         let (so_far, before) = if self.packets.is_empty() {
             (0.0, f64::INFINITY)
         } else {
-            let last = self.packets.get(self.packets.end - 1);
-            (last.amount, last.due_or_rate)
+            let last = self.packets.end - 1;
+            (
+                self.packets.at(AMOUNT, last),
+                self.packets.at(DUE_OR_RATE, last),
+            )
         };
         let complete = match amount {
             0.0 => before,
             _ if self.behind > 0.0 => f64::INFINITY,
             _ => now,
         };
-        self.packets.push(PacketSlot {
-            time: now,
-            amount: so_far + amount,
-            due_or_rate: complete,
-        });
+        self.packets.push(now, so_far + amount, complete);
         self.unreleased = self.packets.end;
     }
 
@@ -462,67 +461,64 @@ where
         let (mut last, mut beyond) = (first, self.packets.end);
         while last + 1 < beyond {
             let middle = last + (beyond - last) / 2;
-            if self.packets.get(middle).time - made <= window {
+            if self.packets.at(TIME, middle) - made <= window {
                 last = middle;
             } else {
                 beyond = middle;
             }
         }
-        let (from, to) = (self.packets.get(first), self.packets.get(last));
-        let reward = reward::rate(to.amount - from.amount, window.min(to.due_or_rate - made));
+        let amount = self.packets.at(AMOUNT, last) - self.packets.at(AMOUNT, first);
+        let complete = self.packets.at(DUE_OR_RATE, last) - made;
+        let reward = reward::rate(amount, window.min(complete));
         (reward, (last - first) as u32)
     }
 
     /// What the first packet after a decision counts for.
-    #[inline]
-    fn rate_of_first(&self, decision: &DecisionSlot<X>, packet: &PacketSlot) -> f64 {
+    #[inline(always)]
+    fn rate_of_first(&self, decision: &DecisionSlot<X>) -> f64 {
+        let of_first = |column| self.packets.at(column, decision.first);
         match (self.first, self.horizon) {
-            (FirstPacket::Sending, _) => packet.due_or_rate,
+            (FirstPacket::Sending, _) => of_first(DUE_OR_RATE),
             (FirstPacket::Decision, Horizon::OwnAck) => {
-                let under_way = packet.amount / packet.due_or_rate;
-                reward::rate(packet.amount, under_way + decision.pause)
+                let under_way = of_first(AMOUNT) / of_first(DUE_OR_RATE);
+                reward::rate(of_first(AMOUNT), under_way + decision.pause)
             }
-            (FirstPacket::Decision, _) => reward::rate(packet.amount, packet.time - decision.made),
+            (FirstPacket::Decision, _) => {
+                reward::rate(of_first(AMOUNT), of_first(TIME) - decision.made)
+            }
         }
     }
 
     /// The reward of a decision after which as many packets are released as count, if all are in its first reference
     /// time, the common case where packets come thick and fast, and those after the first are next to each other.
-    #[inline]
+    #[inline(always)]
     fn sum_up_at_once(&self, decision: &DecisionSlot<X>) -> Option<f64> {
         const OTHERS: usize = MOST_PACKETS - 1;
-        let start = ((decision.first + 1) & self.packets.mask) as usize;
-        let others = self.packets.slots.as_ref().get(start..)?;
-        let others = others.first_chunk::<OTHERS>()?;
-        let in_one_part = start + OTHERS <= self.packets.mask as usize + 1;
-        let within = others[OTHERS - 1].time - decision.made < decision.reference;
-        if !(in_one_part && within) {
-            return None;
-        }
-        let first = self.packets.get(decision.first);
-        Some(self.rate_of_first(decision, first) + weighted_at_once(others))
+        let last = self.packets.at(TIME, decision.first + OTHERS as u64);
+        let rates = self.packets.in_one_part::<OTHERS>(decision.first + 1)?;
+        // In this sense, so that a reference time that is no number is over.
+        let within = last - decision.made < decision.reference;
+        within.then(|| self.rate_of_first(decision) + weighted_at_once(rates))
     }
 
     /// The reward of a decision after which so many packets are released, and how many count.
     fn sum_up(&self, decision: &DecisionSlot<X>, released: u64) -> (f64, u32) {
         let DecisionSlot { made, first, .. } = *decision;
-        let packet = |nth: usize| self.packets.get(first + nth as u64);
+        let time = |nth: usize| self.packets.at(TIME, first + nth as u64);
         let last = MOST_PACKETS - 1;
         if self.horizon == Horizon::FirstPacket {
-            (self.rate_of_first(decision, packet(0)), 1)
-        } else if released > last as u64 && packet(last).time - made < decision.reference {
+            (self.rate_of_first(decision), 1)
+        } else if released > last as u64 && time(last) - made < decision.reference {
             let sum = weighted(self.packets.two_parts(first + 1, last));
-            let first = self.rate_of_first(decision, packet(0));
-            (first + sum, MOST_PACKETS as u32)
+            (self.rate_of_first(decision) + sum, MOST_PACKETS as u32)
         } else {
             let mut sum = DiscountedReward::new(made, decision.reference);
             for nth in 0..MOST_PACKETS.min(released as usize) {
-                let packet = packet(nth);
                 let rate = match nth {
-                    0 => self.rate_of_first(decision, packet),
-                    _ => packet.due_or_rate,
+                    0 => self.rate_of_first(decision),
+                    _ => self.packets.at(DUE_OR_RATE, first + nth as u64),
                 };
-                sum.add(rate, packet.time);
+                sum.add(rate, time(nth));
             }
             (sum.value(), sum.packets())
         }
@@ -586,7 +582,7 @@ where
             self.decisions.get(self.decisions.start).first
         };
         while self.unreleased < needed {
-            self.behind += self.packets.get(self.unreleased).amount;
+            self.behind += self.packets.at(AMOUNT, self.unreleased);
             self.unreleased += 1;
         }
         self.packets.start = needed;
@@ -597,57 +593,6 @@ where
 const fn is_amount(amount: f64) -> bool {
     // Positive numbers are in the order of their bits, from the smallest one to infinity; all else is beyond.
     amount.to_bits().wrapping_sub(1) < f64::INFINITY.to_bits() - 1
-}
-
-/// The weights of all packets but the first, four at a time and without the last one. A constant: the compiler then puts
-/// them into registers' order and alignment, whichever of the sums it takes together.
-const WEIGHTS_OF_OTHERS: [[f64; 4]; MOST_PACKETS / 4] = {
-    assert!(MOST_PACKETS - 1 == MOST_PACKETS / 4 * 4 + 1);
-    let mut weights = [[0.0; 4]; MOST_PACKETS / 4];
-    let mut place = 0;
-    while place < 4 * weights.len() {
-        weights[place / 4][place % 4] = WEIGHTS[1 + place];
-        place += 1;
-    }
-    weights
-};
-
-/// [`weighted`] of packets that are in one part: the same sums in the same order, so that rounding is the same.
-#[inline(always)]
-fn weighted_at_once(packets: &[PacketSlot; MOST_PACKETS - 1]) -> f64 {
-    let (mut low, mut high) = ([0.0; 2], [0.0; 2]);
-    let (packets, rest) = packets.as_chunks::<4>();
-    for (weights, packets) in WEIGHTS_OF_OTHERS.iter().zip(packets) {
-        for place in 0..2 {
-            low[place] += weights[place] * packets[place].due_or_rate;
-            high[place] += weights[2 + place] * packets[2 + place].due_or_rate;
-        }
-    }
-    for packet in rest {
-        low[0] += WEIGHTS[MOST_PACKETS - 1] * packet.due_or_rate;
-    }
-    (low[0] + low[1]) + (high[0] + high[1])
-}
-
-/// Σ WEIGHTS[1 + i] · rate of packet i, of packets in two parts.
-#[inline(never)]
-fn weighted((head, tail): (&[PacketSlot], &[PacketSlot])) -> f64 {
-    // Four sums, which do not wait for each other.
-    let mut sums = [0.0; 4];
-    let (first, second) = WEIGHTS[1..].split_at(head.len());
-    for (weights, packets) in [(first, head), (second, tail)] {
-        let (weights, rest) = weights[..packets.len()].as_chunks::<4>();
-        let (packets, others) = packets.as_chunks::<4>();
-        for (weights, packets) in weights.iter().zip(packets) {
-            for place in 0..4 {
-                sums[place] += weights[place] * packets[place].due_or_rate;
-            }
-        }
-        for (weight, packet) in rest.iter().zip(others) {
-            sums[0] += weight * packet.due_or_rate;
-        }
-    }
-    (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
 
 /// A queue in a slice; places are counted through and never reused.
@@ -686,18 +631,6 @@ impl<T, S: AsRef<[T]> + AsMut<[T]>> Ring<T, S> {
         &self.slots.as_ref()[(place & self.mask) as usize]
     }
 
-    /// So many, up to the end of the slice, and from its beginning.
-    #[inline]
-    fn two_parts(&self, place: u64, count: usize) -> (&[T], &[T]) {
-        let slots = &self.slots.as_ref()[..=self.mask as usize];
-        let start = (place & self.mask) as usize;
-        let until_end = count.min(slots.len() - start);
-        (
-            &slots[start..start + until_end],
-            &slots[..count - until_end],
-        )
-    }
-
     #[inline]
     fn get_mut(&mut self, place: u64) -> &mut T {
         &mut self.slots.as_mut()[(place & self.mask) as usize]
@@ -707,28 +640,5 @@ impl<T, S: AsRef<[T]> + AsMut<[T]>> Ring<T, S> {
     fn push(&mut self, slot: T) {
         *self.get_mut(self.end) = slot;
         self.end += 1;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::vec::Vec;
-
-    use proptest::collection::vec;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        // To the last bit: runs are replayed.
-        #[test]
-        fn one_part_is_summed_up_as_by_the_general_way(
-            rates in vec(prop_oneof![0.0..5000.0_f64, Just(0.0)], MOST_PACKETS - 1),
-        ) {
-            let slot = |rate: f64| PacketSlot { due_or_rate: rate, ..PacketSlot::default() };
-            let packets: Vec<PacketSlot> = rates.into_iter().map(slot).collect();
-            let at_once = weighted_at_once(packets.first_chunk().unwrap());
-            prop_assert_eq!(at_once.to_bits(), weighted((&packets, &[])).to_bits());
-        }
     }
 }

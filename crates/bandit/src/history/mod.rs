@@ -5,6 +5,7 @@ mod snapshot;
 mod whitening;
 
 use crate::Draw;
+use crate::vectors::{Work, widest};
 use whitening::Whitening;
 
 /// Contexts are compared so many at a time.
@@ -154,10 +155,11 @@ impl<const D: usize, const N: usize> History<D, N> {
         let query = whitening
             .apply(context)
             .map(|z| z.clamp(-1e30, 1e30) as f32);
-        let place = self.nearest_place(&query);
+        let place = widest::<Nearest, _, _, _>(self, &query, ());
         Some(f64::from(self.rewards[place]))
     }
 
+    #[inline(always)]
     fn nearest_place(&self, query: &[f32; D]) -> usize {
         let mut least = [f32::INFINITY; LANES];
         let mut block_of = [0_u32; LANES];
@@ -216,6 +218,18 @@ impl<const D: usize, const N: usize> History<D, N> {
         (self.len, self.seen) = (0, 0);
         self.half_squares = [f32::INFINITY; N];
         self.whitening = None;
+    }
+}
+
+/// [`History::nearest_place`].
+struct Nearest;
+
+impl<const D: usize, const N: usize> Work<&History<D, N>, &[f32; D], ()> for Nearest {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run(history: &History<D, N>, query: &[f32; D], (): ()) -> usize {
+        history.nearest_place(query)
     }
 }
 

@@ -19,6 +19,7 @@ pub use real::Real;
 use regression::{Estimate, Regression};
 
 use crate::Refused;
+use crate::vectors::{Work, widest};
 
 /// LinUCB: of K arms, the one with the largest upper confidence bound of a reward that is linear in
 /// a context of D features.
@@ -145,15 +146,7 @@ impl<T: Real, const D: usize, const K: usize> LinUcb<T, D, K> {
     /// What is refused is counted; the model stays as it was.
     #[inline]
     pub fn update(&mut self, arm: usize, x: &[T; D], reward: T) -> Result<(), Refused> {
-        let every = self.reinvert_every;
-        let done = match self.arms.get_mut(arm) {
-            Some(regression) => regression.update(x, reward, every),
-            None => Err(Refused::Arm),
-        };
-        if done.is_err() {
-            self.refused += 1;
-        }
-        done
+        widest::<Update, _, _, _>((self, arm), x, reward)
     }
 
     /// How many updates were refused.
@@ -202,6 +195,28 @@ impl<T: Real, const D: usize, const K: usize> LinUcb<T, D, K> {
             arm.divide(count);
         }
         Some(mean)
+    }
+}
+
+/// [`LinUcb::update`].
+struct Update;
+
+impl<T: Real, const D: usize, const K: usize> Work<(&mut LinUcb<T, D, K>, usize), &[T; D], T>
+    for Update
+{
+    type Output = Result<(), Refused>;
+
+    #[inline(always)]
+    fn run((model, arm): (&mut LinUcb<T, D, K>, usize), x: &[T; D], reward: T) -> Self::Output {
+        let every = model.reinvert_every;
+        let done = match model.arms.get_mut(arm) {
+            Some(regression) => regression.update(x, reward, every),
+            None => Err(Refused::Arm),
+        };
+        if done.is_err() {
+            model.refused += 1;
+        }
+        done
     }
 }
 

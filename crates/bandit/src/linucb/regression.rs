@@ -1,7 +1,9 @@
 //! Ridge regression of one arm, brought forward a sample at a time; chooses nothing.
 
+use core::hint::black_box;
+
 use super::inversion;
-use super::real::{Real, dot, rows, times, times_by_rows};
+use super::real::{Real, dot, dot_at_once, times, times_at_once};
 use crate::Refused;
 
 /// An update with x'A^-1x above this re-inverts at once: Sherman–Morrison subtracts q/(1 + q) of
@@ -127,33 +129,39 @@ impl<T: Real, const D: usize> Regression<T, D> {
     /// Takes one sample in that is [fit](Self::fit); computes A^-1 anew if that is due.
     #[inline(always)]
     pub(crate) fn absorb(&mut self, x: &[T; D], reward: T, due: bool) {
-        let v = times_by_rows(&self.inverse, x);
-        let q = dot(&v, x);
+        // Written down and read again: the compiler does not know that x_i x_j is x_j x_i, which it would compute once,
+        // and then everything number by number. So it works in vectors, row by row.
+        let again = black_box(*x);
+        let v = times_at_once(&self.inverse, &again);
+        let v_again = black_box(v);
         let wide: [f64; D] = core::array::from_fn(|i| x[i].wide());
         for i in 0..D {
             for j in 0..kept::<D>(i) {
-                self.gram[i][j] += wide[i] * wide[j];
+                self.gram[i][j] += again[i].wide() * wide[j];
             }
         }
         for (moment, x) in self.moments.iter_mut().zip(wide) {
             *moment += reward.wide() * x;
         }
+        let q = dot_at_once(&v, x);
         // q is not negative but for rounding; -1/2 would be a broken A^-1.
         if due || !(T::of(-0.5)..=T::of(STEEP)).contains(&q) {
             self.reinvert();
             return;
         }
-        let gain = T::one() / (T::one() + q);
-        let step = (reward - self.mean(x)) * gain;
+        let loss = -T::one() / (T::one() + q);
+        let step = (reward - self.mean(x)) * -loss;
         for (theta, v) in self.theta.iter_mut().zip(v) {
             *theta += v * step;
         }
-        for (row, &vi) in self.inverse.iter_mut().zip(&v).take(rows::<D>()) {
+        for (row, &vi) in self.inverse.iter_mut().zip(&v_again) {
             for (element, &vj) in row.iter_mut().zip(&v) {
                 // In this order A^-1 stays symmetric to the last bit, and the products do not wait
                 // for the division.
-                *element -= (vi * vj) * gain;
+                *element += (vi * vj) * loss;
             }
+            // No vector goes on in the next row: rows are what is read next.
+            black_box(());
         }
     }
 

@@ -222,11 +222,17 @@ impl<M: Copy + Default> Rewards<M> {
         }
     }
 
+    /// Returns the [time](Self::millis).
     #[inline]
-    pub(crate) fn on_acked(&mut self, event: &Acked) {
+    pub(crate) fn on_acked(&mut self, event: &Acked) -> f64 {
         let now = self.millis(event.now);
         let arrival = match self.reward {
-            Reward::Deadline => 0.5 * (now + self.millis(event.sent)),
+            Reward::Deadline => {
+                let sent = self.millis(event.sent);
+                // The last event is this one.
+                self.latest = Some((event.now, now));
+                0.5 * (now + sent)
+            }
             _ => now,
         };
         let amount = event.contiguous as f64;
@@ -237,6 +243,7 @@ impl<M: Copy + Default> Rewards<M> {
         if let Some(ledger) = &mut self.ledger {
             ledger.arrived_at(now, arrival, amount);
         }
+        now
     }
 
     /// Tells the ledger which packet was acknowledged, for [`Reward::OwnAck`].
@@ -266,34 +273,30 @@ impl<M: Copy + Default> Rewards<M> {
         }
     }
 
-    /// The oldest decision whose reward is complete at this time, in [milliseconds](Self::millis). It stays until it is
-    /// [forgotten](Self::forget_oldest); to be called until there is none.
+    /// Hands out each decision whose reward is complete at this time, in [milliseconds](Self::millis), oldest first.
     #[inline(always)]
-    pub(crate) fn complete(&mut self, now: f64) -> Option<Earned<'_, M>> {
-        let settled = self.ledger.as_mut()?.complete(now)?;
-        Some(Earned {
-            decision: settled.key,
-            case: settled.what,
-            reward: settled.reward / self.scale,
-        })
-    }
-
-    #[inline(always)]
-    pub(crate) fn forget_oldest(&mut self) {
+    pub(crate) fn settle(&mut self, now: f64, mut take: impl FnMut(&Earned<'_, M>)) {
         if let Some(ledger) = &mut self.ledger {
-            ledger.forget_oldest();
+            ledger.settle_each(now, |settled| {
+                take(&Earned {
+                    decision: settled.key,
+                    case: settled.what,
+                    reward: settled.reward / self.scale,
+                });
+            });
         }
     }
 
-    /// [`complete`](Self::complete) at the end of a connection, with the time of the last event: decisions whose time is
+    /// [`settle`](Self::settle) at the end of a connection, with the time of the last event: decisions whose time is
     /// not over are settled by what has arrived. None if something is still under way, which they
     /// would be blamed for.
-    pub(crate) fn complete_last(&mut self) -> Option<(Earned<'_, M>, Instant)> {
+    pub(crate) fn settle_last(&mut self, mut take: impl FnMut(&Earned<'_, M>, Instant)) {
         if self.outstanding > 0.0 {
-            return None;
+            return;
         }
-        let (now, _) = self.latest?;
-        Some((self.complete(f64::INFINITY)?, now))
+        if let Some((now, _)) = self.latest {
+            self.settle(f64::INFINITY, |earned| take(earned, now));
+        }
     }
 
     /// Decisions that were never settled: of paths that ended, at a reset, or for want of room.

@@ -73,12 +73,12 @@ pub trait WaitRule: Send + 'static {
     /// few times that.
     fn on_decided(&mut self, _fast: PathIndex, _slow: PathIndex, _now: Instant, _reference: f64) {}
 
-    /// So many bytes were released in order. The pair that they are counted for, if any.
-    fn on_released(&mut self, _bytes: u64, _now: Instant) -> Option<(PathIndex, PathIndex)> {
+    /// So many bytes were released in order. The pair that they may [count](Self::count) for, if any.
+    fn on_released(&mut self, _bytes: u64) -> Option<(PathIndex, PathIndex)> {
         None
     }
 
-    /// Counts them for it.
+    /// Counts them for it, if they are its.
     fn count(&self, _pair: &mut Self::Pair, _bytes: u64, _now: Instant) {}
 
     /// A path ended or moved.
@@ -165,24 +165,21 @@ impl<R: WaitRule> LearnedWait<R> {
         self
     }
 
-    /// Learns from the rewards that are complete.
+    /// Learns from the rewards that are complete by now, which is so many milliseconds.
     #[inline(always)]
-    fn learn(&mut self, now: Instant) {
-        let millis = self.rewards.millis(now);
-        while let Some(earned) = self.rewards.complete(millis) {
-            let learned = take_in(&self.rule, &mut self.pairs, &earned, now);
-            self.refused += u64::from(learned == Some(false));
-            if let (Some(observe), Some(_)) = (&mut self.observer, learned) {
-                tell(observe, &earned, now);
-            }
-            self.rewards.forget_oldest();
-        }
+    fn learn(&mut self, now: Instant, millis: f64) {
+        let (rule, pairs) = (&self.rule, &mut self.pairs);
+        let (refused, observer) = (&mut self.refused, &mut self.observer);
+        self.rewards.settle(millis, |earned| {
+            take_in(rule, pairs, refused, observer, earned, now);
+        });
     }
 
     /// The same before a decision, which hardly ever finds one: acknowledgements bring them.
     #[inline(never)]
     fn learn_before(&mut self, now: Instant) {
-        self.learn(now);
+        let millis = self.rewards.millis(now);
+        self.learn(now, millis);
     }
 
     /// The decision between two paths.
@@ -230,30 +227,36 @@ impl<R: WaitRule> Drop for LearnedWait<R> {
     /// What the last decisions have earned is known once there is nothing more to come. They are
     /// those about the end of the data, of which little else tells.
     fn drop(&mut self) {
-        while let Some((earned, now)) = self.rewards.complete_last() {
-            let learned = take_in(&self.rule, &mut self.pairs, &earned, now);
-            self.refused += u64::from(learned == Some(false));
-            if let (Some(observe), Some(_)) = (&mut self.observer, learned) {
-                tell(observe, &earned, now);
-            }
-            self.rewards.forget_oldest();
-        }
+        let (rule, pairs) = (&self.rule, &mut self.pairs);
+        let (refused, observer) = (&mut self.refused, &mut self.observer);
+        self.rewards.settle_last(|earned, now| {
+            take_in(rule, pairs, refused, observer, earned, now);
+        });
     }
 }
 
-/// Learns from one reward. Whether that was something to learn from; `None` if its pair is gone.
+/// Learns from one reward, if its pair is not gone.
 #[inline(always)]
 fn take_in<R: WaitRule>(
     rule: &R,
     pairs: &mut Pairs<R::Pair>,
+    refused: &mut u64,
+    observer: &mut Option<Observer>,
     earned: &Earned<'_, R::Mark>,
     now: Instant,
-) -> Option<bool> {
+) {
     let case = earned.case;
-    let pair = pairs.started(case.fast, case.slow)?;
+    let Some(pair) = pairs.started(case.fast, case.slow) else {
+        return;
+    };
     let (mark, arm, context) = (case.mark, case.arm, &case.context);
     let learned = rule.learn(pair, mark, arm, context, earned.reward, now);
-    Some(learned.is_ok())
+    if learned.is_err() {
+        *refused += 1;
+    }
+    if let Some(observe) = observer {
+        tell(observe, earned, now);
+    }
 }
 
 #[cold]
@@ -307,10 +310,10 @@ impl<R: WaitRule> Scheduler for LearnedWait<R> {
     }
 
     fn on_acked(&mut self, event: &Acked) {
-        self.rewards.on_acked(event);
-        self.learn(event.now);
+        let millis = self.rewards.on_acked(event);
+        self.learn(event.now, millis);
         if event.contiguous > 0
-            && let Some((fast, slow)) = self.rule.on_released(event.contiguous, event.now)
+            && let Some((fast, slow)) = self.rule.on_released(event.contiguous)
             && let Some(pair) = self.pairs.started(fast, slow)
         {
             self.rule.count(pair, event.contiguous, event.now);

@@ -209,6 +209,12 @@ impl PairModel {
         self.begun.get_or_insert(released);
     }
 
+    /// Whether bytes are counted at all: the last stage has no end.
+    #[inline]
+    pub(super) const fn counts(&self, config: &PeekabooConfig) -> bool {
+        self.budget(config).is_some()
+    }
+
     /// So many bytes were released in order while the pair was in question.
     #[inline]
     pub(super) fn count(&mut self, bytes: u64, now: Instant, config: &PeekabooConfig) {
