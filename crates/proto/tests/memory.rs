@@ -89,7 +89,10 @@ fn little_is_written_ahead_to_a_near_peer() {
     let near = written_ahead(Duration::from_micros(100));
     assert!(near <= (1 << 20) + 100_000 * 5, "{near} bytes");
     let far = written_ahead(Duration::from_millis(2));
-    assert!(far > 3 << 20, "{far} bytes: near or far makes no difference");
+    assert!(
+        far > 3 << 20,
+        "{far} bytes: near or far makes no difference"
+    );
 }
 
 /// A writer that waits because the endpoint's memory is used up goes on, and so does the transfer.
