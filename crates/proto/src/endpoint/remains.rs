@@ -123,3 +123,48 @@ impl super::Endpoint {
         count
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remains(now: Instant, close: usize) -> Remains {
+        Remains {
+            until: now + Duration::from_secs(1),
+            close: vec![0x40; close].into(),
+            sent: now,
+            round_trip: Duration::from_millis(10),
+            received: 0,
+        }
+    }
+
+    //= specs/rfc9000.txt#section-10.2.1
+    //= type=test
+    //# To avoid being used for an amplification attack, such endpoints MUST limit the cumulative
+    //# size of packets it sends to three times the cumulative size of the packets that are
+    //# received and attributed to the connection.
+    #[test]
+    fn who_sends_little_is_answered_nothing() {
+        let start = Instant::now();
+        for (datagram, answered) in [(33, false), (34, true)] {
+            let mut remains = remains(start, 100);
+            let mut buf = Vec::new();
+            let now = start + remains.round_trip;
+            assert_eq!(remains.answer(now, datagram, &mut buf), answered);
+            assert_eq!(buf.len(), if answered { 100 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn a_flood_is_answered_ever_more_rarely_and_drained_connections_never() {
+        let start = Instant::now();
+        let (mut closing, mut draining) = (remains(start, 100), remains(start, 0));
+        let mut buf = Vec::new();
+        for packet in 1..=1 << 20 {
+            let now = start + packet * closing.round_trip;
+            closing.answer(now, 1200, &mut buf);
+            assert!(!draining.answer(now, 1200, &mut buf));
+        }
+        assert_eq!(buf.len(), 21 * 100, "the 1st, 2nd, 4th ... packet");
+    }
+}
