@@ -200,7 +200,9 @@ impl Reader {
         }
         let (shard, common) = (shared.shard, &shared.common);
         common.collect(shard, &mut self.inbound.messages, waker);
-        self.inbound.process(shared, true);
+        if !self.inbound.messages.is_empty() {
+            self.inbound.process(shared, true);
+        }
         self.refresh(shared);
         true
     }
@@ -359,14 +361,28 @@ impl Inbound {
                 connection.deliver(run, events.by_ref().take(run.events));
             }
         }
+        if self.has_others() {
+            self.serve_others(shared);
+        }
+        if news {
+            shared.common.incoming.notify_one();
+        }
+    }
+
+    /// Whether there was something that belongs to none of the shard's connections.
+    fn has_others(&self) -> bool {
+        let answered = self.responses.is_empty() && self.response_data.is_empty();
+        self.gone > 0 || !answered || !self.forwarded.is_empty() || !self.refused.is_empty()
+    }
+
+    /// Apart from the rest: mostly there is nothing, and a small request runs through as little code as can be.
+    #[inline(never)]
+    fn serve_others(&mut self, shared: &EndpointShared) {
         shared.common.on_gone(std::mem::take(&mut self.gone));
         shared.common.forward(shared.shard, &mut self.forwarded);
         self.respond(shared);
         for incoming in self.refused.drain(..) {
             shared.refuse(incoming);
-        }
-        if news {
-            shared.common.incoming.notify_one();
         }
     }
 

@@ -7,6 +7,7 @@ use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind, Side};
 use tracing::Level;
 
 use super::Connection;
+use crate::crypto::OneRttKeys;
 use crate::frame::AckFrame;
 use crate::observe::is_read_at;
 use crate::path::{Path, PathAck, PathState, ReceivedAck, SettledPackets};
@@ -148,16 +149,22 @@ impl Connection {
         ack: &ReceivedAck<'_, '_>,
         outcome: PathAck,
     ) {
-        let (nonce_path, pto) = (self.nonce_path(id), self.largest_pto());
-        if let Some(keys) = &mut self.handshake.one_rtt {
-            keys.on_acked(nonce_path, ack.frame.largest, now, pto);
-            if keys.update_due() && self.confirmed {
-                //= specs/rfc9001.txt#section-6.6
-                //# Endpoints MUST initiate a key update before sending more protected packets than
-                //# the confidentiality limit for the selected AEAD permits.
-                if keys.initiate_update(now) {
-                    self.note_key_update(now, false);
-                }
+        let keys = self.handshake.one_rtt.as_ref();
+        if keys.is_some_and(OneRttKeys::awaits_ack) {
+            let (nonce_path, pto) = (self.nonce_path(id), self.largest_pto());
+            if let Some(keys) = &mut self.handshake.one_rtt {
+                keys.on_acked(nonce_path, ack.frame.largest, now, pto);
+            }
+        }
+        if let Some(keys) = &mut self.handshake.one_rtt
+            && keys.update_due()
+            && self.confirmed
+        {
+            //= specs/rfc9001.txt#section-6.6
+            //# Endpoints MUST initiate a key update before sending more protected packets than
+            //# the confidentiality limit for the selected AEAD permits.
+            if keys.initiate_update(now) {
+                self.note_key_update(now, false);
             }
         }
         self.update_ack_frequency();

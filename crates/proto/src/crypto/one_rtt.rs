@@ -333,6 +333,11 @@ impl OneRttKeys {
         OpenError::Decrypt
     }
 
+    /// Whether no packet that the current keys sealed was acknowledged so far.
+    pub(crate) const fn awaits_ack(&self) -> bool {
+        !self.acked
+    }
+
     /// An ACK for this packet number has come. `pto` is the largest of all paths.
     #[inline]
     pub(crate) fn on_acked(&mut self, path: Option<PathId>, pn: u64, now: Instant, pto: Duration) {

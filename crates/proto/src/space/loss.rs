@@ -213,7 +213,6 @@ impl PacketSpace {
         let Some(largest_acked) = self.largest_acked else {
             return outcome;
         };
-        let loss_delay = rtt.loss_delay(max_ack_delay);
         while let Some(oldest) = self.sent.oldest() {
             if let Oldest::Outstanding(pn, packet) = oldest {
                 if pn > largest_acked {
@@ -223,7 +222,7 @@ impl PacketSpace {
                 //# Once a later packet within the same packet number space has been acknowledged,
                 //# an endpoint SHOULD declare an earlier packet lost if it was sent a threshold
                 //# amount of time in the past.
-                let overdue = later(packet.time_sent, loss_delay);
+                let overdue = later(packet.time_sent, rtt.loss_delay(max_ack_delay));
                 if largest_acked - pn < PACKET_THRESHOLD && overdue > now {
                     //= specs/rfc9002.txt#section-6.1.2
                     //# If packets sent prior to the largest acknowledged packet cannot yet be

@@ -91,9 +91,8 @@ impl Batches {
 
     /// Appends the next batch to `buf`.
     pub(crate) fn pop(&mut self, buf: &mut Vec<u8>) -> Option<Popped> {
-        self.ready.extend(self.open.drain(..));
         loop {
-            let mut batch = self.ready.pop_front()?;
+            let mut batch = self.take_first()?;
             let size = batch.data.len();
             let popped = Popped {
                 id: batch.id,
@@ -112,6 +111,15 @@ impl Batches {
                 return Some(popped);
             }
         }
+    }
+
+    /// The oldest batch. Mostly there is one.
+    fn take_first(&mut self) -> Option<Batch> {
+        if self.ready.is_empty() && self.open.len() < 2 {
+            return self.open.pop();
+        }
+        self.ready.extend(self.open.drain(..));
+        self.ready.pop_front()
     }
 
     /// Drops what was made for a path and is not handed out.
