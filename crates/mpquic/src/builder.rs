@@ -202,7 +202,7 @@ impl EndpointBuilder {
             Some(config) => config,
             None => default_config()?,
         };
-        config.alarm_delay(ALARM_DELAY);
+        config.alarm_delay(ALARM_DELAY).cipher_block(CIPHER_BLOCK);
         #[cfg(feature = "qlog")]
         let config = logged(config);
         let count = u16::try_from(runtimes.len()).unwrap_or(u16::MAX);
@@ -237,6 +237,9 @@ impl EndpointBuilder {
 
 /// How late timers go off: tokio's at the next whole millisecond, and then the task has to get its turn.
 const ALARM_DELAY: Duration = Duration::from_millis(2);
+
+/// The block of AES-GCM, and of the authentication of ChaCha20-Poly1305.
+const CIPHER_BLOCK: u16 = 16;
 
 /// With the environment variable `QLOGDIR`, a file is written of each connection.
 #[cfg(feature = "qlog")]

@@ -157,13 +157,24 @@ impl Batch {
         self.count += 1;
     }
 
+    /// Where the next datagram must end: it is not longer than the first.
+    pub(crate) fn end_of_next(&self, mtu: usize) -> usize {
+        let most = if self.count == 0 {
+            mtu
+        } else {
+            mtu.min(self.first)
+        };
+        self.data.len() + most
+    }
+
     /// Whether nothing more may be appended: as many datagrams as asked for, or as many bytes as segmentation offload takes,
-    /// or a datagram shorter than those before it, or a first one below full size, which longer ones could not follow.
-    pub(crate) fn is_full(&self, mtu: usize, max_datagrams: usize) -> bool {
+    /// or a datagram shorter than those before it, or a first one below full size, which longer ones could not follow. A
+    /// datagram of full size is up to one byte less than `block` shorter than `mtu`.
+    pub(crate) fn is_full(&self, mtu: usize, block: usize, max_datagrams: usize) -> bool {
         self.count > 0
             && (self.count >= max_datagrams
                 || self.data.len() + mtu > MAX_BATCH
                 || self.last < self.first
-                || self.first < mtu)
+                || self.first + block <= mtu)
     }
 }

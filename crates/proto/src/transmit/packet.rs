@@ -28,6 +28,8 @@ pub(super) struct PacketSpec {
     pub(super) space: SpaceId,
     /// Where the datagram must end: an index into the buffer. `None`: as large as the path takes.
     pub(super) end: Option<usize>,
+    /// The most that is written into it is a multiple of so many bytes: see `EndpointConfig::cipher_block`.
+    pub(super) block: u16,
     /// Where it must end at least: an index into the buffer, tag included; 0 for no padding.
     pub(super) pad_to: usize,
     /// The mark of its datagram's IP header.
@@ -43,6 +45,7 @@ impl PacketSpec {
             to: Addresses::Current,
             space: SpaceId::Data,
             end: None,
+            block: 1,
             pad_to: 0,
             ecn: None,
             origin: PacketOrigin::Unscheduled,
@@ -103,6 +106,16 @@ impl OpenPacket {
         })
     }
 
+    /// Ends the payload with a whole block, unless that leaves nothing of it.
+    fn in_whole_blocks(mut self, block: u16) -> Self {
+        let room = self.end - self.payload;
+        let rest = room % usize::from(block);
+        if rest < room {
+            self.end -= rest;
+        }
+        self
+    }
+
     /// Pads the payload; whether anything was added.
     fn pad(&self, buf: &mut Vec<u8>, pad_to: usize) -> bool {
         // RFC 9001 section 5.4.2: packet number and payload together have at least 4 bytes.
@@ -161,7 +174,10 @@ impl Connection {
                 //# A client MUST NOT send 0-RTT packets once it starts processing 1-RTT packets
                 //# from the server.
                 match phase {
-                    Some(phase) => start_short(buf, &dcid, phase, number, acked, end)?,
+                    Some(phase) => {
+                        let packet = start_short(buf, &dcid, phase, number, acked, end)?;
+                        packet.in_whole_blocks(spec.block)
+                    }
                     None => self.start_zero_rtt(&dcid, buf, number, acked, end)?,
                 }
             }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::{Data, EcnCodepoint, PathIndex};
+use mpquic_sched_core::{Data, PathIndex};
 use smallvec::SmallVec;
 
 use super::packet::PacketSpec;
@@ -175,12 +175,24 @@ impl Connection {
                 1
             };
             let batch = batches.open(planned.path, path.id, path.ecn());
-            if batch.is_full(mtu, max_datagrams) {
+            // A datagram of the application may need the last byte of a packet.
+            let block = if self.datagrams.can_send() {
+                1
+            } else {
+                self.endpoint_config.cipher_block
+            };
+            if batch.is_full(mtu, usize::from(block), max_datagrams) {
                 self.schedule.put_back(planned);
                 break;
             }
-            let ecn = batch.ecn;
-            let Some(size) = self.send_scheduled(now, planned, ecn, &mut batch.data) else {
+            let spec = PacketSpec {
+                ecn: batch.ecn,
+                end: Some(batch.end_of_next(mtu)),
+                block,
+                origin: PacketOrigin::Decision(planned.number),
+                ..PacketSpec::unscheduled(planned.path)
+            };
+            let Some(size) = self.send_scheduled(now, planned, &spec, &mut batch.data) else {
                 let nothing_in_flight = nothing_in_flight && !progress;
                 let instead = self.schedule.instead(now, planned, nothing_in_flight);
                 self.note_answer(now);
@@ -253,18 +265,13 @@ impl Connection {
         &mut self,
         now: Instant,
         planned: Planned,
-        ecn: Option<EcnCodepoint>,
+        spec: &PacketSpec,
         buf: &mut Vec<u8>,
     ) -> Option<usize> {
         let index = planned.path;
-        let spec = PacketSpec {
-            ecn,
-            origin: PacketOrigin::Decision(planned.number),
-            ..PacketSpec::unscheduled(index)
-        };
         let mut ranges = SmallVec::<[StreamRange; 2]>::new();
         let start = buf.len();
-        let number = self.send_packet(now, &spec, buf, |this, w| {
+        let number = self.send_packet(now, spec, buf, |this, w| {
             let owed = this.paths.at(index).and_then(Path::owed_ack);
             this.fill_own_ack(w, now, index);
             // The view of the queue is brought up to date before each decision.
