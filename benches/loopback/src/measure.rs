@@ -30,6 +30,9 @@ pub(crate) struct Plan {
     /// Only these of the variants, by their names, such as `mpquic,mpquic 2 paths,quinn`; ratios are to the last one
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Keep the cores awake with loops of idle priority, where waking one takes longer than what is measured, and unevenly so
+    #[arg(long)]
+    awake: bool,
 }
 
 /// What is compared.
@@ -71,6 +74,8 @@ struct Run {
     results: Vec<Value>,
     /// CPU seconds of server and client meanwhile.
     cpu: [f64; 2],
+    /// Of both together, in user space.
+    user: f64,
     /// Resident bytes of server and client: before there was a connection, and when all were there.
     memory: [[f64; 2]; 2],
     /// What the server counted.
@@ -138,6 +143,15 @@ impl Process {
         Ok(nanoseconds / 1e9)
     }
 
+    /// CPU seconds in user space, to a hundredth.
+    fn user(&self) -> Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name before it, in brackets, may have spaces. Field 14 of proc_pid_stat(5), in ticks of USER_HZ, which is 100.
+        let behind = stat.rsplit_once(')').ok_or("no name")?.1;
+        let ticks = behind.split_whitespace().nth(11);
+        Ok(ticks.ok_or("no utime")?.parse::<f64>()? / 100.0)
+    }
+
     /// Resident bytes.
     fn memory(&self) -> Result<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
@@ -151,6 +165,32 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Loops that run on cores until this is dropped.
+struct Loops(Vec<Child>);
+
+impl Loops {
+    /// With a command in front of the loop, as a word and its arguments, or none.
+    fn start(cores: &[usize], front: &[&str]) -> Result<Self> {
+        let mut loops = Self(Vec::new());
+        for core in cores {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &core.to_string()]).args(front);
+            command.args(["sh", "-c", "while :; do :; done"]);
+            loops.0.push(command.spawn()?);
+        }
+        Ok(loops)
+    }
+}
+
+impl Drop for Loops {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -197,15 +237,18 @@ fn run(variant: &Variant, work: &str, amount: u64, seconds: u64) -> Result<Run> 
     client.hear()?;
     let memory = [begin, [server.memory()?, client.memory()?]];
     let before = [server.cpu()?, client.cpu()?];
+    let user_before = server.user()? + client.user()?;
     client.tell()?;
     let answer = client.hear()?;
     let cpu = [server.cpu()? - before[0], client.cpu()? - before[1]];
+    let user = server.user()? + client.user()? - user_before;
     server.tell()?;
     let counted = server.hear()?;
     Ok(Run {
         seconds: answer["seconds"].as_f64().ok_or("no seconds")?,
         results: answer["results"].as_array().ok_or("no results")?.clone(),
         cpu,
+        user,
         memory,
         server: counted,
     })
@@ -242,6 +285,10 @@ fn compare(
     if variants.is_empty() {
         return Err("no variant has such a name".into());
     }
+    let _awake = match plan.awake {
+        true => Loops::start(&plan.cores, &["chrt", "-i", "0"])?,
+        false => Loops(Vec::new()),
+    };
     let amount = plan.amount.unwrap_or(amount);
     let seconds = plan.seconds.unwrap_or(seconds);
     let mut runs: Vec<Vec<Run>> = variants.iter().map(|_| Vec::new()).collect();
@@ -336,6 +383,10 @@ pub(crate) fn requests(plan: &Plan) -> Result<()> {
         Figure {
             name: "CPU of both sides, us per request",
             of: |run, count| run.cpu_sum() * 1e6 / count as f64,
+        },
+        Figure {
+            name: "of it in user space, us per request",
+            of: |run, count| run.user * 1e6 / count as f64,
         },
     ];
     compare(plan, "requests", &variants, 20_000, 0, &figures).map(drop)
@@ -461,15 +512,7 @@ fn counted(run: &Run, key: &str) -> f64 {
 
 pub(crate) fn busy(plan: &Plan) -> Result<()> {
     // Other programs, which the system has share the cores with what is measured.
-    let loops: Vec<_> = plan
-        .cores
-        .iter()
-        .map(|core| {
-            let mut command = Command::new("taskset");
-            command.args(["-c", &core.to_string(), "sh", "-c", "while :; do :; done"]);
-            command.spawn()
-        })
-        .collect();
+    let _loops = Loops::start(&plan.cores, &[])?;
     let variants = ["mpquic 2 paths", "mpquic"].map(|name| Variant::new(name, plan));
     let figures = [
         Figure {
@@ -489,11 +532,5 @@ pub(crate) fn busy(plan: &Plan) -> Result<()> {
             of: |run, bytes| bytes as f64 / run.seconds / 1e6,
         },
     ];
-    let result = compare(plan, "bulk", &variants, 1 << 30, 0, &figures);
-    for busy in loops {
-        let mut busy = busy?;
-        busy.kill()?;
-        busy.wait()?;
-    }
-    result.map(drop)
+    compare(plan, "bulk", &variants, 1 << 30, 0, &figures).map(drop)
 }
