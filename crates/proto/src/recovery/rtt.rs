@@ -11,6 +11,9 @@ use super::{GRANULARITY, STALL};
 /// longer fits into the processors' caches. Linux draws the line there, too (`tcp_rcvbuf_low_rtt`).
 const NEAR: Duration = Duration::from_millis(1);
 
+/// Round trips beyond this count as this long, nanoseconds: 36 years. No sum of a few of them overflows.
+const LONGEST: u64 = 1 << 60;
+
 /// A round trip to a near peer that windows cover, at most: a measured minimum, too, may come from a busy host. Windows
 /// cover several round trips, and so still two of the longest to a near peer.
 const NEAR_COVERED: Duration = Duration::from_micros(250);
@@ -39,29 +42,27 @@ pub struct RttEstimator {
     /// The PTO without max_ack_delay.
     pto: Duration,
     patience: Duration,
-    quiet: Duration,
     covered: Duration,
 }
 
 impl RttEstimator {
     /// No sample yet: all values rest on this initial RTT (RFC 9002 section 5.3).
     pub const fn new(initial_rtt: Duration) -> Self {
-        let var = Duration::from_nanos((initial_rtt.as_nanos() / 2) as u64);
         let mut this = Self {
             latest: initial_rtt,
             delay: Duration::ZERO,
             min: initial_rtt,
             smoothed: initial_rtt,
-            var,
+            var: Duration::ZERO,
             first_sample: None,
             latest_at: None,
             history: RttHistory::new(),
             pto: Duration::ZERO,
             patience: Duration::ZERO,
-            quiet: Duration::ZERO,
             covered: Duration::ZERO,
         };
-        this.on_changed();
+        let initial = nanos(initial_rtt);
+        this.set(initial, initial, initial / 2);
         this
     }
 
@@ -72,50 +73,57 @@ impl RttEstimator {
         self.latest_at = Some(now);
         self.delay = Duration::ZERO;
         self.history.push(sample);
-        if self.first_sample.is_none() {
+        let first = self.first_sample.is_none();
+        if first {
             self.first_sample = Some(now);
-            //= specs/rfc9002.txt#section-5.2
-            //# min_rtt MUST be set to the latest_rtt on the first RTT sample.
-            self.min = sample;
-            self.smoothed = sample;
-            self.var = sample / 2;
-            self.on_changed();
-            return;
         }
+        //= specs/rfc9002.txt#section-5.2
+        //# min_rtt MUST be set to the latest_rtt on the first RTT sample.
         //= specs/rfc9002.txt#section-5.2
         //# min_rtt MUST be set to the lesser of min_rtt and latest_rtt (Section 5.1) on all other
         //# samples.
-        self.min = self.min.min(sample);
-        //= specs/rfc9002.txt#section-5.3
-        //# * MUST NOT subtract the acknowledgment delay from the RTT sample if the resulting value
-        //# is smaller than the min_rtt.
-        if sample >= self.min.saturating_add(ack_delay) {
-            self.delay = ack_delay;
+        if first || sample < self.min {
+            self.min = sample;
         }
-        let adjusted = sample - self.delay;
-        // The text of section 5.3 lists smoothed_rtt first; appendix A.7 computes rttvar with the
-        // smoothed RTT before this sample, as RFC 6298 does. The appendix is what peers implement.
-        let deviation = self.smoothed.abs_diff(adjusted);
-        self.var = (self.var.saturating_mul(3).saturating_add(deviation)) / 4;
-        self.smoothed = (self.smoothed.saturating_mul(7).saturating_add(adjusted)) / 8;
-        self.on_changed();
+        // In nanoseconds, of which one word holds enough: durations have two, and a carry between them in each step.
+        let (sample, min, delay) = (nanos(sample), nanos(self.min), nanos(ack_delay));
+        let (mut smoothed, mut var) = (sample, sample / 2);
+        if !first {
+            let mut adjusted = sample;
+            //= specs/rfc9002.txt#section-5.3
+            //# * MUST NOT subtract the acknowledgment delay from the RTT sample if the resulting
+            //# value is smaller than the min_rtt.
+            if sample >= min + delay {
+                self.delay = ack_delay;
+                adjusted -= delay;
+            }
+            let before = (nanos(self.smoothed), nanos(self.var));
+            // The text of section 5.3 lists smoothed_rtt first; appendix A.7 computes rttvar with the
+            // smoothed RTT before this sample, as RFC 6298 does. The appendix is what peers implement.
+            let deviation = before.0.abs_diff(adjusted);
+            smoothed = (before.0 * 7 + adjusted) / 8;
+            var = (before.1 * 3 + deviation) / 4;
+        }
+        self.set(min, smoothed, var);
     }
 
+    /// The estimate is this, in nanoseconds, with what follows from it.
     //= specs/rfc9002.txt#section-6.2.1
     //# The PTO period MUST be at least kGranularity to avoid the timer expiring immediately.
-    const fn on_changed(&mut self) {
-        let spread = self.var.saturating_mul(4);
-        let slack = longer(spread, STALL);
-        self.pto = self.smoothed.saturating_add(longer(spread, GRANULARITY));
-        self.patience = self.smoothed.saturating_add(slack);
-        let (secs, nanos) = (self.smoothed.as_secs(), self.smoothed.subsec_nanos());
-        let half = Duration::new(secs / 2, ((secs % 2) as u32 * 1_000_000_000 + nanos) / 2);
-        self.quiet = slack.saturating_add(half);
-        self.covered = if self.min.as_nanos() < NEAR.as_nanos() {
-            shorter(self.smoothed, shorter(self.min, NEAR_COVERED))
+    const fn set(&mut self, min: u64, smoothed: u64, var: u64) {
+        let spread = var * 4;
+        let pto = smoothed + longer(spread, nanos(GRANULARITY));
+        let patience = smoothed + longer(spread, nanos(STALL));
+        let covered = if min < nanos(NEAR) {
+            shorter(smoothed, shorter(min, nanos(NEAR_COVERED)))
         } else {
-            self.smoothed
+            smoothed
         };
+        self.smoothed = Duration::from_nanos(smoothed);
+        self.var = Duration::from_nanos(var);
+        self.pto = Duration::from_nanos(pto);
+        self.patience = Duration::from_nanos(patience);
+        self.covered = Duration::from_nanos(covered);
     }
 
     /// The round trip that a receive window covers: the smoothed RTT, but to a near peer what it is without queues.
@@ -186,8 +194,9 @@ impl RttEstimator {
     }
 
     /// How long acknowledgements that came in all the while may stay away: half an RTT and what the RTT varies by.
-    pub(crate) const fn quiet(&self) -> Duration {
-        self.quiet
+    pub(crate) fn quiet(&self) -> Duration {
+        let slack = self.patience.saturating_sub(self.smoothed);
+        slack + self.smoothed / 2
     }
 
     /// RFC 9002 section 6.1.2: how long after a packet was sent it counts as lost, once a later one
@@ -198,12 +207,13 @@ impl RttEstimator {
     /// What exceeds max_ack_delay is taken off the newest sample here, too: the PTO is not armed while a loss by time is
     /// awaited (section 6.2.1), so that nothing would be sent again until long after the PTO.
     pub(crate) fn loss_delay(&self, max_ack_delay: Duration) -> Duration {
-        let waited = self.delay.saturating_sub(max_ack_delay);
-        let latest = self.latest.saturating_sub(waited);
+        let waited = nanos(self.delay).saturating_sub(nanos(max_ack_delay));
+        let latest = nanos(self.latest).saturating_sub(waited);
+        let longest = nanos(self.smoothed).max(latest);
         //= specs/rfc9002.txt#section-6.1.2
         //# To avoid declaring packets as lost too early, this time threshold MUST be set to at
         //# least the local timer granularity, as indicated by the kGranularity constant.
-        (self.smoothed.max(latest).saturating_mul(9) / 8).max(GRANULARITY)
+        Duration::from_nanos(longest + longest / 8).max(GRANULARITY)
     }
 
     /// Forgets the minimum in favour of the newest sample: RFC 9002 section 5.2 after persistent
@@ -216,12 +226,18 @@ impl RttEstimator {
     }
 }
 
-const fn longer(a: Duration, b: Duration) -> Duration {
-    if a.as_nanos() < b.as_nanos() { b } else { a }
+/// Of a round trip, or of anything that is taken off one.
+const fn nanos(duration: Duration) -> u64 {
+    let seconds = shorter(duration.as_secs(), LONGEST / 1_000_000_000);
+    seconds * 1_000_000_000 + duration.subsec_nanos() as u64
 }
 
-const fn shorter(a: Duration, b: Duration) -> Duration {
-    if a.as_nanos() < b.as_nanos() { a } else { b }
+const fn longer(a: u64, b: u64) -> u64 {
+    if a < b { b } else { a }
+}
+
+const fn shorter(a: u64, b: u64) -> u64 {
+    if a < b { a } else { b }
 }
 
 #[cfg(test)]
