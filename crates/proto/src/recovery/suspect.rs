@@ -50,10 +50,11 @@ impl Suspect {
             return None;
         }
         let sent = space.sent.first_ack_eliciting_sent()?;
-        if next.is_some_and(|next| next <= later(sent, rtt.patience())) {
+        let overdue = later(sent, Self::patience(rtt, max_ack_delay));
+        // Nearly always: the probe timer comes first.
+        if next.is_some_and(|next| next <= overdue) {
             return None;
         }
-        let overdue = later(sent, Self::patience(rtt, max_ack_delay));
         let silent = self.last_ack.map(|at| later(at, rtt.quiet()));
         Some(overdue).max(silent)
     }
@@ -93,7 +94,9 @@ impl Suspect {
         newest_sent: Instant,
         space: &PacketSpace,
     ) -> bool {
-        self.last_ack = self.last_ack.max(Some(now));
+        if self.last_ack.is_none_or(|last| last < now) {
+            self.last_ack = Some(now);
+        }
         let Some(since) = self.since else {
             return false;
         };
