@@ -429,11 +429,7 @@ impl Path {
         let outcome = self
             .recovery
             .on_ack(now, &mut self.space, ack, controller, settled)?;
-        if settled
-            .acked
-            .iter()
-            .any(|(_, packet)| packet.decision.is_some())
-        {
+        if outcome.is_some_and(|outcome| outcome.scheduled) {
             self.silence.on_delivered();
         }
         Ok(outcome)

@@ -12,8 +12,8 @@ use crate::congestion::{
 };
 use crate::frame::AckFrame;
 use crate::mtu::MtuDiscovery;
-use crate::recovery::{DeliveryRate, EcnValidator, Pacer, RttEstimator, Suspect};
-use crate::space::{PacketSpace, SentPacket, SpaceId};
+use crate::recovery::{Acknowledged, DeliveryRate, EcnValidator, Pacer, RttEstimator, Suspect};
+use crate::space::{AckOutcome, LossOutcome, PacketSpace, SentPacket, SpaceId};
 use crate::{TransportConfig, TransportError};
 
 /// Packets that an ACK frame or the passing of time has settled. Kept for their allocations.
@@ -43,6 +43,8 @@ pub(crate) struct PathAck {
     pub(crate) rtt_sample: Option<Duration>,
     /// The path was suspect and is not any more.
     pub(crate) recovered: bool,
+    /// A packet was acknowledged that the scheduler had decided on.
+    pub(crate) scheduled: bool,
 }
 
 /// The recovery state of one path. On path 0 it serves the Initial and the Handshake space too: all three share one
@@ -129,17 +131,8 @@ impl PathRecovery {
             &mut self.rtt,
             &mut settled.acked,
         )?;
-        if one_rtt {
-            self.counters.spurious_losses += u64::from(outcome.spurious);
-            if let Some(sent) = outcome.spurious_sent {
-                controller.on_spurious_loss(&SpuriousLoss {
-                    path: self.index,
-                    now,
-                    newest_sent: sent,
-                    bytes: outcome.spurious_bytes,
-                });
-                self.delivery.on_spurious(outcome.spurious_bytes);
-            }
+        if one_rtt && outcome.spurious > 0 {
+            self.on_spurious(now, &outcome, controller);
         }
         let Some(newest_sent) = outcome.newest_sent else {
             return Ok(None);
@@ -159,9 +152,11 @@ impl PathRecovery {
             // A window that careful resume has set does not grow until it is validated.
             app_limited |= memory.holds_window();
         }
+        let (mut newest, mut scheduled) = (None, false);
         for (number, packet) in &settled.acked {
+            scheduled |= packet.decision.is_some();
             if one_rtt {
-                self.on_packet_acked(now, *number, packet, controller);
+                self.on_packet_acked(now, *number, packet, &mut newest, controller);
             }
             if packet.in_flight {
                 controller.on_packet_acked(&AckedPacket {
@@ -191,6 +186,7 @@ impl PathRecovery {
                 space,
                 newest_sent,
                 outcome.rtt_sample,
+                newest,
                 controller,
                 settled,
             );
@@ -198,21 +194,38 @@ impl PathRecovery {
         Ok(Some(PathAck {
             rtt_sample: outcome.rtt_sample,
             recovered,
+            scheduled,
         }))
     }
 
+    /// 1-RTT packets were acknowledged that had been declared lost.
+    #[cold]
+    fn on_spurious(&mut self, now: Instant, outcome: &AckOutcome, controller: &mut dyn Controller) {
+        self.counters.spurious_losses += u64::from(outcome.spurious);
+        if let Some(sent) = outcome.spurious_sent {
+            controller.on_spurious_loss(&SpuriousLoss {
+                path: self.index,
+                now,
+                newest_sent: sent,
+                bytes: outcome.spurious_bytes,
+            });
+            self.delivery.on_spurious(outcome.spurious_bytes);
+        }
+    }
+
     /// A 1-RTT packet was acknowledged.
-    fn on_packet_acked(
+    fn on_packet_acked<'a>(
         &mut self,
         now: Instant,
         number: u64,
-        packet: &SentPacket,
+        packet: &'a SentPacket,
+        newest: &mut Option<Acknowledged<'a>>,
         controller: &mut dyn Controller,
     ) {
         self.counters.delivered_bytes += u64::from(packet.size);
         if let Some(snapshot) = &packet.delivery {
             self.delivery
-                .on_acked(now, packet.time_sent, packet.size, snapshot);
+                .on_acked(now, packet.time_sent, packet.size, snapshot, newest);
             if let Some(memory) = &mut self.memory {
                 memory.on_packet_acked(number, packet.size);
             }
@@ -234,10 +247,11 @@ impl PathRecovery {
         space: &PacketSpace,
         newest_sent: Instant,
         rtt_sample: Option<Duration>,
+        newest: Option<Acknowledged<'_>>,
         controller: &mut dyn Controller,
         settled: &SettledPackets,
     ) {
-        let Some(sample) = self.delivery.on_ack_end(now, &self.rtt) else {
+        let Some(sample) = self.delivery.on_ack_end(now, &self.rtt, newest) else {
             return;
         };
         let in_flight = space.bytes_in_flight();
@@ -272,11 +286,22 @@ impl PathRecovery {
         lost: &mut Vec<(u64, SentPacket)>,
     ) -> bool {
         let outcome = space.detect_lost(now, &self.rtt, max_ack_delay, lost);
-        if lost.is_empty() {
-            return false;
-        }
+        !lost.is_empty() && self.on_lost(now, space, id, &outcome, controller, lost)
+    }
+
+    /// Packets were declared lost.
+    #[inline(never)]
+    fn on_lost(
+        &mut self,
+        now: Instant,
+        space: &mut PacketSpace,
+        id: SpaceId,
+        outcome: &LossOutcome,
+        controller: &mut dyn Controller,
+        lost: &[(u64, SentPacket)],
+    ) -> bool {
         let one_rtt = id == SpaceId::Data;
-        for (number, packet) in lost.iter() {
+        for (number, packet) in lost {
             if packet.mtu_probe {
                 self.mtu.on_probe_lost(now, *number);
                 continue;

@@ -44,6 +44,13 @@ pub struct RateSample {
     pub app_limited: bool,
 }
 
+/// An acknowledged packet: the state when it left, and when that was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Acknowledged<'a> {
+    snapshot: &'a DeliverySnapshot,
+    sent: Instant,
+}
+
 /// The estimator of one path.
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryRate {
@@ -56,8 +63,6 @@ pub(crate) struct DeliveryRate {
     first_sent: Option<Instant>,
     /// Samples are limited by the application until so many bytes are delivered; 0: they are not.
     app_limited_until: u64,
-    /// The newest packet of the ACK frame under way: its snapshot and when it was sent.
-    candidate: Option<(DeliverySnapshot, Instant)>,
     /// Bytes delivered and lost at the sample before this one.
     sampled: (u64, u64),
     rate: u64,
@@ -93,22 +98,24 @@ impl DeliveryRate {
         self.app_limited_until != 0
     }
 
-    /// A packet was newly acknowledged; one call for each packet of an ACK frame.
-    pub(crate) fn on_acked(
+    /// A packet was newly acknowledged; one call for each packet of an ACK frame. `newest` becomes the one of them that
+    /// was sent last.
+    pub(crate) fn on_acked<'a>(
         &mut self,
         now: Instant,
         sent: Instant,
         size: u16,
-        snapshot: &DeliverySnapshot,
+        snapshot: &'a DeliverySnapshot,
+        newest: &mut Option<Acknowledged<'a>>,
     ) {
         self.delivered += u64::from(size);
         self.delivered_at = Some(now);
-        let newer = match &self.candidate {
+        let newer = match newest {
             None => true,
-            Some((best, best_sent)) => (snapshot.delivered, sent) >= (best.delivered, *best_sent),
+            Some(best) => (snapshot.delivered, sent) >= (best.snapshot.delivered, best.sent),
         };
         if newer {
-            self.candidate = Some((*snapshot, sent));
+            *newest = Some(Acknowledged { snapshot, sent });
             self.first_sent = Some(sent);
         }
     }
@@ -127,8 +134,13 @@ impl DeliveryRate {
 
     /// The packets of an ACK frame, and those lost by it, have been told: makes the sample.
     /// `None` if the frame acknowledged nothing new.
-    pub(crate) fn on_ack_end(&mut self, now: Instant, rtt: &RttEstimator) -> Option<RateSample> {
-        let (snapshot, sent) = self.candidate.take()?;
+    pub(crate) fn on_ack_end(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        newest: Option<Acknowledged<'_>>,
+    ) -> Option<RateSample> {
+        let Acknowledged { snapshot, sent } = newest?;
         if self.is_app_limited() && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
@@ -197,8 +209,9 @@ mod tests {
         now += Duration::from_millis(10);
         for _ in 0..200 {
             let (sent, snapshot) = flight.pop_front().unwrap();
-            rate.on_acked(now, sent, 1000, &snapshot);
-            rate.on_ack_end(now, &rtt);
+            let mut newest = None;
+            rate.on_acked(now, sent, 1000, &snapshot, &mut newest);
+            rate.on_ack_end(now, &rtt, newest);
             flight.push_back((now, rate.on_sent(now, flight.len() as u64 * 1000, 1000)));
             now += Duration::from_millis(1);
         }
@@ -214,21 +227,21 @@ mod tests {
     fn an_idle_application_does_not_lower_the_estimate() {
         let t0 = Instant::now();
         let rtt = rtt(10);
-        let mut rate = DeliveryRate::default();
+        let (mut rate, mut newest) = (DeliveryRate::default(), None);
         let first: Vec<_> = (0..10).map(|i| rate.on_sent(t0, i * 1000, 1000)).collect();
         let t1 = t0 + Duration::from_millis(10);
         for snapshot in &first {
-            rate.on_acked(t1, t0, 1000, snapshot);
+            rate.on_acked(t1, t0, 1000, snapshot, &mut newest);
         }
-        assert_eq!(rate.on_ack_end(t1, &rtt).unwrap().rate, 1e6);
+        assert_eq!(rate.on_ack_end(t1, &rtt, newest.take()).unwrap().rate, 1e6);
         rate.on_app_limited(0);
         let snapshot = rate.on_sent(t1, 0, 1000);
         let t2 = t1 + Duration::from_millis(10);
-        rate.on_acked(t2, t1, 1000, &snapshot);
-        let sample = rate.on_ack_end(t2, &rtt).unwrap();
+        rate.on_acked(t2, t1, 1000, &snapshot, &mut newest);
+        let sample = rate.on_ack_end(t2, &rtt, newest.take()).unwrap();
         assert_eq!((sample.rate, sample.app_limited), (1e5, true));
         assert_eq!(rate.rate(), 1_000_000);
-        assert_eq!(rate.on_ack_end(t2, &rtt), None, "nothing new");
+        assert_eq!(rate.on_ack_end(t2, &rtt, None), None, "nothing new");
     }
 
     /// Ten packets; the third is lost, and the loss is seen with the fifth.
@@ -236,14 +249,14 @@ mod tests {
     fn a_sample_tells_what_was_in_flight_and_lost() {
         let t0 = Instant::now();
         let rtt = rtt(10);
-        let mut rate = DeliveryRate::default();
+        let (mut rate, mut newest) = (DeliveryRate::default(), None);
         let sent: Vec<_> = (0..10).map(|i| rate.on_sent(t0, i * 1000, 1000)).collect();
         let t1 = t0 + Duration::from_millis(10);
         for i in [0, 1, 3, 4] {
-            rate.on_acked(t1, t0, 1000, &sent[i]);
+            rate.on_acked(t1, t0, 1000, &sent[i], &mut newest);
         }
         assert_eq!(rate.on_lost(1000, &sent[2]), 1000);
-        let sample = rate.on_ack_end(t1, &rtt).unwrap();
+        let sample = rate.on_ack_end(t1, &rtt, newest.take()).unwrap();
         let expected = RateSample {
             rate: 4000.0 / 0.01,
             delivered: 4000,
@@ -261,14 +274,14 @@ mod tests {
         assert_eq!((later.delivered, later.tx_in_flight), (4000, 6000));
         rate.on_spurious(1000);
         let t2 = t1 + Duration::from_millis(10);
-        rate.on_acked(t2, t1, 1000, &later);
-        let sample = rate.on_ack_end(t2, &rtt).unwrap();
+        rate.on_acked(t2, t1, 1000, &later, &mut newest);
+        let sample = rate.on_ack_end(t2, &rtt, newest.take()).unwrap();
         assert_eq!((sample.lost, sample.newly_lost), (0, 0));
         assert_eq!((sample.delivered, sample.newly_acked), (2000, 2000));
         // A sample over less than the shortest RTT tells no rate.
         let quick = rate.on_sent(t2, 0, 1000);
         let t3 = t2 + Duration::from_millis(9);
-        rate.on_acked(t3, t2, 1000, &quick);
-        assert_eq!(rate.on_ack_end(t3, &rtt).unwrap().rate, 0.0);
+        rate.on_acked(t3, t2, 1000, &quick, &mut newest);
+        assert_eq!(rate.on_ack_end(t3, &rtt, newest.take()).unwrap().rate, 0.0);
     }
 }

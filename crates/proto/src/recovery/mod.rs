@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) use ack_frequency::{AckFrequency, PathsInUse};
 pub use delivery_rate::RateSample;
-pub(crate) use delivery_rate::{DeliveryRate, DeliverySnapshot};
+pub(crate) use delivery_rate::{Acknowledged, DeliveryRate, DeliverySnapshot};
 pub(crate) use ecn::{EcnCounter, EcnReport, EcnValidator};
 pub(crate) use pacing::{Pace, Pacer};
 pub(crate) use persistent::PersistentCongestion;

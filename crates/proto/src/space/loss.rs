@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use super::{Oldest, PacketSpace, SentPacket};
+use super::{PacketSpace, SentPacket};
 use crate::TransportError;
 use crate::frame::EcnCounts;
 use crate::recovery::{EcnReport, RttEstimator, later};
@@ -79,6 +79,11 @@ impl LostNumbers {
         if self.0.back().is_none_or(|newest| newest.pn < low) {
             return;
         }
+        self.take_spurious(low, high, outcome);
+    }
+
+    #[cold]
+    fn take_spurious(&mut self, low: u64, high: u64, outcome: &mut AckOutcome) {
         let from = self.0.partition_point(|lost| lost.pn < low);
         let to = self.0.partition_point(|lost| lost.pn <= high);
         for lost in self.0.drain(from..to) {
@@ -111,35 +116,17 @@ impl PacketSpace {
         out: &mut Vec<(u64, SentPacket)>,
     ) -> Result<AckOutcome, TransportError> {
         if !self.numbers.was_reached(largest) {
-            //= specs/rfc9000.txt#section-13.1
-            //# An endpoint SHOULD treat receipt of an acknowledgment for a packet it did not send
-            //# as a connection error of type PROTOCOL_VIOLATION, if it is able to detect the
-            //# condition.
-            return Err(TransportError::protocol_violation(
-                "acknowledgement of a packet that was not sent",
-            ));
+            return Err(never_sent());
         }
-        // Below this number, nothing is left to learn. It bounds the work for a frame that lists
-        // again what was settled before.
-        let lowest_lost = self.lost.0.front().map(|lost| lost.pn);
-        let lowest = [
-            self.sent.lowest(),
-            lowest_lost,
-            self.numbers.oldest_skipped(),
-        ];
-        let lowest = lowest.into_iter().flatten().min().unwrap_or(u64::MAX);
+        let mut blocks = blocks;
+        // Nearly always the only one.
+        let (low, high) = blocks.next().unwrap_or(1..=0).into_inner();
+        if high > largest || self.numbers.has_skipped(low, high) {
+            return Err(skipped());
+        }
         self.blocks.clear();
-        for block in blocks {
-            let (low, high) = block.into_inner();
-            if high < lowest {
-                break;
-            }
-            if high > largest || self.numbers.has_skipped(low, high) {
-                return Err(TransportError::protocol_violation(
-                    "acknowledgement of a packet number that was skipped",
-                ));
-            }
-            self.blocks.push((low, high));
+        if let Some(second) = blocks.next() {
+            self.gather(std::iter::once(second).chain(blocks))?;
         }
 
         let mut outcome = AckOutcome {
@@ -152,13 +139,15 @@ impl PacketSpace {
             spurious_sent: None,
         };
         let start = out.len();
-        for &(low, high) in self.blocks.iter().rev() {
-            self.sent.take_range(low, high, out);
-            self.lost.take_range(low, high, &mut outcome);
+        let mut apart = false;
+        for i in (0..self.blocks.len()).rev() {
+            let (low, high) = self.blocks[i];
+            apart |= self.take_range(low, high, &mut outcome, out);
         }
+        apart |= self.take_range(low, high, &mut outcome, out);
         let acked = &mut out[start..];
         // Packets with ACKs only come apart from the others: bring them to their places.
-        if !acked.is_sorted_by_key(|(pn, _)| *pn) {
+        if apart {
             acked.sort_unstable_by_key(|(pn, _)| *pn);
         }
 
@@ -195,6 +184,47 @@ impl PacketSpace {
         Ok(outcome)
     }
 
+    /// Takes the ranges of an ACK frame below the first to [`blocks`](Self::blocks).
+    #[inline(never)]
+    fn gather(
+        &mut self,
+        blocks: impl Iterator<Item = RangeInclusive<u64>>,
+    ) -> Result<(), TransportError> {
+        // Below this number, nothing is left to learn. It bounds the work for a frame that lists
+        // again what was settled before.
+        let lowest_lost = self.lost.0.front().map(|lost| lost.pn);
+        let lowest = [
+            self.sent.lowest(),
+            lowest_lost,
+            self.numbers.oldest_skipped(),
+        ];
+        let lowest = lowest.into_iter().flatten().min().unwrap_or(u64::MAX);
+        for block in blocks {
+            let (low, high) = block.into_inner();
+            if high < lowest {
+                break;
+            }
+            if self.numbers.has_skipped(low, high) {
+                return Err(skipped());
+            }
+            self.blocks.push((low, high));
+        }
+        Ok(())
+    }
+
+    /// Packets with these numbers were acknowledged: those newly so go onto `out`. Whether they are not in ascending order.
+    #[inline(never)]
+    fn take_range(
+        &mut self,
+        low: u64,
+        high: u64,
+        outcome: &mut AckOutcome,
+        out: &mut Vec<(u64, SentPacket)>,
+    ) -> bool {
+        self.lost.take_range(low, high, outcome);
+        self.sent.take_range(low, high, out)
+    }
+
     /// Takes lost packets out, onto `out` in ascending order, and sets
     /// [`loss_time`](Self::loss_time): RFC 9002 appendix A.10. Called after each ACK and when
     /// `loss_time` has come. `max_ack_delay` is the peer's, whatever the space (section 7.6.1).
@@ -213,33 +243,33 @@ impl PacketSpace {
         let Some(largest_acked) = self.largest_acked else {
             return outcome;
         };
-        while let Some(oldest) = self.sent.oldest() {
-            if let Oldest::Outstanding(pn, packet) = oldest {
-                if pn > largest_acked {
-                    break;
-                }
-                //= specs/rfc9002.txt#section-6.1.2
-                //# Once a later packet within the same packet number space has been acknowledged,
-                //# an endpoint SHOULD declare an earlier packet lost if it was sent a threshold
-                //# amount of time in the past.
-                let overdue = later(packet.time_sent, rtt.loss_delay(max_ack_delay));
-                if largest_acked - pn < PACKET_THRESHOLD && overdue > now {
-                    //= specs/rfc9002.txt#section-6.1.2
-                    //# If packets sent prior to the largest acknowledged packet cannot yet be
-                    //# declared lost, then a timer SHOULD be set for the remaining time.
-                    self.loss_time = Some(overdue);
-                    break;
-                }
+        loop {
+            if let Some(acked) = self.sent.forget_acked() {
+                self.sent.forget_other_below(acked);
+                self.persistent.on_acked();
             }
-            self.settle_oldest(rtt, max_ack_delay, &mut outcome, out);
+            // Nearly always, nothing is outstanding before what was acknowledged.
+            let oldest = self.sent.first().map(|(pn, _)| pn);
+            if oldest.is_none_or(|pn| pn > largest_acked)
+                || !self.lose_oldest(now, rtt, max_ack_delay, &mut outcome, out)
+            {
+                break;
+            }
         }
-        // Packets with ACKs only: their loss concerns nobody.
+        if self.sent.has_other() {
+            self.forget_other(largest_acked);
+        }
+        outcome
+    }
+
+    /// Forgets packets with ACKs only, whose loss concerns nobody.
+    #[inline(never)]
+    fn forget_other(&mut self, largest_acked: u64) {
         let settled = self.sent.first().map_or(u64::MAX, |(pn, _)| pn);
         let settled = settled.min((largest_acked + 1).saturating_sub(PACKET_THRESHOLD));
         if self.sent.forget_other_below(settled) {
             self.persistent.on_acked();
         }
-        outcome
     }
 
     /// Declares all that is outstanding lost, onto `out` in ascending order: the path was abandoned.
@@ -291,23 +321,36 @@ impl PacketSpace {
         self.loss_time = None;
     }
 
-    /// Takes the oldest packet out, as acknowledged or as lost.
-    fn settle_oldest(
+    /// Takes the oldest packet out, before which one was acknowledged, if it is lost; or else sets the time when it will be.
+    #[inline(never)]
+    fn lose_oldest(
         &mut self,
+        now: Instant,
         rtt: &RttEstimator,
         max_ack_delay: Duration,
         outcome: &mut LossOutcome,
         out: &mut Vec<(u64, SentPacket)>,
-    ) {
-        let Some((pn, packet)) = self.sent.pop_oldest() else {
-            return;
+    ) -> bool {
+        let (Some((pn, packet)), Some(largest_acked)) = (self.sent.first(), self.largest_acked)
+        else {
+            return false;
         };
-        let acked_before = self.sent.forget_other_below(pn);
-        let Some(packet) = packet else {
-            self.persistent.on_acked();
-            return;
+        //= specs/rfc9002.txt#section-6.1.2
+        //# Once a later packet within the same packet number space has been acknowledged,
+        //# an endpoint SHOULD declare an earlier packet lost if it was sent a threshold
+        //# amount of time in the past.
+        let overdue = later(packet.time_sent, rtt.loss_delay(max_ack_delay));
+        if largest_acked - pn < PACKET_THRESHOLD && overdue > now {
+            //= specs/rfc9002.txt#section-6.1.2
+            //# If packets sent prior to the largest acknowledged packet cannot yet be
+            //# declared lost, then a timer SHOULD be set for the remaining time.
+            self.loss_time = Some(overdue);
+            return false;
+        }
+        let Some((_, Some(packet))) = self.sent.pop_oldest() else {
+            return false;
         };
-        if acked_before {
+        if self.sent.forget_other_below(pn) {
             self.persistent.on_acked();
         }
         self.lost.push(pn, &packet);
@@ -337,7 +380,22 @@ impl PacketSpace {
             }
         }
         out.push((pn, packet));
+        true
     }
+}
+
+#[cold]
+fn never_sent() -> TransportError {
+    //= specs/rfc9000.txt#section-13.1
+    //# An endpoint SHOULD treat receipt of an acknowledgment for a packet it did not send
+    //# as a connection error of type PROTOCOL_VIOLATION, if it is able to detect the
+    //# condition.
+    TransportError::protocol_violation("acknowledgement of a packet that was not sent")
+}
+
+#[cold]
+fn skipped() -> TransportError {
+    TransportError::protocol_violation("acknowledgement of a packet number that was skipped")
 }
 
 #[cfg(test)]

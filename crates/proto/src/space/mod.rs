@@ -14,10 +14,10 @@ use std::time::Instant;
 use rand::rngs::StdRng;
 
 pub(crate) use ack::{AckPolicy, AckScheduler, ReceivedPacket};
-pub(crate) use loss::{LostNumbers, PACKET_THRESHOLD};
+pub(crate) use loss::{AckOutcome, LossOutcome, LostNumbers, PACKET_THRESHOLD};
 pub(crate) use numbers::PacketNumbers;
 pub(crate) use received::ReceivedPackets;
-pub(crate) use sent::{Oldest, PacketOrigin, SentPacket, SentPackets};
+pub(crate) use sent::{PacketOrigin, SentPacket, SentPackets};
 pub(crate) use sent_frame::{SentFrame, SentFrames, StreamRange};
 
 use crate::PathId;

@@ -107,6 +107,20 @@ impl Ring {
         let index = self.lower_bound(pn);
         (self.0.get(index)?.pn == pn).then_some(index)
     }
+
+    /// Takes out the packets with numbers from `low` to `high`, onto `out` in ascending order.
+    #[inline(never)]
+    fn take_range(&mut self, low: u64, high: u64, out: &mut Vec<(u64, SentPacket)>) {
+        let mut index = self.lower_bound(low);
+        while let Some(entry) = self.0.get_mut(index)
+            && entry.pn <= high
+        {
+            if let Some(packet) = entry.packet.take() {
+                out.push((entry.pn, packet));
+            }
+            index += 1;
+        }
+    }
 }
 
 /// The sent packets of one space: O(1) for the usual insertion, acknowledgement and loss; memory
@@ -120,12 +134,6 @@ pub(crate) struct SentPackets {
     ack_eliciting: usize,
     scheduled: usize,
     path_probes: usize,
-}
-
-/// The oldest packet number that is not settled.
-pub(crate) enum Oldest<'a> {
-    Acked,
-    Outstanding(u64, &'a SentPacket),
 }
 
 impl SentPackets {
@@ -153,6 +161,11 @@ impl SentPackets {
         });
     }
 
+    /// Whether packets not in flight are remembered.
+    pub(super) fn has_other(&self) -> bool {
+        !self.other.0.is_empty()
+    }
+
     /// Whether more packets not in flight are remembered than is allowed.
     pub(super) fn has_excess(&self) -> bool {
         self.other.0.len() > MAX_NOT_IN_FLIGHT
@@ -168,26 +181,27 @@ impl SentPackets {
     }
 
     /// Takes out all packets with numbers from `low` to `high` as acknowledged, onto `out`: those in
-    /// flight in ascending order, then the others.
-    pub(crate) fn take_range(&mut self, low: u64, high: u64, out: &mut Vec<(u64, SentPacket)>) {
+    /// flight in ascending order, then the others. Whether there were others.
+    pub(crate) fn take_range(
+        &mut self,
+        low: u64,
+        high: u64,
+        out: &mut Vec<(u64, SentPacket)>,
+    ) -> bool {
         let start = out.len();
-        for ring in [&mut self.in_flight, &mut self.other] {
-            if ring.0.back().is_none_or(|last| last.pn < low) {
-                continue;
-            }
-            let index = ring.lower_bound(low);
-            for entry in ring.0.range_mut(index..) {
-                if entry.pn > high {
-                    break;
-                }
-                if let Some(packet) = entry.packet.take() {
-                    out.push((entry.pn, packet));
-                }
-            }
-        }
+        self.in_flight.take_range(low, high, out);
         for (_, packet) in &out[start..] {
-            self.uncount(packet);
+            self.bytes_in_flight -= u64::from(packet.size);
+            self.ack_eliciting -= usize::from(packet.ack_eliciting);
+            self.scheduled -= usize::from(packet.decision.is_some());
+            self.path_probes -= usize::from(packet.path_probe);
         }
+        if !self.has_other() {
+            return false;
+        }
+        let start = out.len();
+        self.other.take_range(low, high, out);
+        out.len() > start
     }
 
     /// An outstanding packet.
@@ -270,22 +284,45 @@ impl SentPackets {
 
     /// The oldest packet in flight.
     pub(crate) fn first(&self) -> Option<(u64, &SentPacket)> {
+        // Nearly always the oldest entry.
+        let entry = self.in_flight.0.front()?;
+        match &entry.packet {
+            Some(packet) => Some((entry.pn, packet)),
+            None => self.find_first(),
+        }
+    }
+
+    #[cold]
+    fn find_first(&self) -> Option<(u64, &SentPacket)> {
         self.iter().next()
     }
 
     /// When the oldest ack-eliciting packet in flight was sent.
     pub(crate) fn first_ack_eliciting_sent(&self) -> Option<Instant> {
+        // Nearly always the oldest entry.
+        let entry = self.in_flight.0.front()?;
+        match &entry.packet {
+            Some(packet) if packet.ack_eliciting => Some(packet.time_sent),
+            _ => self.find_ack_eliciting_sent(),
+        }
+    }
+
+    #[cold]
+    fn find_ack_eliciting_sent(&self) -> Option<Instant> {
         let mut eliciting = self.iter().filter(|(_, packet)| packet.ack_eliciting);
         eliciting.next().map(|(_, packet)| packet.time_sent)
     }
 
-    /// The oldest entry in flight, settled or not.
-    pub(crate) fn oldest(&self) -> Option<Oldest<'_>> {
-        let entry = self.in_flight.0.front()?;
-        Some(match &entry.packet {
-            None => Oldest::Acked,
-            Some(packet) => Oldest::Outstanding(entry.pn, packet),
-        })
+    /// Forgets the oldest entries in flight that are acknowledged. The number of the newest of them.
+    pub(super) fn forget_acked(&mut self) -> Option<u64> {
+        let mut forgotten = None;
+        while let Some(entry) = self.in_flight.0.front()
+            && entry.packet.is_none()
+        {
+            forgotten = Some(entry.pn);
+            self.in_flight.0.pop_front();
+        }
+        forgotten
     }
 
     /// Takes out the oldest entry in flight: a packet if it was outstanding.
