@@ -64,6 +64,19 @@ impl<'a> FrameIter<'a> {
 
     #[inline]
     fn decode_type(&mut self) -> Result<u64, TransportError> {
+        match self.rest.rest() {
+            // The type of all but rare frames has six bits, which is one byte.
+            [first @ 0..0x40, rest @ ..] => {
+                self.rest = Reader::new(rest);
+                Ok(u64::from(*first))
+            }
+            _ => self.decode_long_type(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn decode_long_type(&mut self) -> Result<u64, TransportError> {
         let before = self.rest.remaining();
         let ty = self
             .rest
@@ -83,16 +96,26 @@ impl<'a> FrameIter<'a> {
 
     #[inline]
     fn decode_body(&mut self, ty: u64) -> Result<Frame<'a>, Malformed> {
-        let r = &mut self.rest;
-        Ok(match ty {
-            types::STREAM..=types::STREAM_LAST => Frame::Stream(Stream::decode(ty, r)?),
+        match ty {
+            types::STREAM..=types::STREAM_LAST => {
+                Stream::decode(ty, &mut self.rest).map(Frame::Stream)
+            }
             //= specs/rfc9000.txt#section-19.3
             //# QUIC implementations MUST properly handle both types, and, if they have enabled ECN
             //# for packets they send, they SHOULD use the information in the ECN section to manage
             //# their congestion state.
             types::ACK | types::ACK_ECN => {
-                Frame::Ack(AckFrame::decode(false, ty == types::ACK_ECN, r)?)
+                AckFrame::decode(false, ty == types::ACK_ECN, &mut self.rest).map(Frame::Ack)
             }
+            _ => self.decode_other(ty),
+        }
+    }
+
+    /// What few packets have, apart from what most have.
+    #[inline(never)]
+    fn decode_other(&mut self, ty: u64) -> Result<Frame<'a>, Malformed> {
+        let r = &mut self.rest;
+        Ok(match ty {
             types::PATH_ACK | types::PATH_ACK_ECN => {
                 Frame::Ack(AckFrame::decode(true, ty == types::PATH_ACK_ECN, r)?)
             }
@@ -141,6 +164,8 @@ impl<'a> FrameIter<'a> {
         })
     }
 
+    #[cold]
+    #[inline(never)]
     fn fail(&mut self, error: TransportError) -> Option<Result<Frame<'a>, TransportError>> {
         self.rest = Reader::new(&[]);
         Some(Err(error))

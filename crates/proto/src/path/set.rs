@@ -204,10 +204,13 @@ impl Paths {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn get(&self, id: PathId) -> Option<&Path> {
         self.iter().find(|path| path.id == id)
     }
 
+    // Paths are looked up in many places: one copy of the code for all of them.
+    #[inline(never)]
     pub(crate) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
         self.iter_mut().find(|path| path.id == id)
     }
@@ -221,11 +224,13 @@ impl Paths {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
-        self.slots[..self.used].iter().flatten()
+        self.slots[..self.used].iter().filter_map(Option::as_ref)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
-        self.slots[..self.used].iter_mut().flatten()
+        self.slots[..self.used]
+            .iter_mut()
+            .filter_map(Option::as_mut)
     }
 
     /// Takes an open path out of its slot; its ID counts as abandoned from here on.
