@@ -1,10 +1,12 @@
 //! Frame to owner: one line per frame; holds no state and takes no decision of its own.
 
+use std::time::Instant;
+
 use mpquic_sched_core::{ConnectionId, PathStatus};
 
 use super::DatagramMeta;
 use crate::connection::{CloseFrame, Connection, Event};
-use crate::frame::{Frame, FrameIter};
+use crate::frame::{Frame, FrameIter, Stream};
 use crate::packet::PacketType;
 use crate::path::PathState;
 use crate::space::{ReceivedPacket, SpaceId};
@@ -137,32 +139,53 @@ impl Connection {
         dcid: &ConnectionId,
         frame: Frame<'_>,
     ) -> Result<(), TransportError> {
+        match frame {
+            Frame::Ack(ack) => self.on_ack(arrival.now, SpaceId::Data, &ack),
+            Frame::Stream(stream) => self.on_stream(arrival.now, id, &stream),
+            Frame::Padding | Frame::Ping | Frame::ImmediateAck => Ok(()),
+            frame => self.on_rare_frame(arrival, id, dcid, frame),
+        }
+    }
+
+    fn on_stream(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        stream: &Stream<'_>,
+    ) -> Result<(), TransportError> {
+        let bytes = stream.data.len() as u64;
+        self.totals.received_stream_bytes += bytes;
+        if let Some(path) = self.paths.get_mut(id) {
+            path.on_stream_bytes(bytes);
+        }
+        let rtt = self.covered_rtt();
+        let before = self.streams.received();
+        self.streams.on_stream_frame(now, rtt, stream)?;
+        let rise = self.streams.received() - before;
+        self.receive_rate.on_received(now, rise, rtt);
+        Ok(())
+    }
+
+    /// Apart from those that most packets have, so that these run through little code.
+    #[cold]
+    #[inline(never)]
+    fn on_rare_frame(
+        &mut self,
+        arrival: &DatagramMeta,
+        id: PathId,
+        dcid: &ConnectionId,
+        frame: Frame<'_>,
+    ) -> Result<(), TransportError> {
         let now = arrival.now;
         match frame {
-            Frame::Padding | Frame::Ping | Frame::ImmediateAck => {}
+            Frame::Padding
+            | Frame::Ping
+            | Frame::ImmediateAck
+            | Frame::Ack(_)
+            | Frame::Stream(_) => {}
             Frame::AckFrequency(frame) => self.ack_frequency.on_frame(&frame)?,
-            Frame::Ack(ack) => self.on_ack(now, SpaceId::Data, &ack)?,
             Frame::Crypto(crypto) => {
                 self.on_crypto(now, SpaceId::Data, crypto.offset, crypto.data)?;
-            }
-            Frame::Stream(stream) => {
-                let bytes = stream.data.len() as u64;
-                self.totals.received_stream_bytes += bytes;
-                if let Some(path) = self.paths.get_mut(id) {
-                    path.on_stream_bytes(bytes);
-                }
-                let rtt = self.covered_rtt();
-                let before = self.streams.received();
-                self.streams.on_stream(
-                    now,
-                    rtt,
-                    stream.id,
-                    stream.offset,
-                    stream.fin,
-                    stream.data,
-                )?;
-                let rise = self.streams.received() - before;
-                self.receive_rate.on_received(now, rise, rtt);
             }
             Frame::ResetStream(reset) => {
                 self.streams

@@ -49,7 +49,8 @@ pub(super) struct Assembler {
     ahead: usize,
     /// Bytes of memory for data.
     held: usize,
-    /// Once the stream is read out of order: everything. The other fields are those of an empty stream then.
+    /// Once the stream is read out of order: everything. `frontier`, `gaps` and `held` say the same as it then, and the other
+    /// fields are those of an empty stream.
     unordered: Option<Box<Unordered>>,
 }
 
@@ -58,24 +59,24 @@ impl Assembler {
     pub(super) fn readable(&self) -> u64 {
         match &self.unordered {
             None => self.frontier - self.read,
-            Some(unordered) => unordered.unread(),
+            Some(unordered) => Self::unread(unordered),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unread(unordered: &Unordered) -> u64 {
+        unordered.unread()
     }
 
     /// One past the last byte received in order.
     pub(super) fn frontier(&self) -> u64 {
-        match &self.unordered {
-            None => self.frontier,
-            Some(unordered) => unordered.frontier(),
-        }
+        self.frontier
     }
 
     /// Gaps in what was received.
     pub(super) fn gaps(&self) -> usize {
-        match &self.unordered {
-            None => self.gaps,
-            Some(unordered) => unordered.gaps(),
-        }
+        self.gaps
     }
 
     /// Bytes that wait behind a gap: none if the stream is read out of order.
@@ -85,10 +86,7 @@ impl Assembler {
 
     /// Bytes of memory for data.
     pub(super) fn held(&self) -> usize {
-        match &self.unordered {
-            None => self.held,
-            Some(unordered) => unordered.held(),
-        }
+        self.held
     }
 
     pub(super) fn is_unordered(&self) -> bool {
@@ -131,8 +129,42 @@ impl Assembler {
 
     /// Takes in data. True if more can be read than before.
     pub(super) fn insert(&mut self, offset: u64, data: &[u8], pool: &mut Pool) -> bool {
+        // Most data follows what was received so far.
+        if offset == self.frontier && self.gaps == 0 && self.unordered.is_none() {
+            self.append(data, pool);
+            return !data.is_empty();
+        }
+        self.insert_anywhere(offset, data, pool)
+    }
+
+    /// Takes in data for which nothing waits, and which follows what was received so far.
+    fn append(&mut self, mut data: &[u8], pool: &mut Pool) {
+        while !data.is_empty() {
+            let block = self.frontier / BLOCK_U64;
+            let from = (self.frontier % BLOCK_U64) as usize;
+            let (now, later) = data.split_at(data.len().min(BLOCK - from));
+            let at = (block - self.first_block) as usize;
+            while self.slots.len() <= at {
+                self.slots.push_back(Block::default());
+            }
+            let slot = &mut self.slots[at];
+            let before = slot.memory();
+            if !slot.append(from, now, block == 0, pool) {
+                let in_order = self.in_order(block);
+                self.slots[at].put(from, now, in_order, block == 0, Why::Follows, pool);
+            }
+            self.held = self.held - before + self.slots[at].memory();
+            self.frontier += now.len() as u64;
+            data = later;
+        }
+    }
+
+    #[inline(never)]
+    fn insert_anywhere(&mut self, offset: u64, data: &[u8], pool: &mut Pool) -> bool {
         if let Some(unordered) = &mut self.unordered {
-            return unordered.insert(offset, data, pool);
+            let more = unordered.insert(offset, data, pool);
+            self.follow_unordered();
+            return more;
         }
         let end = offset + data.len() as u64;
         if end <= self.frontier || data.is_empty() {
@@ -154,6 +186,15 @@ impl Assembler {
         }
         self.on_frontier_moved(before, pool);
         true
+    }
+
+    /// What is looked at most is kept here, too.
+    fn follow_unordered(&mut self) {
+        if let Some(unordered) = &self.unordered {
+            self.frontier = unordered.frontier();
+            self.gaps = unordered.gaps();
+            self.held = unordered.held();
+        }
     }
 
     fn insert_ahead(&mut self, start: u64, data: &[u8], pool: &mut Pool) {
@@ -287,7 +328,9 @@ impl Assembler {
         if self.unordered.is_none() {
             self.become_unordered(pool);
         }
-        self.unordered.as_mut()?.read(max, pool)
+        let read = self.unordered.as_mut()?.read(max, pool);
+        self.follow_unordered();
+        read
     }
 
     fn become_unordered(&mut self, pool: &mut Pool) {
@@ -298,6 +341,7 @@ impl Assembler {
         }
         *self = Self::default();
         self.unordered = Some(Box::new(unordered));
+        self.follow_unordered();
     }
 
     /// Moves bytes in order into `buf`.
@@ -336,37 +380,42 @@ impl Assembler {
     fn advance(&mut self, n: u64, pool: &mut Pool) {
         self.read += n;
         if self.read.is_multiple_of(BLOCK_U64) {
-            if let Some(slot) = self.slots.pop_front() {
-                self.give(slot, pool);
+            if let Some(mut slot) = self.slots.pop_front() {
+                let (data, ahead) = (slot.take_data(), slot.ahead);
+                self.give(data, ahead, pool);
             }
             self.first_block += 1;
         } else if let Some(slot) = self.slots.front_mut() {
             slot.consume(n as usize);
             if self.read == self.frontier && slot.ranges().is_empty() {
                 // Nothing of the block is needed: a stream at rest holds no memory.
-                let slot = std::mem::take(slot);
-                self.give(slot, pool);
+                let data = slot.take_data();
+                let ahead = std::mem::take(&mut slot.ahead);
+                self.give(data, ahead, pool);
             }
         }
     }
 
-    fn give(&mut self, mut slot: Block, pool: &mut Pool) {
-        let data = slot.take_data();
+    #[inline(never)]
+    fn give(&mut self, data: Vec<u8>, ahead: bool, pool: &mut Pool) {
         self.held -= data.capacity();
-        self.ahead -= usize::from(slot.ahead);
+        self.ahead -= usize::from(ahead);
         pool.give(data);
     }
 
     /// Drops everything; nothing will be inserted or read any more.
     pub(super) fn clear(&mut self, pool: &mut Pool) {
-        for slot in std::mem::take(&mut self.slots) {
-            self.give(slot, pool);
+        for slot in &mut std::mem::take(&mut self.slots) {
+            let (data, ahead) = (slot.take_data(), slot.ahead);
+            self.give(data, ahead, pool);
         }
-        self.read = self.frontier;
         self.gaps = 0;
         self.out_of_order = 0;
         if let Some(unordered) = &mut self.unordered {
             unordered.clear(pool);
+            self.follow_unordered();
+        } else {
+            self.read = self.frontier;
         }
     }
 

@@ -131,6 +131,54 @@ impl Block {
         end.max(last).next_power_of_two().clamp(SMALLEST, BLOCK)
     }
 
+    /// Appends bytes that follow all that were received, if the block has nothing or room for them; if not, false: they are to be
+    /// [`put`](Self::put). `is_first`: of the stream.
+    pub(super) fn append(
+        &mut self,
+        from: usize,
+        data: &[u8],
+        is_first: bool,
+        pool: &mut Pool,
+    ) -> bool {
+        let to = from + data.len();
+        if self.packed {
+            return false;
+        }
+        if self.data.capacity() < to {
+            if self.data.capacity() > 0 {
+                return false;
+            }
+            let size = self.full_size(to, is_first);
+            self.data = Self::start(size, pool);
+        }
+        self.write(from, data);
+        true
+    }
+
+    /// Puts bytes at their places, for which there is room.
+    fn write(&mut self, from: usize, data: &[u8]) {
+        if from == self.data.len() {
+            self.data.extend_from_slice(data);
+        } else {
+            self.put_at(from, data);
+        }
+    }
+
+    /// Memory for bytes up to `size`.
+    #[inline(never)]
+    fn start(size: usize, pool: &mut Pool) -> Vec<u8> {
+        match pool.take() {
+            Some(mut block) => {
+                if block.len() < size {
+                    block.resize(size, 0);
+                }
+                block
+            }
+            // Zeroed only where bytes come later: most blocks are filled from front to back.
+            None => Vec::with_capacity(size),
+        }
+    }
+
     /// Puts bytes in that begin at `from`, at or beyond the frontier. `is_first`: of the stream.
     pub(super) fn put(
         &mut self,
@@ -142,45 +190,68 @@ impl Block {
         pool: &mut Pool,
     ) {
         let to = from + data.len();
-        if self.packed || self.data.len() < to {
-            let size = self.full_size(to, is_first);
-            let bytes = in_order.len() + self.beyond() + data.len();
-            let may_spread = match why {
-                // All bytes before these came at some time.
-                Why::Follows => !is_first || size <= (2 * to).max(SMALLEST),
-                Why::Covered => true,
-                Why::Neither => false,
-            };
-            if size <= SPREAD * bytes || may_spread {
-                self.spread(size, in_order, pool);
-            } else {
-                self.pack(in_order, pool);
-                self.put_packed(from, data, in_order);
-                return;
+        if self.packed || self.data.capacity() < to {
+            if !self.make_room(from, to, in_order, is_first, why, pool) {
+                return self.put_packed(from, data, in_order);
             }
         }
-        self.data[from..to].copy_from_slice(data);
+        self.write(from, data);
+    }
+
+    /// Makes room for bytes at their places, or packs all that there are, which is false.
+    #[inline(never)]
+    fn make_room(
+        &mut self,
+        from: usize,
+        to: usize,
+        in_order: InOrder,
+        is_first: bool,
+        why: Why,
+        pool: &mut Pool,
+    ) -> bool {
+        let size = self.full_size(to, is_first);
+        let bytes = in_order.len() + self.beyond() + (to - from);
+        let may_spread = match why {
+            // All bytes before these came at some time.
+            Why::Follows => !is_first || size <= (2 * to).max(SMALLEST),
+            Why::Covered => true,
+            Why::Neither => false,
+        };
+        if size <= SPREAD * bytes || may_spread {
+            self.spread(size, in_order, pool);
+            return true;
+        }
+        self.pack(in_order, pool);
+        false
+    }
+
+    /// Puts bytes at their places, for which there is room: not at the end of what was written so far.
+    #[inline(never)]
+    fn put_at(&mut self, from: usize, data: &[u8]) {
+        if self.data.len() < from {
+            self.data.resize(from, 0);
+        }
+        let (over, beyond) = data.split_at(data.len().min(self.data.len() - from));
+        self.data[from..from + over.len()].copy_from_slice(over);
+        self.data.extend_from_slice(beyond);
     }
 
     /// Brings all bytes to their places, in memory for the bytes up to `size`.
     fn spread(&mut self, size: usize, in_order: InOrder, pool: &mut Pool) {
         if !self.packed && self.data.capacity() > 0 {
-            self.data.resize(size.max(self.data.len()), 0);
+            self.data.reserve(size.saturating_sub(self.data.len()));
             return;
         }
-        let mut block = match pool.take() {
-            Some(block) => block,
-            None => vec![0; size],
-        };
-        if block.len() < size {
-            block.resize(size, 0);
-        }
+        let mut block = Self::start(size, pool);
         if self.packed {
             let mut at = 0;
             let front = (in_order.floor, in_order.front);
             let beyond = self.ranges.iter().map(|r| (r.0.into(), r.1.into()));
             for (start, end) in std::iter::once(front).chain(beyond) {
                 let n = end.saturating_sub(start);
+                if block.len() < start + n {
+                    block.resize(start + n, 0);
+                }
                 block[start..start + n].copy_from_slice(&self.data[at..at + n]);
                 at += n;
             }
@@ -262,7 +333,8 @@ impl Block {
         } else {
             self.ranges.remove(0);
         }
-        let bytes: Bytes = if self.data.len() == n {
+        let whole = self.data.len() == n && (self.packed || self.data.capacity() <= 2 * n);
+        let bytes: Bytes = if whole {
             self.take_data().into()
         } else if self.packed {
             let bytes: Vec<u8> = self.data.drain(..n).collect();

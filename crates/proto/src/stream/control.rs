@@ -48,12 +48,11 @@ impl Streams {
         for ids in &mut self.local {
             ids.told_blocked_at = None;
         }
-        let starved = self
-            .sends
-            .iter_mut()
-            .find(|(_, stream)| stream.is_starved());
-        if let Some((&id, stream)) = starved {
-            stream.pending.blocked = true;
+        let starved = self.sends.values_mut().find(|s| s.is_starved()).map(|s| {
+            s.pending.blocked = true;
+            s.id()
+        });
+        if let Some(id) = starved {
             self.queue_send_control(id);
         }
     }
@@ -105,7 +104,7 @@ impl Streams {
 
     fn fill_send_control(&mut self, w: &mut FrameWriter<'_>) {
         while let Some(id) = self.send_control.front() {
-            if let Some(stream) = self.sends.get_mut(&id) {
+            if let Some(stream) = self.sends.get_mut(id) {
                 if stream.pending.reset
                     && let Some((error_code, final_size)) = stream.reset_frame()
                 {
@@ -139,7 +138,7 @@ impl Streams {
 
     fn fill_recv_control(&mut self, w: &mut FrameWriter<'_>) {
         while let Some(id) = self.recv_control.front() {
-            if let Some(stream) = self.recvs.get_mut(&id) {
+            if let Some(stream) = self.recvs.get_mut(id) {
                 if stream.pending.stop_sending
                     && let Some(error_code) = stream.stopped()
                 {
@@ -171,7 +170,7 @@ impl Streams {
     /// A packet with this frame was acknowledged. Frames of others are ignored.
     pub(crate) fn on_control_acked(&mut self, frame: &SentFrame) {
         if let SentFrame::ResetStream(id) = *frame {
-            if let Some(stream) = self.sends.get_mut(&id) {
+            if let Some(stream) = self.sends.get_mut(id) {
                 stream.on_reset_acked();
             }
             self.free_send_if_done(id);
@@ -183,7 +182,7 @@ impl Streams {
     pub(crate) fn on_control_lost(&mut self, frame: &SentFrame) {
         match *frame {
             SentFrame::ResetStream(id) => {
-                if let Some(stream) = self.sends.get_mut(&id)
+                if let Some(stream) = self.sends.get_mut(id)
                     && stream.reset_frame().is_some()
                 {
                     stream.pending.reset = true;
@@ -200,7 +199,7 @@ impl Streams {
             SentFrame::MaxStreams(dir) => self.remote[dir as usize].announce_again(),
             SentFrame::DataBlocked => self.told_blocked_at = None,
             SentFrame::StreamDataBlocked(id) => {
-                if let Some(stream) = self.sends.get_mut(&id)
+                if let Some(stream) = self.sends.get_mut(id)
                     && stream.is_open()
                     && stream.blocked_at == Some(stream.credit())
                 {
@@ -214,7 +213,7 @@ impl Streams {
     }
 
     fn recv_again(&mut self, id: StreamId, f: impl FnOnce(&mut super::recv::RecvStream)) {
-        let Some(stream) = self.recvs.get_mut(&id) else {
+        let Some(stream) = self.recvs.get_mut(id) else {
             return;
         };
         if stream.wants_more() {

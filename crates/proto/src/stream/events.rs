@@ -15,7 +15,7 @@ const MERGE_WITHIN: usize = 8;
 impl super::Streams {
     pub(crate) fn story(&self) -> Vec<StreamUpdate> {
         let mut story = Vec::new();
-        for (&id, stream) in &self.sends {
+        for (id, stream) in self.sends.iter() {
             if stream.is_reset() {
                 continue;
             }

@@ -105,7 +105,7 @@ impl Tally {
     pub(super) const ROOM_CAP: u64 = 1 << 40;
 
     /// Replaces one stream's share.
-    pub(super) fn replace(&mut self, before: Self, after: Self) {
+    pub(super) fn replace(&mut self, before: &Self, after: &Self) {
         self.unsent = self.unsent - before.unsent + after.unsent;
         self.free = self.free - before.free + after.free;
         self.again = self.again - before.again + after.again;

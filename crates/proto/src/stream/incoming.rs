@@ -13,7 +13,7 @@ use super::recv::{Outcome, RecvStream, StreamChunk};
 use super::set::Streams;
 use super::{Chunk, ClosedStream, ReadError, StreamEvent};
 use crate::TransportError;
-use crate::frame::types;
+use crate::frame::{Stream, types};
 
 /// What the application does.
 impl Streams {
@@ -66,7 +66,7 @@ impl Streams {
         id: StreamId,
         f: impl FnOnce(&mut RecvStream, &mut Pool) -> Result<Option<(usize, T)>, ReadError>,
     ) -> Result<Option<T>, ReadError> {
-        let stream = self.recvs.get_mut(&id).ok_or(ReadError::ClosedStream)?;
+        let stream = self.recvs.get_mut(id).ok_or(ReadError::ClosedStream)?;
         let before = stream.assembler.usage();
         let result = f(stream, &mut self.pool);
         let after = stream.assembler.usage();
@@ -95,7 +95,7 @@ impl Streams {
     }
 
     pub(crate) fn stop(&mut self, id: StreamId, code: VarInt) -> Result<(), ClosedStream> {
-        let stream = self.recvs.get_mut(&id).ok_or(ClosedStream)?;
+        let stream = self.recvs.get_mut(id).ok_or(ClosedStream)?;
         if stream.stopped().is_some() {
             return Err(ClosedStream);
         }
@@ -142,7 +142,7 @@ impl Streams {
                 self.create(id);
                 if !self.opened_queued[dir as usize] {
                     self.opened_queued[dir as usize] = true;
-                    self.events.push_back(StreamEvent::Opened { dir });
+                    self.emit(StreamEvent::Opened { dir });
                 }
             }
             //= specs/rfc9000.txt#section-4.6
@@ -206,22 +206,20 @@ impl Streams {
 
     /// STREAM (section 19.8). `rtt` is the longest round trip of the paths in use that windows
     /// cover.
-    pub(crate) fn on_stream(
+    pub(crate) fn on_stream_frame(
         &mut self,
         now: Instant,
         rtt: Duration,
-        id: StreamId,
-        offset: u64,
-        fin: bool,
-        data: &[u8],
+        frame: &Stream<'_>,
     ) -> Result<(), TransportError> {
+        let id = frame.id;
         self.on_named_by_sender(id, types::STREAM)?;
         let left = self.connection_left();
-        let Some(stream) = self.recvs.get_mut(&id) else {
+        let Some(stream) = self.recvs.get_mut(id) else {
             return Ok(());
         };
         let before = stream.assembler.usage();
-        let arrival = stream.on_data(now, rtt, offset, fin, data, left, &mut self.pool)?;
+        let arrival = stream.on_data(now, rtt, frame, left, &mut self.pool)?;
         let after = stream.assembler.usage();
         self.max_gaps_seen = self.max_gaps_seen.max(stream.assembler.gaps());
         let stream_window = stream.window.size();
@@ -241,6 +239,18 @@ impl Streams {
         Ok(())
     }
 
+    /// Data of this stream came in a 0-RTT packet.
+    pub(crate) fn mark_early(&mut self, id: StreamId) {
+        if let Some(stream) = self.recvs.get_mut(id) {
+            stream.is_early = true;
+        }
+    }
+
+    /// Whether data of this stream came in a 0-RTT packet; false if it is over.
+    pub(crate) fn is_early(&self, id: StreamId) -> bool {
+        self.recvs.get(id).is_some_and(|stream| stream.is_early)
+    }
+
     /// RESET_STREAM (section 19.4).
     pub(crate) fn on_reset_stream(
         &mut self,
@@ -250,7 +260,7 @@ impl Streams {
     ) -> Result<(), TransportError> {
         self.on_named_by_sender(id, types::RESET_STREAM)?;
         let left = self.connection_left();
-        let Some(stream) = self.recvs.get_mut(&id) else {
+        let Some(stream) = self.recvs.get_mut(id) else {
             return Ok(());
         };
         let before = stream.assembler.usage();
@@ -268,7 +278,7 @@ impl Streams {
         code: VarInt,
     ) -> Result<(), TransportError> {
         self.on_named_by_receiver(id, types::STOP_SENDING)?;
-        let Some(stream) = self.sends.get_mut(&id) else {
+        let Some(stream) = self.sends.get_mut(id) else {
             return Ok(());
         };
         if stream.stopped.is_some() || stream.is_reset() {
@@ -284,7 +294,7 @@ impl Streams {
         //# An endpoint SHOULD copy the error code from the STOP_SENDING frame to the RESET_STREAM
         //# frame it sends, but it can use any application error code.
         self.reset_send(id, code);
-        self.events.push_back(StreamEvent::Stopped {
+        self.emit(StreamEvent::Stopped {
             id,
             error_code: code,
         });
@@ -344,7 +354,7 @@ impl Streams {
         if limit > ids.limit {
             ids.limit = limit;
             if std::mem::take(&mut ids.wanted) {
-                self.events.push_back(StreamEvent::Available { dir });
+                self.emit(StreamEvent::Available { dir });
             }
         }
     }

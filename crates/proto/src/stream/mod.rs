@@ -9,6 +9,7 @@ mod flight;
 mod flow;
 #[cfg(any(test, feature = "__fuzzing"))]
 pub(crate) mod fuzzing;
+mod halves;
 mod ids;
 mod incoming;
 mod limits;

@@ -19,7 +19,7 @@ use crate::space::StreamRange;
 impl Streams {
     /// How much of `wanted` may be written now.
     fn room(&mut self, id: StreamId, wanted: usize) -> Result<usize, WriteError> {
-        let Some(stream) = self.sends.get_mut(&id) else {
+        let Some(stream) = self.sends.get_mut(id) else {
             return Err(WriteError::ClosedStream);
         };
         if let Some(code) = stream.stopped {
@@ -48,7 +48,7 @@ impl Streams {
         }
         let room = self.send_room(credit.min(wanted.max(1) as u64));
         if room == 0 {
-            if let Some(stream) = self.sends.get_mut(&id)
+            if let Some(stream) = self.sends.get_mut(id)
                 && !stream.in_blocked
             {
                 stream.in_blocked = true;
@@ -89,7 +89,7 @@ impl Streams {
     }
 
     pub(crate) fn finish(&mut self, id: StreamId) -> Result<(), FinishError> {
-        let Some(stream) = self.sends.get_mut(&id) else {
+        let Some(stream) = self.sends.get_mut(id) else {
             return Err(FinishError::ClosedStream);
         };
         if let Some(code) = stream.stopped {
@@ -107,7 +107,7 @@ impl Streams {
 
     /// Abandons sending; a stream that the peer stopped was reset already (RFC 9000 section 3.5).
     pub(crate) fn reset(&mut self, id: StreamId, code: VarInt) -> Result<(), ClosedStream> {
-        let stream = self.sends.get_mut(&id).ok_or(ClosedStream)?;
+        let stream = self.sends.get_mut(id).ok_or(ClosedStream)?;
         if stream.stopped.is_some() && !stream.stop_noticed {
             stream.stop_noticed = true;
             self.free_send_if_done(id);
@@ -129,12 +129,12 @@ impl Streams {
 
     /// The peer's STOP_SENDING code, if it came.
     pub(crate) fn stopped(&self, id: StreamId) -> Result<Option<VarInt>, ClosedStream> {
-        let stream = self.sends.get(&id).ok_or(ClosedStream)?;
+        let stream = self.sends.get(id).ok_or(ClosedStream)?;
         Ok(stream.stopped)
     }
 
     pub(crate) fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), ClosedStream> {
-        let stream = self.sends.get_mut(&id).ok_or(ClosedStream)?;
+        let stream = self.sends.get_mut(id).ok_or(ClosedStream)?;
         if stream.in_fresh {
             self.fresh.remove(stream.priority, id);
             self.fresh.push(priority, id);
@@ -149,7 +149,7 @@ impl Streams {
     }
 
     pub(crate) fn priority(&self, id: StreamId) -> Result<i32, ClosedStream> {
-        self.sends.get(&id).map(|s| s.priority).ok_or(ClosedStream)
+        self.sends.get(id).map(|s| s.priority).ok_or(ClosedStream)
     }
 
     pub(crate) fn set_hints(
@@ -157,7 +157,7 @@ impl Streams {
         id: StreamId,
         hints: StreamHints,
     ) -> Result<(), ClosedStream> {
-        self.sends.get_mut(&id).ok_or(ClosedStream)?.hints = hints;
+        self.sends.get_mut(id).ok_or(ClosedStream)?.hints = hints;
         if let Some(priority) = hints.priority {
             self.set_priority(id, priority)?;
         }
@@ -232,7 +232,7 @@ impl Streams {
         // The connection's window is used up: only what needs none of it.
         self.fresh.iter().find(|id| {
             self.sends
-                .get(id)
+                .get(*id)
                 .is_some_and(|s| !s.is_reset() && s.has_free())
         })
     }
@@ -257,7 +257,7 @@ impl Streams {
         }
         while self
             .sends
-            .get(&id)
+            .get(id)
             .is_some_and(|s| !s.is_reset() && s.unsent() > 0)
             && self.send_fresh(w, id, path)
         {
@@ -270,7 +270,7 @@ impl Streams {
     /// A stream was asked for by its ID: its equals come next, whether or not it had anything for
     /// the path that asked.
     fn take_turn(&mut self, id: StreamId) {
-        if let Some(stream) = self.sends.get(&id) {
+        if let Some(stream) = self.sends.get(id) {
             if stream.in_fresh {
                 self.fresh.take_turn(stream.priority, id);
             }
@@ -312,7 +312,7 @@ impl Streams {
             .fresh
             .iter()
             .filter_map(|id| {
-                let stream = self.sends.get(&id).filter(|s| !s.is_reset())?;
+                let stream = self.sends.get(id).filter(|s| !s.is_reset())?;
                 // Their ends alone are left to the path that fills the gap.
                 let bytes = stream.unsent_bytes();
                 (bytes > 0).then_some((stream.priority, id, bytes))
@@ -372,18 +372,18 @@ impl Streams {
 
     /// Whether any of this range is in flight in one packet only.
     pub(crate) fn is_in_flight_once(&self, r: &StreamRange) -> bool {
-        let stream = self.sends.get(&r.id);
+        let stream = self.sends.get(r.id);
         stream.is_some_and(|stream| stream.is_in_flight_once(r))
     }
 
     /// Whether the application may yet write on a stream.
     pub(crate) fn goes_on(&self, id: StreamId) -> bool {
-        self.sends.get(&id).is_some_and(|stream| stream.is_open())
+        self.sends.get(id).is_some_and(|stream| stream.is_open())
     }
 
     /// Whether this is what its receiver waits for: all before it is acknowledged, and it is not.
     pub(crate) fn is_waited_for(&self, r: &StreamRange) -> bool {
-        let stream = self.sends.get(&r.id);
+        let stream = self.sends.get(r.id);
         stream.is_some_and(|stream| stream.is_waited_for(r))
     }
 

@@ -37,7 +37,9 @@ impl Pool {
 
     /// No stream is open: keep little.
     pub(super) fn trim(&mut self) {
-        self.free.truncate(KEEP_IDLE);
-        self.free.shrink_to(KEEP_IDLE);
+        if self.free.capacity() > KEEP_IDLE {
+            self.free.truncate(KEEP_IDLE);
+            self.free.shrink_to(KEEP_IDLE);
+        }
     }
 }

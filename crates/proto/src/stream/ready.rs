@@ -44,8 +44,14 @@ impl ReadyQueue {
     }
 
     /// Whose turn it is.
+    #[inline(never)]
     pub(super) fn front(&self) -> Option<StreamId> {
-        self.iter().next()
+        for level in &self.levels {
+            if let Some(id) = level.ids.front() {
+                return Some(*id);
+            }
+        }
+        None
     }
 
     /// All, in the order of their turns.
@@ -55,6 +61,9 @@ impl ReadyQueue {
 
     /// The stream in front has had its turn.
     pub(super) fn rotate(&mut self) {
+        if self.len < 2 {
+            return;
+        }
         if let Some(level) = self.levels.iter_mut().find(|l| !l.ids.is_empty()) {
             level.ids.rotate_left(1);
         }

@@ -10,7 +10,7 @@ use super::flow::RecvWindow;
 use super::pool::Pool;
 use super::{Chunk, ReadError};
 use crate::TransportError;
-use crate::frame::types;
+use crate::frame::{Stream, types};
 use crate::limits::max_stream_gaps;
 
 /// What a frame changed.
@@ -164,12 +164,11 @@ impl RecvStream {
         &mut self,
         now: Instant,
         rtt: Duration,
-        offset: u64,
-        fin: bool,
-        data: &[u8],
+        frame: &Stream<'_>,
         connection_left: u64,
         pool: &mut Pool,
     ) -> Result<StreamChunk, TransportError> {
+        let (offset, fin, data) = (frame.offset, frame.fin, frame.data);
         let frame = types::STREAM;
         let end = match offset.checked_add(data.len() as u64) {
             Some(end) if end <= VarInt::MAX.into_inner() => end,
@@ -196,12 +195,9 @@ impl RecvStream {
             return Ok(arrival);
         }
         let more = self.assembler.insert(offset, data, pool);
-        if self.assembler.gaps() > max_stream_gaps(self.window.size()) {
-            return Err(
-                TransportError::internal("too many gaps in a stream's data").in_frame(frame)
-            );
+        if self.assembler.gaps() > 0 {
+            arrival.starved = self.look_at_gaps(rise)?;
         }
-        arrival.starved = rise > 0 && self.assembler.gaps() > 0 && self.assembler.readable() == 0;
         let used_up = arrival.starved && self.highest == self.window.limit();
         if self.wants_more()
             && (self.window.tune(now, rtt)
@@ -211,6 +207,18 @@ impl RecvStream {
         }
         arrival.readable = more || (learned_end && self.is_complete());
         Ok(arrival)
+    }
+
+    /// Data came, `rise` bytes more than before, and there are gaps: whether the application has read all up to the first of
+    /// them.
+    #[cold]
+    #[inline(never)]
+    fn look_at_gaps(&self, rise: u64) -> Result<bool, TransportError> {
+        if self.assembler.gaps() > max_stream_gaps(self.window.size()) {
+            let error = TransportError::internal("too many gaps in a stream's data");
+            return Err(error.in_frame(types::STREAM));
+        }
+        Ok(rise > 0 && self.assembler.readable() == 0)
     }
 
     /// RESET_STREAM (RFC 9000 section 19.4).

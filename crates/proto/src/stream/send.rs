@@ -15,6 +15,7 @@ use mpquic_sched_core::{PathIndex, PathSet, StreamHints, StreamId, VarInt};
 use super::flight::{AckedBytes, Flight, Tally};
 use super::pool::Pool;
 use super::range_map::RangeMap;
+use super::ready::ReadyQueue;
 use super::send_buffer::SendBuffer;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{encode_stream_header, stream_header_size};
@@ -68,6 +69,8 @@ pub(super) struct SendStream {
     queue: RangeMap<Flight>,
     copies: RangeMap<Flight>,
 
+    /// What the sums over all streams have of it.
+    pub(super) counted: Tally,
     pub(super) priority: i32,
     pub(super) hints: StreamHints,
     /// The peer's STOP_SENDING.
@@ -101,6 +104,7 @@ impl SendStream {
             acked: RangeMap::default(),
             queue: RangeMap::default(),
             copies: RangeMap::default(),
+            counted: Tally::default(),
             priority: 0,
             hints: StreamHints::default(),
             stopped: None,
@@ -114,6 +118,10 @@ impl SendStream {
             writable_queued: false,
             wants_credit: false,
         }
+    }
+
+    pub(super) const fn id(&self) -> StreamId {
+        self.id
     }
 
     /// Whether the application may write.
@@ -182,6 +190,30 @@ impl SendStream {
             room: self.room(),
             starved: u64::from(self.is_starved()),
         }
+    }
+
+    /// Brings the sums over all streams and the queues of ready ones up to date after a change. True if it may have to leave
+    /// a queue.
+    // Every change ends with it: one copy of the code for all of them.
+    #[inline(never)]
+    pub(super) fn settle(
+        &mut self,
+        totals: &mut Tally,
+        fresh: &mut ReadyQueue,
+        again: &mut ReadyQueue,
+    ) -> bool {
+        let now = self.tally();
+        totals.replace(&self.counted, &now);
+        self.counted = now;
+        if now.unsent > 0 && !self.in_fresh {
+            self.in_fresh = true;
+            fresh.push(self.priority, self.id);
+        }
+        if now.again > 0 && !self.in_again {
+            self.in_again = true;
+            again.push(self.priority, self.id);
+        }
+        (self.in_fresh && now.unsent == 0) || (self.in_again && now.again == 0)
     }
 
     /// Whether nothing but the peer's limit for this stream holds its writer back.

@@ -66,39 +66,36 @@ impl SendBuffer {
 
     /// Appends a copy of `data`.
     pub(super) fn write(&mut self, mut data: &[u8], pool: &mut Pool) {
+        // What fits the last segment, and then new ones.
         while !data.is_empty() {
-            let room = match self.segments.back() {
+            match self.segments.back_mut() {
                 Some(Segment {
                     block: Block::Owned(tail),
                     ..
-                }) => BLOCK.saturating_sub(tail.len()),
-                _ => 0,
-            };
-            if room == 0 {
-                let block = if self.segments.is_empty() && data.len() < SMALL {
-                    Vec::with_capacity(data.len())
-                } else {
-                    let mut block = pool.take().unwrap_or_else(|| Vec::with_capacity(BLOCK));
-                    block.clear();
-                    block
-                };
-                self.segments.push_back(Segment {
-                    start: self.end,
-                    block: Block::Owned(block),
-                });
-                continue;
+                }) if tail.len() < BLOCK => {
+                    let (now, later) = data.split_at(data.len().min(BLOCK - tail.len()));
+                    tail.extend_from_slice(now);
+                    self.end += now.len() as u64;
+                    data = later;
+                }
+                _ => self.add_segment(data.len(), pool),
             }
-            let n = room.min(data.len());
-            if let Some(Segment {
-                block: Block::Owned(tail),
-                ..
-            }) = self.segments.back_mut()
-            {
-                tail.extend_from_slice(&data[..n]);
-            }
-            self.end += n as u64;
-            data = &data[n..];
         }
+    }
+
+    /// An empty segment at the end, for so many bytes.
+    fn add_segment(&mut self, bytes: usize, pool: &mut Pool) {
+        let block = if self.segments.is_empty() && bytes < SMALL {
+            Vec::with_capacity(bytes)
+        } else {
+            let mut block = pool.take().unwrap_or_else(|| Vec::with_capacity(BLOCK));
+            block.clear();
+            block
+        };
+        self.segments.push_back(Segment {
+            start: self.end,
+            block: Block::Owned(block),
+        });
     }
 
     /// Appends `data` itself, or a copy if it is small.

@@ -1,6 +1,6 @@
 //! All streams of a connection and what they share: IDs, windows, queues of turns; reads and writes no frame.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use super::control_queue::ControlQueue;
 use super::events::SchedEvents;
 use super::flight::Tally;
 use super::flow::{self, INITIAL_STREAM_WINDOW, INITIAL_WINDOW, RecvWindow};
+use super::halves::Halves;
 use super::ids::{LocalIds, RemoteIds};
 use super::pace::Pace;
 use super::pool::Pool;
@@ -72,10 +73,9 @@ pub(crate) struct Streams {
     //= specs/rfc9000.txt#section-4.4
     //# Both endpoints MUST maintain flow control state for the stream in the unterminated direction
     //# until that direction enters a terminal state.
-    // A half that is over is gone from its map. Ordered maps: stream IDs are the peer's choice,
-    // and the few levels of a tree of some hundred streams cost less than a keyed hash.
-    pub(super) sends: BTreeMap<StreamId, Box<SendStream>>,
-    pub(super) recvs: BTreeMap<StreamId, Box<RecvStream>>,
+    // A half that is over is gone from its map.
+    pub(super) sends: Halves<SendStream>,
+    pub(super) recvs: Halves<RecvStream>,
     pub(super) local: [LocalIds; 2],
     pub(super) remote: [RemoteIds; 2],
     pub(super) params: PeerStreamParams,
@@ -155,8 +155,8 @@ impl Streams {
     pub(crate) fn new(side: Side, config: &TransportConfig) -> Self {
         Self {
             side,
-            sends: BTreeMap::new(),
-            recvs: BTreeMap::new(),
+            sends: Halves::new(),
+            recvs: Halves::new(),
             local: Default::default(),
             remote: [
                 RemoteIds::new(config.max_concurrent_bidi_streams),
@@ -228,7 +228,7 @@ impl Streams {
     /// first (RFC 9000 section 7.4.1).
     pub(crate) fn set_peer_params(&mut self, params: PeerStreamParams) {
         self.params = params;
-        let ids: Vec<_> = self.sends.keys().copied().collect();
+        let ids: Vec<_> = self.sends.ids().collect();
         for id in ids {
             let credit = self.initial_credit(id);
             self.raise_stream_credit(id, credit);
@@ -250,18 +250,6 @@ impl Streams {
             // Whoever waits to open a stream still does.
             ids.wanted = before.wanted;
         }
-    }
-
-    /// Data of this stream came in a 0-RTT packet.
-    pub(crate) fn mark_early(&mut self, id: StreamId) {
-        if let Some(stream) = self.recvs.get_mut(&id) {
-            stream.is_early = true;
-        }
-    }
-
-    /// Whether data of this stream came in a 0-RTT packet; false if it is over.
-    pub(crate) fn is_early(&self, id: StreamId) -> bool {
-        self.recvs.get(&id).is_some_and(|stream| stream.is_early)
     }
 
     /// What the peer granted a stream to begin with: its "local" are the streams that it opens.
@@ -324,11 +312,11 @@ impl Streams {
                     self.opened_queued[dir as usize] = false;
                     self.remote[dir as usize].has_unaccepted()
                 }
-                StreamEvent::Readable { id } => self.recvs.get_mut(&id).is_some_and(|s| {
+                StreamEvent::Readable { id } => self.recvs.get_mut(id).is_some_and(|s| {
                     s.readable_queued = false;
                     s.is_readable()
                 }),
-                StreamEvent::Writable { id } => self.sends.get_mut(&id).is_some_and(|s| {
+                StreamEvent::Writable { id } => self.sends.get_mut(id).is_some_and(|s| {
                     s.writable_queued = false;
                     s.is_open()
                 }),
@@ -382,7 +370,7 @@ impl Streams {
     /// to be sent again.
     pub(crate) fn head(&self) -> Option<StreamHead> {
         let id = self.fresh.front().or_else(|| self.again.front())?;
-        let stream = self.sends.get(&id)?;
+        let stream = self.sends.get(id)?;
         Some(StreamHead::new(
             id,
             stream.priority,
@@ -402,7 +390,7 @@ impl Streams {
             if views.len() == MAX_STREAM_VIEWS {
                 break;
             }
-            let Some(stream) = self.sends.get(&id) else {
+            let Some(stream) = self.sends.get(id) else {
                 continue;
             };
             let tally = stream.tally();
@@ -517,30 +505,19 @@ impl Streams {
         id: StreamId,
         f: impl FnOnce(&mut SendStream, &mut Pool) -> T,
     ) -> Option<T> {
-        let stream = self.sends.get_mut(&id)?;
-        let before = stream.tally();
+        let stream = self.sends.get_mut(id)?;
         let result = f(stream, &mut self.pool);
-        let after = stream.tally();
-        self.totals.replace(before, after);
-        if after.unsent > 0 && !stream.in_fresh {
-            stream.in_fresh = true;
-            self.fresh.push(stream.priority, id);
-        }
-        if after.again > 0 && !stream.in_again {
-            stream.in_again = true;
-            self.again.push(stream.priority, id);
-        }
-        let stale = (stream.in_fresh && after.unsent == 0) || (stream.in_again && after.again == 0);
-        if stale {
+        if stream.settle(&mut self.totals, &mut self.fresh, &mut self.again) {
             self.tidy();
         }
         Some(result)
     }
 
     /// Takes streams that wait no more off the front of the queues of ready streams.
+    #[inline(never)]
     pub(super) fn tidy(&mut self) {
         while let Some(id) = self.fresh.front() {
-            match self.sends.get_mut(&id) {
+            match self.sends.get_mut(id) {
                 Some(s) if !s.is_reset() && s.unsent() > 0 => break,
                 Some(s) => s.in_fresh = false,
                 None => {}
@@ -548,7 +525,7 @@ impl Streams {
             self.fresh.pop();
         }
         while let Some(id) = self.again.front() {
-            match self.sends.get_mut(&id) {
+            match self.sends.get_mut(id) {
                 Some(s) if s.again() > 0 => break,
                 Some(s) => s.in_again = false,
                 None => {}
@@ -558,6 +535,7 @@ impl Streams {
     }
 
     /// What one stream has of received data was `before`, and is `after` now.
+    #[inline(never)]
     pub(super) fn note_held(&mut self, before: Held, after: Held) {
         self.out_of_order = self.out_of_order - before.out_of_order + after.out_of_order;
         self.max_out_of_order_seen = self.max_out_of_order_seen.max(self.out_of_order);
@@ -592,7 +570,7 @@ impl Streams {
 
     /// Whether the data begins where what was received without a gap ends, or before.
     pub(crate) fn is_in_order(&self, id: StreamId, offset: u64) -> bool {
-        match self.recvs.get(&id) {
+        match self.recvs.get(id) {
             None => offset == 0,
             Some(stream) => offset <= stream.assembler.frontier(),
         }
@@ -601,14 +579,14 @@ impl Streams {
     /// Whether data needs no memory for long: it was received already, or it comes next for an application
     /// that has read all before it, or it is not kept.
     pub(crate) fn needs_no_memory(&self, id: StreamId, offset: u64, len: u64) -> bool {
-        match self.recvs.get(&id) {
+        match self.recvs.get(id) {
             None => offset == 0,
             Some(stream) => stream.needs_no_memory(offset, len),
         }
     }
 
     pub(super) fn queue_send_control(&mut self, id: StreamId) {
-        if let Some(stream) = self.sends.get_mut(&id)
+        if let Some(stream) = self.sends.get_mut(id)
             && !stream.in_control
         {
             stream.in_control = true;
@@ -617,7 +595,7 @@ impl Streams {
     }
 
     pub(super) fn queue_recv_control(&mut self, id: StreamId) {
-        if let Some(stream) = self.recvs.get_mut(&id)
+        if let Some(stream) = self.recvs.get_mut(id)
             && !stream.in_control
         {
             stream.in_control = true;
@@ -626,20 +604,20 @@ impl Streams {
     }
 
     pub(super) fn push_readable(&mut self, id: StreamId) {
-        if let Some(stream) = self.recvs.get_mut(&id)
+        if let Some(stream) = self.recvs.get_mut(id)
             && !stream.readable_queued
         {
             stream.readable_queued = true;
-            self.events.push_back(StreamEvent::Readable { id });
+            self.emit(StreamEvent::Readable { id });
         }
     }
 
     pub(super) fn push_writable(&mut self, id: StreamId) {
-        if let Some(stream) = self.sends.get_mut(&id)
+        if let Some(stream) = self.sends.get_mut(id)
             && !stream.writable_queued
         {
             stream.writable_queued = true;
-            self.events.push_back(StreamEvent::Writable { id });
+            self.emit(StreamEvent::Writable { id });
         }
     }
 
@@ -703,7 +681,7 @@ impl Streams {
         }
         let mut blocked = std::mem::take(&mut self.blocked);
         for id in blocked.drain(..) {
-            if let Some(stream) = self.sends.get_mut(&id) {
+            if let Some(stream) = self.sends.get_mut(id) {
                 stream.in_blocked = false;
                 self.push_writable(id);
             }
@@ -714,43 +692,57 @@ impl Streams {
 
     /// Frees a sending half in a terminal state (RFC 9000 section 3.1).
     pub(super) fn free_send_if_done(&mut self, id: StreamId) {
-        let Some(stream) = self.sends.get(&id) else {
+        let Some(stream) = self.sends.get(id) else {
             return;
         };
         let delivered = stream.is_delivered();
         if !delivered && !stream.is_reset_done() {
             return;
         }
-        if let Some(stream) = self.sends.remove(&id) {
-            self.totals.replace(stream.tally(), Tally::default());
-            let there = |id| self.sends.contains_key(&id);
-            if stream.in_control {
-                self.send_control.on_freed(there);
-            }
-            if stream.in_fresh {
-                self.fresh.on_freed(there);
-            }
-            if stream.in_again {
-                self.again.on_freed(there);
+        if let Some(stream) = self.sends.remove(id) {
+            self.totals.replace(&stream.counted, &Tally::default());
+            if stream.in_control || stream.in_fresh || stream.in_again {
+                self.on_queued_freed(&stream);
             }
         }
         if delivered {
-            self.events.push_back(StreamEvent::Finished { id });
+            self.emit(StreamEvent::Finished { id });
             self.sched_events.push(id, Fact::FullyAcked);
         }
         self.tidy();
         self.on_half_freed(id);
     }
 
+    /// A sending half is freed that is in some queue.
+    #[cold]
+    #[inline(never)]
+    fn on_queued_freed(&mut self, stream: &SendStream) {
+        let there = |id| self.sends.contains(id);
+        if stream.in_control {
+            self.send_control.on_freed(there);
+        }
+        if stream.in_fresh {
+            self.fresh.on_freed(there);
+        }
+        if stream.in_again {
+            self.again.on_freed(there);
+        }
+    }
+
+    // In many places, and most of it is the queue's code: one copy for all.
+    #[inline(never)]
+    pub(super) fn emit(&mut self, event: StreamEvent) {
+        self.events.push_back(event);
+    }
+
     /// Frees a receiving half that is over.
     pub(super) fn free_recv(&mut self, id: StreamId) {
-        if let Some(mut stream) = self.recvs.remove(&id) {
+        if let Some(mut stream) = self.recvs.remove(id) {
             let before = stream.assembler.usage();
             stream.assembler.clear(&mut self.pool);
             self.note_held(before, Held::default());
             if stream.in_control {
-                self.recv_control
-                    .on_freed(|id| self.recvs.contains_key(&id));
+                self.recv_control.on_freed(|id| self.recvs.contains(id));
             }
             self.on_half_freed(id);
         }
@@ -758,7 +750,7 @@ impl Streams {
 
     /// The connection ended: nothing more is sent. What was received can still be read.
     pub(crate) fn on_closed(&mut self) {
-        let ids: Vec<_> = self.sends.keys().copied().collect();
+        let ids: Vec<_> = self.sends.ids().collect();
         for id in ids {
             self.with_send(id, |stream, pool| stream.buffer.clear(pool));
         }
@@ -772,6 +764,8 @@ impl Streams {
         self.fresh.shrink();
         self.again.shrink();
         self.blocked.shrink_to_fit();
+        self.sends.shrink();
+        self.recvs.shrink();
         self.send_control.shrink();
         self.recv_control.shrink();
         self.events.shrink_to_fit();
@@ -782,7 +776,7 @@ impl Streams {
     }
 
     fn on_half_freed(&mut self, id: StreamId) {
-        if self.sends.contains_key(&id) || self.recvs.contains_key(&id) {
+        if self.sends.contains(id) || self.recvs.contains(id) {
             return;
         }
         if id.initiator() != self.side {

@@ -235,7 +235,7 @@ fn windows_grow_to_their_maxima_under_load() {
         events(&mut b);
     }
     assert_eq!(sent, got);
-    assert_eq!(b.recvs[&id].window.size(), config.stream_receive_window);
+    assert_eq!(b.recvs[id].window.size(), config.stream_receive_window);
     assert_eq!(b.window.size(), config.receive_window);
     assert_eq!((b.max_gaps_seen(), b.max_out_of_order_seen()), (0, 0));
 }
@@ -271,7 +271,7 @@ fn alternation_of_unequal_paths_never_hits_the_cap() {
     let id = a.open(Dir::Uni).unwrap();
     b.window = super::super::flow::RecvWindow::new(32 << 20, 32 << 20);
     b.on_stream(Instant::now(), RTT, id, 0, false, b"").unwrap();
-    b.recvs.get_mut(&id).unwrap().window = super::super::flow::RecvWindow::new(16 << 20, 16 << 20);
+    b.recvs.get_mut(id).unwrap().window = super::super::flow::RecvWindow::new(16 << 20, 16 << 20);
     let data = vec![5; 64 * 1024];
     let mut buf = vec![0; 64 * 1024];
     let mut slow = std::collections::VecDeque::new();
@@ -331,7 +331,7 @@ fn a_window_used_up_behind_a_gap_grows() {
             let data = vec![5; PIECE as usize];
             s.on_stream(now, RTT, id, at, false, &data).unwrap();
         }
-        let window = s.recvs[&id].window.size();
+        let window = s.recvs[id].window.size();
         assert_eq!(window, if grows { 2 * limit } else { limit });
         let p = control_packet(&mut s);
         let announced = p.is_some_and(|p| p.frames.contains(&SentFrame::MaxStreamData(id)));

@@ -73,7 +73,7 @@ fn windows_do_not_grow_while_nothing_is_read() {
         at += 1024;
         while control_packet(&mut s).is_some() {}
     }
-    let window = s.recvs[&id].window.size();
+    let window = s.recvs[id].window.size();
     assert!(window <= 2 * first, "{window} bytes");
 }
 

@@ -221,3 +221,24 @@ fn params(max_data: u64, stream: u64, streams: u64) -> PeerStreamParams {
         max_streams_uni: streams,
     }
 }
+
+impl Streams {
+    /// A STREAM frame of these parts.
+    pub(crate) fn on_stream(
+        &mut self,
+        now: Instant,
+        rtt: Duration,
+        id: StreamId,
+        offset: u64,
+        fin: bool,
+        data: &[u8],
+    ) -> Result<(), TransportError> {
+        let frame = crate::frame::Stream {
+            id,
+            offset,
+            fin,
+            data,
+        };
+        self.on_stream_frame(now, rtt, &frame)
+    }
+}

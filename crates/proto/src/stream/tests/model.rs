@@ -233,10 +233,10 @@ impl Model {
     fn unsent(&self) -> BTreeMap<StreamId, (i32, Vec<u64>)> {
         let live = self.sender.sends.iter().filter(|(_, s)| !s.is_reset());
         live.map(|(id, stream)| {
-            let offsets = (0..self.written[id])
+            let offsets = (0..self.written[&id])
                 .filter(|at| matches!(stream.inspect(*at), Some((true, ..))))
                 .collect();
-            (*id, (stream.priority, offsets))
+            (id, (stream.priority, offsets))
         })
         .collect()
     }
@@ -321,7 +321,7 @@ impl Model {
         }
         let (mut unsent, mut again, mut flying) = (0, 0, 0);
         for (id, counts) in &counts {
-            let Some(stream) = self.sender.sends.get(id).filter(|s| !s.is_reset()) else {
+            let Some(stream) = self.sender.sends.get(*id).filter(|s| !s.is_reset()) else {
                 continue;
             };
             let len = counts.len() - usize::from(stream.is_open());
@@ -349,7 +349,7 @@ impl Model {
         }
         let mut totals = Tally::default();
         for stream in self.sender.sends.values() {
-            totals.replace(Tally::default(), stream.tally());
+            totals.replace(&Tally::default(), &stream.tally());
         }
         assert_eq!(self.sender.totals, totals);
         let queue = self.sender.queue();
