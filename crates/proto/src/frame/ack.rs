@@ -47,8 +47,10 @@ impl<'a> AckBlocks<'a> {
     /// The acknowledged packet numbers, in descending order of ranges. Allocates nothing.
     #[inline]
     pub(crate) fn iter(&self) -> AckBlocksIter<'a> {
+        let low = self.largest - self.first;
         AckBlocksIter {
-            next: Some((self.largest - self.first, self.largest)),
+            first: Some((low, self.largest)),
+            low,
             rest: Reader::new(self.rest),
         }
     }
@@ -63,7 +65,9 @@ impl fmt::Debug for AckBlocks<'_> {
 /// See [`AckBlocks::iter`].
 #[derive(Debug, Clone)]
 pub(crate) struct AckBlocksIter<'a> {
-    next: Option<(u64, u64)>,
+    first: Option<(u64, u64)>,
+    /// The lowest number so far.
+    low: u64,
     rest: Reader<'a>,
 }
 
@@ -72,19 +76,35 @@ impl Iterator for AckBlocksIter<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<RangeInclusive<u64>> {
-        let (low, high) = self.next?;
-        self.next = below(low, &mut self.rest);
+        let (low, high) = match self.first.take() {
+            Some(first) => first,
+            // Most frames have one range.
+            None if self.rest.is_empty() => return None,
+            None => below(self.low, &mut self.rest)?,
+        };
+        self.low = low;
         Some(low..=high)
     }
 }
 
 /// The range below `low` (RFC 9000 section 19.3.1), or `None` if there is none or it is malformed.
-#[inline]
+#[inline(never)]
 fn below(low: u64, rest: &mut Reader<'_>) -> Option<(u64, u64)> {
     let gap = rest.varint().ok()?;
     let length = rest.varint().ok()?;
     let high = low.checked_sub(gap)?.checked_sub(2)?;
     Some((high.checked_sub(length)?, high))
+}
+
+/// So many ranges below `low`, still encoded.
+#[inline(never)]
+fn further<'a>(mut low: u64, count: u64, r: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+    let start = *r;
+    for _ in 0..count {
+        (low, _) = below(low, r).ok_or(Malformed("ACK range below zero or cut off"))?;
+    }
+    let used = start.remaining() - r.remaining();
+    Ok(&start.rest()[..used])
 }
 
 impl<'a> AckFrame<'a> {
@@ -101,18 +121,18 @@ impl<'a> AckFrame<'a> {
         //= specs/rfc9000.txt#section-19.3.1
         //# If any computed packet number is negative, an endpoint MUST generate a connection error
         //# of type FRAME_ENCODING_ERROR.
-        let mut low = largest
+        let low = largest
             .checked_sub(first)
             .ok_or(Malformed("ACK range below zero"))?;
-        let start = *r;
-        for _ in 0..count {
-            (low, _) = below(low, r).ok_or(Malformed("ACK range below zero or cut off"))?;
-        }
-        let used = start.remaining() - r.remaining();
+        let rest = if count == 0 {
+            &[]
+        } else {
+            further(low, count, r)?
+        };
         let blocks = AckBlocks {
             largest,
             first,
-            rest: &start.rest()[..used],
+            rest,
         };
         let ecn = if ecn {
             Some(EcnCounts {
@@ -201,14 +221,11 @@ pub(crate) fn encode_ack(
         (true, false) => types::PATH_ACK,
         (true, true) => types::PATH_ACK_ECN,
     };
-    let fixed = varint::size(ty)
-        + path.map_or(0, |path| varint::size(path.0.into()))
-        + varint::size(largest)
-        + varint::size(delay)
-        + 1
-        + varint::size(first)
-        + ecn.map_or(0, |ecn| ecn.size());
-    let mut left = limit.checked_sub(fixed)?;
+    // Nearly always there is room whatever it takes.
+    if limit < MAX_FIXED && limit < fixed_size(ty, path, largest, delay, first, ecn) {
+        return None;
+    }
+    let start = buf.len();
     varint::put(buf, ty);
     if let Some(path) = path {
         varint::put(buf, path.0.into());
@@ -218,6 +235,49 @@ pub(crate) fn encode_ack(
     let count_at = buf.len();
     buf.push(0);
     varint::put(buf, first);
+    // Mostly there is one range.
+    if let Some(second) = ranges.next() {
+        let ranges = std::iter::once(second).chain(ranges);
+        let left = limit.saturating_sub(buf.len() - start);
+        (buf[count_at], low) = put_further(buf, low, ranges, left, ecn);
+    }
+    put_ecn(buf, ecn);
+    Some(low)
+}
+
+/// Bytes of an ACK frame of one range, at most.
+const MAX_FIXED: usize = 65;
+
+/// Bytes of an ACK frame of one range.
+#[cold]
+fn fixed_size(
+    ty: u64,
+    path: Option<PathId>,
+    largest: u64,
+    delay: u64,
+    first: u64,
+    ecn: Option<EcnCounts>,
+) -> usize {
+    varint::size(ty)
+        + path.map_or(0, |path| varint::size(path.0.into()))
+        + varint::size(largest)
+        + varint::size(delay)
+        + 1
+        + varint::size(first)
+        + ecn.map_or(0, |ecn| ecn.size())
+}
+
+/// Appends as many of the ranges below `low` as fit into `left` bytes with what follows. Their number, and the lowest packet
+/// number in them.
+#[inline(never)]
+fn put_further(
+    buf: &mut Vec<u8>,
+    mut low: u64,
+    ranges: impl Iterator<Item = RangeInclusive<u64>>,
+    left: usize,
+    ecn: Option<EcnCounts>,
+) -> (u8, u64) {
+    let mut left = left.saturating_sub(ecn.map_or(0, |ecn| ecn.size()));
     let mut count = 0;
     for range in ranges {
         if count == MAX_FURTHER_RANGES {
@@ -241,7 +301,5 @@ pub(crate) fn encode_ack(
         low = start;
         count += 1;
     }
-    buf[count_at] = count;
-    put_ecn(buf, ecn);
-    Some(low)
+    (count, low)
 }
