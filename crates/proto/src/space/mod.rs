@@ -127,18 +127,32 @@ impl PacketSpace {
 
     /// A packet was decrypted; false if it is a duplicate, which is not to be processed.
     pub(crate) fn on_received(&mut self, packet: &ReceivedPacket) -> bool {
-        if !self.received.insert(packet.pn) {
+        let new_range = if self.received.extend(packet.pn) {
+            false
+        } else if self.received.insert(packet.pn) {
+            self.received.is_alone(packet.pn)
+        } else {
             return false;
-        }
+        };
         let out_of_order = packet.ack_eliciting && self.is_out_of_order(packet);
-        self.acks
-            .on_received(packet, out_of_order, self.received.is_alone(packet.pn));
+        self.acks.on_received(packet, out_of_order, new_range);
         true
     }
 
     /// Whether an ack-eliciting packet is out of order so that its sender should learn of it at once.
     fn is_out_of_order(&self, packet: &ReceivedPacket) -> bool {
+        // Nearly always it follows the one before, and then it is in order unless a number that is missing further back
+        // falls out of a window of several packets by it.
         let before = self.acks.largest_eliciting();
+        let follows = before.is_some() && packet.pn.checked_sub(1) == before;
+        if follows && packet.policy.reordering_threshold <= 1 {
+            return false;
+        }
+        self.is_reordered(packet, before)
+    }
+
+    #[inline(never)]
+    fn is_reordered(&self, packet: &ReceivedPacket, before: Option<u64>) -> bool {
         match packet.policy.reordering_threshold {
             //= specs/quic-ack-frequency.md#out-of-order
             //# If the most recent ACK_FREQUENCY frame received from the peer has a Reordering
@@ -159,10 +173,7 @@ impl PacketSpace {
             //# this packet.
             1 => match before {
                 Some(largest) => {
-                    let next = packet.pn.checked_sub(1) == Some(largest);
-                    !next
-                        && (packet.pn < largest
-                            || self.received.missing_between(largest, packet.pn))
+                    packet.pn < largest || self.received.missing_between(largest, packet.pn)
                 }
                 // Before the first packet, 0 is the one expected.
                 None => packet.pn > 0 && self.received.missing_between(0, packet.pn),

@@ -82,11 +82,15 @@ impl PacketNumbers {
     }
 
     /// Whether the range has a number that was skipped.
+    #[inline]
     pub(crate) fn has_skipped(&self, low: u64, high: u64) -> bool {
         // Most ACKs touch only what lies above the newest skip.
-        if self.skipped.back().is_none_or(|&newest| newest < low) {
-            return false;
-        }
+        let newest = self.skipped.back();
+        newest.is_some_and(|&newest| newest >= low) && self.find_skipped(low, high)
+    }
+
+    #[inline(never)]
+    fn find_skipped(&self, low: u64, high: u64) -> bool {
         let index = self.skipped.partition_point(|&skipped| skipped < low);
         self.skipped.get(index).is_some_and(|&skip| skip <= high)
     }

@@ -1,6 +1,5 @@
 //! Which packet numbers of a space were received; does not decide when to acknowledge them.
 
-use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use crate::limits::MAX_ACK_RANGES;
@@ -10,7 +9,7 @@ use crate::limits::MAX_ACK_RANGES;
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedPackets {
     /// Ascending, neither overlapping nor adjacent: first and last number.
-    ranges: VecDeque<(u64, u64)>,
+    ranges: Vec<(u64, u64)>,
     /// Numbers below this one count as duplicates.
     floor: u64,
 }
@@ -35,7 +34,7 @@ impl ReceivedPackets {
         self.ranges.len() == MAX_ACK_RANGES
             && self
                 .ranges
-                .front()
+                .first()
                 .is_some_and(|&(first, _)| pn + 1 < first)
     }
 
@@ -56,12 +55,21 @@ impl ReceivedPackets {
         self.ranges.len()
     }
 
+    /// Takes in the number that follows the largest, as nearly all do; false, with nothing changed, if this is another.
+    #[inline]
+    pub(crate) fn extend(&mut self, pn: u64) -> bool {
+        match self.ranges.last_mut() {
+            Some((_, largest)) if pn.checked_sub(1) == Some(*largest) => {
+                *largest = pn;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Takes in a number; false if it is a duplicate.
     pub(crate) fn insert(&mut self, pn: u64) -> bool {
-        if let Some((_, largest)) = self.ranges.back_mut()
-            && pn.checked_sub(1) == Some(*largest)
-        {
-            *largest = pn;
+        if self.extend(pn) {
             return true;
         }
         if pn < self.floor {
@@ -90,9 +98,8 @@ impl ReceivedPackets {
                     self.ranges.insert(after, (pn, pn));
                 } else if after > 0 {
                     // The oldest range goes; what lay in or below it cannot be told from new.
-                    if let Some((_, end)) = self.ranges.pop_front() {
-                        self.floor = self.floor.max(end + 1);
-                    }
+                    let (_, end) = self.ranges.remove(0);
+                    self.floor = self.floor.max(end + 1);
                     self.ranges.insert(after - 1, (pn, pn));
                 } else {
                     //= specs/rfc9000.txt#section-13.2.3
@@ -112,7 +119,7 @@ impl ReceivedPackets {
     //# has been successfully processed, as that is used to recover packet numbers from subsequent
     //# packets; see Section 17.1.
     pub(crate) fn largest(&self) -> Option<u64> {
-        self.ranges.back().map(|&(_, end)| end)
+        self.ranges.last().map(|&(_, end)| end)
     }
 
     /// Whether a number between the two, both excluded, is missing.
@@ -159,14 +166,22 @@ impl ReceivedPackets {
             return;
         };
         let floor = pn.min(largest);
-        while let Some(first) = self.ranges.front_mut() {
-            if first.1 >= floor {
-                first.0 = first.0.max(floor);
-                break;
-            }
-            self.ranges.pop_front();
+        if let Some(first) = self.ranges.first()
+            && first.1 < floor
+        {
+            self.pop_below(floor);
+        }
+        if let Some(first) = self.ranges.first_mut() {
+            first.0 = first.0.max(floor);
         }
         self.floor = self.floor.max(floor);
+    }
+
+    /// Forgets the ranges that end below `floor`.
+    #[inline(never)]
+    fn pop_below(&mut self, floor: u64) {
+        let gone = self.ranges.partition_point(|&(_, end)| end < floor);
+        self.ranges.drain(..gone);
     }
 }
 
