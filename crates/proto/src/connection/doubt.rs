@@ -98,6 +98,14 @@ impl Connection {
 
     /// The peer was heard: that may tell whose the silence of suspect paths is.
     pub(super) fn on_heard(&mut self, now: Instant) {
+        // It takes another path to tell.
+        if self.paths.open_count() > 1 {
+            self.look_for_evidence_on_all(now);
+        }
+    }
+
+    #[inline(never)]
+    fn look_for_evidence_on_all(&mut self, now: Instant) {
         let doubtful = self
             .paths
             .iter()

@@ -575,6 +575,20 @@ impl Connection {
     /// for a slow path must not keep a fast one from sending, and schedulers look far ahead. To a near peer, that time is
     /// mostly spent in queues of the hosts, which are no reason to write ahead.
     pub(crate) fn fit_send_buffer(&mut self) {
+        let mut paths = self.paths.iter();
+        let useful = match (paths.next(), paths.next()) {
+            (Some(path), None) => {
+                let window = self.controller.window(path.index).saturating_mul(4);
+                window.min(path.rtt().near_ahead().unwrap_or(u64::MAX))
+            }
+            _ => self.useful_on_paths(),
+        };
+        self.streams.set_worthwhile(useful);
+    }
+
+    /// The same over several paths.
+    #[inline(never)]
+    fn useful_on_paths(&self) -> u64 {
         let longest = self.longest_rtt().as_micros() as u64;
         let usable = self.paths.iter().map(|path| {
             let rtt = path.rtt().smoothed().as_micros() as u64;
@@ -584,8 +598,7 @@ impl Connection {
         let usable = usable.fold(0, u64::saturating_add);
         let near = self.paths.iter().map(|path| path.rtt().near_ahead());
         let near = near.reduce(|one, other| Some(one?.max(other?))).flatten();
-        let useful = usable.saturating_mul(4).min(near.unwrap_or(u64::MAX));
-        self.streams.set_worthwhile(useful);
+        usable.saturating_mul(4).min(near.unwrap_or(u64::MAX))
     }
 
     /// Passes on to the scheduler what the streams noted.

@@ -188,31 +188,42 @@ impl Paths {
     }
 
     /// What this path ID means.
+    #[inline(never)]
     pub(crate) fn state(&mut self, id: PathId) -> PathState<'_> {
         // Mostly it is open: no ID is that and abandoned.
-        let open = self.iter().find(|path| path.id == id);
-        match open.map(|path| path.index) {
-            Some(index) => match &mut self.slots[index.get()] {
+        match self.slot_of(id) {
+            Some(slot) => match &mut self.slots[slot] {
                 Some(path) => PathState::Open(path),
                 None => PathState::NeverOpened(id),
             },
-            None if self.is_abandoned(id) => {
-                let retired = self.retired.iter_mut().find(|path| path.id == id);
-                PathState::Abandoned(retired)
-            }
-            None => PathState::NeverOpened(id),
+            None => self.state_of_closed(id),
         }
     }
 
-    #[inline(never)]
-    pub(crate) fn get(&self, id: PathId) -> Option<&Path> {
-        self.iter().find(|path| path.id == id)
+    #[cold]
+    fn state_of_closed(&mut self, id: PathId) -> PathState<'_> {
+        if self.is_abandoned(id) {
+            let retired = self.retired.iter_mut().find(|path| path.id == id);
+            PathState::Abandoned(retired)
+        } else {
+            PathState::NeverOpened(id)
+        }
     }
 
-    // Paths are looked up in many places: one copy of the code for all of them.
+    /// The slot of an open path. Not inlined: it is asked for all over.
     #[inline(never)]
+    fn slot_of(&self, id: PathId) -> Option<usize> {
+        let mut slots = self.slots[..self.used].iter();
+        slots.position(|slot| slot.as_ref().is_some_and(|path| path.id == id))
+    }
+
+    pub(crate) fn get(&self, id: PathId) -> Option<&Path> {
+        self.slots.get(self.slot_of(id)?)?.as_ref()
+    }
+
     pub(crate) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
-        self.iter_mut().find(|path| path.id == id)
+        let slot = self.slot_of(id)?;
+        self.slots.get_mut(slot)?.as_mut()
     }
 
     pub(crate) fn at(&self, index: PathIndex) -> Option<&Path> {
