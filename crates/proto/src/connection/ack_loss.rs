@@ -7,13 +7,27 @@ use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind, Side};
 use tracing::Level;
 
 use super::Connection;
-use crate::crypto::OneRttKeys;
 use crate::frame::AckFrame;
 use crate::observe::is_read_at;
 use crate::path::{Path, PathAck, PathState, ReceivedAck, SettledPackets};
 use crate::recovery::PathsInUse;
 use crate::space::{SentFrame, SpaceId};
 use crate::{Event, NumberSpace, PathEvent, PathId, TransportError};
+
+/// A PATH_ACK came for a path that is not open.
+#[cold]
+fn ack_of_closed(path: &PathState<'_>) -> Result<(), TransportError> {
+    match path {
+        PathState::NeverOpened(_) => Err(TransportError::protocol_violation(
+            "PATH_ACK for a path on which nothing was sent",
+        )),
+        //= specs/rfc10069-draft.md#frames
+        //# If an endpoint receives a multipath-specific frame with a path ID that it cannot
+        //# process anymore (e.g., because the path might have been abandoned), it MUST
+        //# silently ignore the frame.
+        PathState::Abandoned(_) | PathState::Open(_) => Ok(()),
+    }
+}
 
 impl Connection {
     /// ACK or PATH_ACK, in a packet of this space.
@@ -23,55 +37,52 @@ impl Connection {
         space: SpaceId,
         frame: &AckFrame<'_>,
     ) -> Result<(), TransportError> {
-        let id = match space {
-            SpaceId::Initial | SpaceId::Handshake => PathId::ZERO,
+        let (id, index) = match space {
             //= specs/rfc10069-draft.md#handling-ack-and-path-ack-in-0-rtt-and-1-rtt
             //# Endpoints MUST still process ACK frames that acknowledge 0-RTT packets or 1-RTT
             //# packets.
             SpaceId::Data => match self.path_of_frame(frame.path)? {
-                PathState::Open(path) => path.id,
-                PathState::NeverOpened(_) => {
-                    return Err(TransportError::protocol_violation(
-                        "PATH_ACK for a path on which nothing was sent",
-                    ));
-                }
-                //= specs/rfc10069-draft.md#frames
-                //# If an endpoint receives a multipath-specific frame with a path ID that it cannot
-                //# process anymore (e.g., because the path might have been abandoned), it MUST
-                //# silently ignore the frame.
-                PathState::Abandoned(_) => return Ok(()),
+                PathState::Open(path) => (path.id, path.index),
+                closed => return ack_of_closed(&closed),
+            },
+            SpaceId::Initial | SpaceId::Handshake => match self.paths.get(PathId::ZERO) {
+                Some(path) => (path.id, path.index),
+                None => return Ok(()),
             },
         };
         if space == SpaceId::Data && id == PathId::ZERO && self.rejected_0rtt() {
-            let mut ranges = frame.blocks.iter();
-            //= specs/rfc9001.txt#section-4.6.2
-            //# When 0-RTT was rejected, a client SHOULD treat receipt of an acknowledgment for a
-            //# 0-RTT packet as a connection error of type PROTOCOL_VIOLATION, if it is able to
-            //# detect the condition.
-            if ranges.any(|range| self.handshake.early_data.is_rejected_number(*range.start())) {
-                return Err(TransportError::protocol_violation(
-                    "acknowledgement of a 0-RTT packet that was rejected",
-                ));
-            }
+            self.check_rejected(frame)?;
         }
+        let max_ack_delay = self.peer_max_ack_delay();
         let ack = ReceivedAck {
             frame,
             space,
-            delay: self.ack_delay(space, frame),
-            max_ack_delay: self.peer_max_ack_delay(),
+            delay: self.ack_delay(space, frame, max_ack_delay),
+            max_ack_delay,
             // RFC 9002 section 6.2.1: not for a server's Initial ACKs while the client may be unvalidated.
             resets_backoff: space != SpaceId::Initial || self.side == Side::Server,
         };
-        let mut settled = std::mem::take(&mut self.settled);
-        let result = self.process_ack(now, id, &ack, &mut settled);
-        settled.acked.clear();
-        settled.lost.clear();
-        self.settled = settled;
-        result
+        self.process_ack(now, id, index, &ack)
+    }
+
+    /// The peer has rejected 0-RTT packets: an acknowledgement of packets on path 0 must not be of those.
+    #[cold]
+    fn check_rejected(&self, frame: &AckFrame<'_>) -> Result<(), TransportError> {
+        let mut ranges = frame.blocks.iter();
+        //= specs/rfc9001.txt#section-4.6.2
+        //# When 0-RTT was rejected, a client SHOULD treat receipt of an acknowledgment for a
+        //# 0-RTT packet as a connection error of type PROTOCOL_VIOLATION, if it is able to
+        //# detect the condition.
+        if ranges.any(|range| self.handshake.early_data.is_rejected_number(*range.start())) {
+            return Err(TransportError::protocol_violation(
+                "acknowledgement of a 0-RTT packet that was rejected",
+            ));
+        }
+        Ok(())
     }
 
     /// What the ACK Delay field says, as far as it is to be believed.
-    fn ack_delay(&self, space: SpaceId, frame: &AckFrame<'_>) -> Duration {
+    fn ack_delay(&self, space: SpaceId, frame: &AckFrame<'_>, max_ack_delay: Duration) -> Duration {
         // RFC 9002 section 5.3: the delay of Initial and Handshake acknowledgements is ignored.
         if space != SpaceId::Data {
             return Duration::ZERO;
@@ -83,7 +94,7 @@ impl Connection {
         //# * MUST use the lesser of the acknowledgment delay and the peer's max_ack_delay after the
         //# handshake is confirmed; and
         if self.confirmed {
-            delay.min(self.peer_max_ack_delay())
+            delay.min(max_ack_delay)
         } else {
             delay
         }
@@ -93,28 +104,31 @@ impl Connection {
         &mut self,
         now: Instant,
         id: PathId,
+        index: PathIndex,
         ack: &ReceivedAck<'_, '_>,
-        settled: &mut SettledPackets,
     ) -> Result<(), TransportError> {
-        let Some(path) = self.paths.get_mut(id) else {
+        let Some(path) = self.paths.at_mut(index) else {
             return Ok(());
         };
-        let index = path.index;
         let controller = &mut *self.controller;
-        let outcome = match self.spaces.get_mut(ack.space) {
-            Some(space) => path.on_handshake_ack(now, space, ack, controller, settled)?,
-            None if ack.space == SpaceId::Data => path.on_ack(now, ack, controller, settled)?,
-            None => return Ok(()),
+        let settled = &mut self.settled;
+        let outcome = match ack.space {
+            SpaceId::Data => path.on_ack(now, ack, controller, settled)?,
+            space_id => match self.spaces.get_mut(space_id) {
+                Some(space) => path.on_handshake_ack(now, space, ack, controller, settled)?,
+                None => return Ok(()),
+            },
         };
         let Some(outcome) = outcome else {
             return Ok(());
         };
+        let mut acked = std::mem::take(&mut self.settled.acked);
         if self.is_observed() {
-            self.note_acked(now, NumberSpace::on_path(ack.space, id), settled);
+            self.note_acked(now, NumberSpace::on_path(ack.space, id), &acked);
         }
         // Before writers are told that there is room again.
         self.fit_send_buffer();
-        for (_, packet) in &settled.acked {
+        for (_, packet) in &acked {
             let mut contiguous = 0;
             for frame in &packet.frames {
                 contiguous += self.on_frame_acked(ack.space, frame, index);
@@ -131,13 +145,26 @@ impl Connection {
                 ));
             }
         }
+        acked.clear();
+        self.settled.acked = acked;
         match ack.space {
             SpaceId::Data => self.on_path_acked(now, id, index, ack, outcome),
             space_id => self.spaces.on_acked(space_id),
         }
-        self.on_packets_lost(now, index, ack.space, settled);
+        if !self.settled.lost.is_empty() {
+            self.on_settled_lost(now, index, ack.space);
+        }
         self.note_metrics(now, index);
         Ok(())
+    }
+
+    /// Packets were declared lost because of an ACK frame.
+    #[inline(never)]
+    fn on_settled_lost(&mut self, now: Instant, index: PathIndex, space: SpaceId) {
+        let mut settled = std::mem::take(&mut self.settled);
+        self.on_packets_lost(now, index, space, &settled);
+        settled.lost.clear();
+        self.settled = settled;
     }
 
     /// 1-RTT packets of a path were acknowledged: what that means for the keys, and for a path that was in trouble.
@@ -150,39 +177,47 @@ impl Connection {
         outcome: PathAck,
     ) {
         let keys = self.handshake.one_rtt.as_ref();
-        if keys.is_some_and(OneRttKeys::awaits_ack) {
-            let (nonce_path, pto) = (self.nonce_path(id), self.largest_pto());
-            if let Some(keys) = &mut self.handshake.one_rtt {
-                keys.on_acked(nonce_path, ack.frame.largest, now, pto);
-            }
+        if keys.is_some_and(|keys| keys.awaits_ack() || keys.update_due()) {
+            self.on_keys_acked(now, id, ack);
         }
-        if let Some(keys) = &mut self.handshake.one_rtt
-            && keys.update_due()
-            && self.confirmed
-        {
-            //= specs/rfc9001.txt#section-6.6
-            //# Endpoints MUST initiate a key update before sending more protected packets than
-            //# the confidentiality limit for the selected AEAD permits.
-            if keys.initiate_update(now) {
-                self.note_key_update(now, false);
-            }
+        if self.ack_frequency.is_wanted() && self.state.is_established() {
+            self.update_ack_frequency();
         }
-        self.update_ack_frequency();
         self.on_heard(now);
         if outcome.recovered {
-            self.streams.set_suspects(self.paths.suspects());
-            self.offer_stranded(now);
-            self.events
-                .push_back(Event::Path(PathEvent::Recovered { id }));
-            self.tell_scheduler(now, index, PathUpdateKind::Recovered);
+            self.on_recovered(now, id, index);
         }
     }
 
-    /// What the peer is asked for by way of acknowledgements has to suit all paths.
-    fn update_ack_frequency(&mut self) {
-        if !self.ack_frequency.is_wanted() || !self.state.is_established() {
+    /// The first packets of the current keys were acknowledged, or these are used up.
+    #[cold]
+    fn on_keys_acked(&mut self, now: Instant, id: PathId, ack: &ReceivedAck<'_, '_>) {
+        let (nonce_path, pto) = (self.nonce_path(id), self.largest_pto());
+        let Some(keys) = &mut self.handshake.one_rtt else {
             return;
+        };
+        keys.on_acked(nonce_path, ack.frame.largest, now, pto);
+        //= specs/rfc9001.txt#section-6.6
+        //# Endpoints MUST initiate a key update before sending more protected packets than
+        //# the confidentiality limit for the selected AEAD permits.
+        if keys.update_due() && self.confirmed && keys.initiate_update(now) {
+            self.note_key_update(now, false);
         }
+    }
+
+    /// A packet came through on a path that was suspect.
+    #[cold]
+    fn on_recovered(&mut self, now: Instant, id: PathId, index: PathIndex) {
+        self.streams.set_suspects(self.paths.suspects());
+        self.offer_stranded(now);
+        self.events
+            .push_back(Event::Path(PathEvent::Recovered { id }));
+        self.tell_scheduler(now, index, PathUpdateKind::Recovered);
+    }
+
+    /// What the peer is asked for by way of acknowledgements has to suit all paths.
+    #[inline(never)]
+    fn update_ack_frequency(&mut self) {
         let mut least: Option<PathsInUse> = None;
         for path in self.paths.iter() {
             if !path.is_validated() || path.is_suspect() || path.space().bytes_in_flight() == 0 {
@@ -206,17 +241,28 @@ impl Connection {
     fn on_frame_acked(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) -> u64 {
         match *frame {
             SentFrame::Stream(range) => return self.streams.on_acked(&range).contiguous,
+            SentFrame::Ack { path, largest } if space == SpaceId::Data => {
+                if let Some(path) = self.paths.get_mut(path) {
+                    path.on_ack_acked(largest);
+                }
+            }
+            _ => self.on_control_acked(space, frame, path),
+        }
+        0
+    }
+
+    /// The same for the other frames.
+    #[inline(never)]
+    fn on_control_acked(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
+        match *frame {
             SentFrame::Crypto { start, end } => {
                 self.handshake.stream(space).on_acked(start, end);
             }
-            SentFrame::Ack { path, largest } => match self.spaces.get_mut(space) {
-                Some(space) => space.received.discard_below(largest + 1),
-                None => {
-                    if let Some(path) = self.paths.get_mut(path) {
-                        path.on_ack_acked(largest);
-                    }
+            SentFrame::Ack { largest, .. } => {
+                if let Some(space) = self.spaces.get_mut(space) {
+                    space.received.discard_below(largest + 1);
                 }
-            },
+            }
             SentFrame::NewConnectionId { path, sequence } => {
                 self.local_cids.on_acked(path, sequence);
             }
@@ -239,14 +285,14 @@ impl Connection {
                 }
             }
             SentFrame::PathChallenge(token) => self.on_challenge_settled(path, token),
-            SentFrame::HandshakeDone
+            SentFrame::Stream(_)
+            | SentFrame::HandshakeDone
             | SentFrame::Datagram { .. }
             | SentFrame::PathStatus { .. }
             | SentFrame::MaxPathId(_)
             | SentFrame::PathsBlocked(_)
             | SentFrame::PathCidsBlocked(_) => {}
         }
-        0
     }
 
     /// Packets of a space that travelled on a path were declared lost: the owners of their frames repeat what still

@@ -9,7 +9,7 @@ use super::Connection;
 use crate::observe::{Trouble, is_read_at};
 use crate::path::{Path, SettledPackets};
 use crate::schedule::Answer;
-use crate::space::SpaceId;
+use crate::space::{SentPacket, SpaceId};
 use crate::transport_parameters::TransportParameters;
 use crate::{
     AckedPackets, Choice, Decided, NumberSpace, Observation, PacketLost, PacketReceived,
@@ -120,9 +120,8 @@ impl Connection {
         &mut self,
         now: Instant,
         space: NumberSpace,
-        settled: &SettledPackets,
+        packets: &[(u64, SentPacket)],
     ) {
-        let packets = &settled.acked[..];
         if !packets.is_empty() {
             self.note(now, Observation::Acked(AckedPackets { space, packets }));
         }

@@ -170,7 +170,7 @@ impl PathRecovery {
             }
         }
         if one_rtt && self.ecn.on_ack(outcome.ecn) > 0 {
-            controller.on_congestion_event(&CongestionEvent::ecn(self.index, now, newest_sent));
+            self.on_marks(now, newest_sent, controller);
         }
         self.detect_lost(
             now,
@@ -231,12 +231,23 @@ impl PathRecovery {
             }
         }
         if packet.mtu_probe {
-            if self.mtu.on_probe_acked(now, number) {
-                controller.on_mtu_update(self.index, self.mtu.current());
-            }
+            self.on_mtu_probe_acked(now, number, controller);
         } else {
             self.mtu.on_acked(packet.size);
         }
+    }
+
+    #[cold]
+    fn on_mtu_probe_acked(&mut self, now: Instant, number: u64, controller: &mut dyn Controller) {
+        if self.mtu.on_probe_acked(now, number) {
+            controller.on_mtu_update(self.index, self.mtu.current());
+        }
+    }
+
+    /// The peer reported new ECN-CE marks.
+    #[cold]
+    fn on_marks(&self, now: Instant, newest_sent: Instant, controller: &mut dyn Controller) {
+        controller.on_congestion_event(&CongestionEvent::ecn(self.index, now, newest_sent));
     }
 
     /// The packets that an ACK frame acknowledged, and those lost by it, are settled: makes the sample of the

@@ -191,6 +191,7 @@ impl Remembered {
     }
 
     /// Whether acknowledgements must not enlarge the window now.
+    #[inline(never)]
     pub(crate) fn holds_window(&self) -> bool {
         self.resume
             .as_ref()
@@ -203,6 +204,7 @@ impl Remembered {
     }
 
     /// A packet that counts as in flight left.
+    #[inline(never)]
     pub(crate) fn on_sent(
         &mut self,
         now: Instant,
@@ -223,6 +225,7 @@ impl Remembered {
     }
 
     /// A packet that counted as in flight was newly acknowledged.
+    #[inline(never)]
     pub(crate) fn on_packet_acked(&mut self, number: u64, size: u16) {
         if let Some(resume) = &mut self.resume {
             resume.on_packet_acked(number, size);
@@ -231,6 +234,7 @@ impl Remembered {
 
     /// An ACK frame was processed, `ack` tells what came of it, and the controller knows. `packets`: acknowledged and
     /// lost by it; `largest`: the largest number newly acknowledged.
+    #[inline(never)]
     pub(crate) fn on_ack_end(
         &mut self,
         ack: &AckSummary<'_>,

@@ -60,9 +60,7 @@ impl EcnCounter {
         // that is about the old one too, or the first one, sets the counts from which those of the new
         // one are told.
         if marked > 0 && (self.unknown || first < self.since) {
-            self.unknown = first < self.since;
-            self.seen = counts.unwrap_or(self.seen);
-            return EcnReport::Silent;
+            return self.begin(first, counts);
         }
         let Some(new) = counts else {
             //= specs/rfc9000.txt#section-13.4.2.1
@@ -92,6 +90,13 @@ impl EcnCounter {
         }
         self.seen = new;
         EcnReport::Valid { marked, ce }
+    }
+
+    #[cold]
+    fn begin(&mut self, first: u64, counts: Option<EcnCounts>) -> EcnReport {
+        self.unknown = first < self.since;
+        self.seen = counts.unwrap_or(self.seen);
+        EcnReport::Silent
     }
 }
 
@@ -184,17 +189,22 @@ impl EcnValidator {
             }
             EcnReport::Valid { marked, ce } => {
                 if !matches!(self.state, State::Capable) {
-                    self.acked += marked;
-                    self.ce = self.ce.saturating_add(ce);
-                    // Appendix A.4: all CE is no signal, but a network that overwrites the field.
-                    if self.acked >= TEST_PACKETS as u64 && self.ce >= self.acked {
-                        self.state = State::Failed;
-                    } else if self.acked > self.ce {
-                        self.state = State::Capable;
-                    }
+                    self.judge(marked, ce);
                 }
                 ce
             }
+        }
+    }
+
+    #[cold]
+    const fn judge(&mut self, marked: u64, ce: u64) {
+        self.acked += marked;
+        self.ce = self.ce.saturating_add(ce);
+        // Appendix A.4: all CE is no signal, but a network that overwrites the field.
+        if self.acked >= TEST_PACKETS as u64 && self.ce >= self.acked {
+            self.state = State::Failed;
+        } else if self.acked > self.ce {
+            self.state = State::Capable;
         }
     }
 

@@ -86,7 +86,8 @@ impl RttEstimator {
             self.min = sample;
         }
         // In nanoseconds, of which one word holds enough: durations have two, and a carry between them in each step.
-        let (sample, min, delay) = (nanos(sample), nanos(self.min), nanos(ack_delay));
+        let (sample, delay) = (nanos(sample), nanos(ack_delay));
+        let min = nanos(self.min);
         let (mut smoothed, mut var) = (sample, sample / 2);
         if !first {
             let mut adjusted = sample;

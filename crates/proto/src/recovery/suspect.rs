@@ -97,9 +97,20 @@ impl Suspect {
         if self.last_ack.is_none_or(|last| last < now) {
             self.last_ack = Some(now);
         }
-        let Some(since) = self.since else {
-            return false;
-        };
+        match self.since {
+            Some(since) => self.has_recovered(now, newest_sent, space, since),
+            None => false,
+        }
+    }
+
+    #[cold]
+    fn has_recovered(
+        &mut self,
+        now: Instant,
+        newest_sent: Instant,
+        space: &PacketSpace,
+        since: Instant,
+    ) -> bool {
         let recovered = newest_sent >= since
             || now.saturating_duration_since(newest_sent) <= self.patience
             || space.sent.ack_eliciting() == 0;

@@ -139,16 +139,12 @@ impl PacketSpace {
             spurious_sent: None,
         };
         let start = out.len();
-        let mut apart = false;
-        for i in (0..self.blocks.len()).rev() {
-            let (low, high) = self.blocks[i];
-            apart |= self.take_range(low, high, &mut outcome, out);
-        }
+        let mut apart = !self.blocks.is_empty() && self.take_further(&mut outcome, out);
         apart |= self.take_range(low, high, &mut outcome, out);
         let acked = &mut out[start..];
         // Packets with ACKs only come apart from the others: bring them to their places.
         if apart {
-            acked.sort_unstable_by_key(|(pn, _)| *pn);
+            sort(acked);
         }
 
         let (mut marked, mut first_marked) = (0, u64::MAX);
@@ -210,6 +206,17 @@ impl PacketSpace {
             self.blocks.push((low, high));
         }
         Ok(())
+    }
+
+    /// The packets of [`blocks`](Self::blocks) were acknowledged. As [`take_range`](Self::take_range).
+    #[inline(never)]
+    fn take_further(&mut self, outcome: &mut AckOutcome, out: &mut Vec<(u64, SentPacket)>) -> bool {
+        let mut apart = false;
+        for i in (0..self.blocks.len()).rev() {
+            let (low, high) = self.blocks[i];
+            apart |= self.take_range(low, high, outcome, out);
+        }
+        apart
     }
 
     /// Packets with these numbers were acknowledged: those newly so go onto `out`. Whether they are not in ascending order.
@@ -382,6 +389,11 @@ impl PacketSpace {
         out.push((pn, packet));
         true
     }
+}
+
+#[inline(never)]
+fn sort(packets: &mut [(u64, SentPacket)]) {
+    packets.sort_unstable_by_key(|(pn, _)| *pn);
 }
 
 #[cold]

@@ -320,7 +320,8 @@ impl SentPackets {
             && entry.packet.is_none()
         {
             forgotten = Some(entry.pn);
-            self.in_flight.0.pop_front();
+            // There is nothing in it to drop.
+            std::mem::forget(self.in_flight.0.pop_front());
         }
         forgotten
     }
@@ -336,6 +337,11 @@ impl SentPackets {
 
     /// Forgets packets not in flight with numbers below `pn`. Whether one of them was acknowledged.
     pub(crate) fn forget_other_below(&mut self, pn: u64) -> bool {
+        self.has_other() && self.pop_other_below(pn)
+    }
+
+    #[inline(never)]
+    fn pop_other_below(&mut self, pn: u64) -> bool {
         let mut acked = false;
         while self.other.0.front().is_some_and(|entry| entry.pn < pn) {
             acked |= self.forget_oldest_other();

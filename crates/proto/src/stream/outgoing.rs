@@ -401,6 +401,7 @@ impl Streams {
     // -- acknowledged, lost
 
     /// A packet with this range was acknowledged, perhaps after it had been declared lost.
+    #[inline(never)]
     pub(crate) fn on_acked(&mut self, r: &StreamRange) -> AckedBytes {
         let result = self.with_send(r.id, |s, pool| (s.on_acked(r, pool), s.is_delivered()));
         let Some((acked, delivered)) = result else {
