@@ -119,8 +119,8 @@ impl PacketSpace {
             return Err(never_sent());
         }
         let mut blocks = blocks;
-        // Nearly always the only one.
-        let (low, high) = blocks.next().unwrap_or(1..=0).into_inner();
+        // Nearly always the only one; without any, a range with nothing in it.
+        let (low, high) = blocks.next().map_or((1, 0), RangeInclusive::into_inner);
         if high > largest || self.numbers.has_skipped(low, high) {
             return Err(skipped());
         }
