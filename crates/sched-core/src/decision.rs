@@ -54,6 +54,12 @@ pub trait Scheduler: Send {
     /// A stream was opened, written, finished, fully acknowledged, reset, or hinted at.
     fn on_stream(&mut self, _event: &StreamUpdate) {}
 
+    /// Whether [`on_stream`](Self::on_stream) is to be called. Asked once, before anything else; those who do not want it
+    /// pay nothing for it.
+    fn follows_streams(&self) -> bool {
+        true
+    }
+
     /// Whether [`Context::streams`] is to be filled. Asked before each batch of packets; those who
     /// do not want it pay nothing for it.
     fn wants_streams(&self) -> bool {

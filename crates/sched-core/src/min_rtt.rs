@@ -133,6 +133,10 @@ impl MinRtt {
 }
 
 impl Scheduler for MinRtt {
+    fn follows_streams(&self) -> bool {
+        false
+    }
+
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
         self.waits = false;
         // The minimum over `cx.sendable()`, in one walk, as long as all open paths are available, healthy and measured, and

@@ -347,12 +347,12 @@ impl Connection {
             controller.add_path(&new);
         }
         let mut streams = Streams::new(side, &config);
-        streams.enable_sched_events(true);
         let factories = endpoint.observers.iter().chain(&config.observers);
         let observer = crate::observe::observer(side, factories);
         let facts = ConnectionFacts::new(side, tuple.remote, config.tag);
         let mut schedule = Schedule::new(config.scheduler.make_for(&facts));
         schedule.watch(observer.is_some());
+        streams.enable_sched_events(schedule.follows_streams());
         Self {
             observer,
             story: Story::new(now),

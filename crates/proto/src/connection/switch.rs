@@ -42,6 +42,8 @@ impl Connection {
                 self.tell_scheduler(now, index, PathUpdateKind::Suspect);
             }
         }
+        self.streams
+            .enable_sched_events(self.schedule.follows_streams());
         for event in self.streams.story() {
             self.schedule.on_stream(&event);
         }

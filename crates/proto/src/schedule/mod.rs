@@ -622,6 +622,11 @@ impl Schedule {
         self.scheduler.on_path(event);
     }
 
+    /// Whether the scheduler is to be told of streams.
+    pub(crate) fn follows_streams(&self) -> bool {
+        self.scheduler.follows_streams()
+    }
+
     pub(crate) fn on_stream(&mut self, event: &StreamUpdate) {
         self.scheduler.on_stream(event);
     }

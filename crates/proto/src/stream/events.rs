@@ -43,10 +43,15 @@ pub(super) struct SchedEvents {
 }
 
 impl SchedEvents {
+    #[inline]
     pub(super) fn push(&mut self, id: StreamId, kind: Kind) {
-        if !self.enabled {
-            return;
+        if self.enabled {
+            self.note(id, kind);
         }
+    }
+
+    #[inline(never)]
+    fn note(&mut self, id: StreamId, kind: Kind) {
         if let Kind::Written(more) = kind {
             let recent = self.queue.iter_mut().rev().take(MERGE_WITHIN);
             for (other, kind) in recent {

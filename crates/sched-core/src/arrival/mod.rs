@@ -359,6 +359,10 @@ fn new_data(queue: &QueueView) -> u64 {
 }
 
 impl Scheduler for Arrival {
+    fn follows_streams(&self) -> bool {
+        false
+    }
+
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
         let found = self.survey(cx);
         self.wakeup = None;

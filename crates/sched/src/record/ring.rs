@@ -215,6 +215,10 @@ impl<S: Scheduler> Scheduler for Recorded<S> {
         self.inner.on_stream(event);
     }
 
+    fn follows_streams(&self) -> bool {
+        self.inner.follows_streams()
+    }
+
     fn wants_streams(&self) -> bool {
         self.inner.wants_streams()
     }
