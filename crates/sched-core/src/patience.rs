@@ -17,6 +17,12 @@ pub fn nanos(duration: Duration) -> f64 {
     duration.as_secs() as f64 * 1e9 + f64::from(duration.subsec_nanos())
 }
 
+/// The same of the time between two instants; none if `then` is after `now`. One copy of the code for all that ask.
+#[inline(never)]
+pub(crate) fn nanos_between(then: Instant, now: Instant) -> f64 {
+    nanos(now.saturating_duration_since(then))
+}
+
 /// Bounds the waits of a scheduler.
 ///
 /// A wait must end: the path waited for must have something in flight, whose acknowledgement or

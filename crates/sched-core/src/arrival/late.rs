@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::nanos;
+use crate::patience::nanos_between;
 
 /// This part of its predicted round trip a packet may be late in any case.
 const SLACK: f64 = 0.125;
@@ -42,7 +42,7 @@ impl Watch {
         };
         self.sent = None;
         if sent == followed {
-            let error = (nanos(now.saturating_duration_since(sent)) - self.predicted).abs();
+            let error = (nanos_between(sent, now) - self.predicted).abs();
             let deviation = self.deviation.unwrap_or(error);
             self.deviation = Some(deviation + WEIGHT * (error - deviation));
         }
@@ -75,7 +75,7 @@ impl Watch {
     /// `margin` deviations.
     #[inline]
     pub(super) fn late_by(&self, now: Instant, margin: f64) -> Option<f64> {
-        let age = nanos(now.saturating_duration_since(self.sent?));
+        let age = nanos_between(self.sent?, now);
         (age >= self.patience(margin)).then_some(age - self.predicted)
     }
 

@@ -1,11 +1,13 @@
 //! Arrival: sends where data arrives first, waits where the others deliver all of it sooner, and copies what is late.
 
+mod alone;
 mod base;
 mod config;
 mod copies;
 mod late;
 mod predict;
 mod rate;
+mod said;
 
 pub use config::ArrivalConfig;
 
@@ -16,6 +18,7 @@ use copies::{Copies, REPAIR_ROUNDS, may_miss};
 use late::Watch;
 use predict::{Prediction, predict};
 use rate::Rate;
+use said::{Newest, Said};
 
 use crate::support::{Patience, comes_back, nanos};
 use crate::{
@@ -125,24 +128,20 @@ struct Known {
     watch: Watch,
 }
 
-/// The newest decision: its number tells what is sent by it.
-#[derive(Debug, Clone, Copy, Default)]
-struct Newest {
-    number: u64,
-    copies: bool,
-    said: Said,
-}
-
-/// Why it was what it was: a byte, put into words only for those who ask.
-#[derive(Debug, Clone, Copy, Default)]
-enum Said {
-    #[default]
-    Soonest,
-    Untested,
-    NoRoom,
-    CopyLate,
-    Awaited,
-    Meanwhile,
+impl Known {
+    /// Takes in what was acknowledged since the last decision: the round trip without a queue, nanoseconds, and the rate
+    /// that was measured, bytes per nanosecond. The path has an RTT sample.
+    #[inline]
+    fn note(&mut self, config: &ArrivalConfig, now: Instant, path: &PathView) -> (f64, f64) {
+        let came = self.rate.is_behind(path);
+        let measured = self.rate.update(now, path);
+        let base = if config.base {
+            self.base.update(now, path, came)
+        } else {
+            nanos(path.min_rtt)
+        };
+        (base, measured)
+    }
 }
 
 impl Default for Arrival {
@@ -209,13 +208,7 @@ impl Arrival {
                 return;
             }
             let known = &mut paths[path.index.get()];
-            let came = known.rate.is_behind(path);
-            let measured = known.rate.update(cx.now, path);
-            let base = if config.base {
-                known.base.update(cx.now, path, came)
-            } else {
-                nanos(path.min_rtt)
-            };
+            let (base, measured) = known.note(config, cx.now, path);
             let mut prediction = predict(config, cx.now, path, base, measured);
             if path.in_flight == 0 {
                 known.watch.on_idle();
@@ -351,19 +344,10 @@ impl Arrival {
             Data::Next
         }
     }
-}
 
-/// New data that the peer's window lets go.
-fn new_data(queue: &QueueView) -> u64 {
-    queue.unsent.min(queue.window_left)
-}
-
-impl Scheduler for Arrival {
-    fn follows_streams(&self) -> bool {
-        false
-    }
-
-    fn decide(&mut self, cx: &Context<'_>) -> Decision {
+    /// The decision where there may be a choice.
+    #[inline(never)]
+    fn decide_among(&mut self, cx: &Context<'_>) -> Decision {
         let found = self.survey(cx);
         self.wakeup = None;
         self.stands = false;
@@ -420,16 +404,31 @@ impl Scheduler for Arrival {
         self.newest.said = Said::Meanwhile;
         self.send(cx, path, self.data(queue, path, others as u64))
     }
+}
+
+/// New data that the peer's window lets go.
+fn new_data(queue: &QueueView) -> u64 {
+    queue.unsent.min(queue.window_left)
+}
+
+impl Scheduler for Arrival {
+    fn follows_streams(&self) -> bool {
+        false
+    }
+
+    fn decide(&mut self, cx: &Context<'_>) -> Decision {
+        if let [path] = cx.paths
+            && path.can_send
+            && path.has_rtt()
+            && let Some(decision) = self.decide_alone(cx, path)
+        {
+            return decision;
+        }
+        self.decide_among(cx)
+    }
 
     fn why(&self) -> Option<&'static str> {
-        Some(match self.newest.said {
-            Said::Soonest => "arrives first here",
-            Said::Untested => "a path without an RTT sample gets one",
-            Said::NoRoom => "no path has room",
-            Said::CopyLate => "a copy arrives before what is late elsewhere",
-            Said::Awaited => "all arrives sooner on a path that is full now",
-            Said::Meanwhile => "a full path delivers less until this arrives",
-        })
+        Some(self.newest.said.in_words())
     }
 
     fn run(&self) -> u32 {

@@ -21,6 +21,16 @@ pub(super) struct Prediction {
 }
 
 impl Prediction {
+    /// For a path that has room, an RTT sample and nothing in flight: [`predict`] without a queue. Its rate is not worked out.
+    pub(super) fn of_idle(path: &PathView, base: f64) -> Self {
+        let round_trip = base.clamp(1.0, nanos(path.smoothed_rtt).max(1.0));
+        Self {
+            arrival: round_trip / 2.0,
+            rate: 0.0,
+            round_trip,
+        }
+    }
+
     /// How many bytes the path has delivered by `time`.
     #[inline]
     pub(super) fn delivered_by(&self, time: f64) -> f64 {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::PathView;
+use crate::patience::nanos_between;
 use crate::support::nanos;
 
 /// Over how many smoothed RTTs the rate falls to a lower measurement.
@@ -37,11 +38,10 @@ impl Rate {
         path.delivered_bytes != self.delivered
     }
 
+    #[inline(never)]
     fn measure(&mut self, now: Instant, path: &PathView) {
         let newest = path.delivery_rate as f64 * 1e-9;
-        let since = self
-            .at
-            .map_or(0.0, |at| nanos(now.saturating_duration_since(at)));
+        let since = self.at.map_or(0.0, |at| nanos_between(at, now));
         (self.delivered, self.at) = (path.delivered_bytes, Some(now));
         if newest >= self.rate {
             self.rate = newest;

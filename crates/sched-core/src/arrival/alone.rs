@@ -1,0 +1,119 @@
+//! The decision where one path is in use: nothing is compared, and nothing goes elsewhere. What the path shows is noted all
+//! the same, for the decisions once there is another one.
+
+use super::predict::{Prediction, predict};
+use super::said::{Newest, Said};
+use super::{Arrival, ArrivalConfig, new_data};
+use crate::{Context, Decision, PathView};
+use std::time::Instant;
+
+impl Arrival {
+    /// What [`decide`](crate::Scheduler::decide) says if this is the only path, has room and an RTT sample. `None` if nothing
+    /// is kept for it yet.
+    ///
+    /// No wake-up is asked for: it would be for copies of what is late, and these need a second path.
+    pub(super) fn decide_alone(&mut self, cx: &Context<'_>, path: &PathView) -> Option<Decision> {
+        let config = &self.config;
+        let known = self.paths.get_mut(path.index.get())?;
+        let (base, measured) = known.note(config, cx.now, path);
+        if path.in_flight == 0 {
+            known.watch.on_idle();
+        }
+        let queue = cx.queue;
+        // Before the peer's window is looked at, too: the end of a stream needs none of it. With nothing of all that, the
+        // transport sends nothing by this decision, and nothing need be predicted.
+        if queue.unsent > 0 || queue.retransmittable > 0 || queue.control {
+            known.prediction = match path.in_flight {
+                0 => Prediction::of_idle(path, base),
+                _ => predict_busy(config, cx.now, path, base, measured),
+            };
+        }
+        self.stands = new_data(queue) > 0 || queue.retransmittable > 0 || queue.control;
+        self.wakeup = None;
+        self.newest = Newest {
+            number: cx.decision,
+            copies: false,
+            said: Said::Soonest,
+        };
+        self.patience.end();
+        Some(Decision::send(path.index))
+    }
+}
+
+/// [`predict`] for a path that has something in flight: out of the way of requests that come one by one.
+#[inline(never)]
+fn predict_busy(
+    config: &ArrivalConfig,
+    now: Instant,
+    path: &PathView,
+    base: f64,
+    measured: f64,
+) -> Prediction {
+    predict(config, now, path, base, measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Acked, PathIndex, QueueView, Scheduler, Sent};
+
+    /// Another path may open at any time: until then, the short way notes what the long one does, and says the same.
+    #[test]
+    fn what_is_noted_of_a_lone_path_is_what_is_noted_of_one_among_several() {
+        let start = Instant::now();
+        let index = PathIndex::new(0).unwrap();
+        let mut seed = 1_u64;
+        let mut below = |limit: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % limit
+        };
+        let (mut lone, mut among) = (Arrival::default(), Arrival::default());
+        let mut view = PathView::of(0, Duration::from_millis(20));
+        view.min_rtt = Duration::from_millis(15);
+        let mut queue = QueueView::default();
+        queue.window_left = 100_000;
+        let (mut now, mut sent_at) = (start, start);
+        for number in 0..20_000 {
+            now += Duration::from_micros(below(30_000));
+            view.in_flight = below(3) * below(60_000);
+            view.delivered_bytes += below(2) * below(5_000);
+            view.delivery_rate = below(10_000_000);
+            view.latest_rtt = Duration::from_micros(15_000 + below(20_000));
+            view.smoothed_rtt = Duration::from_micros(10_000 + below(30_000));
+            view.cwnd = 10_000 + below(100_000);
+            view.ssthresh = [u64::MAX, 50_000][below(2) as usize];
+            queue.unsent = below(3) * below(20_000);
+            queue.control = below(4) == 0;
+            let views = [view.clone()];
+            let cx = Context::new(now, &views, &queue, number);
+            let decision = lone.decide_alone(&cx, &views[0]);
+            // The very first one makes room for what is known.
+            assert_eq!(decision.is_none(), number == 0);
+            if decision.is_none() {
+                lone.decide_among(&cx);
+            }
+            assert_eq!(
+                decision.unwrap_or(Decision::send(index)),
+                among.decide_among(&cx)
+            );
+            assert_eq!(lone.run(), among.run());
+            if queue.unsent > 0 || queue.control {
+                sent_at = now;
+                let sent = Sent::new(index, now, 1200, number, false, 1200);
+                lone.on_sent(&sent);
+                among.on_sent(&sent);
+            } else if below(2) == 0 {
+                let acked = Acked::new(index, now, sent_at, 1200, None, Some(number), 1200);
+                lone.on_acked(&acked);
+                among.on_acked(&acked);
+            }
+            let noted = |arrival: &Arrival| {
+                let known = arrival.paths[0];
+                format!("{:?} {:?} {:?}", known.rate, known.base, known.watch)
+            };
+            assert_eq!(noted(&lone), noted(&among));
+        }
+    }
+}

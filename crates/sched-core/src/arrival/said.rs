@@ -1,0 +1,34 @@
+//! What a decision was, and why: a byte, put into words only for those who ask.
+
+/// The newest decision: its number tells what is sent by it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Newest {
+    pub(super) number: u64,
+    pub(super) copies: bool,
+    pub(super) said: Said,
+}
+
+/// Why it was what it was.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) enum Said {
+    #[default]
+    Soonest,
+    Untested,
+    NoRoom,
+    CopyLate,
+    Awaited,
+    Meanwhile,
+}
+
+impl Said {
+    pub(super) const fn in_words(self) -> &'static str {
+        match self {
+            Self::Soonest => "arrives first here",
+            Self::Untested => "a path without an RTT sample gets one",
+            Self::NoRoom => "no path has room",
+            Self::CopyLate => "a copy arrives before what is late elsewhere",
+            Self::Awaited => "all arrives sooner on a path that is full now",
+            Self::Meanwhile => "a full path delivers less until this arrives",
+        }
+    }
+}
