@@ -138,7 +138,8 @@ impl RemoteCids {
         )
     }
 
-    /// Where the peer can be reached on a path.
+    /// Where the peer can be reached on a path. Asked several times for each packet: one copy of the look-up.
+    #[inline(never)]
     pub(crate) fn active(&self, path: PathId) -> Option<ConnectionId> {
         Some(self.paths.get(&path)?.active?.id)
     }

@@ -158,6 +158,30 @@ pub trait Controller: Send {
     fn congestion_events(&self, _path: PathIndex) -> u64 {
         0
     }
+
+    /// What the transport asks of a path before each packet, in one call. It is what the methods above say, and need not be
+    /// written anew.
+    fn path_state(&self, path: PathIndex, rtt: &RttEstimator) -> ControllerState {
+        ControllerState {
+            window: self.window(path),
+            ssthresh: self.ssthresh(path),
+            in_slow_start: self.in_slow_start(path),
+            pacing_rate: self.pacing_rate(path, rtt),
+        }
+    }
+}
+
+/// What a controller says of a path: [`Controller::path_state`].
+#[derive(Debug, Clone, Copy)]
+pub struct ControllerState {
+    /// [`Controller::window`].
+    pub window: u64,
+    /// [`Controller::ssthresh`].
+    pub ssthresh: u64,
+    /// [`Controller::in_slow_start`].
+    pub in_slow_start: bool,
+    /// [`Controller::pacing_rate`].
+    pub pacing_rate: Option<f64>,
 }
 
 /// Makes a congestion controller for each new connection.

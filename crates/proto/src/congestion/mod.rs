@@ -27,7 +27,7 @@ mod tests;
 pub use builtin::{CongestionControl, UnknownCongestionControl};
 pub(crate) use careful_resume::CarefulResume;
 pub use careful_resume::{ResumeState, ResumeStep};
-pub use controller::{Controller, ControllerContext, ControllerFactory};
+pub use controller::{Controller, ControllerContext, ControllerFactory, ControllerState};
 pub use event::{
     AckSummary, AckedPacket, CongestionEvent, LostPacket, NewPath, SentPacket, SpuriousLoss,
 };

@@ -218,11 +218,17 @@ impl MtuDiscovery {
     /// is confirmed; a probe counts as in flight but its loss is no congestion. `window`: the congestion window, which limits
     /// sizes beyond `near`.
     pub(crate) fn poll(&self, now: Instant, window: impl FnOnce() -> u64) -> Option<u16> {
+        let size = self.due(now)?;
+        (size <= self.near || u64::from(size) * LINK_WINDOW <= window()).then_some(size)
+    }
+
+    /// The size of the probe that is due, if the window lets it go. Asked by two for each packet: one copy of the code.
+    #[inline(never)]
+    fn due(&self, now: Instant) -> Option<u16> {
         if self.in_flight.is_some() || self.next_probe.is_none_or(|at| at > now) {
             return None;
         }
-        let size = self.target()?;
-        (size <= self.near || u64::from(size) * LINK_WINDOW <= window()).then_some(size)
+        self.target()
     }
 
     /// Bytes of the window that are left to a probe: packets that are smaller would take all room before there is enough for it.
@@ -230,7 +236,10 @@ impl MtuDiscovery {
         if self.max <= self.near {
             return 0;
         }
-        self.poll(now, || window).unwrap_or(0)
+        match self.due(now) {
+            Some(size) if size <= self.near || u64::from(size) * LINK_WINDOW <= window => size,
+            _ => 0,
+        }
     }
 
     /// When [`poll`](Self::poll) is worth asking again.

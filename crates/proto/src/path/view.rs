@@ -60,16 +60,17 @@ impl Path {
         now: Instant,
     ) {
         let recovery = &mut self.recovery;
-        let cwnd = controller.window(self.index).min(MAX_WINDOW);
+        let state = controller.path_state(self.index, &recovery.rtt);
+        let cwnd = state.window.min(MAX_WINDOW);
         let mtu = view.mtu;
         let in_flight = self.space.bytes_in_flight();
-        let pace = match controller.pacing_rate(self.index, &recovery.rtt) {
+        let pace = match state.pacing_rate {
             Some(rate) => Pace::Rate(rate),
             None => match recovery.memory.as_ref().and_then(|memory| memory.pace()) {
                 Some(rate) => Pace::Rate(rate),
                 None => Pace::Window {
                     cwnd,
-                    slow_start: controller.in_slow_start(self.index),
+                    slow_start: state.in_slow_start,
                 },
             },
         };
@@ -90,12 +91,12 @@ impl Path {
             None
         };
         view.cwnd = cwnd;
-        view.ssthresh = controller.ssthresh(self.index);
+        view.ssthresh = state.ssthresh;
         view.in_flight = in_flight;
         view.sent_packets = recovery.counters.sent_packets;
         view.retransmitted_packets = recovery.counters.retransmitted_packets;
         view.pacing_rate = match pace {
-            Pace::Rate(rate) => rate as u64,
+            Pace::Rate(rate) => whole(rate),
             Pace::Window { .. } => 0,
         };
         view.last_sent = self.space.last_ack_eliciting_sent;
@@ -156,6 +157,12 @@ impl Path {
             jump_window,
         }
     }
+}
+
+/// In bytes per second. Apart: most controllers set no pace, and this would be worked out for all of them.
+#[inline(never)]
+fn whole(rate: f64) -> u64 {
+    rate as u64
 }
 
 #[cfg(test)]

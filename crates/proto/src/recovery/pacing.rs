@@ -21,7 +21,7 @@ const MAX_RELEASE: f64 = 16.0 * 1024.0;
 
 /// On the shortest paths it opens with a full batch, however slow they are: such a path, in a host or a rack, has little
 /// to keep in order, and what makes it slow is mostly its ends, which slow down further with each small batch.
-const NEAR_RELEASE: u64 = 64 * 1024;
+const NEAR_RELEASE: u32 = 64 * 1024;
 
 /// That is halved for each such part of the smallest RTT: a path of 3 ms is paced like any other.
 const NEAR_RTT: Duration = Duration::from_micros(512);
@@ -49,7 +49,7 @@ pub(crate) struct Pacer {
     /// The bucket was empty and has not gathered enough since.
     closed: bool,
     /// What `rate` was computed from.
-    inputs: (Pace, Duration, u16),
+    inputs: (Pace, i64, u16),
     /// Nothing is held back.
     off: bool,
 }
@@ -63,7 +63,7 @@ impl Default for Pacer {
             release: 0.0,
             last: None,
             closed: false,
-            inputs: (Pace::Rate(0.0), Duration::ZERO, 0),
+            inputs: (Pace::Rate(0.0), 0, 0),
             off: false,
         }
     }
@@ -96,38 +96,40 @@ impl Pacer {
             // Mostly not: packets of a batch leave at one time.
             if now > last {
                 let elapsed = now.saturating_duration_since(last);
-                self.tokens += elapsed.as_nanos() as u64 as f64 * self.rate;
+                self.tokens += nanos(elapsed) as f64 * self.rate;
                 self.last = Some(now);
             }
-            self.tokens = self.tokens.min(self.capacity);
+            self.tokens = smaller(self.tokens, self.capacity);
         } else {
             self.last = Some(now);
         }
 
-        let inputs = (pace, rtt.smoothed(), mtu);
+        let smoothed = nanos(rtt.smoothed());
+        let inputs = (pace, smoothed, mtu);
         if inputs != self.inputs {
             self.inputs = inputs;
             self.rate = match pace {
                 Pace::Window { cwnd, slow_start } => {
                     // Section 7.7: N of 1.25; twice the window per RTT lets slow start double it.
                     let n = if slow_start { 2.0 } else { 1.25 };
-                    let nanos = rtt.smoothed().max(Duration::from_micros(1)).as_nanos();
-                    n * cwnd.max(1) as f64 / nanos as f64
+                    n * cwnd.max(1) as i64 as f64 / smoothed.max(1_000) as f64
                 }
                 // Down to a byte per second: a pace of nothing would never end.
                 Pace::Rate(rate) => rate.max(1.0) / 1e9,
             };
             let packet = f64::from(mtu);
             // RFC 9002 section 7.7: the initial window.
-            let min_burst = InitialWindow::Rfc9002.bytes(mtu) as f64;
-            self.capacity = (self.rate * BURST_NANOS).clamp(min_burst, MAX_BURST.max(min_burst));
-            self.release = (self.rate * RELEASE_NANOS).clamp(packet, MAX_RELEASE.max(packet));
-            self.release = self.release.min(self.capacity / 2.0).max(packet);
+            let min_burst = InitialWindow::Rfc9002.bytes(mtu) as i64 as f64;
+            let burst = smaller(self.rate * BURST_NANOS, larger(MAX_BURST, min_burst));
+            self.capacity = larger(burst, min_burst);
+            let release = smaller(self.rate * RELEASE_NANOS, larger(MAX_RELEASE, packet));
+            let release = larger(release, packet);
+            self.release = larger(smaller(release, self.capacity / 2.0), packet);
             let near = near_release(rtt.min());
             if near > self.release {
                 self.release = near;
                 // And with what accrues while its timer is late.
-                self.capacity = (self.capacity + near).min(MAX_BURST);
+                self.capacity = smaller(self.capacity + near, MAX_BURST);
             }
         }
         if fresh {
@@ -171,15 +173,31 @@ impl Pacer {
             // A debt beyond one full bucket would silence the path for no good.
             //= specs/rfc9002.txt#section-7.7
             //# Senders MUST either use pacing or limit such bursts.
-            self.tokens = (self.tokens - bytes as f64).max(-self.capacity);
+            self.tokens = larger(self.tokens - bytes as i64 as f64, -self.capacity);
         }
     }
 }
 
 /// The batch for a path with this smallest RTT, bytes.
 fn near_release(min_rtt: Duration) -> f64 {
-    let halvings = min_rtt.as_nanos() / NEAR_RTT.as_nanos();
-    (NEAR_RELEASE >> halvings.min(63)) as f64
+    let halvings = nanos(min_rtt) / nanos(NEAR_RTT);
+    f64::from(NEAR_RELEASE >> halvings.min(31))
+}
+
+/// Nanoseconds, at most those of 285 years; signed, since that is one instruction away from a float.
+fn nanos(duration: Duration) -> i64 {
+    let secs = duration.as_secs().min(9_000_000_000) as i64;
+    secs * 1_000_000_000 + i64::from(duration.subsec_nanos())
+}
+
+/// The smaller of two numbers. Unlike `f64::min`, which sees to NaN, one instruction.
+fn smaller(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+/// The larger of two numbers.
+fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
 }
 
 #[cfg(test)]
