@@ -15,7 +15,7 @@ use crate::packet::{
     LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
 use crate::path::Addresses;
-use crate::space::{PacketOrigin, SentFrames, SentPacket, SpaceId};
+use crate::space::{PacketOrigin, SentPacket, SpaceId};
 use crate::{NumberSpace, PacketSent, PathId, TransportError};
 
 /// What a packet is to be, beside its frames.
@@ -66,17 +66,6 @@ struct OpenPacket {
     end: usize,
 }
 
-/// A packet that was written and protected.
-struct Built {
-    size: u16,
-    frames: SentFrames,
-    ack_eliciting: bool,
-    resent: Resent,
-    /// Whether the packet counts against the congestion window: ack-eliciting or padded
-    /// (RFC 9002 section 2).
-    in_flight: bool,
-}
-
 impl OpenPacket {
     /// The header is written; `None` if not even the smallest packet fits.
     fn new(
@@ -104,16 +93,6 @@ impl OpenPacket {
             number,
             end,
         })
-    }
-
-    /// Ends the payload with a whole block, unless that leaves nothing of it.
-    fn in_whole_blocks(mut self, block: u16) -> Self {
-        let room = self.end - self.payload;
-        let rest = room % usize::from(block);
-        if rest < room {
-            self.end -= rest;
-        }
-        self
     }
 
     /// Pads the payload; whether anything was added.
@@ -149,7 +128,7 @@ impl Connection {
             Addresses::Previous => self.remote_cids.for_other(id)?,
         };
         let path = self.paths.at(spec.path)?;
-        let packet = match spec.space {
+        let opened = match spec.space {
             SpaceId::Data => {
                 let phase = self.handshake.one_rtt.as_ref().map(OneRttKeys::phase);
                 let (number, acked) = path.next_number()?;
@@ -174,22 +153,34 @@ impl Connection {
                 //# A client MUST NOT send 0-RTT packets once it starts processing 1-RTT packets
                 //# from the server.
                 match phase {
-                    Some(phase) => {
-                        let packet = start_short(buf, &dcid, phase, number, acked, end)?;
-                        packet.in_whole_blocks(spec.block)
-                    }
-                    None => self.start_zero_rtt(&dcid, buf, number, acked, end)?,
+                    Some(phase) => start_short(buf, &dcid, phase, number, acked, end, spec.block),
+                    None => self.start_zero_rtt(&dcid, buf, number, acked, end),
                 }
             }
-            space_id => self.start_long(space_id, &dcid, buf, spec.end?)?,
+            space_id => self.start_long(space_id, &dcid, buf, spec.end?),
         };
+        let packet = opened.as_ref()?;
         let mut w = FrameWriter::new(buf, packet.end);
         if !write(self, &mut w) {
             buf.truncate(packet.start);
             return None;
         }
-        let (ack_eliciting, resent, frames) = (w.is_ack_eliciting(), w.resent(), w.frames);
-        let padded = packet.pad(buf, spec.pad_to);
+        let (ack_eliciting, resent) = (w.is_ack_eliciting(), w.resent());
+        let mut sent = SentPacket {
+            time_sent: now,
+            size: 0,
+            ack_eliciting,
+            in_flight: ack_eliciting,
+            ecn_marked: spec.ecn.is_some(),
+            mtu_probe: spec.origin == PacketOrigin::MtuProbe,
+            path_probe: spec.origin == PacketOrigin::PathProbe,
+            elsewhere: spec.to == Addresses::Previous,
+            decision: spec.origin.decision(),
+            delivery: None,
+            frames: w.frames,
+        };
+        // RFC 9002 section 2: ack-eliciting or padded.
+        sent.in_flight |= packet.pad(buf, spec.pad_to);
         if self.is_observed() || is_read_at(Level::TRACE) {
             // Before it is protected: whoever looks may want to see the frames.
             self.note_packet_sent(&PacketSent {
@@ -205,21 +196,14 @@ impl Connection {
                 payload: &buf[packet.payload..],
             });
         }
-        if let Err(error) = self.protect(spec.space, id, &packet, buf) {
+        if let Err(error) = self.protect(spec.space, id, packet, buf) {
             // Nothing can be sent any more.
             self.fail(now, error);
             return None;
         }
-        let number = packet.number;
-        let built = Built {
-            size: (buf.len() - packet.start) as u16,
-            in_flight: ack_eliciting || padded,
-            frames,
-            ack_eliciting,
-            resent,
-        };
-        self.on_packet_sent(now, spec, built);
-        Some(number)
+        sent.size = (buf.len() - packet.start) as u16;
+        self.on_packet_sent(now, spec, sent, resent);
+        Some(packet.number)
     }
 
     /// Starts a packet of the Initial or Handshake space.
@@ -277,32 +261,43 @@ impl Connection {
         packet: &OpenPacket,
         buf: &mut Vec<u8>,
     ) -> Result<(), TransportError> {
-        let nonce_path = self.nonce_path(id);
         if let Some(first) = buf.get_mut(packet.start) {
             self.quic_bit.apply(first);
         }
-        let long = match space {
-            SpaceId::Initial => self.handshake.initial.as_ref().map(|keys| &keys.local),
-            SpaceId::Handshake => self.handshake.handshake.as_ref().map(|keys| &keys.local),
-            SpaceId::Data => self.handshake.early_data.keys(),
-        };
-        match (&packet.long, long, &mut self.handshake.one_rtt) {
-            (Some(marks), Some(keys), _) => seal_long(keys, buf, marks, packet.number),
-            (None, _, Some(keys)) => keys.seal_packet(
+        let Some(marks) = &packet.long else {
+            let nonce_path = self.nonce_path(id);
+            let Some(keys) = &mut self.handshake.one_rtt else {
+                return Err(no_keys());
+            };
+            return keys.seal_packet(
                 buf,
                 packet.start,
                 packet.pn_offset,
                 packet.pn_len,
                 nonce_path,
                 packet.number,
-            ),
-            _ => Err(TransportError::internal("no keys for this packet")),
+            );
+        };
+        let keys = match space {
+            SpaceId::Initial => self.handshake.initial.as_ref().map(|keys| &keys.local),
+            SpaceId::Handshake => self.handshake.handshake.as_ref().map(|keys| &keys.local),
+            SpaceId::Data => self.handshake.early_data.keys(),
+        };
+        match keys {
+            Some(keys) => seal_long(keys, buf, marks, packet.number),
+            None => Err(no_keys()),
         }
     }
 
     /// A packet leaves: the path and the scheduler learn of it.
-    fn on_packet_sent(&mut self, now: Instant, spec: &PacketSpec, built: Built) {
-        let decision = spec.origin.decision();
+    fn on_packet_sent(
+        &mut self,
+        now: Instant,
+        spec: &PacketSpec,
+        packet: SentPacket,
+        resent: Resent,
+    ) {
+        let (decision, size) = (packet.decision, packet.size);
         let Some(path) = self.paths.at_mut(spec.path) else {
             return;
         };
@@ -317,24 +312,11 @@ impl Connection {
             return;
         }
         self.totals.sent_packets += 1;
-        if built.ack_eliciting && !self.eliciting_since_received {
+        if packet.ack_eliciting && !self.eliciting_since_received {
             // RFC 9000 section 10.1: the first ack-eliciting packet after the last one received.
             self.eliciting_since_received = true;
             self.idle_since = now;
         }
-        let packet = SentPacket {
-            time_sent: now,
-            size: built.size,
-            ack_eliciting: built.ack_eliciting,
-            in_flight: built.in_flight,
-            ecn_marked: spec.ecn.is_some(),
-            mtu_probe: spec.origin == PacketOrigin::MtuProbe,
-            path_probe: spec.origin == PacketOrigin::PathProbe,
-            elsewhere: spec.to == Addresses::Previous,
-            decision,
-            delivery: None,
-            frames: built.frames,
-        };
         let controller = &mut *self.controller;
         if spec.space != SpaceId::Data {
             path.on_handshake_packet_sent(now, &packet, controller);
@@ -343,7 +325,7 @@ impl Connection {
             }
             return;
         }
-        let (resent, origin) = (built.resent, spec.origin);
+        let origin = spec.origin;
         let new_bytes = path.on_packet_sent(now, packet, resent, origin, controller, &mut self.rng);
         self.totals.retransmitted_bytes += resent.retransmitted;
         self.totals.reinjected_bytes += resent.copied;
@@ -353,7 +335,6 @@ impl Connection {
         if let Some(decision) = decision {
             // A packet is not larger than a UDP payload, so this saturates nothing.
             let new_bytes = u16::try_from(new_bytes).unwrap_or(u16::MAX);
-            let size = built.size;
             self.schedule.on_sent(&Sent::new(
                 spec.path, now, size, decision, resent.any, new_bytes,
             ));
@@ -396,7 +377,12 @@ impl Connection {
     }
 }
 
-/// Starts a 1-RTT packet.
+#[cold]
+fn no_keys() -> TransportError {
+    TransportError::internal("no keys for this packet")
+}
+
+/// Starts a 1-RTT packet; what is encrypted of it takes whole blocks of so many bytes at most.
 fn start_short(
     buf: &mut Vec<u8>,
     dcid: &ConnectionId,
@@ -404,9 +390,18 @@ fn start_short(
     number: u64,
     largest_acked: Option<u64>,
     end: usize,
+    block: u16,
 ) -> Option<OpenPacket> {
     let start = buf.len();
     let pn_len = pn_len(number, largest_acked);
     let pn_offset = encode_short_header(buf, dcid, key_phase, number, pn_len);
+    let end = end_of_blocks(buf.len(), end, block);
     OpenPacket::new(buf, start, pn_offset, pn_len, None, number, end)
+}
+
+/// Where a datagram ends whose payload is whole blocks: before `end`, unless that leaves nothing of it.
+fn end_of_blocks(payload: usize, end: usize, block: u16) -> usize {
+    let room = end.saturating_sub(payload + TAG_LEN);
+    let rest = room % usize::from(block);
+    if rest < room { end - rest } else { end }
 }
