@@ -204,8 +204,15 @@ impl Connection {
     /// The scheduler was asked.
     #[inline]
     pub(crate) fn note_answer(&mut self, now: Instant) {
-        if self.is_observed()
-            && let Some(answer) = self.schedule.take_answer()
+        if self.is_observed() {
+            self.tell_answer(now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_answer(&mut self, now: Instant) {
+        if let Some(answer) = self.schedule.take_answer()
             && let Some(decided) = self.decided(now, &answer)
         {
             self.note(now, Observation::Decided(decided));

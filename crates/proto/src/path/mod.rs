@@ -33,7 +33,7 @@ use crate::congestion::{Controller, InitialWindow};
 use crate::frame::writer::{FrameWriter, Resent};
 use crate::recovery::{RttEstimator, STALL, Suspect, later};
 use crate::space::{
-    AckScheduler, PacketOrigin, PacketSpace, ReceivedPacket, SentFrame, SentPacket, SpaceId,
+    Owed, PacketOrigin, PacketSpace, ReceivedPacket, SentFrame, SentPacket, SpaceId,
 };
 use crate::{FourTuple, PathId, TransportConfig, TransportError};
 use beyond_window::BeyondWindow;
@@ -605,13 +605,12 @@ impl Path {
 
     /// What the path owes by way of acknowledgement, to be restored if the packet that was to carry it is taken back;
     /// `None` if it owes nothing.
-    pub(crate) fn owed_ack(&self) -> Option<AckScheduler> {
-        let acks = &self.space.acks;
-        acks.pending().then(|| acks.clone())
+    pub(crate) fn owed_ack(&self) -> Owed {
+        self.space.acks.owed()
     }
 
-    pub(crate) fn restore_ack(&mut self, owed: AckScheduler) {
-        self.space.acks = owed;
+    pub(crate) fn restore_ack(&mut self, owed: &Owed) {
+        self.space.acks.restore(owed);
     }
 
     /// There is less to send than the path would take: its deliveries say less than what it could.

@@ -230,6 +230,11 @@ impl Paths {
         self.slots.get(index.get())?.as_ref()
     }
 
+    /// The path in a slot, by number.
+    pub(crate) fn in_slot(&self, slot: usize) -> Option<&Path> {
+        self.slots.get(slot)?.as_ref()
+    }
+
     pub(crate) fn at_mut(&mut self, index: PathIndex) -> Option<&mut Path> {
         self.slots.get_mut(index.get())?.as_mut()
     }
@@ -308,6 +313,7 @@ impl Paths {
     }
 
     /// The path with the oldest packet in flight of those that the scheduler asked for.
+    #[inline(never)]
     pub(crate) fn oldest_scheduled_in_flight(&self) -> Option<PathIndex> {
         let oldest = |path: &Path| {
             let mut sent = path.space().sent.iter();

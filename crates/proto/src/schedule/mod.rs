@@ -287,12 +287,15 @@ impl Schedule {
     }
 
     /// What to send next. `nothing_in_flight` arms the override of endless waits.
-    pub(crate) fn next(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
+    pub(crate) fn next(
+        &mut self,
+        now: Instant,
+        nothing_in_flight: &dyn Fn() -> bool,
+    ) -> Option<Planned> {
         self.run = 0;
-        if let Some(planned) = self.planned.take()
-            && self.can_send(planned.path)
+        if self.planned.is_some()
+            && let Some(planned) = self.take_planned(now)
         {
-            self.wait_clock.stop(now);
             return Some(planned);
         }
         let views = Self::visible(&self.views, self.used);
@@ -307,16 +310,11 @@ impl Schedule {
         let number = self.next_number;
         self.next_number += 1;
         if self.watched {
-            self.answer = Some(Answer {
-                number,
-                decision,
-                why: self.scheduler.why(),
-                instead: None,
-            });
+            self.keep_answer(number, decision);
         }
         match decision {
             Decision::Send { path, data, copies } => {
-                if cx.path(path).is_some_and(|view| view.can_send) {
+                if path.get() < self.used && self.can_send(path) {
                     self.wait_until = None;
                     self.wait_clock.stop(now);
                     let doubtful = self.is_doubtful(path);
@@ -347,9 +345,32 @@ impl Schedule {
         self.wait(now, nothing_in_flight)
     }
 
+    /// What was decided for this batch when the one before was full, if its path can send still.
+    #[cold]
+    #[inline(never)]
+    fn take_planned(&mut self, now: Instant) -> Option<Planned> {
+        let planned = self.planned.take()?;
+        if !self.can_send(planned.path) {
+            return None;
+        }
+        self.wait_clock.stop(now);
+        Some(planned)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn keep_answer(&mut self, number: u64, decision: Decision) {
+        self.answer = Some(Answer {
+            number,
+            decision,
+            why: self.scheduler.why(),
+            instead: None,
+        });
+    }
+
     /// The same again, if the scheduler's last decision stands for another packet. `control`: whether control frames or
     /// datagrams wait.
-    pub(crate) fn again(&mut self, planned: Planned, control: bool) -> Option<Planned> {
+    pub(crate) fn again(&mut self, planned: &Planned, control: bool) -> Option<Planned> {
         if self.run == 0 || !self.can_send(planned.path) {
             return None;
         }
@@ -357,15 +378,15 @@ impl Schedule {
         self.queue.control = control;
         let number = self.next_number;
         self.next_number += 1;
-        Some(Planned { number, ..planned })
+        Some(Planned { number, ..*planned })
     }
 
     /// There was nothing of the kind planned for this path: what else to send, on another one.
     pub(crate) fn instead(
         &mut self,
         now: Instant,
-        planned: Planned,
-        nothing_in_flight: bool,
+        planned: &Planned,
+        nothing_in_flight: &dyn Fn() -> bool,
     ) -> Option<Planned> {
         if planned.data.is_copy() {
             self.copying = false;
@@ -381,15 +402,17 @@ impl Schedule {
 
     /// The scheduler waits, or asked for data of which there is none: to be asked again at the next
     /// event. What is sent in place of that, if it has gone on for too long.
-    fn wait(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
+    #[inline(never)]
+    fn wait(&mut self, now: Instant, nothing_in_flight: &dyn Fn() -> bool) -> Option<Planned> {
         self.waits += 1;
         self.wait_clock.start(now);
         self.overdue(now, nothing_in_flight)
     }
 
     /// What is sent instead of what the scheduler wants, once nothing has got on for a PTO.
-    fn overdue(&mut self, now: Instant, nothing_in_flight: bool) -> Option<Planned> {
-        if !nothing_in_flight {
+    #[inline(never)]
+    fn overdue(&mut self, now: Instant, nothing_in_flight: &dyn Fn() -> bool) -> Option<Planned> {
+        if !nothing_in_flight() {
             self.idle_wait_since = None;
             return None;
         }
@@ -419,7 +442,7 @@ impl Schedule {
     }
 
     /// A decision was carried out.
-    pub(crate) fn on_progress(&mut self, planned: Planned) {
+    pub(crate) fn on_progress(&mut self, planned: &Planned) {
         self.copying = planned.data.is_copy();
         if !self.is_doubtful(planned.path) {
             self.idle_wait_since = None;
@@ -434,8 +457,15 @@ impl Schedule {
     /// Whether a path is in trouble while another one is not: what a scheduler sends there all the
     /// same gets nothing on.
     fn is_doubtful(&self, path: PathIndex) -> bool {
+        self.is_suspect(path) && self.is_any_well()
+    }
+
+    /// Whether a path is open and not in trouble.
+    #[cold]
+    #[inline(never)]
+    fn is_any_well(&self) -> bool {
         let mut views = Self::visible(&self.views, self.used).iter();
-        self.is_suspect(path) && views.any(|view| view.open && !view.suspect)
+        views.any(|view| view.open && !view.suspect)
     }
 
     /// Whether a path was in trouble when its view was last brought up to date.
@@ -469,7 +499,7 @@ impl Schedule {
     /// take it.
     pub(crate) fn plan_reinjections(
         &mut self,
-        planned: Planned,
+        planned: &Planned,
         packet: u64,
         ranges: &[StreamRange],
     ) {
@@ -485,6 +515,11 @@ impl Schedule {
                 });
             }
         }
+    }
+
+    /// Whether a reinjection waits.
+    pub(crate) fn has_reinjections(&self) -> bool {
+        !self.reinjections.is_empty()
     }
 
     /// The oldest reinjection that waits.
@@ -522,9 +557,7 @@ impl Schedule {
 
     /// There is nothing to send: a scheduler that has nothing to send does not wait.
     pub(crate) fn on_nothing_to_send(&mut self, now: Instant) {
-        if self.wait_clock.is_running() {
-            self.wait_clock.stop(now);
-        }
+        self.wait_clock.stop(now);
     }
 
     pub(crate) fn on_timeout(&mut self, now: Instant, pto: Duration) {

@@ -92,9 +92,24 @@ impl TailCopies {
 
     fn slot_mut(&mut self, path: PathIndex) -> &mut Slot {
         if self.slots.len() <= path.get() {
-            self.slots.resize(path.get() + 1, Slot::NEW);
+            self.grow(path);
         }
         &mut self.slots[path.get()]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, path: PathIndex) {
+        self.slots.resize(path.get() + 1, Slot::NEW);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_anew(&mut self) {
+        self.begun = false;
+        for slot in &mut self.slots {
+            slot.passed = Slot::NEW.passed;
+        }
     }
 }
 
@@ -119,10 +134,8 @@ impl Schedule {
     /// Of data that two paths carried, one packet was lost: it may be copied once more. A walk over what was copied is
     /// begun anew for each copy at most.
     pub(crate) fn on_copy_lost(&mut self) {
-        if std::mem::take(&mut self.tail.begun) {
-            for slot in &mut self.tail.slots {
-                slot.passed = Slot::NEW.passed;
-            }
+        if self.tail.begun {
+            self.tail.begin_anew();
         }
     }
 

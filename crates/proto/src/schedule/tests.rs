@@ -27,12 +27,12 @@ fn an_endless_wait_is_overridden_after_one_pto() {
     schedule.queue.unsent = 1;
     let start = Instant::now();
     let pto = Duration::from_millis(100);
-    assert_eq!(schedule.next(start, true), None);
+    assert_eq!(schedule.next(start, &|| true), None);
     assert_eq!(schedule.next_timeout(|| pto), Some(start + pto));
-    assert_eq!(schedule.next(start + pto / 2, true), None);
+    assert_eq!(schedule.next(start + pto / 2, &|| true), None);
     assert_eq!(schedule.next_timeout(|| pto), Some(start + pto));
     schedule.on_timeout(start + pto, pto);
-    let planned = schedule.next(start + pto, true).unwrap();
+    let planned = schedule.next(start + pto, &|| true).unwrap();
     assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
     assert_eq!(schedule.overridden, 1);
 }
@@ -84,16 +84,16 @@ fn a_wait_is_asked_again_at_its_time_and_whenever_something_happens() {
     (schedule.views[0].open, schedule.views[0].can_send) = (true, true);
     let start = Instant::now();
     let pto = Duration::from_millis(100);
-    assert_eq!(schedule.next(start, false), None);
+    assert_eq!(schedule.next(start, &|| false), None);
     assert_eq!(schedule.next_timeout(|| pto), Some(start + wait));
     // An acknowledgement or anything else: asked again, and the timer is that of the newest answer.
-    assert_eq!(schedule.next(start + wait / 2, false), None);
+    assert_eq!(schedule.next(start + wait / 2, &|| false), None);
     assert_eq!(schedule.decisions(), 2);
     let until = start + wait / 2 + wait;
     assert_eq!(schedule.next_timeout(|| pto), Some(until));
     schedule.on_timeout(until, pto);
     assert_eq!(schedule.next_timeout(|| pto), None);
-    assert_eq!(schedule.next(until, false), None);
+    assert_eq!(schedule.next(until, &|| false), None);
     assert_eq!((schedule.decisions(), schedule.waits), (3, 3));
     assert_eq!(schedule.next_timeout(|| pto), Some(until + wait));
 }
@@ -119,8 +119,8 @@ fn asking_for_nothing_is_waiting() {
     schedule.views[1].can_send = true;
     let start = Instant::now();
     let pto = Duration::from_millis(100);
-    let fruitless = schedule.next(start, true).unwrap();
-    assert_eq!(schedule.instead(start, fruitless, true), None);
+    let fruitless = schedule.next(start, &|| true).unwrap();
+    assert_eq!(schedule.instead(start, &fruitless, &|| true), None);
     assert_eq!(schedule.next_timeout(|| pto), Some(start + pto));
     schedule.on_timeout(start + pto, pto);
     let offer = |schedule: &mut Schedule| {
@@ -128,10 +128,10 @@ fn asking_for_nothing_is_waiting() {
         schedule.views[1].can_send = true;
     };
     offer(&mut schedule);
-    let fruitless = schedule.next(start + pto, true).unwrap();
-    let planned = schedule.instead(start + pto, fruitless, true).unwrap();
+    let fruitless = schedule.next(start + pto, &|| true).unwrap();
+    let planned = schedule.instead(start + pto, &fruitless, &|| true).unwrap();
     assert_eq!((planned.path.get(), planned.data), (1, Data::Next));
-    schedule.on_progress(planned);
+    schedule.on_progress(&planned);
     assert_eq!(schedule.next_timeout(|| pto), None);
     assert_eq!((schedule.waits, schedule.overridden), (2, 1));
 }
@@ -164,17 +164,17 @@ fn a_path_with_nothing_to_send_does_not_hold_up_the_others() {
         (view.open, view.can_send) = (true, true);
     }
     let now = Instant::now();
-    let first = schedule.next(now, false).unwrap();
-    let second = schedule.instead(now, first, false).unwrap();
-    let third = schedule.instead(now, second, false).unwrap();
+    let first = schedule.next(now, &|| false).unwrap();
+    let second = schedule.instead(now, &first, &|| false).unwrap();
+    let third = schedule.instead(now, &second, &|| false).unwrap();
     assert_eq!([first, second, third].map(|p| p.path.get()), [0, 1, 2]);
     assert!(!schedule.is_copying());
-    schedule.on_progress(third);
+    schedule.on_progress(&third);
     assert!(schedule.is_copying());
     assert_eq!(schedule.waits, 0);
-    let fourth = schedule.next(now, false).unwrap();
+    let fourth = schedule.next(now, &|| false).unwrap();
     assert_eq!(fourth.path.get(), 2);
-    assert_eq!(schedule.instead(now, fourth, false), None);
+    assert_eq!(schedule.instead(now, &fourth, &|| false), None);
     assert!(!schedule.is_copying());
     assert_eq!(schedule.waits, 1);
 }
@@ -198,8 +198,8 @@ fn sending_on_a_path_in_trouble_is_waiting_too() {
     let start = Instant::now();
     let pto = Duration::from_millis(100);
     let next = |schedule: &mut Schedule, now| {
-        let planned = schedule.next(now, true).unwrap();
-        schedule.on_progress(planned);
+        let planned = schedule.next(now, &|| true).unwrap();
+        schedule.on_progress(&planned);
         planned.path.get()
     };
     assert_eq!(next(&mut schedule, start), 0);
@@ -223,7 +223,7 @@ fn waiting_with_data_in_flight_is_not_overridden() {
     schedule.views[0].open = true;
     schedule.views[0].can_send = true;
     let start = Instant::now();
-    assert_eq!(schedule.next(start, false), None);
+    assert_eq!(schedule.next(start, &|| false), None);
     assert_eq!(schedule.next_timeout(|| Duration::from_millis(1)), None);
 }
 
@@ -236,18 +236,18 @@ fn time_spent_waiting_is_added_up() {
     schedule.views[0].open = true;
     schedule.views[0].can_send = true;
     let start = Instant::now();
-    assert_eq!(schedule.next(start, false), None);
-    assert_eq!(schedule.next(start + ms(3), false), None);
+    assert_eq!(schedule.next(start, &|| false), None);
+    assert_eq!(schedule.next(start + ms(3), &|| false), None);
     assert_eq!(schedule.wait_clock.total(), ms(3));
     // From here on, the window is full.
     schedule.views[0].can_send = false;
-    assert_eq!(schedule.next(start + ms(5), false), None);
-    assert_eq!(schedule.next(start + ms(50), false), None);
+    assert_eq!(schedule.next(start + ms(5), &|| false), None);
+    assert_eq!(schedule.next(start + ms(50), &|| false), None);
     assert_eq!(schedule.wait_clock.total(), ms(5));
     schedule.views[0].can_send = true;
-    assert_eq!(schedule.next(start + ms(100), true), None);
+    assert_eq!(schedule.next(start + ms(100), &|| true), None);
     schedule.on_timeout(start + ms(110), ms(10));
-    assert!(schedule.next(start + ms(110), true).is_some());
+    assert!(schedule.next(start + ms(110), &|| true).is_some());
     assert_eq!(schedule.wait_clock.total(), ms(15));
     assert!(!schedule.wait_clock.is_running());
 }

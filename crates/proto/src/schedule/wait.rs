@@ -20,6 +20,14 @@ impl WaitClock {
 
     /// The scheduler does not wait, or is not to blame for it.
     pub(crate) fn stop(&mut self, now: Instant) {
+        if self.is_running() {
+            self.add(now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, now: Instant) {
         if let Some(since) = self.since.take() {
             self.total += now.saturating_duration_since(since);
         }

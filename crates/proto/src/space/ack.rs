@@ -65,6 +65,16 @@ pub(crate) struct ReceivedPacket {
     pub(crate) immediate: bool,
 }
 
+/// What a space owes its peer: what an ACK frame that leaves changes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Owed {
+    unacked: u64,
+    ranges: usize,
+    immediate: bool,
+    timer: Option<Instant>,
+    largest_acked: Option<u64>,
+}
+
 /// Decides when a space owes an ACK.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AckScheduler {
@@ -180,6 +190,26 @@ impl AckScheduler {
         self.ranges = 0;
         self.immediate = false;
         self.timer = None;
+    }
+
+    /// What is owed, to be [restored](Self::restore) if the ACK frame does not leave after all.
+    pub(crate) const fn owed(&self) -> Owed {
+        Owed {
+            unacked: self.unacked,
+            ranges: self.ranges,
+            immediate: self.immediate,
+            timer: self.timer,
+            largest_acked: self.largest_acked,
+        }
+    }
+
+    /// The ACK frame that was written since did not leave.
+    pub(crate) const fn restore(&mut self, owed: &Owed) {
+        self.unacked = owed.unacked;
+        self.ranges = owed.ranges;
+        self.immediate = owed.immediate;
+        self.timer = owed.timer;
+        self.largest_acked = owed.largest_acked;
     }
 
     /// The next packet carries an ACK, even if no packet that came asked for one.

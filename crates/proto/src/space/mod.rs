@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use rand::rngs::StdRng;
 
-pub(crate) use ack::{AckPolicy, AckScheduler, ReceivedPacket};
+pub(crate) use ack::{AckPolicy, AckScheduler, Owed, ReceivedPacket};
 pub(crate) use loss::{AckOutcome, LossOutcome, LostNumbers, PACKET_THRESHOLD};
 pub(crate) use numbers::PacketNumbers;
 pub(crate) use received::ReceivedPackets;

@@ -382,6 +382,7 @@ impl Streams {
 
     /// The streams with data to send, for a scheduler that wants to know: those with data never
     /// sent in the order of their turns, then those with data to be sent again only.
+    #[inline(never)]
     pub(crate) fn views(&self, views: &mut Vec<StreamView>) {
         views.clear();
         let fresh = self.fresh.iter().map(|id| (id, false));

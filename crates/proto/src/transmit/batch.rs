@@ -49,6 +49,12 @@ pub(crate) struct Batch {
     /// The mark of all its datagrams: a batch has one IP header.
     pub(crate) ecn: Option<EcnCodepoint>,
     pub(crate) data: Vec<u8>,
+    pub(crate) sizes: Sizes,
+}
+
+/// How large the datagrams of a batch are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sizes {
     first: usize,
     last: usize,
     count: usize,
@@ -64,7 +70,8 @@ pub(crate) struct Popped {
 }
 
 impl Batches {
-    /// The batch of a path.
+    /// The batch of a path, opened if there is none.
+    #[cold]
     pub(crate) fn open(
         &mut self,
         index: PathIndex,
@@ -79,14 +86,17 @@ impl Batches {
                     id,
                     ecn,
                     data: self.spare.take(),
-                    first: 0,
-                    last: 0,
-                    count: 0,
+                    sizes: Sizes::default(),
                 });
                 self.open.len() - 1
             }
         };
         &mut self.open[at]
+    }
+
+    /// The open batch of a path.
+    pub(crate) fn of(&mut self, index: PathIndex) -> Option<&mut Batch> {
+        self.open.iter_mut().find(|batch| batch.index == index)
     }
 
     /// Appends the next batch to `buf`.
@@ -98,7 +108,7 @@ impl Batches {
                 id: batch.id,
                 ecn: batch.ecn,
                 size,
-                segment_size: (batch.count > 1).then_some(batch.first),
+                segment_size: batch.sizes.segment(),
             };
             if buf.is_empty() {
                 // The usual case: the caller's buffer takes the place of ours.
@@ -147,8 +157,13 @@ impl Batches {
     }
 }
 
-impl Batch {
-    /// A datagram of this size was appended to `data`.
+impl Sizes {
+    /// Of the datagrams but for the last, if there are several.
+    pub(crate) fn segment(&self) -> Option<usize> {
+        (self.count > 1).then_some(self.first)
+    }
+
+    /// A datagram of this size was appended.
     pub(crate) fn push(&mut self, size: usize) {
         if self.count == 0 {
             self.first = size;
@@ -157,24 +172,23 @@ impl Batch {
         self.count += 1;
     }
 
-    /// Where the next datagram must end: it is not longer than the first.
-    pub(crate) fn end_of_next(&self, mtu: usize) -> usize {
-        let most = if self.count == 0 {
+    /// The most bytes of the next datagram, which is not longer than the first.
+    pub(crate) fn most_of_next(&self, mtu: usize) -> usize {
+        if self.count == 0 {
             mtu
         } else {
             mtu.min(self.first)
-        };
-        self.data.len() + most
+        }
     }
 
     /// Whether nothing more may be appended: as many datagrams as asked for, or as many bytes as segmentation offload takes,
     /// or a datagram shorter than those before it, or a first one below full size, which longer ones could not follow. A
-    /// datagram of full size is up to one byte less than `block` shorter than `mtu`.
-    pub(crate) fn is_full(&self, mtu: usize, block: usize, max_datagrams: usize) -> bool {
+    /// datagram of full size is up to one byte less than `block` shorter than `mtu`. `len`: the bytes so far.
+    pub(crate) fn is_full(&self, len: usize, mtu: usize, block: u16, max_datagrams: usize) -> bool {
         self.count > 0
             && (self.count >= max_datagrams
-                || self.data.len() + mtu > MAX_BATCH
+                || len + mtu > MAX_BATCH
                 || self.last < self.first
-                || self.first + block <= mtu)
+                || self.first + usize::from(block) <= mtu)
     }
 }

@@ -16,6 +16,7 @@ use crate::{ConnectionClose, PathId};
 
 impl Connection {
     /// One datagram with CONNECTION_CLOSE for the next path that is due to get it.
+    #[inline(never)]
     pub(super) fn transmit_close(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         let close = self.state.close_frame()?.clone();
         while let Some(index) = self.close_due.iter().next() {

@@ -46,6 +46,7 @@ impl Connection {
     }
 
     /// The next datagram of early data.
+    #[inline(never)]
     pub(super) fn transmit_early(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         if !self.early_data_due() {
             return None;

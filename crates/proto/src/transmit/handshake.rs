@@ -27,6 +27,7 @@ impl Connection {
             || self.spaces.wants_probe(space_id)
     }
 
+    #[inline(never)]
     pub(super) fn transmit_handshake(
         &mut self,
         now: Instant,

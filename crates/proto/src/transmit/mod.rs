@@ -50,7 +50,10 @@ impl Connection {
         {
             return Some(transmit);
         }
-        if let Some(transmit) = self.transmit_handshake(now, buf) {
+        // Without such keys, there is nothing of the handshake to send any more.
+        if (self.handshake.initial.is_some() || self.handshake.handshake.is_some())
+            && let Some(transmit) = self.transmit_handshake(now, buf)
+        {
             return Some(transmit);
         }
         if self.state.is_handshaking()
@@ -65,10 +68,14 @@ impl Connection {
             return Some(transmit);
         }
         if self.state.is_established() {
-            if let Some(transmit) = self.transmit_reinjection(now, buf) {
+            if self.schedule.has_reinjections()
+                && let Some(transmit) = self.transmit_reinjection(now, buf)
+            {
                 return Some(transmit);
             }
-            if let Some(transmit) = self.transmit_steered(now, buf) {
+            if !self.datagrams.steered().is_empty()
+                && let Some(transmit) = self.transmit_steered(now, buf)
+            {
                 return Some(transmit);
             }
             if let Some(transmit) = self.transmit_scheduled(now, max_datagrams.max(1), buf) {

@@ -3,14 +3,15 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::{Data, PathIndex};
+use mpquic_sched_core::{Data, EcnCodepoint, PathIndex};
 use smallvec::SmallVec;
 
+use super::batch::Sizes;
 use super::packet::PacketSpec;
 use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
-use crate::path::{Addresses, Path};
+use crate::path::{Addresses, Path, Paths};
 use crate::schedule::Planned;
 use crate::space::{PacketOrigin, SentFrame, StreamRange};
 use crate::stream::Streams;
@@ -28,14 +29,6 @@ impl Connection {
     /// Whether the scheduler may have more to copy.
     pub(crate) fn has_copies(&self) -> bool {
         self.schedule.is_copying() && self.streams.queue().in_flight > 0
-    }
-
-    /// Whether nothing that was scheduled is in flight and can be counted on to arrive. Probes and
-    /// keep-alives get nothing on.
-    fn nothing_in_flight(&self) -> bool {
-        self.paths
-            .iter()
-            .all(|path| path.space().sent.scheduled() == 0 || path.is_suspect())
     }
 
     /// Nothing waits to be sent: what the paths with room in their windows deliver says less than
@@ -71,23 +64,33 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let mut waiting = self.has_scheduled_data();
-        let mut transmit = None;
-        if let Some((planned, nothing_in_flight)) = self.first_planned(now, waiting) {
-            self.build_batches(now, max_datagrams, planned, waiting, nothing_in_flight);
-            transmit = self.transmit_batch(buf);
-            waiting = self.has_scheduled_data();
+        if !waiting {
+            self.note_app_limited();
+            // A scheduler may want to reinject even if nothing waits.
+            if self.streams.queue().in_flight == 0 {
+                self.schedule.on_nothing_to_send(now);
+                return None;
+            }
         }
-        if transmit.is_none() && waiting {
-            self.note_held_back();
+        self.refresh_paths(now);
+        self.refresh_queue(self.has_control());
+        let mut transmit = None;
+        if let Some(planned) = self.next_planned(now, waiting)
+            && (waiting || planned.data.is_copy())
+        {
+            transmit = self.build_batches(now, max_datagrams, planned, waiting, buf);
+            waiting = self.has_scheduled_data();
         }
         if !waiting {
             self.schedule.on_nothing_to_send(now);
+            if transmit.is_none() {
+                return self.transmit_tail_copy(now, buf);
+            }
+        } else if transmit.is_none() {
+            self.note_held_back();
         }
-        if waiting || transmit.is_some() {
-            self.schedule.end_tail();
-            return transmit;
-        }
-        self.transmit_tail_copy(now, buf)
+        self.schedule.end_tail();
+        transmit
     }
 
     /// Nothing is left to send, and the scheduler wants no copies: what arrives late anyway goes on a path that delivers it
@@ -97,6 +100,11 @@ impl Connection {
         {
             return None;
         }
+        self.transmit_late(now, buf)
+    }
+
+    #[inline(never)]
+    fn transmit_late(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         let copy = self.schedule.tail_copy(now, &self.paths, &self.streams)?;
         let target = copy.path;
         let spec = PacketSpec {
@@ -123,87 +131,88 @@ impl Connection {
         })
     }
 
-    /// The scheduler's first decision, and whether nothing is in flight; `waiting`: whether there is anything to send.
-    fn first_planned(&mut self, now: Instant, waiting: bool) -> Option<(Planned, bool)> {
-        if !waiting {
-            self.note_app_limited();
-        }
-        // A scheduler may want to reinject even if nothing waits.
-        if !waiting && self.streams.queue().in_flight == 0 {
-            return None;
-        }
+    /// Brings the scheduler's views of the paths up to date.
+    fn refresh_paths(&mut self, now: Instant) {
         let max_ack_delay = self.peer_max_ack_delay();
         let (controller, cids) = (&*self.controller, &self.remote_cids);
         self.schedule
             .refresh(now, &mut self.paths, controller, max_ack_delay, |id| {
                 cids.active(id).is_some()
             });
-        self.refresh_queue(self.has_control());
-        let nothing_in_flight = waiting && self.nothing_in_flight();
-        let planned = self.schedule.next(now, nothing_in_flight);
-        self.note_answer(now);
-        Some((planned?, nothing_in_flight))
     }
 
+    /// What the scheduler wants to be sent next; `idle`: whether nothing may be in flight, for all that was sent just now.
+    fn next_planned(&mut self, now: Instant, idle: bool) -> Option<Planned> {
+        let paths = &self.paths;
+        let planned = self
+            .schedule
+            .next(now, &|| idle && nothing_in_flight(paths));
+        self.note_answer(now);
+        planned
+    }
+
+    /// Builds the batches of all paths until nothing more may be sent, that of the first path in `buf`, and hands out the
+    /// first.
     fn build_batches(
         &mut self,
         now: Instant,
         max_datagrams: usize,
         mut planned: Planned,
         waiting: bool,
-        nothing_in_flight: bool,
-    ) {
-        let max_datagrams = if self.config.segmentation_offload {
-            max_datagrams
-        } else {
-            1
-        };
-        let mut batches = std::mem::take(&mut self.batches);
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let start = buf.len();
+        let first = planned.path;
+        let path = self.paths.at(first)?;
+        let (id, first_ecn) = (path.id, path.ecn());
+        let mut sizes = Sizes::default();
         let mut progress = false;
         loop {
-            if !waiting && !planned.data.is_copy() {
-                break;
-            }
             let Some(path) = self.paths.at(planned.path) else {
                 break;
             };
             let mtu = usize::from(path.mtu());
             // What is sent counts for the amplification limit when it leaves: one by one, so that each is held against it.
-            let max_datagrams = if path.is_validated() {
+            let max_datagrams = if path.is_validated() && self.config.segmentation_offload {
                 max_datagrams
             } else {
                 1
             };
-            let batch = batches.open(planned.path, path.id, path.ecn());
             // A datagram of the application may need the last byte of a packet.
             let block = if self.datagrams.can_send() {
                 1
             } else {
                 self.endpoint_config.cipher_block
             };
-            if batch.is_full(mtu, usize::from(block), max_datagrams) {
-                self.schedule.put_back(planned);
-                break;
-            }
-            let spec = PacketSpec {
-                ecn: batch.ecn,
-                end: Some(batch.end_of_next(mtu)),
-                block,
-                origin: PacketOrigin::Decision(planned.number),
-                ..PacketSpec::unscheduled(planned.path)
-            };
-            let Some(size) = self.send_scheduled(now, planned, &spec, &mut batch.data) else {
-                let nothing_in_flight = nothing_in_flight && !progress;
-                let instead = self.schedule.instead(now, planned, nothing_in_flight);
-                self.note_answer(now);
-                match instead {
-                    Some(instead) => planned = instead,
-                    None => break,
+            let sent = if planned.path != first {
+                self.send_on_other(now, &planned, mtu, block, max_datagrams)
+            } else if sizes.is_full(buf.len() - start, mtu, block, max_datagrams) {
+                Sending::Full
+            } else {
+                let most = sizes.most_of_next(mtu);
+                match self.send_scheduled(now, &planned, first_ecn, most, block, buf) {
+                    Some(size) => {
+                        sizes.push(size);
+                        Sending::Sent
+                    }
+                    None => Sending::Nothing,
                 }
-                continue;
             };
-            batch.push(size);
-            self.schedule.on_progress(planned);
+            match sent {
+                Sending::Sent => {}
+                Sending::Full => {
+                    self.schedule.put_back(planned);
+                    break;
+                }
+                Sending::Nothing => {
+                    match self.planned_instead(now, &planned, waiting && !progress) {
+                        Some(instead) if waiting || instead.data.is_copy() => planned = instead,
+                        _ => break,
+                    }
+                    continue;
+                }
+            }
+            self.schedule.on_progress(&planned);
             progress = true;
             if let Some(path) = self.paths.at_mut(planned.path) {
                 self.schedule.refresh_sender(now, path, &*self.controller);
@@ -213,20 +222,76 @@ impl Connection {
                 break;
             }
             if self.streams.queue().retransmittable == 0
-                && let Some(again) = self.schedule.again(planned, control)
+                && let Some(again) = self.schedule.again(&planned, control)
             {
                 planned = again;
                 continue;
             }
             self.refresh_queue(control);
-            let next = self.schedule.next(now, false);
-            self.note_answer(now);
-            match next {
-                Some(next) => planned = next,
-                None => break,
+            match self.next_planned(now, false) {
+                Some(next) if waiting || next.data.is_copy() => planned = next,
+                _ => break,
             }
         }
-        self.batches = batches;
+        let size = buf.len() - start;
+        if size > 0 {
+            let to = Addresses::Current;
+            let transmit = self.finish_transmit(id, to, first_ecn, size, sizes.segment());
+            if transmit.is_some() {
+                return transmit;
+            }
+            // The path was abandoned in between: its packets count as lost already.
+            buf.truncate(start);
+        }
+        self.transmit_batch(buf)
+    }
+
+    /// There was nothing of the kind planned for a path: what else to send.
+    #[cold]
+    #[inline(never)]
+    fn planned_instead(&mut self, now: Instant, planned: &Planned, idle: bool) -> Option<Planned> {
+        let paths = &self.paths;
+        let instead = self
+            .schedule
+            .instead(now, planned, &|| idle && nothing_in_flight(paths));
+        self.note_answer(now);
+        instead
+    }
+
+    /// Sends one packet as planned on another path than that of the batch that is built first.
+    #[inline(never)]
+    fn send_on_other(
+        &mut self,
+        now: Instant,
+        planned: &Planned,
+        mtu: usize,
+        block: u16,
+        max_datagrams: usize,
+    ) -> Sending {
+        let index = planned.path;
+        let Some(path) = self.paths.at(index) else {
+            return Sending::Nothing;
+        };
+        let batch = self.batches.open(index, path.id, path.ecn());
+        if batch
+            .sizes
+            .is_full(batch.data.len(), mtu, block, max_datagrams)
+        {
+            return Sending::Full;
+        }
+        let (ecn, most) = (batch.ecn, batch.sizes.most_of_next(mtu));
+        let mut data = std::mem::take(&mut batch.data);
+        let size = self.send_scheduled(now, planned, ecn, most, block, &mut data);
+        if let Some(batch) = self.batches.of(index) {
+            batch.data = data;
+            if let Some(size) = size {
+                batch.sizes.push(size);
+            }
+        }
+        match size {
+            Some(_) => Sending::Sent,
+            None => Sending::Nothing,
+        }
     }
 
     /// Whether control frames or datagrams wait, after a packet of a batch. If none waited before it, only streams and
@@ -260,19 +325,28 @@ impl Connection {
         None
     }
 
-    /// Sends one packet as planned; its size, or `None` if there was nothing of that kind to send.
+    /// Sends one packet as planned, of so many bytes at most, whole blocks of which are encrypted; its size, or `None` if there was nothing of that kind to send.
+    #[inline(never)]
     fn send_scheduled(
         &mut self,
         now: Instant,
-        planned: Planned,
-        spec: &PacketSpec,
+        planned: &Planned,
+        ecn: Option<EcnCodepoint>,
+        most: usize,
+        block: u16,
         buf: &mut Vec<u8>,
     ) -> Option<usize> {
         let index = planned.path;
-        let mut ranges = SmallVec::<[StreamRange; 2]>::new();
         let start = buf.len();
-        let number = self.send_packet(now, spec, buf, |this, w| {
-            let owed = this.paths.at(index).and_then(Path::owed_ack);
+        let spec = PacketSpec {
+            ecn,
+            end: Some(start + most),
+            block,
+            origin: PacketOrigin::Decision(planned.number),
+            ..PacketSpec::unscheduled(index)
+        };
+        let number = self.send_packet(now, &spec, buf, |this, w| {
+            let owed = this.paths.at(index).map(Path::owed_ack);
             this.fill_own_ack(w, now, index);
             // The view of the queue is brought up to date before each decision.
             if this.schedule.control_waits() {
@@ -282,19 +356,28 @@ impl Connection {
             if !w.is_ack_eliciting() {
                 // Only an ACK, or nothing: not what was asked for. The ACK stays owed.
                 if let (Some(path), Some(owed)) = (this.paths.at_mut(index), owed) {
-                    path.restore_ack(owed);
+                    path.restore_ack(&owed);
                 }
                 return false;
             }
-            if !planned.copies.is_empty() {
-                ranges = stream_ranges(&w.frames);
-            }
             true
         })?;
+        if !planned.copies.is_empty() {
+            self.plan_copies(planned, number);
+        }
+        Some(buf.len() - start)
+    }
+
+    /// A packet left that is to go on further paths, too.
+    #[cold]
+    #[inline(never)]
+    fn plan_copies(&mut self, planned: &Planned, number: u64) {
+        let packet = self.paths.at(planned.path);
+        let packet = packet.and_then(|path| path.space().sent.get(number));
+        let ranges = packet.map_or_else(SmallVec::new, |packet| stream_ranges(&packet.frames));
         if !ranges.is_empty() {
             self.schedule.plan_reinjections(planned, number, &ranges);
         }
-        Some(buf.len() - start)
     }
 
     /// What the scheduler asked for. Returns whether stream data or datagrams were written.
@@ -392,13 +475,14 @@ impl Connection {
     }
 
     /// Sends the oldest reinjection whose path has room.
+    #[inline(never)]
     pub(super) fn transmit_reinjection(
         &mut self,
         now: Instant,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let max_ack_delay = self.peer_max_ack_delay();
         while let Some(copy) = self.schedule.next_reinjection() {
+            let max_ack_delay = self.peer_max_ack_delay();
             let Some(path) = self.paths.at_mut(copy.path) else {
                 continue;
             };
@@ -428,16 +512,39 @@ impl Connection {
         None
     }
 
+    /// Which paths carry what is to be sent again.
+    #[cold]
+    #[inline(never)]
+    fn note_usable(&mut self) {
+        let (usable, late) = (self.schedule.usable(), self.schedule.late());
+        self.streams.set_usable(usable, late);
+    }
+
     /// Brings the scheduler's view of the queue up to date. `control`: whether control frames or datagrams wait.
     fn refresh_queue(&mut self, control: bool) {
         if self.streams.queue().retransmittable > 0 {
-            // Which paths carry what is to be sent again.
-            let (usable, late) = (self.schedule.usable(), self.schedule.late());
-            self.streams.set_usable(usable, late);
+            self.note_usable();
         }
         self.schedule
             .refresh_queue(&self.streams, control, &self.paths);
     }
+}
+
+/// What came of a packet that was planned.
+enum Sending {
+    Sent,
+    /// There was nothing of that kind to send.
+    Nothing,
+    /// It is for the path's next batch.
+    Full,
+}
+
+/// Whether nothing that was scheduled is in flight and can be counted on to arrive. Probes and
+/// keep-alives get nothing on.
+fn nothing_in_flight(paths: &Paths) -> bool {
+    paths
+        .iter()
+        .all(|path| path.space().sent.scheduled() == 0 || path.is_suspect())
 }
 
 /// Less room than this is not worth a copy of stream data.

@@ -9,11 +9,9 @@ use crate::ids::Transmit;
 
 impl Connection {
     /// The next packet with datagrams for one path.
+    #[inline(never)]
     pub(super) fn transmit_steered(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         let paths = self.datagrams.steered();
-        if paths.is_empty() {
-            return None;
-        }
         let max_ack_delay = self.peer_max_ack_delay();
         for index in paths.iter() {
             let Some(path) = self.paths.at_mut(index) else {

@@ -37,64 +37,80 @@ impl Connection {
         all: bool,
         left: &mut bool,
     ) -> Option<Transmit> {
-        let other_acks = self.ack_on_other_path_due(now);
+        // With one path, there is no other.
+        let several = self.paths.used() > 1 || !self.paths.retired().is_empty();
+        let other_acks = several && self.ack_on_other_path_due(now);
         for slot in 0..self.paths.used() {
-            let Some(path) = PathIndex::new(slot).and_then(|index| self.paths.at(index)) else {
-                continue;
-            };
-            let index = path.index;
-            let transmit = match self.due(now, path, other_acks, all, left) {
-                None => None,
-                Some(Due::PathProbe(to)) => self.transmit_path_probe(now, index, to, buf),
-                Some(Due::LossProbe) => self.transmit_loss_probe(now, index, buf),
-                Some(Due::Ack) => self.transmit_ack(now, index, buf),
-                Some(Due::Ping) => self.transmit_ping(now, index, buf),
-                Some(Due::Credit) => self.transmit_credit(now, index, buf),
-                Some(Due::MtuProbe(size)) => self.transmit_mtu_probe(now, index, size, buf),
-            };
-            if transmit.is_some() {
-                return transmit;
+            if let Some(path) = self.paths.in_slot(slot)
+                && self.has_due(now, path, other_acks, left)
+                && let Some(transmit) = self.transmit_due(now, path.index, other_acks, all, buf)
+            {
+                return Some(transmit);
             }
         }
         None
     }
 
-    /// What a path has to send by itself now; `other_acks`: acknowledgements of other paths wait for one to carry them.
-    /// `left` is set if it has anything more.
-    fn due(
-        &self,
-        now: Instant,
-        path: &Path,
-        other_acks: bool,
-        all: bool,
-        left: &mut bool,
-    ) -> Option<Due> {
+    /// Whether a path has something to send by itself, now or with what is scheduled; `left` is set if so.
+    /// `other_acks`: acknowledgements of other paths wait for one to carry them.
+    fn has_due(&self, now: Instant, path: &Path, other_acks: bool, left: &mut bool) -> bool {
         let established = self.state.is_established();
-        let ack = path.space().acks.due(now);
-        let probe = path.probe_due(now, || self.has_room_for_probe(path));
-        let window = || self.controller.window(path.index);
-        let mtu = path.mtu_probe(now, window).filter(|_| established);
         let any = other_acks
-            || probe.is_some()
             || path.has_probes()
-            || ack
+            || path.space().acks.due(now)
             || (established && path.has_ping())
             || path.wants_credit()
-            || mtu.is_some();
+            || path
+                .probe_due(now, || self.has_room_for_probe(path))
+                .is_some()
+            || (established && self.mtu_probe(now, path).is_some());
         *left |= any;
+        any
+    }
+
+    /// The size of the path's MTU probe that is due.
+    fn mtu_probe(&self, now: Instant, path: &Path) -> Option<u16> {
+        path.mtu_probe(now, || self.controller.window(path.index))
+    }
+
+    /// The datagram that a path has to send by itself now, if it has not rather to wait.
+    #[inline(never)]
+    fn transmit_due(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        other_acks: bool,
+        all: bool,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let path = self.paths.at(index)?;
+        match self.due(now, path, other_acks, all)? {
+            Due::PathProbe(to) => self.transmit_path_probe(now, index, to, buf),
+            Due::LossProbe => self.transmit_loss_probe(now, index, buf),
+            Due::Ack => self.transmit_ack(now, index, buf),
+            Due::Ping => self.transmit_ping(now, index, buf),
+            Due::Credit => self.transmit_credit(now, index, buf),
+            Due::MtuProbe(size) => self.transmit_mtu_probe(now, index, size, buf),
+        }
+    }
+
+    /// What a path has to send by itself that [has](Self::has_due) something to send.
+    fn due(&self, now: Instant, path: &Path, other_acks: bool, all: bool) -> Option<Due> {
+        let established = self.state.is_established();
         //= specs/rfc10069-draft.md#path-management
         //# The client can open a new path when both endpoints have issued available connection IDs
         //# for at least one unused, common path ID, as the same path ID is used in both directions.
         // Ours may still wait for their turn among the scheduled packets.
-        if !any || !self.has_cid(path.id) || !self.local_cids.is_announced(path.id) {
+        if !self.has_cid(path.id) || !self.local_cids.is_announced(path.id) {
             return None;
         }
-        if let Some(to) = probe {
+        if let Some(to) = path.probe_due(now, || self.has_room_for_probe(path)) {
             return Some(Due::PathProbe(to));
         }
         if path.has_probes() {
             return Some(Due::LossProbe);
         }
+        let ack = path.space().acks.due(now);
         if self.carries_own_acks(path)
             && (other_acks || (ack && (all || !self.data_will_carry_ack(path))))
         {
@@ -106,7 +122,8 @@ impl Connection {
         if path.wants_credit() && self.has_room_for_probe(path) {
             return Some(Due::Credit);
         }
-        mtu.filter(|_| all).map(Due::MtuProbe)
+        let mtu = self.mtu_probe(now, path).filter(|_| established && all);
+        mtu.map(Due::MtuProbe)
     }
 
     /// Whether the path's congestion window has room for a datagram with a PATH_CHALLENGE or PATH_RESPONSE, and the peer

@@ -236,6 +236,7 @@ impl Connection {
     }
 
     /// Copies that are due, and what the other attempts have to send.
+    #[inline(never)]
     pub(crate) fn transmit_race(
         &mut self,
         now: Instant,
