@@ -459,40 +459,56 @@ impl Connection {
     /// What the endpoint must know; drain it before each transmit, so that no connection ID is
     /// told to the peer before it is routed.
     pub fn poll_endpoint_events(&mut self) -> Option<EndpointEvent> {
+        if self.endpoint_events.is_empty() {
+            return None;
+        }
+        self.pop_endpoint_event()
+    }
+
+    /// Apart from the rest: connection IDs come and go seldom.
+    #[cold]
+    #[inline(never)]
+    fn pop_endpoint_event(&mut self) -> Option<EndpointEvent> {
         self.endpoint_events.pop_front()
     }
 
     /// What the application may want to know.
     pub fn poll(&mut self) -> Option<Event> {
-        if let Some(event) = self.events.pop_front() {
-            return Some(event);
+        if !self.events.is_empty() {
+            return self.pop_event();
         }
-        let closed = self.is_closed();
         while let Some(event) = self.streams.poll_event() {
             // Nothing can be written any more. What was received can still be read.
             let invites = matches!(
                 event,
                 StreamEvent::Writable { .. } | StreamEvent::Available { .. }
             );
-            if !(closed && invites) {
+            if !(invites && self.is_closed()) {
                 return Some(Event::Stream(event));
             }
         }
-        if !closed && self.datagrams.poll_unblocked() {
+        if self.datagrams.is_blocked() && !self.is_closed() && self.datagrams.poll_unblocked() {
             return Some(Event::DatagramsUnblocked);
         }
         None
     }
 
+    /// Apart from the rest: most events are of streams, and those wait elsewhere.
+    #[cold]
+    #[inline(never)]
+    fn pop_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
     /// Takes in a datagram from the endpoint, or several that came together.
-    pub fn handle_event(&mut self, event: ConnectionEvent) {
+    pub fn handle_event(&mut self, mut event: ConnectionEvent) {
         match self.race {
-            None => self.on_event(event),
-            Some(_) => self.handle_racing_event(event),
+            None => self.on_event(&mut event),
+            Some(_) => self.handle_racing_event(&mut event),
         }
     }
 
-    fn on_event(&mut self, mut event: ConnectionEvent) {
+    fn on_event(&mut self, event: &mut ConnectionEvent) {
         let segment = event.segment.max(1);
         for datagram in event.datagrams.chunks_mut(segment) {
             self.on_datagram(event.now, event.network_path, event.ecn, datagram);

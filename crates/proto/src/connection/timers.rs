@@ -26,34 +26,24 @@ impl Connection {
         if let Some(until) = self.state.timer() {
             return Some(until);
         }
-        let mut next = None;
-        if self.race.is_some() {
-            next = self.race_timer();
-        }
-        let mut consider = |at: Option<Instant>| next = earlier(next, at);
-        consider(self.handshake_deadline);
-        consider(self.handshake_pto_deadline());
-        consider(self.handshake.early_data.timer());
-        for space in self.spaces.iter() {
-            consider(space.loss_time);
-        }
-        if self.state.is_established()
-            && let Some(at) = self.schedule.next_timeout(|| self.smallest_pto())
-            && (self.has_scheduled_data() || self.has_copies())
-        {
-            consider(Some(at));
+        let mut next = self.rest_at;
+        let settled = self.handshake_deadline.is_none() && self.spaces.is_empty();
+        if !settled || self.race.is_some() || self.handshake.early_data.timer().is_some() {
+            next = earlier(next, self.handshake_timeout());
         }
         if self.state.is_established() {
+            if (self.has_scheduled_data() || self.has_copies())
+                && let Some(at) = self.schedule.next_timeout(|| self.smallest_pto())
+            {
+                next = earlier(next, Some(at));
+            }
             for path in self.datagrams.steered().iter() {
-                consider(self.schedule.release_of(path));
+                next = earlier(next, self.schedule.release_of(path));
             }
         }
-        for retired in self.paths.retired() {
-            consider(retired.discard_at());
-            consider(retired.space.acks.timer());
+        if self.pace_at.is_some() || !self.paths.retired().is_empty() {
+            next = earlier(next, self.seldom_timeout());
         }
-        consider(self.pace_at);
-        consider(self.rest_at);
         // After the others: what they say spares a path to work out timers that come later.
         for path in self.paths.iter() {
             // The paths are looked over for others only where it matters.
@@ -65,6 +55,29 @@ impl Connection {
             (Some(timeout), Some(next)) if next <= self.idle_since + timeout => Some(next),
             _ => earlier(next, self.idle_deadline()),
         }
+    }
+
+    /// The next of the timers that only a handshake has. Apart from the rest, as most of a connection's life is after it.
+    #[cold]
+    #[inline(never)]
+    fn handshake_timeout(&mut self) -> Option<Instant> {
+        let mut next = self.handshake_deadline;
+        if self.race.is_some() {
+            next = earlier(next, self.race_timer());
+        }
+        next = earlier(next, self.handshake_pto_deadline());
+        next = earlier(next, self.handshake.early_data.timer());
+        let losses = self.spaces.iter().filter_map(|space| space.loss_time);
+        earlier(next, losses.min())
+    }
+
+    /// The next of the timers that few connections have: of paths that are gone, and of the rate that a peer must keep.
+    #[cold]
+    #[inline(never)]
+    fn seldom_timeout(&self) -> Option<Instant> {
+        let retired = self.paths.retired().iter();
+        let times = retired.map(|one| earlier(one.discard_at(), one.space.acks.timer()));
+        times.fold(self.pace_at, earlier)
     }
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come. An early call does nothing.

@@ -223,6 +223,11 @@ impl Datagrams {
         self.send_loan.settle(self.outgoing.size() as u64);
     }
 
+    /// Whether a send was refused and there was no space since.
+    pub(crate) const fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
     /// True once after a refused send, when there is space again.
     pub(crate) fn poll_unblocked(&mut self) -> bool {
         let most = self.send_loan.most().min(self.send_limit as u64);

@@ -28,6 +28,10 @@ struct Entry {
 }
 
 impl Closed {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Remembers one; its number.
     pub(super) fn add(&mut self, now: Instant, dcid: ConnectionId, packet: Box<[u8]>) -> u64 {
         let until = now + CLOSED_FOR;

@@ -214,6 +214,11 @@ impl Waiting {
         Some(self.remove(incoming.index).datagrams)
     }
 
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.expiring.is_empty()
+    }
+
     /// When the first place is given up.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
         self.expiring.first().map(|(expires, _)| *expires)

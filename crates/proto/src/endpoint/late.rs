@@ -19,6 +19,10 @@ pub(super) struct Late {
 }
 
 impl Late {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Remembers one.
     pub(super) fn add(&mut self, now: Instant, dcid: ConnectionId) {
         self.entries.push_back((dcid, now + KEPT_FOR));

@@ -227,6 +227,11 @@ impl Line {
         others.or_else(|| for_proven.then(|| self.proven.pop_oldest())?)
     }
 
+    /// Whether nobody waits to be accepted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.proven.is_empty() && self.others.is_empty()
+    }
+
     /// Forgets those whose time is over.
     pub(super) fn expire(&mut self, now: Instant) {
         for queue in [&mut self.proven, &mut self.others] {

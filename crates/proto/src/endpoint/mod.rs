@@ -190,8 +190,7 @@ impl Endpoint {
         datagram: BytesMut,
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
-        let other = self.config.shard.as_ref();
-        if let Some(other) = other.and_then(|shard| shard.other(&datagram)) {
+        if let Some(other) = self.other_shard(&datagram) {
             return Some(DatagramEvent::Forward(other, datagram));
         }
         self.handle_own(now, network_path, ecn, datagram, buf)
@@ -211,36 +210,44 @@ impl Endpoint {
         segment: usize,
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
-        let segment = segment.clamp(1, datagrams.len().max(1));
-        let run = same_connection(datagrams, segment, self.generator.len());
-        if run > segment
-            && let Some(handle) = self.connection_of(&datagrams[..segment])
-        {
-            self.expire_closed(now);
-            self.expire_late(now);
-            let event = ConnectionEvent {
-                now,
-                network_path,
-                ecn,
-                datagrams: take_front(datagrams, run),
-                segment,
-            };
-            return Some(DatagramEvent::ConnectionEvent(handle, event));
+        let whole = datagrams.len();
+        let segment = segment.clamp(1, whole.max(1));
+        let first = &datagrams[..segment.min(whole)];
+        if let Some(other) = self.other_shard(first) {
+            let first = take_front(datagrams, segment);
+            return Some(DatagramEvent::Forward(other, first));
         }
-        let first = take_front(datagrams, segment);
-        self.handle(now, network_path, ecn, first, buf)
+        self.expire_routes(now);
+        let route = self.route_of(first);
+        let Some(Route::Connection(handle)) = route else {
+            let first = take_front(datagrams, segment);
+            return self.handle_unknown(now, network_path, ecn, first, route, buf);
+        };
+        let run = match whole > segment {
+            // At least the first, whatever its header.
+            true => same_connection(datagrams, segment, self.generator.len()).max(segment),
+            false => whole,
+        };
+        let event = ConnectionEvent {
+            now,
+            network_path,
+            ecn,
+            datagrams: take_front(datagrams, run),
+            segment,
+        };
+        Some(DatagramEvent::ConnectionEvent(handle, event))
     }
 
-    /// The connection whose ID a datagram has, if it is of this shard.
-    fn connection_of(&mut self, datagram: &[u8]) -> Option<ConnectionHandle> {
-        let shard = self.config.shard.as_ref();
-        if shard.and_then(|shard| shard.other(datagram)).is_some() {
-            return None;
-        }
-        match self.route(&parse_invariant(datagram, self.generator.len()).ok()?)? {
-            Route::Connection(handle) => Some(handle),
-            _ => None,
-        }
+    /// The shard that a datagram belongs to, if it is another one.
+    fn other_shard(&self, datagram: &[u8]) -> Option<u16> {
+        let shard = self.config.shard.as_ref()?;
+        shard.other(datagram)
+    }
+
+    /// Where the connection ID of a datagram belongs.
+    fn route_of(&mut self, datagram: &[u8]) -> Option<Route> {
+        let header = parse_invariant(datagram, self.generator.len()).ok()?;
+        self.route(&header)
     }
 
     /// Processes a datagram that another shard has [passed on](DatagramEvent::Forward). It may have to be passed on once
@@ -271,13 +278,28 @@ impl Endpoint {
         datagram: BytesMut,
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
-        self.expire_closed(now);
-        self.expire_late(now);
-        let header = parse_invariant(&datagram, self.generator.len()).ok();
-        match header.and_then(|header| self.route(&header)) {
+        self.expire_routes(now);
+        match self.route_of(&datagram) {
             Some(Route::Connection(handle)) => {
-                return Some(to_connection(handle, now, network_path, ecn, datagram));
+                Some(to_connection(handle, now, network_path, ecn, datagram))
             }
+            route => self.handle_unknown(now, network_path, ecn, datagram, route, buf),
+        }
+    }
+
+    /// A datagram whose connection ID is no connection's. Apart from the rest: a request on a connection does not run
+    /// through it.
+    #[inline(never)]
+    fn handle_unknown(
+        &mut self,
+        now: Instant,
+        network_path: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        datagram: BytesMut,
+        route: Option<Route>,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
+        match route {
             Some(Route::Incoming(index)) => {
                 self.waiting
                     .buffer(index, now, network_path, ecn, &datagram);
@@ -293,7 +315,7 @@ impl Endpoint {
                 return answered
                     .then(|| DatagramEvent::Response(answer_to(network_path, buf.len() - start)));
             }
-            None => {}
+            Some(Route::Connection(_)) | None => {}
         }
 
         // RFC 9000 section 10.3.1: any datagram that belongs nowhere, whatever its header. The
@@ -312,7 +334,7 @@ impl Endpoint {
             return Some(DatagramEvent::Forward(other, datagram));
         }
 
-        match header? {
+        match parse_invariant(&datagram, self.generator.len()).ok()? {
             Invariant::Short { first, dcid } => {
                 let answer = self.config.takes(first)
                     && reset::answers(datagram.len())
@@ -585,12 +607,33 @@ impl Endpoint {
         self.expire_closed(now);
     }
 
+    /// Forgets the connection IDs whose time is over. Mostly there are none that will be forgotten.
+    fn expire_routes(&mut self, now: Instant) {
+        if !self.closed.is_empty() {
+            self.expire_closed(now);
+        }
+        if !self.late.is_empty() {
+            self.expire_late(now);
+        }
+    }
+
+    /// Whether nobody waits to be accepted and nothing is left of connections that are over: there is nothing that
+    /// [`handle_timeout`](Self::handle_timeout) or [`forget_remains`](Self::forget_remains) would forget, now or later.
+    pub fn is_at_rest(&self) -> bool {
+        let line = self.line.as_ref();
+        self.waiting.is_empty() && self.ends.is_empty() && line.is_none_or(Line::is_empty)
+    }
+
+    #[cold]
+    #[inline(never)]
     fn expire_late(&mut self, now: Instant) {
         while let Some(dcid) = self.late.expire(now) {
             self.routes.remove(&dcid, Route::Late);
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn expire_closed(&mut self, now: Instant) {
         while let Some((number, dcid)) = self.closed.expire(now) {
             self.routes.remove(&dcid, Route::Closed(number));

@@ -53,6 +53,10 @@ impl Remains {
 pub(super) struct Ends(BinaryHeap<Reverse<(Instant, usize)>>);
 
 impl Ends {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn add(&mut self, handle: ConnectionHandle, until: Instant) {
         self.0.push(Reverse((until, handle.0)));
     }

@@ -22,19 +22,17 @@ impl Path {
         let suspicion = &self.recovery.suspect;
         // What is judged by silence waits for what may have come while this host did not run.
         let judged = |at: Option<Instant>| at.map(|at| suspicion.not_before(at));
-        let mut consider = |at: Option<Instant>| next = earlier(next, at);
-        consider(judged(self.space.loss_time));
-        if facts.elsewhere {
-            consider(judged(suspicion.certain_at()));
+        let challenged = self.previous.is_some() || self.network.challenge_timer().is_some();
+        if challenged || self.space.loss_time.is_some() || facts.elsewhere {
+            next = earlier(next, self.seldom_timeout(facts));
         }
-        consider(self.space.acks.timer());
-        consider(self.network.challenge_timer());
-        if let Some(previous) = &self.previous {
-            consider(previous.challenge_timer());
+        next = earlier(next, self.space.acks.timer());
+        next = earlier(next, self.probe_timer());
+        let quiet = self.space.ack_eliciting_in_flight() == 0;
+        if quiet && (facts.asks || facts.keep_alive.is_some()) {
+            next = earlier(next, self.keep_alive_deadline(facts));
+            next = earlier(next, self.silence_deadline(facts));
         }
-        consider(self.probe_timer());
-        consider(self.keep_alive_deadline(facts));
-        consider(self.silence_deadline(facts));
         // Those that wait for an acknowledgement are hardly ever the next while packets keep leaving: worked out only if
         // not even their least would come later.
         let (space, rtt) = (&self.space, &self.recovery.rtt);
@@ -45,6 +43,18 @@ impl Path {
         }
         let deadline = suspicion.deadline_before(next, space, rtt, facts.max_ack_delay);
         earlier(next, judged(deadline))
+    }
+
+    /// The next of the timers that few paths have: of challenges, of a loss by time, of a path that is not needed.
+    #[cold]
+    #[inline(never)]
+    fn seldom_timeout(&self, facts: TimerFacts) -> Option<Instant> {
+        let suspicion = &self.recovery.suspect;
+        let certain = suspicion.certain_at().filter(|_| facts.elsewhere);
+        let judged = earlier(self.space.loss_time, certain).map(|at| suspicion.not_before(at));
+        let previous = self.previous.as_ref();
+        let previous = previous.and_then(|left| left.challenge_timer());
+        earlier(judged, earlier(self.network.challenge_timer(), previous))
     }
 
     /// Time has passed; `due` is when the connection wanted to be called. Losses, probe timeouts and silence are not judged

@@ -396,7 +396,7 @@ impl Connection {
     }
 
     /// Takes in a datagram while several attempts may be under way.
-    pub(super) fn handle_racing_event(&mut self, event: ConnectionEvent) {
+    pub(super) fn handle_racing_event(&mut self, event: &mut ConnectionEvent) {
         let (now, cid_len) = (event.now, self.endpoint_config.cids.len());
         let dcid = parse_invariant(&event.datagrams, cid_len).ok();
         let dcid = dcid.map(
