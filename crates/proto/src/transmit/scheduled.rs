@@ -167,10 +167,7 @@ impl Connection {
         let (id, first_ecn) = (path.id, path.ecn());
         let mut sizes = Sizes::default();
         let mut progress = false;
-        loop {
-            let Some(path) = self.paths.at(planned.path) else {
-                break;
-            };
+        while let Some(path) = self.paths.at(planned.path) {
             let mtu = usize::from(path.mtu());
             // What is sent counts for the amplification limit when it leaves: one by one, so that each is held against it.
             let max_datagrams = if path.is_validated() && self.config.segmentation_offload {

@@ -72,8 +72,10 @@ mod tests {
         let (mut lone, mut among) = (Arrival::default(), Arrival::default());
         let mut view = PathView::of(0, Duration::from_millis(20));
         view.min_rtt = Duration::from_millis(15);
-        let mut queue = QueueView::default();
-        queue.window_left = 100_000;
+        let mut queue = QueueView {
+            window_left: 100_000,
+            ..QueueView::default()
+        };
         let (mut now, mut sent_at) = (start, start);
         for number in 0..20_000 {
             now += Duration::from_micros(below(30_000));
@@ -95,7 +97,7 @@ mod tests {
                 lone.decide_among(&cx);
             }
             assert_eq!(
-                decision.unwrap_or(Decision::send(index)),
+                decision.unwrap_or_else(|| Decision::send(index)),
                 among.decide_among(&cx)
             );
             assert_eq!(lone.run(), among.run());
