@@ -190,10 +190,9 @@ impl Block {
         pool: &mut Pool,
     ) {
         let to = from + data.len();
-        if self.packed || self.data.capacity() < to {
-            if !self.make_room(from, to, in_order, is_first, why, pool) {
-                return self.put_packed(from, data, in_order);
-            }
+        let has_room = !self.packed && self.data.capacity() >= to;
+        if !has_room && !self.make_room(from, to, in_order, is_first, why, pool) {
+            return self.put_packed(from, data, in_order);
         }
         self.write(from, data);
     }

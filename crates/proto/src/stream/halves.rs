@@ -172,11 +172,11 @@ mod tests {
                 let id = id(index);
                 if op == 0 {
                     prop_assert_eq!(halves.remove(id).map(|half| *half), tree.remove(&id));
-                } else if !tree.contains_key(&id) {
-                    halves.insert(id, Box::new(op));
-                    tree.insert(id, op);
-                } else if let Some(half) = halves.get_mut(id) {
-                    *half = op;
+                } else {
+                    match halves.get_mut(id) {
+                        Some(half) => *half = op,
+                        None => halves.insert(id, Box::new(op)),
+                    }
                     tree.insert(id, op);
                 }
                 prop_assert_eq!(halves.get(id), tree.get(&id));
