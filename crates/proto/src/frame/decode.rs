@@ -107,6 +107,15 @@ impl<'a> FrameIter<'a> {
             types::ACK | types::ACK_ECN => {
                 AckFrame::decode(false, ty == types::ACK_ECN, &mut self.rest).map(Frame::Ack)
             }
+            types::PATH_ACK | types::PATH_ACK_ECN => {
+                AckFrame::decode(true, ty == types::PATH_ACK_ECN, &mut self.rest).map(Frame::Ack)
+            }
+            types::PADDING => {
+                let rest = self.rest.rest();
+                let end = rest.iter().position(|b| *b != 0);
+                self.rest = Reader::new(&rest[end.unwrap_or(rest.len())..]);
+                Ok(Frame::Padding)
+            }
             _ => self.decode_other(ty),
         }
     }
@@ -116,15 +125,6 @@ impl<'a> FrameIter<'a> {
     fn decode_other(&mut self, ty: u64) -> Result<Frame<'a>, Malformed> {
         let r = &mut self.rest;
         Ok(match ty {
-            types::PATH_ACK | types::PATH_ACK_ECN => {
-                Frame::Ack(AckFrame::decode(true, ty == types::PATH_ACK_ECN, r)?)
-            }
-            types::PADDING => {
-                let rest = r.rest();
-                let zeros = rest.iter().take_while(|&&b| b == 0).count();
-                r.bytes(zeros)?;
-                Frame::Padding
-            }
             types::PING => Frame::Ping,
             types::RESET_STREAM => Frame::ResetStream(ResetStream::decode(r)?),
             types::STOP_SENDING => Frame::StopSending(StopSending::decode(r)?),
