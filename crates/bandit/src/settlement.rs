@@ -303,27 +303,28 @@ where
             return self.arrived_in_window(now, amount);
         }
         self.behind -= amount;
-        while self.unreleased < self.packets.end {
+        // Amounts are above 0: while no more has arrived than all that is released, the next packet is not complete.
+        while self.behind < 0.0 && self.unreleased < self.packets.end {
             let number = self.unreleased;
             let mut amount = self.packets.at(AMOUNT, number);
             if self.behind + amount > 0.0 {
                 return;
             }
             self.behind += amount;
-            let due = self.packets.at(DUE_OR_RATE, number);
+            let sent = core::mem::replace(self.packets.at_mut(TIME, number), now);
+            let due_or_rate = self.packets.at_mut(DUE_OR_RATE, number);
             let until = match self.horizon {
-                Horizon::OwnAck => due.min(now),
-                _ => {
-                    if arrival > due {
-                        amount = 0.0;
-                        *self.packets.at_mut(AMOUNT, number) = amount;
-                    }
-                    now
-                }
+                Horizon::OwnAck => due_or_rate.min(now),
+                _ => now,
             };
-            let sent = self.packets.at(TIME, number);
-            *self.packets.at_mut(DUE_OR_RATE, number) = reward::rate(amount, until - sent);
-            *self.packets.at_mut(TIME, number) = now;
+            let late = self.horizon != Horizon::OwnAck && arrival > *due_or_rate;
+            if late {
+                amount = 0.0;
+            }
+            *due_or_rate = reward::rate(amount, until - sent);
+            if late {
+                *self.packets.at_mut(AMOUNT, number) = amount;
+            }
             self.unreleased += 1;
         }
         // More than was sent.
@@ -542,6 +543,12 @@ where
         self.packets.start = self.packets.end;
         self.unreleased = self.packets.end;
         self.behind = 0.0;
+    }
+
+    /// Whether the next decision or the next packet may find no room, for which the oldest decisions would go.
+    #[inline]
+    pub const fn is_full(&self) -> bool {
+        self.decisions.is_full() || self.packets.is_full()
     }
 
     /// How many decisions wait for their reward.

@@ -169,11 +169,15 @@ impl<M: Copy + Default> Rewards<M> {
         let epoch = *self.epoch.get_or_insert(at);
         let millis = match at.checked_duration_since(epoch) {
             Some(after) => nanos(after) / 1e6,
-            // Something that was sent before the first event.
-            None => -nanos(epoch.duration_since(at)) / 1e6,
+            None => before(epoch, at),
         };
         self.latest = Some((at, millis));
         millis
+    }
+
+    /// The last event's time.
+    pub(crate) fn latest(&self) -> Option<Instant> {
+        self.latest.map(|(at, _)| at)
     }
 
     /// To be called at every decision: what is sent next may have a deadline.
@@ -299,8 +303,21 @@ impl<M: Copy + Default> Rewards<M> {
         }
     }
 
+    /// Whether the next packet may cost the oldest decisions their place.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.is_full())
+    }
+
     /// Decisions that were never settled: of paths that ended, at a reset, or for want of room.
     pub(crate) fn dropped(&self) -> u64 {
         self.ledger.as_ref().map_or(0, |ledger| ledger.dropped())
     }
+}
+
+/// Of something that was sent before the first event.
+#[cold]
+#[inline(never)]
+fn before(epoch: Instant, at: Instant) -> f64 {
+    -nanos(epoch.duration_since(at)) / 1e6
 }

@@ -25,7 +25,12 @@ pub trait WaitRule: Send + 'static {
     type Config: fmt::Debug + Default;
 
     /// What is learned of one ordered pair of paths.
-    type Pair: PairState + Send;
+    type Pair: PairState + Clone + Send;
+
+    /// Whether rewards may wait until something depends on what was learned, which is the next decision: if all that
+    /// [learning](Self::learn) does is a matter of the decisions and their rewards, and not of the time at which these
+    /// are complete.
+    const PUTS_OFF: bool = false;
 
     /// What the rule wants to know of a decision once its reward is there.
     type Mark: Copy + Default + Send;
@@ -125,7 +130,12 @@ pub struct LearnedWait<R: WaitRule> {
     draw: Draw,
     refused: u64,
     observer: Option<Observer>,
+    /// What is complete by then, in milliseconds, is not learned from yet; negative infinity if nothing was put off.
+    put_off: f64,
 }
+
+/// Nothing was put off.
+const NOTHING: f64 = f64::NEG_INFINITY;
 
 impl<R: WaitRule> LearnedWait<R> {
     /// A scheduler with these settings.
@@ -154,6 +164,7 @@ impl<R: WaitRule> LearnedWait<R> {
             draw: Draw::new(common.seed),
             refused: 0,
             observer: None,
+            put_off: NOTHING,
         }
     }
 
@@ -161,6 +172,7 @@ impl<R: WaitRule> LearnedWait<R> {
     /// come. Without one, watching costs nothing.
     #[must_use]
     pub fn with_observer(mut self, observer: Box<dyn FnMut(&Step) + Send>) -> Self {
+        self.catch_up();
         self.observer = Some(observer);
         self
     }
@@ -175,11 +187,60 @@ impl<R: WaitRule> LearnedWait<R> {
         });
     }
 
-    /// The same before a decision, which hardly ever finds one: acknowledgements bring them.
+    /// The same before a decision, which finds what was put off, or else hardly ever one: acknowledgements bring them.
     #[inline(never)]
     fn learn_before(&mut self, now: Instant) {
-        let millis = self.rewards.millis(now);
+        let millis = self.rewards.millis(now).max(self.put_off);
+        self.put_off = NOTHING;
         self.learn(now, millis);
+    }
+
+    /// Whether rewards wait for the next decision. Observers are told of them when they are complete, and of
+    /// [`Reward::Goodput`], the sums would become others.
+    #[inline]
+    fn puts_off(&self) -> bool {
+        R::PUTS_OFF && self.common.reward != Reward::Goodput && self.observer.is_none()
+    }
+
+    /// Learns what was put off, as of the acknowledgements that brought it: to be called before anything but a decision
+    /// to which that makes a difference.
+    fn catch_up(&mut self) {
+        if self.put_off > NOTHING {
+            self.catch_up_now();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn catch_up_now(&mut self) {
+        let millis = std::mem::replace(&mut self.put_off, NOTHING);
+        if let Some(now) = self.rewards.latest() {
+            self.learn(now, millis);
+        }
+    }
+
+    /// All pairs as if what was put off were learned, and how many rewards were refused.
+    fn caught_up(&self) -> (Vec<(PathIndex, PathIndex, R::Pair)>, u64) {
+        let pairs = self.pairs.iter();
+        let mut pairs: Vec<_> = pairs.map(|(f, s, pair)| (f, s, pair.clone())).collect();
+        let mut refused = self.refused;
+        if self.put_off > NOTHING
+            && let Some(now) = self.rewards.latest()
+        {
+            self.rewards.clone().settle(self.put_off, |earned| {
+                let case = earned.case;
+                let (mark, arm, context) = (case.mark, case.arm, &case.context);
+                let mut of_both = pairs.iter_mut();
+                let pair = of_both.find(|(f, s, _)| (*f, *s) == (case.fast, case.slow));
+                refused += u64::from(pair.is_some_and(|(_, _, pair)| {
+                    let learned = self
+                        .rule
+                        .learn(pair, mark, arm, context, earned.reward, now);
+                    learned.is_err()
+                }));
+            });
+        }
+        (pairs, refused)
     }
 
     /// The decision between two paths.
@@ -227,6 +288,7 @@ impl<R: WaitRule> Drop for LearnedWait<R> {
     /// What the last decisions have earned is known once there is nothing more to come. They are
     /// those about the end of the data, of which little else tells.
     fn drop(&mut self) {
+        self.catch_up();
         let (rule, pairs) = (&self.rule, &mut self.pairs);
         let (refused, observer) = (&mut self.refused, &mut self.observer);
         self.rewards.settle_last(|earned, now| {
@@ -306,12 +368,19 @@ impl<R: WaitRule> Scheduler for LearnedWait<R> {
     }
 
     fn on_sent(&mut self, event: &Sent) {
+        if self.rewards.is_full() {
+            self.catch_up();
+        }
         self.rewards.on_sent(event);
     }
 
     fn on_acked(&mut self, event: &Acked) {
         let millis = self.rewards.on_acked(event);
-        self.learn(event.now, millis);
+        if self.puts_off() {
+            self.put_off = self.put_off.max(millis);
+        } else {
+            self.learn(event.now, millis);
+        }
         if event.contiguous > 0
             && let Some((fast, slow)) = self.rule.on_released(event.contiguous)
             && let Some(pair) = self.pairs.started(fast, slow)
@@ -321,6 +390,7 @@ impl<R: WaitRule> Scheduler for LearnedWait<R> {
     }
 
     fn on_path(&mut self, event: &PathUpdate) {
+        self.catch_up();
         if self.pairs.on_path(event, || self.rule.pair()) {
             self.rewards.forget(event.path);
             self.wait.forget(event.path);
@@ -332,16 +402,18 @@ impl<R: WaitRule> Scheduler for LearnedWait<R> {
     }
 
     fn on_stream(&mut self, event: &StreamUpdate) {
+        self.catch_up();
         self.rewards.on_stream(event);
     }
 
     fn learned(&self) -> Option<Learned> {
         let mut learned = Learned::new(R::NAME);
-        let pairs = self.pairs.iter();
+        let (pairs, refused) = self.caught_up();
+        let pairs = pairs.iter();
         learned.pairs = pairs
-            .map(|(fast, slow, pair)| self.rule.report(pair, fast, slow))
+            .map(|(fast, slow, pair)| self.rule.report(pair, *fast, *slow))
             .collect();
-        (learned.refused, learned.dropped) = (self.refused, self.rewards.dropped());
+        (learned.refused, learned.dropped) = (refused, self.rewards.dropped());
         Some(learned)
     }
 }

@@ -15,6 +15,7 @@ mod neural_gaps;
 mod paths;
 mod peekaboo;
 mod properties;
+mod put_off;
 mod registry;
 #[cfg(feature = "neural")]
 mod sailfish;

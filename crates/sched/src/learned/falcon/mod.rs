@@ -70,6 +70,8 @@ impl WaitRule for FalconRule {
     type Pair = PairModel;
     type Mark = Mark;
 
+    const PUTS_OFF: bool = true;
+
     fn new(config: &FalconConfig) -> Self {
         Self {
             config: config.clone(),

@@ -63,7 +63,8 @@ use crate::{Arm, LearnedPair, PathIndex};
 ///
 /// **Cost.** A decision: one walk over the slots, the two scores (some 200 flops), 150 bytes
 /// written. A packet sent or acknowledged: O(1). A reward: 66 multiplications and one update, 300
-/// flops. Memory, once there is a second path: 200 KiB (`own_ack`: 96 KiB more), and 4 KiB a pair.
+/// flops; they are put off from the acknowledgement that completes it until the next decision between two paths, which
+/// is the first to depend on it, or until something else shows it. Memory, once there is a second path: 200 KiB (`own_ack`: 96 KiB more), and 4 KiB a pair.
 ///
 /// ```
 /// use mpquic_sched::{Linucb, LinucbConfig, Registry};
@@ -96,6 +97,8 @@ impl WaitRule for LinucbRule {
     type Config = LinucbConfig;
     type Pair = PairModel;
     type Mark = ();
+
+    const PUTS_OFF: bool = true;
 
     fn new(config: &LinucbConfig) -> Self {
         Self {
