@@ -320,7 +320,7 @@ impl Connection {
     async fn accept(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
         let signal = Signal::incoming(dir);
         self.0
-            .wait_for(signal, |state| try_accept(state, dir))
+            .wait_listed(signal, |state| try_accept(state, dir))
             .await
     }
 

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use proto::{
@@ -24,7 +24,7 @@ use proto::{
 use tokio::time::{Instant, Sleep};
 
 use crate::outbox::{Dispatch, Outbox, join, may_be_joined};
-use crate::shared::{Effects, Shared};
+use crate::shared::{Effects, Shared, State};
 
 /// Datagrams, and bytes, taken in under one hold of the mutex: about two batches of receive offload. They are acknowledged
 /// together.
@@ -45,17 +45,57 @@ const REST: Duration = Duration::from_millis(500);
 
 /// What one hold of the mutex gave.
 struct Round {
-    /// What is to be sent, one behind the other in the buffer.
-    transmits: [Option<Transmit>; 2],
     /// The protocol may have more.
     more: bool,
     /// The timers that were due were looked at.
     looked: bool,
-    /// A path whose link's MTU would help.
-    link: Option<(PathId, FourTuple)>,
     drained: bool,
     /// Nobody holds the connection any more, and this is all that its endpoint needs of it.
-    remains: Option<Remains>,
+    remains: Option<Box<Remains>>,
+}
+
+/// What happened outside the protocol since the last hold of the mutex, and is its business.
+#[derive(Default)]
+struct News {
+    /// The protocol wanted to send what no socket could.
+    unroutable: bool,
+    /// Between these addresses, the system refused to send.
+    no_way: Option<(FourTuple, std::io::ErrorKind)>,
+    /// A path whose link's MTU would help; what the link takes, once that was asked for.
+    link: Option<Box<(PathId, FourTuple, Option<u32>)>>,
+}
+
+impl News {
+    /// Whether something did not leave.
+    const fn is_trouble(&self) -> bool {
+        self.unroutable || self.no_way.is_some()
+    }
+
+    const fn is_any(&self) -> bool {
+        self.is_trouble() || self.link.is_some()
+    }
+
+    /// Apart from the rest of a round, as all that is rare: a small request runs through as little code as can be.
+    #[cold]
+    #[inline(never)]
+    fn tell(
+        &mut self,
+        proto: &mut proto::Connection,
+        now: std::time::Instant,
+        outbox: &Outbox,
+        sockets_changed: bool,
+    ) {
+        if sockets_changed || std::mem::take(&mut self.unroutable) {
+            leave_unroutable(proto, now, outbox);
+        }
+        if let Some((path, kind)) = self.no_way.take() {
+            proto.handle_send_error(now, path, &kind.to_string());
+        }
+        if let Some(link) = self.link.take() {
+            let (id, path, mtu) = *link;
+            proto.set_link_mtu(now, id, &path, mtu);
+        }
+    }
 }
 
 /// The task.
@@ -69,16 +109,13 @@ pub(crate) struct Driver {
     timer: Pin<Box<Sleep>>,
     /// What the protocol said last of its timers.
     due: Option<Instant>,
-    /// When something was last taken from the inbox; `None` if its queues were given back since.
-    collected: Option<Instant>,
+    /// Who is woken by the timer, as it is set.
+    timed: Option<Waker>,
+    /// When the queues of the inbox are given back, if nothing comes; `None` if they were.
+    rest_at: Option<Instant>,
     /// Since when the sockets are read before its timers are looked at.
     reading_since: Option<Instant>,
-    /// The protocol wanted to send what no socket could.
-    unroutable: bool,
-    /// Between these addresses, the system refused to send.
-    no_way: Option<(FourTuple, std::io::ErrorKind)>,
-    /// What the link of a path takes, as asked for.
-    link: Option<(PathId, FourTuple, Option<u32>)>,
+    news: News,
     /// The endpoint knows that the connection is over.
     drained: bool,
 }
@@ -93,25 +130,30 @@ impl Driver {
             effects: Effects::default(),
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
             due: None,
-            collected: None,
+            timed: None,
+            rest_at: None,
             reading_since: None,
-            unroutable: false,
-            no_way: None,
-            link: None,
+            news: News::default(),
             drained: false,
             shared,
         }
     }
 
-    /// Until when timers wait, since the protocol would judge what was not answered, and the answer may be in a socket.
-    /// Not for long: a socket into which others send all the while is never empty.
+    /// Whether the time has come that the protocol said last.
+    fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|at| at <= now)
+    }
+
+    /// Timers are due. Until when they wait, since the protocol would judge what was not answered, and the answer may be in a
+    /// socket. Not for long: a socket into which others send all the while is never empty.
+    #[cold]
+    #[inline(never)]
     fn reads_first(&mut self, now: Instant) -> Option<Instant> {
-        let due = self.due.is_some_and(|at| at <= now);
         let judges = |proto: &proto::Connection| {
             // One that is closed only waits until it may be forgotten.
             !proto.is_closed() && proto.judges_silence(now.into_std())
         };
-        let reads = due && judges(&self.shared.lock().proto) && self.outbox.has_unread();
+        let reads = judges(&self.shared.lock().proto) && self.outbox.has_unread();
         if !reads {
             self.reading_since = None;
             return None;
@@ -121,8 +163,16 @@ impl Driver {
     }
 
     /// One hold of the mutex. If nothing else will make this task run on, since all that came is taken in and there is
-    /// nothing to send, the next one to touch the state must wake it. Timers are not looked at before `hold`.
-    fn round(&mut self, now: Instant, hold: Option<Instant>, cx: &Context<'_>) -> Round {
+    /// nothing to send, the next one to touch the state must wake it. Timers that are `due` are not looked at before `hold`.
+    /// `transmits` is what is to be sent, one behind the other in the buffer.
+    fn round(
+        &mut self,
+        now: Instant,
+        due: bool,
+        hold: Option<Instant>,
+        cx: &Context<'_>,
+        transmits: &mut [Option<Transmit>; 2],
+    ) -> Round {
         let mut state = self.shared.lock();
         // Under the mutex: whoever changes the sockets then takes it to wake this task, and so
         // finds either the change seen or a waker to call.
@@ -140,58 +190,42 @@ impl Driver {
             state.proto.handle_event(event);
         }
         // What came is taken in before it is missed. If that has set a timer that is due already, the next round looks.
-        let due = self.due.is_some_and(|at| at <= now);
         let looked = due && hold.is_none() && self.batch.is_empty();
         if looked {
             state.proto.handle_timeout(std_now);
         }
-        if sockets_changed || std::mem::take(&mut self.unroutable) {
-            leave_unroutable(&mut state.proto, std_now, &self.outbox);
-        }
-        if let Some((path, kind)) = self.no_way.take() {
-            state
-                .proto
-                .handle_send_error(std_now, path, &kind.to_string());
-        }
-        if let Some((id, path, mtu)) = self.link.take() {
-            state.proto.set_link_mtu(std_now, id, &path, mtu);
-        }
-
         let state = &mut *state;
+        if sockets_changed || self.news.is_any() {
+            let (news, proto) = (&mut self.news, &mut state.proto);
+            news.tell(proto, std_now, &self.outbox, sockets_changed);
+        }
         let mut mesh_timeout = None;
         if state.mesh.is_some() {
-            // It hears of paths before it opens others.
-            state.forward_events(now, &mut self.effects);
-        }
-        if let Some(mesh) = &mut state.mesh {
-            if sockets_changed {
-                mesh.unblock();
-            }
-            mesh_timeout = mesh.poll(&mut state.proto, std_now, self.outbox.locals());
+            let effects = &mut self.effects;
+            mesh_timeout = poll_mesh(state, now, effects, &self.outbox, sockets_changed);
         }
 
         // What came up so far, the endpoint must know before more is sent ...
         let events = &mut self.endpoint_events;
-        events.extend(std::iter::from_fn(|| state.proto.poll_endpoint_events()));
-        let mut transmits = [None, None];
+        take_endpoint_events(&mut state.proto, events);
         let mut more = false;
         if self.outbox.is_open() {
             let (buffers, max_datagrams) = self.outbox.buffers();
             state.proto.swap_spare_buffers(&mut buffers.spare);
             let batch = &mut buffers.batch;
-            let mut first = state.proto.poll_transmit(std_now, max_datagrams, batch);
-            more = first.is_some();
+            let [transmit, second] = transmits;
+            *transmit = state.proto.poll_transmit(std_now, max_datagrams, batch);
+            more = transmit.is_some();
             // The first part of a handshake's flight. What else is single is mostly all that there is, and leaves at once.
-            if let Some(first) = first.as_mut().filter(|first| may_be_joined(first)) {
-                let second = state.proto.poll_transmit(std_now, 1, batch);
-                more = second.is_some();
-                transmits[1] = second.filter(|second| !join(first, second));
+            if let Some(first) = transmit.as_mut().filter(|first| may_be_joined(first)) {
+                let next = state.proto.poll_transmit(std_now, 1, batch);
+                more = next.is_some();
+                *second = next.filter(|next| !join(first, next));
             }
-            transmits[0] = first;
             state.proto.swap_spare_buffers(&mut buffers.spare);
         }
         // ... and what comes up by making the packets (new connection IDs) before these leave.
-        events.extend(std::iter::from_fn(|| state.proto.poll_endpoint_events()));
+        take_endpoint_events(&mut state.proto, events);
         state.forward_events(now, &mut self.effects);
 
         // What leaves makes the path's timers later. It may set the first ones of a path: they are far off, and found when
@@ -211,56 +245,101 @@ impl Driver {
                 none => *none = Some(cx.waker().clone()),
             }
         }
-        let idle = self.batch.is_empty() && !more && transmits[0].is_none();
-        let abandoned =
-            idle && state.proto.is_closed() && self.shared.is_abandoned() && self.outbox.is_empty();
-        let remains = abandoned.then(|| state.proto.remains()).flatten();
+        let mut remains = None;
+        if state.proto.is_closed() && self.batch.is_empty() && !more && transmits[0].is_none() {
+            remains = self.what_remains(&mut state.proto);
+        }
+        if let Some((id, path)) = state.proto.link_mtu_wanted(std_now) {
+            self.news.link = Some(Box::new((id, path, None)));
+        }
         Round {
-            transmits,
             more,
             looked,
             remains,
-            link: state.proto.link_mtu_wanted(std_now),
             drained: state.proto.is_drained(),
         }
+    }
+
+    /// The connection is closed and at rest: what its endpoint needs of it, if nobody holds it any more.
+    #[cold]
+    #[inline(never)]
+    fn what_remains(&self, proto: &mut proto::Connection) -> Option<Box<Remains>> {
+        let abandoned = self.shared.is_abandoned() && self.outbox.is_empty();
+        abandoned.then(|| proto.remains()).flatten().map(Box::new)
     }
 
     /// Sets the timer if it would go off too late. One that goes off too early costs a look, less
     /// than moving it with every packet would.
     fn arm(&mut self, now: Instant, cx: &mut Context<'_>) -> Poll<()> {
         // When the protocol comes to rest, a task that was behind may have taken in the last of it just before.
-        let rest = self.collected.map(|at| at + REST);
-        let Some(timeout) = self.due.into_iter().chain(rest).min() else {
-            return Poll::Pending;
+        let timeout = match (self.due, self.rest_at) {
+            (Some(due), Some(rest)) => due.min(rest),
+            (Some(at), None) | (None, Some(at)) => at,
+            (None, None) => return Poll::Pending,
         };
         let set = self.timer.deadline();
-        if self.timer.is_elapsed() || set <= now || set > timeout {
-            self.timer.as_mut().reset(timeout);
+        let stays = set > now && set <= timeout && !self.timer.is_elapsed();
+        let timed = self.timed.as_ref();
+        if stays && timed.is_some_and(|timed| timed.will_wake(cx.waker())) {
+            // It would say the same as when it was polled last.
+            return Poll::Pending;
         }
-        self.timer.as_mut().poll(cx)
+        self.set_timer((!stays).then_some(timeout), cx)
+    }
+
+    /// Apart from the rest: between the datagrams of a busy connection, the timer stays as it is.
+    #[inline(never)]
+    fn set_timer(&mut self, to: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(to) = to {
+            self.timer.as_mut().reset(to);
+        }
+        // Without, the runtime has the task go on later, and the timer knows nothing of it.
+        let has_turn = tokio::task::coop::has_budget_remaining();
+        let polled = self.timer.as_mut().poll(cx);
+        let is_set = has_turn && polled.is_pending();
+        self.timed = is_set.then(|| cx.waker().clone());
+        polled
     }
 
     /// Notes that something came, or that nothing has for so long that the queues for it are given back.
     fn note_collected(&mut self, now: Instant) {
         if !self.batch.is_empty() {
-            self.collected = Some(now);
-        } else if self.collected.is_some_and(|at| now >= at + REST) {
-            self.collected = None;
-            self.batch = VecDeque::new();
-            self.shared.rest();
+            self.rest_at = Some(now + REST);
+        } else if self.rest_at.is_some_and(|at| now >= at) {
+            self.rest();
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn rest(&mut self) {
+        self.rest_at = None;
+        self.batch = VecDeque::new();
+        self.shared.rest();
+    }
+
+    #[cold]
+    #[inline(never)]
     fn tell_endpoint(&mut self) {
-        if self.endpoint_events.is_empty() {
-            return;
-        }
         self.drained |= self.endpoint_events.contains(&EndpointEvent::Drained);
         self.shared
             .endpoint
             .on_connection_events(self.shared.handle, self.endpoint_events.drain(..));
         // There is seldom something to tell: the memory is not kept for it.
         self.endpoint_events = Vec::new();
+    }
+
+    /// Sends what the protocol wrote, from this place of the buffer on.
+    fn send(&mut self, transmit: &Transmit, at: usize, cx: &mut Context<'_>) {
+        let path = transmit.network_path;
+        match self.outbox.dispatch(transmit, at, cx) {
+            Dispatch::Taken => {}
+            Dispatch::Unroutable => {
+                tracing::debug!(%path, "no socket for this path");
+                self.news.unroutable = true;
+            }
+            Dispatch::NoWay(kind) => self.news.no_way = Some((path, kind)),
+        }
     }
 
     fn work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -272,27 +351,29 @@ impl Driver {
             let now = Instant::now();
             let collected = !self.batch.is_empty();
             self.note_collected(now);
-            let hold = self.reads_first(now);
-            let round = self.round(now, hold, cx);
+            let due = self.is_due(now);
+            let mut hold = None;
+            if due {
+                hold = self.reads_first(now);
+            } else {
+                self.reading_since = None;
+            }
+            let mut transmits = [None, None];
+            let round = self.round(now, due, hold, cx, &mut transmits);
             self.effects.fire(&self.shared);
-            self.tell_endpoint();
-            if let Some((id, path)) = round.link {
-                self.link = Some((id, path, self.outbox.link_mtu(&path)));
+            if !self.endpoint_events.is_empty() {
+                self.tell_endpoint();
             }
-            let mut at = 0;
-            for transmit in round.transmits.into_iter().flatten() {
-                let (path, end) = (transmit.network_path, at + transmit.size);
-                match self.outbox.dispatch(transmit, at, cx) {
-                    Dispatch::Taken => {}
-                    Dispatch::Unroutable => {
-                        tracing::debug!(%path, "no socket for this path");
-                        self.unroutable = true;
-                    }
-                    Dispatch::NoWay(kind) => self.no_way = Some((path, kind)),
+            if let Some(link) = &mut self.news.link {
+                link.2 = self.outbox.link_mtu(&link.1);
+            }
+            if let [Some(first), second] = &transmits {
+                self.send(first, 0, cx);
+                if let Some(second) = second {
+                    self.send(second, first.size, cx);
                 }
-                at = end;
             }
-            if round.more || self.unroutable || self.no_way.is_some() {
+            if round.more || self.news.is_trouble() {
                 continue;
             }
             if round.drained {
@@ -301,7 +382,7 @@ impl Driver {
             if let Some(remains) = round.remains {
                 self.drained = true;
                 let handle = self.shared.handle;
-                self.shared.endpoint.keep_remains(handle, remains);
+                self.shared.endpoint.keep_remains(handle, *remains);
                 return Poll::Ready(());
             }
             if !self.batch.is_empty() {
@@ -314,7 +395,7 @@ impl Driver {
                     continue;
                 }
             }
-            let missed = !round.looked && self.due.is_some_and(|at| at <= now);
+            let missed = !round.looked && self.is_due(now);
             if !missed && self.arm(now, cx).is_pending() {
                 return Poll::Pending;
             }
@@ -323,6 +404,31 @@ impl Driver {
         cx.waker().wake_by_ref();
         Poll::Pending
     }
+}
+
+/// Has the path manager open paths; when it wants to be asked again.
+#[cold]
+#[inline(never)]
+fn poll_mesh(
+    state: &mut State,
+    now: Instant,
+    effects: &mut Effects,
+    outbox: &Outbox,
+    sockets_changed: bool,
+) -> Option<std::time::Instant> {
+    // It hears of paths before it opens others.
+    state.forward_events(now, effects);
+    let mesh = state.mesh.as_mut()?;
+    if sockets_changed {
+        mesh.unblock();
+    }
+    mesh.poll(&mut state.proto, now.into_std(), outbox.locals())
+}
+
+/// One copy, as it is called twice.
+#[inline(never)]
+fn take_endpoint_events(proto: &mut proto::Connection, events: &mut Vec<EndpointEvent>) {
+    events.extend(std::iter::from_fn(|| proto.poll_endpoint_events()));
 }
 
 /// Moves the paths whose local address is gone to the socket that replaced theirs, as far as a client may. Abandons those

@@ -45,6 +45,9 @@ impl EndpointState {
         &mut self,
         now: std::time::Instant,
     ) -> (usize, Option<std::time::Instant>) {
+        if self.proto.is_at_rest() {
+            return (0, None);
+        }
         self.proto.handle_timeout(now);
         let gone = self.proto.forget_remains(Some(now));
         self.open -= gone;
@@ -108,6 +111,7 @@ impl EndpointShared {
     }
 
     /// A panic elsewhere is no reason to panic here.
+    #[inline(never)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, EndpointState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -129,15 +129,13 @@ impl Inbox {
         };
         let held = self.queued.held + self.collected.held + charge.held;
         if held > MAX_HELD || !total.take(charge.own) {
-            tracing::debug!(bytes = run.bytes, "inbox full: datagrams dropped");
-            // The caller's queue moves on all the same.
-            events.for_each(drop);
+            drop_all(run, events);
             return None;
         }
         self.queued.held += charge.held;
         self.queued.own += charge.own;
         if copies {
-            self.events.extend(events.map(ConnectionEvent::into_owned));
+            self.copy(events);
         } else {
             if !own {
                 self.block = Some(run.last_block);
@@ -145,6 +143,13 @@ impl Inbox {
             self.events.extend(events);
         }
         self.waker.take()
+    }
+
+    /// The task is behind.
+    #[cold]
+    #[inline(never)]
+    fn copy(&mut self, events: impl Iterator<Item = ConnectionEvent>) {
+        self.events.extend(events.map(ConnectionEvent::into_owned));
     }
 
     /// Takes all that is there; `batch` must be empty and its memory goes the other way. If there is
@@ -158,18 +163,30 @@ impl Inbox {
         debug_assert!(batch.is_empty());
         total.give_back(std::mem::take(&mut self.collected).own);
         if self.events.is_empty() {
-            for queue in [&mut self.events, batch] {
-                if queue.capacity() > KEPT_PLACES {
-                    *queue = VecDeque::new();
-                }
+            if self.events.capacity().max(batch.capacity()) > KEPT_PLACES {
+                self.shrink(batch);
             }
-            self.waker = Some(waker.clone());
+            match &mut self.waker {
+                Some(known) => known.clone_from(waker),
+                none => *none = Some(waker.clone()),
+            }
             return;
         }
         std::mem::swap(&mut self.events, batch);
         self.collected = std::mem::take(&mut self.queued);
         self.block = None;
         self.waker = None;
+    }
+
+    /// Gives back the places of empty queues that have many.
+    #[cold]
+    #[inline(never)]
+    fn shrink(&mut self, batch: &mut VecDeque<ConnectionEvent>) {
+        for queue in [&mut self.events, batch] {
+            if queue.capacity() > KEPT_PLACES {
+                *queue = VecDeque::new();
+            }
+        }
     }
 
     /// Nothing has come for a while: the places for it are given back.
@@ -186,6 +203,15 @@ impl Inbox {
         *self = Self::default();
         self.waker = waker;
     }
+}
+
+/// There is no room for datagrams.
+#[cold]
+#[inline(never)]
+fn drop_all(run: Run, events: impl Iterator<Item = ConnectionEvent>) {
+    tracing::debug!(bytes = run.bytes, "inbox full: datagrams dropped");
+    // The caller's queue moves on all the same.
+    events.for_each(drop);
 }
 
 #[cfg(test)]

@@ -253,7 +253,7 @@ impl Outbox {
     /// Sends what the protocol wrote for a batch, at this place of the buffer.
     pub(crate) fn dispatch(
         &mut self,
-        transmit: Transmit,
+        transmit: &Transmit,
         at: usize,
         cx: &mut Context<'_>,
     ) -> Dispatch {
@@ -269,7 +269,7 @@ impl Outbox {
             // Whose packets come later does not pass those who wait.
             lane.wait();
         } else if lane.pending.is_empty() {
-            match lane.socket.send(&transmit, data, &mut sent) {
+            match lane.socket.send(transmit, data, &mut sent) {
                 Sent::Done => return Dispatch::Taken,
                 Sent::NoWay(kind) => return Dispatch::NoWay(kind),
                 Sent::Blocked => lane.wait(),
@@ -279,7 +279,7 @@ impl Outbox {
             return Dispatch::Taken;
         }
         lane.pending.push_back(Pending {
-            transmit,
+            transmit: transmit.clone(),
             data: data.into(),
             sent,
         });

@@ -12,10 +12,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use proto::{ConnectionEvent, DatagramEvent, Transmit};
+use proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
 use tokio::time::Instant;
 
-use crate::endpoint_shared::EndpointShared;
+use crate::endpoint_shared::{EndpointShared, EndpointState};
 use crate::inbox::{OWN, Run};
 use crate::receive::{MESSAGES, Message, Receiver};
 use crate::shared::Shared;
@@ -99,9 +99,8 @@ impl NextLook {
 
     /// It was just looked. While little comes, that is all.
     fn set(&self, now: Instant, much: bool) {
-        let next = now - self.origin + INTERVAL;
         let at = if much {
-            next.as_nanos() as u64
+            (now - self.origin + INTERVAL).as_nanos() as u64
         } else {
             Self::NEVER
         };
@@ -114,6 +113,9 @@ impl NextLook {
 #[derive(Default)]
 struct Inbound {
     messages: VecDeque<Message>,
+    /// The datagrams in those that were received here, and what these took in the socket.
+    count: usize,
+    bytes: usize,
     events: Vec<ConnectionEvent>,
     runs: Vec<(Arc<Shared>, Run)>,
     responses: Vec<Transmit>,
@@ -194,9 +196,11 @@ impl Reader {
             self.inbound.retries = state.proto.has_next_retry();
             gone
         };
-        shared.common.on_gone(gone);
-        if shared.common.is_finished() {
-            return false;
+        if gone > 0 {
+            shared.common.on_gone(gone);
+            if shared.common.is_finished() {
+                return false;
+            }
         }
         let (shard, common) = (shared.shard, &shared.common);
         common.collect(shard, &mut self.inbound.messages, waker);
@@ -223,10 +227,15 @@ impl Reader {
 
     /// When there is something to do beside reading.
     pub(crate) fn timeout(&mut self) -> Option<Instant> {
-        let now = Instant::now();
-        let rests = self.sources.iter_mut();
-        let rests = rests.filter_map(|source| source.health.rests_until(now));
-        rests.chain(self.inbound.expiry).min()
+        let mut next = self.inbound.expiry;
+        for source in &mut self.sources {
+            if source.health.may_rest()
+                && let Some(until) = source.health.rests_until(Instant::now())
+            {
+                next = Some(next.map_or(until, |next| next.min(until)));
+            }
+        }
+        next
     }
 
     /// Reads all sockets for a while; returns whether there may be more.
@@ -254,8 +263,8 @@ impl Reader {
                 if source.health.rests_until(Instant::now()).is_some() {
                     break;
                 }
-                let messages = &mut self.inbound.messages;
-                let sink = |message| messages.push_back(message);
+                let inbound = &mut self.inbound;
+                let sink = |message| inbound.push(message);
                 match self.receiver.receive_now(&source.socket, sink) {
                     Some(Ok(())) => {}
                     Some(Err(error)) => {
@@ -288,21 +297,26 @@ impl Reader {
     }
 
     fn on_received(&mut self, shared: &EndpointShared, index: usize) {
-        let source = &mut self.sources[index];
-        if source.health.on_received() {
-            let local = source.socket.local();
-            tracing::info!(%local, "socket receives again");
-            shared.common.tell(SocketEvent::Recovered { local });
+        if self.sources[index].health.on_received() {
+            self.on_recovered(shared, index);
         }
-        let messages = &self.inbound.messages;
-        let count = messages.iter().map(Message::count).sum();
-        let room = |message: &Message| message.payload.len() + RECORD;
-        self.bytes += messages.iter().map(room).sum::<usize>();
+        let count = std::mem::take(&mut self.inbound.count);
+        self.bytes += std::mem::take(&mut self.inbound.bytes);
         self.read += count;
         shared.common.on_received(shared.shard, count);
         self.inbound.process(shared, false);
     }
 
+    #[cold]
+    #[inline(never)]
+    fn on_recovered(&self, shared: &EndpointShared, index: usize) {
+        let local = self.sources[index].socket.local();
+        tracing::info!(%local, "socket receives again");
+        shared.common.tell(SocketEvent::Recovered { local });
+    }
+
+    #[cold]
+    #[inline(never)]
     fn on_error(&mut self, shared: &EndpointShared, index: usize, error: &io::Error) {
         if error.kind() == io::ErrorKind::WouldBlock {
             // The next look at the readiness waits for a new event.
@@ -322,16 +336,16 @@ impl Reader {
     fn turn(&mut self, shared: &EndpointShared, index: usize, cx: &mut Context<'_>) -> bool {
         for _ in 0..CALLS_PER_TURN {
             let source = &mut self.sources[index];
-            if source.health.rests_until(Instant::now()).is_some() {
+            if source.health.may_rest() && source.health.rests_until(Instant::now()).is_some() {
                 return false;
             }
             let ready = match source.socket.poll_recv_ready(cx) {
                 Poll::Pending => return false,
                 Poll::Ready(ready) => ready,
             };
-            let messages = &mut self.inbound.messages;
+            let inbound = &mut self.inbound;
             let received = ready.map(|()| {
-                let sink = |message| messages.push_back(message);
+                let sink = |message| inbound.push(message);
                 self.receiver.poll_receive(cx, &source.socket, sink)
             });
             let result = match received {
@@ -349,6 +363,13 @@ impl Reader {
 }
 
 impl Inbound {
+    /// Takes in what was received.
+    fn push(&mut self, message: Message) {
+        self.count += message.count();
+        self.bytes += message.payload.len() + RECORD;
+        self.messages.push_back(message);
+    }
+
     /// Sorts the batch and delivers it: what belongs to connections first, then what wants to be one. Another shard has
     /// passed it on, or it was received here.
     fn process(&mut self, shared: &EndpointShared, passed_on: bool) {
@@ -451,9 +472,7 @@ impl Inbound {
                         }
                         _ => {
                             let Some(connection) = state.connection(handle) else {
-                                let answers = &mut self.response_data;
-                                let answer = state.proto.handle_remains(handle, &event, answers);
-                                self.responses.extend(answer);
+                                self.sort_late(state, handle, &event);
                                 continue;
                             };
                             let run = Run {
@@ -467,27 +486,8 @@ impl Inbound {
                     }
                     self.events.push(event);
                 }
-                Some(DatagramEvent::Queued) => {
-                    if state.closed || shared.common.is_orphan() {
-                        self.refused.extend(state.proto.drain_clients());
-                    } else {
-                        news = true;
-                    }
-                }
-                Some(DatagramEvent::Response(transmit)) => self.responses.push(transmit),
-                Some(DatagramEvent::Forward(to, payload)) => {
-                    // A copy: a slice would keep a block of this shard until the other one has read it.
-                    let message = Message {
-                        network_path,
-                        ecn,
-                        payload: BytesMut::from(&payload[..]),
-                        segment: payload.len().max(1),
-                        block: OWN,
-                    };
-                    self.forwarded.push_back((to, message));
-                }
-                // Nothing to do, or nothing that this driver knows of.
-                _ => {}
+                Some(other) => news |= self.sort_other(shared, state, other, network_path, ecn),
+                None => {}
             }
         }
         let (gone, expiry) = state.expire(now);
@@ -495,6 +495,57 @@ impl Inbound {
         self.expiry = expiry.map(Instant::from_std);
         self.retries |= news && state.proto.has_next_retry();
         news && state.proto.has_next_incoming()
+    }
+
+    /// A datagram for a connection of which only remains are left.
+    #[cold]
+    #[inline(never)]
+    fn sort_late(
+        &mut self,
+        state: &mut EndpointState,
+        handle: ConnectionHandle,
+        event: &ConnectionEvent,
+    ) {
+        let answers = &mut self.response_data;
+        let answer = state.proto.handle_remains(handle, event, answers);
+        self.responses.extend(answer);
+    }
+
+    /// What belongs to none of the shard's connections. Whether a new client waits.
+    #[cold]
+    #[inline(never)]
+    fn sort_other(
+        &mut self,
+        shared: &EndpointShared,
+        state: &mut EndpointState,
+        event: DatagramEvent,
+        network_path: FourTuple,
+        ecn: Option<EcnCodepoint>,
+    ) -> bool {
+        match event {
+            DatagramEvent::Queued => {
+                if state.closed || shared.common.is_orphan() {
+                    self.refused.extend(state.proto.drain_clients());
+                } else {
+                    return true;
+                }
+            }
+            DatagramEvent::Response(transmit) => self.responses.push(transmit),
+            DatagramEvent::Forward(to, payload) => {
+                // A copy: a slice would keep a block of this shard until the other one has read it.
+                let message = Message {
+                    network_path,
+                    ecn,
+                    payload: BytesMut::from(&payload[..]),
+                    segment: payload.len().max(1),
+                    block: OWN,
+                };
+                self.forwarded.push_back((to, message));
+            }
+            // Nothing to do, or nothing that this driver knows of.
+            _ => {}
+        }
+        false
     }
 }
 

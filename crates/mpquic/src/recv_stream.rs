@@ -10,7 +10,7 @@ use proto::{Chunk, ClosedStream, StreamId, VarInt};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::error::{ReadError, ReadExactError, ReadToEndError, ResetError};
-use crate::shared::{ConnectionRef, take};
+use crate::shared::ConnectionRef;
 
 /// A stream to receive on.
 ///
@@ -123,7 +123,7 @@ impl RecvStream {
                 Err(proto::ReadError::Blocked) => Err(match &state.error {
                     Some(error) => Poll::Ready(Err(error.clone().into())),
                     None => {
-                        state.readers.insert(id, cx.waker().clone());
+                        state.readers.insert(id, cx.waker());
                         Poll::Pending
                     }
                 }),
@@ -373,7 +373,7 @@ impl Drop for RecvStream {
             if state.is_rejected(self.early) {
                 return;
             }
-            take(&mut state.readers, self.id);
+            state.readers.remove(self.id);
             if self.end.is_none() && state.error.is_none() {
                 // Already over is fine.
                 let _ = state.proto.stop(self.id, VarInt::from_u32(0));

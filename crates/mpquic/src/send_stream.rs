@@ -13,7 +13,7 @@ use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
 use crate::error::{StoppedError, WriteError};
-use crate::shared::{ConnectionRef, State, take};
+use crate::shared::{ConnectionRef, State};
 
 /// A stream to send on.
 ///
@@ -109,7 +109,7 @@ impl SendStream {
                     Ok(count)
                 }
                 Err(proto::WriteError::Blocked) => {
-                    state.writers.insert(id, cx.waker().clone());
+                    state.writers.insert(id, cx.waker());
                     return Poll::Pending;
                 }
                 Err(proto::WriteError::Stopped(code)) => Err(WriteError::Stopped(code)),
@@ -360,7 +360,7 @@ impl Drop for SendStream {
             if state.is_rejected(self.early) {
                 return None;
             }
-            take(&mut state.writers, self.id);
+            state.writers.remove(self.id);
             if state.error.is_some() || self.ended {
                 return None;
             }

@@ -141,9 +141,14 @@ impl Shards {
     pub(crate) fn collect(&self, shard: usize, datagrams: &mut VecDeque<Message>, waker: &Waker) {
         debug_assert!(datagrams.is_empty());
         let mut mailbox = self.doors[shard].mailbox();
-        mailbox.bytes = 0;
-        std::mem::swap(&mut mailbox.datagrams, datagrams);
-        mailbox.waker = Some(waker.clone());
+        if !mailbox.datagrams.is_empty() {
+            mailbox.bytes = 0;
+            std::mem::swap(&mut mailbox.datagrams, datagrams);
+        }
+        match &mut mailbox.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
     }
 
     /// Passes datagrams on, each to the shard with this number. Each must be in memory of its own.

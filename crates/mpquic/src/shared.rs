@@ -7,6 +7,7 @@
 //! [`Shared::with`] and [`Effects`] see to the last one.
 
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -43,6 +44,7 @@ pub(crate) enum Signal {
 }
 
 const SIGNALS: usize = Signal::Closed as usize + 1;
+const ALL_SIGNALS: u16 = (1 << SIGNALS) - 1;
 
 impl Signal {
     /// Of those who wait for a stream of their own to open, there may be thousands, and the peer may allow one
@@ -54,6 +56,12 @@ impl Signal {
             Dir::Bi => Self::IncomingBi,
             Dir::Uni => Self::IncomingUni,
         }
+    }
+
+    /// Whether all who wait for it are in the list of [`Poller`]s, none in a queue. So it is of streams that come in, as a
+    /// server waits for one with each request: a queue that also serves those who wait one behind the other is much more code.
+    const fn is_listed(self) -> bool {
+        matches!(self, Self::IncomingBi | Self::IncomingUni)
     }
 
     pub(crate) const fn available(dir: Dir) -> Self {
@@ -78,15 +86,26 @@ pub(crate) struct State {
     pub(crate) touched: bool,
     /// Of the connection's task, if it sleeps.
     pub(crate) driver: Option<Waker>,
-    pub(crate) readers: HashMap<StreamId, Waker>,
-    pub(crate) writers: HashMap<StreamId, Waker>,
+    pub(crate) readers: Waiting,
+    pub(crate) writers: Waiting,
     pub(crate) stopped: HashMap<StreamId, Arc<Notify>>,
     pub(crate) opening: HashMap<PathId, oneshot::Sender<PathOutcome>>,
     pub(crate) mesh: Option<Mesh>,
     /// The last figures of paths that were abandoned, the newest last.
     closed_paths: VecDeque<(PathId, FourTuple, PathStats)>,
-    /// Of tasks that polled for a signal and did not wait with a future; each at most once per signal.
-    pollers: Vec<(Signal, Waker)>,
+    /// Tasks that are woken by a signal without a queue of its own: of those that polled for it and did not wait with a
+    /// future, each at most once per signal.
+    pollers: Vec<Poller>,
+    /// The next future that waits among them.
+    next_waiter: u64,
+}
+
+/// Who is woken by the next signal.
+struct Poller {
+    signal: Signal,
+    waker: Waker,
+    /// The future that waits, and takes itself off the list when it is dropped.
+    waiter: Option<u64>,
 }
 
 /// What is to be done once the mutex is released.
@@ -101,6 +120,12 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
+    fn wake(&mut self, waker: Option<Waker>) {
+        if let Some(waker) = waker {
+            self.wakers.push(waker);
+        }
+    }
+
     /// As after most rounds of a connection's task.
     const fn is_empty(&self) -> bool {
         let nobody = self.wakers.is_empty() && self.streams.is_empty() && self.opened.is_empty();
@@ -115,6 +140,27 @@ impl Effects {
         for waker in self.wakers.drain(..) {
             waker.wake();
         }
+        let closed = self.closed;
+        if closed || !(self.streams.is_empty() && self.opened.is_empty() && self.paths.is_empty()) {
+            self.fire_rare(shared);
+        }
+        let mut signals = std::mem::take(&mut self.signals) & ALL_SIGNALS;
+        while signals != 0 {
+            let index = signals.trailing_zeros() as usize;
+            signals &= signals - 1;
+            let notify = &shared.signals[index];
+            if !closed && Signal::ONE_BY_ONE.contains(&index) {
+                notify.notify_one();
+            } else {
+                notify.notify_waiters();
+            }
+        }
+    }
+
+    /// What most rounds have nothing of.
+    #[cold]
+    #[inline(never)]
+    fn fire_rare(&mut self, shared: &Shared) {
         for notify in self.streams.drain(..) {
             notify.notify_waiters();
         }
@@ -125,20 +171,8 @@ impl Effects {
         for event in self.paths.drain(..) {
             shared.tell_path(Some(event));
         }
-        let closed = std::mem::take(&mut self.closed);
-        if closed {
+        if std::mem::take(&mut self.closed) {
             shared.tell_path(None);
-        }
-        let signals = std::mem::take(&mut self.signals);
-        for (index, notify) in shared.signals.iter().enumerate() {
-            if signals & (1 << index) == 0 {
-                continue;
-            }
-            if !closed && Signal::ONE_BY_ONE.contains(&index) {
-                notify.notify_one();
-            } else {
-                notify.notify_waiters();
-            }
         }
     }
 }
@@ -146,16 +180,65 @@ impl Effects {
 impl State {
     /// Those who wait for `signal` are to look again.
     fn signal(&mut self, signal: Signal, effects: &mut Effects) {
-        effects.signals |= 1 << signal as u16;
-        let woken = self.pollers.extract_if(.., |(what, _)| *what == signal);
-        effects.wakers.extend(woken.map(|(_, waker)| waker));
+        if !signal.is_listed() {
+            effects.signals |= 1 << signal as u16;
+        }
+        if !self.pollers.is_empty() {
+            self.wake_pollers(signal, effects);
+        }
+    }
+
+    fn wake_pollers(&mut self, signal: Signal, effects: &mut Effects) {
+        if let [one] = &self.pollers[..] {
+            // As mostly.
+            if one.signal == signal {
+                effects.wake(self.pollers.pop().map(|one| one.waker));
+            }
+            return;
+        }
+        self.wake_some_pollers(signal, effects);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_some_pollers(&mut self, signal: Signal, effects: &mut Effects) {
+        let woken = self.pollers.extract_if(.., |one| one.signal == signal);
+        effects.wakers.extend(woken.map(|one| one.waker));
+    }
+
+    /// The future with this number is to be woken by the next `signal`. A new one gets a number.
+    fn list(&mut self, waiter: &mut Option<u64>, signal: Signal, waker: &Waker) {
+        if waiter.is_none() {
+            *waiter = Some(self.next_waiter);
+            self.next_waiter += 1;
+        } else if let Some(known) = self.pollers.iter_mut().find(|one| one.waiter == *waiter) {
+            // It was polled for another reason.
+            known.waker.clone_from(waker);
+            return;
+        }
+        self.pollers.push(Poller {
+            signal,
+            waker: waker.clone(),
+            waiter: *waiter,
+        });
+    }
+
+    /// The future with this number waits no longer.
+    fn unlist(&mut self, waiter: u64) {
+        self.pollers.retain(|one| one.waiter != Some(waiter));
     }
 
     /// `waker` is to be woken by the next `signal`.
     fn register(&mut self, signal: Signal, waker: &Waker) {
-        let known = |(what, who): &(Signal, Waker)| *what == signal && who.will_wake(waker);
+        let known = |one: &Poller| {
+            one.waiter.is_none() && one.signal == signal && one.waker.will_wake(waker)
+        };
         if !self.pollers.iter().any(known) {
-            self.pollers.push((signal, waker.clone()));
+            self.pollers.push(Poller {
+                signal,
+                waker: waker.clone(),
+                waiter: None,
+            });
         }
     }
 
@@ -169,37 +252,46 @@ impl State {
     pub(crate) fn forward_events(&mut self, now: Instant, effects: &mut Effects) {
         while let Some(event) = self.proto.poll() {
             match event {
-                Event::HandshakeDataReady => {
-                    self.handshake_data_ready = true;
-                    self.signal(Signal::HandshakeData, effects);
-                }
-                Event::Connected => {
-                    self.handshake_data_ready = true;
-                    self.connected = true;
-                    if let Some(mesh) = &mut self.mesh
-                        && let Ok(path) = self.proto.network_path(PathId::ZERO)
-                    {
-                        mesh.set_first_remote(path.remote);
-                    }
-                    if self.proto.rejected_0rtt() {
-                        self.wake_streams(effects);
-                    }
-                    self.signal(Signal::HandshakeData, effects);
-                    self.signal(Signal::Connected, effects);
-                }
-                Event::HandshakeConfirmed => {
-                    if let Some(mesh) = &mut self.mesh {
-                        mesh.unblock();
-                    }
-                    self.signal(Signal::Paths, effects);
-                }
-                Event::ConnectionLost { reason } => self.terminate(reason, effects),
-                Event::DatagramReceived => self.signal(Signal::DatagramReceived, effects),
-                Event::DatagramsUnblocked => self.signal(Signal::DatagramsUnblocked, effects),
                 Event::Stream(event) => self.on_stream(event, effects),
-                Event::Path(event) => self.on_path(event, now, effects),
-                _ => {}
+                event => self.on_event(event, now, effects),
             }
+        }
+    }
+
+    /// Apart from the rest: most events are of streams.
+    #[cold]
+    #[inline(never)]
+    fn on_event(&mut self, event: Event, now: Instant, effects: &mut Effects) {
+        match event {
+            Event::HandshakeDataReady => {
+                self.handshake_data_ready = true;
+                self.signal(Signal::HandshakeData, effects);
+            }
+            Event::Connected => {
+                self.handshake_data_ready = true;
+                self.connected = true;
+                if let Some(mesh) = &mut self.mesh
+                    && let Ok(path) = self.proto.network_path(PathId::ZERO)
+                {
+                    mesh.set_first_remote(path.remote);
+                }
+                if self.proto.rejected_0rtt() {
+                    self.wake_streams(effects);
+                }
+                self.signal(Signal::HandshakeData, effects);
+                self.signal(Signal::Connected, effects);
+            }
+            Event::HandshakeConfirmed => {
+                if let Some(mesh) = &mut self.mesh {
+                    mesh.unblock();
+                }
+                self.signal(Signal::Paths, effects);
+            }
+            Event::ConnectionLost { reason } => self.terminate(reason, effects),
+            Event::DatagramReceived => self.signal(Signal::DatagramReceived, effects),
+            Event::DatagramsUnblocked => self.signal(Signal::DatagramsUnblocked, effects),
+            Event::Path(event) => self.on_path(event, now, effects),
+            _ => {}
         }
     }
 
@@ -207,14 +299,21 @@ impl State {
         match event {
             StreamEvent::Opened { dir } => self.signal(Signal::incoming(dir), effects),
             StreamEvent::Available { dir } => self.signal(Signal::available(dir), effects),
-            StreamEvent::Readable { id } => effects.wakers.extend(take(&mut self.readers, id)),
-            StreamEvent::Writable { id } => effects.wakers.extend(take(&mut self.writers, id)),
-            StreamEvent::Finished { id } => effects.streams.extend(take(&mut self.stopped, id)),
+            StreamEvent::Readable { id } => effects.wake(self.readers.remove(id)),
+            StreamEvent::Writable { id } => effects.wake(self.writers.remove(id)),
+            StreamEvent::Finished { id } => self.tell_stopped(id, effects),
             StreamEvent::Stopped { id, .. } => {
-                effects.streams.extend(take(&mut self.stopped, id));
-                effects.wakers.extend(take(&mut self.writers, id));
+                self.tell_stopped(id, effects);
+                effects.wake(self.writers.remove(id));
             }
             _ => {}
+        }
+    }
+
+    /// Those who wait for a stream's end are to look.
+    fn tell_stopped(&mut self, id: StreamId, effects: &mut Effects) {
+        if !self.stopped.is_empty() {
+            effects.streams.extend(self.stopped.remove(&id));
         }
     }
 
@@ -258,12 +357,8 @@ impl State {
 
     /// Whoever waits for a stream is to look again.
     fn wake_streams(&mut self, effects: &mut Effects) {
-        effects
-            .wakers
-            .extend(self.readers.drain().map(|(_, waker)| waker));
-        effects
-            .wakers
-            .extend(self.writers.drain().map(|(_, waker)| waker));
+        effects.wakers.extend(self.readers.drain());
+        effects.wakers.extend(self.writers.drain());
         effects
             .streams
             .extend(self.stopped.drain().map(|(_, notify)| notify));
@@ -280,15 +375,57 @@ impl State {
         self.opening.clear();
         self.mesh = None;
         let pollers = self.pollers.drain(..);
-        effects.wakers.extend(pollers.map(|(_, waker)| waker));
+        effects.wakers.extend(pollers.map(|one| one.waker));
         effects.signals = u16::MAX;
         effects.closed = true;
     }
 }
 
-/// Who waits for a stream. Mostly nobody waits for any, and then no hash is worked out.
-pub(crate) fn take<T>(waiting: &mut HashMap<StreamId, T>, id: StreamId) -> Option<T> {
-    (!waiting.is_empty()).then(|| waiting.remove(&id)).flatten()
+/// Who waits for streams. Mostly nobody waits, or for one: then no hash is worked out.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    one: Option<(StreamId, Waker)>,
+    /// Never the same stream.
+    others: HashMap<StreamId, Waker>,
+}
+
+impl Waiting {
+    /// In the place of who waited for that stream before.
+    pub(crate) fn insert(&mut self, id: StreamId, waker: &Waker) {
+        match &mut self.one {
+            None if self.others.is_empty() => self.one = Some((id, waker.clone())),
+            Some((known, before)) if *known == id => before.clone_from(waker),
+            _ => self.insert_other(id, waker),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_other(&mut self, id: StreamId, waker: &Waker) {
+        self.others.insert(id, waker.clone());
+    }
+
+    /// Who waits for that stream, and does so no longer.
+    pub(crate) fn remove(&mut self, id: StreamId) -> Option<Waker> {
+        if self.one.as_ref().is_some_and(|(known, _)| *known == id) {
+            return self.one.take().map(|(_, waker)| waker);
+        }
+        match self.others.is_empty() {
+            true => None,
+            false => self.remove_other(id),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn remove_other(&mut self, id: StreamId) -> Option<Waker> {
+        self.others.remove(&id)
+    }
+
+    fn drain(&mut self) -> impl Iterator<Item = Waker> + '_ {
+        let all = self.one.take().into_iter().chain(self.others.drain());
+        all.map(|(_, waker)| waker)
+    }
 }
 
 /// Everything that a connection's handles, its task and its endpoint share.
@@ -322,13 +459,14 @@ impl Shared {
                 connected: false,
                 touched: false,
                 driver: None,
-                readers: HashMap::new(),
-                writers: HashMap::new(),
+                readers: Waiting::default(),
+                writers: Waiting::default(),
                 stopped: HashMap::new(),
                 opening: HashMap::new(),
                 mesh,
                 closed_paths: VecDeque::new(),
                 pollers: Vec::new(),
+                next_waiter: 0,
             }),
             inbox: Mutex::default(),
             signals: std::array::from_fn(|_| Notify::new()),
@@ -341,26 +479,43 @@ impl Shared {
     }
 
     /// A panic elsewhere is no reason to panic here: the task's end closes the connection.
+    /// One copy of it: it is called all over the crate.
+    #[inline(never)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `f` under the mutex, then wakes the connection's task if `f` left work for it.
     pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        let (value, waker) = {
-            let mut state = self.lock();
-            let value = f(&mut state);
-            let waker = if std::mem::take(&mut state.touched) {
-                state.driver.take()
-            } else {
-                None
-            };
-            (value, waker)
-        };
+        let mut state = self.lock();
+        let value = f(&mut state);
+        Self::release(state);
+        value
+    }
+
+    /// Ends a hold of the mutex. One copy, as of [`lock`](Self::lock).
+    #[inline(never)]
+    fn release(mut state: MutexGuard<'_, State>) {
+        let touched = std::mem::take(&mut state.touched);
+        let waker = touched.then(|| state.driver.take()).flatten();
+        drop(state);
         if let Some(waker) = waker {
             waker.wake();
         }
-        value
+    }
+
+    /// Waits until `check`, run under the mutex now and after each `signal`, gives a value. For a signal that
+    /// [is listed](Signal::is_listed).
+    pub(crate) async fn wait_listed<T>(
+        &self,
+        signal: Signal,
+        check: impl Fn(&mut State) -> Option<T>,
+    ) -> T {
+        let mut waiter = Waiter {
+            shared: self,
+            number: None,
+        };
+        poll_fn(|cx| waiter.poll(signal, cx, &check)).await
     }
 
     /// Waits until `check`, run under the mutex now and after each `signal`, gives a value.
@@ -369,6 +524,11 @@ impl Shared {
         signal: Signal,
         mut check: impl FnMut(&mut State) -> Option<T>,
     ) -> T {
+        debug_assert!(!signal.is_listed());
+        // Mostly there is no need to wait.
+        if let Some(value) = self.with(&mut check) {
+            return value;
+        }
         loop {
             // Made before the check: it hears signals from here on, so none is missed between.
             let notified = self.signals[signal as usize].notified();
@@ -485,6 +645,44 @@ impl Shared {
     }
 }
 
+/// A future that waits for a signal that is listed.
+struct Waiter<'a> {
+    shared: &'a Shared,
+    /// If it may be in the list.
+    number: Option<u64>,
+}
+
+impl Waiter<'_> {
+    fn poll<T>(
+        &mut self,
+        signal: Signal,
+        cx: &Context<'_>,
+        check: impl FnOnce(&mut State) -> Option<T>,
+    ) -> Poll<T> {
+        let shared = self.shared;
+        shared.with(|state| match check(state) {
+            Some(value) => {
+                if let Some(number) = self.number.take() {
+                    state.unlist(number);
+                }
+                Poll::Ready(value)
+            }
+            None => {
+                state.list(&mut self.number, signal, cx.waker());
+                Poll::Pending
+            }
+        })
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.shared.with(|state| state.unlist(number));
+        }
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         // What came after the task was over.
@@ -531,5 +729,47 @@ impl Deref for ConnectionRef {
 impl std::fmt::Debug for ConnectionRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Connection").field(&self.0.handle.0).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use super::*;
+
+    struct Task(AtomicUsize);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether one waits or several, in whichever order they come and go: each is found once, the latest who waits for a stream.
+    #[test]
+    fn who_waits_for_a_stream_is_found_once() {
+        let tasks: Vec<_> = (0..4)
+            .map(|_| Arc::new(Task(AtomicUsize::new(0))))
+            .collect();
+        let waker = |task: usize| Waker::from(Arc::clone(&tasks[task]));
+        let id = |index: u64| StreamId::new(proto::Side::Client, Dir::Bi, index);
+        let mut waiting = Waiting::default();
+        assert!(waiting.remove(id(0)).is_none());
+        waiting.insert(id(0), &waker(0));
+        waiting.insert(id(1), &waker(1));
+        waiting.insert(id(0), &waker(2));
+        assert!(waiting.remove(id(0)).unwrap().will_wake(&waker(2)));
+        assert!(waiting.remove(id(0)).is_none());
+        // Nobody is in the first place, and this one is known in the other.
+        waiting.insert(id(1), &waker(3));
+        waiting.insert(id(2), &waker(0));
+        for waker in waiting.drain() {
+            waker.wake();
+        }
+        let woken = |task: &Arc<Task>| task.0.load(Ordering::Relaxed);
+        assert_eq!(tasks.iter().map(woken).collect::<Vec<_>>(), [1, 0, 0, 1]);
+        assert!(waiting.remove(id(1)).is_none() && waiting.remove(id(2)).is_none());
     }
 }

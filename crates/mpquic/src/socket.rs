@@ -354,6 +354,16 @@ fn rank(bound: SocketAddr, local: SocketAddr) -> Option<u8> {
 
 /// The socket that can send from `local`: bound to just this address, else a wildcard one.
 pub(crate) fn route(sockets: &[Arc<Socket>], local: SocketAddr) -> Option<usize> {
+    if let [only] = sockets {
+        return rank(only.local, local).map(|_| 0);
+    }
+    route_among(sockets, local)
+}
+
+/// Apart from the rest, as most endpoints have one socket.
+#[cold]
+#[inline(never)]
+fn route_among(sockets: &[Arc<Socket>], local: SocketAddr) -> Option<usize> {
     best(sockets.iter().map(|socket| rank(socket.local, local)))
 }
 

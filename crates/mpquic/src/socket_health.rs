@@ -76,6 +76,11 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    /// Whether it rests, or did so until a moment ago: [`rests_until`](Self::rests_until) says it.
+    pub(crate) const fn may_rest(&self) -> bool {
+        self.until.is_some()
+    }
+
     /// Receiving failed. True if the application is to hear that the socket fails.
     pub(crate) fn on_error(&mut self, now: Instant) -> bool {
         self.errors += 1;

@@ -43,6 +43,36 @@ fn a_megabyte_is_echoed() {
     });
 }
 
+/// Several wait for streams of the peer, in one task and in others: who gives up takes none from those who wait on.
+#[test]
+fn who_gives_up_waiting_for_a_stream_holds_up_nobody() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let other = server.clone();
+        let other = tokio::spawn(async move { other.accept_bi().await.unwrap() });
+        let mut first = Box::pin(server.accept_bi());
+        let mut second = Box::pin(server.accept_bi());
+        poll_fn(|cx| {
+            assert!(first.as_mut().poll(cx).is_pending());
+            assert!(second.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        // The other task waits, too.
+        tokio::task::yield_now().await;
+        drop(first);
+        let mut streams = Vec::new();
+        for _ in 0..2 {
+            let (mut send, recv) = client.open_bi().await.unwrap();
+            send.write_all(b"for one of them").await.unwrap();
+            streams.push((send, recv));
+        }
+        let (other, second) = tokio::join!(other, second);
+        assert_ne!(other.unwrap().1.id(), second.unwrap().1.id());
+    });
+}
+
 #[test]
 fn chunks_are_read_many_at_a_time_and_the_end_is_told_once_more() {
     run(async {
