@@ -322,7 +322,8 @@ impl Connection {
         None
     }
 
-    /// Sends one packet as planned, of so many bytes at most, whole blocks of which are encrypted; its size, or `None` if there was nothing of that kind to send.
+    /// Sends one packet as planned, of at most so many bytes, of which whole blocks are encrypted; its size, or `None` if there
+    /// was nothing of that kind to send.
     #[inline(never)]
     fn send_scheduled(
         &mut self,

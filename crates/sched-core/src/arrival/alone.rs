@@ -59,6 +59,24 @@ mod tests {
     use super::*;
     use crate::{Acked, PathIndex, QueueView, Scheduler, Sent};
 
+    /// An abandoned path leaves a slot, which is no lone path.
+    #[test]
+    fn a_slot_without_a_path_gets_nothing() {
+        let mut view = PathView::of(0, Duration::from_millis(20));
+        (view.open, view.can_send) = (false, true);
+        let queue = QueueView {
+            unsent: 1_000,
+            window_left: 1_000,
+            ..QueueView::default()
+        };
+        let paths = [view];
+        let cx = Context::new(Instant::now(), &paths, &queue, 0);
+        assert_eq!(
+            Arrival::default().decide(&cx),
+            Decision::Wait { until: None }
+        );
+    }
+
     /// Another path may open at any time: until then, the short way notes what the long one does, and says the same.
     #[test]
     fn what_is_noted_of_a_lone_path_is_what_is_noted_of_one_among_several() {

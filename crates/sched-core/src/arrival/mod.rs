@@ -418,6 +418,7 @@ impl Scheduler for Arrival {
 
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
         if let [path] = cx.paths
+            && path.open
             && path.can_send
             && path.has_rtt()
             && let Some(decision) = self.decide_alone(cx, path)
