@@ -276,6 +276,10 @@ impl Assembler {
     fn mark(&mut self, start: u64, end: u64) {
         let first = (start / BLOCK_U64 - self.first_block) as usize;
         let last = ((end - 1) / BLOCK_U64 - self.first_block) as usize;
+        if first == last {
+            let base = (self.first_block + first as u64) * BLOCK_U64;
+            return self.mark_within(first, (start - base) as u16, (end - base) as u16);
+        }
         let before = self.pieces(first, last);
         for at in first..=last {
             let base = (self.first_block + at as u64) * BLOCK_U64;
@@ -285,6 +289,21 @@ impl Assembler {
         }
         // May fall as well as rise.
         self.gaps = self.gaps + self.pieces(first, last) - before;
+    }
+
+    /// The same within one block: of the ranges of its neighbours, only what touches its borders may become one with its own.
+    fn mark_within(&mut self, at: usize, from: u16, to: u16) {
+        let slot = &mut self.slots[at];
+        let (ranges, began, ended) = (slot.ranges().len(), slot.starts_full(), slot.ends_full());
+        self.out_of_order += slot.add(from, to);
+        self.gaps = self.gaps + slot.ranges().len() - ranges;
+        let (begins, ends) = (slot.starts_full() && !began, slot.ends_full() && !ended);
+        if begins && at > 0 && self.slots[at - 1].ends_full() {
+            self.gaps -= 1;
+        }
+        if ends && self.slots.get(at + 1).is_some_and(Block::starts_full) {
+            self.gaps -= 1;
+        }
     }
 
     /// How many ranges the slots add to the total, where ranges that meet at the border of two

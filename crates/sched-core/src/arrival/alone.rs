@@ -28,7 +28,11 @@ impl Arrival {
                 _ => predict_busy(config, cx.now, path, base, measured),
             };
         }
-        self.stands = new_data(queue) > 0 || queue.retransmittable > 0 || queue.control;
+        // No packet of the batch changes that.
+        self.run = match new_data(queue) > 0 || queue.retransmittable > 0 || queue.control {
+            true => u32::MAX,
+            false => 1,
+        };
         self.wakeup = None;
         self.newest = Newest {
             number: cx.decision,

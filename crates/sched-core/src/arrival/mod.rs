@@ -16,7 +16,7 @@ use std::time::Instant;
 use base::Base;
 use copies::{Copies, REPAIR_ROUNDS, may_miss};
 use late::Watch;
-use predict::{Prediction, predict};
+use predict::{Prediction, predict, run_among};
 use rate::Rate;
 use said::{Newest, Said};
 
@@ -113,8 +113,8 @@ pub struct Arrival {
     newest: Newest,
     /// When something is late that is not yet, if nothing happens before.
     wakeup: Option<Instant>,
-    /// The newest decision stands for what follows at once: there is no other path.
-    stands: bool,
+    /// For how many packets the newest decision stands.
+    run: u32,
 }
 
 /// What is known of a path.
@@ -176,7 +176,7 @@ impl Arrival {
             copies: Copies::default(),
             newest: Newest::default(),
             wakeup: None,
-            stands: false,
+            run: 1,
         }
     }
 
@@ -350,7 +350,7 @@ impl Arrival {
     fn decide_among(&mut self, cx: &Context<'_>) -> Decision {
         let found = self.survey(cx);
         self.wakeup = None;
-        self.stands = false;
+        self.run = 1;
         self.newest = Newest {
             number: cx.decision,
             copies: false,
@@ -385,8 +385,10 @@ impl Arrival {
         }
         if found.soonest >= found.arrival {
             self.patience.end();
-            // With one path, no packet of the batch changes that.
-            self.stands = found.paths == 1;
+            self.run = match found.paths {
+                1 => u32::MAX,
+                _ => run_among(cx, path),
+            };
             return self.send(cx, path, Data::Next);
         }
         let others = self.others_deliver(cx, &found);
@@ -433,7 +435,7 @@ impl Scheduler for Arrival {
     }
 
     fn run(&self) -> u32 {
-        if self.stands { u32::MAX } else { 1 }
+        self.run
     }
 
     fn on_sent(&mut self, event: &Sent) {

@@ -3,11 +3,15 @@
 use std::time::{Duration, Instant};
 
 use super::ArrivalConfig;
-use crate::PathView;
 use crate::support::nanos;
+use crate::{Context, PathView};
 
 /// Paths with a smaller smallest RTT are within a host or a rack.
 const NEAR: Duration = Duration::from_millis(1);
+
+/// So many packets leave by one decision on the shortest paths: what is in flight there does not decide as long as there is room,
+/// but says when each is expected back.
+const NEAR_RUN: u32 = 16;
 
 /// What a path is expected to do, in nanoseconds from now and bytes per nanosecond.
 #[derive(Debug, Clone, Copy, Default)]
@@ -89,6 +93,16 @@ pub(super) fn predict(
     }
 }
 
+/// For how many packets a decision stands that sends on this path, the soonest of several.
+pub(super) fn run_among(cx: &Context<'_>, path: &PathView) -> u32 {
+    let deadline = cx.queue.head.and_then(|head| head.deadline);
+    if path.min_rtt < NEAR && deadline.is_none() {
+        NEAR_RUN
+    } else {
+        1
+    }
+}
+
 /// Whether the path is in its first slow start, and its newest RTT sample shows no queue: then the rate that was measured
 /// says what the window was a round trip ago, and what is in flight beyond that is no queue.
 fn is_growing(path: &PathView, base: f64) -> bool {
@@ -124,6 +138,32 @@ mod tests {
 
     fn near(is: f64, expected: f64) {
         assert!((is - expected).abs() < 1e-6, "{is} instead of {expected}");
+    }
+
+    #[test]
+    fn on_the_shortest_paths_a_decision_stands_for_some_packets() {
+        let run = |rtt, deadline| {
+            let paths = [0, 1].map(|slot| PathView::of(slot, rtt));
+            let paths = paths.map(|path| changed!(path, min_rtt = rtt));
+            let id = crate::StreamId::new(crate::Side::Client, crate::Dir::Bi, 0);
+            let head = crate::StreamHead::new(id, 0, 9000, deadline, None);
+            let queue = crate::QueueView {
+                unsent: 9000,
+                window_left: 9000,
+                head: Some(head),
+                ..crate::QueueView::default()
+            };
+            let mut arrival = super::super::Arrival::default();
+            let cx = Context::new(Instant::now(), &paths, &queue, 0);
+            crate::Scheduler::decide(&mut arrival, &cx);
+            crate::Scheduler::run(&arrival)
+        };
+        let near_by = Duration::from_micros(900);
+        assert_eq!(run(near_by, None), NEAR_RUN);
+        assert_eq!(run(Duration::from_millis(1), None), 1);
+        // Which packets have a copy is asked of each.
+        let soon = Instant::now() + Duration::from_millis(50);
+        assert_eq!(run(near_by, Some(soon)), 1);
     }
 
     #[test]
