@@ -4,6 +4,8 @@
 mod snapshot;
 mod whitening;
 
+use core::hint::black_box;
+
 use crate::Draw;
 use crate::vectors::{Work, widest};
 use whitening::Whitening;
@@ -148,43 +150,47 @@ impl<const D: usize, const N: usize> History<D, N> {
     #[inline]
     pub fn nearest(&self, context: &[f64; D]) -> Option<f64> {
         let whitening = self.whitening.as_ref()?;
-        if self.len == 0 || !context.iter().all(|x| x.is_finite()) {
+        // By 0, what is finite gives 0, and anything else no number.
+        let products = context.iter().map(|x| 0.0 * x);
+        if self.len == 0 || products.sum::<f64>() != 0.0 {
             return None;
         }
-        // Samples are within √(N·D) of the mean: no product with a query below this overflows.
-        let query = whitening
-            .apply(context)
-            .map(|z| z.clamp(-1e30, 1e30) as f32);
-        let place = widest::<Nearest, _, _, _>(self, &query, ());
+        let place = widest::<Nearest, _, _, _>(self, whitening, context);
         Some(f64::from(self.rewards[place]))
     }
 
     #[inline(always)]
-    fn nearest_place(&self, query: &[f32; D]) -> usize {
+    fn nearest_place(&self, whitening: &Whitening<D>, context: &[f64; D]) -> usize {
+        // Samples are within √(N·D) of the mean: no product with a query below this overflows.
+        let query = whitening.apply(context);
+        let query = query.map(|z| z.clamp(-1e30, 1e30) as f32);
+        let count = self.len.div_ceil(LANES);
+        let half_squares = blocks(&self.half_squares, count);
+        let columns = self.columns.each_ref();
+        let columns = columns.map(|column| blocks(column, count));
         let mut least = [f32::INFINITY; LANES];
-        let mut block_of = [0_u32; LANES];
-        for block in 0..self.len.div_ceil(LANES) {
-            let range = block * LANES..(block + 1) * LANES;
-            let mut score = [0.0_f32; LANES];
-            score.copy_from_slice(&self.half_squares[range.clone()]);
-            for (column, q) in self.columns.iter().zip(query) {
-                let column = &column[range.clone()];
+        // Counted for each lane, in numbers that the compiler leaves so: not as one that is made a vector each time.
+        let (mut present, mut block_of) = ([0.0_f32; LANES], [0.0_f32; LANES]);
+        for block in 0..count {
+            let mut score = half_squares[block];
+            for (column, q) in columns.iter().zip(&query) {
                 for lane in 0..LANES {
-                    score[lane] -= q * column[lane];
+                    score[lane] -= q * column[block][lane];
                 }
             }
             for lane in 0..LANES {
                 let less = score[lane] < least[lane];
                 least[lane] = if less { score[lane] } else { least[lane] };
-                block_of[lane] = if less { block as u32 } else { block_of[lane] };
+                block_of[lane] = if less { present[lane] } else { block_of[lane] };
+                present[lane] += 1.0;
             }
         }
-        let mut lane = 0;
-        for other in 1..LANES {
-            if least[other] < least[lane] {
-                lane = other;
-            }
-        }
+        // Written down: whole vectors, instead of the parts that the search below takes them apart into.
+        let (least, block_of) = black_box((least, block_of));
+        let less = |least: f32, score: &f32| if *score < least { *score } else { least };
+        let nearest = least.iter().fold(f32::INFINITY, less);
+        let lane = least.iter().position(|score| *score == nearest);
+        let lane = lane.unwrap_or(0);
         block_of[lane] as usize * LANES + lane
     }
 
@@ -221,15 +227,21 @@ impl<const D: usize, const N: usize> History<D, N> {
     }
 }
 
+/// The first blocks of a column.
+#[inline(always)]
+fn blocks<const N: usize>(column: &[f32; N], count: usize) -> &[[f32; LANES]] {
+    &column.as_chunks::<LANES>().0[..count]
+}
+
 /// [`History::nearest_place`].
 struct Nearest;
 
-impl<const D: usize, const N: usize> Work<&History<D, N>, &[f32; D], ()> for Nearest {
+impl<const D: usize, const N: usize> Work<&History<D, N>, &Whitening<D>, &[f64; D]> for Nearest {
     type Output = usize;
 
     #[inline(always)]
-    fn run(history: &History<D, N>, query: &[f32; D], (): ()) -> usize {
-        history.nearest_place(query)
+    fn run(history: &History<D, N>, whitening: &Whitening<D>, context: &[f64; D]) -> usize {
+        history.nearest_place(whitening, context)
     }
 }
 

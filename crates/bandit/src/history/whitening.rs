@@ -38,7 +38,7 @@ impl<const D: usize> Whitening<D> {
     }
 
     /// By forward substitution, D² flops.
-    #[inline]
+    #[inline(always)]
     pub(super) fn apply(&self, x: &[f64; D]) -> [f64; D] {
         let mut z = [0.0; D];
         for i in 0..D {
