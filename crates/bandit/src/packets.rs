@@ -51,7 +51,17 @@ impl<P: AsRef<[PacketSlot]> + AsMut<[PacketSlot]>> Packets<P> {
 
     #[inline(always)]
     const fn index(&self, column: u64, place: u64) -> usize {
-        (column * (self.mask + 1) + (place & self.mask)) as usize
+        index(self.mask, column, place)
+    }
+
+    /// All columns, for a loop: with those of the queue itself, the compiler takes a number that is written for what
+    /// may be its mask.
+    #[inline(always)]
+    pub(crate) fn columns(&mut self) -> Columns<'_> {
+        Columns {
+            numbers: self.slots.as_mut().as_flattened_mut(),
+            mask: self.mask,
+        }
     }
 
     #[inline(always)]
@@ -94,6 +104,24 @@ impl<P: AsRef<[PacketSlot]> + AsMut<[PacketSlot]>> Packets<P> {
             &rates[..count - until_end],
         )
     }
+}
+
+/// The columns of a queue.
+pub(crate) struct Columns<'a> {
+    numbers: &'a mut [f64],
+    mask: u64,
+}
+
+impl Columns<'_> {
+    #[inline(always)]
+    pub(crate) fn at(&mut self, column: u64, place: u64) -> &mut f64 {
+        &mut self.numbers[index(self.mask, column, place)]
+    }
+}
+
+#[inline(always)]
+const fn index(mask: u64, column: u64, place: u64) -> usize {
+    (column * (mask + 1) + (place & mask)) as usize
 }
 
 /// [`weighted`] of rates that are in one part: the same sums in the same order, so that rounding is the same.

@@ -131,10 +131,13 @@ impl DiscountedReward {
     }
 }
 
-/// Whether three reference times have passed.
+/// After so many reference times nothing counts any more.
+pub(crate) const OVER_AFTER: f64 = DISCOUNTS.len() as f64;
+
+/// Whether so many have passed.
 #[inline]
 pub(crate) fn is_over(made: f64, reference: f64, now: f64) -> bool {
-    let within = now - made < 3.0 * reference;
+    let within = now - made < OVER_AFTER * reference;
     // Not `>=`: a reference time that is no number is over.
     !within
 }

@@ -112,6 +112,27 @@ pub struct Settlement<X, D, P> {
     /// the next one to be sent. Below 0 once some of that packet has arrived.
     behind: f64,
     dropped: u64,
+    /// When the oldest decision may be complete.
+    oldest: Oldest,
+}
+
+/// When the oldest decision may be complete, as far as that is known without a look at it: each acknowledgement asks.
+#[derive(Debug, Clone, Copy)]
+struct Oldest {
+    /// Once the packets before this one are released; with 0, at any time.
+    packets: u64,
+    /// Or once so many milliseconds have passed since it was made.
+    within: f64,
+    made: f64,
+}
+
+impl Oldest {
+    /// There is none.
+    const NONE: Self = Self {
+        packets: u64::MAX,
+        within: f64::INFINITY,
+        made: 0.0,
+    };
 }
 
 /// Room for one decision.
@@ -186,6 +207,7 @@ where
             unreleased: 0,
             behind: 0.0,
             dropped: 0,
+            oldest: Oldest::NONE,
         }
     }
 
@@ -212,6 +234,7 @@ where
             // Where its sum begins.
             self.log_arrival(now, 0.0);
         }
+        let is_oldest = self.decisions.is_empty();
         self.decisions.push(DecisionSlot {
             key,
             what,
@@ -221,6 +244,9 @@ where
             pause: 0.0,
             dropped: false,
         });
+        if is_oldest {
+            self.look_at_oldest();
+        }
     }
 
     /// This amount was sent for the first time. An amount that is not above 0 and finite is ignored.
@@ -299,40 +325,59 @@ where
         if !is_amount(amount) {
             return;
         }
+        if matches!(self.horizon, Horizon::Discounted | Horizon::FirstPacket) {
+            self.release::<false>(now, arrival, amount);
+        } else {
+            self.arrived_otherwise(now, arrival, amount);
+        }
+    }
+
+    /// [`arrived_at`](Self::arrived_at) where that is not what each acknowledgement does.
+    #[inline(never)]
+    fn arrived_otherwise(&mut self, now: f64, arrival: f64, amount: f64) {
         if self.horizon == Horizon::Goodput {
-            return self.arrived_in_window(now, amount);
+            self.arrived_in_window(now, amount);
+        } else {
+            self.release::<true>(now, arrival, amount);
         }
-        self.behind -= amount;
+    }
+
+    /// Releases the packets that are complete with this amount, of which it matters when they were acknowledged
+    /// themselves, or when they were due.
+    #[inline(always)]
+    fn release<const OWN: bool>(&mut self, now: f64, arrival: f64, amount: f64) {
+        let mut behind = self.behind - amount;
         // Amounts are above 0: while no more has arrived than all that is released, the next packet is not complete.
-        while self.behind < 0.0 && self.unreleased < self.packets.end {
-            let number = self.unreleased;
-            let mut amount = self.packets.at(AMOUNT, number);
-            if self.behind + amount > 0.0 {
-                return;
+        if behind < 0.0 {
+            let (mut number, end) = (self.unreleased, self.packets.end);
+            let mut columns = self.packets.columns();
+            while behind < 0.0 {
+                if number == end {
+                    // More than was sent.
+                    behind = 0.0;
+                    break;
+                }
+                let mut amount = *columns.at(AMOUNT, number);
+                if behind + amount > 0.0 {
+                    break;
+                }
+                behind += amount;
+                let sent = core::mem::replace(columns.at(TIME, number), now);
+                let due = *columns.at(DUE_OR_RATE, number);
+                let until = if OWN { due.min(now) } else { now };
+                if !OWN && arrival > due {
+                    amount = 0.0;
+                    *columns.at(AMOUNT, number) = amount;
+                }
+                *columns.at(DUE_OR_RATE, number) = reward::rate(amount, until - sent);
+                number += 1;
             }
-            self.behind += amount;
-            let sent = core::mem::replace(self.packets.at_mut(TIME, number), now);
-            let due_or_rate = self.packets.at_mut(DUE_OR_RATE, number);
-            let until = match self.horizon {
-                Horizon::OwnAck => due_or_rate.min(now),
-                _ => now,
-            };
-            let late = self.horizon != Horizon::OwnAck && arrival > *due_or_rate;
-            if late {
-                amount = 0.0;
-            }
-            *due_or_rate = reward::rate(amount, until - sent);
-            if late {
-                *self.packets.at_mut(AMOUNT, number) = amount;
-            }
-            self.unreleased += 1;
+            self.unreleased = number;
         }
-        // More than was sent.
-        self.behind = self.behind.max(0.0);
+        self.behind = behind;
     }
 
     /// [`arrived`](Self::arrived) for [`Horizon::Goodput`].
-    #[inline(never)]
     fn arrived_in_window(&mut self, now: f64, amount: f64) {
         self.behind = (self.behind - amount).max(0.0);
         if self.packets.is_full() {
@@ -341,6 +386,41 @@ where
         if !self.decisions.is_empty() {
             self.log_arrival(now, amount);
         }
+    }
+
+    /// Whether [`settle`](Self::settle) may have something to return at this time. If not, it has nothing.
+    #[inline(always)]
+    pub fn may_settle(&self, now: f64) -> bool {
+        let Oldest {
+            packets,
+            within,
+            made,
+        } = self.oldest;
+        // In this sense, so that a reference time that is no number is over.
+        let waits = self.unreleased < packets && now - made < within;
+        !waits
+    }
+
+    /// Takes down when the oldest decision may be complete: to be called when it becomes another one or is dropped. The
+    /// first packet that matters to it, or else the next one.
+    #[inline]
+    fn look_at_oldest(&mut self) -> u64 {
+        if self.decisions.is_empty() {
+            self.oldest = Oldest::NONE;
+            return self.packets.end;
+        }
+        let oldest = self.decisions.get(self.decisions.start);
+        let discounted = matches!(self.horizon, Horizon::Discounted | Horizon::OwnAck);
+        let packets = match discounted && !oldest.dropped {
+            true => oldest.first + MOST_PACKETS as u64,
+            false => 0,
+        };
+        self.oldest = Oldest {
+            packets,
+            within: reward::OVER_AFTER * oldest.reference,
+            made: oldest.made,
+        };
+        oldest.first
     }
 
     /// The oldest decision with its reward, if that is complete. Call it until it returns `None`, at
@@ -381,21 +461,15 @@ where
     /// The oldest decision's reward, where that is quickly found out.
     #[inline(always)]
     fn at_once(&self, now: f64) -> AtOnce<'_, X> {
-        if self.decisions.is_empty() {
-            return AtOnce::Not;
-        }
         // Nearly all calls: the oldest decision is not complete, or has as many packets as count, all of them in its first
         // reference time and next to each other in memory. Whatever else there may be is out of line.
-        let oldest = self.decisions.get(self.decisions.start);
-        let discounted = matches!(self.horizon, Horizon::Discounted | Horizon::OwnAck);
-        if discounted && !oldest.dropped {
-            let released = self.unreleased.saturating_sub(oldest.first);
-            if released >= MOST_PACKETS as u64 {
-                if let Some(reward) = self.sum_up_at_once(oldest) {
-                    return AtOnce::Complete(oldest, reward);
-                }
-            } else if !reward::is_over(oldest.made, oldest.reference, now) {
-                return AtOnce::Not;
+        if !self.may_settle(now) {
+            return AtOnce::Not;
+        }
+        if self.oldest.packets > 0 && self.unreleased >= self.oldest.packets {
+            let oldest = self.decisions.get(self.decisions.start);
+            if let Some(reward) = self.sum_up_at_once(oldest) {
+                return AtOnce::Complete(oldest, reward);
             }
         }
         AtOnce::Unknown
@@ -534,6 +608,7 @@ where
                 self.dropped += 1;
             }
         }
+        self.look_at_oldest();
     }
 
     /// Drops all open decisions and resets both sums, as if nothing were in flight.
@@ -543,6 +618,7 @@ where
         self.packets.start = self.packets.end;
         self.unreleased = self.packets.end;
         self.behind = 0.0;
+        self.look_at_oldest();
     }
 
     /// Whether the next decision or the next packet may find no room, for which the oldest decisions would go.
@@ -583,11 +659,7 @@ where
     #[inline]
     fn pop(&mut self) {
         self.decisions.start += 1;
-        let needed = if self.decisions.is_empty() {
-            self.packets.end
-        } else {
-            self.decisions.get(self.decisions.start).first
-        };
+        let needed = self.look_at_oldest();
         while self.unreleased < needed {
             self.behind += self.packets.at(AMOUNT, self.unreleased);
             self.unreleased += 1;

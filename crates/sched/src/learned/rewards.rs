@@ -1,6 +1,6 @@
 //! Gives decisions to wait or to transmit their late rewards, out of the events of a connection; does not learn from them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mpquic_bandit::{DecisionSlot, FirstPacket, Horizon, PacketSlot, Settlement};
 use serde::{Deserialize, Serialize};
@@ -166,13 +166,14 @@ impl<M: Copy + Default> Rewards<M> {
     /// The same of another time than the last.
     #[inline(never)]
     fn millis_anew(&mut self, at: Instant) -> f64 {
-        let epoch = *self.epoch.get_or_insert(at);
-        let millis = match at.checked_duration_since(epoch) {
-            Some(after) => nanos(after) / 1e6,
+        // Stored first, so that nothing of it is kept through the subtraction, which is a call.
+        let (at, millis) = self.latest.insert((at, 0.0));
+        let epoch = self.epoch.get_or_insert(*at);
+        *millis = match at.checked_duration_since(*epoch) {
+            Some(after) => signed_nanos(after) / 1e6,
             None => before(epoch, at),
         };
-        self.latest = Some((at, millis));
-        millis
+        *millis
     }
 
     /// The last event's time.
@@ -230,35 +231,40 @@ impl<M: Copy + Default> Rewards<M> {
     #[inline]
     pub(crate) fn on_acked(&mut self, event: &Acked) -> f64 {
         let now = self.millis(event.now);
-        let arrival = match self.reward {
-            Reward::Deadline => {
-                let sent = self.millis(event.sent);
-                // The last event is this one.
-                self.latest = Some((event.now, now));
-                0.5 * (now + sent)
-            }
-            _ => now,
-        };
-        let amount = event.contiguous as f64;
-        self.outstanding = (self.outstanding - amount).max(0.0);
-        if self.own.is_some() {
-            self.acknowledge(event, now);
-        }
-        if let Some(ledger) = &mut self.ledger {
-            ledger.arrived_at(now, arrival, amount);
+        match self.reward {
+            Reward::Deadline | Reward::OwnAck => self.on_packet(event, now),
+            _ => self.released(now, now, event.contiguous),
         }
         now
     }
 
-    /// Tells the ledger which packet was acknowledged, for [`Reward::OwnAck`].
+    /// So many bytes are contiguous now that arrived then.
+    #[inline(always)]
+    fn released(&mut self, now: f64, arrival: f64, bytes: u64) {
+        let amount = signed(bytes);
+        self.outstanding = (self.outstanding - amount).max(0.0);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.arrived_at(now, arrival, amount);
+        }
+    }
+
+    /// An acknowledgement where the packet that it is for matters by itself.
     #[inline(never)]
-    fn acknowledge(&mut self, event: &Acked, now: f64) {
+    fn on_packet(&mut self, event: &Acked, now: f64) {
+        let mut arrival = now;
+        if self.reward == Reward::Deadline {
+            let sent = self.millis(event.sent);
+            // The last event is this one.
+            self.latest = Some((event.now, now));
+            arrival = 0.5 * (now + sent);
+        }
         if let (Some(ledger), Some(own), Some(decision)) =
             (&mut self.ledger, &self.own, event.decision)
             && let Some(number) = own.number(decision, event.path)
         {
             ledger.acknowledged(number, now);
         }
+        self.released(now, arrival, event.contiguous);
     }
 
     pub(crate) fn on_stream(&mut self, event: &StreamUpdate) {
@@ -277,6 +283,14 @@ impl<M: Copy + Default> Rewards<M> {
         }
     }
 
+    /// Whether a reward may be complete at this time, in [milliseconds](Self::millis).
+    #[inline(always)]
+    pub(crate) fn may_settle(&self, now: f64) -> bool {
+        self.ledger
+            .as_ref()
+            .is_some_and(|ledger| ledger.may_settle(now))
+    }
+
     /// Hands out each decision whose reward is complete at this time, in [milliseconds](Self::millis), oldest first.
     #[inline(always)]
     pub(crate) fn settle(&mut self, now: f64, mut take: impl FnMut(&Earned<'_, M>)) {
@@ -291,16 +305,10 @@ impl<M: Copy + Default> Rewards<M> {
         }
     }
 
-    /// [`settle`](Self::settle) at the end of a connection, with the time of the last event: decisions whose time is
-    /// not over are settled by what has arrived. None if something is still under way, which they
-    /// would be blamed for.
-    pub(crate) fn settle_last(&mut self, mut take: impl FnMut(&Earned<'_, M>, Instant)) {
-        if self.outstanding > 0.0 {
-            return;
-        }
-        if let Some((now, _)) = self.latest {
-            self.settle(f64::INFINITY, |earned| take(earned, now));
-        }
+    /// The last event's time, if decisions whose time is not over are to be [settled](Self::settle) by what has arrived
+    /// at the end of a connection. Not if something is still under way, which they would be blamed for.
+    pub(crate) fn last(&self) -> Option<Instant> {
+        self.latest().filter(|_| self.outstanding <= 0.0)
     }
 
     /// Whether the next packet may cost the oldest decisions their place.
@@ -315,9 +323,21 @@ impl<M: Copy + Default> Rewards<M> {
     }
 }
 
+/// The number, below 2^63: of any `u64`, it would take six instructions more.
+#[inline(always)]
+const fn signed(number: u64) -> f64 {
+    number.cast_signed() as f64
+}
+
+/// [`nanos`] of less than 2^63 seconds.
+#[inline(always)]
+fn signed_nanos(duration: Duration) -> f64 {
+    signed(duration.as_secs()) * 1e9 + f64::from(duration.subsec_nanos())
+}
+
 /// Of something that was sent before the first event.
 #[cold]
 #[inline(never)]
-fn before(epoch: Instant, at: Instant) -> f64 {
-    -nanos(epoch.duration_since(at)) / 1e6
+fn before(epoch: &Instant, at: &Instant) -> f64 {
+    -nanos(epoch.duration_since(*at)) / 1e6
 }

@@ -74,12 +74,28 @@ pub trait WaitRule: Send + 'static {
     /// What was learned of a pair.
     fn report(&self, pair: &Self::Pair, fast: PathIndex, slow: PathIndex) -> LearnedPair;
 
-    /// A decision was made between these paths; its reward counts what comes within `reference` milliseconds or a
-    /// few times that.
-    fn on_decided(&mut self, _fast: PathIndex, _slow: PathIndex, _now: Instant, _reference: f64) {}
+    /// A decision of this pair was made between these paths; its reward counts what comes within `reference`
+    /// milliseconds or a few times that.
+    fn on_decided(
+        &mut self,
+        _pair: &Self::Pair,
+        _fast: PathIndex,
+        _slow: PathIndex,
+        _now: Instant,
+        _reference: f64,
+    ) {
+    }
 
-    /// So many bytes were released in order. The pair that they may [count](Self::count) for, if any.
-    fn on_released(&mut self, _bytes: u64) -> Option<(PathIndex, PathIndex)> {
+    /// This pair may have [learned](Self::learn) something.
+    fn on_learned(&mut self, _pair: &Self::Pair) {}
+
+    /// So many bytes were released in order. Whether there may be a pair that they [count](Self::count) for.
+    fn on_released(&mut self, _bytes: u64) -> bool {
+        false
+    }
+
+    /// The pair that they may count for, if any.
+    fn in_question(&self) -> Option<(PathIndex, PathIndex)> {
         None
     }
 
@@ -178,21 +194,36 @@ impl<R: WaitRule> LearnedWait<R> {
     }
 
     /// Learns from the rewards that are complete by now, which is so many milliseconds.
-    #[inline(always)]
-    fn learn(&mut self, now: Instant, millis: f64) {
-        let (rule, pairs) = (&self.rule, &mut self.pairs);
+    #[inline(never)]
+    fn learn(&mut self, now: &Instant, millis: f64) {
+        let (rule, pairs) = (&mut self.rule, &mut self.pairs);
         let (refused, observer) = (&mut self.refused, &mut self.observer);
         self.rewards.settle(millis, |earned| {
-            take_in(rule, pairs, refused, observer, earned, now);
+            take_in(rule, pairs, refused, observer, earned, *now);
         });
     }
 
     /// The same before a decision, which finds what was put off, or else hardly ever one: acknowledgements bring them.
-    #[inline(never)]
+    #[inline]
     fn learn_before(&mut self, now: Instant) {
-        let millis = self.rewards.millis(now).max(self.put_off);
-        self.put_off = NOTHING;
-        self.learn(now, millis);
+        let mut millis = self.rewards.millis(now);
+        if R::PUTS_OFF {
+            millis = millis.max(self.put_off);
+            self.put_off = NOTHING;
+        }
+        if self.rewards.may_settle(millis) {
+            self.learn(&now, millis);
+        }
+    }
+
+    /// Counts what this acknowledgement released for the pair in question.
+    #[inline(never)]
+    fn count(&mut self, event: &Acked) {
+        if let Some((fast, slow)) = self.rule.in_question()
+            && let Some(pair) = self.pairs.started(fast, slow)
+        {
+            self.rule.count(pair, event.contiguous, event.now);
+        }
     }
 
     /// Whether rewards wait for the next decision. Observers are told of them when they are complete, and of
@@ -205,7 +236,7 @@ impl<R: WaitRule> LearnedWait<R> {
     /// Learns what was put off, as of the acknowledgements that brought it: to be called before anything but a decision
     /// to which that makes a difference.
     fn catch_up(&mut self) {
-        if self.put_off > NOTHING {
+        if R::PUTS_OFF && self.put_off > NOTHING {
             self.catch_up_now();
         }
     }
@@ -215,7 +246,7 @@ impl<R: WaitRule> LearnedWait<R> {
     fn catch_up_now(&mut self) {
         let millis = std::mem::replace(&mut self.put_off, NOTHING);
         if let Some(now) = self.rewards.latest() {
-            self.learn(now, millis);
+            self.learn(&now, millis);
         }
     }
 
@@ -224,7 +255,8 @@ impl<R: WaitRule> LearnedWait<R> {
         let pairs = self.pairs.iter();
         let mut pairs: Vec<_> = pairs.map(|(f, s, pair)| (f, s, pair.clone())).collect();
         let mut refused = self.refused;
-        if self.put_off > NOTHING
+        if R::PUTS_OFF
+            && self.put_off > NOTHING
             && let Some(now) = self.rewards.latest()
         {
             self.rewards.clone().settle(self.put_off, |earned| {
@@ -266,7 +298,7 @@ impl<R: WaitRule> LearnedWait<R> {
             None => reference_time(fast, slow),
         };
         self.rule
-            .on_decided(fast.index, slow.index, cx.now, reference);
+            .on_decided(pair, fast.index, slow.index, cx.now, reference);
         if let Some(observe) = &mut self.observer {
             observe(&Step::Decided {
                 decision: cx.decision,
@@ -289,18 +321,16 @@ impl<R: WaitRule> Drop for LearnedWait<R> {
     /// those about the end of the data, of which little else tells.
     fn drop(&mut self) {
         self.catch_up();
-        let (rule, pairs) = (&self.rule, &mut self.pairs);
-        let (refused, observer) = (&mut self.refused, &mut self.observer);
-        self.rewards.settle_last(|earned, now| {
-            take_in(rule, pairs, refused, observer, earned, now);
-        });
+        if let Some(now) = self.rewards.last() {
+            self.learn(&now, f64::INFINITY);
+        }
     }
 }
 
 /// Learns from one reward, if its pair is not gone.
 #[inline(always)]
 fn take_in<R: WaitRule>(
-    rule: &R,
+    rule: &mut R,
     pairs: &mut Pairs<R::Pair>,
     refused: &mut u64,
     observer: &mut Option<Observer>,
@@ -316,6 +346,7 @@ fn take_in<R: WaitRule>(
     if learned.is_err() {
         *refused += 1;
     }
+    rule.on_learned(pair);
     if let Some(observe) = observer {
         tell(observe, earned, now);
     }
@@ -378,14 +409,11 @@ impl<R: WaitRule> Scheduler for LearnedWait<R> {
         let millis = self.rewards.on_acked(event);
         if self.puts_off() {
             self.put_off = self.put_off.max(millis);
-        } else {
-            self.learn(event.now, millis);
+        } else if self.rewards.may_settle(millis) {
+            self.learn(&event.now, millis);
         }
-        if event.contiguous > 0
-            && let Some((fast, slow)) = self.rule.on_released(event.contiguous)
-            && let Some(pair) = self.pairs.started(fast, slow)
-        {
-            self.rule.count(pair, event.contiguous, event.now);
+        if event.contiguous > 0 && self.rule.on_released(event.contiguous) {
+            self.count(event);
         }
     }
 

@@ -118,6 +118,8 @@ pub struct PeekabooRule {
     /// Bytes that became contiguous on the connection.
     released: u64,
     question: Option<Question>,
+    /// Whether its pair may have a budget, which bytes use up: not in deployment, for hours.
+    counts: bool,
 }
 
 /// The last decision: whose bytes these are.
@@ -143,6 +145,7 @@ impl WaitRule for PeekabooRule {
             fresh: Bandit::new(&config.bandit()),
             released: 0,
             question: None,
+            counts: false,
         }
     }
 
@@ -194,7 +197,15 @@ impl WaitRule for PeekabooRule {
     }
 
     #[inline]
-    fn on_decided(&mut self, fast: PathIndex, slow: PathIndex, now: Instant, reference: f64) {
+    fn on_decided(
+        &mut self,
+        pair: &PairModel,
+        fast: PathIndex,
+        slow: PathIndex,
+        now: Instant,
+        reference: f64,
+    ) {
+        self.counts = pair.counts(&self.config);
         self.question = Some(Question {
             fast,
             slow,
@@ -203,16 +214,26 @@ impl WaitRule for PeekabooRule {
         });
     }
 
+    /// If this is the pair in question, it may have begun to learn anew.
     #[inline]
-    fn on_released(&mut self, bytes: u64) -> Option<(PathIndex, PathIndex)> {
+    fn on_learned(&mut self, pair: &PairModel) {
+        self.counts |= pair.counts(&self.config);
+    }
+
+    #[inline]
+    fn on_released(&mut self, bytes: u64) -> bool {
         self.released = self.released.saturating_add(bytes);
+        self.counts
+    }
+
+    fn in_question(&self) -> Option<(PathIndex, PathIndex)> {
         let question = self.question?;
         Some((question.fast, question.slow))
     }
 
     #[inline]
     fn count(&self, pair: &mut PairModel, bytes: u64, now: Instant) {
-        // First what is cheaper to find out: hours go by in deployment.
+        // First what is cheaper to find out.
         if pair.counts(&self.config) && self.is_in_question(now) {
             pair.count(bytes, now, &self.config);
         }

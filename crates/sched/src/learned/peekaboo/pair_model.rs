@@ -318,27 +318,35 @@ impl PairModel {
         if mark.stage != Stage::Deployment || config.discount < 1.0 {
             self.bandit.update(arm, x, reward)?;
         }
-        match mark.stage {
-            Stage::NeverWait => self.histories[Arm::Send.index()].push(x, reward),
-            Stage::NeverSend => self.histories[Arm::Wait.index()].push(x, reward),
-            Stage::Tuning | Stage::Estimation => {
-                let present = (self.stage, self.tuning.tried() as u8);
-                if (mark.stage, mark.candidate) == present
-                    && let Some(outcome) = self.judge(mark.chosen, arm, x, reward)
-                {
-                    self.judged.add(outcome);
-                }
+        let counts = match mark.stage {
+            Stage::NeverWait | Stage::NeverSend => {
+                self.keep(mark.stage, x, reward);
+                return Ok(());
             }
-            Stage::Deployment => {
-                if mark.judged
-                    && let Some(outcome) = self.judge(mark.chosen, arm, x, reward)
-                {
-                    self.window.push(outcome);
-                    self.watch(now, config);
-                }
+            Stage::Tuning | Stage::Estimation => {
+                (mark.stage, mark.candidate) == (self.stage, self.tuning.tried() as u8)
+            }
+            Stage::Deployment => mark.judged,
+        };
+        if counts && let Some(outcome) = self.judge(mark.chosen, arm, x, reward) {
+            if mark.stage == Stage::Deployment {
+                self.window.push(outcome);
+                self.watch(now, config);
+            } else {
+                self.judged.add(outcome);
             }
         }
         Ok(())
+    }
+
+    /// What the arm of this stage, one of the first two, has earned.
+    #[inline(never)]
+    fn keep(&mut self, stage: Stage, x: &Features, reward: f64) {
+        let arm = match stage {
+            Stage::NeverWait => Arm::Send,
+            _ => Arm::Wait,
+        };
+        self.histories[arm.index()].push(x, reward);
     }
 
     /// By how much what the model chose is better than the other arm: one of them was done, and the
@@ -375,15 +383,21 @@ impl PairModel {
                 None => self.adopt(arm, q, config),
                 Some(before) if (q - before).abs() <= config.threshold => {}
                 Some(_) => {
-                    let pause = Duration::from_millis(config.pause_ms);
-                    let rested = |since: Instant| now.saturating_duration_since(since) >= pause;
-                    if config.learns_anew() && self.deployed.is_some_and(rested) {
+                    if self.may_learn_anew(now, config) {
                         self.learn_anew();
                         return;
                     }
                 }
             }
         }
+    }
+
+    /// Whether it is allowed to, and has deployed for long enough.
+    #[inline(never)]
+    fn may_learn_anew(&self, now: Instant, config: &PeekabooConfig) -> bool {
+        let pause = Duration::from_millis(config.pause_ms);
+        let rested = |since: Instant| now.saturating_duration_since(since) >= pause;
+        config.learns_anew() && self.deployed.is_some_and(rested)
     }
 
     /// From now on, q of this arm is to be what it is. If it could not be estimated before, p follows
