@@ -294,6 +294,28 @@ fn it_learns_anew_when_the_world_changes_and_not_otherwise() {
     }
 }
 
+/// What is under way when a pair learns anew uses up its first budget, before any decision.
+#[test]
+fn a_new_lesson_counts_bytes_at_once() {
+    let eager = config(json!({
+        "tx_bytes": 12_000, "wt_bytes": 120_000, "candidate_bytes": 12_000, "estimate_bytes": 120_000,
+        "samples": 0, "threshold": 0, "least": 1, "judge_every": 1, "pause_ms": 0,
+    }));
+    let mut world = World::new(Peekaboo::new(&eager), BROAD);
+    world.run_to(DEPLOYMENT);
+    while world.pair().relearned == 0 {
+        world.step(1 << 20);
+        assert!(world.contiguous < 20_000, "{}", world.pair());
+    }
+    assert_eq!(world.pair().stage.as_deref(), Some(NEVER_WAIT));
+    let decisions = world.pair().decisions;
+    while world.flying.iter().any(|flying| !flying.is_empty()) {
+        world.step(0);
+    }
+    assert_eq!(world.pair().decisions, decisions);
+    assert_eq!(world.pair().stage.as_deref(), Some(NEVER_SEND));
+}
+
 /// As the paper counts: a budget is traffic, whether or not there was something to decide.
 #[test]
 fn a_budget_of_released_bytes_counts_them_all() {
