@@ -406,6 +406,17 @@ fn the_dropped_are_skipped() {
 }
 
 #[test]
+fn a_dropped_decision_holds_up_no_other() {
+    let mut settlement = settlement();
+    // The first one would have had 300 ms.
+    settlement.open(0, 0.0, 100.0, 'a');
+    settlement.open(1, 0.0, 10.0, 'b');
+    assert!(settlement.settle(30.0).is_none());
+    settlement.drop_those(|what| *what == 'a');
+    assert_eq!(settlement.settle(30.0).unwrap().key, 1);
+}
+
+#[test]
 fn after_a_restart_the_sums_come_together_again() {
     let mut settlement = settlement();
     settlement.open(0, 0.0, 10.0, 'a');
