@@ -279,7 +279,7 @@ impl Outbox {
             return Dispatch::Taken;
         }
         lane.pending.push_back(Pending {
-            transmit: transmit.clone(),
+            transmit: *transmit,
             data: data.into(),
             sent,
         });

@@ -649,7 +649,7 @@ proptest! {
                             }
                             // It was refused before.
                             DatagramEvent::Response(_) => {
-                                prop_assert!(bench.endpoint.closed.len() > 0);
+                                prop_assert!(!bench.endpoint.closed.is_empty());
                             }
                             DatagramEvent::ConnectionEvent(..)
                             | DatagramEvent::Forward(..)
