@@ -526,6 +526,22 @@ mod tests {
         }
     }
 
+    /// Ranges that meet exactly at the border of two blocks are one, whichever came first.
+    #[test]
+    fn ranges_that_meet_at_the_border_of_blocks_are_one() {
+        let halves = [(BLOCK_U64 - 100, 100), (BLOCK_U64, 50)];
+        for order in [[0, 1], [1, 0]] {
+            let mut pool = Pool::default();
+            let mut a = Assembler::default();
+            for half in order {
+                let (at, len) = halves[half];
+                a.insert(at, &bytes(at, len), &mut pool);
+                assert_eq!(a.gaps(), 1);
+            }
+            assert_eq!(a.out_of_order(), 150);
+        }
+    }
+
     /// One byte in every block of the largest window: what is held is a few bytes for each.
     #[test]
     fn few_bytes_far_apart_take_little_memory() {
