@@ -390,10 +390,14 @@ impl Assembler {
             return block.into();
         }
         // Up to the border of a block, so that the next call can hand out that block.
-        let n = n.min(BLOCK - (self.read % BLOCK_U64) as usize);
-        let mut out = vec![0; n];
-        self.read(&mut out, pool);
-        out.into()
+        let from = (self.read % BLOCK_U64) as usize;
+        let n = n.min(BLOCK - from);
+        let Some(block) = self.slots.front().filter(|_| n > 0) else {
+            return Bytes::new();
+        };
+        let out = Bytes::copy_from_slice(&block.read_from(from)[..n]);
+        self.advance(n as u64, pool);
+        out
     }
 
     fn advance(&mut self, n: u64, pool: &mut Pool) {
