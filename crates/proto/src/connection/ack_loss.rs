@@ -145,6 +145,7 @@ impl Connection {
                 ));
             }
         }
+        self.streams.settle_acked();
         acked.clear();
         self.settled.acked = acked;
         match ack.space {
@@ -254,6 +255,7 @@ impl Connection {
     /// The same for the other frames.
     #[inline(never)]
     fn on_control_acked(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
+        self.streams.settle_acked();
         match *frame {
             SentFrame::Crypto { start, end } => {
                 self.handshake.stream(space).on_acked(start, end);

@@ -24,8 +24,9 @@ impl Streams {
         self.announce_again || self.window.is_due()
     }
 
-    /// RFC 9000 section 4.1: data waits for nothing but the connection's window; once per limit.
-    fn is_data_blocked_due(&self) -> bool {
+    /// RFC 9000 section 4.1: data waits for nothing but the connection's window; once per limit. Of all that
+    /// [`can_send_control`](Self::can_send_control) asks, this alone can come about by sending.
+    pub(crate) fn is_data_blocked_due(&self) -> bool {
         self.totals.unsent > self.totals.free
             && self.window_left() == 0
             && self.told_blocked_at != Some(self.max_data)

@@ -115,6 +115,31 @@ impl Tally {
         self.room = self.room - before.room + after.room;
         self.starved = self.starved - before.starved + after.starved;
     }
+
+    /// Replaces the share of a stream that has new data, and all else in order: it had and has nothing in the other sums,
+    /// but that it may have been starved.
+    pub(super) fn replace_in_order(
+        &mut self,
+        totals: &mut Self,
+        unsent: u64,
+        in_flight: u64,
+        buffered: u64,
+        room: u64,
+    ) {
+        totals.unsent = totals.unsent - self.unsent + unsent;
+        totals.in_flight = totals.in_flight - self.in_flight + in_flight;
+        totals.buffered = totals.buffered - self.buffered + buffered;
+        totals.room = totals.room - self.room + room;
+        totals.starved -= self.starved;
+        *self = Self {
+            unsent,
+            in_flight,
+            buffered,
+            room,
+            starved: 0,
+            ..*self
+        };
+    }
 }
 
 /// What an acknowledgement brought, in bytes.

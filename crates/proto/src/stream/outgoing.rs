@@ -15,6 +15,14 @@ use super::{ClosedStream, FinishError, WriteError};
 use crate::frame::writer::FrameWriter;
 use crate::space::StreamRange;
 
+/// A stream of which something was acknowledged that the sums over all streams do not know of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unsettled {
+    id: StreamId,
+    /// For the first time.
+    newly: bool,
+}
+
 /// What the application does.
 impl Streams {
     /// How much of `wanted` may be written now.
@@ -213,7 +221,7 @@ impl Streams {
                 break;
             }
             wrote = true;
-            if self.fresh.front() == Some(id) {
+            if self.fresh.has_several() && self.fresh.front() == Some(id) {
                 self.fresh.rotate();
                 self.tidy();
             }
@@ -400,21 +408,44 @@ impl Streams {
 
     // -- acknowledged, lost
 
-    /// A packet with this range was acknowledged, perhaps after it had been declared lost.
+    /// A packet with this range was acknowledged, perhaps after it had been declared lost. Packets of one acknowledgement
+    /// mostly follow each other in one stream, whose sums are brought up to date once: with
+    /// [`settle_acked`](Self::settle_acked), before anything else is done or asked here.
     #[inline(never)]
     pub(crate) fn on_acked(&mut self, r: &StreamRange) -> AckedBytes {
-        let result = self.with_send(r.id, |s, pool| (s.on_acked(r, pool), s.is_delivered()));
-        let Some((acked, delivered)) = result else {
+        if self.acked.is_some_and(|acked| acked.id != r.id) {
+            self.settle_acked();
+        }
+        let Some(stream) = self.sends.get_mut(r.id) else {
             return AckedBytes::default();
         };
+        let acked = stream.on_acked(r);
+        let delivered = stream.is_delivered();
         self.pace.taken += acked.newly;
-        if acked.newly > 0 {
-            self.on_send_buffer_freed();
-        }
+        let newly = acked.newly > 0 || self.acked.is_some_and(|acked| acked.newly);
+        self.acked = Some(Unsettled { id: r.id, newly });
         if delivered {
-            self.free_send_if_done(r.id);
+            self.settle_acked();
         }
         acked
+    }
+
+    /// What was acknowledged is over: what it means for the sums, for memory and for those who wait.
+    #[inline(never)]
+    pub(crate) fn settle_acked(&mut self) {
+        let Some(Unsettled { id, newly }) = self.acked.take() else {
+            return;
+        };
+        let delivered = self.with_send(id, |stream, pool| {
+            stream.release_acked(pool);
+            stream.is_delivered()
+        });
+        if newly {
+            self.on_send_buffer_freed();
+        }
+        if delivered == Some(true) {
+            self.free_send_if_done(id);
+        }
     }
 
     /// A packet with this range, sent on `path`, was declared lost. What is neither acknowledged

@@ -59,9 +59,14 @@ impl ReadyQueue {
         self.levels.iter().flat_map(|l| l.ids.iter().copied())
     }
 
+    /// Whether there are several, which take turns.
+    pub(super) fn has_several(&self) -> bool {
+        self.len > 1
+    }
+
     /// The stream in front has had its turn.
     pub(super) fn rotate(&mut self) {
-        if self.len < 2 {
+        if !self.has_several() {
             return;
         }
         if let Some(level) = self.levels.iter_mut().find(|l| !l.ids.is_empty()) {

@@ -202,6 +202,32 @@ impl SendStream {
         fresh: &mut ReadyQueue,
         again: &mut ReadyQueue,
     ) -> bool {
+        let apart = self.holes.total() | self.acked.total() | self.queue.total();
+        let counted = &mut self.counted;
+        let counted_apart = counted.free | counted.again | counted.out_of_order;
+        let in_order = self.state == State::Open && apart | counted_apart == 0;
+        // As mostly: some of the sums change, and no queue.
+        if in_order && self.in_fresh && self.frontier < self.buffer.end() {
+            let unsent = self.buffer.end() - self.frontier;
+            let in_flight = self.frontier - self.base;
+            let room = self
+                .credit
+                .saturating_sub(self.frontier)
+                .min(Tally::ROOM_CAP);
+            counted.replace_in_order(totals, unsent, in_flight, self.buffer.len(), room);
+            return false;
+        }
+        self.settle_all(totals, fresh, again)
+    }
+
+    /// The same, whatever has changed.
+    #[inline(never)]
+    fn settle_all(
+        &mut self,
+        totals: &mut Tally,
+        fresh: &mut ReadyQueue,
+        again: &mut ReadyQueue,
+    ) -> bool {
         let now = self.tally();
         totals.replace(&self.counted, &now);
         self.counted = now;
@@ -548,8 +574,8 @@ impl SendStream {
 
     // -- acknowledged, lost
 
-    /// A packet with this range was acknowledged.
-    pub(super) fn on_acked(&mut self, r: &StreamRange, pool: &mut Pool) -> AckedBytes {
+    /// A packet with this range was acknowledged. Its memory is given back by [`release_acked`](Self::release_acked).
+    pub(super) fn on_acked(&mut self, r: &StreamRange) -> AckedBytes {
         let end = r.end + u64::from(r.fin);
         if self.is_reset() || end <= self.base {
             return AckedBytes::default();
@@ -579,10 +605,12 @@ impl SendStream {
             newly -= 1;
         }
         let contiguous = self.base.min(data_end) - base_before.min(data_end);
-        if contiguous > 0 {
-            self.buffer.release(self.base, pool);
-        }
         AckedBytes { newly, contiguous }
+    }
+
+    /// Forgets the bytes that were acknowledged.
+    pub(super) fn release_acked(&mut self, pool: &mut Pool) {
+        self.buffer.release(self.base, pool);
     }
 
     /// A packet with this range was declared lost; it went out on `path`.

@@ -17,6 +17,7 @@ use super::flight::Tally;
 use super::flow::{self, INITIAL_STREAM_WINDOW, INITIAL_WINDOW, RecvWindow};
 use super::halves::Halves;
 use super::ids::{LocalIds, RemoteIds};
+use super::outgoing::Unsettled;
 use super::pace::Pace;
 use super::pool::Pool;
 use super::ready::ReadyQueue;
@@ -96,6 +97,8 @@ pub(crate) struct Streams {
     pub(super) fresh: ReadyQueue,
     /// Streams with data to be sent again.
     pub(super) again: ReadyQueue,
+    /// What was acknowledged last, until the sums know of it.
+    pub(super) acked: Option<Unsettled>,
     /// Paths in trouble.
     pub(super) suspects: PathSet,
     /// Paths that can be counted on to carry data soon.
@@ -176,6 +179,7 @@ impl Streams {
             totals: Tally::default(),
             fresh: ReadyQueue::default(),
             again: ReadyQueue::default(),
+            acked: None,
             suspects: PathSet::EMPTY,
             usable: PathSet::EMPTY,
             late: PathSet::EMPTY,
@@ -340,6 +344,7 @@ impl Streams {
     }
 
     pub(crate) fn queue(&self) -> QueueCounters {
+        debug_assert!(self.acked.is_none(), "the sums are not up to date");
         QueueCounters {
             unsent: self.totals.unsent,
             retransmittable: self.totals.again,

@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{Data, Dir, PathIndex, Side, StreamId, VarInt};
 
+use super::flight::AckedBytes;
 use super::{PeerStreamParams, StreamEvent, Streams};
 use crate::frame::writer::{FrameWriter, Resent};
-use crate::space::{SentFrame, SentFrames};
+use crate::space::{SentFrame, SentFrames, StreamRange};
 use crate::{TransportConfig, TransportError, TransportErrorCode};
 
 const RTT: Duration = Duration::from_millis(50);
@@ -140,9 +141,19 @@ fn acked(s: &mut Streams, frames: &SentFrames) {
             SentFrame::Stream(r) => {
                 s.on_acked(r);
             }
-            other => s.on_control_acked(other),
+            other => {
+                s.settle_acked();
+                s.on_control_acked(other);
+            }
         }
     }
+    s.settle_acked();
+}
+
+fn acked_range(s: &mut Streams, r: &StreamRange) -> AckedBytes {
+    let acked = s.on_acked(r);
+    s.settle_acked();
+    acked
 }
 
 fn lost(s: &mut Streams, frames: &SentFrames, on: usize) {

@@ -3,7 +3,6 @@
 use mpquic_sched_core::PathSet;
 
 use super::*;
-use crate::space::StreamRange;
 
 fn ranges(p: &Packet) -> Vec<StreamRange> {
     p.frames
@@ -346,7 +345,7 @@ fn loss_of_one_copy_is_a_loss_of_its_path_if_each_repeats() {
     packet(1000, |w| wrote[1] = a.fill_again(w, path(0)));
     assert_eq!(wrote, [false, true]);
     assert_eq!(a.queue().retransmittable, 0);
-    a.on_acked(&second.unwrap());
+    acked_range(&mut a, &second.unwrap());
     assert_eq!(a.queue().in_flight, 0);
     // And no longer where each is sent once.
     a.write(id, &[1; 500]).unwrap();
@@ -389,7 +388,7 @@ fn copies_of_a_tail_go_where_the_data_was_lost() {
     assert_eq!(copy(&mut a), [None, None]);
     a.on_lost(&third, path(0));
     assert!(a.is_in_flight_once(&second));
-    a.on_acked(&second);
+    acked_range(&mut a, &second);
     assert!(!a.is_in_flight_once(&second));
 }
 
@@ -503,13 +502,13 @@ fn acks_tell_what_became_contiguous() {
     let p: Vec<_> = std::iter::from_fn(|| data_packet(&mut a, 1000, Data::Next, 0)).collect();
     let r: Vec<_> = p.iter().map(|p| ranges(p)[0]).collect();
     assert!(r[2].fin && r.len() == 3);
-    let last = a.on_acked(&r[2]);
+    let last = acked_range(&mut a, &r[2]);
     assert_eq!((last.newly, last.contiguous), (r[2].end - r[2].start, 0));
     assert_eq!(a.queue().out_of_order, last.newly + 1);
-    let first = a.on_acked(&r[0]);
+    let first = acked_range(&mut a, &r[0]);
     assert_eq!((first.newly, first.contiguous), (r[0].end, r[0].end));
-    assert_eq!(a.on_acked(&r[0]).newly, 0);
-    let middle = a.on_acked(&r[1]);
+    assert_eq!(acked_range(&mut a, &r[0]).newly, 0);
+    let middle = acked_range(&mut a, &r[1]);
     assert_eq!(middle.newly, r[1].end - r[1].start);
     assert_eq!(middle.contiguous, middle.newly + last.newly);
     assert_eq!(events(&mut a), [StreamEvent::Finished { id }]);
