@@ -26,8 +26,14 @@ fn put_cid(buf: &mut Vec<u8>, cid: &[u8]) {
 
 /// The low `pn_len` bytes of the packet number; `pn_len` is 1 to 4.
 fn put_pn(buf: &mut Vec<u8>, pn: u64, pn_len: usize) {
-    let len = pn_len.clamp(1, 4);
-    buf.extend_from_slice(&(pn as u32).to_be_bytes()[4 - len..]);
+    // Each length for itself: known to the compiler, it is a store and no call.
+    let [_, b, c, d] = (pn as u32).to_be_bytes();
+    match pn_len {
+        ..=1 => buf.push(d),
+        2 => buf.extend_from_slice(&[c, d]),
+        3 => buf.extend_from_slice(&[b, c, d]),
+        _ => buf.extend_from_slice(&(pn as u32).to_be_bytes()),
+    }
 }
 
 /// Appends the header of an Initial, 0-RTT or Handshake packet (RFC 9000 section 17.2). `token` is

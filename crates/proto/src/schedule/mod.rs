@@ -202,8 +202,9 @@ impl Schedule {
         path: &mut Path,
         controller: &dyn Controller,
     ) {
-        let view = self.view_mut(path.index);
-        path.fill_view_after_sending(view, controller, now);
+        if let Some(view) = self.views.get_mut(path.index.get()) {
+            path.fill_view_after_sending(view, controller, now);
+        }
     }
 
     /// Brings the view of the queue up to date: O(1) but for the streams one by one, if the scheduler wants them.

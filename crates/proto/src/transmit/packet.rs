@@ -96,15 +96,16 @@ impl OpenPacket {
     }
 
     /// Pads the payload; whether anything was added.
+    #[inline]
     fn pad(&self, buf: &mut Vec<u8>, pad_to: usize) -> bool {
         // RFC 9001 section 5.4.2: packet number and payload together have at least 4 bytes.
         let least = self.payload + 4 - self.pn_len.min(4);
         let target = least.max(pad_to.saturating_sub(TAG_LEN)).min(self.end);
-        let padded = buf.len() < target;
-        if padded {
-            buf.resize(target, 0);
+        let short = buf.len() < target;
+        if short {
+            zero_to(buf, target);
         }
-        padded
+        short
     }
 }
 
@@ -375,6 +376,13 @@ impl Connection {
         let id = self.paths.at(spec.path)?.id;
         self.finish_transmit(id, spec.to, spec.ecn, buf.len() - start, None)
     }
+}
+
+/// Most packets are full.
+#[cold]
+#[inline(never)]
+fn zero_to(buf: &mut Vec<u8>, len: usize) {
+    buf.resize(len, 0);
 }
 
 #[cold]

@@ -291,13 +291,13 @@ impl Connection {
         }
     }
 
-    /// Whether control frames or datagrams wait, after a packet of a batch. If none waited before it, only streams and
-    /// datagrams can have some now: the others have them from what comes, or from the application.
+    /// Whether control frames or datagrams wait, after a packet of a batch. If none waited before it, there are some now only
+    /// if the peer's limit was reached: all others come of what is received, or from the application.
     fn has_control_still(&self) -> bool {
         let waits = if self.schedule.control_waits() {
             self.has_control()
         } else {
-            self.streams.can_send_control() || self.datagrams.can_send()
+            self.streams.is_data_blocked_due()
         };
         debug_assert_eq!(
             waits,
