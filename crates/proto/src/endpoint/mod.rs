@@ -722,7 +722,7 @@ fn same_connection(
     }
     let alike = datagrams.chunks(segment).take_while(|next| {
         let fits = next[0] & LONG_HEADER_FORM == 0 && takes(next[0]);
-        fits && next[1..].starts_with(id)
+        fits && cid::begins_with(&next[1..], id)
     });
     alike.map(<[u8]>::len).sum()
 }

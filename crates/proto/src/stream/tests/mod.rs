@@ -239,6 +239,6 @@ impl Streams {
             fin,
             data,
         };
-        self.on_stream_frame(now, rtt, &frame)
+        self.on_stream_frame(now, || rtt, &frame)
     }
 }
