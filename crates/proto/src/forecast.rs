@@ -49,12 +49,18 @@ pub(crate) struct ReceiveRate {
 
 impl ReceiveRate {
     /// New stream data came.
-    pub(crate) fn on_received(&mut self, now: Instant, bytes: u64, rtt: Duration) {
+    #[inline]
+    pub(crate) fn on_received(&mut self, now: Instant, bytes: u64, rtt: impl FnOnce() -> Duration) {
         if self.last == Some(now) {
             // Most of a batch.
             self.bytes += bytes;
-            return;
+        } else {
+            self.on_later(now, bytes, rtt());
         }
+    }
+
+    #[inline(never)]
+    fn on_later(&mut self, now: Instant, bytes: u64, rtt: Duration) {
         let Some(last) = self.last.replace(now) else {
             // What came first says nothing of a rate.
             return;
@@ -97,7 +103,7 @@ mod tests {
         let mut now = from;
         for _ in 0..ms {
             now += MS;
-            rate.on_received(now, bytes, 20 * MS);
+            rate.on_received(now, bytes, || 20 * MS);
         }
         now
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mpquic_sched_core::ConnectionId;
 use smallvec::SmallVec;
 
-use super::ResetToken;
+use super::{ResetToken, begins_with};
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, NewConnectionId};
 use crate::space::SentFrame;
@@ -154,18 +154,30 @@ impl LocalCids {
     //# ID for the duration of the connection or until its peer invalidates the connection ID via a
     //# RETIRE_CONNECTION_ID frame (Section 19.16).
     pub(crate) fn path_of(&self, id: &ConnectionId) -> Option<PathId> {
-        // Packets come in runs of the same ID, or alternate between few.
-        if let Some((recent, path)) = self.by_id.get(self.recent.get())
-            && recent == id
-        {
-            return Some(*path);
-        }
         let at = self
             .by_id
             .binary_search_by(|(other, _)| other.cmp(id))
             .ok()?;
         self.recent.set(at);
         Some(self.by_id[at].1)
+    }
+
+    /// The same for the bytes of an ID behind the first byte of a short header, with the ID.
+    #[inline]
+    pub(crate) fn addressed(&self, id: &[u8]) -> Option<(ConnectionId, PathId)> {
+        // Packets come in runs of the same ID.
+        match self.by_id.get(self.recent.get()) {
+            Some((recent, path)) if recent.len() == id.len() && begins_with(id, recent) => {
+                Some((*recent, *path))
+            }
+            _ => self.addressed_otherwise(id),
+        }
+    }
+
+    #[inline(never)]
+    fn addressed_otherwise(&self, id: &[u8]) -> Option<(ConnectionId, PathId)> {
+        let id = ConnectionId::new(id);
+        Some((id, self.path_of(&id)?))
     }
 
     /// Path ID and sequence number of an ID.
@@ -426,6 +438,34 @@ mod tests {
         assert_eq!(cids.retire(PathId::ZERO, 0, &cid(1)), Ok(None));
         assert_eq!(cids.path_of(&cid(0)), None);
         assert_eq!(cids.path_of(&cid(1)), Some(PathId::ZERO));
+    }
+
+    /// Whose ID was asked for last is no answer once the ID is retired, its path dropped, or another ID in its place.
+    #[test]
+    fn an_id_that_is_gone_is_not_found_again() {
+        let mut cids = LocalCids::new(cid(0));
+        for (path, n) in [(0, 1), (1, 2), (1, 3)] {
+            cids.issue(PathId(path), cid(n), [n as u8; 16]);
+        }
+        send(&mut cids, 1200);
+        let addressed = |cids: &LocalCids, n| cids.addressed(&cid(n));
+        let all = [(0, 0), (1, 0), (2, 1), (3, 1)];
+        for (n, path) in all.into_iter().chain(all) {
+            let expected = Some((cid(n), PathId(path)));
+            assert_eq!(addressed(&cids, n), expected);
+            assert_eq!(addressed(&cids, n), expected, "from memory");
+            assert_eq!(cids.addressed(&cid(n)[..7]), None);
+            assert_eq!(cids.addressed(&[&cid(n)[..], &[0]].concat()), None);
+        }
+        assert_eq!(cids.retire(PathId(1), 1, &cid(2)), Ok(Some(cid(3))));
+        assert_eq!(addressed(&cids, 3), None);
+        assert_eq!(addressed(&cids, 2), Some((cid(2), PathId(1))));
+        cids.drop_path(PathId(1));
+        assert_eq!(addressed(&cids, 2), None);
+        assert_eq!(addressed(&cids, 0), Some((cid(0), PathId::ZERO)));
+        // The same ID for another path.
+        cids.issue(PathId(4), cid(2), [2; 16]);
+        assert_eq!(addressed(&cids, 2), Some((cid(2), PathId(4))));
     }
 
     #[test]

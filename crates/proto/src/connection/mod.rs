@@ -43,6 +43,7 @@ use crate::memory::Memory;
 use crate::observe::Story;
 use crate::packet::{QuicBit, Version};
 use crate::path::{Epoch, NetworkPath, Path, PathLimits, Paths, SettledPackets};
+use crate::receive::DatagramMeta;
 use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
 use crate::space::PacketSpace;
@@ -510,8 +511,10 @@ impl Connection {
 
     fn on_event(&mut self, event: &mut ConnectionEvent) {
         let segment = event.segment.max(1);
+        let mut arrival = DatagramMeta::new(event.now, event.network_path, event.ecn);
         for datagram in event.datagrams.chunks_mut(segment) {
-            self.on_datagram(event.now, event.network_path, event.ecn, datagram);
+            arrival.bytes = datagram.len();
+            self.on_datagram(&arrival, datagram);
         }
         self.tell_handshake_memory();
     }
@@ -573,12 +576,6 @@ impl Connection {
             .map(|path| path.pto(delay))
             .max()
             .unwrap_or(3 * self.config.initial_rtt)
-    }
-
-    /// The longest round trip of all paths that a receive window must cover.
-    pub(crate) fn covered_rtt(&self) -> Duration {
-        let longest = self.paths.iter().map(|path| path.rtt().covered()).max();
-        longest.unwrap_or(self.config.initial_rtt)
     }
 
     /// The longest smoothed RTT of all paths.

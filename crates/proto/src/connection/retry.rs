@@ -194,8 +194,10 @@ mod tests {
         }
 
         fn receive(&mut self, datagram: &[u8]) {
+            let mut arrival = DatagramMeta::new(self.now, self.tuple, None);
+            arrival.bytes = datagram.len();
             self.connection
-                .on_datagram(self.now, self.tuple, None, &mut datagram.to_vec());
+                .on_datagram(&arrival, &mut datagram.to_vec());
         }
     }
 

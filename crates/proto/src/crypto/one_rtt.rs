@@ -204,6 +204,31 @@ impl OneRttKeys {
         now: Instant,
         pto: Duration,
     ) -> Result<Opened, OpenError> {
+        // Nearly always, no update is under way.
+        if self.previous.is_none() && key_phase == self.phase {
+            let key = self.current.remote.as_ref();
+            return match decrypt(key, path, pn, header, payload) {
+                Some(payload_len) => Ok(Opened {
+                    payload_len,
+                    updated: false,
+                }),
+                None => Err(self.on_failure()),
+            };
+        }
+        self.open_around_update(path, pn, key_phase, header, payload, now, pto)
+    }
+
+    #[inline(never)]
+    fn open_around_update(
+        &mut self,
+        path: Option<PathId>,
+        pn: u64,
+        key_phase: bool,
+        header: &[u8],
+        payload: &mut [u8],
+        now: Instant,
+        pto: Duration,
+    ) -> Result<Opened, OpenError> {
         if self.previous.is_some() {
             self.on_timeout(now);
         }

@@ -58,7 +58,7 @@ use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
 use crate::connection::Setup;
 use crate::memory::{Memory, MemoryUse};
-use crate::packet::{FIXED_BIT, Invariant, LONG_HEADER_FORM, PacketType, Version, parse_invariant};
+use crate::packet::{Invariant, LONG_HEADER_FORM, PacketType, Version, parse_invariant};
 use crate::token::AddressTokens;
 use crate::{
     ClientConfig, Connection, ConnectionHandle, EndpointConfig, FourTuple, ServerConfig, Transmit,
@@ -225,7 +225,10 @@ impl Endpoint {
         };
         let run = match whole > segment {
             // At least the first, whatever its header.
-            true => same_connection(datagrams, segment, self.generator.len()).max(segment),
+            true => {
+                let takes = |first| self.config.takes(first);
+                same_connection(datagrams, segment, self.generator.len(), takes).max(segment)
+            }
             false => whole,
         };
         let event = ConnectionEvent {
@@ -699,18 +702,27 @@ fn check_target(remote: SocketAddr, server_name: &str) -> Result<(), ConnectErro
         .map_err(|_| ConnectError::InvalidServerName(server_name.into()))
 }
 
-/// Bytes of the datagrams at the front that have short headers and the first one's connection ID; 0 if the first has none.
-fn same_connection(datagrams: &[u8], segment: usize, cid_len: usize) -> usize {
-    let form = |first: u8| first & (LONG_HEADER_FORM | FIXED_BIT);
-    let Some(header) = datagrams.get(..1 + cid_len) else {
+/// Bytes of the datagrams at the front that belong to the first one's connection: they have short headers, a first byte that
+/// is taken, and the same connection ID. Where the QUIC bit is greased, half of them have another one than the first, and
+/// belong together all the same. 0 if the first has a long header.
+fn same_connection(
+    datagrams: &[u8],
+    segment: usize,
+    cid_len: usize,
+    takes: impl Fn(u8) -> bool,
+) -> usize {
+    let Some((&first, rest)) = datagrams.split_first() else {
         return 0;
     };
-    if header[0] & LONG_HEADER_FORM != 0 {
+    let Some(id) = rest.get(..cid_len) else {
+        return 0;
+    };
+    if first & LONG_HEADER_FORM != 0 {
         return 0;
     }
     let alike = datagrams.chunks(segment).take_while(|next| {
-        let next = next.get(..1 + cid_len);
-        next.is_some_and(|next| form(next[0]) == form(header[0]) && next[1..] == header[1..])
+        let fits = next[0] & LONG_HEADER_FORM == 0 && takes(next[0]);
+        fits && cid::begins_with(&next[1..], id)
     });
     alike.map(<[u8]>::len).sum()
 }

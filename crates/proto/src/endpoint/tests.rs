@@ -309,6 +309,40 @@ fn datagrams_that_came_together_are_looked_up_once_for_each_connection() {
     }
 }
 
+/// RFC 9287: what receive offload has joined stays together whatever the QUIC bits are, where either value is taken. Where
+/// it is not, a datagram without the bit is nobody's, and those around it are still the connection's.
+#[test]
+fn datagrams_that_came_together_may_differ_in_the_quic_bit() {
+    for (greased, expected) in [(true, &[4][..]), (false, &[1, 2])] {
+        let mut config = EndpointConfig::new([5; 32]);
+        config.grease_quic_bit(greased);
+        let mut bench = Bench::client();
+        bench.endpoint = Endpoint::new(Arc::new(config), None);
+        let a = bench.endpoint.register(None);
+        bench.tell(a, EndpointEvent::AddCid(cid(1)));
+        let mut message = BytesMut::new();
+        for bit in [FIXED_BIT, 0, FIXED_BIT, FIXED_BIT] {
+            let mut datagram = short(&cid(1), 40);
+            datagram[0] = datagram[0] & !FIXED_BIT | bit;
+            message.extend_from_slice(&datagram);
+        }
+        let mut counts = Vec::new();
+        while !message.is_empty() {
+            let Bench {
+                endpoint, now, buf, ..
+            } = &mut bench;
+            match endpoint.handle_first(*now, path(CLIENT), None, &mut message, 40, buf) {
+                Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                    assert_eq!(handle, a);
+                    counts.push(event.count());
+                }
+                other => assert!(!greased && other.is_none(), "{other:?}"),
+            }
+        }
+        assert_eq!(counts, expected);
+    }
+}
+
 #[test]
 fn sends_stateless_resets_by_size_and_rate() {
     let mut bench = Bench::server();

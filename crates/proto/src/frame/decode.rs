@@ -11,9 +11,13 @@ use super::{
 use crate::packet::varint::{self, Reader, UnexpectedEnd};
 use crate::{ApplicationClose, ConnectionClose, TransportError};
 
+/// The types of STREAM frames as the bytes that they are on the wire.
+const STREAM_FIRST: u8 = types::STREAM as u8;
+const STREAM_LAST: u8 = types::STREAM_LAST as u8;
+
 /// Why a frame cannot be decoded; becomes FRAME_ENCODING_ERROR.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Malformed(pub(super) &'static str);
+pub(crate) struct Malformed(pub(super) &'static str);
 
 impl From<UnexpectedEnd> for Malformed {
     fn from(_: UnexpectedEnd) -> Self {
@@ -92,6 +96,26 @@ impl<'a> FrameIter<'a> {
             .in_frame(ty));
         }
         Ok(ty)
+    }
+
+    /// The next frame, if it is a STREAM frame: without what it costs to tell it from all others. If it is `None`,
+    /// [`next`](Iterator::next) goes on.
+    #[inline]
+    pub(crate) fn next_stream(&mut self) -> Option<Result<Stream<'a>, Malformed>> {
+        let [first @ STREAM_FIRST..=STREAM_LAST, rest @ ..] = self.rest.rest() else {
+            return None;
+        };
+        self.ty = u64::from(*first);
+        self.rest = Reader::new(rest);
+        Some(Stream::decode(self.ty, &mut self.rest))
+    }
+
+    /// The error of a frame that [`next_stream`](Self::next_stream) could not decode. Ends the iteration.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn malformed(&mut self, Malformed(reason): Malformed) -> TransportError {
+        self.rest = Reader::new(&[]);
+        TransportError::frame_encoding(reason).in_frame(self.ty)
     }
 
     #[inline]

@@ -18,7 +18,7 @@ pub(crate) struct Stream<'a> {
 impl<'a> Stream<'a> {
     #[inline]
     pub(super) fn decode(ty: u64, r: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let id = stream_id(r.varint()?);
+        let id = stream_id(r.small_varint()?);
         let offset = if ty & types::STREAM_OFF != 0 {
             r.varint()?
         } else {

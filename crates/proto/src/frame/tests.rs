@@ -200,6 +200,36 @@ fn encode(frame: &Frame<'_>) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
+    /// Taken out by themselves, STREAM frames are what they are among all others: frames, types and errors.
+    #[test]
+    fn stream_frames_by_themselves(
+        frames in vec(frame(), 0..5),
+        streams in vec((0x08_u8..0x10, vec(0_u8..0x50, 0..12)), 0..3),
+        noise in vec(any::<u8>(), 0..8),
+    ) {
+        let mut buf: Vec<u8> = frames.iter().flat_map(encode).collect();
+        for (ty, body) in streams {
+            buf.push(ty);
+            buf.extend(body);
+        }
+        buf.extend(noise);
+        let (mut all, mut apart) = (FrameIter::new(&buf), FrameIter::new(&buf));
+        loop {
+            let next = match apart.next_stream() {
+                Some(Ok(stream)) => Some(Ok(Frame::Stream(stream))),
+                Some(Err(malformed)) => Some(Err(apart.malformed(malformed))),
+                None => apart.next(),
+            };
+            let expected = all.next();
+            prop_assert_eq!(&next, &expected);
+            prop_assert_eq!(apart.last_type(), all.last_type());
+            prop_assert_eq!(apart.remaining(), all.remaining());
+            if expected.is_none() {
+                break;
+            }
+        }
+    }
+
     #[test]
     fn round_trip(frame in frame()) {
         let buf = encode(&frame);

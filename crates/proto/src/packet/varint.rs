@@ -117,7 +117,19 @@ impl<'a> Reader<'a> {
         Ok(word << 2 >> (66 - 8 * len))
     }
 
-    /// The same if less is left than the longest takes.
+    /// A varint that is mostly a single byte.
+    #[inline]
+    pub(crate) fn small_varint(&mut self) -> Result<u64, UnexpectedEnd> {
+        match self.rest {
+            [first @ 0..0x40, rest @ ..] => {
+                self.rest = rest;
+                Ok((*first).into())
+            }
+            _ => self.varint(),
+        }
+    }
+
+    /// [`varint`](Self::varint) if less is left than the longest takes.
     fn varint_near_end(&mut self) -> Result<u64, UnexpectedEnd> {
         let &first = self.rest.first().ok_or(UnexpectedEnd)?;
         match first >> 6 {
@@ -175,6 +187,9 @@ mod tests {
             prop_assert_eq!(buf.len(), size(value));
             let mut r = Reader::new(&buf);
             prop_assert_eq!(r.varint(), Ok(value));
+            prop_assert!(r.is_empty());
+            let mut r = Reader::new(&buf);
+            prop_assert_eq!(r.small_varint(), Ok(value));
             prop_assert!(r.is_empty());
             let followed = [&buf[..], &[0xff; 8]].concat();
             let mut r = Reader::new(&followed);

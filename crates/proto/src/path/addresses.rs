@@ -170,7 +170,7 @@ impl Path {
         //# For the purposes of avoiding amplification prior to address validation, servers MUST
         //# count all of the payload bytes received in datagrams that are uniquely attributed to a
         //# single connection.
-        if self.network.tuple.matches(from) {
+        if self.network.tuple == *from || self.network.tuple.matches(from) {
             self.network.on_received(bytes);
             self.count_received(bytes);
             // The system may have chosen the local IP: now it is known.
@@ -301,6 +301,12 @@ impl Path {
 
     /// Whether packets of the peer may come from this address.
     pub(crate) fn knows_remote(&self, remote: SocketAddr) -> bool {
+        self.network.tuple.remote == remote || self.knows_remote_otherwise(remote)
+    }
+
+    /// As what it was before, or in the other way to write an IPv4 address.
+    #[inline(never)]
+    fn knows_remote_otherwise(&self, remote: SocketAddr) -> bool {
         let networks = std::iter::once(&self.network).chain(&self.previous);
         networks.map(|network| network.tuple.remote).any(|known| {
             known.port() == remote.port() && known.ip().to_canonical() == remote.ip().to_canonical()
@@ -353,7 +359,8 @@ impl Path {
     /// Whether the packet with this number, which was more than a probe, tells that the peer has moved: it is the newest
     /// one and came over other addresses than before (RFC 9000 section 9.3: the client moved, or its NAT moved it).
     pub(crate) fn is_moved_by(&self, from: &FourTuple, number: u64) -> bool {
-        self.space.received.largest() == Some(number) && !self.network.tuple.matches(from)
+        let stays = self.network.tuple == *from || self.network.tuple.matches(from);
+        !stays && self.space.received.largest() == Some(number)
     }
 
     /// Where the path leads once the peer has moved there; its validation is under way. `bytes` came from there.

@@ -388,17 +388,25 @@ impl Path {
     /// A packet was decrypted and its frames were processed.
     pub(crate) fn on_packet_received(&mut self, packet: &ReceivedPacket) {
         self.last_activity = packet.now;
+        if self.heard.is_none_or(|heard| heard.last != packet.now) {
+            self.note_heard(packet.now);
+        }
+        self.space.on_received(packet);
+    }
+
+    /// Not once more for each packet of a batch.
+    #[inline]
+    fn note_heard(&mut self, now: Instant) {
         self.heard = Some(match self.heard {
-            Some(heard) if packet.now <= later(heard.last, STALL) => Heard {
-                last: packet.now.max(heard.last),
+            Some(heard) if now <= later(heard.last, STALL) => Heard {
+                last: now.max(heard.last),
                 ..heard
             },
             _ => Heard {
-                first: packet.now,
-                last: packet.now,
+                first: now,
+                last: now,
             },
         });
-        self.space.on_received(packet);
     }
 
     /// A packet was decrypted, and there is no memory for what it carries: the path is not silent.

@@ -1,7 +1,7 @@
 //! All paths of a connection: slots of open ones, abandoned ones on their way out, and the memory of
 //! which path IDs were ever used; sends and receives nothing.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{MAX_PATHS, PathIndex, PathSet};
 
@@ -79,6 +79,8 @@ pub(crate) struct Paths {
     slots: Vec<Option<Path>>,
     /// One past the highest slot in use: nobody walks over the empty ones beyond.
     used: usize,
+    /// The slot of the path that a packet came on last: only where to look first.
+    recent: usize,
     retired: Vec<RetiredPath>,
     abandons: Abandons,
     /// What the peer wants of path IDs that are not in use yet (RFC 10069, PATH_STATUS frames: all path IDs below the
@@ -97,6 +99,7 @@ impl Paths {
         Self {
             slots: Vec::new(),
             used: 0,
+            recent: 0,
             retired: Vec::new(),
             abandons: Abandons::default(),
             early_status: Vec::new(),
@@ -187,20 +190,47 @@ impl Paths {
         }
     }
 
-    /// What this path ID means.
-    #[inline(never)]
+    /// What the path ID of a packet means.
+    #[inline]
     pub(crate) fn state(&mut self, id: PathId) -> PathState<'_> {
         // Mostly it is open: no ID is that and abandoned.
-        match self.slot_of(id) {
-            Some(slot) => match &mut self.slots[slot] {
+        match self.find(id) {
+            true => match &mut self.slots[self.recent] {
                 Some(path) => PathState::Open(path),
                 None => PathState::NeverOpened(id),
             },
-            None => self.state_of_closed(id),
+            false => self.state_of_closed(id),
         }
     }
 
+    /// The open path of a packet.
+    #[inline]
+    pub(crate) fn receiving(&mut self, id: PathId) -> Option<&mut Path> {
+        match self.find(id) {
+            true => self.slots[self.recent].as_mut(),
+            false => None,
+        }
+    }
+
+    /// Whether there is an open path of this ID: it is in `recent` then. Packets come in runs on the same path, and each asks
+    /// several times.
+    #[inline]
+    fn find(&mut self, id: PathId) -> bool {
+        match self.slots.get(self.recent) {
+            Some(Some(path)) if path.id == id => true,
+            _ => self.find_elsewhere(id),
+        }
+    }
+
+    #[inline(never)]
+    fn find_elsewhere(&mut self, id: PathId) -> bool {
+        let slot = self.slot_of(id);
+        self.recent = slot.unwrap_or(self.recent);
+        slot.is_some()
+    }
+
     #[cold]
+    #[inline(never)]
     fn state_of_closed(&mut self, id: PathId) -> PathState<'_> {
         if self.is_abandoned(id) {
             let retired = self.retired.iter_mut().find(|path| path.id == id);
@@ -324,6 +354,12 @@ impl Paths {
         Some(index)
     }
 
+    /// The longest round trip of all paths that a receive window must cover.
+    #[inline(never)]
+    pub(crate) fn covered_rtt(&self) -> Option<Duration> {
+        self.iter().map(|path| path.rtt().covered()).max()
+    }
+
     /// The paths in trouble.
     pub(crate) fn suspects(&self) -> PathSet {
         let suspects = self.iter().filter(|path| path.is_suspect());
@@ -359,6 +395,8 @@ impl Paths {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
 
     use super::*;
 
@@ -376,6 +414,46 @@ mod tests {
             }
             prop_assert_eq!(paths.abandoned_count() as usize, model.len());
         }
+    }
+
+    fn path(paths: &Paths, id: u32) -> Path {
+        let now = Instant::now();
+        let tuple = FourTuple {
+            local: "192.0.2.1:1".parse().unwrap(),
+            remote: "192.0.2.2:2".parse().unwrap(),
+        };
+        let space = PacketSpace::new(&mut StdRng::seed_from_u64(1));
+        let network = crate::path::NetworkPath::new(tuple, true);
+        let (index, config) = (
+            paths.free_slot().unwrap(),
+            crate::TransportConfig::default(),
+        );
+        Path::new(now, PathId(id), index, network, space, &config)
+    }
+
+    /// Where a packet's path was found last is no answer for another path, nor for one that has its place now.
+    #[test]
+    fn a_path_is_not_taken_for_the_one_before_it() {
+        let mut paths = Paths::new();
+        for id in [0, 1] {
+            paths.insert(path(&paths, id));
+        }
+        let receiving = |paths: &mut Paths, id| paths.receiving(PathId(id)).map(|path| path.id.0);
+        for id in [1, 0, 1, 1] {
+            assert_eq!(receiving(&mut paths, id), Some(id));
+            assert_eq!(receiving(&mut paths, 2), None);
+        }
+        paths.take(PathId(1));
+        assert_eq!(receiving(&mut paths, 1), None);
+        assert!(matches!(paths.state(PathId(1)), PathState::Abandoned(None)));
+        // In the same slot.
+        let slot = paths.insert(path(&paths, 2)).index.get();
+        assert_eq!(slot, 1);
+        assert_eq!(receiving(&mut paths, 1), None);
+        assert!(matches!(paths.state(PathId(1)), PathState::Abandoned(None)));
+        assert_eq!(receiving(&mut paths, 2), Some(2));
+        assert!(matches!(paths.state(PathId(2)), PathState::Open(path) if path.id.0 == 2));
+        assert!(matches!(paths.state(PathId(0)), PathState::Open(path) if path.id.0 == 0));
     }
 
     #[test]

@@ -90,7 +90,22 @@ impl Connection {
         let mut probing = true;
         let mut immediate = false;
         let mut frames = FrameIter::new(payload);
-        while let Some(frame) = frames.next() {
+        loop {
+            // Mostly data: it is handed on as it is decoded.
+            if let Some(stream) = frames.next_stream() {
+                (any, ack_eliciting, probing) = (true, true, false);
+                let stream = match stream {
+                    Ok(stream) => stream,
+                    Err(malformed) => return Err(frames.malformed(malformed)),
+                };
+                let frame_type = frames.last_type();
+                self.on_stream(now, id, &stream)
+                    .map_err(|error| error.in_frame(frame_type))?;
+                continue;
+            }
+            let Some(frame) = frames.next() else {
+                break;
+            };
             let frame = frame?;
             any = true;
             ack_eliciting |= frame.is_ack_eliciting();
@@ -147,6 +162,7 @@ impl Connection {
         }
     }
 
+    #[inline(never)]
     fn on_stream(
         &mut self,
         now: Instant,
@@ -155,10 +171,12 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let bytes = stream.data.len() as u64;
         self.totals.received_stream_bytes += bytes;
-        if let Some(path) = self.paths.get_mut(id) {
+        if let Some(path) = self.paths.receiving(id) {
             path.on_stream_bytes(bytes);
         }
-        let rtt = self.covered_rtt();
+        // Asked for by the first frame of a batch only.
+        let (paths, config) = (&self.paths, &self.config);
+        let rtt = || paths.covered_rtt().unwrap_or(config.initial_rtt);
         let before = self.streams.received();
         self.streams.on_stream_frame(now, rtt, stream)?;
         let rise = self.streams.received() - before;

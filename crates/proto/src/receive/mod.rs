@@ -19,8 +19,8 @@ use crate::frame::{Frame, FrameIter, Stream};
 use crate::memory::MemoryFor;
 use crate::observe::is_read_at;
 use crate::packet::{
-    MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn, key_phase,
-    reserved_bits_are_zero, unprotect_header, version_list,
+    LONG_HEADER_FORM, MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn,
+    key_phase, reserved_bits_are_zero, unprotect_header, version_list,
 };
 use crate::path::PathState;
 use crate::space::SpaceId;
@@ -40,6 +40,19 @@ pub(crate) struct DatagramMeta {
     pub(crate) bytes: usize,
 }
 
+impl DatagramMeta {
+    /// Of datagrams that are here now; their sizes are to be filled in.
+    pub(crate) const fn new(now: Instant, tuple: FourTuple, ecn: Option<EcnCodepoint>) -> Self {
+        Self {
+            now,
+            received: now,
+            tuple,
+            ecn,
+            bytes: 0,
+        }
+    }
+}
+
 /// A decrypted packet, its frames still to be read.
 struct Opened {
     number: u64,
@@ -48,25 +61,38 @@ struct Opened {
 
 impl Connection {
     /// Takes in one UDP payload.
-    pub(crate) fn on_datagram(
-        &mut self,
-        now: Instant,
-        tuple: FourTuple,
-        ecn: Option<EcnCodepoint>,
-        datagram: &mut [u8],
-    ) {
-        if self.state.is_drained() || !self.takes_from(&tuple) {
+    pub(crate) fn on_datagram(&mut self, arrival: &DatagramMeta, datagram: &mut [u8]) {
+        if self.state.is_drained() || !self.takes_from(&arrival.tuple) {
             return;
         }
-        let arrival = DatagramMeta {
-            now,
-            received: now,
-            tuple,
-            ecn,
-            bytes: datagram.len(),
-        };
         self.totals.received_datagrams += 1;
         self.totals.received_bytes += datagram.len() as u64;
+        match datagram {
+            [0..LONG_HEADER_FORM, ..] => self.on_short_datagram(arrival, datagram),
+            _ => self.on_long_datagram(arrival, datagram),
+        }
+    }
+
+    /// One that begins with a short header is one packet, as nearly all are.
+    #[inline]
+    fn on_short_datagram(&mut self, arrival: &DatagramMeta, datagram: &mut [u8]) {
+        let pn_offset = 1 + self.endpoint_config.cids.len();
+        let id = datagram.get(1..pn_offset);
+        let id = id.filter(|_| self.endpoint_config.takes(datagram[0]));
+        let Some((dcid, id)) = id.and_then(|id| self.local_cids.addressed(id)) else {
+            return self.check_reset(arrival.now, datagram);
+        };
+        // Counts, decryptable or not (RFC 9000 section 8.1).
+        if let Some(path) = self.paths.receiving(id) {
+            path.on_datagram_received(&arrival.tuple, datagram.len());
+        }
+        self.on_short_packet(arrival, id, &dcid, pn_offset, datagram);
+    }
+
+    /// One that begins with a long header may have several packets. Apart from the rest: once the handshake is over, there
+    /// are none.
+    #[inline(never)]
+    fn on_long_datagram(&mut self, arrival: &DatagramMeta, datagram: &mut [u8]) {
         let mut offset = 0;
         let mut first_dcid = None;
         //= specs/rfc9000.txt#section-12.2
@@ -83,7 +109,7 @@ impl Connection {
             let len = packet.len();
             match first_dcid {
                 None => {
-                    self.count_datagram(&packet, &tuple, rest.len());
+                    self.count_datagram(&packet, &arrival.tuple, rest.len());
                     first_dcid = Some(*packet.dcid());
                 }
                 //= specs/rfc9000.txt#section-12.2
@@ -95,7 +121,7 @@ impl Connection {
                 }
                 Some(_) => {}
             }
-            self.on_packet(&arrival, &packet, &mut rest[..len]);
+            self.on_packet(arrival, &packet, &mut rest[..len]);
             if self.state.is_drained() {
                 return;
             }
@@ -105,7 +131,7 @@ impl Connection {
         //# However, the comparison MUST be performed when the first packet in an incoming datagram
         //# either cannot be associated with a connection or cannot be decrypted.
         if first_dcid.is_none() {
-            self.check_reset(now, datagram);
+            self.check_reset(arrival.now, datagram);
         }
     }
 
@@ -177,7 +203,10 @@ impl Connection {
             }
             ProtectedPacket::Short {
                 dcid, pn_offset, ..
-            } => self.on_short_packet(arrival, dcid, *pn_offset, bytes),
+            } => match self.local_cids.path_of(dcid) {
+                Some(id) => self.on_short_packet(arrival, id, dcid, *pn_offset, bytes),
+                None => self.check_reset(arrival.now, bytes),
+            },
             ProtectedPacket::VersionNegotiation { dcid, versions, .. } => {
                 //= specs/rfc9000.txt#section-6.2
                 //# A client MUST discard any Version Negotiation packet if it has received and
@@ -299,7 +328,7 @@ impl Connection {
         if space.received.is_duplicate(opened.number) {
             return;
         }
-        self.on_authenticated(&PacketReceived {
+        self.on_authenticated(arrival.now, || PacketReceived {
             now: arrival.now,
             space: NumberSpace::of_space(space_id),
             number: opened.number,
@@ -333,17 +362,17 @@ impl Connection {
         }
     }
 
+    /// A packet on the path of this ID, to which its connection ID belongs.
+    #[inline(never)]
     fn on_short_packet(
         &mut self,
         arrival: &DatagramMeta,
+        id: PathId,
         dcid: &ConnectionId,
         pn_offset: usize,
         bytes: &mut [u8],
     ) {
         let now = arrival.now;
-        let Some(id) = self.local_cids.path_of(dcid) else {
-            return self.check_reset(now, bytes);
-        };
         //= specs/rfc9001.txt#section-5.7
         //# A server MUST NOT process incoming 1-RTT protected packets before the TLS handshake is
         //# complete.
@@ -443,7 +472,7 @@ impl Connection {
         if !fresh {
             return;
         }
-        self.on_authenticated(&PacketReceived {
+        self.on_authenticated(now, || PacketReceived {
             now,
             space: NumberSpace::Path(id),
             number,
@@ -511,12 +540,15 @@ impl Connection {
     }
 
     /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.
-    fn on_authenticated(&mut self, packet: &PacketReceived<'_>) {
-        self.idle_since = packet.now;
-        self.rest_at.get_or_insert(packet.now + REST);
+    #[inline]
+    fn on_authenticated<'a>(&mut self, now: Instant, packet: impl FnOnce() -> PacketReceived<'a>) {
+        self.idle_since = now;
+        if self.rest_at.is_none() {
+            self.rest_at = Some(now + REST);
+        }
         self.eliciting_since_received = false;
         if self.is_observed() || is_read_at(Level::TRACE) {
-            self.note_packet_received(packet);
+            self.note_packet_received(&packet());
         }
     }
 
@@ -568,6 +600,8 @@ impl Connection {
     }
 
     /// RFC 9000 section 10.3.1.
+    #[cold]
+    #[inline(never)]
     fn check_reset(&mut self, now: Instant, bytes: &[u8]) {
         //= specs/rfc9000.txt#section-10.3.1
         //# If the last 16 bytes of the datagram are identical in value to a stateless reset token,

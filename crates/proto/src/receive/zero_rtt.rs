@@ -80,7 +80,7 @@ impl Connection {
             self.totals.refused_packets += 1;
             return;
         }
-        self.on_authenticated(&PacketReceived {
+        self.on_authenticated(arrival.now, || PacketReceived {
             now: arrival.now,
             space: NumberSpace::Path(PathId::ZERO),
             number,

@@ -159,6 +159,9 @@ impl Block {
     fn write(&mut self, from: usize, data: &[u8]) {
         if from == self.data.len() {
             self.data.extend_from_slice(data);
+        } else if let Some(place) = self.data.get_mut(from..from + data.len()) {
+            // Memory that was used before.
+            place.copy_from_slice(data);
         } else {
             self.put_at(from, data);
         }

@@ -136,10 +136,16 @@ impl RecvWindow {
 
     /// Measures, once per round trip; to be called as data arrives. `rtt` is the longest among the
     /// paths in use that windows cover. True if the window grew.
-    pub(super) fn tune(&mut self, now: Instant, rtt: Duration) -> bool {
+    #[inline]
+    pub(super) fn tune(&mut self, now: Instant, rtt: impl FnOnce() -> Duration) -> bool {
         if self.size >= self.max || self.looked_at == Some(now) {
             return false;
         }
+        self.measure(now, rtt())
+    }
+
+    #[inline(never)]
+    fn measure(&mut self, now: Instant, rtt: Duration) -> bool {
         self.looked_at = Some(now);
         let Some((start, from)) = self.epoch else {
             self.epoch = Some((now, self.consumed));
@@ -235,7 +241,7 @@ mod tests {
         let mut now = Instant::now();
         let mut window = RecvWindow::new(1000, 8000);
         for _ in 0..100 {
-            window.tune(now, rtt);
+            window.tune(now, || rtt);
             window.discard(1000);
             window.announce();
             now += rtt;
@@ -252,20 +258,20 @@ mod tests {
         for _ in 0..100 {
             // An eighth of the window.
             window.consume(125);
-            assert!(!window.tune(now, rtt));
+            assert!(!window.tune(now, || rtt));
             now += rtt;
         }
         assert_eq!(window.size(), 1000);
         window.consume(400);
         assert!(
-            !window.tune(now - rtt / 10, rtt),
+            !window.tune(now - rtt / 10, || rtt),
             "the round trip is not over"
         );
         // 400 bytes in two round trips.
-        assert!(window.tune(now + rtt, rtt));
+        assert!(window.tune(now + rtt, || rtt));
         assert_eq!(window.size(), 1600);
         window.consume(8000);
-        assert!(window.tune(now + rtt * 2, rtt));
+        assert!(window.tune(now + rtt * 2, || rtt));
         assert_eq!(window.size(), 8000, "the maximum");
         assert_eq!(window.announce(), window.consumed() + 8000);
         assert!(!window.is_due());

@@ -195,7 +195,9 @@ impl Streams {
 
     fn on_arrival(&mut self, id: StreamId, arrival: &StreamChunk) {
         self.received += arrival.rise;
-        self.window.discard(arrival.dropped);
+        if arrival.dropped > 0 {
+            self.window.discard(arrival.dropped);
+        }
         if arrival.readable {
             self.push_readable(id);
         }
@@ -209,17 +211,20 @@ impl Streams {
     pub(crate) fn on_stream_frame(
         &mut self,
         now: Instant,
-        rtt: Duration,
+        rtt: impl Fn() -> Duration,
         frame: &Stream<'_>,
     ) -> Result<(), TransportError> {
         let id = frame.id;
-        self.on_named_by_sender(id, types::STREAM)?;
+        // A stream that we receive on may be named: it came to be by that, or by us.
+        if !self.recvs.contains(id) {
+            self.on_named_by_sender(id, types::STREAM)?;
+        }
         let left = self.connection_left();
         let Some(stream) = self.recvs.get_mut(id) else {
             return Ok(());
         };
         let before = stream.assembler.usage();
-        let arrival = stream.on_data(now, rtt, frame, left, &mut self.pool)?;
+        let arrival = stream.on_data(now, &rtt, frame, left, &mut self.pool)?;
         let after = stream.assembler.usage();
         self.max_gaps_seen = self.max_gaps_seen.max(stream.assembler.gaps());
         let stream_window = stream.window.size();
@@ -230,9 +235,9 @@ impl Streams {
             self.queue_recv_control(id);
         }
         // One stream must be able to use its window whatever others leave unread.
-        self.window.tune(now, rtt);
+        self.window.tune(now, &rtt);
         if arrival.starved && self.received == self.window.limit() {
-            self.window.on_starved(self.out_of_order(), rtt);
+            self.window.on_starved(self.out_of_order(), rtt());
         }
         self.window.grow_to(stream_window.saturating_mul(3) / 2);
         self.window.set_memory(self.most_memory());

@@ -111,8 +111,26 @@ impl RecvStream {
         dropped || next || offset.saturating_add(len) <= frontier
     }
 
-    /// Checks an end of data against what is known (RFC 9000 sections 4.1 and 4.5).
+    /// Checks an end of data against what is known (RFC 9000 sections 4.1 and 4.5). How far it is beyond the highest so far.
+    #[inline]
     fn check(
+        &self,
+        end: u64,
+        is_final: bool,
+        connection_left: u64,
+        frame: u64,
+    ) -> Result<u64, TransportError> {
+        // Nothing is to be said of most data.
+        let rise = end.saturating_sub(self.highest);
+        let knows_end = is_final || self.final_size.is_some();
+        if !knows_end && end <= self.window.limit() && rise <= connection_left {
+            return Ok(rise);
+        }
+        self.check_closely(end, is_final, connection_left, frame)
+    }
+
+    #[inline(never)]
+    fn check_closely(
         &self,
         end: u64,
         is_final: bool,
@@ -163,7 +181,7 @@ impl RecvStream {
     pub(super) fn on_data(
         &mut self,
         now: Instant,
-        rtt: Duration,
+        rtt: impl Fn() -> Duration,
         frame: &Stream<'_>,
         connection_left: u64,
         pool: &mut Pool,
@@ -200,8 +218,8 @@ impl RecvStream {
         }
         let used_up = arrival.starved && self.highest == self.window.limit();
         if self.wants_more()
-            && (self.window.tune(now, rtt)
-                || (used_up && self.window.on_starved(self.assembler.out_of_order(), rtt)))
+            && (self.window.tune(now, &rtt)
+                || (used_up && self.window.on_starved(self.assembler.out_of_order(), rtt())))
         {
             self.pending.max_stream_data |= self.window.is_due();
         }

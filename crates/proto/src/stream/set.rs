@@ -541,8 +541,18 @@ impl Streams {
     }
 
     /// What one stream has of received data was `before`, and is `after` now.
-    #[inline(never)]
+    #[inline]
     pub(super) fn note_held(&mut self, before: Held, after: Held) {
+        if before == after {
+            // Data in order, for which there was room; and what is lent may have become more.
+            self.recv_loan.settle(self.held);
+        } else {
+            self.note_change(before, after);
+        }
+    }
+
+    #[inline(never)]
+    fn note_change(&mut self, before: Held, after: Held) {
         self.out_of_order = self.out_of_order - before.out_of_order + after.out_of_order;
         self.max_out_of_order_seen = self.max_out_of_order_seen.max(self.out_of_order);
         self.held = self.held - before.memory + after.memory;

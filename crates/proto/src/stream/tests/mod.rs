@@ -250,6 +250,6 @@ impl Streams {
             fin,
             data,
         };
-        self.on_stream_frame(now, rtt, &frame)
+        self.on_stream_frame(now, || rtt, &frame)
     }
 }
