@@ -136,7 +136,9 @@ impl Rounds {
 }
 
 /// One acknowledgement that completes the reward of one decision, which is learned from: LinUCB updates its model, but
-/// only before its next decision, which is not on the clock here; `instructions.sh` counts both as `rounds`. Of Peekaboo, in deployment, one decision in eight is judged, and the others have no reward to settle.
+/// only before its next decision, which is not on the clock here; `instructions.sh` counts both as `rounds`. Of Peekaboo, in
+/// deployment, one decision in eight is judged, and the others have no reward to settle; the reward of the other arm is
+/// looked up with the decision, which is in `rounds`, too.
 pub(crate) fn acked_and_settled(c: &mut Criterion) {
     for name in LEARNING {
         let mut rounds = None;

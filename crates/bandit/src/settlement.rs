@@ -322,7 +322,9 @@ where
     /// [`due`](Self::sent_until).
     #[inline]
     pub fn arrived_at(&mut self, now: f64, arrival: f64, amount: f64) {
-        if !is_amount(amount) {
+        // Said so that of a number that the caller made of an integer, and knows to be above 0, nothing is left to check.
+        let is_amount = amount > 0.0 && amount < f64::INFINITY;
+        if !is_amount {
             return;
         }
         if matches!(self.horizon, Horizon::Discounted | Horizon::FirstPacket) {
@@ -638,6 +640,14 @@ where
     /// How many decisions were dropped and will never be settled.
     pub const fn dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// How much was sent and has not arrived, since the last [restart](Self::restart). Adds it up, packet by packet.
+    pub fn under_way(&self) -> f64 {
+        let packets = self.unreleased..self.packets.end;
+        packets.fold(self.behind, |sum, packet| {
+            sum + self.packets.at(AMOUNT, packet)
+        })
     }
 
     fn drop_oldest(&mut self) {

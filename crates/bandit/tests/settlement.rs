@@ -197,6 +197,7 @@ fn play(
             }
             Event::Settle => check(&history, now, &mut settlement)?,
         }
+        prop_assert_eq!(settlement.under_way(), history.under_way() as f64);
     }
     check(&history, now + 20_000.0, &mut settlement)?;
     Ok((history, settlement))
@@ -422,8 +423,10 @@ fn after_a_restart_the_sums_come_together_again() {
     settlement.open(0, 0.0, 10.0, 'a');
     settlement.sent(0.0, 5000.0);
     settlement.sent(0.0, 700.0);
+    assert_eq!(settlement.under_way(), 5700.0);
     settlement.restart();
     assert_eq!((settlement.open_decisions(), settlement.dropped()), (0, 1));
+    assert_eq!(settlement.under_way(), 0.0);
     // 5000 of a stream that was reset never arrive; 700 of another one still do.
     settlement.arrived(1.0, 700.0);
     settlement.open(1, 2.0, 10.0, 'b');

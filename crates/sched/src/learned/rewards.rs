@@ -105,14 +105,35 @@ pub(crate) struct Rewards<M> {
     ledger: Option<Box<Ledger<M>>>,
     /// Which packets the ledger has, for [`Reward::OwnAck`].
     own: Option<OwnPackets>,
-    /// From which time is counted.
-    epoch: Option<Instant>,
-    /// The last time that was asked for, and how much that is.
-    latest: Option<(Instant, f64)>,
+    /// `None` before the first event.
+    clock: Option<Clock>,
     /// The deadline of what is sent next, milliseconds.
     due: f64,
-    /// Bytes sent and not contiguous yet, unknown after a stream was reset.
+    /// Bytes sent and not contiguous yet, while there is no ledger, which counts its own. Unknown, which is infinite, from
+    /// when a stream was reset.
     outstanding: f64,
+}
+
+/// The time in milliseconds since the first event.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    /// The last time that was asked for, and how much that is.
+    latest: Instant,
+    millis: f64,
+    epoch: Instant,
+}
+
+impl Clock {
+    #[inline(always)]
+    fn advance(&mut self, at: Instant) -> f64 {
+        // Stored first, so that nothing of it is kept through the subtraction, which is a call.
+        self.latest = at;
+        self.millis = match self.latest.checked_duration_since(self.epoch) {
+            Some(after) => signed_nanos(after) / 1e6,
+            None => before(&self.epoch, &self.latest),
+        };
+        self.millis
+    }
 }
 
 impl<M: Copy + Default> Rewards<M> {
@@ -124,8 +145,7 @@ impl<M: Copy + Default> Rewards<M> {
             scale,
             ledger: None,
             own: None,
-            epoch: None,
-            latest: None,
+            clock: None,
             due: f64::INFINITY,
             outstanding: 0.0,
         }
@@ -146,7 +166,10 @@ impl<M: Copy + Default> Rewards<M> {
             let mut ledger = Box::new(ledger.counting_from(self.first));
             self.own = (self.reward == Reward::OwnAck).then(|| OwnPackets::new(PACKETS));
             // Before any decision it is only summed up, whenever it was.
-            ledger.sent(0.0, self.outstanding);
+            if self.outstanding.is_finite() {
+                ledger.sent(0.0, self.outstanding);
+                self.outstanding = 0.0;
+            }
             self.ledger = Some(ledger);
         }
     }
@@ -154,31 +177,41 @@ impl<M: Copy + Default> Rewards<M> {
     /// Milliseconds since the first event.
     #[inline]
     pub(crate) fn millis(&mut self, at: Instant) -> f64 {
-        // Most events share their time with the one before.
-        if let Some((latest, millis)) = self.latest
-            && latest == at
-        {
-            return millis;
+        match self.clock {
+            // Most events share their time with the one before.
+            Some(clock) if clock.latest == at => clock.millis,
+            _ => self.millis_anew(at),
         }
-        self.millis_anew(at)
     }
 
     /// The same of another time than the last.
     #[inline(never)]
     fn millis_anew(&mut self, at: Instant) -> f64 {
-        // Stored first, so that nothing of it is kept through the subtraction, which is a call.
-        let (at, millis) = self.latest.insert((at, 0.0));
-        let epoch = self.epoch.get_or_insert(*at);
-        *millis = match at.checked_duration_since(*epoch) {
-            Some(after) => signed_nanos(after) / 1e6,
-            None => before(epoch, at),
-        };
-        *millis
+        self.advance(at)
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, at: Instant) -> f64 {
+        match &mut self.clock {
+            Some(clock) => clock.advance(at),
+            None => self.begin(at),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, at: Instant) -> f64 {
+        let clock = self.clock.insert(Clock {
+            epoch: at,
+            latest: at,
+            millis: 0.0,
+        });
+        clock.millis
     }
 
     /// The last event's time.
     pub(crate) fn latest(&self) -> Option<Instant> {
-        self.latest.map(|(at, _)| at)
+        self.clock.map(|clock| clock.latest)
     }
 
     /// To be called at every decision: what is sent next may have a deadline.
@@ -218,19 +251,24 @@ impl<M: Copy + Default> Rewards<M> {
     pub(crate) fn on_sent(&mut self, event: &Sent) {
         let (now, due) = (self.millis(event.now), self.due);
         let amount = f64::from(event.new_bytes);
-        self.outstanding += amount;
-        if let Some(ledger) = &mut self.ledger {
-            let number = ledger.sent_until(now, amount, due);
-            if let (Some(own), Some(number)) = (&mut self.own, number) {
-                own.push(event.decision, event.path, number);
-            }
+        let Some(ledger) = &mut self.ledger else {
+            self.outstanding += amount;
+            return;
+        };
+        let number = ledger.sent_until(now, amount, due);
+        if let (Some(own), Some(number)) = (&mut self.own, number) {
+            own.push(event.decision, event.path, number);
         }
     }
 
     /// Returns the [time](Self::millis).
     #[inline]
     pub(crate) fn on_acked(&mut self, event: &Acked) -> f64 {
-        let now = self.millis(event.now);
+        let now = match self.clock {
+            Some(clock) if clock.latest == event.now => clock.millis,
+            // In line: the one that all wait for, and where acknowledgements come one by one, each has its own time.
+            _ => self.advance(event.now),
+        };
         match self.reward {
             Reward::Deadline | Reward::OwnAck => self.on_packet(event, now),
             _ => self.released(now, now, event.contiguous),
@@ -242,9 +280,9 @@ impl<M: Copy + Default> Rewards<M> {
     #[inline(always)]
     fn released(&mut self, now: f64, arrival: f64, bytes: u64) {
         let amount = signed(bytes);
-        self.outstanding = (self.outstanding - amount).max(0.0);
-        if let Some(ledger) = &mut self.ledger {
-            ledger.arrived_at(now, arrival, amount);
+        match &mut self.ledger {
+            Some(ledger) => ledger.arrived_at(now, arrival, amount),
+            None => self.outstanding = (self.outstanding - amount).max(0.0),
         }
     }
 
@@ -255,7 +293,9 @@ impl<M: Copy + Default> Rewards<M> {
         if self.reward == Reward::Deadline {
             let sent = self.millis(event.sent);
             // The last event is this one.
-            self.latest = Some((event.now, now));
+            if let Some(clock) = &mut self.clock {
+                (clock.latest, clock.millis) = (event.now, now);
+            }
             arrival = 0.5 * (now + sent);
         }
         if let (Some(ledger), Some(own), Some(decision)) =
@@ -308,7 +348,9 @@ impl<M: Copy + Default> Rewards<M> {
     /// The last event's time, if decisions whose time is not over are to be [settled](Self::settle) by what has arrived
     /// at the end of a connection. Not if something is still under way, which they would be blamed for.
     pub(crate) fn last(&self) -> Option<Instant> {
-        self.latest().filter(|_| self.outstanding <= 0.0)
+        let of_ledger = self.ledger.as_ref().map_or(0.0, |l| l.under_way());
+        let latest = self.latest();
+        latest.filter(|_| self.outstanding + of_ledger <= 0.0)
     }
 
     /// Whether the next packet may cost the oldest decisions their place.

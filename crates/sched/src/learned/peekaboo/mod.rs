@@ -65,7 +65,8 @@ use pair_model::{Mark, PairModel};
 /// pair is kept at the point that it has reached.
 ///
 /// **Which decisions are judged.** All in stages 3 and 4, which a scan over 128 contexts (some 130 ns)
-/// makes the dearest. In deployment one in 8 (`judge_every`), and the others' rewards are not even
+/// makes the dearest. What the other arm has earned is looked up with the decision, and not when its reward is complete:
+/// by then the answer would be the same. In deployment one in 8 (`judge_every`), and the others' rewards are not even
 /// added up: the window spans 1600 decisions, and neighbours share most of their rewards anyway.
 /// Histories keep 128 samples for each arm, of more a random choice.
 ///
@@ -86,8 +87,8 @@ use pair_model::{Mark, PairModel};
 /// - the bounds on windows, pauses, samples and time; the model's part in stages 1 and 2.
 ///
 /// **Cost.** A decision: one walk over the slots, six divisions, some 30 flops in deployment (200 while
-/// tuning), a draw; 150 bytes written if it is to be judged. A packet sent or acknowledged: O(1). A settled decision: 66
-/// multiplications; 300 flops to learn, and a scan of 1,800 flops to judge. The end of stage
+/// tuning), a draw; a scan of 1,800 flops and 150 bytes written if it is to be judged. A packet sent or acknowledged: O(1).
+/// A settled decision: 66 multiplications; 300 flops to learn. The end of stage
 /// 2 factors two covariances, some 12 µs, once. Memory, once there is a second path: 208 KiB (`own_ack`: 96 KiB more), and 16 KiB
 /// for each ordered pair (histories 9, models 4, window 2).
 ///

@@ -55,13 +55,32 @@ impl Stage {
 /// When a decision was made, as far as its reward is concerned.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mark {
+    /// What the arm that was not done has earned in the nearest context: what the reward is judged against. Not a number
+    /// if the decision is not to be judged, or if there is nothing to judge it against.
+    other: f32,
     round: u16,
     stage: Stage,
     candidate: u8,
     /// What the model chose; what was done may be the other one.
     chosen: Arm,
-    /// In deployment, whether it is to be judged.
-    judged: bool,
+}
+
+impl Mark {
+    /// By how much what the model chose is better than the other arm, if that is to be known: one of them was done and
+    /// earned this, and the other one's history tells what it would have earned.
+    #[inline]
+    fn judge(&self, arm: Arm, reward: f64) -> Option<Outcome> {
+        let other = f64::from(self.other);
+        if other.is_nan() {
+            return None;
+        }
+        let margin = if self.chosen == arm {
+            reward - other
+        } else {
+            other - reward
+        };
+        Some(Outcome::new(self.chosen.index(), margin))
+    }
 }
 
 /// The state of one ordered pair (f, s).
@@ -179,19 +198,37 @@ impl PairModel {
             (true, 0) => config.judge_every - 1,
             (_, skip) => skip.saturating_sub(1),
         };
-        let mark = Mark {
-            round: self.round,
-            stage: self.stage,
-            candidate: self.tuning.tried() as u8,
-            chosen,
-            judged,
-        };
         let wanted = !deployed || judged || config.discount < 1.0;
         Choice {
             scores,
             chosen,
             arm,
-            mark: wanted.then_some(mark),
+            mark: wanted.then(|| self.mark(x, chosen, arm, judged)),
+        }
+    }
+
+    /// For a decision of the model that is to be learned from or, in deployment, judged.
+    #[inline(never)]
+    fn mark(&self, x: &Features, chosen: Arm, arm: Arm, judged: bool) -> Mark {
+        let judged = match self.stage {
+            Stage::NeverWait | Stage::NeverSend => false,
+            Stage::Tuning | Stage::Estimation => true,
+            Stage::Deployment => judged,
+        };
+        // When the reward is complete, the answer would still be the same: what is judged in this round is decided after
+        // the histories were frozen. But the context would have left the cache by then, and an acknowledgement that
+        // completes several rewards would take so many times longer.
+        let other = match judged {
+            true => self.histories[arm.other().index()].nearest(x),
+            false => None,
+        };
+        Mark {
+            // Histories keep rewards in this precision.
+            other: other.map_or(f32::NAN, |other| other as f32),
+            round: self.round,
+            stage: self.stage,
+            candidate: self.tuning.tried() as u8,
+            chosen,
         }
     }
 
@@ -318,22 +355,20 @@ impl PairModel {
         if mark.stage != Stage::Deployment || config.discount < 1.0 {
             self.bandit.update(arm, x, reward)?;
         }
-        let counts = match mark.stage {
-            Stage::NeverWait | Stage::NeverSend => {
-                self.keep(mark.stage, x, reward);
-                return Ok(());
-            }
+        match mark.stage {
+            Stage::NeverWait | Stage::NeverSend => self.keep(mark.stage, x, reward),
             Stage::Tuning | Stage::Estimation => {
-                (mark.stage, mark.candidate) == (self.stage, self.tuning.tried() as u8)
+                if (mark.stage, mark.candidate) == (self.stage, self.tuning.tried() as u8)
+                    && let Some(outcome) = mark.judge(arm, reward)
+                {
+                    self.judged.add(outcome);
+                }
             }
-            Stage::Deployment => mark.judged,
-        };
-        if counts && let Some(outcome) = self.judge(mark.chosen, arm, x, reward) {
-            if mark.stage == Stage::Deployment {
-                self.window.push(outcome);
-                self.watch(now, config);
-            } else {
-                self.judged.add(outcome);
+            Stage::Deployment => {
+                if let Some(outcome) = mark.judge(arm, reward) {
+                    self.window.push(outcome);
+                    self.watch(now, config);
+                }
             }
         }
         Ok(())
@@ -347,19 +382,6 @@ impl PairModel {
             _ => Arm::Wait,
         };
         self.histories[arm.index()].push(x, reward);
-    }
-
-    /// By how much what the model chose is better than the other arm: one of them was done, and the
-    /// other one's history tells what it would have earned.
-    #[inline]
-    fn judge(&self, chosen: Arm, arm: Arm, x: &Features, reward: f64) -> Option<Outcome> {
-        let other = self.histories[arm.other().index()].nearest(x)?;
-        let margin = if chosen == arm {
-            reward - other
-        } else {
-            other - reward
-        };
-        Some(Outcome::new(chosen.index(), margin))
     }
 
     /// In deployment, q of the window against what it was.
