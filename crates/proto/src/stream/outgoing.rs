@@ -275,6 +275,27 @@ impl Streams {
         wrote
     }
 
+    /// Takes streams that wait no more off the front of the queues of ready streams.
+    #[inline(never)]
+    pub(super) fn tidy(&mut self) {
+        while let Some(id) = self.fresh.front() {
+            match self.sends.get_mut(id) {
+                Some(s) if !s.is_reset() && s.unsent() > 0 => break,
+                Some(s) => s.in_fresh = false,
+                None => {}
+            }
+            self.fresh.pop();
+        }
+        while let Some(id) = self.again.front() {
+            match self.sends.get_mut(id) {
+                Some(s) if s.again() > 0 => break,
+                Some(s) => s.in_again = false,
+                None => {}
+            }
+            self.again.pop();
+        }
+    }
+
     /// A stream was asked for by its ID: its equals come next, whether or not it had anything for
     /// the path that asked.
     fn take_turn(&mut self, id: StreamId) {

@@ -519,27 +519,6 @@ impl Streams {
         Some(result)
     }
 
-    /// Takes streams that wait no more off the front of the queues of ready streams.
-    #[inline(never)]
-    pub(super) fn tidy(&mut self) {
-        while let Some(id) = self.fresh.front() {
-            match self.sends.get_mut(id) {
-                Some(s) if !s.is_reset() && s.unsent() > 0 => break,
-                Some(s) => s.in_fresh = false,
-                None => {}
-            }
-            self.fresh.pop();
-        }
-        while let Some(id) = self.again.front() {
-            match self.sends.get_mut(id) {
-                Some(s) if s.again() > 0 => break,
-                Some(s) => s.in_again = false,
-                None => {}
-            }
-            self.again.pop();
-        }
-    }
-
     /// What one stream has of received data was `before`, and is `after` now.
     #[inline]
     pub(super) fn note_held(&mut self, before: Held, after: Held) {
