@@ -52,6 +52,32 @@ impl<V: Copy + Eq> RangeMap<V> {
         self.entries.iter().map(|e| (e.start, e.end, e.value))
     }
 
+    /// The offset that has so many bytes of ranges before it, and where its range ends; `None` if there are not so many.
+    /// Looked for from the nearer end.
+    pub(super) fn nth(&self, bytes: u64) -> Option<(u64, u64)> {
+        let behind = self.total.checked_sub(bytes).filter(|left| *left > 0)?;
+        let mut left = bytes.min(behind);
+        if bytes < behind {
+            self.entries.iter().find_map(|e| {
+                let len = e.end - e.start;
+                if left < len {
+                    return Some((e.start + left, e.end));
+                }
+                left -= len;
+                None
+            })
+        } else {
+            self.entries.iter().rev().find_map(|e| {
+                let len = e.end - e.start;
+                if left <= len {
+                    return Some((e.end - left, e.end));
+                }
+                left -= len;
+                None
+            })
+        }
+    }
+
     /// Changes values in place; neighbours that become equal stay apart.
     pub(super) fn for_each_value(&mut self, mut change: impl FnMut(&mut V)) {
         for entry in &mut self.entries {
@@ -184,6 +210,14 @@ mod tests {
                     if got.is_some() || until != u64::MAX {
                         prop_assert_eq!(until, at as u64 + same);
                     }
+                }
+                let held = |at: &u64| model[*at as usize].is_some();
+                let held: Vec<u64> = (0..model.len() as u64).filter(held).collect();
+                for bytes in 0..=held.len() {
+                    let nth = map.nth(bytes as u64);
+                    prop_assert_eq!(nth.map(|(at, _)| at), held.get(bytes).copied());
+                    let until = nth.map(|(at, _)| map.probe(at).1);
+                    prop_assert_eq!(nth.map(|(_, end)| end), until);
                 }
                 let entries: Vec<_> = map.iter().collect();
                 for pair in entries.windows(2) {

@@ -440,19 +440,12 @@ impl SendStream {
         gap: u64,
         window_left: u64,
     ) -> Option<u64> {
-        let mut left = gap;
-        let hole = self.holes.iter().find_map(|(start, end, ())| {
-            if left < end - start {
-                return Some((start + left, end));
-            }
-            left -= end - start;
-            None
-        });
-        if let Some((start, end)) = hole {
+        if let Some((start, end)) = self.holes.nth(gap) {
             let to = self.write_frame(w, start, end, PathSet::only(path))?;
             self.holes.remove(start, to);
             return Some(0);
         }
+        let left = gap - self.holes.total();
         let start = self.frontier.checked_add(left)?;
         if start >= self.buffer.end() {
             return None;
