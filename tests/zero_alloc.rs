@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use mpquic_proto::{AckFrequencyConfig, CongestionControl, Dir, ReadError, Side, TransportConfig};
 use mpquic_sched::{
     Acked, Context, Decision, Lost, PathId, PathIndex, PathUpdate, PathUpdateKind, PathView,
@@ -106,8 +107,8 @@ fn schedulers_allocate_nothing() {
 
 /// Moves `len` bytes from server to client. Returns each side's packets and allocations, including
 /// those of the application's calls, after the first third, in which windows and pools reach their
-/// sizes.
-fn steady(pair: &mut BackToBack, len: usize) -> [(u64, u64); 2] {
+/// sizes. The client takes chunks, which it drops one by one, or copies.
+fn steady(pair: &mut BackToBack, len: usize, chunks: bool) -> [(u64, u64); 2] {
     let data = vec![7; 64 << 10];
     let mut buf = vec![0; 64 << 10];
     let id = pair.side(Side::Server).unwrap().open(Dir::Uni).unwrap();
@@ -133,8 +134,17 @@ fn steady(pair: &mut BackToBack, len: usize) -> [(u64, u64); 2] {
         let client = pair.side(Side::Client).unwrap();
         meter(Some(Side::Client));
         client.accept(Dir::Uni);
+        let mut taken = None;
         let more = loop {
-            match client.read(id, &mut buf) {
+            let read = match chunks {
+                true => client.read_chunk(id, usize::MAX).map(|chunk| {
+                    let len = chunk.as_ref().map(Bytes::len);
+                    taken = chunk;
+                    len
+                }),
+                false => client.read(id, &mut buf),
+            };
+            match read {
                 Ok(Some(read)) => received += read,
                 Ok(None) => break false,
                 Err(ReadError::Blocked | ReadError::ClosedStream) => break true,
@@ -163,15 +173,17 @@ fn a_steady_transfer_allocates_less_than_once_in_five_packets() {
     // The last four schedulers request gaps, copies and lists of streams.
     let cubic = CongestionControl::Cubic;
     let fewer = Some(AckFrequencyConfig::default());
-    for (paths, name, congestion, ack_frequency) in [
-        (1, "roundrobin", cubic, None),
-        (2, "roundrobin", cubic, None),
-        (2, "roundrobin", cubic, fewer),
-        (2, "roundrobin", CongestionControl::Bbr, None),
-        (2, "daps", cubic, None),
-        (2, "redundant", cubic, None),
-        (2, "stms", cubic, None),
-        (2, "stream_minrtt", cubic, None),
+    for (paths, name, congestion, ack_frequency, chunks) in [
+        (1, "roundrobin", cubic, None, false),
+        (1, "roundrobin", cubic, None, true),
+        (2, "roundrobin", cubic, None, false),
+        (2, "roundrobin", cubic, None, true),
+        (2, "roundrobin", cubic, fewer, false),
+        (2, "roundrobin", CongestionControl::Bbr, None, false),
+        (2, "daps", cubic, None, false),
+        (2, "redundant", cubic, None, false),
+        (2, "stms", cubic, None, false),
+        (2, "stream_minrtt", cubic, None, false),
     ] {
         let mut transport = TransportConfig::default();
         transport
@@ -181,12 +193,12 @@ fn a_steady_transfer_allocates_less_than_once_in_five_packets() {
         transport.scheduler(factory);
         let delay = Duration::from_millis(1);
         let mut pair = BackToBack::connect(transport, paths, delay, meter).unwrap();
-        let [client, server] = steady(&mut pair, 32 << 20);
+        let [client, server] = steady(&mut pair, 32 << 20, chunks);
         for (side, (sent, allocations)) in [("client", client), ("server", server)] {
             // Per data packet: the receiver handles as many as the sender sends.
             let per_packet = allocations as f64 / server.0 as f64;
             println!(
-                "{paths} path(s), {name}, {congestion}, {side}: {per_packet:.4} allocations per data packet, {sent} packets sent"
+                "{paths} path(s), {name}, {congestion}, chunks {chunks}, {side}: {per_packet:.4} allocations per data packet, {sent} packets sent"
             );
             assert!(
                 per_packet < 0.2,
@@ -208,7 +220,7 @@ fn a_transfer_that_is_written_down_allocates_no_more() {
             qlog.attach(&mut transport);
         }
         let mut pair = BackToBack::connect(transport, 2, Duration::from_millis(1), meter).unwrap();
-        let [client, server] = steady(&mut pair, 32 << 20);
+        let [client, server] = steady(&mut pair, 32 << 20, false);
         let of = |(_, allocations)| allocations as f64 / server.0 as f64;
         [of(client), of(server)]
     });

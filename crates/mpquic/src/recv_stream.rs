@@ -242,6 +242,9 @@ impl RecvStream {
 
     /// Reads what is there without copying it, at most `max` bytes; `None` at the end.
     ///
+    /// A chunk is a slice of the receive buffer, whose memory is used again once it is dropped; a short one is copied. One that
+    /// is kept holds no more than four times its length.
+    ///
     /// # Errors
     ///
     /// As [`read`](Self::read).

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::block::{Block, InOrder, SPREAD, Why};
 use super::pool::{BLOCK, Pool};
@@ -380,24 +380,25 @@ impl Assembler {
         done
     }
 
-    /// Takes out up to `max` bytes in order; a whole block without copying, if it is one.
+    /// Takes out up to `max` bytes in order. Without copying, if their block is not needed for others.
     pub(super) fn read_chunk(&mut self, max: usize, pool: &mut Pool) -> Bytes {
-        let n = (self.readable().min(max as u64)) as usize;
-        if n >= BLOCK && self.read.is_multiple_of(BLOCK_U64) {
-            let block = self.slots[0].take_data();
-            self.held -= block.capacity();
-            self.advance(BLOCK_U64, pool);
-            return block.into();
-        }
         // Up to the border of a block, so that the next call can hand out that block.
         let from = (self.read % BLOCK_U64) as usize;
-        let n = n.min(BLOCK - from);
-        let Some(block) = self.slots.front().filter(|_| n > 0) else {
+        let n = (self.readable().min(max as u64) as usize).min(BLOCK - from);
+        let is_all = n as u64 == self.readable();
+        let Some(block) = self.slots.front_mut().filter(|_| n > 0) else {
             return Bytes::new();
         };
-        let out = Bytes::copy_from_slice(&block.read_from(from)[..n]);
+        // What comes after the last bytes that are here goes into another block: a stream at rest holds no memory.
+        let is_last = from + n == BLOCK || (is_all && block.ranges().is_empty());
+        let chunk = if is_last && block.may_lend(n) {
+            self.held -= block.memory();
+            block.lend(from, n, pool)
+        } else {
+            Bytes::copy_from_slice(&block.read_from(from)[..n])
+        };
         self.advance(n as u64, pool);
-        out
+        chunk
     }
 
     fn advance(&mut self, n: u64, pool: &mut Pool) {
@@ -420,7 +421,7 @@ impl Assembler {
     }
 
     #[inline(never)]
-    fn give(&mut self, data: Vec<u8>, ahead: bool, pool: &mut Pool) {
+    fn give(&mut self, data: BytesMut, ahead: bool, pool: &mut Pool) {
         self.held -= data.capacity();
         self.ahead -= usize::from(ahead);
         pool.give(data);
@@ -639,6 +640,77 @@ mod tests {
         let mut buf = vec![0; 30_000];
         assert_eq!(a.read(&mut buf, &mut pool), 40_000 - BLOCK);
         assert!(pool.take().is_some());
+    }
+
+    /// However much comes, who has dropped a chunk gets its memory again: what is there takes one or two blocks more than the
+    /// batch, and a reader who keeps some of the chunks takes as many more.
+    #[test]
+    fn the_memory_of_chunks_is_used_again() {
+        const BATCH: u64 = 71_200;
+        for keep in [0, 1, 9] {
+            let mut pool = Pool::default();
+            let mut a = Assembler::default();
+            let mut kept = VecDeque::new();
+            let mut memory = std::collections::BTreeSet::new();
+            let (mut at, mut copied) = (0, 0);
+            for batch in 0..200 {
+                for packet in (0..BATCH).step_by(1424) {
+                    let data = bytes(batch * BATCH + packet, 1424);
+                    a.insert(batch * BATCH + packet, &data, &mut pool);
+                }
+                let there: Vec<_> = a.slots.iter().map(|slot| slot.read_from(0)).collect();
+                let there: Vec<_> = there.iter().map(|block| block.as_ptr_range()).collect();
+                while a.readable() > 0 {
+                    let chunk = a.read_chunk(usize::MAX, &mut pool);
+                    assert_eq!(chunk, bytes(at, chunk.len() as u64));
+                    at += chunk.len() as u64;
+                    if there.iter().any(|block| block.contains(&chunk.as_ptr())) {
+                        memory.insert(chunk.as_ptr() as usize / BLOCK);
+                    } else {
+                        assert!(chunk.len() < BLOCK / SPREAD);
+                        copied += chunk.len();
+                    }
+                    kept.push_back(chunk);
+                    while kept.len() > keep {
+                        kept.pop_front();
+                    }
+                }
+                assert_eq!(a.held(), 0);
+            }
+            assert!(copied as u64 <= at / 10, "{copied} of {at} copied");
+            // A block is not at a multiple of its size.
+            let places = memory.len();
+            assert!(places <= 2 * (6 + 1 + keep), "{places} places, {keep} kept");
+            assert!(pool.memory() <= (6 + 1 + keep) * BLOCK);
+        }
+    }
+
+    /// A chunk that is kept keeps no more memory than [`SPREAD`] times its length, and the stream that it came from none.
+    #[test]
+    fn a_small_chunk_keeps_no_block() {
+        let mut pool = Pool::default();
+        let mut a = Assembler::default();
+        // The first block has its full size, so that nothing but the length tells what may be lent.
+        a.insert(0, &bytes(0, BLOCK_U64), &mut pool);
+        a.read(&mut [0; BLOCK], &mut pool);
+        let mut at = BLOCK_U64;
+        let least = BLOCK_U64 / SPREAD as u64;
+        for len in [1, least - 1, least, least + 1] {
+            a.insert(at, &bytes(at, len), &mut pool);
+            let place = a.slots[0].read_from((at % BLOCK_U64) as usize).as_ptr();
+            let chunk = a.read_chunk(usize::MAX, &mut pool);
+            assert_eq!(chunk, bytes(at, len));
+            assert_eq!(chunk.as_ptr() == place, len >= least, "{len}");
+            assert_eq!(a.held(), 0);
+            at += len;
+        }
+        // Nor does one of which others in the same block are still needed.
+        a.insert(at, &bytes(at, 10_000), &mut pool);
+        let place = a.slots[0].read_from((at % BLOCK_U64) as usize).as_ptr();
+        let room = (BLOCK_U64 - at % BLOCK_U64) as usize;
+        let chunk = a.read_chunk(room / 2, &mut pool);
+        assert_ne!(chunk.as_ptr(), place);
+        assert_eq!(chunk, bytes(at, room as u64 / 2));
     }
 
     /// 16 MiB windows, packets alternating, one path 8 MiB behind the other.

@@ -5,7 +5,7 @@
 //! them are in `ranges`. A packed block has the former and then the latter without the gaps between,
 //! so that few bytes that came far apart take little memory.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use super::pool::{BLOCK, Pool};
@@ -46,10 +46,12 @@ pub(super) enum Why {
 /// Bytes of a stream whose offsets have all but the last 14 bits in common.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    data: Vec<u8>,
+    data: BytesMut,
     /// Received ranges beyond the frontier, ascending, apart from each other.
     ranges: Ranges,
     packed: bool,
+    /// Where the first byte of `data` belongs, if they are at their places: all before it was read when memory was taken.
+    begin: u16,
     /// Has memory of its full size while no byte of it is in order.
     pub(super) ahead: bool,
 }
@@ -74,7 +76,7 @@ impl Block {
     }
 
     /// Bytes of memory for data.
-    pub(super) const fn memory(&self) -> usize {
+    pub(super) fn memory(&self) -> usize {
         self.data.capacity()
     }
 
@@ -144,42 +146,46 @@ impl Block {
         if self.packed {
             return false;
         }
-        if self.data.capacity() < to {
+        if self.room() < to {
             if self.data.capacity() > 0 {
                 return false;
             }
             let size = self.full_size(to, is_first);
             self.data = Self::start(size, pool);
+            self.begin = from as u16;
         }
         self.write(from, data);
         true
     }
 
+    /// Up to which place there is memory for bytes at their places.
+    fn room(&self) -> usize {
+        usize::from(self.begin) + self.data.capacity()
+    }
+
+    /// Where the byte of a place lies, if they are at their places. None before `begin` is asked for.
+    fn at(&self, place: usize) -> usize {
+        place.saturating_sub(self.begin.into())
+    }
+
     /// Puts bytes at their places, for which there is room.
     fn write(&mut self, from: usize, data: &[u8]) {
-        if from == self.data.len() {
+        let at = self.at(from);
+        if at == self.data.len() {
             self.data.extend_from_slice(data);
-        } else if let Some(place) = self.data.get_mut(from..from + data.len()) {
+        } else if let Some(place) = self.data.get_mut(at..at + data.len()) {
             // Memory that was used before.
             place.copy_from_slice(data);
         } else {
-            self.put_at(from, data);
+            self.put_at(at, data);
         }
     }
 
     /// Memory for bytes up to `size`.
     #[inline(never)]
-    fn start(size: usize, pool: &mut Pool) -> Vec<u8> {
-        match pool.take() {
-            Some(mut block) => {
-                if block.len() < size {
-                    block.resize(size, 0);
-                }
-                block
-            }
-            // Zeroed only where bytes come later: most blocks are filled from front to back.
-            None => Vec::with_capacity(size),
-        }
+    fn start(size: usize, pool: &mut Pool) -> BytesMut {
+        // Zeroed only where bytes come later: most blocks are filled from front to back.
+        pool.take().unwrap_or_else(|| BytesMut::with_capacity(size))
     }
 
     /// Puts bytes in that begin at `from`, at or beyond the frontier. `is_first`: of the stream.
@@ -193,7 +199,7 @@ impl Block {
         pool: &mut Pool,
     ) {
         let to = from + data.len();
-        let has_room = !self.packed && self.data.capacity() >= to;
+        let has_room = !self.packed && self.room() >= to;
         if !has_room && !self.make_room(from, to, in_order, is_first, why, pool) {
             return self.put_packed(from, data, in_order);
         }
@@ -227,14 +233,14 @@ impl Block {
         false
     }
 
-    /// Puts bytes at their places, for which there is room: not at the end of what was written so far.
+    /// Puts bytes in, for which there is room: not at the end of what was written so far.
     #[inline(never)]
-    fn put_at(&mut self, from: usize, data: &[u8]) {
-        if self.data.len() < from {
-            self.data.resize(from, 0);
+    fn put_at(&mut self, at: usize, data: &[u8]) {
+        if self.data.len() < at {
+            self.data.resize(at, 0);
         }
-        let (over, beyond) = data.split_at(data.len().min(self.data.len() - from));
-        self.data[from..from + over.len()].copy_from_slice(over);
+        let (over, beyond) = data.split_at(data.len().min(self.data.len() - at));
+        self.data[at..at + over.len()].copy_from_slice(over);
         self.data.extend_from_slice(beyond);
     }
 
@@ -267,16 +273,19 @@ impl Block {
         if self.packed {
             return;
         }
-        let mut packed = Vec::with_capacity(in_order.len() + self.beyond());
+        let mut packed = BytesMut::with_capacity(in_order.len() + self.beyond());
         if !self.data.is_empty() {
             if in_order.len() > 0 {
-                packed.extend_from_slice(&self.data[in_order.floor..in_order.front]);
+                let bytes = self.at(in_order.floor)..self.at(in_order.front);
+                packed.extend_from_slice(&self.data[bytes]);
             }
             for r in &self.ranges {
-                packed.extend_from_slice(&self.data[r.0.into()..r.1.into()]);
+                let bytes = self.at(r.0.into())..self.at(r.1.into());
+                packed.extend_from_slice(&self.data[bytes]);
             }
         }
         pool.give(std::mem::replace(&mut self.data, packed));
+        self.begin = 0;
         self.packed = true;
     }
 
@@ -291,8 +300,10 @@ impl Block {
         let mut at = in_order.len();
         let mut pos = from;
         let mut insert = |at: usize, pos: usize, end: usize| {
-            let new = data[pos - from..end - from].iter().copied();
-            self.data.splice(at..at, new);
+            let (new, len) = (&data[pos - from..end - from], self.data.len());
+            self.data.extend_from_slice(new);
+            self.data.copy_within(at..len, at + new.len());
+            self.data[at..at + new.len()].copy_from_slice(new);
         };
         for &(start, end) in &self.ranges {
             let (start, end) = (usize::from(start), usize::from(end));
@@ -313,20 +324,43 @@ impl Block {
 
     /// The bytes in order from `floor` on, at least those up to the frontier.
     pub(super) fn read_from(&self, floor: usize) -> &[u8] {
-        let floor = if self.packed { 0 } else { floor };
-        self.data.get(floor..).unwrap_or_default()
+        let at = if self.packed { 0 } else { self.at(floor) };
+        self.data.get(at..).unwrap_or_default()
     }
 
     /// So many bytes in order were read.
     pub(super) fn consume(&mut self, n: usize) {
         if self.packed {
-            self.data.drain(..n.min(self.data.len()));
+            self.drop_first(n.min(self.data.len()));
         }
+    }
+
+    /// Removes the first bytes, and keeps their memory.
+    fn drop_first(&mut self, n: usize) {
+        self.data.copy_within(n.., 0);
+        self.data.truncate(self.data.len() - n);
+    }
+
+    /// Whether so many bytes, which are the last ones that the block is needed for, are worth the memory of all of it until
+    /// the application has dealt with them. It must not have few bytes of many blocks, and by that more than [`SPREAD`]
+    /// times what came.
+    pub(super) fn may_lend(&self, n: usize) -> bool {
+        !self.packed && self.data.capacity() >= BLOCK && SPREAD * n >= BLOCK
+    }
+
+    /// Takes out all memory, with `n` bytes from `from` on for the application.
+    pub(super) fn lend(&mut self, from: usize, n: usize, pool: &mut Pool) -> Bytes {
+        let at = self.at(from);
+        let mut end = self.take_data();
+        let mut bytes = end.split_to(at + n);
+        pool.lend(end);
+        bytes.advance(at);
+        bytes.freeze()
     }
 
     /// Takes out up to `max` bytes from where the first range begins, and where that is. There must be a range, and no
     /// bytes in order. Without copying, if no others are there.
-    pub(super) fn take_out(&mut self, max: usize) -> (usize, Bytes) {
+    pub(super) fn take_out(&mut self, max: usize, pool: &mut Pool) -> (usize, Bytes) {
         let (start, end) = self.ranges[0];
         let (start, len) = (usize::from(start), usize::from(end - start));
         let n = len.min(max);
@@ -335,24 +369,30 @@ impl Block {
         } else {
             self.ranges.remove(0);
         }
+        if self.ranges.is_empty() && self.may_lend(n) {
+            return (start, self.lend(start, n, pool));
+        }
         let whole = self.data.len() == n && (self.packed || self.data.capacity() <= 2 * n);
-        let bytes: Bytes = if whole {
-            self.take_data().into()
+        let bytes = if whole {
+            self.take_data().freeze()
         } else if self.packed {
-            let bytes: Vec<u8> = self.data.drain(..n).collect();
+            let bytes = Bytes::copy_from_slice(&self.data[..n]);
+            self.drop_first(n);
             if self.data.capacity() > SPREAD * self.data.len() {
-                self.data.shrink_to_fit();
+                self.data = BytesMut::from(&self.data[..]);
             }
-            bytes.into()
+            bytes
         } else {
-            Bytes::copy_from_slice(&self.data[start..start + n])
+            let at = self.at(start);
+            Bytes::copy_from_slice(&self.data[at..at + n])
         };
         (start, bytes)
     }
 
     /// Takes the memory out.
-    pub(super) fn take_data(&mut self) -> Vec<u8> {
+    pub(super) fn take_data(&mut self) -> BytesMut {
         self.packed = false;
+        self.begin = 0;
         std::mem::take(&mut self.data)
     }
 }

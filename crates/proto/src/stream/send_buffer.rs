@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::pool::{BLOCK, Pool};
 
@@ -17,7 +17,7 @@ enum Block {
     /// Handed over by the application.
     Shared(Bytes),
     /// Copied; room may be left at its end.
-    Owned(Vec<u8>),
+    Owned(BytesMut),
 }
 
 impl Block {
@@ -86,9 +86,11 @@ impl SendBuffer {
     /// An empty segment at the end, for so many bytes.
     fn add_segment(&mut self, bytes: usize, pool: &mut Pool) {
         let block = if self.segments.is_empty() && bytes < SMALL {
-            Vec::with_capacity(bytes)
+            BytesMut::with_capacity(bytes)
         } else {
-            let mut block = pool.take().unwrap_or_else(|| Vec::with_capacity(BLOCK));
+            let mut block = pool
+                .take()
+                .unwrap_or_else(|| BytesMut::with_capacity(BLOCK));
             block.clear();
             block
         };

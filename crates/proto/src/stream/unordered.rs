@@ -173,7 +173,7 @@ impl Unordered {
         let base = entry.key() * BLOCK_U64;
         let block = entry.get_mut();
         self.held -= block.memory();
-        let (at, bytes) = block.take_out(max);
+        let (at, bytes) = block.take_out(max, pool);
         if block.ranges().is_empty() {
             pool.give(entry.remove().take_data());
         } else {
