@@ -2,19 +2,17 @@
 //! two paths in virtual time, a scripted scheduler on the server, and a record of every packet from
 //! the server.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::{Later, MEGABYTE, Record, Recorder, Script, Told, has_room, ms, slot};
 use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{PathErrorCode, PathId, PathStats, Side, StreamId, TransportConfig};
 use mpquic_sched::{Context, Data, Decision, PathSet, PathUpdateKind};
 use mpquic_sim::{
     Action, Job, LinkConfig, Network, QueueLimit, Report, TransferClient, TransferServer,
 };
-use support::{Later, MEGABYTE, Record, Recorder, Script, Told, has_room, ms, slot};
 
 const FAST: PathId = PathId(0);
 const SLOW: PathId = PathId(1);

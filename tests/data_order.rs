@@ -1,12 +1,11 @@
 //! Built-in schedulers end to end: all data arrives, and each scheduler achieves its purpose: order
 //! of arrival, redundancy, or one path per stream.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::support::{MEGABYTE, Recorder, for_seeds, median, ms};
 use mpquic_proto::{PathId, Side, TransportConfig, ValidationTokenConfig};
 use mpquic_sched::Registry;
 use mpquic_sim::{
@@ -14,7 +13,6 @@ use mpquic_sim::{
     TransferServer,
 };
 use serde_json::json;
-use support::{MEGABYTE, Recorder, for_seeds, median, ms};
 
 fn fast() -> LinkConfig {
     LinkConfig::new(50_000_000, ms(20))

@@ -1,13 +1,11 @@
 //! Bugs that hit other multipath stacks, as deterministic runs in virtual time. A timer that is orphaned when its path is
 //! abandoned (noq#435) is an invariant of `random_interaction`.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{for_seeds, ms, seeds_or};
 use mpquic_proto::{PathErrorCode, PathId, Side, TransportConfig};
 use mpquic_sim::{Action, LinkConfig, Network, NetworkBuilder, TransferClient, TransferServer};
-use support::{for_seeds, ms, seeds_or};
 
 const FIRST: PathId = PathId::ZERO;
 const SECOND: PathId = PathId(1);

@@ -1,16 +1,14 @@
 //! A NAT gives the client of a transfer another outside address, once or four times: the download goes on within three
 //! probe timeouts, and no rebinding is taken for congestion. `SEEDS=0..200` runs as many seeds.
 
-mod support;
-
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::support::{MEGABYTE, for_seeds, median, ms, seeds_or};
 use mpquic_proto::{CongestionControl, PathId, Side, TransportConfig};
 use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer, content};
-use support::{MEGABYTE, for_seeds, median, ms, seeds_or};
 
 /// What a NAT may make of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

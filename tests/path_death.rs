@@ -1,17 +1,15 @@
 //! Paths that die and recover during a transfer: nothing is lost, delivery hardly stalls, and a
 //! path that recovers is used again.
 
-mod support;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::support::real::{Setup, run};
+use crate::support::{MEGABYTE, for_seeds, ms, seeds_or};
 use mpquic_proto::{PathErrorCode, PathId, Side, TransportConfig};
 use mpquic_sched::SinglePath;
 use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer, content};
-use support::real::{Setup, run};
-use support::{MEGABYTE, for_seeds, ms, seeds_or};
 
 const WIFI: PathId = PathId(0);
 const LTE: PathId = PathId(1);

@@ -1,14 +1,12 @@
 //! When a second path can carry data: counted from the completion of the handshake, or from its confirmation.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Recorder, Script, Told, has_room, ms, slot};
 use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{PathEvent, PathId, PathStart, Side, TransportConfig};
 use mpquic_sched::{Context, Decision, MinRtt};
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
-use support::{Recorder, Script, Told, has_room, ms, slot};
 
 /// So fast that packets take no time to be sent.
 const RATE: u64 = 100_000_000_000;

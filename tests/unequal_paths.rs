@@ -2,15 +2,13 @@
 //! thousands of reassembly gaps, and every download must still be complete. A fixed cap on gaps
 //! would break these transfers.
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::real::{Setup, run};
+use crate::support::{MEGABYTE, for_seeds, median, ms};
 use mpquic_proto::{PathId, Side, TransportConfig};
 use mpquic_sched::{MinRtt, RoundRobin, Scheduler};
 use mpquic_sim::{LinkConfig, Network, QueueLimit, TransferClient, TransferServer};
-use support::real::{Setup, run};
-use support::{MEGABYTE, for_seeds, median, ms};
 
 const WINDOW: u64 = 16 << 20;
 

@@ -1,12 +1,9 @@
 //! Failures of emulated links in virtual time: what each costs a download of 20 MB over 20 Mbit/s and 20 ms, and
 //! 10 Mbit/s and 40 ms, and the most that it may cost. All figures, for 200 seeds:
 //!
-//! `SEEDS=0..200 cargo test --release --test link_failures -- --nocapture`
+//! `SEEDS=0..200 cargo test --release --test stack link_failures -- --nocapture`
 
 mod failure;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::time::Duration;
 
 use mpquic_proto::congestion::CongestionControl;
@@ -14,8 +11,8 @@ use mpquic_proto::sched::{Arrival, MinRtt, SchedulerFactory};
 use mpquic_proto::{Side, TransportConfig};
 use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer};
 
+use crate::support::{for_seeds, median, ms, seeds_or};
 use failure::{Failure, link};
-use support::{for_seeds, median, ms, seeds_or};
 
 const BYTES: u64 = 20_000_000;
 /// Longer than any of these downloads may take.
@@ -195,7 +192,7 @@ fn without_a_failure_delivery_hardly_stalls() {
 /// A soak: connections of two paths, on each of which a path fails somewhere every second. None ends in an error, and the
 /// slowest takes at most three times the median. 1,000 of them:
 ///
-/// `SEEDS=0..1000 cargo test --release --test link_failures soak -- --nocapture`
+/// `SEEDS=0..1000 cargo test --release --test stack link_failures::soak -- --nocapture`
 #[test]
 fn soak() {
     let times = for_seeds(seeds_or(0..8), |seed| {

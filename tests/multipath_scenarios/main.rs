@@ -9,11 +9,9 @@
 //! - `cid_retire`: `crates/proto/tests/multipath.rs` and the tests of `cid/`.
 //! - `discovery`: the extension for address discovery is not implemented.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Later, MEGABYTE, ms};
 use mpquic_proto::congestion::CongestionControl;
 use mpquic_proto::{
     ConnectionError, PathErrorCode, PathEvent, PathId, PathStatus, Side, TransportConfig,
@@ -22,7 +20,6 @@ use mpquic_sim::{
     Action, Idle, LinkConfig, Network, NetworkBuilder, Report, SimError, TransferClient,
     TransferServer,
 };
-use support::{Later, MEGABYTE, ms};
 
 const FIRST: PathId = PathId::ZERO;
 const SECOND: PathId = PathId(1);

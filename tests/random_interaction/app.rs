@@ -8,7 +8,7 @@ use std::time::Duration;
 use mpquic_proto::{Dir, Event, ReadError, Side, StreamEvent, StreamId, VarInt, WriteError};
 use mpquic_sim::{App, AppContext, AppError, content};
 
-use crate::plan::{Half, Plan};
+use super::plan::{Half, Plan};
 
 const CHUNK: usize = 8 * 1024;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mpquic_proto::{Side, TransportConfig};
 use mpquic_sim::{LinkConfig, Network, identity};
 
-use crate::plan::Early;
+use super::plan::Early;
 
 /// TLS configurations of a client that has tickets of a server with these settings, and of a server that
 /// knows them or not.

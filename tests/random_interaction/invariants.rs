@@ -12,7 +12,7 @@ use mpquic_proto::{
 };
 use mpquic_sim::{DatagramInfo, DatagramStep, Network, StepView};
 
-use crate::motion::Places;
+use super::motion::Places;
 
 /// The default of both sides.
 pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis(25);

@@ -8,9 +8,6 @@ mod early;
 mod invariants;
 mod motion;
 mod plan;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::rc::Rc;
@@ -20,11 +17,11 @@ use bytes::Bytes;
 use mpquic_proto::{ConnectionError, PathEvent, Side, TransportErrorCode, VarInt};
 use mpquic_sim::{Action, Network, SimError};
 
+use crate::support::{self, for_seeds, keep_hashes, median};
 use app::Chaos;
 use invariants::{History, MAX_ACK_DELAY, Watch, Wire};
 use motion::Places;
 use plan::{ABANDONED, Deed, Plan};
-use support::{for_seeds, keep_hashes, median};
 
 /// The application's close code.
 const GOODBYE: u32 = 42;

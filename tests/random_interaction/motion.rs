@@ -11,7 +11,7 @@ use mpquic_sim::{Action, Network};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::plan::Dark;
+use super::plan::Dark;
 use crate::support::ms;
 
 /// How often a motion that came before the handshake was confirmed is tried again.

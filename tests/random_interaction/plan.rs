@@ -10,8 +10,8 @@ use mpquic_sim::{LinkConfig, QueueLimit, content};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::adversary::Adversary;
-use crate::motion::Motions;
+use super::adversary::Adversary;
+use super::motion::Motions;
 use crate::support::ms;
 
 /// Something that an application or the network does to paths.

@@ -1,10 +1,10 @@
 //! Two links, of which one is pulled: no transfer breaks, and the one that is left carries them.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{FIRST, Far, Near, SECOND, client_settings, far, near, pattern, run, socks, target};
+use crate::common::{
+    FIRST, Far, Near, SECOND, client_settings, far, near, pattern, run, socks, target,
+};
 use mpquic_sim::{LinkConfig, Relay};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 

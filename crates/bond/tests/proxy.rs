@@ -1,11 +1,9 @@
 //! Programs behind the proxy: what they ask for, what they get, and how it ends.
 
-mod common;
-
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     FIRST, Far, Near, SECOND, client_settings, echo, far, near, pattern, run, socks, target, token,
 };
 use mpquic_bond::{Error, Fingerprint};

@@ -1,11 +1,11 @@
 //! HTTP datagrams (RFC 9297) in both directions, with h3 over quinn as the peer.
 
-mod common;
-
 use std::future::poll_fn;
 
+use crate::common::{
+    loopback, our_client, our_server, pattern, quinn_client, quinn_server, run, tls,
+};
 use bytes::{Buf, Bytes};
-use common::{loopback, our_client, our_server, pattern, quinn_client, quinn_server, run, tls};
 use h3::quic;
 use h3_datagram::datagram_handler::HandleDatagramsExt;
 use h3_datagram::quic_traits::{DatagramConnectionExt, RecvDatagram};

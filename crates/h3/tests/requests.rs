@@ -1,10 +1,8 @@
 //! Requests and answers: with h3 over quinn as the peer in both directions, and with ourselves over one and two paths.
 
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr};
 
-use common::{
+use crate::common::{
     ask, exercise, loopback, our_client, our_server, pattern, quinn_client, quinn_server, run,
     serve, tls,
 };

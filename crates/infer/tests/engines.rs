@@ -1,13 +1,11 @@
 //! The engines agree, on the papers' networks and on their corners; and which engine runs is told.
 
-mod support;
-
-use mpquic_infer::{
-    Clip, Engine, LoadError, Normalisation, Options, Policy, Prefer, RunError, Vectors,
-};
-use support::{
+use crate::support::{
     Builder, Files, Seeded, agree, dqn, float, gaps, gaps_compact, int, ints, sailfish,
     sailfish_full,
+};
+use mpquic_infer::{
+    Clip, Engine, LoadError, Normalisation, Options, Policy, Prefer, RunError, Vectors,
 };
 
 fn load(files: &Files, prefer: Prefer) -> Result<Policy, LoadError> {

@@ -1,11 +1,9 @@
 //! Dense layers at batch one of every width, with inputs that are 0 and with what is not finite: the kernels for each kind of
 //! vectors against sums in f64.
 
-mod support;
-
+use crate::support::{Builder, Files, Seeded, int};
 use mpquic_infer::{Engine, LoadError, Options, Policy, Prefer, RunError, Vectors};
 use proptest::prelude::*;
-use support::{Builder, Files, Seeded, int};
 
 const ALL: [Vectors; 3] = [Vectors::Portable, Vectors::Avx2, Vectors::Avx512];
 

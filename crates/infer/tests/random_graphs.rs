@@ -1,10 +1,8 @@
 //! Random graphs over the operators that plans have kernels for: each compiles, and agrees with tract.
 
-mod support;
-
+use crate::support::{Builder, Files, Seeded, agree, float, int, ints};
 use mpquic_infer::{Engine, LoadError, Options, Policy, Prefer, Vectors};
 use proptest::prelude::*;
-use support::{Builder, Files, Seeded, agree, float, int, ints};
 
 /// A value of the graph and its shape: always three dimensions, the first of them 1.
 #[derive(Clone)]

@@ -1,11 +1,11 @@
 //! Broken and hostile files are refused with an error that names what and where; bytes at random never panic.
 
-mod support;
-
+use crate::support::{
+    Builder, Files, Seeded, dqn, files_of, gaps_compact, int, ints, sailfish, sha256,
+};
 use mpquic_infer::{Card, CardError, Limits, LoadError, Options, Policy};
 use proptest::prelude::*;
 use prost::Message;
-use support::{Builder, Files, Seeded, dqn, files_of, gaps_compact, int, ints, sailfish, sha256};
 use tract_onnx::pb::{AttributeProto, GraphProto, ModelProto};
 
 fn load(files: &Files) -> Result<Policy, LoadError> {

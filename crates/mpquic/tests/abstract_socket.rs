@@ -1,7 +1,5 @@
 //! Sockets that the application brings: in memory, with room for little, that fail, that lose datagrams.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -10,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use common::{Identity, client_config, identity, loopback, pattern, run, server_config};
+use crate::common::{Identity, client_config, identity, loopback, pattern, run, server_config};
 use mpquic::sched::RoundRobin;
 use mpquic::udp::{EcnCodepoint, RecvMeta, Transmit};
 use mpquic::{

@@ -1,11 +1,9 @@
 //! Clients that prove their address before they are let in, over real sockets.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use common::{Identity, Pair, client_config, identity, loopback, run, server_config};
+use crate::common::{Identity, Pair, client_config, identity, loopback, run, server_config};
 use mpquic::{
     Bytes, ClientConfig, Endpoint, EndpointConfig, TokenMemoryStore, TokenStore, TransportConfig,
 };

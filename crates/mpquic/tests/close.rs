@@ -1,8 +1,6 @@
 //! How connections and endpoints end, and who hears of it.
 
-mod common;
-
-use common::{Pair, run};
+use crate::common::{Pair, run};
 use mpquic::{ConnectionError, ReadError, VarInt, WriteError};
 
 const CODE: VarInt = VarInt::from_u32(7);

@@ -1,10 +1,8 @@
 //! Unreliable datagrams.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::{Pair, loopback, run};
+use crate::common::{Pair, loopback, run};
 use mpquic::{DatagramOptions, PathErrorCode, PathId, SendDatagramError};
 
 #[test]

@@ -1,11 +1,9 @@
 //! Resumption and early data over loopback.
 
-mod common;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use common::{client_tls, identity, loopback, run, server_tls};
+use crate::common::{client_tls, identity, loopback, run, server_tls};
 use mpquic::{
     ClientConfig, Connection, Endpoint, ReadError, RecvStream, SendStream, ServerConfig,
     StoppedError, WriteError, ZeroRttAccepted, rustls,

@@ -1,8 +1,6 @@
 //! How connections come about, or do not.
 
-mod common;
-
-use common::{ALPN, Pair, client_config, identity, loopback, run};
+use crate::common::{self, ALPN, Pair, client_config, identity, loopback, run};
 use mpquic::{ConnectError, ConnectionError, Endpoint, Side, TransportConfig, TransportErrorCode};
 
 #[test]

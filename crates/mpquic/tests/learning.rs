@@ -1,11 +1,9 @@
 //! What a connection tells of its scheduler's learning, and by which names its paths are known.
 
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use common::{Pair, client_config, run};
+use crate::common::{self, Pair, client_config, run};
 use mpquic::sched::{Context, Decision, Learned, PathKey, PathUpdate, PathUpdateKind, Scheduler};
 use mpquic::{Endpoint, FourTuple, TransportConfig, VarInt};
 

@@ -1,9 +1,7 @@
 //! Datagrams as large as the link takes, over real sockets.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::{Pair, loopback, pattern, run};
+use crate::common::{Pair, loopback, pattern, run};
 use mpquic::{Connection, FullMesh};
 
 /// What is looked for where an interface takes more, as loopback does: 9,216 bytes with the headers of IPv4.

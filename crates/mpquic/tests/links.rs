@@ -1,11 +1,9 @@
 //! Sockets that follow the links of a machine, as a watcher of the test tells them: paths come, go, come back, and are used as they cost.
 
-mod common;
-
 use std::io;
 use std::net::IpAddr;
 
-use common::{Pair, client_config, identity, loopback, pattern, run, server_config};
+use crate::common::{Pair, client_config, identity, loopback, pattern, run, server_config};
 use mpquic::{
     Connection, Endpoint, Interface, InterfaceWatcher, LinkEvent, LinkManager, LinkPolicy,
     LinkTask, PathEvent, PathStatus, TransportConfig,

@@ -1,11 +1,10 @@
 //! What users extend the library with, written with the names that `mpquic` itself gives: no other crate is needed.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
+use crate::common;
 use mpquic::congestion::{
     AckSummary, AckedPacket, CongestionEvent, Controller, ControllerContext, ControllerFactory,
     InitialWindow, LostPacket, MAX_PATHS, NewPath, RttEstimator, SentPacket, SpuriousLoss,

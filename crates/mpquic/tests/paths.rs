@@ -1,10 +1,8 @@
 //! Several paths: opened by hand or by policy, used, preferred, closed.
 
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr};
 
-use common::{Pair, loopback, pattern, run};
+use crate::common::{Pair, loopback, pattern, run};
 use mpquic::{
     Connection, FullMesh, LocalAddr, OpenPathError, PathError, PathErrorCode, PathEvent,
     PathEvents, PathId, PathStatus,

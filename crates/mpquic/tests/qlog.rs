@@ -1,6 +1,5 @@
 //! qlog of live connections over loopback: every event as its schema has it, and nothing missing.
 
-mod common;
 #[path = "../../qlog/tests/schema/mod.rs"]
 mod schema;
 
@@ -8,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-use common::{Pair, loopback, pattern, run};
+use crate::common::{Pair, loopback, pattern, run};
 use mpquic::qlog::Qlog;
 use mpquic::{Connection, PathErrorCode, PathEvent, PathId, VarInt};
 use schema::Schema;

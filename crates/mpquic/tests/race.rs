@@ -1,14 +1,12 @@
 //! Connections over several local addresses, and to several addresses of a server, through real sockets.
 
-mod common;
-
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Pair, client_config, loopback, run};
+use crate::common::{Pair, client_config, loopback, run};
 use mpquic::{
     AttemptError, ConnectionError, Endpoint, FullMesh, PathManager, RaceConfig, TransportConfig,
 };

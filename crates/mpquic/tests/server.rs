@@ -1,8 +1,6 @@
 //! A server under load and in trouble: handshakes that cost, clients that nobody accepts, sockets that fail, a
 //! task that ends before its time.
 
-mod common;
-
 use std::future::IntoFuture;
 use std::io::{self, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
@@ -12,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     ALPN, Identity, Pair, client_config, client_hello, identity, loopback, run, run_on_one_thread,
     server_config,
 };

@@ -1,11 +1,9 @@
 //! An endpoint in shards: each connection has one, on all its paths, whoever finds it: the kernel or the other shards.
 
-mod common;
-
 use std::future::IntoFuture;
 use std::net::{SocketAddr, UdpSocket};
 
-use common::{client_config, identity, loopback, pattern, run, server_config};
+use crate::common::{client_config, identity, loopback, pattern, run, server_config};
 use mpquic::sched::RoundRobin;
 use mpquic::{
     ClientConfig, ConfigError, Connection, ConnectionError, ConnectionIdGenerator, Endpoint,

@@ -1,12 +1,10 @@
 //! Streams: data, ends, and what dropping means.
 
-mod common;
-
 use std::future::poll_fn;
 use std::task::Poll;
 
+use crate::common::{Pair, loopback, pattern, run};
 use bytes::Bytes;
-use common::{Pair, loopback, pattern, run};
 use mpquic::{
     ClosedStream, ConnectionError, ReadError, ReadExactError, ReadToEndError, StoppedError,
     StreamHints, VarInt, WriteError,

@@ -1,11 +1,9 @@
 //! A scheduler that is replaced in the middle of a transfer: nothing is lost, and the new one decides, and is told what was there before it.
 
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 
-use common::{Pair, loopback, pattern, run};
+use crate::common::{Pair, loopback, pattern, run};
 use mpquic::sched::{
     ConnectionFacts, Context, Decision, MinRtt, PathUpdate, PathUpdateKind, Registry, Scheduler,
     SchedulerFactory, Side, StreamUpdate, StreamUpdateKind,

@@ -1,17 +1,15 @@
 //! Address validation over the wire: Retry and its loss, tokens of earlier connections.
 
-mod pair;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pair::{Pair, tuple};
 use mpquic_proto::{
     ConnectionError, Dir, Endpoint, EndpointConfig, NoTokenLog, NoTokenStore, PathErrorCode,
     PathId, TokenMemoryStore, TokenStore, TransportConfig, ValidationTokenConfig,
 };
-use pair::{Pair, tuple};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,16 +1,14 @@
 //! Full packets that are whole blocks of the cipher: which are, that they still leave in one call, and that the application's
 //! datagrams have all the room that they were told.
 
-mod pair;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::pair::{Pair, download};
 use bytes::Bytes;
 use mpquic_proto::{
     Dir, EndpointConfig, NumberSpace, Observer, PacketSent, PathId, Side, TransportConfig,
 };
-use pair::{Pair, download};
 
 const BLOCK: usize = 16;
 

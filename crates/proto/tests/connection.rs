@@ -1,16 +1,14 @@
 //! Two connections in memory: handshake, streams, paths, closing.
 
-mod pair;
-
 use std::time::Duration;
 
+use crate::pair::{Pair, tuple};
 use bytes::{Bytes, BytesMut};
 use mpquic_proto::sched::{Context, Decision, PathIndex, Scheduler};
 use mpquic_proto::{
     ConnectionError, DatagramEvent, Dir, Event, FourTuple, PathEvent, PathId, ReadError,
     StreamEvent, TransportConfig, VarInt, WriteError,
 };
-use pair::{Pair, tuple};
 
 fn pair() -> Pair {
     Pair::new(TransportConfig::default(), TransportConfig::default())

@@ -1,17 +1,15 @@
 //! Datagrams for which the application names the path: each option on a connection with two paths, what becomes of them when
 //! the path ends or the deadline passes, and what may wait.
 
-mod pair;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::pair::{Pair, client_addr, tuple};
 use bytes::Bytes;
 use mpquic_proto::{
     DatagramOptions, PathErrorCode, PathId, PathStatus, SendDatagramError, TransportConfig,
 };
-use pair::{Pair, client_addr, tuple};
 
 const FIRST: PathId = PathId(0);
 const SECOND: PathId = PathId(1);

@@ -1,13 +1,11 @@
 //! Resumption, early data of clients (0-RTT) and of servers (0.5-RTT), in virtual time.
 
-mod pair;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::pair::{Pair, Tls};
 use mpquic_proto::{Connection, Dir, Event, StreamId, TransportConfig};
-use pair::{Pair, Tls};
 use proptest::prelude::*;
 
 const REQUEST: &[u8] = b"GET /";

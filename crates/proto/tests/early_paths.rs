@@ -1,11 +1,9 @@
 //! Paths that a client opens with its Finished: what a lost or a late datagram costs, and data before they are validated.
 
-mod pair;
-
 use std::time::{Duration, Instant};
 
+use crate::pair::{self, Pair, tuple};
 use mpquic_proto::{Dir, PathId, PathStart, StreamId, TransportConfig, limits};
-use pair::{Pair, tuple};
 
 const SECOND: PathId = PathId(1);
 

@@ -1,17 +1,15 @@
 //! Connection IDs by which something in front of a server routes packets: on every path, and while they change.
 
-mod pair;
-
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pair::{Pair, client_addr, tuple};
 use mpquic_proto::{
     ConnectionIdGenerator, EndpointConfig, PathId, QuicLb, QuicLbConfig, TransportConfig,
 };
-use pair::{Pair, client_addr, tuple};
 
 /// Where 1-RTT packets of the client come from, and their connection IDs of 11 bytes.
 type Seen = Rc<RefCell<Vec<(SocketAddr, Vec<u8>)>>>;

@@ -5,19 +5,17 @@
     reason = "tests take a point to start from off the clock"
 )]
 
-mod pair;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::pair::Pair;
 use bytes::BytesMut;
 use mpquic_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, FourTuple,
     ServerConfig, Transmit, TransportConfig,
 };
-use pair::Pair;
 
 const ONE_WAY: Duration = Duration::from_millis(10);
 const TICK: Duration = Duration::from_millis(1);

@@ -1,11 +1,9 @@
 //! Half-open connections of a server: counted, bounded in time, and gone without a trace.
 
-mod pair;
-
 use std::time::Duration;
 
+use crate::pair::Pair;
 use mpquic_proto::{ConnectionError, Event, HalfOpen, TransportConfig};
-use pair::Pair;
 
 fn half_open(pair: &Pair) -> HalfOpen {
     pair.server.endpoint.half_open()

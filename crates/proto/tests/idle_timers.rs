@@ -1,11 +1,9 @@
 //! An idle connection costs nothing: no timer goes off and no datagram leaves until its idle timeout.
 
-mod pair;
-
 use std::time::Duration;
 
+use crate::pair::{Pair, download, tuple};
 use mpquic_proto::TransportConfig;
-use pair::{Pair, download, tuple};
 
 /// Acknowledgements, probes for the path MTU, what is sent again: so long after the last byte, all is said.
 const SETTLED: Duration = Duration::from_secs(5);

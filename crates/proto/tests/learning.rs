@@ -1,17 +1,15 @@
 //! What the connection does for schedulers that learn: keys that name paths across connections, and
 //! an end that comes when the connection is over, not when it has drained.
 
-mod pair;
-
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::pair::{Pair, client_addr, server_addr, tuple};
 use mpquic_proto::sched::{
     Context, Decision, Learned, PathKey, PathUpdate, PathUpdateKind, Scheduler,
 };
 use mpquic_proto::{FourTuple, PathErrorCode, PathId, Side, TransportConfig, VarInt};
-use pair::{Pair, client_addr, server_addr, tuple};
 
 /// What a scheduler was told of paths, and whether it is gone.
 #[derive(Default)]

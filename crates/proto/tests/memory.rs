@@ -1,15 +1,13 @@
 //! What data a peer can make an endpoint hold: budgets over all connections, back-pressure, and a least rate.
 
-mod pair;
-
 use std::time::Duration;
 
+use crate::pair::Pair;
 use mpquic_proto::limits::{GUARANTEED_MEMORY, MIN_SEND_BUFFER};
 use mpquic_proto::{
     ConnectionError, Dir, EndpointConfig, InitialWindow, ReadError, StreamId, TransportConfig,
     WriteError,
 };
-use pair::Pair;
 
 const SECOND: Duration = Duration::from_secs(1);
 

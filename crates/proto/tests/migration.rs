@@ -1,18 +1,16 @@
 //! A client that moves by itself, a server that forbids it or wants it, and addresses that nobody knows (RFC 9000 section
 //! 9; RFC 10069, Relation to Other Transport Parameters).
 
-mod pair;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::pair::{self, Pair, client_addr, download, server_addr, tuple};
 use mpquic_proto::{
     Dir, Event, FourTuple, PathError, PathEvent, PathId, ServerConfig, TransportConfig,
 };
-use pair::{Pair, client_addr, download, server_addr, tuple};
 
 fn single() -> TransportConfig {
     let mut config = TransportConfig::default();

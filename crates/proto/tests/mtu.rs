@@ -1,15 +1,13 @@
 //! The largest datagram of a path that shrinks in mid-transfer, loses at random, falls silent or becomes another one
 //! (RFC 8899 section 4.3, RFC 9000 section 14).
 
-mod pair;
-
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::pair::{Pair, client_addr};
 use mpquic_proto::{Dir, PathId, TransportConfig};
-use pair::{Pair, client_addr};
 
 fn connected() -> Pair {
     let mut server = TransportConfig::default();

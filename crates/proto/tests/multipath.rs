@@ -1,20 +1,18 @@
 //! The life of paths as RFC 10069 has it: opened, proven, abandoned, and the end of a connection of several.
 
-mod pair;
-
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::pair::{Pair, client_addr, tuple};
 use bytes::Bytes;
 use mpquic_proto::{
     Dir, Event, NumberSpace, Observer, PacketSent, PathErrorCode, PathEvent, PathId, StreamId,
     TransportConfig, VarInt,
 };
 use mpquic_sched_core::{Context, Decision, Scheduler};
-use pair::{Pair, client_addr, tuple};
 
 const SECOND: PathId = PathId(1);
 

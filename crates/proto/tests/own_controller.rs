@@ -1,16 +1,14 @@
 //! A congestion controller written outside the crate: what it says is done, and what happens it is told.
 
-mod pair;
-
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::pair::{Pair, tuple};
 use mpquic_proto::congestion::{
     AckSummary, AckedPacket, CongestionControl, CongestionEvent, Controller, ControllerContext,
     ControllerFactory, LostPacket, NewPath, PathIndex, SentPacket,
 };
 use mpquic_proto::{Dir, PathErrorCode, ReadError, TransportConfig};
-use pair::{Pair, tuple};
 
 const WINDOW: u64 = 20_000;
 

@@ -1,13 +1,11 @@
 //! The QUIC bit of packets between endpoints that take either value of it, and those that do not (RFC 9287).
 
-mod pair;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::pair::{Pair, tuple};
 use mpquic_proto::{ClientConfig, Dir, EndpointConfig, ServerConfig, Version};
-use pair::{Pair, tuple};
 use proptest::prelude::*;
 
 /// First packets of datagrams by their QUIC bit, in arrays of two: the client's and the server's; with long headers

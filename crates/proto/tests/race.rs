@@ -1,7 +1,5 @@
 //! Connections over several addresses, packet by packet: copies that come together, late, damaged, or from somebody else.
 
-mod pair;
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,12 +7,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pair::{Flying, Pair, client_addr, server_addr, tuple};
 use bytes::BytesMut;
 use mpquic_proto::{
     AttemptError, ConnectionError, EndpointConfig, Event, FourTuple, PathId, PathKey, PathMemory,
     PathStart, RaceConfig, SavedPath, TransportConfig, Version,
 };
-use pair::{Flying, Pair, client_addr, server_addr, tuple};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,12 +1,10 @@
 //! A client whose address changes (RFC 9000 section 9.3; RFC 10069, Relation to Probing and Migration).
 
-mod pair;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::pair::{self, Pair, client_addr, download, read_all, tuple};
 use mpquic_proto::{Dir, Event, PathEvent, PathId, TransportConfig};
-use pair::{Pair, client_addr, download, read_all, tuple};
 
 fn connected() -> Pair {
     let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());

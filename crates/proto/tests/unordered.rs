@@ -1,11 +1,9 @@
 //! Streams that are read out of order, over two paths that lose packets.
 
-mod pair;
-
 use std::time::Duration;
 
+use crate::pair::{Pair, client_addr, tuple};
 use mpquic_proto::{Dir, PathId, ReadError, StreamId, TransportConfig, VarInt};
-use pair::{Pair, client_addr, tuple};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 

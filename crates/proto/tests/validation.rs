@@ -1,11 +1,9 @@
 //! A path that the client opens and never proves.
 
-mod pair;
-
 use std::time::Duration;
 
+use crate::pair::{Pair, tuple};
 use mpquic_proto::{Event, PathErrorCode, PathEvent, TransportConfig};
-use pair::{Pair, tuple};
 
 /// The amplification limit is reached with challenges in flight: neither may the timers fire for ever
 /// (RFC 9002 section 6.2.2.1), nor may the path stay for ever.

@@ -1,16 +1,14 @@
 //! Connections of each version of QUIC (RFC 9369), and what becomes of clients and servers that speak different ones.
 
-mod pair;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::pair::{self, Pair, tuple};
 use mpquic_proto::{
     ClientConfig, ConnectionError, Dir, EndpointConfig, ServerConfig, TransportConfig, Version,
 };
-use pair::{Pair, tuple};
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 

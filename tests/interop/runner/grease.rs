@@ -1,12 +1,20 @@
 //! The QUIC bit (RFC 9287) between quinn, which clears it towards those that allow it, and endpoints of ours that do and
 //! do not, in both roles.
 
+use libtest_mimic::Trial;
+
 use crate::case::Case;
 use crate::stacks::{Mpquic, Quinn, Setup, Stack, run};
 use crate::wire::Wire;
-use crate::{download, serve, setup};
+use crate::{download, serve, setup, test};
 
-#[test]
+pub(crate) fn tests() -> [Trial; 2] {
+    [
+        test("grease::quinn_client", quinn_client),
+        test("grease::quinn_server", quinn_server),
+    ]
+}
+
 fn quinn_client() {
     for ours in [true, false] {
         for quinn in [true, false] {
@@ -15,7 +23,6 @@ fn quinn_client() {
     }
 }
 
-#[test]
 fn quinn_server() {
     for ours in [true, false] {
         for quinn in [true, false] {

@@ -20,47 +20,50 @@ mod stacks;
 mod wire;
 
 use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use case::Case;
 use child::{Language, Program};
+use libtest_mimic::{Arguments, Trial};
 use mpquic_sim::Relay;
 use nat::Nat;
 use stacks::{Answer, Identity, Mpquic, Peer, Quinn, Setup, Stack, run_within};
 use wire::Wire;
 
-/// A test for each case and each pair of stacks.
+/// How many tests run at once. They wait for emulated links, timers and lost handshakes, and hardly need the processor: one by
+/// one on each of two cores they take minutes.
+const AT_ONCE: usize = 8;
+
+/// The harness is not the compiler's, since that runs as many tests at once as there are cores.
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    let asked = std::env::var("RUST_TEST_THREADS").ok();
+    let asked = asked.and_then(|threads| threads.parse().ok());
+    let threads = arguments.test_threads.or(asked).unwrap_or(AT_ONCE);
+    arguments.test_threads = Some(threads);
+    let mut tests = cases();
+    tests.extend(grease::tests());
+    tests.extend(multipath::tests());
+    libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+fn test(name: impl Into<String>, run: impl FnOnce() + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        run();
+        Ok(())
+    })
+}
+
+/// The tests of each case, and that no case is left out.
 macro_rules! cases {
     ($($name:ident: $case:ident,)*) => {
-        mod quinn_client {
-            use super::*;
-            $(#[test] fn $name() { quinn_client_of_ours(Case::$case); })*
-        }
-        mod quinn_server {
-            use super::*;
-            $(#[test] fn $name() { quinn_server_of_ours(Case::$case); })*
-        }
-        mod aioquic_client {
-            use super::*;
-            $(#[test] fn $name() { child_client(Language::Aioquic, Case::$case); })*
-        }
-        mod aioquic_server {
-            use super::*;
-            $(#[test] fn $name() { child_server(Language::Aioquic, Case::$case); })*
-        }
-        mod quic_go_client {
-            use super::*;
-            $(#[test] fn $name() { child_client(Language::QuicGo, Case::$case); })*
-        }
-        mod quic_go_server {
-            use super::*;
-            $(#[test] fn $name() { child_server(Language::QuicGo, Case::$case); })*
-        }
-        /// No case is left out above.
-        #[test]
-        fn all_cases_are_run() {
-            assert_eq!([$(Case::$case),*], Case::ALL);
+        fn cases() -> Vec<Trial> {
+            let all = || assert_eq!([$(Case::$case),*], Case::ALL);
+            let mut tests = vec![test("all_cases_are_run", all)];
+            $(tests.extend(pairs(stringify!($name), Case::$case));)*
+            tests
         }
     };
 }
@@ -88,6 +91,20 @@ cases! {
     v2: V2,
     connectionmigration: ConnectionMigration,
     preferredaddress: PreferredAddress,
+}
+
+/// A test for each pair of stacks.
+fn pairs(name: &str, case: Case) -> [Trial; 6] {
+    use Language::{Aioquic, QuicGo};
+    let of = |pair: &str| format!("{pair}::{name}");
+    [
+        test(of("quinn_client"), move || quinn_client_of_ours(case)),
+        test(of("quinn_server"), move || quinn_server_of_ours(case)),
+        test(of("aioquic_client"), move || child_client(Aioquic, case)),
+        test(of("aioquic_server"), move || child_server(Aioquic, case)),
+        test(of("quic_go_client"), move || child_client(QuicGo, case)),
+        test(of("quic_go_server"), move || child_server(QuicGo, case)),
+    ]
 }
 
 /// Why quinn cannot do a case, whatever its role.

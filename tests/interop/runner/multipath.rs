@@ -12,13 +12,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use libtest_mimic::Trial;
 use mpquic::{PathErrorCode, PathEvent, PathEvents, PathId, PathStatus, sched};
 
 use crate::case::Case;
 use crate::picoquic::{self, Picoquic};
 use crate::stacks::{Identity, Setup, run};
 use crate::wire::{Record, Wire};
-use crate::{child, hq, loopback};
+use crate::{child, hq, loopback, test};
 
 const LARGE: usize = 6_000_000;
 /// More than probes of a path take.
@@ -56,32 +57,24 @@ enum Actor {
     Server,
 }
 
-macro_rules! acts {
-    ($($name:ident: $act:ident,)*) => {
-        mod our_client_acts {
-            use super::*;
-            $(#[test] fn $name() { ourselves(Act::$act, Actor::Client); })*
-        }
-        mod our_server_acts {
-            use super::*;
-            $(#[test] fn $name() { ourselves(Act::$act, Actor::Server); })*
-        }
-        mod picoquic_server {
-            use super::*;
-            $(#[test] fn $name() { picoquic_serves(Act::$act); })*
-        }
-        mod picoquic_client {
-            use super::*;
-            $(#[test] fn $name() { picoquic_asks(Act::$act); })*
-        }
+/// The tests of each act.
+pub(crate) fn tests() -> Vec<Trial> {
+    let acts = [
+        ("handshake", Act::Handshake),
+        ("transfer", Act::Transfer),
+        ("abandon", Act::Abandon),
+        ("status", Act::Status),
+    ];
+    let of_act = |(name, act)| {
+        let of = |pair: &str| format!("multipath::{pair}::{name}");
+        [
+            test(of("our_client_acts"), move || ourselves(act, Actor::Client)),
+            test(of("our_server_acts"), move || ourselves(act, Actor::Server)),
+            test(of("picoquic_server"), move || picoquic_serves(act)),
+            test(of("picoquic_client"), move || picoquic_asks(act)),
+        ]
     };
-}
-
-acts! {
-    handshake: Handshake,
-    transfer: Transfer,
-    abandon: Abandon,
-    status: Status,
+    acts.into_iter().flat_map(of_act).collect()
 }
 
 fn ourselves(act: Act, actor: Actor) {

@@ -1,6 +1,6 @@
 //! How regret grows with time and with the number of features, where nothing changes.
 
-use crate::world::{Blind, Frozen, Policy, SEEDS, Thompson, Ucb, World};
+use super::world::{Blind, Frozen, Policy, SEEDS, Thompson, Ucb, World};
 
 /// Equally far apart on a logarithmic scale, 1e3 to 3e4.
 const MARKS: [usize; 6] = [1_000, 1_974, 3_897, 7_692, 15_185, 30_000];

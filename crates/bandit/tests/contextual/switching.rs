@@ -1,6 +1,6 @@
 //! What forgetting is for: worlds whose weights turn over now and then.
 
-use crate::world::{Discounted, Policy, SEEDS, Ucb, World};
+use super::world::{Discounted, Policy, SEEDS, Ucb, World};
 
 const D: usize = 4;
 const SEGMENT: usize = 2_500;

@@ -3,7 +3,7 @@
 use mpquic_bandit::{LinUcb, LinUcbConfig};
 use proptest::prelude::*;
 
-use crate::plain::PlainArm;
+use super::plain::PlainArm;
 
 const D: usize = 4;
 const K: usize = 3;

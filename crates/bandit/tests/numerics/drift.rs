@@ -2,7 +2,7 @@
 
 use mpquic_bandit::{DiscountedLinUcb, DiscountedLinUcbConfig, Draw, LinUcb, LinUcbConfig};
 
-use crate::plain::{PlainArm, eliminate, identity, positive_definite};
+use super::plain::{PlainArm, eliminate, identity, positive_definite};
 
 const D: usize = 6;
 const UPDATES: u32 = 1_000_000;

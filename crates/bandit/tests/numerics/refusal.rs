@@ -6,7 +6,7 @@ use mpquic_bandit::{
 };
 use proptest::prelude::*;
 
-use crate::plain::positive_definite;
+use super::plain::positive_definite;
 
 const D: usize = 3;
 

@@ -7,7 +7,7 @@ mod worlds;
 
 use mpquic_bandit::{DiscountedUcb, Draw, SlidingWindowUcb, Ucb1};
 
-use crate::worlds::{Noise, Uniform, World, mean_regret};
+use worlds::{Noise, Uniform, World, mean_regret};
 
 const SEEDS: u64 = 100;
 

@@ -1,0 +1,11 @@
+//! The tests of this crate, in one program: each program of its own would be linked with all of the stack again.
+//! A new file is named here; one that needs a process of its own, in `Cargo.toml`.
+
+#[path = "contextual/main.rs"]
+mod contextual;
+#[path = "numerics/main.rs"]
+mod numerics;
+#[path = "regret/main.rs"]
+mod regret;
+mod settlement;
+mod views;

@@ -1,0 +1,8 @@
+//! The tests of this crate, in one program: each program of its own would be linked with all of the stack again.
+//! A new file is named here; one that needs a process of its own, in `Cargo.toml`.
+
+mod engines;
+mod layers;
+mod random_graphs;
+mod refusals;
+mod support;
