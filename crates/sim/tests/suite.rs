@@ -24,7 +24,6 @@ mod runs;
 mod scheduler_events;
 mod scheduler_memory;
 mod shards;
-mod story;
 mod tail;
 mod time_lost;
 mod transfer;
