@@ -2,7 +2,7 @@
 //! transcript.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mpquic_proto::TransportConfig;
@@ -23,8 +23,12 @@ impl Write for Lines {
     }
 }
 
+/// One test at a time: what a callsite is interested in is kept once per process, not per subscriber.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// What is logged at this level while a client downloads over two paths, of which the second one dies.
 fn logged(level: Level) -> Vec<String> {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
