@@ -23,7 +23,7 @@ impl Write for Lines {
     }
 }
 
-/// One test at a time: what a callsite is interested in is kept once per process, not per subscriber.
+/// One test at a time: tracing-core keeps the interest of a callsite once per process, not once per subscriber.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// What is logged at this level while a client downloads over two paths, of which the second one dies.
