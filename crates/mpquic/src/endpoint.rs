@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::async_socket::AsyncUdpSocket;
-use crate::binder::Binder;
+use crate::binder::{Binder, MissingAddr};
 use crate::builder::EndpointBuilder;
 use crate::connection::Connecting;
 use crate::endpoint_driver::EndpointDriver;
@@ -49,6 +49,7 @@ pub struct Endpoint {
     shards: Arc<[Arc<EndpointShared>]>,
     common: Arc<Shards>,
     binder: Arc<Binder>,
+    missing: Arc<[MissingAddr]>,
 }
 
 impl Endpoint {
@@ -64,7 +65,8 @@ impl Endpoint {
     /// An endpoint that accepts connections on these local addresses, and can connect too.
     ///
     /// On a wildcard address (`0.0.0.0`, `[::]`), one socket serves all addresses of the machine:
-    /// answers leave from the address that was asked.
+    /// answers leave from the address that was asked. With both, each serves its address family; if the host has but
+    /// one of them, the endpoint serves that ([`missing_addrs`](Self::missing_addrs)).
     ///
     /// # Errors
     ///
@@ -83,7 +85,7 @@ impl Endpoint {
         configs: Vec<(EndpointConfig, Handle)>,
         server: Option<ServerConfig>,
         sockets: &[Vec<Arc<Socket>>],
-        binder: Binder,
+        (binder, missing): (Binder, Vec<MissingAddr>),
         default_client: Option<ClientConfig>,
         path_manager: &PathManager,
     ) -> Self {
@@ -116,6 +118,7 @@ impl Endpoint {
             shards,
             common,
             binder: Arc::new(binder),
+            missing: missing.into(),
         }
     }
 
@@ -460,14 +463,34 @@ impl Endpoint {
         })
     }
 
+    /// The wildcard addresses that it was to be bound to and is not, since this host does not have their address family:
+    /// nothing but `[::]` on a host without IPv6, as a rule. A program that serves tells its user.
+    ///
+    /// ```no_run
+    /// # // no_run: the ports may be taken.
+    /// # fn run(config: mpquic::ServerConfig) -> std::io::Result<()> {
+    /// let both = ["0.0.0.0:4433".parse().unwrap(), "[::]:4433".parse().unwrap()];
+    /// let endpoint = mpquic::Endpoint::server(config, &both)?;
+    /// for missing in endpoint.missing_addrs() {
+    ///     eprintln!("{missing}"); // no socket on [::]:4433: this host has no IPv6 (...)
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn missing_addrs(&self) -> &[MissingAddr] {
+        &self.missing
+    }
+
     /// Binds a further local address, as when an interface comes up. Connections with a
     /// [`FullMesh`](crate::FullMesh) open paths from it; others can.
+    ///
+    /// Beside an IPv4 address, `[::]` is for IPv6 only. If `[::]` was there first and takes IPv4, no IPv4 address can have its
+    /// port: give both when the endpoint is built.
     ///
     /// # Errors
     ///
     /// If it cannot be bound.
     pub fn add_socket(&self, local: SocketAddr) -> io::Result<SocketAddr> {
-        Ok(self.add(self.binder.bind(local, &[])?))
+        Ok(self.add(self.binder.bind(local, &self.local_addrs(), &[])?))
     }
 
     /// Takes a socket that is already bound, for options of your own (such as `SO_BINDTODEVICE`).
@@ -556,7 +579,9 @@ impl Endpoint {
             io::Error::new(io::ErrorKind::NotFound, text)
         };
         let former = self.first().sockets.former(old).ok_or_else(missing)?;
-        let sockets = self.binder.bind(new, &former)?;
+        let mut beside = self.local_addrs();
+        beside.retain(|local| *local != old);
+        let sockets = self.binder.bind(new, &beside, &former)?;
         let local = sockets[0].local();
         for (shard, socket) in self.shards.iter().zip(sockets) {
             if !shard.sockets.replace(old, socket) {
@@ -596,6 +621,7 @@ impl Clone for Endpoint {
             shards: Arc::clone(&self.shards),
             common: Arc::clone(&self.common),
             binder: Arc::clone(&self.binder),
+            missing: Arc::clone(&self.missing),
         }
     }
 }

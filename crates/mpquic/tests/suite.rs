@@ -20,3 +20,4 @@ mod server;
 mod shards;
 mod streams;
 mod switch;
+mod wildcards;
