@@ -6,35 +6,11 @@ use std::net::{SocketAddr, UdpSocket};
 use mpquic::{ClientConfig, Connection, ConnectionError, Endpoint};
 
 use crate::error::Error;
-
-/// The host of `HOST:PORT`, without the brackets of an IPv6 address.
-pub fn host_of(name: &str) -> &str {
-    let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
-    host.trim_matches(['[', ']'])
-}
-
-/// The addresses of `HOST:PORT`.
-///
-/// # Errors
-///
-/// If the name is unknown, or has no address.
-pub async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
-    let unresolved = |why: String| Error::Resolve {
-        name: name.to_owned(),
-        why,
-    };
-    let found = tokio::net::lookup_host(name).await;
-    let found: Vec<_> = found
-        .map_err(|error| unresolved(error.to_string()))?
-        .collect();
-    if found.is_empty() {
-        return Err(unresolved("it has no address".to_owned()));
-    }
-    Ok(found)
-}
+use crate::name::{host_of, resolve};
+use crate::trust::ClientTls;
 
 /// Connects to `HOST:PORT`: to all of its addresses that the endpoint's sockets can reach, one after another (RFC 8305), from all of
-/// these sockets at once.
+/// these sockets at once. `config` was made of `tls`, which knows why it did not trust a server.
 ///
 /// # Errors
 ///
@@ -42,6 +18,7 @@ pub async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
 pub async fn dial(
     endpoint: &Endpoint,
     config: ClientConfig,
+    tls: &ClientTls,
     name: &str,
 ) -> Result<Connection, Error> {
     let locals = endpoint.local_addrs();
@@ -74,9 +51,19 @@ pub async fn dial(
             name: name.to_owned(),
             source,
         })?;
+    // Of an attempt before this one.
+    let _ = tls.verdict.take();
     connecting.await.map_err(|source| match source {
         ConnectionError::TimedOut => Error::NoAnswer {
             name: name.to_owned(),
+        },
+        source if Error::is_alert_about_trust(&source) => Error::Untrusted {
+            name: name.to_owned(),
+            // Without a verdict of ours, it is the server's alert.
+            why: tls.verdict.take().unwrap_or_else(|| {
+                "it does not trust this client: give --cert and --key with a certificate that it knows".to_owned()
+            }),
+            source,
         },
         source => Error::Connect {
             name: name.to_owned(),
@@ -95,18 +82,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts() {
-        for (name, host) in [
-            ("example.com:443", "example.com"),
-            ("[2001:db8::1]:443", "2001:db8::1"),
-            ("192.0.2.1:1", "192.0.2.1"),
-            ("example.com", "example.com"),
-        ] {
-            assert_eq!(host_of(name), host);
-        }
-    }
-
-    #[test]
     fn routes() {
         let local = |text: &str| text.parse::<SocketAddr>().unwrap();
         let known = route(local("127.0.0.1:0"), local("127.0.0.1:9"));
@@ -115,15 +90,5 @@ mod tests {
         let refused = route(local("0.0.0.0:0"), local("255.255.255.255:9"));
         assert!(refused.unwrap().is_err());
         assert!(route(local("127.0.0.1:0"), local("[::1]:9")).is_none());
-    }
-
-    #[tokio::test]
-    async fn a_name_that_nobody_has_is_told() {
-        // RFC 6761 section 6.4: never resolved.
-        let refused = resolve("host.invalid:1").await.unwrap_err().to_string();
-        assert!(
-            refused.starts_with("cannot resolve host.invalid:1: "),
-            "{refused}"
-        );
     }
 }
