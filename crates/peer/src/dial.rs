@@ -53,22 +53,20 @@ pub async fn dial(
         })?;
     // Of an attempt before this one.
     let _ = tls.verdict.take();
-    connecting.await.map_err(|source| match source {
-        ConnectionError::TimedOut => Error::NoAnswer {
-            name: name.to_owned(),
-        },
-        source if Error::is_alert_about_trust(&source) => Error::Untrusted {
-            name: name.to_owned(),
-            // Without a verdict of ours, it is the server's alert.
-            why: tls.verdict.take().unwrap_or_else(|| {
-                "it does not trust this client: give --cert and --key with a certificate that it knows".to_owned()
-            }),
-            source,
-        },
-        source => Error::Connect {
-            name: name.to_owned(),
-            source,
-        },
+    connecting.await.map_err(|source| {
+        let name = name.to_owned();
+        // Without a verdict of ours, an alert about trust is the server's.
+        let not_trusted = || {
+            "it does not trust this client: give --cert and --key with a certificate that it knows"
+                .to_owned()
+        };
+        let verdict = tls.verdict.take();
+        let why = verdict.or_else(|| Error::is_alert_about_trust(&source).then(not_trusted));
+        match (why, source) {
+            (Some(why), source) => Error::Untrusted { name, why, source },
+            (None, ConnectionError::TimedOut) => Error::NoAnswer { name },
+            (None, source) => Error::Connect { name, source },
+        }
     })
 }
 
@@ -79,7 +77,14 @@ fn route(local: SocketAddr, remote: SocketAddr) -> Option<io::Result<()>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use mpquic::ServerConfig;
+
     use super::*;
+    use crate::identity::{Fingerprint, Identity};
+    use crate::trust::{Trust, client_tls, server_tls};
 
     #[test]
     fn routes() {
@@ -90,5 +95,63 @@ mod tests {
         let refused = route(local("0.0.0.0:0"), local("255.255.255.255:9"));
         assert!(refused.unwrap().is_err());
         assert!(route(local("127.0.0.1:0"), local("[::1]:9")).is_none());
+    }
+
+    /// Dials a server of this identity that trusts every client, or only those of `client_ca`.
+    async fn refused(
+        folder: &Path,
+        client_ca: Option<&Path>,
+        trust: impl FnOnce(Fingerprint) -> Trust,
+    ) -> (Fingerprint, Error) {
+        let identity = Identity::kept_in(folder, "localhost").unwrap();
+        let fingerprint = identity.fingerprint().unwrap();
+        let tls = server_tls(identity, client_ca, b"test").unwrap();
+        let config = ServerConfig::new(Arc::new(tls)).unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let server = Endpoint::server(config, &[any]).unwrap();
+        let address = server.local_addrs()[0].to_string();
+        let tls = client_tls(&trust(fingerprint), None, b"test").unwrap();
+        let config = ClientConfig::new(Arc::new(tls.config.clone())).unwrap();
+        let client = Endpoint::client(&[any]).unwrap();
+        let accepting = tokio::spawn(async move { server.accept().await?.await.ok() });
+        let dialled = dial(&client, config, &tls, &address).await;
+        let error = match dialled {
+            Err(error) => error,
+            // A client is done before the server has judged it (RFC 8446 section 4.4.2).
+            Ok(connection) => Error::Connect {
+                name: address,
+                source: connection.closed().await,
+            },
+        };
+        accepting.abort();
+        (fingerprint, error)
+    }
+
+    #[tokio::test]
+    async fn who_is_not_trusted_is_told_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let other: Fingerprint = "ab".repeat(32).parse().unwrap();
+        let (seen, error) = refused(folder.path(), None, |_| Trust::Fingerprint(other)).await;
+        assert!(error.is_distrust(), "{error:?}");
+        let text = error.to_string();
+        let told = format!("has the fingerprint sha256:{seen}, and --pin expects sha256:{other};");
+        assert!(
+            text.contains(&told) && text.contains(&format!("give --pin sha256:{seen}")),
+            "{text}"
+        );
+
+        let authority = folder.path().join("authority");
+        Identity::kept_in(&authority, "authority").unwrap();
+        let authority = authority.join("cert.pem");
+        let trust = Trust::Authorities(authority.clone());
+        let (seen, error) = refused(folder.path(), None, |_| trust).await;
+        assert!(error.is_distrust(), "{error:?}");
+        let text = error.to_string();
+        let told = format!(
+            "its certificate is not from the authorities in {}; it has the fingerprint sha256:{seen}: \
+             if that is what the server prints, give --pin sha256:{seen}",
+            authority.display()
+        );
+        assert!(text.ends_with(&told), "{text}");
     }
 }
