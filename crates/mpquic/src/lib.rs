@@ -183,7 +183,7 @@ pub use mpquic_proto::{
     AckFrequencyConfig, AckRanges, AckedPackets, ApplicationClose, AttemptError,
     CarefulResumeConfig, Choice, Chunk, ClientConfig, ClosedStream, ConfigError, CongestionControl,
     ConnectionClose, ConnectionError, ConnectionIdGenerator, ConnectionStats, DatagramOptions,
-    Decided, Dir, EndpointConfig, FailedAttempt, FourTuple, FrameInfo, Frames, HalfOpen,
+    Decided, Dir, EndpointConfig, Escaped, FailedAttempt, FourTuple, FrameInfo, Frames, HalfOpen,
     InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observation, Observer,
     ObserverFactory, PacketLost, PacketReceived, PacketSent, Parameters, PathChange,
     PathChangeKind, PathError, PathErrorCode, PathEvent, PathId, PathMemory, PathMetrics,

@@ -60,8 +60,8 @@ pub use endpoint::{
     Endpoint, EndpointEvent, HalfOpen, Incoming, Remains, RetryError,
 };
 pub use error::{
-    ApplicationClose, AttemptError, ConnectionClose, ConnectionError, FailedAttempt, PathError,
-    PathErrorCode, TransportError,
+    ApplicationClose, AttemptError, ConnectionClose, ConnectionError, Escaped, FailedAttempt,
+    PathError, PathErrorCode, TransportError,
 };
 pub use forecast::ThroughputForecast;
 pub use handshake::SessionMemory;
