@@ -31,6 +31,30 @@ fn code_and_reason_arrive_and_both_endpoints_become_idle() {
     });
 }
 
+/// The bytes arrive as they are; whoever shows the error forges no line of a log, and no terminal obeys.
+#[test]
+fn a_hostile_reason_is_shown_on_one_line() {
+    run(async {
+        let hostile = b"bye\r\n203.0.113.9: sent secret\x1b[2J\xe2\x80\xae\xff";
+        let shown = r"bye\r\n203.0.113.9: sent secret\u{1b}[2J\u{202e}";
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = server.open_uni().await.unwrap();
+        client.close(CODE, hostile);
+        let reason = server.closed().await;
+        assert_eq!(application_code(&reason), (CODE, hostile.as_slice()));
+        let write = stream.write_all(b"x").await.unwrap_err();
+        let io = std::io::Error::from(write.clone());
+        for text in [reason.to_string(), write.to_string(), io.to_string()] {
+            assert!(text.contains(shown), "{text}");
+            assert!(
+                !text.contains(|c: char| c.is_control() || c == '\u{202e}'),
+                "{text:?}"
+            );
+        }
+    });
+}
+
 #[test]
 fn everything_that_waits_ends() {
     run(async {

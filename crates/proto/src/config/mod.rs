@@ -56,6 +56,6 @@ pub enum ConfigError {
         shard: u16,
     },
     /// rustls refused the certificates, the key or the roots.
-    #[error("rustls refused the TLS configuration: {0}")]
+    #[error("rustls refused the TLS configuration: {}", crate::Escaped::new(.0))]
     Tls(String),
 }
