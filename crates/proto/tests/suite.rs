@@ -7,6 +7,7 @@ mod connection;
 mod datagrams;
 mod early_data;
 mod early_paths;
+mod extremes;
 mod fleet;
 mod flood;
 mod half_open;
