@@ -31,7 +31,8 @@ pub(crate) struct EndpointState {
     /// Its task is over: nobody would forget what is left of connections.
     ended: bool,
     pub(crate) default_client: Option<ClientConfig>,
-    pub(crate) path_manager: PathManager,
+    /// Chosen by the application.
+    pub(crate) path_manager: Option<PathManager>,
 }
 
 impl EndpointState {
@@ -83,7 +84,7 @@ impl EndpointShared {
         mut proto: proto::Endpoint,
         sockets: SocketSet,
         default_client: Option<ClientConfig>,
-        path_manager: PathManager,
+        path_manager: Option<PathManager>,
         runtime: Handle,
         common: Arc<Shards>,
         shard: usize,
@@ -187,19 +188,20 @@ impl EndpointShared {
     }
 
     /// Makes a connection known, under the same hold of the mutex that made its handle: no
-    /// datagram finds it missing.
+    /// datagram finds it missing. Whether it is a client's that begins from all addresses.
     pub(crate) fn register(
         self: &Arc<Self>,
         state: &mut EndpointState,
         handle: ConnectionHandle,
         proto: proto::Connection,
         path: FourTuple,
+        from_all: bool,
     ) -> Arc<Shared> {
         let mesh = match &state.path_manager {
-            PathManager::FullMesh(mesh) if proto.side().is_client() => {
-                Some(Mesh::new(mesh.clone(), path.remote))
-            }
-            _ => None,
+            _ if proto.side().is_server() => None,
+            Some(PathManager::Manual) => None,
+            Some(PathManager::FullMesh(mesh)) => Some(Mesh::new(mesh.clone(), path.remote)),
+            None => (from_all && self.sockets.has_several()).then(|| Mesh::by_default(path.remote)),
         };
         let shared = Arc::new(Shared::new(proto, handle, path, Arc::clone(self), mesh));
         state.insert(&shared);
@@ -251,7 +253,13 @@ impl EndpointShared {
             let mut state = self.lock();
             let now = Instant::now().into_std();
             let accepted = state.proto.finish_accept(now, outcome, answer)?;
-            let shared = self.register(&mut state, accepted.handle, accepted.connection, path);
+            let shared = self.register(
+                &mut state,
+                accepted.handle,
+                accepted.connection,
+                path,
+                false,
+            );
             (shared, accepted.datagrams, state.closed)
         };
         for datagram in datagrams {
