@@ -603,8 +603,11 @@ impl Endpoint {
     }
 
     /// Closes the socket bound to `local`, as when an interface goes down; returns whether there
-    /// was one. Paths from it are abandoned. A connection's last one goes on from another socket, if it
-    /// may and there is one.
+    /// was one. Paths from it are abandoned. A connection's last one goes on from another socket. If there is none, it
+    /// waits for one ([`PathEvent::Stranded`](crate::PathEvent::Stranded)), at most for the idle timeout. If it may not go
+    /// on from another socket, the connection ends
+    /// ([`ConnectionError::LocalAddressLost`](crate::ConnectionError::LocalAddressLost)): the server forbids it, or the
+    /// handshake is not confirmed.
     pub fn remove_socket(&self, local: SocketAddr) -> bool {
         let mut found = false;
         for shard in self.shards.iter().filter(|one| one.sockets.remove(local)) {
@@ -615,10 +618,11 @@ impl Endpoint {
     }
 
     /// Replaces the socket bound to `old` by one bound to `new`, as when the address of an interface changed. Connections to
-    /// servers go on from there with the same paths (RFC 9000 section 9.2), unless the server forbids it; what was on its
-    /// way to the old address is sent again. Servers cannot move: their clients look for them at the old address. Nor may a
-    /// connection before its handshake is confirmed ([`Connection::handshake_confirmed`](crate::Connection::handshake_confirmed)):
-    /// it ends with its timeout.
+    /// servers go on from there with the same paths (RFC 9000 section 9.2), however often it happens; what was on its
+    /// way to the old address is sent again. These cannot go on, and end with
+    /// [`ConnectionError::LocalAddressLost`](crate::ConnectionError::LocalAddressLost): connections of a server, whose clients look
+    /// for it at the old address; those whose server forbids it; and those whose handshake is not confirmed
+    /// ([`Connection::handshake_confirmed`](crate::Connection::handshake_confirmed)).
     ///
     /// With multipath, nothing is lost if you call [`add_socket`](Self::add_socket), open paths, and
     /// then call [`remove_socket`](Self::remove_socket).
@@ -686,6 +690,11 @@ impl Drop for Endpoint {
             // The tasks end when the last connection has.
             self.common.wake_all();
             self.common.idle.notify_waiters();
+            // Nobody can add a socket any more: connections without one are over.
+            for shard in self.shards.iter().filter(|one| one.sockets.is_bare()) {
+                shard.sockets.touch();
+                shard.sockets_changed();
+            }
         }
     }
 }

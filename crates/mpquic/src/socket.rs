@@ -450,6 +450,16 @@ impl SocketSet {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// Whether there is no socket.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.snapshot().is_empty()
+    }
+
+    /// Whoever looks at the set is to look again, though it is the same.
+    pub(crate) fn touch(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
     pub(crate) fn add(&self, socket: Arc<Socket>) {
         self.update(|list| list.push(socket));
     }

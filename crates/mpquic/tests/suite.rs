@@ -11,6 +11,7 @@ mod handshake;
 mod learning;
 mod link_mtu;
 mod links;
+mod lost_addresses;
 mod names;
 mod paths;
 #[cfg(feature = "qlog")]
