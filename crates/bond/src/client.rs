@@ -11,7 +11,7 @@ use mpquic::{
     ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkTask, PathStatus,
     RecvStream, SendStream, VarInt,
 };
-use mpquic_peer::{Token, Transport};
+use mpquic_peer::{ClientTls, Token, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -61,6 +61,7 @@ pub(crate) struct Uplink {
 pub struct Client {
     endpoint: Endpoint,
     config: ClientConfig,
+    tls: ClientTls,
     settings: ClientSettings,
     current: watch::Sender<Option<Uplink>>,
     /// Follows the links, unless they were named.
@@ -93,18 +94,15 @@ impl Client {
     ///
     /// If the server cannot be reached, does not take this client, or is not the one that is trusted; if no local address can
     /// be bound; if there is no such scheduler or controller.
-    pub async fn connect(
-        tls: rustls::ClientConfig,
-        settings: ClientSettings,
-    ) -> Result<Arc<Self>, Error> {
-        let mut config = ClientConfig::new(Arc::new(tls)).map_err(settings::tls)?;
+    pub async fn connect(tls: ClientTls, settings: ClientSettings) -> Result<Arc<Self>, Error> {
+        let mut config = ClientConfig::new(Arc::new(tls.config.clone())).map_err(settings::tls)?;
         config.transport(Arc::new(settings::transport(&settings.transport)?));
         let (endpoint, links) = match settings.locals.as_slice() {
             [] => {
                 let told = |event| eprintln!("{event}");
                 let (endpoint, links) =
                     mpquic_peer::all_links(&settings.server, &settings.metered, told).await?;
-                (endpoint, Some(links))
+                (endpoint, links)
             }
             given => {
                 let locals: Vec<SocketAddr> = given.iter().map(|ip| (*ip, 0).into()).collect();
@@ -119,6 +117,7 @@ impl Client {
         let client = Arc::new(Self {
             endpoint,
             config,
+            tls,
             settings,
             current: watch::Sender::new(None),
             _links: links,
@@ -133,7 +132,8 @@ impl Client {
     /// One attempt: all addresses of the server, from all links.
     async fn dial(&self) -> Result<Uplink, Error> {
         let name = &self.settings.server;
-        let connection = mpquic_peer::dial(&self.endpoint, self.config.clone(), name).await?;
+        let connection =
+            mpquic_peer::dial(&self.endpoint, self.config.clone(), &self.tls, name).await?;
         let greeted = timeout(PATIENCE, self.greet(&connection)).await;
         if let Err(error) = greeted.map_err(StreamFailure::from).flatten() {
             let why = match connection.close_reason() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use mpquic::TransportConfig;
-use mpquic_peer::{Identity, Transport, Trust};
+use mpquic_peer::{ClientTls, Identity, Transport, Trust};
 
 use crate::error::Error;
 use crate::wire::ALPN;
@@ -50,10 +50,7 @@ pub fn server_tls(
 /// # Errors
 ///
 /// If a file cannot be read, or key and certificate do not belong together.
-pub fn client_tls(
-    trust: &Trust,
-    identity: Option<Identity>,
-) -> Result<rustls::ClientConfig, Error> {
+pub fn client_tls(trust: &Trust, identity: Option<Identity>) -> Result<ClientTls, Error> {
     Ok(mpquic_peer::client_tls(trust, identity, ALPN)?)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mpquic::{
     ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkEvent, LinkTask, VarInt,
 };
-use mpquic_peer::{PROOF, Token, Transport};
+use mpquic_peer::{ClientTls, PROOF, Token, Transport};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -75,14 +75,14 @@ impl Client {
     /// If the server cannot be reached, does not take this client, or is not the one that is trusted; if no local address can
     /// be bound; if there is no such scheduler or controller.
     pub async fn connect(
-        tls: rustls::ClientConfig,
+        tls: ClientTls,
         settings: ClientSettings,
         told: impl FnMut(LinkEvent) + Send + 'static,
     ) -> Result<Self, Error> {
-        let mut config = ClientConfig::new(Arc::new(tls)).map_err(settings::tls)?;
+        let mut config = ClientConfig::new(Arc::new(tls.config.clone())).map_err(settings::tls)?;
         config.transport(Arc::new(settings::transport(&settings.transport)?));
         let (endpoint, links) = bind(&settings, told).await?;
-        let connection = mpquic_peer::dial(&endpoint, config, &settings.server).await?;
+        let connection = mpquic_peer::dial(&endpoint, config, &tls, &settings.server).await?;
         let greeted = timeout(PATIENCE, greet(&connection, settings.token.as_ref())).await;
         let welcome = match greeted {
             Ok(Ok(welcome)) => welcome,
@@ -193,7 +193,7 @@ async fn bind(
         }
         Locals::All { metered } => {
             let (endpoint, links) = mpquic_peer::all_links(&settings.server, metered, told).await?;
-            return Ok((endpoint, Some(links)));
+            return Ok((endpoint, links));
         }
         Locals::System => {}
     }

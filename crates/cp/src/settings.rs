@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic::TransportConfig;
-use mpquic_peer::{Identity, KeyLog, Transport, Trust};
+use mpquic_peer::{ClientTls, Identity, KeyLog, Transport, Trust};
 
 use crate::error::Error;
 use crate::wire::ALPN;
@@ -55,10 +55,10 @@ pub fn client_tls(
     trust: &Trust,
     identity: Option<Identity>,
     key_log: Option<&Path>,
-) -> Result<rustls::ClientConfig, Error> {
+) -> Result<ClientTls, Error> {
     let mut tls = mpquic_peer::client_tls(trust, identity, ALPN)?;
     if let Some(path) = key_log {
-        tls.key_log = Arc::new(KeyLog::open(path)?);
+        tls.config.key_log = Arc::new(KeyLog::open(path)?);
     }
     Ok(tls)
 }

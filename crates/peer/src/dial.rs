@@ -6,35 +6,11 @@ use std::net::{SocketAddr, UdpSocket};
 use mpquic::{ClientConfig, Connection, ConnectionError, Endpoint};
 
 use crate::error::Error;
-
-/// The host of `HOST:PORT`, without the brackets of an IPv6 address.
-pub fn host_of(name: &str) -> &str {
-    let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
-    host.trim_matches(['[', ']'])
-}
-
-/// The addresses of `HOST:PORT`.
-///
-/// # Errors
-///
-/// If the name is unknown, or has no address.
-pub async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
-    let unresolved = |why: String| Error::Resolve {
-        name: name.to_owned(),
-        why,
-    };
-    let found = tokio::net::lookup_host(name).await;
-    let found: Vec<_> = found
-        .map_err(|error| unresolved(error.to_string()))?
-        .collect();
-    if found.is_empty() {
-        return Err(unresolved("it has no address".to_owned()));
-    }
-    Ok(found)
-}
+use crate::name::{host_of, resolve};
+use crate::trust::ClientTls;
 
 /// Connects to `HOST:PORT`: to all of its addresses that the endpoint's sockets can reach, one after another (RFC 8305), from all of
-/// these sockets at once.
+/// these sockets at once. `config` was made of `tls`, which knows why it did not trust a server.
 ///
 /// # Errors
 ///
@@ -42,6 +18,7 @@ pub async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
 pub async fn dial(
     endpoint: &Endpoint,
     config: ClientConfig,
+    tls: &ClientTls,
     name: &str,
 ) -> Result<Connection, Error> {
     let locals = endpoint.local_addrs();
@@ -74,14 +51,22 @@ pub async fn dial(
             name: name.to_owned(),
             source,
         })?;
-    connecting.await.map_err(|source| match source {
-        ConnectionError::TimedOut => Error::NoAnswer {
-            name: name.to_owned(),
-        },
-        source => Error::Connect {
-            name: name.to_owned(),
-            source,
-        },
+    // Of an attempt before this one.
+    let _ = tls.verdict.take();
+    connecting.await.map_err(|source| {
+        let name = name.to_owned();
+        // Without a verdict of ours, an alert about trust is the server's.
+        let not_trusted = || {
+            "it does not trust this client: give --cert and --key with a certificate that it knows"
+                .to_owned()
+        };
+        let verdict = tls.verdict.take();
+        let why = verdict.or_else(|| Error::is_alert_about_trust(&source).then(not_trusted));
+        match (why, source) {
+            (Some(why), source) => Error::Untrusted { name, why, source },
+            (None, ConnectionError::TimedOut) => Error::NoAnswer { name },
+            (None, source) => Error::Connect { name, source },
+        }
     })
 }
 
@@ -92,19 +77,14 @@ fn route(local: SocketAddr, remote: SocketAddr) -> Option<io::Result<()>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::path::Path;
+    use std::sync::Arc;
 
-    #[test]
-    fn hosts() {
-        for (name, host) in [
-            ("example.com:443", "example.com"),
-            ("[2001:db8::1]:443", "2001:db8::1"),
-            ("192.0.2.1:1", "192.0.2.1"),
-            ("example.com", "example.com"),
-        ] {
-            assert_eq!(host_of(name), host);
-        }
-    }
+    use mpquic::ServerConfig;
+
+    use super::*;
+    use crate::identity::{Fingerprint, Identity};
+    use crate::trust::{Trust, client_tls, server_tls};
 
     #[test]
     fn routes() {
@@ -117,13 +97,61 @@ mod tests {
         assert!(route(local("127.0.0.1:0"), local("[::1]:9")).is_none());
     }
 
+    /// Dials a server of this identity that trusts every client, or only those of `client_ca`.
+    async fn refused(
+        folder: &Path,
+        client_ca: Option<&Path>,
+        trust: impl FnOnce(Fingerprint) -> Trust,
+    ) -> (Fingerprint, Error) {
+        let identity = Identity::kept_in(folder, "localhost").unwrap();
+        let fingerprint = identity.fingerprint().unwrap();
+        let tls = server_tls(identity, client_ca, b"test").unwrap();
+        let config = ServerConfig::new(Arc::new(tls)).unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let server = Endpoint::server(config, &[any]).unwrap();
+        let address = server.local_addrs()[0].to_string();
+        let tls = client_tls(&trust(fingerprint), None, b"test").unwrap();
+        let config = ClientConfig::new(Arc::new(tls.config.clone())).unwrap();
+        let client = Endpoint::client(&[any]).unwrap();
+        let accepting = tokio::spawn(async move { server.accept().await?.await.ok() });
+        let dialled = dial(&client, config, &tls, &address).await;
+        let error = match dialled {
+            Err(error) => error,
+            // A client is done before the server has judged it (RFC 8446 section 4.4.2).
+            Ok(connection) => Error::Connect {
+                name: address,
+                source: connection.closed().await,
+            },
+        };
+        accepting.abort();
+        (fingerprint, error)
+    }
+
     #[tokio::test]
-    async fn a_name_that_nobody_has_is_told() {
-        // RFC 6761 section 6.4: never resolved.
-        let refused = resolve("host.invalid:1").await.unwrap_err().to_string();
+    async fn who_is_not_trusted_is_told_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let other: Fingerprint = "ab".repeat(32).parse().unwrap();
+        let (seen, error) = refused(folder.path(), None, |_| Trust::Fingerprint(other)).await;
+        assert!(error.is_distrust(), "{error:?}");
+        let text = error.to_string();
+        let told = format!("has the fingerprint sha256:{seen}, and --pin expects sha256:{other};");
         assert!(
-            refused.starts_with("cannot resolve host.invalid:1: "),
-            "{refused}"
+            text.contains(&told) && text.contains(&format!("give --pin sha256:{seen}")),
+            "{text}"
         );
+
+        let authority = folder.path().join("authority");
+        Identity::kept_in(&authority, "authority").unwrap();
+        let authority = authority.join("cert.pem");
+        let trust = Trust::Authorities(authority.clone());
+        let (seen, error) = refused(folder.path(), None, |_| trust).await;
+        assert!(error.is_distrust(), "{error:?}");
+        let text = error.to_string();
+        let told = format!(
+            "its certificate is not from the authorities in {}; it has the fingerprint sha256:{seen}: \
+             if that is what the server prints, give --pin sha256:{seen}",
+            authority.display()
+        );
+        assert!(text.ends_with(&told), "{text}");
     }
 }

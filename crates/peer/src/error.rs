@@ -59,7 +59,17 @@ pub enum Error {
         /// Why.
         source: ConnectError,
     },
-    /// The server could not be reached, or one side did not trust the other.
+    /// One side did not trust the other.
+    #[error("cannot trust {name}: {why}")]
+    Untrusted {
+        /// The server.
+        name: String,
+        /// What is wrong, and what to do.
+        why: String,
+        /// How the connection ended.
+        source: ConnectionError,
+    },
+    /// The server could not be reached.
     #[error("cannot connect to {name}: {source}")]
     Connect {
         /// The server.
@@ -86,10 +96,11 @@ impl Error {
 
     /// Whether one side did not trust the other, as TLS says (RFC 9001 section 4.8), for want of a certificate that is known.
     pub fn is_distrust(&self) -> bool {
-        match self {
-            Self::Connect { source, .. } => is_distrust(source),
-            _ => false,
-        }
+        matches!(self, Self::Untrusted { .. })
+    }
+
+    pub(crate) fn is_alert_about_trust(error: &ConnectionError) -> bool {
+        is_distrust(error)
     }
 }
 

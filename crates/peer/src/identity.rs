@@ -2,9 +2,13 @@
 
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
 
-use ring::digest;
+use mpquic::EndpointConfig;
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::{digest, hmac};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -100,9 +104,65 @@ impl Identity {
         self.chain.first().map(Fingerprint::of)
     }
 
+    /// The configuration of an endpoint whose keys outlive the process: a server that was killed and started again ends the connections
+    /// of before at the first packet that comes of them (stateless reset, RFC 9000 section 10.3), so that their clients need not wait for
+    /// their idle timeouts, and takes the address validation tokens that it gave out (RFC 9000 section 8.1).
+    ///
+    /// The keys are derived from the private key, for the program of this name on these addresses: two servers with one identity must
+    /// not end each other's connections (RFC 9000 section 21.11).
+    ///
+    /// # Errors
+    ///
+    /// If the system has no randomness.
+    pub fn endpoint_config(
+        &self,
+        program: &str,
+        listen: &[SocketAddr],
+    ) -> Result<EndpointConfig, Error> {
+        let mut seed = [0; 32];
+        SystemRandom::new()
+            .fill(&mut seed)
+            .map_err(|_| Error::Setting("the system has no randomness".to_owned()))?;
+        let mut config = EndpointConfig::new(seed);
+        config
+            .reset_key(self.derive("stateless reset", program, listen))
+            .token_key(self.derive("address validation", program, listen));
+        // A clock before 1970 serves the tokens of this process all the same.
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        config.clock(Instant::now(), since_epoch.unwrap_or_default());
+        Ok(config)
+    }
+
+    /// A key for one purpose. HMAC-SHA256 is a pseudo-random function: what it gives says nothing of the private key.
+    fn derive(&self, purpose: &str, program: &str, listen: &[SocketAddr]) -> [u8; 32] {
+        let mut listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
+        listen.sort();
+        let context = format!("mpquic {purpose}\n{program}\n{}", listen.join("\n"));
+        let key = hmac::Key::new(hmac::HMAC_SHA256, self.key.secret_der());
+        let mut derived = [0; 32];
+        derived.copy_from_slice(hmac::sign(&key, context.as_bytes()).as_ref());
+        derived
+    }
+
     pub(crate) fn into_parts(self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         (self.chain, self.key)
     }
+}
+
+/// Where the program of this name keeps its identity: below the folder for the user's data (`XDG_DATA_HOME`, or `.local/share` at home).
+///
+/// # Errors
+///
+/// If there is no such folder.
+pub fn identity_folder(program: &str) -> Result<PathBuf, Error> {
+    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+    let data = data.or_else(|| Some(std::env::home_dir()?.join(".local/share")));
+    let data = data.ok_or_else(|| {
+        Error::Setting(
+            "there is no home folder to keep a certificate in: give --identity".to_owned(),
+        )
+    })?;
+    Ok(data.join(program))
 }
 
 fn make(folder: &Path, name: &str, chain: &Path, key: &Path) -> Result<(), Error> {
@@ -169,6 +229,21 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(refused.contains("key.pem"), "{refused}");
+    }
+
+    #[test]
+    fn keys_belong_to_an_identity_a_program_and_addresses() {
+        let folder = tempfile::tempdir().unwrap();
+        let identity =
+            |name: &str| Identity::kept_in(&folder.path().join(name), "example").unwrap();
+        let listen: [SocketAddr; 2] = ["0.0.0.0:1".parse().unwrap(), "[::]:1".parse().unwrap()];
+        let key = |name, program, listen: &[_]| identity(name).derive("x", program, listen);
+        let kept = key("a", "p", &listen);
+        assert_eq!(kept, key("a", "p", &[listen[1], listen[0]]));
+        assert_ne!(kept, key("b", "p", &listen));
+        assert_ne!(kept, key("a", "q", &listen));
+        assert_ne!(kept, key("a", "p", &listen[..1]));
+        assert_ne!(kept, identity("a").derive("y", "p", &listen));
     }
 
     #[test]

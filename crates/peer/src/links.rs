@@ -1,14 +1,17 @@
 //! An endpoint over all links of this machine, as they come and go.
 
-use std::net::UdpSocket;
+use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
 use mpquic::{Endpoint, LinkEvent, LinkManager, LinkPolicy, LinkTask, SystemInterfaces};
 
-use crate::dial::resolve;
 use crate::error::Error;
+use crate::name::resolve;
 
 /// An endpoint for connections to `server`, with a socket on each link of this machine that is up. Links that come and go are followed for as
-/// long as the task lives; `on` is told. Interfaces that are named `metered` are backups.
+/// long as the task lives; `on` is told. Interfaces that are named `metered` are backups; a name that no interface has now is told on
+/// standard error, since one may come later.
+///
+/// A link-local server can be reached over its own link only: there is one socket then, and no task.
 ///
 /// # Errors
 ///
@@ -17,8 +20,18 @@ pub async fn all_links(
     server: &str,
     metered: &[String],
     on: impl FnMut(LinkEvent) + Send + 'static,
-) -> Result<(Endpoint, LinkTask), Error> {
+) -> Result<(Endpoint, Option<LinkTask>), Error> {
+    for name in unknown(metered) {
+        crate::note!(
+            "warning: no interface is named {name} now: --metered {name} has no effect until there is one"
+        );
+    }
     let addresses = resolve(server).await?;
+    if !addresses.is_empty() && addresses.iter().all(is_link_local) {
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        let endpoint = Endpoint::client(&[any]).map_err(Error::NoLinks)?;
+        return Ok((endpoint, None));
+    }
     // A socket that is bound to an interface does not reach this very machine.
     let is_here = addresses
         .iter()
@@ -28,5 +41,34 @@ pub async fn all_links(
     let started =
         async { LinkManager::start(Endpoint::builder(), SystemInterfaces::new()?, policy).await };
     let (endpoint, links) = started.await.map_err(Error::NoLinks)?;
-    Ok((endpoint, links.spawn(on)))
+    Ok((endpoint, Some(links.spawn(on))))
+}
+
+fn is_link_local(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V6(address) if address.ip().is_unicast_link_local())
+}
+
+/// Those that no interface has.
+fn unknown(names: &[String]) -> Vec<&String> {
+    // Where the system does not tell its interfaces, nothing is known to be wrong.
+    let Ok(interfaces) = if_addrs::get_if_addrs() else {
+        return Vec::new();
+    };
+    let is_unknown = |name: &&String| !interfaces.iter().any(|there| there.name == **name);
+    names.iter().filter(is_unknown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_interface_has_is_unknown() {
+        let names = ["lo".to_owned(), "none9".to_owned()];
+        let unknown = unknown(&names);
+        assert!(unknown.contains(&&names[1]));
+        if cfg!(target_os = "linux") {
+            assert_eq!(unknown.len(), 1);
+        }
+    }
 }

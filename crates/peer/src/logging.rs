@@ -19,7 +19,7 @@ pub fn log_to_stderr() {
     let targets: Targets = match text.to_string_lossy().parse() {
         Ok(targets) => targets,
         Err(error) => {
-            eprintln!("RUST_LOG is ignored: {error}");
+            crate::note!("RUST_LOG is ignored: {error}");
             return;
         }
     };

@@ -1,8 +1,10 @@
 //! How the two ends recognise each other: the configurations of TLS.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use mpquic::Escaped;
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -66,6 +68,28 @@ pub enum Trust {
     System,
 }
 
+/// TLS of a client, and what it found out about its server.
+#[derive(Debug, Clone)]
+pub struct ClientTls {
+    /// The configuration.
+    pub config: rustls::ClientConfig,
+    pub(crate) verdict: Verdict,
+}
+
+/// Why the last server was not trusted, in words for the user: TLS itself carries an alert's number and a short reason.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Verdict(Arc<Mutex<Option<String>>>);
+
+impl Verdict {
+    pub(crate) fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn set(&self, why: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+}
+
 /// TLS of a client that speaks the application protocol `alpn`, with a certificate of its own if the server asks for one.
 ///
 /// # Errors
@@ -75,30 +99,120 @@ pub fn client_tls(
     trust: &Trust,
     identity: Option<Identity>,
     alpn: &[u8],
-) -> Result<rustls::ClientConfig, Error> {
-    let builder = rustls::ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])?;
-    let builder = match trust {
-        Trust::Authorities(path) => builder.with_root_certificates(roots(path)?),
-        Trust::Fingerprint(fingerprint) => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned(*fingerprint, provider()))),
-        Trust::System => {
-            let verifier = Verifier::new(provider())?;
-            builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(verifier))
+) -> Result<ClientTls, Error> {
+    let verifier: Arc<dyn ServerCertVerifier> = match trust {
+        Trust::Authorities(path) => {
+            let roots = Arc::new(roots(path)?);
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider());
+            verifier.build().map_err(|error| Error::file(path, error))?
         }
+        Trust::Fingerprint(fingerprint) => Arc::new(Pinned(*fingerprint, provider())),
+        Trust::System => Arc::new(Verifier::new(provider())?),
     };
-    let mut tls = match identity {
+    let verdict = Verdict::default();
+    let explaining = Explaining {
+        verifier,
+        trust: trust.clone(),
+        verdict: verdict.clone(),
+    };
+    let builder = rustls::ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(explaining));
+    let mut config = match identity {
         Some(identity) => {
             let (chain, key) = identity.into_parts();
             builder.with_client_auth_cert(chain, key)?
         }
         None => builder.with_no_client_auth(),
     };
-    tls.alpn_protocols = vec![alpn.to_vec()];
-    Ok(tls)
+    config.alpn_protocols = vec![alpn.to_vec()];
+    Ok(ClientTls { config, verdict })
+}
+
+/// Judges as another verifier does, and says why a server is not trusted and what to do about it.
+#[derive(Debug)]
+struct Explaining {
+    verifier: Arc<dyn ServerCertVerifier>,
+    trust: Trust,
+    verdict: Verdict,
+}
+
+impl Explaining {
+    fn explain(&self, certificate: &CertificateDer<'_>, error: &rustls::Error) -> String {
+        let seen = Fingerprint::of(certificate);
+        let by_whom = match &self.trust {
+            Trust::Fingerprint(expected) => {
+                return format!(
+                    "its certificate has the fingerprint sha256:{seen}, and --pin expects sha256:{expected}; \
+                     if the server has a new certificate, give --pin sha256:{seen}, else somebody else answers in its place"
+                );
+            }
+            Trust::Authorities(path) => format!("the authorities in {}", path.display()),
+            Trust::System => "the authorities that this system trusts".to_owned(),
+        };
+        let why = match error {
+            rustls::Error::InvalidCertificate(
+                CertificateError::UnknownIssuer
+                | CertificateError::BadSignature
+                | CertificateError::Other(_),
+            ) => format!("its certificate is not from {by_whom}"),
+            rustls::Error::InvalidCertificate(error) => {
+                let error = error.to_string();
+                format!(
+                    "its certificate does not hold before {by_whom}: {}",
+                    Escaped::new(&error)
+                )
+            }
+            error => error.to_string(),
+        };
+        format!(
+            "{why}; it has the fingerprint sha256:{seen}: if that is what the server prints, give --pin sha256:{seen}"
+        )
+    }
+}
+
+impl ServerCertVerifier for Explaining {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self
+            .verifier
+            .verify_server_cert(end_entity, intermediates, name, ocsp, now);
+        if let Err(error) = &verified {
+            self.verdict.set(self.explain(end_entity, error));
+        }
+        verified
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 /// Takes the one certificate that it knows. That the server has its key is checked as always.
