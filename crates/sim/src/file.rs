@@ -46,7 +46,7 @@ pub(crate) const RESULTS: Limits = Limits {
 /// A qlog: some hundred bytes a packet.
 #[cfg(feature = "lab")]
 pub(crate) const QLOG: Limits = Limits {
-    file: 2000 * MEGABYTE,
+    file: 1000 * MEGABYTE,
     line: MEGABYTE,
 };
 

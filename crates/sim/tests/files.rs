@@ -134,10 +134,10 @@ fn what_is_too_large_is_refused_before_it_is_in_memory() {
     let header = "\x1e{\"trace\":{}}\n\x1e{\"time\":1,\"name\":\"";
     for (begin, size, arguments, why) in [
         ("", 1 << 40, &["run", name][..], "larger than 4 MB"),
-        ("", 1 << 40, &["look", name], "larger than 2000 MB"),
+        ("", 1 << 40, &["look", name], "larger than 1000 MB"),
         (
             header,
-            1_500_000_000,
+            950_000_000,
             &["look", name],
             "line 2: longer than 1 MB",
         ),
@@ -172,6 +172,25 @@ fn what_is_too_large_is_refused_before_it_is_in_memory() {
         let err = refused(arguments);
         assert!(err.contains(why) && err.contains(name), "{why}: {err}");
     }
+}
+
+#[test]
+fn a_line_of_a_trace_that_is_wrong_is_named_with_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("car.trace");
+    fs::write(&trace, "1\n4000000000\n").unwrap();
+    let why = format!(
+        "trace file {}: trace line 2: 4000000000 ms, expected at most 2147483648 ms",
+        text(&trace)
+    );
+    let err = refused(&["trace", "show", text(&trace)]);
+    assert_eq!(err.trim_end(), why);
+    let paths = "[{ trace = \"car.trace\", owd = 10 }]";
+    let err = refused(&["run", text(&experiment(dir.path(), "t.toml", paths))]);
+    assert!(
+        err.ends_with(&format!("t.toml:7: network[1].paths[1].trace: {why}\n")),
+        "{err}"
+    );
 }
 
 #[test]

@@ -104,6 +104,17 @@ pub enum TraceError {
     NoTime,
 }
 
+impl TraceError {
+    /// The error with the file that it is in.
+    #[cfg(feature = "lab")]
+    pub(crate) fn in_file(&self, path: &Path) -> String {
+        match self {
+            Self::Read { .. } => self.to_string(),
+            other => format!("trace file {}: {other}", path.display()),
+        }
+    }
+}
+
 /// Reads the times one after the other.
 #[derive(Default)]
 struct Reader {

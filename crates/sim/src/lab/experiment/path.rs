@@ -8,9 +8,7 @@ use std::time::Duration;
 use super::reader::{FileError, Item, Node, Table, Value};
 use crate::lab::mobile::{MobileSpec, Model};
 use crate::lab::network::PathSpec;
-use crate::{
-    GilbertElliott, LinkConfig, MahimahiTrace, Outage, PlannedChange, QueueLimit, TraceError,
-};
+use crate::{GilbertElliott, LinkConfig, MahimahiTrace, Outage, PlannedChange, QueueLimit};
 
 const RATE: &str = "a rate, as 50 (Mbit/s) or \"50Mbit\"";
 const DELAY: &str = "a time, as 20 (ms) or \"20ms\"";
@@ -58,12 +56,12 @@ impl Traces {
         }
     }
 
-    fn get(&self, file: &str) -> Result<MahimahiTrace, TraceError> {
+    fn get(&self, file: &str) -> Result<MahimahiTrace, String> {
         let path = self.folder.join(file);
         if let Some(trace) = self.read.borrow().get(&path) {
             return Ok(trace.clone());
         }
-        let trace = MahimahiTrace::read(&path)?;
+        let trace = MahimahiTrace::read(&path).map_err(|fault| fault.in_file(&path))?;
         self.read.borrow_mut().insert(path, trace.clone());
         Ok(trace)
     }
@@ -492,7 +490,7 @@ fn read_trace(item: &Item<'_>, traces: &Traces) -> Result<Source, FileError> {
     }
     let file = item.text(TRACE)?;
     let trace = traces.get(file);
-    let trace = trace.map_err(|fault| item.error(fault.to_string()))?;
+    let trace = trace.map_err(|fault| item.error(fault))?;
     Ok(Source::File(trace))
 }
 

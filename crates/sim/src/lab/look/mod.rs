@@ -13,6 +13,8 @@ use super::report;
 use super::text::Align::{Left, Right};
 use super::text::{significant, table};
 use crate::file as files;
+#[cfg(test)]
+pub(crate) use read::Life;
 pub(crate) use read::{Seen, SeenPath};
 
 /// The byte between the texts of a sequence (RFC 7464).

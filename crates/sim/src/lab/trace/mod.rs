@@ -96,7 +96,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Fail
                         let fault = format!("{unknown}; and there is no file {trace}");
                         return Err(Failure::Usage(fault));
                     }
-                    Shown::of_trace(&MahimahiTrace::read(file).map_err(Failure::run)?)
+                    let read = MahimahiTrace::read(file);
+                    Shown::of_trace(&read.map_err(|fault| Failure::Run(fault.in_file(file)))?)
                 }
             };
             if let Some(file) = svg {
