@@ -87,12 +87,16 @@ fn paths_replace_the_default_ones() {
     assert_eq!(options.links.len(), 1);
     assert!(!options.alone && !options.progress);
     assert_eq!(options.congestion, CongestionControl::default());
+}
+
+#[test]
+fn controller_and_settings_of_the_scheduler() {
+    let chosen = options(&["--congestion", "bbr3"]).unwrap();
+    assert_eq!(chosen.congestion, CongestionControl::Bbr);
     for name in ["--scheduler-config", "--config"] {
-        let options = options(&[name, r#"{"burst": 4}"#, "--scheduler", "rr"]).unwrap();
-        assert_eq!(options.scheduler.config()["burst"], 4);
+        let chosen = options(&[name, r#"{"burst": 4}"#, "--scheduler", "rr"]).unwrap();
+        assert_eq!(chosen.scheduler.config()["burst"], 4);
     }
-    let options = options(&["--congestion", "bbr3"]).unwrap();
-    assert_eq!(options.congestion, CongestionControl::Bbr);
 }
 
 #[test]

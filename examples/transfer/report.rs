@@ -268,6 +268,7 @@ lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
                 "again",
                 "alone",
                 "bytes",
+                "congestion",
                 "goodput_mbps",
                 "learned",
                 "paths",
