@@ -401,7 +401,7 @@ fn texts_of_experiments_and_results_steer_no_terminal() {
         ("file:20kB", format!("file:{odd}")),
         ("rate = 5", format!("rate = 5, \"{odd}\" = 1")),
         ("seeds = 2", format!("seeds = \"{odd}\"")),
-        ("seeds = 2", format!("seeds = \u{1b}[2J")),
+        ("seeds = 2", "seeds = \u{1b}[2J".to_owned()),
     ] {
         assert!(good.contains(from));
         fs::write(&file, good.replace(from, &to)).unwrap();
