@@ -3,4 +3,6 @@
 
 mod common;
 mod datagrams;
+mod endings;
+mod limits;
 mod requests;
