@@ -30,7 +30,7 @@ const MAX_FIELDS: usize = 64 * 1024;
 #[command(
     after_help = "Example:\n  h3_client https://localhost:4433/Cargo.toml --ca /tmp/cert.pem --local 127.0.0.1 --local 127.0.0.2 -o /tmp/file"
 )]
-struct Arguments {
+pub(crate) struct Arguments {
     /// What to get; https only.
     url: Uri,
     /// The certificates to trust, PEM.
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 }
 
 /// Whether the server did it.
-async fn run(arguments: Arguments) -> Result<bool, Box<dyn Error>> {
+pub(crate) async fn run(arguments: Arguments) -> Result<bool, Box<dyn Error>> {
     let url = &arguments.url;
     let host = url.host().ok_or("the URL names no host")?;
     let port = url.port_u16().unwrap_or(443);

@@ -25,7 +25,7 @@ const BODIES: usize = 8;
 /// How many bytes the fields of a request may take: beyond that, h3 answers 431.
 const MAX_FIELDS: usize = 16 * 1024;
 
-type Stream = h3::server::RequestStream<mpquic_h3::BidiStream<Bytes>, Bytes>;
+type Answering = h3::server::RequestStream<mpquic_h3::BidiStream<Bytes>, Bytes>;
 type Failure = Box<dyn Error + Send + Sync>;
 
 /// Serves the files of a folder over HTTP/3.
@@ -35,7 +35,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 #[command(
     after_help = "Example:\n  h3_server --root . --listen 127.0.0.1:4433 --cert-out /tmp/cert.pem"
 )]
-struct Arguments {
+pub(crate) struct Arguments {
     /// The folder with the files.
     #[arg(long, default_value = ".")]
     root: PathBuf,
@@ -77,7 +77,12 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let ended = tokio::runtime::Runtime::new()
         .map_err(|error| format!("no runtime: {error}").into())
-        .and_then(|runtime| runtime.block_on(run(arguments)));
+        .and_then(|runtime| {
+            runtime.block_on(async {
+                let endpoint = listen(&arguments)?;
+                run(endpoint, arguments, stop()).await
+            })
+        });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -107,8 +112,9 @@ fn identity(
     Ok((vec![made.cert.der().clone()], key))
 }
 
-async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
-    let (chain, key) = identity(&arguments)?;
+/// An endpoint at the addresses that the arguments name. Of a runtime.
+pub(crate) fn listen(arguments: &Arguments) -> Result<mpquic::Endpoint, Box<dyn Error>> {
+    let (chain, key) = identity(arguments)?;
     let mut tls = rustls::ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
@@ -122,12 +128,21 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     for local in endpoint.local_addrs() {
         say!(std::io::stdout(), "listening on https://{local}/");
     }
+    Ok(endpoint)
+}
+
+/// Serves until it is told to stop.
+pub(crate) async fn run(
+    endpoint: mpquic::Endpoint,
+    arguments: Arguments,
+    stop: impl Future<Output = std::io::Result<()>>,
+) -> Result<(), Box<dyn Error>> {
     let service = Arc::new(Service {
         root: arguments.root,
         uploads: arguments.uploads,
         upload_limit: arguments.upload_limit,
     });
-    let mut stop = std::pin::pin!(stop());
+    let mut stop = std::pin::pin!(stop);
     loop {
         let incoming = tokio::select! {
             incoming = endpoint.accept() => incoming,
@@ -213,7 +228,7 @@ impl Service {
     async fn answer(
         &self,
         request: &Request<()>,
-        mut stream: Stream,
+        mut stream: Answering,
     ) -> Result<StatusCode, Failure> {
         let path = request.uri().path();
         let status = match (request.method(), &self.uploads) {
@@ -266,7 +281,7 @@ impl Service {
         &self,
         request: &Request<()>,
         folder: &Path,
-        stream: &mut Stream,
+        stream: &mut Answering,
     ) -> Result<StatusCode, Failure> {
         let mut parts = Path::new(request.uri().path().trim_start_matches('/')).components();
         let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else {
@@ -304,7 +319,11 @@ impl Service {
 }
 
 /// Sends so much of the file.
-async fn send(mut file: tokio::fs::File, length: u64, stream: &mut Stream) -> Result<(), Failure> {
+async fn send(
+    mut file: tokio::fs::File,
+    length: u64,
+    stream: &mut Answering,
+) -> Result<(), Failure> {
     file.set_max_buf_size(PIECE);
     let mut left = length;
     while left > 0 {

@@ -4,5 +4,6 @@
 mod common;
 mod datagrams;
 mod endings;
+mod examples;
 mod limits;
 mod requests;
