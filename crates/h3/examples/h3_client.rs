@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// How much of a file is read at a time.
 const PIECE: usize = 64 * 1024;
 /// How many bytes the fields of an answer may take.
-const MAX_FIELDS: usize = 64 * 1024;
+const MAX_FIELDS: u64 = 64 * 1024;
 
 /// Gets one URL over HTTP/3, or puts a file there, over as many paths as local addresses are given.
 #[derive(Parser)]
@@ -106,8 +106,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<bool, Box<dyn Error>> {
 
     let transport = mpquic_h3::Connection::new(connection.clone());
     let (mut driver, mut send_request) = h3::client::builder()
-        .max_field_section_size(MAX_FIELDS as u64)
-        .build::<_, _, Bytes>(transport.max_frame_size(MAX_FIELDS))
+        .max_field_section_size(MAX_FIELDS)
+        .build::<_, _, Bytes>(transport)
         .await?;
     let driving = tokio::spawn(async move { poll_fn(|cx| driver.poll_close(cx)).await });
     let done = exchange(&mut send_request, &arguments).await;

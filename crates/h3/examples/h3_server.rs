@@ -12,7 +12,7 @@ use bytes::{Buf, Bytes};
 use clap::Parser;
 use http::header::{ALLOW, CONTENT_LENGTH};
 use http::{Method, Request, Response, StatusCode};
-use mpquic::rustls;
+use mpquic::{ConnectionError, rustls};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,7 +23,7 @@ const PIECE: usize = 16 * 1024;
 /// How many requests of a connection may hold a file and its pieces at once. The others wait.
 const BODIES: usize = 8;
 /// How many bytes the fields of a request may take: beyond that, h3 answers 431.
-const MAX_FIELDS: usize = 16 * 1024;
+const MAX_FIELDS: u64 = 16 * 1024;
 
 type Answering = h3::server::RequestStream<mpquic_h3::BidiStream<Bytes>, Bytes>;
 type Failure = Box<dyn Error + Send + Sync>;
@@ -189,8 +189,8 @@ async fn stop() -> std::io::Result<()> {
 async fn serve(connection: mpquic::Connection, service: Arc<Service>) -> Result<(), Failure> {
     let transport = mpquic_h3::Connection::new(connection.clone());
     let mut requests = h3::server::builder()
-        .max_field_section_size(MAX_FIELDS as u64)
-        .build::<_, Bytes>(transport.max_frame_size(MAX_FIELDS))
+        .max_field_section_size(MAX_FIELDS)
+        .build::<_, Bytes>(transport)
         .await?;
     let bodies = Arc::new(Semaphore::new(BODIES));
     loop {
@@ -198,6 +198,10 @@ async fn serve(connection: mpquic::Connection, service: Arc<Service>) -> Result<
             Ok(Some(resolver)) => resolver,
             Ok(None) => return Ok(()),
             Err(error) if error.is_h3_no_error() => return Ok(()),
+            // The service stops.
+            Err(_) if connection.close_reason() == Some(ConnectionError::LocallyClosed) => {
+                return Ok(());
+            }
             Err(error) => return Err(error.into()),
         };
         let service = Arc::clone(&service);

@@ -36,13 +36,14 @@ impl Connection {
     /// A long frame of a type that h3 does not know is skipped, as any other. DATA is handed on as it comes, and has no limit.
     ///
     /// What the fields of a message may take after they are decoded is a setting of h3's builders, `max_field_section_size`.
-    /// It should be the smaller one: h3 answers 431 to a request that is beyond it.
+    /// It should be much the smaller one: h3 answers 431 to a request that is beyond it, and Huffman's code makes rare characters
+    /// up to four times as long.
     ///
     /// ```no_run
     /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
-    /// let transport = mpquic_h3::Connection::new(connection).max_frame_size(20 * 1024);
+    /// let transport = mpquic_h3::Connection::new(connection).max_frame_size(32 * 1024);
     /// let mut server = h3::server::builder();
-    /// let server = server.max_field_section_size(16 * 1024);
+    /// let server = server.max_field_section_size(8 * 1024);
     /// let mut requests = server.build::<_, bytes::Bytes>(transport).await?;
     /// # Ok(()) }
     /// ```
