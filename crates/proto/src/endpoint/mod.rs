@@ -6,6 +6,7 @@ mod accept_tests;
 mod admission;
 #[cfg(test)]
 mod admission_tests;
+mod census;
 mod closed;
 mod early;
 mod event;
@@ -14,6 +15,7 @@ mod incoming;
 mod late;
 mod line;
 mod negotiation;
+mod network;
 mod refusal;
 mod remains;
 mod reset;
@@ -24,6 +26,8 @@ mod shards;
 mod tests;
 
 pub use accept::{AcceptJob, AcceptOutcome, Accepted};
+pub use census::ConnectionCount;
+pub(crate) use census::{Census, Counted};
 pub use event::{
     AcceptError, ConnectError, ConnectionEvent, DatagramEvent, EndpointEvent, RetryError,
 };
@@ -67,6 +71,9 @@ use crate::{
 /// Datagrams with a client's Initial packets have at least this size (RFC 9000 section 14.1).
 const MIN_INITIAL_SIZE: usize = 1200;
 
+/// Places of connections that an endpoint keeps though they are free.
+const KEPT_CONNECTIONS: usize = 256;
+
 /// All connections of one or several sockets, without I/O: routes datagrams to connections, starts and
 /// accepts connections.
 pub struct Endpoint {
@@ -78,6 +85,8 @@ pub struct Endpoint {
     reset_rate: AnswerRate,
     tokens: Arc<AddressTokens>,
     invalid_token_rate: AnswerRate,
+    refusal_rate: AnswerRate,
+    census: Arc<Census>,
     routes: Routes,
     waiting: Waiting,
     /// Of those that wait, for a driver that takes them one by one.
@@ -132,6 +141,8 @@ impl Endpoint {
                 config.clock,
             )),
             invalid_token_rate: AnswerRate::new(),
+            refusal_rate: AnswerRate::new(),
+            census: config.shard.as_ref().map(Shard::census).unwrap_or_default(),
             routes: Routes::new(&mut rng),
             waiting: Waiting::default(),
             line: None,
@@ -547,6 +558,7 @@ impl Endpoint {
             }
             EndpointEvent::Drained => {
                 let known = self.connections.remove(handle.0);
+                self.shrink();
                 if let Some(share) = known.half_open {
                     self.half_open.remove(&share);
                 }
@@ -563,6 +575,15 @@ impl Endpoint {
         }
     }
 
+    /// The table of connections does not keep the memory of a crowd for ever: as the [routes](Routes), it shrinks when a
+    /// sixteenth of it is in use, as far as the places in use allow.
+    fn shrink(&mut self) {
+        let (capacity, used) = (self.connections.capacity(), self.connections.len());
+        if capacity > KEPT_CONNECTIONS.max(16 * used) {
+            self.connections.shrink_to_fit();
+        }
+    }
+
     /// Memory that the connections have borrowed for data.
     pub fn memory_use(&self) -> MemoryUse {
         self.memory.in_use()
@@ -571,6 +592,12 @@ impl Endpoint {
     /// How many connections are not drained.
     pub fn open_connections(&self) -> usize {
         self.connections.len()
+    }
+
+    /// How many connections of the server are complete, and how many were refused, since there were
+    /// [too many](ServerConfig::max_connections). Of all shards, if this is one.
+    pub fn connection_count(&self) -> ConnectionCount {
+        self.census.count()
     }
 
     /// How many connections are half open, and what they hold: clients that wait to be accepted, and
