@@ -231,6 +231,10 @@ impl Driver {
         // ... and what comes up by making the packets (new connection IDs) before these leave.
         take_endpoint_events(&mut state.proto, events);
         state.forward_events(now, &mut self.effects);
+        if self.effects.has_path_events() {
+            // What a path without a socket may do depends on the others.
+            self.news.unroutable |= lacks_route(&state.proto, &self.outbox);
+        }
 
         // What leaves makes the path's timers later. It may set the first ones of a path: they are far off, and found when
         // something has come or nothing more leaves.
@@ -517,6 +521,14 @@ fn leave(
         }
     }
     Err(stays)
+}
+
+/// Whether no socket can send for some path.
+#[cold]
+#[inline(never)]
+fn lacks_route(proto: &proto::Connection, outbox: &Outbox) -> bool {
+    let mut paths = proto.paths().filter_map(|id| proto.network_path(id).ok());
+    !proto.is_closed() && paths.any(|path| !outbox.can_send_from(path.local))
 }
 
 /// Whether a socket can send for some path.

@@ -71,9 +71,6 @@ use crate::{
 /// Datagrams with a client's Initial packets have at least this size (RFC 9000 section 14.1).
 const MIN_INITIAL_SIZE: usize = 1200;
 
-/// Places of connections that an endpoint keeps though they are free.
-const KEPT_CONNECTIONS: usize = 256;
-
 /// All connections of one or several sockets, without I/O: routes datagrams to connections, starts and
 /// accepts connections.
 pub struct Endpoint {
@@ -101,6 +98,8 @@ pub struct Endpoint {
     /// For data of all connections.
     memory: Arc<Memory>,
     connections: Slab<Known>,
+    /// When so many are left, their table shrinks.
+    shrink_at: usize,
 }
 
 // By hand: keys and the generator's state must not end up in logs.
@@ -153,6 +152,7 @@ impl Endpoint {
             half_open: HalfOpen::default(),
             memory: Arc::new(Memory::new(config.send_memory, config.receive_memory)),
             connections: Slab::new(),
+            shrink_at: 0,
             rng,
             config,
         }
@@ -575,15 +575,6 @@ impl Endpoint {
         }
     }
 
-    /// The table of connections does not keep the memory of a crowd for ever: as the [routes](Routes), it shrinks when a
-    /// sixteenth of it is in use, as far as the places in use allow.
-    fn shrink(&mut self) {
-        let (capacity, used) = (self.connections.capacity(), self.connections.len());
-        if capacity > KEPT_CONNECTIONS.max(16 * used) {
-            self.connections.shrink_to_fit();
-        }
-    }
-
     /// Memory that the connections have borrowed for data.
     pub fn memory_use(&self) -> MemoryUse {
         self.memory.in_use()
@@ -592,12 +583,6 @@ impl Endpoint {
     /// How many connections are not drained.
     pub fn open_connections(&self) -> usize {
         self.connections.len()
-    }
-
-    /// How many connections of the server are complete, and how many were refused, since there were
-    /// [too many](ServerConfig::max_connections). Of all shards, if this is one.
-    pub fn connection_count(&self) -> ConnectionCount {
-        self.census.count()
     }
 
     /// How many connections are half open, and what they hold: clients that wait to be accepted, and
@@ -707,10 +692,15 @@ impl Endpoint {
         if let Some(share) = &half_open {
             self.half_open.add(share);
         }
-        ConnectionHandle(self.connections.insert(Known {
+        let before = self.connections.capacity();
+        let handle = self.connections.insert(Known {
             half_open,
             ..Known::default()
-        }))
+        });
+        if self.connections.capacity() > before {
+            self.shrink_at = self.connections.capacity() / 16;
+        }
+        ConnectionHandle(handle)
     }
 
     fn take_events(&mut self, handle: ConnectionHandle, connection: &mut Connection) {
