@@ -9,7 +9,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use proto::{
-    ClientConfig, EndpointConfig, FourTuple, HalfOpen, MemoryUse, PathStatus, ServerConfig, VarInt,
+    ClientConfig, ConnectionCount, EndpointConfig, FourTuple, HalfOpen, MemoryUse, PathStatus,
+    ServerConfig, VarInt,
 };
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -477,6 +478,13 @@ impl Endpoint {
             self.common.stats(shard.shard, connections)
         };
         self.shards.iter().map(stats).collect()
+    }
+
+    /// How many connections of the server are complete, and how many were refused, since there were too many: see
+    /// [`ServerConfig::max_connections`].
+    pub fn connection_count(&self) -> ConnectionCount {
+        // It is that of all shards.
+        self.first().lock().proto.connection_count()
     }
 
     /// How many connections are half open, and what they hold: clients that wait to be accepted, and

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::connection::Connecting;
+use crate::crowd;
 use crate::driver::Driver;
 use crate::inbox::{ReadAhead, Run};
 use crate::path_manager::{Mesh, PathManager};
@@ -19,6 +20,9 @@ use crate::reader::{NextLook, Reader};
 use crate::shards::Shards;
 use crate::shared::{ConnectionRef, Shared};
 use crate::socket::{SocketSet, route};
+
+/// Places of connections that are kept though they are free.
+const KEPT_PLACES: usize = 256;
 
 /// The part under the mutex. Held for a batch of received datagrams or for one call, never
 /// together with a connection's mutex.
@@ -53,6 +57,19 @@ impl EndpointState {
         let gone = self.proto.forget_remains(Some(now));
         self.open -= gone;
         (gone, self.proto.poll_timeout())
+    }
+
+    /// Takes out a connection that is over. Free places at the end go, and the memory of a crowd with them.
+    fn take(&mut self, handle: ConnectionHandle) -> Option<Arc<Shared>> {
+        let taken = self.connections.get_mut(handle.0).and_then(Option::take);
+        while let Some(None) = self.connections.last() {
+            self.connections.pop();
+        }
+        let used = self.connections.len();
+        if self.connections.capacity() > KEPT_PLACES.max(16 * used) {
+            self.connections.shrink_to(KEPT_PLACES.max(2 * used));
+        }
+        taken
     }
 
     fn insert(&mut self, shared: &Arc<Shared>) {
@@ -143,7 +160,7 @@ impl EndpointShared {
             let mut state = self.lock();
             for event in events {
                 if event == EndpointEvent::Drained {
-                    gone = state.connections.get_mut(handle.0).and_then(Option::take);
+                    gone = state.take(handle);
                     state.open -= usize::from(gone.is_some());
                 }
                 state.proto.handle_event(handle, event);
@@ -151,7 +168,15 @@ impl EndpointShared {
         }
         // A connection's drop may do anything: not under the lock.
         if gone.take().is_some() {
-            self.common.on_gone(1);
+            self.on_gone(1);
+        }
+    }
+
+    /// So many connections are over.
+    pub(crate) fn on_gone(&self, count: usize) {
+        if count > 0 {
+            self.common.on_gone(count);
+            crowd::on_gone(&self.common, &self.runtime);
         }
     }
 
@@ -160,7 +185,7 @@ impl EndpointShared {
     pub(crate) fn keep_remains(&self, handle: ConnectionHandle, remains: Remains) {
         let (connection, earlier, gone) = {
             let mut state = self.lock();
-            let connection = state.connections.get_mut(handle.0).and_then(Option::take);
+            let connection = state.take(handle);
             let earlier = state.proto.keep_remains(handle, remains);
             let gone = match state.ended {
                 true => state.proto.forget_remains(None),
@@ -171,7 +196,7 @@ impl EndpointShared {
         };
         // A connection's drop may do anything: not under the lock.
         drop(connection);
-        self.common.on_gone(gone);
+        self.on_gone(gone);
         if earlier {
             // Its timer.
             self.common.wake(self.shard);
@@ -284,7 +309,7 @@ impl EndpointShared {
             (connections, state.proto.drain_clients(), gone)
         };
         drop(incoming);
-        self.common.on_gone(gone);
+        self.on_gone(gone);
         let reason = TransportError::new(
             TransportErrorCode::INTERNAL_ERROR,
             "the endpoint's task has ended",

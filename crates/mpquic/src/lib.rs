@@ -163,13 +163,14 @@
 //! They run on the tokio runtime in which the endpoint was made, and end by themselves. All futures
 //! are cancel-safe unless their documentation says otherwise: a dropped future has consumed nothing.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// One system call has it: `steer.rs`.
+// Two system calls have it: `steer.rs`, `crowd.rs`.
 #![deny(unsafe_code)]
 
 mod async_socket;
 mod binder;
 mod builder;
 mod connection;
+mod crowd;
 mod driver;
 mod endpoint;
 mod endpoint_driver;
@@ -230,10 +231,10 @@ pub use mpquic_proto::Version;
 pub use mpquic_proto::{
     AckFrequencyConfig, AckRanges, AckedPackets, ApplicationClose, AttemptError,
     CarefulResumeConfig, Choice, Chunk, ClientConfig, ClosedStream, ConfigError, CongestionControl,
-    ConnectionClose, ConnectionError, ConnectionIdGenerator, ConnectionStats, DatagramOptions,
-    Decided, Dir, EndpointConfig, Escaped, FailedAttempt, FourTuple, FrameInfo, Frames, HalfOpen,
-    InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observation, Observer,
-    ObserverFactory, PacketLost, PacketReceived, PacketSent, Parameters, PathChange,
+    ConnectionClose, ConnectionCount, ConnectionError, ConnectionIdGenerator, ConnectionStats,
+    DatagramOptions, Decided, Dir, EndpointConfig, Escaped, FailedAttempt, FourTuple, FrameInfo,
+    Frames, HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observation,
+    Observer, ObserverFactory, PacketLost, PacketReceived, PacketSent, Parameters, PathChange,
     PathChangeKind, PathError, PathErrorCode, PathEvent, PathId, PathMemory, PathMetrics,
     PathStart, PathStats, PathStatus, QuicLb, QuicLbConfig, QuicLbError, RaceConfig,
     Reconnaissance, SavedPath, ServerConfig, SessionMemory, Side, Started, StreamHints, StreamId,

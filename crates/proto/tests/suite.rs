@@ -18,6 +18,7 @@ mod migration;
 mod mtu;
 mod multipath;
 mod own_controller;
+mod own_scheduler;
 mod pair;
 mod quic_bit;
 mod race;

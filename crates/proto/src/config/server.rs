@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub(crate) max_incoming: usize,
     pub(crate) max_half_open: usize,
     pub(crate) half_open_memory: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_prefix: usize,
     pub(crate) handshake_timeout: Duration,
     pub(crate) retry_above: usize,
     pub(crate) max_retries_waiting: usize,
@@ -42,6 +44,10 @@ pub struct ServerConfig {
     pub(crate) migration: bool,
     pub(crate) preferred_ipv4: Option<SocketAddrV4>,
     pub(crate) preferred_ipv6: Option<SocketAddrV6>,
+}
+
+const fn no_limit_if_zero(count: usize) -> usize {
+    if count == 0 { usize::MAX } else { count }
 }
 
 impl ServerConfig {
@@ -94,6 +100,8 @@ impl ServerConfig {
             max_incoming: limits::MAX_INCOMING,
             max_half_open: limits::MAX_HALF_OPEN,
             half_open_memory: limits::MAX_HALF_OPEN_BYTES,
+            max_connections: usize::MAX,
+            max_connections_per_prefix: usize::MAX,
             handshake_timeout: Duration::from_secs(10),
             retry_above: limits::RETRY_ABOVE,
             max_retries_waiting: limits::MAX_RETRIES_WAITING,
@@ -153,6 +161,35 @@ impl ServerConfig {
     /// nobody can connect.
     pub const fn half_open_memory(&mut self, bytes: usize) -> &mut Self {
         self.half_open_memory = bytes;
+        self
+    }
+
+    /// How many connections may be complete at a time, over all shards of an endpoint: those that are half open
+    /// ([`max_half_open`](Self::max_half_open)) come on top. A client beyond that is refused (CONNECTION_REFUSED, RFC 9000
+    /// section 5.2.2), and nothing is kept of it. Default, and with 0: no limit.
+    ///
+    /// Connections that are open already stay, whatever is set here later. How many were refused is in
+    /// [`Endpoint::connection_count`](crate::Endpoint::connection_count).
+    ///
+    /// Each connection of a client that asks for much and reads nothing holds up to
+    /// [`TransportConfig::send_window`](crate::TransportConfig::send_window) bytes and some 250 KiB at the default settings,
+    /// for as long as it stays; see also [`TransportConfig::min_peer_rate`](crate::TransportConfig::min_peer_rate).
+    ///
+    /// ```
+    /// # fn configure(config: &mut mpquic_proto::ServerConfig) {
+    /// config.max_connections(10_000).max_connections_per_prefix(200);
+    /// # }
+    /// ```
+    pub const fn max_connections(&mut self, count: usize) -> &mut Self {
+        self.max_connections = no_limit_if_zero(count);
+        self
+    }
+
+    /// The same for the clients of one network: 24 bits of an IPv4 address, 56 of an IPv6 address. Whoever has one address of
+    /// it may have the others; behind it may also be many clients, as of a mobile carrier. A connection counts for the network
+    /// where it began, wherever it moves and whatever paths it opens. Default, and with 0: no limit.
+    pub const fn max_connections_per_prefix(&mut self, count: usize) -> &mut Self {
+        self.max_connections_per_prefix = no_limit_if_zero(count);
         self
     }
 
