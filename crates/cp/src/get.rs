@@ -15,7 +15,7 @@ use crate::name::Name;
 use crate::part::{NoPart, Part};
 use crate::progress::Progress;
 use crate::tree::{self, Hidden, blocking};
-use crate::wire::{self, Answer, Digest, Entry, Kind, Request};
+use crate::wire::{Answer, Digest, Entry, Kind, Request};
 
 impl Client {
     /// Gets `name` to `local`: into it, if that ends with a separator, is `.` or `..`, or is a folder and `name` a file; else to that name.
@@ -356,7 +356,7 @@ fn below(entry: &Name, name: &Name, target: &Name) -> Result<Name, Error> {
 }
 
 /// The digest of a file that is there under its name, if it has this size.
-async fn whole(dir: &Arc<Dir>, name: &Name, size: u64) -> std::io::Result<Option<Digest>> {
+async fn whole(dir: &Arc<Dir>, name: &Name, size: u64) -> io::Result<Option<Digest>> {
     let opened = blocking({
         let (dir, name) = (Arc::clone(dir), name.clone());
         move || match tree::entry(&dir, &name) {

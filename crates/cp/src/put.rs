@@ -74,7 +74,7 @@ impl Client {
             }
         });
         let (dir, walk) = started.await.map_err(here)?;
-        let from = Arc::new(From {
+        let from = Arc::new(Origin {
             dir,
             base: base.to_owned(),
             options: *options,
@@ -141,7 +141,7 @@ impl Client {
         &self,
         entry: &Entry,
         to: &Name,
-        from: &From,
+        from: &Origin,
         progress: &Progress,
     ) -> Result<(), Error> {
         let request = Request::Link {
@@ -161,7 +161,7 @@ impl Client {
         &self,
         entry: &Entry,
         to: &Name,
-        from: &From,
+        from: &Origin,
         progress: &Progress,
     ) -> Result<(), Error> {
         let local = from.base.join(entry.name.path());
@@ -229,7 +229,7 @@ impl Client {
 }
 
 /// What is copied from, and how.
-struct From {
+struct Origin {
     dir: Arc<Dir>,
     base: PathBuf,
     options: CopyOptions,

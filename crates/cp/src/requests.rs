@@ -193,7 +193,7 @@ impl Job<'_> {
                 let batch = walk.batch();
                 Ok::<_, io::Error>((batch, walk))
             });
-            let (found, rest) = batch.await?;
+            let (found, rest) = batch.await.map_err(disk)?;
             walk = rest;
             let mut messages = Vec::new();
             for found in found {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic::{
-    Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig, VarInt,
+    Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, ServerConfig,
+    VarInt,
 };
 use mpquic_peer::{PROOF, Token, Transport};
 use tokio::time::timeout;
@@ -146,6 +147,11 @@ impl Server {
     /// Where it listens.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.endpoint.local_addrs()
+    }
+
+    /// Addresses where it should listen and does not, since this host has none of their family.
+    pub fn missing_addrs(&self) -> &[MissingAddr] {
+        self.endpoint.missing_addrs()
     }
 
     /// Serves clients until `stop` is done. Each of their transfers is a line for `log`.

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use mpquic_cp::{Error, Server, ServerSettings, server_tls};
-use mpquic_peer::{Identity, identity_folder, log, say};
+use mpquic_peer::{Identity, identity_folder, log, note, say};
 
 use crate::program::arguments::Serve;
 use crate::program::session::{PORT, Stopping};
@@ -68,6 +68,9 @@ pub(crate) async fn serve(arguments: Serve, stop: Stopping<'_>) -> Result<u8, Er
     }
     for local in server.local_addrs() {
         say!("listening on {local}");
+    }
+    for missing in server.missing_addrs() {
+        note!("{missing}");
     }
     if let Some(fingerprint) = fingerprint {
         say!("fingerprint sha256:{fingerprint}");
