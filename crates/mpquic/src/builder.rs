@@ -61,6 +61,10 @@ impl Default for Shards {
 
 impl EndpointBuilder {
     /// A local address to bind a socket to; port 0 is any port. Each call adds a socket.
+    ///
+    /// A socket on `[::]` takes IPv4 as well if the system has it so, as Linux does. If the endpoint has an IPv4 address too,
+    /// such as `0.0.0.0`, it is for IPv6 only, so that both can have the same port. A wildcard address of a family that this
+    /// host does not have is left out then ([`Endpoint::missing_addrs`]).
     pub fn bind(mut self, local: SocketAddr) -> Self {
         self.locals.push(local);
         self
@@ -211,24 +215,24 @@ impl EndpointBuilder {
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let steering = configs[0].steering().cloned();
         let binder = Binder::new(self.sizes, steering, runtimes.clone());
-        let mut sockets = Vec::new();
-        for local in self.locals {
-            let bound = binder.bind(local, &[]);
-            sockets.push(bound.map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot bind {local}: {error}"))
-            })?);
-        }
+        let mut adopted = Vec::new();
         for socket in self.sockets {
-            sockets.push(binder.adopt(socket)?);
+            adopted.push(binder.adopt(socket)?);
         }
         for socket in self.abstract_sockets {
-            sockets.push(binder.adopt_abstract(socket)?);
+            adopted.push(binder.adopt_abstract(socket)?);
         }
+        let beside: Vec<_> = adopted.iter().map(|shards| shards[0].local()).collect();
+        let (mut sockets, missing) = binder.bind_all(&self.locals, &beside)?;
+        for missing in &missing {
+            tracing::warn!(local = %missing.local, "{missing}");
+        }
+        sockets.extend(adopted);
         Ok(Endpoint::start(
             configs.into_iter().zip(runtimes).collect(),
             self.server,
             &sockets,
-            binder,
+            (binder, missing),
             self.client,
             &self.path_manager,
         ))

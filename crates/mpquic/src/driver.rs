@@ -18,8 +18,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use proto::{
-    ConnectionError, ConnectionEvent, EndpointEvent, FourTuple, PathErrorCode, PathId, Remains,
-    Transmit,
+    ConnectionError, ConnectionEvent, EndpointEvent, FourTuple, PathError, PathErrorCode, PathId,
+    Remains, Transmit,
 };
 use tokio::time::{Instant, Sleep};
 
@@ -84,9 +84,10 @@ impl News {
         now: std::time::Instant,
         outbox: &Outbox,
         sockets_changed: bool,
+        orphan: bool,
     ) {
-        if sockets_changed || std::mem::take(&mut self.unroutable) {
-            leave_unroutable(proto, now, outbox);
+        if std::mem::take(&mut self.unroutable) || sockets_changed {
+            leave_unroutable(proto, now, outbox, orphan);
         }
         if let Some((path, kind)) = self.no_way.take() {
             proto.handle_send_error(now, path, &kind.to_string());
@@ -197,7 +198,8 @@ impl Driver {
         let state = &mut *state;
         if sockets_changed || self.news.is_any() {
             let (news, proto) = (&mut self.news, &mut state.proto);
-            news.tell(proto, std_now, &self.outbox, sockets_changed);
+            let orphan = self.shared.endpoint.common.is_orphan();
+            news.tell(proto, std_now, &self.outbox, sockets_changed, orphan);
         }
         let mut mesh_timeout = None;
         if state.mesh.is_some() {
@@ -337,6 +339,8 @@ impl Driver {
             Dispatch::Unroutable => {
                 tracing::debug!(%path, "no socket for this path");
                 self.news.unroutable = true;
+                // A connection that begins on several addresses does so on the others.
+                self.news.no_way = Some((path, std::io::ErrorKind::AddrNotAvailable));
             }
             Dispatch::NoWay(kind) => self.news.no_way = Some((path, kind)),
         }
@@ -432,33 +436,116 @@ fn take_endpoint_events(proto: &mut proto::Connection, events: &mut Vec<Endpoint
 }
 
 /// Moves the paths whose local address is gone to the socket that replaced theirs, as far as a client may. Abandons those
-/// that nothing replaced, so that nobody waits for what they carried. The last one goes on from any other socket; without
-/// one it stays: a socket may come back, or the idle timeout ends it.
-fn leave_unroutable(proto: &mut proto::Connection, now: std::time::Instant, outbox: &Outbox) {
+/// that nothing replaced, so that nobody waits for what they carried. The last one goes on from any other socket. Without
+/// one it stays: a socket may come, or the idle timeout ends it. If none can come that would help, the connection is over.
+fn leave_unroutable(
+    proto: &mut proto::Connection,
+    now: std::time::Instant,
+    outbox: &Outbox,
+    orphan: bool,
+) {
     // Rare enough for a list.
     let paths: Vec<_> = proto.paths().collect();
+    let mut staying = Vec::new();
     for id in paths {
-        let Ok(FourTuple { local, remote }) = proto.network_path(id) else {
+        let Ok(path) = proto.network_path(id) else {
             continue;
         };
-        if outbox.can_send_from(local) {
-            continue;
+        if outbox.can_send_from(path.local) {
+            proto.set_stranded(id, false);
+        } else if let Err(stays) = leave(proto, now, outbox, id) {
+            staying.push((id, path, stays));
         }
-        if let Some(local) = outbox.successor(local) {
-            match proto.migrate_path(now, id, local) {
-                Ok(()) => continue,
-                Err(error) => tracing::debug!(%id, %local, %error, "path does not move"),
-            }
+    }
+    let route = has_route(proto, outbox);
+    for (id, path, stays) in staying {
+        let reason = why_for_good(proto, outbox, &stays, orphan);
+        if let Some(reason) = reason.filter(|_| !route) {
+            tracing::debug!(%id, %path, %reason, "the last path has no socket, and cannot have another");
+            return proto.lose_address(now, path, reason);
         }
-        let Err(error) = proto.close_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR) else {
-            continue;
-        };
-        let mut others = outbox.locals().map(|(local, _)| local);
-        let other = others.find(|other| other.is_ipv4() == remote.is_ipv4());
-        match other.map(|other| proto.migrate_path(now, id, other)) {
-            Some(Ok(())) => tracing::debug!(%id, "path goes on from another socket"),
-            _ => tracing::debug!(%id, %error, "path without a socket stays"),
+        tracing::debug!(%id, %path, "path without a socket stays");
+        proto.set_stranded(id, true);
+    }
+}
+
+/// A path that nothing takes the place of.
+struct Stays {
+    /// Why it may not go on from another socket; `None` if there is none of its address family.
+    refusal: Option<PathError>,
+    /// Its socket was replaced, not just closed.
+    replaced: bool,
+}
+
+/// Has a path go on from another socket, or abandons it.
+fn leave(
+    proto: &mut proto::Connection,
+    now: std::time::Instant,
+    outbox: &Outbox,
+    id: PathId,
+) -> Result<(), Stays> {
+    let mut stays = Stays {
+        refusal: None,
+        replaced: false,
+    };
+    let Ok(FourTuple { local, remote }) = proto.network_path(id) else {
+        return Ok(());
+    };
+    if proto.is_closed() {
+        stays.refusal = Some(PathError::Closed);
+        return Err(stays);
+    }
+    let successor = outbox.successor(local);
+    stays.replaced = successor.is_some();
+    if let Some(successor) = successor {
+        match proto.replace_local(now, id, successor) {
+            Ok(()) => return Ok(()),
+            Err(error) => stays.refusal = Some(error),
         }
+    }
+    let abandoned = proto.close_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR);
+    if abandoned.is_ok() {
+        return Ok(());
+    }
+    let mut others = outbox.locals().map(|(local, _)| local);
+    if let Some(other) = others.find(|other| other.is_ipv4() == remote.is_ipv4()) {
+        match proto.replace_local(now, id, other) {
+            Ok(()) => return Ok(()),
+            Err(error) => stays.refusal = Some(error),
+        }
+    }
+    Err(stays)
+}
+
+/// Whether a socket can send for some path.
+fn has_route(proto: &proto::Connection, outbox: &Outbox) -> bool {
+    let mut paths = proto.paths().filter_map(|id| proto.network_path(id).ok());
+    paths.any(|path| outbox.can_send_from(path.local))
+}
+
+/// Why no socket can ever take the place of that of a connection's last path; `None` if one may come.
+fn why_for_good(
+    proto: &proto::Connection,
+    outbox: &Outbox,
+    stays: &Stays,
+    orphan: bool,
+) -> Option<PathError> {
+    let is_bare = outbox.locals().next().is_none();
+    match stays.refusal {
+        // The application may open a path, or its path manager.
+        Some(PathError::HandshakeIncomplete)
+            if proto.may_open_paths() && proto.is_multipath() && !is_bare =>
+        {
+            None
+        }
+        Some(PathError::HandshakeIncomplete | PathError::MigrationDisabled | PathError::Closed) => {
+            stays.refusal
+        }
+        // Unless one with the same address comes, which is where its clients look for the server.
+        Some(PathError::ServerSide) if stays.replaced => stays.refusal,
+        None if proto.is_handshaking() => Some(PathError::HandshakeIncomplete),
+        None if is_bare && orphan => Some(PathError::NoSocketLeft),
+        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::async_socket::AsyncUdpSocket;
-use crate::binder::Binder;
+use crate::binder::{Binder, MissingAddr};
 use crate::builder::EndpointBuilder;
 use crate::connection::Connecting;
 use crate::endpoint_driver::EndpointDriver;
@@ -49,6 +49,7 @@ pub struct Endpoint {
     shards: Arc<[Arc<EndpointShared>]>,
     common: Arc<Shards>,
     binder: Arc<Binder>,
+    missing: Arc<[MissingAddr]>,
 }
 
 impl Endpoint {
@@ -64,7 +65,8 @@ impl Endpoint {
     /// An endpoint that accepts connections on these local addresses, and can connect too.
     ///
     /// On a wildcard address (`0.0.0.0`, `[::]`), one socket serves all addresses of the machine:
-    /// answers leave from the address that was asked.
+    /// answers leave from the address that was asked. With both, each serves its address family; if the host has but
+    /// one of them, the endpoint serves that ([`missing_addrs`](Self::missing_addrs)).
     ///
     /// # Errors
     ///
@@ -83,7 +85,7 @@ impl Endpoint {
         configs: Vec<(EndpointConfig, Handle)>,
         server: Option<ServerConfig>,
         sockets: &[Vec<Arc<Socket>>],
-        binder: Binder,
+        (binder, missing): (Binder, Vec<MissingAddr>),
         default_client: Option<ClientConfig>,
         path_manager: &PathManager,
     ) -> Self {
@@ -116,6 +118,7 @@ impl Endpoint {
             shards,
             common,
             binder: Arc::new(binder),
+            missing: missing.into(),
         }
     }
 
@@ -460,14 +463,34 @@ impl Endpoint {
         })
     }
 
+    /// The wildcard addresses that it was to be bound to and is not, since this host does not have their address family:
+    /// nothing but `[::]` on a host without IPv6, as a rule. A program that serves tells its user.
+    ///
+    /// ```no_run
+    /// # // no_run: the ports may be taken.
+    /// # fn run(config: mpquic::ServerConfig) -> std::io::Result<()> {
+    /// let both = ["0.0.0.0:4433".parse().unwrap(), "[::]:4433".parse().unwrap()];
+    /// let endpoint = mpquic::Endpoint::server(config, &both)?;
+    /// for missing in endpoint.missing_addrs() {
+    ///     eprintln!("{missing}"); // no socket on [::]:4433: this host has no IPv6 (...)
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn missing_addrs(&self) -> &[MissingAddr] {
+        &self.missing
+    }
+
     /// Binds a further local address, as when an interface comes up. Connections with a
     /// [`FullMesh`](crate::FullMesh) open paths from it; others can.
+    ///
+    /// Beside an IPv4 address, `[::]` is for IPv6 only. If `[::]` was there first and takes IPv4, no IPv4 address can have its
+    /// port: give both when the endpoint is built.
     ///
     /// # Errors
     ///
     /// If it cannot be bound.
     pub fn add_socket(&self, local: SocketAddr) -> io::Result<SocketAddr> {
-        Ok(self.add(self.binder.bind(local, &[])?))
+        Ok(self.add(self.binder.bind(local, &self.local_addrs(), &[])?))
     }
 
     /// Takes a socket that is already bound, for options of your own (such as `SO_BINDTODEVICE`).
@@ -527,8 +550,11 @@ impl Endpoint {
     }
 
     /// Closes the socket bound to `local`, as when an interface goes down; returns whether there
-    /// was one. Paths from it are abandoned. A connection's last one goes on from another socket, if it
-    /// may and there is one.
+    /// was one. Paths from it are abandoned. A connection's last one goes on from another socket. If there is none, it
+    /// waits for one ([`PathEvent::Stranded`](crate::PathEvent::Stranded)), at most for the idle timeout. If it may not go
+    /// on from another socket, the connection ends
+    /// ([`ConnectionError::LocalAddressLost`](crate::ConnectionError::LocalAddressLost)): the server forbids it, or the
+    /// handshake is not confirmed.
     pub fn remove_socket(&self, local: SocketAddr) -> bool {
         let mut found = false;
         for shard in self.shards.iter().filter(|one| one.sockets.remove(local)) {
@@ -539,10 +565,11 @@ impl Endpoint {
     }
 
     /// Replaces the socket bound to `old` by one bound to `new`, as when the address of an interface changed. Connections to
-    /// servers go on from there with the same paths (RFC 9000 section 9.2), unless the server forbids it; what was on its
-    /// way to the old address is sent again. Servers cannot move: their clients look for them at the old address. Nor may a
-    /// connection before its handshake is confirmed ([`Connection::handshake_confirmed`](crate::Connection::handshake_confirmed)):
-    /// it ends with its timeout.
+    /// servers go on from there with the same paths (RFC 9000 section 9.2), however often it happens; what was on its
+    /// way to the old address is sent again. These cannot go on, and end with
+    /// [`ConnectionError::LocalAddressLost`](crate::ConnectionError::LocalAddressLost): connections of a server, whose clients look
+    /// for it at the old address; those whose server forbids it; and those whose handshake is not confirmed
+    /// ([`Connection::handshake_confirmed`](crate::Connection::handshake_confirmed)).
     ///
     /// With multipath, nothing is lost if you call [`add_socket`](Self::add_socket), open paths, and
     /// then call [`remove_socket`](Self::remove_socket).
@@ -556,7 +583,9 @@ impl Endpoint {
             io::Error::new(io::ErrorKind::NotFound, text)
         };
         let former = self.first().sockets.former(old).ok_or_else(missing)?;
-        let sockets = self.binder.bind(new, &former)?;
+        let mut beside = self.local_addrs();
+        beside.retain(|local| *local != old);
+        let sockets = self.binder.bind(new, &beside, &former)?;
         let local = sockets[0].local();
         for (shard, socket) in self.shards.iter().zip(sockets) {
             if !shard.sockets.replace(old, socket) {
@@ -596,6 +625,7 @@ impl Clone for Endpoint {
             shards: Arc::clone(&self.shards),
             common: Arc::clone(&self.common),
             binder: Arc::clone(&self.binder),
+            missing: Arc::clone(&self.missing),
         }
     }
 }
@@ -605,6 +635,11 @@ impl Drop for Endpoint {
         if self.common.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             // The tasks end when the last connection has.
             self.common.wake_all();
+            // Nobody can add a socket any more: connections without one are over.
+            for shard in self.shards.iter().filter(|one| one.sockets.is_bare()) {
+                shard.sockets.touch();
+                shard.sockets_changed();
+            }
         }
     }
 }

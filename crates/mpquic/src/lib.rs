@@ -153,6 +153,7 @@ mod watched;
 extern crate mpquic_proto as proto;
 
 pub use async_socket::{AsyncUdpSocket, SystemSocket, UdpPoller};
+pub use binder::MissingAddr;
 pub use builder::EndpointBuilder;
 pub use connection::{Connecting, Connection, HandshakeData, ZeroRttAccepted};
 pub use endpoint::Endpoint;

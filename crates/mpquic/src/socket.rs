@@ -67,6 +67,8 @@ impl Io {
 pub(crate) struct Socket {
     io: Io,
     local: SocketAddr,
+    /// It leaves IPv4 to others, though its address would let it carry that.
+    only_v6: bool,
     /// Larger datagrams are not sent.
     max_datagram: usize,
     /// The addresses of the sockets that it replaced, the newest last.
@@ -109,9 +111,12 @@ fn is_no_way(kind: io::ErrorKind) -> bool {
 
 impl Socket {
     pub(crate) fn new(socket: std::net::UdpSocket, sizes: BufferSizes) -> io::Result<Self> {
+        // Of those for which there is no such thing, the system does not tell.
+        let only_v6 = socket2::SockRef::from(&socket).only_v6().unwrap_or(false);
         let socket = SystemSocket::with_buffers(socket, sizes)?;
         let local = socket.local();
-        Ok(Self::with_io(Io::System(socket), local, usize::MAX))
+        let socket = Self::with_io(Io::System(socket), local, usize::MAX);
+        Ok(Self { only_v6, ..socket })
     }
 
     /// One that the application brings.
@@ -129,6 +134,7 @@ impl Socket {
         Self {
             io,
             local,
+            only_v6: false,
             max_datagram,
             former: Vec::new(),
             backup: AtomicBool::new(false),
@@ -182,6 +188,17 @@ impl Socket {
 
     fn is_wildcard(&self) -> bool {
         self.local.ip().is_unspecified()
+    }
+
+    /// The network path from here to `remote`, if it can be reached.
+    fn path_to(&self, remote: SocketAddr) -> Option<FourTuple> {
+        self.align(self.local, remote)
+    }
+
+    /// The same from an address that this socket has.
+    fn align(&self, local: SocketAddr, remote: SocketAddr) -> Option<FourTuple> {
+        let foreign = self.only_v6 && remote.ip().to_canonical().is_ipv4();
+        if foreign { None } else { align(local, remote) }
     }
 
     /// The most datagrams that one system call takes.
@@ -433,6 +450,16 @@ impl SocketSet {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// Whether there is no socket.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.snapshot().is_empty()
+    }
+
+    /// Whoever looks at the set is to look again, though it is the same.
+    pub(crate) fn touch(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
     pub(crate) fn add(&self, socket: Arc<Socket>) {
         self.update(|list| list.push(socket));
     }
@@ -501,7 +528,7 @@ impl SocketSet {
             .min_by_key(|socket| socket.status())
             .into_iter()
             .chain(sockets.iter())
-            .find_map(|socket| align(socket.local, remote))
+            .find_map(|socket| socket.path_to(remote))
     }
 
     /// The network paths to `remote` that a connection may begin on: the default one, and those from the other sockets of
@@ -518,7 +545,7 @@ impl SocketSet {
         // Stable: within these, the order in which they were bound stays.
         sockets.sort_by_key(|socket| socket.status());
         for socket in sockets.iter().filter(|one| !one.is_wildcard()) {
-            if let Some(path) = align(socket.local, remote)
+            if let Some(path) = socket.path_to(remote)
                 && !paths.contains(&path)
             {
                 paths.push(path);
@@ -530,11 +557,8 @@ impl SocketSet {
     /// The network path to `remote` from this local address.
     pub(crate) fn path_from(&self, local: LocalAddr, remote: SocketAddr) -> Option<FourTuple> {
         let sockets = self.snapshot();
-        let local = match local {
-            LocalAddr::Socket(local) => {
-                route(&sockets, local)?;
-                local
-            }
+        let (socket, local) = match local {
+            LocalAddr::Socket(local) => (&sockets[route(&sockets, local)?], local),
             LocalAddr::Ip(ip) => {
                 let index =
                     best(sockets.iter().map(|socket| {
@@ -542,14 +566,15 @@ impl SocketSet {
                     }))?;
                 let bound = sockets[index].local;
                 // Of a socket bound to just this IP, the bound address itself, scope included.
-                if bound.ip() == ip {
+                let local = if bound.ip() == ip {
                     bound
                 } else {
                     SocketAddr::new(ip, bound.port())
-                }
+                };
+                (&sockets[index], local)
             }
         };
-        align(local, remote)
+        socket.align(local, remote)
     }
 }
 

@@ -5,20 +5,27 @@ use std::net::{SocketAddr, UdpSocket};
 
 use proto::Steering;
 
-/// Binds a socket per shard to the same address. `None` if the system cannot share an address among sockets.
+/// Binds a socket per shard to the same address, of IPv6 only if told so. `None` if the system cannot share an address among
+/// sockets.
 #[cfg(target_os = "linux")]
-pub(crate) fn bind(local: SocketAddr, steering: &Steering) -> io::Result<Option<Vec<UdpSocket>>> {
-    use socket2::{Domain, SockRef, Socket, Type};
+pub(crate) fn bind(
+    local: SocketAddr,
+    only_v6: bool,
+    steering: &Steering,
+) -> io::Result<Option<Vec<UdpSocket>>> {
+    use socket2::SockRef;
+
+    use crate::binder;
 
     // Alone at first: with SO_REUSEPORT from the start, it would join whichever group has the address, and port 0 could
     // give the port of one.
-    let first = UdpSocket::bind(local)?;
+    let first = binder::open(local, only_v6)?;
     SockRef::from(&first).set_reuse_port(true)?;
     let local = first.local_addr()?;
     let mut sockets = vec![first];
     // The kernel numbers the sockets of a group in the order in which they are bound.
     for _ in 1..steering.shards() {
-        let socket = Socket::new(Domain::for_address(local), Type::DGRAM, None)?;
+        let socket = binder::unbound(local, only_v6)?;
         socket.set_reuse_port(true)?;
         socket.bind(&local.into())?;
         sockets.push(socket.into());
@@ -31,7 +38,7 @@ pub(crate) fn bind(local: SocketAddr, steering: &Steering) -> io::Result<Option<
 
 /// Elsewhere, one socket serves all shards.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn bind(_: SocketAddr, _: &Steering) -> io::Result<Option<Vec<UdpSocket>>> {
+pub(crate) fn bind(_: SocketAddr, _: bool, _: &Steering) -> io::Result<Option<Vec<UdpSocket>>> {
     Ok(None)
 }
 
@@ -166,7 +173,7 @@ mod tests {
             let shards = config.into_shards(count).unwrap();
             let steering = shards[0].steering().unwrap();
             let local = (Ipv4Addr::LOCALHOST, 0).into();
-            let sockets = bind(local, steering).unwrap().unwrap();
+            let sockets = bind(local, false, steering).unwrap().unwrap();
             kernel::attach(&sockets[0], steering).unwrap();
             let to = sockets[0].local_addr().unwrap();
             let mut reached = vec![0; sockets.len()];
@@ -196,9 +203,9 @@ mod tests {
         let shards = EndpointConfig::new([1; 32]).into_shards(2).unwrap();
         let steering = shards[0].steering().unwrap();
         let local = (Ipv4Addr::LOCALHOST, 0).into();
-        let first = bind(local, steering).unwrap().unwrap();
+        let first = bind(local, false, steering).unwrap().unwrap();
         let taken = first[0].local_addr().unwrap();
-        let error = bind(taken, steering).unwrap_err();
+        let error = bind(taken, false, steering).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }

@@ -13,7 +13,10 @@ use mpquic::{
 use tokio::net::UdpSocket;
 
 /// Passes datagrams on to a server, but for those of the clients for which `passes` is false. Its address.
-async fn relay(server: SocketAddr, passes: impl Fn(IpAddr) -> bool + Send + 'static) -> SocketAddr {
+pub(crate) async fn relay(
+    server: SocketAddr,
+    passes: impl Fn(IpAddr) -> bool + Send + 'static,
+) -> SocketAddr {
     let front = Arc::new(UdpSocket::bind(loopback(1)).await.unwrap());
     let address = front.local_addr().unwrap();
     tokio::spawn(async move {

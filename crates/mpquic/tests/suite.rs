@@ -11,6 +11,7 @@ mod handshake;
 mod learning;
 mod link_mtu;
 mod links;
+mod lost_addresses;
 mod names;
 mod paths;
 #[cfg(feature = "qlog")]
@@ -20,3 +21,4 @@ mod server;
 mod shards;
 mod streams;
 mod switch;
+mod wildcards;

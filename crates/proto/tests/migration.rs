@@ -178,6 +178,116 @@ fn the_way_back_is_kept_while_a_preferred_address_is_tried() {
     }
 }
 
+/// The client's address is gone time and again, and the link is down meanwhile: the connection IDs for further addresses that
+/// the client waits for cannot come to an address that is gone. So it goes on with the last one that it has.
+#[test]
+fn a_client_whose_address_is_gone_goes_on_without_new_connection_ids() {
+    for times in [1, 5, 40] {
+        for mut pair in pairs(|_| {}) {
+            let uses = watch_ids(&mut pair);
+            let mut watch = std::mem::replace(&mut pair.filter, Box::new(|_, _, _| true));
+            let down = Rc::new(Cell::new(true));
+            let link = Rc::clone(&down);
+            pair.filter = Box::new(move |from_client, tuple, data| {
+                watch(from_client, tuple, data) && !link.get()
+            });
+            let mut local = client_addr(0);
+            for port in 0..times {
+                local = SocketAddr::from(([10, 0, 0, 2], 6000 + port));
+                let now = pair.now;
+                pair.c().replace_local(now, PathId::ZERO, local).unwrap();
+                let later = pair.now + Duration::from_millis(50);
+                pair.run_until(Duration::from_millis(50), |_| false);
+                pair.now = later;
+                let path = pair.c().network_path(PathId::ZERO).unwrap();
+                assert_eq!(path.local, local);
+            }
+            down.set(false);
+            pair.client.events.clear();
+            moved(&mut pair, local);
+            assert!(download(&mut pair, 300_000));
+            assert_eq!(pair.c().paths().count(), 1);
+            // Only what there was no other connection ID for was sent with one that was used before.
+            let uses = uses.borrow();
+            let reused = uses.iter().filter(|(_, ways)| ways.len() > 1);
+            let most = if times > 1 { 2 } else { 0 };
+            assert!(reused.count() <= most, "{uses:?}");
+        }
+    }
+}
+
+/// The same while the server answers: each address has a connection ID of its own, as RFC 9000 section 9.5 wants.
+#[test]
+fn a_client_whose_address_is_gone_uses_a_new_connection_id_if_there_is_one() {
+    for mut pair in pairs(|_| {}) {
+        let uses = watch_ids(&mut pair);
+        for port in 6000..6020 {
+            let local = SocketAddr::from(([10, 0, 0, 2], port));
+            pair.client.events.clear();
+            let now = pair.now;
+            pair.c().replace_local(now, PathId::ZERO, local).unwrap();
+            moved(&mut pair, local);
+        }
+        assert!(download(&mut pair, 300_000));
+        no_id_on_two_ways(&uses);
+    }
+}
+
+/// Another path carries the connection: it is no reason to use a connection ID twice.
+#[test]
+fn a_path_beside_another_one_does_not_reuse_its_connection_id() {
+    let mut pair = pairs(|_| {}).remove(1);
+    let now = pair.now;
+    let id = pair.c().open_path(now, tuple(1)).unwrap();
+    assert!(pair.run_until(Duration::from_secs(5), |pair| {
+        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
+    }));
+    let later = pair.now + Duration::from_secs(1);
+    pair.run_until(Duration::from_secs(1), |_| false);
+    pair.now = later;
+    pair.filter = Box::new(|_, _, _| false);
+    let refused = (6000..6040).find_map(|port| {
+        let local = SocketAddr::from(([10, 0, 1, 2], port));
+        pair.c().replace_local(later, id, local).err()
+    });
+    assert_eq!(refused, Some(PathError::NoCidAvailable { path: id }));
+    // Once it is the last one, it does.
+    let other = PathId::ZERO;
+    let code = mpquic_proto::PathErrorCode::PATH_UNSTABLE_OR_POOR;
+    pair.c().close_path(later, other, code).unwrap();
+    let local = SocketAddr::from(([10, 0, 1, 2], 7000));
+    pair.c().replace_local(later, id, local).unwrap();
+    pair.filter = Box::new(|_, _, _| true);
+    assert!(download(&mut pair, 300_000));
+}
+
+/// An address that is gone is no place to go back to, however long nothing is heard at the new one.
+#[test]
+fn nobody_goes_back_to_an_address_that_is_gone() {
+    let mut config = single();
+    config.max_idle_timeout(None);
+    let mut pair = Pair::new(config.clone(), config);
+    pair.connect();
+    assert!(download(&mut pair, 100_000));
+    pair.filter = Box::new(|_, _, _| false);
+    let (now, local) = (pair.now, SocketAddr::from(([10, 0, 0, 2], 6000)));
+    pair.c().replace_local(now, PathId::ZERO, local).unwrap();
+    let id = pair.c().open(Dir::Bi).unwrap();
+    assert_eq!(pair.c().write(id, b"request"), Ok(7));
+    let later = pair.now + Duration::from_secs(120);
+    let back = pair.run_until(Duration::from_secs(120), |pair| {
+        pair.c().network_path(PathId::ZERO).unwrap().local != local
+    });
+    pair.now = later;
+    assert!(!back);
+    pair.filter = Box::new(|_, _, _| true);
+    pair.c().ping();
+    assert!(pair.run_until(Duration::from_secs(60), |pair| {
+        pair.s().network_path(PathId::ZERO).unwrap().remote == local
+    }));
+    assert!(download(&mut pair, 100_000));
+}
+
 /// The client moves on before the first move was validated. That the address it left proves to work after all is no
 /// reason to go back there.
 #[test]
@@ -212,6 +322,8 @@ fn only_clients_move_and_only_once_they_may() {
     let now = pair.now;
     let early = pair.c().migrate_path(now, PathId::ZERO, local);
     assert_eq!(early, Err(PathError::HandshakeIncomplete));
+    let early = pair.c().replace_local(now, PathId::ZERO, local);
+    assert_eq!(early, Err(PathError::HandshakeIncomplete));
     pair.connect();
     let now = pair.now;
     let server = pair.s().migrate_path(now, PathId::ZERO, server_addr());
@@ -241,6 +353,8 @@ fn a_server_that_forbids_it_has_its_way() {
         let now = pair.now;
         let local = SocketAddr::from(([10, 0, 0, 2], 5000));
         let refused = pair.c().migrate_path(now, PathId::ZERO, local);
+        assert_eq!(refused, Err(PathError::MigrationDisabled));
+        let refused = pair.c().replace_local(now, PathId::ZERO, local);
         assert_eq!(refused, Err(PathError::MigrationDisabled));
         if pair.c().is_multipath() {
             let refused = pair.c().open_path(now, tuple(1));

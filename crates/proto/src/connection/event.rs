@@ -76,6 +76,12 @@ pub enum PathEvent {
         /// The path.
         id: PathId,
     },
+    /// The address of ours that the path uses is gone, and no other takes its place: nothing leaves or comes on the path until
+    /// one does. Then [`Moved`](Self::Moved) follows, or nothing if it is the same address.
+    Stranded {
+        /// The path.
+        id: PathId,
+    },
     /// A path can be opened that could not be before: the peer raised the limit or issued connection
     /// IDs.
     Available {

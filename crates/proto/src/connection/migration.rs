@@ -33,6 +33,53 @@ impl Connection {
         id: PathId,
         local: SocketAddr,
     ) -> Result<(), PathError> {
+        let Some(index) = self.slot_to_move(id, local)? else {
+            return Ok(());
+        };
+        //= specs/rfc9000.txt#section-9.5
+        //# An endpoint MUST NOT reuse a connection ID when sending from more than one local address
+        //# -- for example, when initiating connection migration as described in Section 9.2 or when
+        //# probing a new network path as described in Section 9.1.
+        //= specs/rfc9000.txt#section-9.5
+        //# An endpoint SHOULD NOT initiate migration with a peer that has requested a zero-length
+        //# connection ID, because traffic over the new path might be trivially linkable to traffic
+        //# over the old one.
+        if !self.remote_cids.has_unused(id) {
+            return Err(PathError::NoCidAvailable { path: id });
+        }
+        self.move_to(now, index, local, true);
+        Ok(())
+    }
+
+    /// Goes on with a path from another address of ours, since the one that it has is gone: its socket is closed, or its
+    /// interface is. As [`migrate_path`](Self::migrate_path), but for two things. There is no way back. And if the peer has
+    /// issued no connection ID for another address, and no other path is validated, the one in use goes on: RFC 9000 section
+    /// 9.5 forbids that for the sake of privacy, and without it the connection would wait for connection IDs that nobody can
+    /// send to an address that is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`migrate_path`](Self::migrate_path). With [`PathError::NoCidAvailable`], another path is validated:
+    /// [close](Self::close_path) this one. With another error, the connection cannot go on from `local`, now or later.
+    pub fn replace_local(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        local: SocketAddr,
+    ) -> Result<(), PathError> {
+        let Some(index) = self.slot_to_move(id, local)? else {
+            return Ok(());
+        };
+        let is_other = |path: &Path| path.id != id && path.is_validated();
+        if !self.remote_cids.has_unused(id) && self.paths.iter().any(is_other) {
+            return Err(PathError::NoCidAvailable { path: id });
+        }
+        self.move_to(now, index, local, false);
+        Ok(())
+    }
+
+    /// The slot of a path that is to go on from another address of ours; `None` if it is there already.
+    fn slot_to_move(&self, id: PathId, local: SocketAddr) -> Result<Option<PathIndex>, PathError> {
         if self.is_closed() {
             return Err(PathError::Closed);
         }
@@ -45,30 +92,35 @@ impl Connection {
         if !self.confirmed {
             return Err(PathError::HandshakeIncomplete);
         }
-        let interval = self.challenge_interval();
         let path = self.paths.get(id).ok_or(PathError::NotOpen(id))?;
-        let (index, tuple) = (path.index, path.tuple());
+        let tuple = path.tuple();
         if tuple.local == local {
-            return Ok(());
+            return Ok(None);
         }
         self.may_send_from_elsewhere(tuple.remote)?;
-        //= specs/rfc9000.txt#section-9.5
-        //# An endpoint MUST NOT reuse a connection ID when sending from more than one local address
-        //# -- for example, when initiating connection migration as described in Section 9.2 or when
-        //# probing a new network path as described in Section 9.1.
-        //= specs/rfc9000.txt#section-9.5
-        //# An endpoint SHOULD NOT initiate migration with a peer that has requested a zero-length
-        //# connection ID, because traffic over the new path might be trivially linkable to traffic
-        //# over the old one.
-        if !self.remote_cids.has_unused(id) {
-            return Err(PathError::NoCidAvailable { path: id });
-        }
+        Ok(Some(path.index))
+    }
+
+    /// Takes another address of ours into use for a path. `returns`: it goes back to the one that it has if it cannot be
+    /// reached at the new one.
+    fn move_to(&mut self, now: Instant, index: PathIndex, local: SocketAddr, returns: bool) {
+        let interval = self.challenge_interval();
+        let Some(path) = self.paths.at(index) else {
+            return;
+        };
+        let id = path.id;
         let network = path.network_from(now, local, interval);
-        tracing::debug!(%id, from = %tuple, to = %network.tuple, "moving");
+        tracing::debug!(%id, from = %path.tuple(), to = %network.tuple, "moving");
         if let Some((path, old)) = self.switch(now, index, network, false) {
-            path.keep_for_return(old);
+            match returns {
+                true => path.keep_for_return(old),
+                false => path.forget_other_addresses(),
+            }
             // More than a probe: the peer follows it.
             path.request_ping();
+        }
+        if !returns {
+            self.remote_cids.retire_other(id);
         }
         self.settle_move(now, index);
         //= specs/rfc9000.txt#section-9.6.3
@@ -79,7 +131,31 @@ impl Connection {
         //# original address succeeds, the client MAY migrate to its new address and continue sending
         //# to the server's original address.
         self.try_preferred_address(now);
-        Ok(())
+    }
+
+    /// No socket can send from the address that a path uses, and none can take its place for now: nothing leaves or comes on
+    /// the path. [`PathEvent::Stranded`] says so, once. A driver calls it again with `false` when there is a socket with just
+    /// that address once more.
+    pub fn set_stranded(&mut self, id: PathId, stranded: bool) {
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        if path.set_stranded(stranded) && stranded && !self.is_closed() {
+            let event = PathEvent::Stranded { id };
+            self.events.push_back(Event::Path(event));
+        }
+    }
+
+    /// No socket can send from the address of the last path, nor will one: the connection is over, and `reason` is why it
+    /// cannot go on from another address. The peer cannot be told. A connection that is closed already is over, too: nobody can
+    /// be told again. One that begins on several addresses goes on with the others.
+    pub fn lose_address(&mut self, now: Instant, network_path: FourTuple, reason: PathError) {
+        if self.race.is_some() && self.state.is_handshaking() {
+            return self.handle_send_error(now, network_path, "its socket is closed");
+        }
+        let local = network_path.local;
+        let lost = ConnectionError::LocalAddressLost { local, reason };
+        self.end(now, Some(lost).filter(|_| self.state.is_alive()));
     }
 
     /// Whether packets from another address of ours, or on another path, may go to this address of the peer.

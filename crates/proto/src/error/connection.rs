@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mpquic_sched_core::{TransportErrorCode, VarInt};
 use thiserror::Error;
 
-use super::{FailedAttempt, TransportError};
+use super::{FailedAttempt, PathError, TransportError};
 
 /// CONNECTION_CLOSE of the transport, as received (RFC 9000 section 19.19, type 0x1c).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,17 @@ pub enum ConnectionError {
     /// not told.
     #[error("the peer can be reached at no address that is validated")]
     NoValidatedPath,
+    /// The last address of ours that the connection used is gone, and it cannot go on from another one. The peer is not told.
+    #[error(
+        "the local address {local} is gone, and the connection cannot go on from another one: {reason}"
+    )]
+    LocalAddressLost {
+        /// The address that is gone.
+        local: std::net::SocketAddr,
+        /// Why there is no other.
+        #[source]
+        reason: PathError,
+    },
     /// No address of the server could be reached from any of ours. Each pair of addresses that was tried is listed, in
     /// the order in which they were given.
     #[error("the server could not be reached{}", FailedAttempt::list(.0))]

@@ -81,6 +81,9 @@ pub enum PathError {
     /// The path is the last one and cannot be abandoned; close the connection instead.
     #[error("path {0} is the last one: close the connection instead")]
     LastPath(PathId),
+    /// The endpoint has no socket left, and nobody has a handle of it to add one.
+    #[error("the endpoint has no socket left")]
+    NoSocketLeft,
     /// The connection is closed.
     #[error("the connection is closed")]
     Closed,

@@ -293,6 +293,23 @@ impl Path {
         self.previous = Some(old).filter(NetworkPath::is_validated);
     }
 
+    /// What the path has left, or tries, is at an address of ours that is gone.
+    pub(crate) fn forget_other_addresses(&mut self) {
+        self.way_back = None;
+        self.previous = None;
+    }
+
+    /// Whether no socket can send from our address. If one can again, the path asks at once whether the peer is there. Whether
+    /// that is news.
+    pub(crate) fn set_stranded(&mut self, stranded: bool) -> bool {
+        let news = std::mem::replace(&mut self.stranded, stranded) != stranded;
+        if news && !stranded {
+            self.recovery.pto_count = 0;
+            self.request_ping();
+        }
+        news
+    }
+
     /// Whether these addresses of the peer are proven, though the path does not use them.
     pub(crate) fn has_tried(&self, tuple: &FourTuple) -> bool {
         let mut tried = self.previous.iter();
@@ -395,6 +412,7 @@ impl Path {
     pub(crate) fn replace_network(&mut self, now: Instant, network: NetworkPath) -> NetworkPath {
         self.recovery.on_network_changed(&mut self.space);
         let old = std::mem::replace(&mut self.network, network);
+        self.stranded = false;
         self.recovery.pto_count = 0;
         if !old.is_validated() {
             // No more than probes went there, and what went to these addresses before may still arrive.

@@ -115,6 +115,8 @@ pub(crate) struct Path {
     measured: FourTuple,
     /// When losses on addresses that were left were last no sign of congestion.
     excused: Option<Instant>,
+    /// No socket can send from our address.
+    stranded: bool,
     status: StatusState,
     /// The 1-RTT packet number space of this path ID.
     space: PacketSpace,
@@ -172,6 +174,7 @@ impl Path {
             unplaced: None,
             beyond_window: BeyondWindow::default(),
             excused: None,
+            stranded: false,
             opened: id == PathId::ZERO,
             status: StatusState::default(),
             space,
