@@ -15,6 +15,7 @@
 //! # Example
 //!
 //! ```no_run
+//! # // no_run: needs the addresses, and a server that an authority of yours trusts
 //! use std::sync::Arc;
 //! use mpquic::{ClientConfig, Endpoint, FullMesh, TransportConfig, VarInt, rustls, sched};
 //!

@@ -25,6 +25,7 @@ const MAX_WAIT: Duration = Duration::from_secs(3);
 /// as it is.
 ///
 /// ```no_run
+/// # // no_run: tests/book runs it over two links
 /// # fn run(connection: mpquic::Connection) -> Result<(), mpquic::PathError> {
 /// use mpquic::PathStatus;
 ///
@@ -244,6 +245,7 @@ fn try_open(
 /// [`Connection::path_events`](crate::Connection::path_events).
 ///
 /// ```no_run
+/// # // no_run: tests/book runs it over two links
 /// # async fn run(connection: mpquic::Connection) {
 /// use mpquic::PathEvent;
 ///

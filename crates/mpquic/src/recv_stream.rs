@@ -17,6 +17,7 @@ use crate::shared::ConnectionRef;
 /// If it is dropped before its end was read, it is stopped with code 0: the peer need not send the rest.
 ///
 /// ```no_run
+/// # // no_run: tests/book runs it over two links
 /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut stream = connection.accept_uni().await?;
 /// while let Some(chunk) = stream.read_chunk(usize::MAX).await? {
@@ -273,6 +274,7 @@ impl RecvStream {
     /// It may follow ordered reads, which it continues; ordered reads may not follow it.
     ///
     /// ```no_run
+    /// # // no_run: needs a stream with a file
     /// # async fn run(mut stream: mpquic::RecvStream, file: &mut [u8]) -> Result<(), mpquic::ReadError> {
     /// while let Some(chunk) = stream.read_unordered(usize::MAX).await? {
     ///     let at = chunk.offset as usize;

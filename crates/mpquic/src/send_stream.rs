@@ -25,6 +25,7 @@ use crate::shared::{ConnectionRef, State};
 /// stream, as far as the peer can tell. Where that matters, say in the data how much is to come.
 ///
 /// ```no_run
+/// # // no_run: tests/book runs it over two links
 /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::{Duration, Instant};
 /// use mpquic::StreamHints;

@@ -156,14 +156,43 @@ pub fn of_source(file: &Path, text: &str) -> Vec<Block> {
     blocks
 }
 
-/// A block that is not run, in a page or in the documentation of a source file, says why: `<!-- no_run: reason -->` directly
-/// before it in a page, `// no_run: reason` as its first line in a source file (hidden with `# `, if readers need not see it).
+/// The blocks in the documentation of the crates' sources.
+pub fn of_sources(root: &Path) -> io::Result<Vec<Block>> {
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(root.join("crates"))? {
+        folders.push(entry?.path().join("src"));
+    }
+    let mut blocks = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                let name = path.strip_prefix(root).unwrap_or(&path);
+                blocks.append(&mut of_source(name, &fs::read_to_string(&path)?));
+            }
+        }
+    }
+    blocks.sort_by(|a, b| (&a.page, a.line).cmp(&(&b.page, b.line)));
+    Ok(blocks)
+}
+
+/// Why the tests of documentation do not run a block: `<!-- no_run: reason -->` directly before it in a page,
+/// `// no_run: reason` as its first line in a source file (hidden with `# `, if readers need not see it).
+pub fn reason(block: &Block) -> Option<&str> {
+    let first = block.text.lines().next().unwrap_or_default().trim();
+    let first = first.strip_prefix("# ").unwrap_or(first);
+    let inside = first.strip_prefix("// no_run:").map(str::trim);
+    inside
+        .filter(|reason| !reason.is_empty())
+        .or_else(|| block.said("no_run"))
+}
+
+/// Whether the tests of documentation do not run a block, and it does not say why.
 pub fn without_reason(block: &Block) -> bool {
     let kept = ["no_run", "ignore"].iter().any(|word| block.has(word));
-    let first = block.text.lines().next().unwrap_or_default();
-    let first = first.trim_start_matches("# ").strip_prefix("// no_run:");
-    let inside = first.is_some_and(|reason| !reason.trim().is_empty());
-    kept && !inside && block.said("no_run").is_none()
+    kept && reason(block).is_none()
 }
 
 #[cfg(test)]

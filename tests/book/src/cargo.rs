@@ -1,7 +1,8 @@
 //! Commands of cargo as the pages have them: whether what they name exists, and which program they would run.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -23,6 +24,18 @@ pub enum Asked {
 pub struct Workspace {
     packages: Vec<Value>,
     default: HashSet<String>,
+}
+
+/// The real one, wherever the page's stand-ins are.
+pub fn program() -> PathBuf {
+    let given = env::var_os("CARGO").map(PathBuf::from);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = || {
+        env::split_paths(&path)
+            .map(|folder| folder.join("cargo"))
+            .find(|cargo| cargo.exists())
+    };
+    given.or_else(found).unwrap_or_else(|| "cargo".into())
 }
 
 /// The arguments of cargo, and those of the program behind `--`.
@@ -101,7 +114,7 @@ impl Flags {
 
 impl Workspace {
     pub fn read(root: &Path) -> Result<Self, String> {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut command = Command::new(program());
         command
             .args([
                 "metadata",

@@ -17,17 +17,33 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::blocks::{self, Block, Inline};
-use crate::cargo::Workspace;
-use crate::stand_ins::{self, LEFT_OUT, Page};
+use crate::cargo::{self, Workspace};
+use crate::stand_ins::{self, LEFT_OUT, Page, Why};
 use crate::{rust_blocks, world};
 
 /// How long a block may take.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// The page of the blocks in the crates' documentation that say that they are run here.
+const RUSTDOC: &str = "rustdoc";
+
+fn of_rustdoc(root: &Path) -> Result<Vec<Block>, String> {
+    let mut all =
+        blocks::of_sources(root).map_err(|error| format!("the sources cannot be read: {error}"))?;
+    all.retain(|block| {
+        blocks::reason(block).is_some_and(|reason| reason.starts_with("tests/book runs it"))
+    });
+    for block in &mut all {
+        // To rustdoc, what has no language is Rust.
+        block.info = format!("rust,{}", block.info);
+    }
+    Ok(all)
+}
 
 /// What became of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    AsItStands,
+    AsItStands(Vec<String>),
     /// With what stood in for what.
     WithStandIns(Vec<String>),
     /// What it names exists; it was not run.
@@ -35,6 +51,8 @@ pub enum Outcome {
     LeftOut(String),
     Failed(String),
 }
+
+pub const AS_IT_STANDS: Outcome = Outcome::AsItStands(Vec::new());
 
 impl Outcome {
     const NAMES: [&str; 5] = [
@@ -47,7 +65,7 @@ impl Outcome {
 
     const fn kind(&self) -> usize {
         match self {
-            Self::AsItStands => 0,
+            Self::AsItStands(_) => 0,
             Self::WithStandIns(_) => 1,
             Self::Checked(_) => 2,
             Self::LeftOut(_) => 3,
@@ -70,9 +88,9 @@ pub fn run(root: &Path, wanted: &[String]) -> Result<ExitCode, String> {
     let all =
         blocks::pages(root).map_err(|error| format!("the pages cannot be listed: {error}"))?;
     for page in wanted {
-        if !all.iter().any(|known| known == Path::new(page)) {
+        if page != RUSTDOC && !all.iter().any(|known| known == Path::new(page)) {
             return Err(format!(
-                "{page} is no page whose blocks are run: README.md, docs/guide/*.md, crates/*/README.md"
+                "{page} is no page whose blocks are run: README.md, docs/guide/*.md, crates/*/README.md, or `rustdoc`"
             ));
         }
     }
@@ -87,6 +105,9 @@ pub fn run(root: &Path, wanted: &[String]) -> Result<ExitCode, String> {
         let (blocks, mut commands) = blocks::of_page(&page, &text(&root.join(&page))?);
         inline.append(&mut commands);
         of_pages.push((page, blocks));
+    }
+    if wanted.is_empty() || wanted.iter().any(|page| page == RUSTDOC) {
+        of_pages.push((RUSTDOC.into(), of_rustdoc(root)?));
     }
     let mut counts = [0_usize; Outcome::NAMES.len()];
     let mut faults = inline_faults(root, &inline)?;
@@ -126,6 +147,8 @@ pub fn run(root: &Path, wanted: &[String]) -> Result<ExitCode, String> {
                 command
             }
         };
+        // Within a page, `cargo` is a stand-in.
+        command.env("CARGO", cargo::program());
         command
             .arg("inside")
             .arg(&page)
@@ -206,13 +229,13 @@ fn verdict_without_running(root: &Path, block: &Block) -> Option<Outcome> {
         "sh" | "python" => return None,
         "rust" if rust_blocks::runs(block) => return None,
         // With `cargo test`.
-        "rust" => Ok(Outcome::AsItStands),
+        "rust" => Ok(AS_IT_STANDS),
         "text" => Ok(Outcome::Checked(vec![
             "output, or a file of another program".to_owned(),
         ])),
-        "toml" => toml_block(root, block).map(|()| Outcome::AsItStands),
+        "toml" => toml_block(root, block).map(|()| AS_IT_STANDS),
         "json" => serde_json::from_str::<serde_json::Value>(&block.text)
-            .map(|_| Outcome::AsItStands)
+            .map(|_| AS_IT_STANDS)
             .map_err(|error| error.to_string()),
         other => Err(format!("the runner does not know the language `{other}`")),
     };
@@ -281,7 +304,9 @@ fn prepare(root: &Path, target: &Path, page: &Path, me: &Path) -> io::Result<Pat
     for name in stand_ins::NAMES {
         symlink(me, bin.join(name))?;
     }
-    // What the pages take for given: something to put, and a page for the browser.
+    // What the pages take for given: something to put, a page for the browser, a recorded link.
+    let trace: String = (1..=2000).map(|ms| format!("{ms}\n")).collect();
+    fs::write(checkout.join("car.trace"), trace)?;
     fs::create_dir_all(checkout.join("videos"))?;
     fs::write(checkout.join("videos/one.mp4"), [7; 100_000])?;
     fs::write(checkout.join("index.html"), "<title>mpquic</title>\n")?;
@@ -302,10 +327,20 @@ pub fn inside(page: &Path) -> Result<ExitCode, String> {
         alone: env::var("BOOK_ALONE").ok(),
     };
     if state.alone.is_none() {
-        world::make(&state.root, &state.folder)?;
+        let me = env::current_exe().map_err(|error| format!("this program: {error}"))?;
+        world::make(&[&state.root, &state.target, &me], &state.folder)?;
+    }
+    // Without its stand-ins, a page would build and install for real.
+    let bin = state.folder.join("bin/cargo");
+    if !bin.exists() {
+        return Err(format!("{} leads nowhere", bin.display()));
     }
     world::certificate(&state.folder)?;
-    let (blocks, _) = blocks::of_page(page, &text(&state.root.join(page))?);
+    let blocks = if page == Path::new(RUSTDOC) {
+        of_rustdoc(&state.root)?
+    } else {
+        blocks::of_page(page, &text(&state.root.join(page))?).0
+    };
     let mut outcomes = Vec::new();
     let mut python = BTreeMap::new();
     for block in &blocks {
@@ -350,8 +385,7 @@ fn say(block: &Block, outcome: &Outcome, took: Duration) {
         Outcome::NAMES[outcome.kind()]
     );
     match outcome {
-        Outcome::AsItStands => {}
-        Outcome::WithStandIns(notes) | Outcome::Checked(notes) => {
+        Outcome::AsItStands(notes) | Outcome::WithStandIns(notes) | Outcome::Checked(notes) => {
             for note in notes {
                 let _ = write!(line, "\n    {note}");
             }
@@ -477,8 +511,11 @@ fn run_shell_within(page: &Page, block: &Block, limit: Duration) -> Outcome {
                 .count();
             if !notes.is_empty() && checked == notes.len() && checked >= commands(&block.text) {
                 Outcome::Checked(notes)
-            } else if notes.is_empty() {
-                Outcome::AsItStands
+            } else if notes
+                .iter()
+                .all(|note| note.ends_with(&Why::Background.to_string()))
+            {
+                Outcome::AsItStands(notes)
             } else {
                 Outcome::WithStandIns(notes)
             }
@@ -574,7 +611,7 @@ fn run_rust(page: &Page, block: &Block) -> Outcome {
         let _ = server.wait();
     }
     match ended {
-        Ok(Some(0)) => Outcome::AsItStands,
+        Ok(Some(0)) => AS_IT_STANDS,
         Ok(code) => Outcome::Failed(format!("exit code {code:?}\n{said}")),
         Err(why) => Outcome::Failed(format!("{why}\n{said}")),
     }
@@ -633,7 +670,7 @@ mod tests {
             assert!(failure(&outcome).starts_with(why), "{text}: {outcome:?}");
             assert!(!failure(&outcome).contains("after\n"), "{outcome:?}");
         }
-        assert_eq!(run_shell(&page, &block("true\n")), Outcome::AsItStands);
+        assert_eq!(run_shell(&page, &block("true\n")), AS_IT_STANDS);
     }
 
     #[test]
@@ -655,11 +692,11 @@ mod tests {
         let (_folder, page) = page();
         assert_eq!(
             run_shell(&page, &block("mkdir here\ncd here\n")),
-            Outcome::AsItStands
+            AS_IT_STANDS
         );
         assert_eq!(
             run_shell(&page, &block("[[ $(basename \"$PWD\") == here ]]\n")),
-            Outcome::AsItStands
+            AS_IT_STANDS
         );
     }
 

@@ -34,25 +34,18 @@ fn without_reason(root: &Path) -> io::Result<Vec<String>> {
             format!("{block}: `{}` without a reason: put `<!-- no_run: REASON -->` directly before it", block.info)
         }));
     }
-    let mut folders: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(root.join("crates"))? {
-        folders.push(entry?.path().join("src"));
-    }
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                let name = path.strip_prefix(root).unwrap_or(&path);
-                let blocks = blocks::of_source(name, &fs::read_to_string(&path)?);
-                silent.extend(blocks.iter().filter(|block| blocks::without_reason(block)).map(|block| {
-                    format!("{block}: `{}` without a reason: make `# // no_run: REASON` its first line", block.info)
-                }));
-            }
-        }
-    }
-    silent.sort();
+    let of_sources = blocks::of_sources(root)?;
+    silent.extend(
+        of_sources
+            .iter()
+            .filter(|block| blocks::without_reason(block))
+            .map(|block| {
+                format!(
+                    "{block}: `{}` without a reason: make `# // no_run: REASON` its first line",
+                    block.info
+                )
+            }),
+    );
     Ok(silent)
 }
 

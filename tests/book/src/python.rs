@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::blocks::Block;
-use crate::documents::{Outcome, finish};
+use crate::documents::{AS_IT_STANDS, Outcome, finish};
 use crate::stand_ins::Page;
 
 /// Unoptimised, and with hundreds of runs.
@@ -75,7 +75,7 @@ pub fn run(page: &Page, blocks: &[Block]) -> BTreeMap<usize, Outcome> {
         };
         let outcome = match rest.strip_prefix("left out ") {
             Some(missing) => Outcome::LeftOut(missing.to_owned()),
-            None if rest == "ran" => Outcome::AsItStands,
+            None if rest == "ran" => AS_IT_STANDS,
             None => Outcome::Failed(rest.replace('\t', "\n")),
         };
         if let Ok(number) = number.parse() {

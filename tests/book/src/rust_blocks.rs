@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use syn::{Item, ItemFn};
 
 use crate::blocks::Block;
+use crate::cargo;
 
 const HARNESS: &str = include_str!("../harness/main.rs");
 
@@ -170,8 +171,7 @@ pub fn build(root: &Path, target: &Path, blocks: &[Block]) -> Result<PathBuf, St
     if !folder.join("Cargo.lock").exists() {
         write("Cargo.lock", &lock)?;
     }
-    let cargo = std::env::var_os("BOOK_CARGO").or_else(|| std::env::var_os("CARGO"));
-    let status = Command::new(cargo.unwrap_or_else(|| "cargo".into()))
+    let status = Command::new(cargo::program())
         .args(["build", "--quiet", "--offline"])
         .current_dir(&folder)
         .env("CARGO_TARGET_DIR", target)

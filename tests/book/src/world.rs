@@ -103,18 +103,19 @@ fn sh(script: &str) -> Result<(), String> {
     ))
 }
 
-/// Makes the page's machines; called within its namespaces. `folder` is the page's own, below `root`, the repository.
-pub fn make(root: &Path, folder: &Path) -> Result<(), String> {
+/// Makes the page's machines; called within its namespaces. `folder` is the page's own; `kept` are the paths that its blocks use
+/// beside it.
+pub fn make(kept: &[&Path], folder: &Path) -> Result<(), String> {
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok::<_, String>(path.display().to_string())
     };
     let hosts = write("hosts", HOSTS)?;
-    // Pages write to /tmp, and serve from /srv. A checkout below one of them stays visible.
+    // Pages write to /tmp, and serve from /srv. A checkout below one of them, or what is built, stays visible.
     let own = ["/tmp", "/srv"]
         .iter()
-        .filter(|fresh| !root.starts_with(fresh));
+        .filter(|fresh| !kept.iter().any(|path| path.starts_with(fresh)));
     let own: String = own
         .map(|fresh| format!("mkdir -p {fresh}; mount -t tmpfs tmpfs {fresh}\n"))
         .collect();

@@ -89,6 +89,7 @@ impl fmt::Display for LinkEvent {
 /// Keeps the sockets of an endpoint those of the machine's links, as a [`LinkPolicy`] chooses them.
 ///
 /// ```no_run
+/// # // no_run: tests/book runs it over two links
 /// # #[cfg(feature = "interfaces")]
 /// # async fn run(config: mpquic::ClientConfig) -> Result<(), Box<dyn std::error::Error>> {
 /// use mpquic::{Endpoint, LinkManager, LinkPolicy, SystemInterfaces};
