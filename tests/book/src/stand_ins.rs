@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -124,6 +125,7 @@ pub enum Why {
     Install,
     Readers,
     Stranger,
+    Root,
 }
 
 impl fmt::Display for Why {
@@ -139,6 +141,7 @@ impl fmt::Display for Why {
             Self::WholeMachine => "checked only: it would change the whole machine",
             Self::Install => "checked only: it would build for minutes; what it installs is there",
             Self::Readers => "a program of the reader's, which is `mpquic-cp --help` here",
+            Self::Root => "as root, it does not start otherwise",
             Self::Stranger => {
                 "unoptimised, in the folder for builds of crates/sim/tests/new_scheduler.rs"
             }
@@ -271,6 +274,11 @@ fn stand_in(page: &Page, name: &str, arguments: &[String]) -> Result<(), Failed>
         name => {
             debug_assert!(OPTIONAL.contains(&name));
             let path = env::var_os("PATH").unwrap_or_default();
+            let mut arguments = arguments.to_vec();
+            if name == "chromium" && fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
+                page.note(Why::Root, "chromium with --no-sandbox");
+                arguments.insert(0, "--no-sandbox".to_owned());
+            }
             let found = env::split_paths(&path).skip(1);
             if !found
                 .map(|folder| folder.join(name))
