@@ -3,6 +3,8 @@
 //! `blocks serve` answers at the address that the pages name. `blocks PAGE:LINE` runs a block: its `main`, or its functions with
 //! the arguments that their types ask for, over a connection to that server.
 
+#![allow(dead_code, reason = "not every choice of pages has a block of each kind")]
+
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -21,7 +23,6 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// What a block waits for, and with that, how it ends.
-#[allow(dead_code, reason = "not every choice of pages has a block of each kind")]
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waits {
     /// For nothing: it ends by itself.
@@ -277,7 +278,6 @@ fn main() -> ExitCode {
     }
 }
 
-#[allow(dead_code, reason = "not every choice of pages has a block of each kind")]
 enum Block {
     Main(fn() -> Result<(), String>),
     Functions(Waits, fn(&'static Fixture) -> Running),

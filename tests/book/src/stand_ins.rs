@@ -62,7 +62,8 @@ const SERVICES: [Service; 4] = [
 ];
 
 /// Arguments that are added so that a command takes seconds: program, first words, what is added.
-const SHORTER: [(&str, &[&str], &[&str]); 4] = [
+const SHORTER: [(&str, &[&str], &[&str]); 5] = [
+    ("download", &[], &["--size", "8MiB"]),
     ("mpquic-lab", &["run"], &["--seeds", "1"]),
     ("mine", &["run"], &["--seeds", "1"]),
     (
