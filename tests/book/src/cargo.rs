@@ -102,7 +102,8 @@ impl Flags {
                 | "--all"
                 | "--check"
                 | "--no-deps"
-                | "--no-run" => {}
+                | "--no-run"
+                | "--open" => {}
                 // The filter of `cargo test`.
                 word if !word.starts_with('-') => {}
                 flag => return Err(format!("the runner does not know cargo's flag {flag}")),
@@ -149,6 +150,13 @@ impl Workspace {
         };
         let flags = Flags::read(of_cargo)?;
         self.profile(root, flags.profile.as_deref())?;
+        if let Some(manifest) = &flags.manifest {
+            // Of another workspace, which is not looked into.
+            let exists = root.join(manifest).exists();
+            return exists
+                .then_some(Asked::Checked)
+                .ok_or_else(|| format!("there is no {manifest}"));
+        }
         let asked = match verb.as_str() {
             "run" => return self.run(&flags, of_program),
             "install" => {
@@ -160,12 +168,6 @@ impl Workspace {
                 Asked::Install
             }
             "build" | "check" | "clippy" | "test" | "bench" | "doc" | "fmt" | "tree" => {
-                if let Some(manifest) = &flags.manifest {
-                    let exists = root.join(manifest).exists();
-                    return exists
-                        .then_some(Asked::Checked)
-                        .ok_or_else(|| format!("there is no {manifest}"));
-                }
                 let packages = self.chosen(&flags)?;
                 if let Some((kind, target)) = &flags.target {
                     Self::target(&packages, kind, target)?;
@@ -324,6 +326,7 @@ mod tests {
             "test --workspace",
             "test -p mpquic-proto --test suite migration",
             "bench --bench transfer",
+            "run --manifest-path tests/book/Cargo.toml",
         ] {
             assert_eq!(check(fine), Ok(Asked::Checked), "{fine}");
         }
