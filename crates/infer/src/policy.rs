@@ -190,6 +190,7 @@ impl Policy {
     /// nothing is allocated.
     ///
     /// ```no_run
+    /// # // no_run: the file is in the root of the repository
     /// use mpquic_infer::Policy;
     /// use ndarray::Array2;
     ///

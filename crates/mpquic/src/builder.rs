@@ -21,6 +21,7 @@ use crate::socket::BufferSizes;
 /// Builds an [`Endpoint`].
 ///
 /// ```no_run
+/// # // no_run: tests/book runs it over two links
 /// # fn run(config: mpquic::ClientConfig) -> std::io::Result<()> {
 /// use mpquic::{Endpoint, FullMesh};
 ///
@@ -181,6 +182,7 @@ impl EndpointBuilder {
     /// limits of the [`ServerConfig`] hold for each by itself.
     ///
     /// ```no_run
+    /// # // no_run: tests/book runs it over two links
     /// # fn run(config: mpquic::ServerConfig) -> std::io::Result<()> {
     /// use mpquic::Endpoint;
     ///
@@ -204,6 +206,7 @@ impl EndpointBuilder {
     /// core to core, if the application works for it there too:
     ///
     /// ```no_run
+    /// # // no_run: waits for clients
     /// # async fn run(endpoint: mpquic::Endpoint) {
     /// while let Some(incoming) = endpoint.accept().await {
     ///     let runtime = incoming.runtime().clone();

@@ -119,6 +119,7 @@ impl Connecting {
     /// The attempt itself, on clients without a session that allows early data.
     ///
     /// ```no_run
+    /// # // no_run: tests/book runs it over two links
     /// # async fn run(endpoint: mpquic::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
     /// let connecting = endpoint.connect("203.0.113.5:4433".parse()?, "example.com")?;
     /// let connection = match connecting.into_0rtt() {
@@ -579,6 +580,7 @@ impl Connection {
     /// What the connection may be expected to carry, over all its paths, by what it carried lately.
     ///
     /// ```no_run
+    /// # // no_run: tests/book runs it over two links
     /// # fn choose(connection: mpquic::Connection, bitrates: &[u64]) -> u64 {
     /// // The highest bitrate (in bits per second) that four of five quarters of a second would have carried.
     /// let safe = connection.forecast().receive_low.unwrap_or(0) * 8;
@@ -597,6 +599,7 @@ impl Connection {
     /// more. The call allocates and takes the connection's lock: use it for reports.
     ///
     /// ```no_run
+    /// # // no_run: tests/book runs it over two links
     /// # async fn run(connection: mpquic::Connection) {
     /// connection.closed().await;
     /// if let Some(learned) = connection.learned() {
@@ -615,6 +618,7 @@ impl Connection {
     /// it leaves in a memory. Does nothing once the connection is over.
     ///
     /// ```no_run
+    /// # // no_run: tests/book runs it over two links
     /// # fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
     /// use mpquic::sched::{Ecf, Registry};
     ///

@@ -271,6 +271,7 @@ impl Endpoint {
     /// the system refuses to send to all of them.
     ///
     /// ```no_run
+    /// # // no_run: tests/book runs it over two links
     /// # async fn run(endpoint: mpquic::Endpoint) -> Result<(), Box<dyn std::error::Error>> {
     /// let addresses: Vec<_> = tokio::net::lookup_host("example.com:443").await?.collect();
     /// match endpoint.connect_any(&addresses, "example.com")?.await {
@@ -528,6 +529,7 @@ impl Endpoint {
     /// nothing but `[::]` on a host without IPv6, as a rule. A program that serves tells its user.
     ///
     /// ```no_run
+    /// # // no_run: tests/book runs it over two links
     /// # // no_run: the ports may be taken.
     /// # fn run(config: mpquic::ServerConfig) -> std::io::Result<()> {
     /// let both = ["0.0.0.0:4433".parse().unwrap(), "[::]:4433".parse().unwrap()];

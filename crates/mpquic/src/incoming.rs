@@ -92,6 +92,7 @@ impl Incoming {
     /// The endpoint does this by itself under load ([`ServerConfig::retry_above`]).
     ///
     /// ```no_run
+    /// # // no_run: waits for clients
     /// # async fn run(endpoint: mpquic::Endpoint) {
     /// while let Some(incoming) = endpoint.accept().await {
     ///     if !incoming.remote_address_validated() {

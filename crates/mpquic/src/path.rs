@@ -261,6 +261,7 @@ fn try_open(
 /// [`Connection::path_events`](crate::Connection::path_events).
 ///
 /// ```no_run
+/// # // no_run: tests/book runs it over two links
 /// # async fn run(connection: mpquic::Connection) {
 /// use mpquic::PathEvent;
 ///

@@ -282,6 +282,7 @@ impl RecvStream {
     /// It may follow ordered reads, which it continues; ordered reads may not follow it.
     ///
     /// ```no_run
+    /// # // no_run: needs a stream with a file
     /// # async fn run(mut stream: mpquic::RecvStream, file: &mut [u8]) -> Result<(), mpquic::ReadError> {
     /// while let Some(chunk) = stream.read_unordered(usize::MAX).await? {
     ///     let at = chunk.offset as usize;

@@ -79,6 +79,7 @@ impl ClientConfig {
     /// If the system has no certificate authorities to tell, or rustls refuses the configuration.
     ///
     /// ```no_run
+    /// # // no_run: asks the system for its authorities
     /// let config = mpquic_proto::ClientConfig::with_platform_verifier()?;
     /// # Ok::<(), mpquic_proto::ConfigError>(())
     /// ```

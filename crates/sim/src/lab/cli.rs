@@ -230,6 +230,7 @@ pub fn main(
 /// The whole program of a lab with schedulers of its own: executes the command line of the process.
 ///
 /// ```no_run
+/// # // no_run: a whole program, which reads its arguments
 /// use mpquic_sched::{MinRtt, MinRttConfig};
 ///
 /// fn main() -> std::process::ExitCode {
