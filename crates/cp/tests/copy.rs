@@ -488,7 +488,11 @@ fn listings_and_files_that_nobody_reads_keep_nobody_else_waiting() {
         let honest = client(&server, server.address, &[FIRST]).await;
         let progress = Arc::new(Progress::new());
         let name: Name = "big".parse().unwrap();
-        let getting = honest.get(&name, &place.near(""), &options(), &progress);
+        let getting = async {
+            honest
+                .get(&name, &place.near(""), &options(), &progress)
+                .await
+        };
         let got = tokio::time::timeout(Duration::from_secs(20), getting).await;
         got.expect("nobody else is served").unwrap();
 
