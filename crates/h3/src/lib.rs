@@ -10,6 +10,7 @@
 //! # A client
 //!
 //! ```no_run
+//! # // no_run: needs an HTTP/3 server
 //! use bytes::Buf;
 //!
 //! # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -32,6 +33,7 @@
 //! # A server
 //!
 //! ```no_run
+//! # // no_run: waits for an HTTP/3 client
 //! use bytes::Bytes;
 //!
 //! # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -52,10 +54,12 @@
 mod connection;
 mod datagram;
 mod error;
+mod frames;
 mod stream;
 
 pub use connection::{Connection, OpenStreams};
 pub use datagram::{RecvDatagramHandler, SendDatagramHandler};
+pub use frames::FrameTooLarge;
 pub use stream::{BidiStream, RecvStream, SendStream};
 
 pub use h3;

@@ -9,6 +9,7 @@
 //! names what and where.
 //!
 //! ```no_run
+//! # // no_run: tests/book runs it in the root of the repository, where the file is
 //! let mut policy = mpquic_infer::Policy::load("models/dqn.onnx")?;
 //! println!("{} runs on {}", policy.card().name, policy.engine());
 //! let state = [25.0, 40_000.0, 0.0, 70.0, 20_000.0, 0.0, 1e6, 5e5, 6e5, 0.05];

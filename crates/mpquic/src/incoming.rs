@@ -18,6 +18,7 @@ use crate::endpoint_shared::EndpointShared;
 /// awaiting it accepts it.
 ///
 /// ```no_run
+/// # // no_run: it serves until the endpoint is closed.
 /// # async fn run(endpoint: mpquic::Endpoint) {
 /// while let Some(incoming) = endpoint.accept().await {
 ///     tokio::spawn(async move {
@@ -91,6 +92,7 @@ impl Incoming {
     /// The endpoint does this by itself under load ([`ServerConfig::retry_above`]).
     ///
     /// ```no_run
+    /// # // no_run: waits for clients
     /// # async fn run(endpoint: mpquic::Endpoint) {
     /// while let Some(incoming) = endpoint.accept().await {
     ///     if !incoming.remote_address_validated() {

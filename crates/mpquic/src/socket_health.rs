@@ -40,6 +40,7 @@ pub enum SocketEvent {
 /// Events of an endpoint's sockets, from [`Endpoint::socket_events`](crate::Endpoint::socket_events).
 ///
 /// ```no_run
+/// # // no_run: waits for events as long as there is an endpoint
 /// # async fn run(endpoint: mpquic::Endpoint) {
 /// let mut events = endpoint.socket_events();
 /// while let Some(event) = events.recv().await {

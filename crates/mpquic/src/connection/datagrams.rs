@@ -60,6 +60,7 @@ impl Connection {
     /// [`stranded_datagrams`](proto::ConnectionStats::stranded_datagrams) of the statistics count those that were dropped because their deadline passed, and because their path ended.
     ///
     /// ```no_run
+    /// # // no_run: tests/book runs it over two links
     /// use std::time::{Duration, Instant};
     /// use mpquic::{DatagramOptions, PathId, SendDatagramError};
     ///
