@@ -490,6 +490,21 @@ fn listings_and_files_that_nobody_reads_keep_nobody_else_waiting() {
             }
             hostile.push((endpoint, connection, streams));
         }
+        // Who asks for more listings at a time is told so.
+        let (_, _, streams) = &mut hostile[0];
+        for index in [2, 4, 5, 6] {
+            let stream = &mut streams[index];
+            let mut answer = vec![0; 4];
+            stream.read_exact(&mut answer).await.unwrap();
+            answer = vec![0; u32::from_be_bytes(answer.try_into().unwrap()) as usize];
+            stream.read_exact(&mut answer).await.unwrap();
+            let answer = String::from_utf8(answer).unwrap();
+            assert!(answer.contains(r#""kind":"Limit""#), "{answer}");
+            assert!(
+                answer.contains("at most 2 listings of a client"),
+                "{answer}"
+            );
+        }
         let honest = client(&server, server.address, &[FIRST]).await;
         let progress = Arc::new(Progress::new());
         let name: Name = "big".parse().unwrap();
@@ -500,6 +515,12 @@ fn listings_and_files_that_nobody_reads_keep_nobody_else_waiting() {
         };
         let got = tokio::time::timeout(Duration::from_secs(20), getting).await;
         got.expect("nobody else is served").unwrap();
+
+        // Who takes nothing of what it asked for does not stay.
+        let (_, connection, _) = &hostile[0];
+        let ended = tokio::time::timeout(Duration::from_secs(75), connection.closed()).await;
+        let ended = ended.expect("it stays").to_string();
+        assert!(!ended.contains("locally"), "{ended}");
     });
 }
 
